@@ -1,0 +1,42 @@
+# How every file of the project is compiled.
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+
+add_compile_options(-Wall -Wextra)
+# a * b + c rounds twice on every machine, so that results do not depend on it.
+add_compile_options(-ffp-contract=off)
+
+if(TESSERA_SANITIZE)
+    set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
+    add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${TESSERA_SANITIZE})
+endif()
+
+if(TESSERA_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# No absolute path gets into the objects. Through ccache the source folder is seen as a path relative to the build
+# folder, hence two maps; clones in different folders then share cache entries.
+file(RELATIVE_PATH source_from_build ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
+if(NOT CMAKE_BUILD_TYPE STREQUAL Debug)
+    add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -ffile-prefix-map=${source_from_build}=)
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(TESSERA_CCACHE AND CCACHE_PROGRAM)
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+endif()
