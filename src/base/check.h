@@ -1,0 +1,34 @@
+// CHECK(condition, ...): our own mistakes. Aborts naming the pass in progress and leaves a reproducer where one is set.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <string>
+
+namespace tessera {
+
+[[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
+
+// While one of these lives on this thread, a failing CHECK names its pass and writes what `reproducer` gives to a file.
+class CheckScope {
+   public:
+    CheckScope(std::string pass, std::function<std::string()> reproducer);
+    ~CheckScope();
+    CheckScope(const CheckScope&) = delete;
+    CheckScope& operator=(const CheckScope&) = delete;
+
+    const std::string pass;
+    const std::function<std::string()> reproducer;
+
+   private:
+    CheckScope* outer_;
+};
+
+#define CHECK(condition, ...)                                                                        \
+    do {                                                                                             \
+        if (!(condition)) [[unlikely]]                                                               \
+            ::tessera::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
+    } while (0)
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+struct CodeText {
+    std::string_view name, title;
+};
+constexpr CodeText kCodes[] = {
+#define TESSERA_CODE(name, title) {#name, title},
+#include "base/codes.def"
+#undef TESSERA_CODE
+};
+
+}  // namespace
+
+std::string_view code_name(Code code) { return kCodes[static_cast<int>(code)].name; }
+std::string_view code_title(Code code) { return kCodes[static_cast<int>(code)].title; }
+
+std::vector<Code> all_codes() {
+    std::vector<Code> codes;
+    for (int i = 0; i < static_cast<int>(std::size(kCodes)); ++i) codes.push_back(static_cast<Code>(i));
+    return codes;
+}
+
+std::string Error::to_string() const {
+    std::string text = fmt::format("error {}: {}", code_name(code()), message());
+    if (!where().empty()) text += fmt::format("\n  at {}", where());
+    if (!note().empty()) text += fmt::format("\n  note: {}", note());
+    if (!hint().empty()) text += fmt::format("\n  hint: {}", hint());
+    return text;
+}
+
+}  // namespace tessera
