@@ -1,0 +1,55 @@
+# The front door: `make help` lists the targets. CMake builds; the scripts in tools/ do the rest.
+
+FUZZ_SECONDS ?= 600
+PYTHON := .venv/bin/python
+CPP_FILES = git ls-files '*.cpp' '*.h'
+
+.PHONY: help run test bench format format-check fuzz clean setup configure build all python
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+run: build python ## Build and run the built-in ResNet-50
+	build/bin/tessera run
+
+test: all python ## Build everything and run every test
+	@tools/test.sh
+
+bench: all ## Run the benchmarks
+	@for b in build/bin/*_bench; do [ ! -x $$b ] || $$b || exit 1; done
+
+fuzz: setup ## Fuzz each target for FUZZ_SECONDS (600)
+	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+format: ## Format every C++ file
+	@tools/setup.sh format
+	$(CPP_FILES) | xargs -r clang-format-14 -i
+
+format-check: ## Fail when a C++ file is not formatted
+	@tools/setup.sh format
+	$(CPP_FILES) | xargs -r clang-format-14 --dry-run --Werror
+
+clean: ## Remove what was built (.venv stays)
+	rm -rf build build-* dist
+
+setup:
+	@tools/setup.sh build python
+	@tools/venv.sh
+
+configure: setup
+	@cmake --preset release -DTESSERA_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >/dev/null
+
+build: configure ## Build the command line
+	@cmake --build --preset release --target tessera-cli
+
+all: configure ## Build everything
+	@cmake --build --preset release
+
+# Installs the package into .venv out of the same build folder, so that nothing is compiled twice.
+python: $(if $(wildcard pyproject.toml),.venv/.tessera) ## Install the Python package into .venv
+.venv/.tessera: pyproject.toml $(shell find python -type f -not -name '*.pyc' 2>/dev/null) build/lib/libtessera.a
+	@$(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
+	    --config-settings=build-dir=build .
+	@touch $@
+build/lib/libtessera.a: configure
+	@cmake --build --preset release --target tessera

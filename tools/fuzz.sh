@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds the libFuzzer targets with clang and runs each of them.
+# usage: tools/fuzz.sh [seconds per target]
+# Starts from test/fuzz/seeds/<target>/ where there is one; what it finds on the way stays in build-fuzz/corpus/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-600}
+
+tools/setup.sh build fuzz
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz --target fuzz_targets
+
+targets=(build-fuzz/bin/*_fuzz)
+[[ -x ${targets[0]} ]] || { echo "No fuzz target."; exit 0; }
+for target in "${targets[@]}"; do
+    name=$(basename "$target")
+    corpus=build-fuzz/corpus/$name
+    seeds=test/fuzz/seeds/$name
+    mkdir -p "$corpus"
+    echo "$name: $seconds seconds"
+    "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 \
+        -artifact_prefix="build-fuzz/$name-" "$corpus" $([[ -d $seeds ]] && echo "$seeds") || {
+        echo "$name: FAILED; the input is build-fuzz/$name-*" >&2
+        exit 1
+    }
+done
+echo "All ${#targets[@]} fuzz targets ran $seconds seconds and found nothing."

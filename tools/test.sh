@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Runs every test against build/ and prints what was counted. `make test` builds first, then calls this.
+# The output of each stage is kept in build/test/<stage>.log and shown when the stage fails.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+python=.venv/bin/python
+suite=build/onnx_suite_files
+logs=build/test
+rm -rf "$logs"
+mkdir -p "$logs"
+summary=()
+failed=0
+began=$SECONDS
+
+# stage NAME COUNT COMMAND...: runs the command; `COUNT NAME` then prints one line that says what ran.
+stage() {
+    local name=$1 count=$2 start=$SECONDS verdict=passed
+    shift 2
+    echo "== $name"
+    if ! "$@" >"$logs/$name.log" 2>&1; then
+        verdict=FAILED
+        failed=1
+        tail -n 60 "$logs/$name.log"
+    fi
+    local line
+    line=$(printf '%-10s %-6s %4d s   %s' "$name" "$verdict" $((SECONDS - start)) "$($count "$name")")
+    echo "$line"
+    summary+=("$line")
+}
+
+last_line() { grep -v '^\s*$' "$logs/$1.log" | tail -n 1 | sed 's/^=* *//; s/ *=*$//'; }
+
+# Programs as CTest counts them, cases as GoogleTest does.
+ctest_counts() {
+    $python - "$logs/$1" "$logs/$1.log" <<'END'
+import json, pathlib, re, sys
+cases = [json.loads(p.read_text()) for p in pathlib.Path(sys.argv[1]).glob("*.json")]
+log = pathlib.Path(sys.argv[2]).read_text(errors="replace")
+total = sum(c["tests"] for c in cases)
+bad = sum(c["failures"] + c["errors"] for c in cases)
+skipped = sum(t.get("result") == "SKIPPED" for c in cases for s in c["testsuites"] for t in s["testsuite"])
+programs = re.search(r"tests failed out of (\d+)", log)
+print(f"{programs.group(1) if programs else 0} programs, {total} cases, {bad} failed, {skipped} skipped")
+END
+}
+
+run_ctest() {
+    local name=$1 preset=$2
+    shift 2
+    mkdir -p "$logs/$name"
+    GTEST_OUTPUT="json:$PWD/$logs/$name/" ctest --preset "$preset" --no-tests=error -j"$(nproc)" "$@"
+}
+
+dump_suite() {
+    local version
+    version=$($python -c "import onnx; print(onnx.__version__)")
+    [[ $(cat "$suite.version" 2>/dev/null) == "$version" ]] && return
+    $python test/onnx/dump_suite.py "$suite" && echo "$version" >"$suite.version"
+}
+
+onnx_suite() { dump_suite && build/bin/onnx_suite "$suite"; }
+
+sanitize() {
+    cmake --preset asan && cmake --build --preset asan --target sanitize_tests && run_ctest sanitize asan -L sanitize
+}
+
+stage unit ctest_counts run_ctest unit release
+[[ -x build/bin/onnx_suite ]] && stage onnx last_line onnx_suite
+[[ -d test/python ]] && stage python last_line $python -m pytest -q test/python
+stage sanitize ctest_counts sanitize
+
+echo
+printf '%s\n' "${summary[@]}"
+took="$(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s"
+if ((failed)); then
+    echo "Some tests FAILED (logs in $logs/), after $took."
+    exit 1
+fi
+echo "All tests passed in $took."
