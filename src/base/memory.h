@@ -1,0 +1,20 @@
+// One budget for tensor memory, so that nothing a file says can exhaust the machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/error.h"
+
+namespace tessera {
+
+// The most bytes that live tensors may take together; at first, three quarters of the machine's memory.
+void set_memory_limit(int64_t bytes);
+int64_t memory_limit();
+int64_t memory_in_use();
+
+// Zeroed, 64-byte aligned, counted against the limit until released. Over the limit: E0408.
+Result<std::shared_ptr<void>> allocate_bytes(int64_t bytes);
+
+}  // namespace tessera
