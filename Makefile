@@ -4,6 +4,7 @@ FUZZ_SECONDS ?= 600
 PYTHON := .venv/bin/python
 CPP_FILES = git ls-files '*.cpp' '*.h'
 
+.NOTPARALLEL:
 .PHONY: help run test bench format format-check fuzz clean setup configure build all python
 
 help: ## List the targets
@@ -18,7 +19,7 @@ test: all python ## Build everything and run every test
 bench: all ## Run the benchmarks
 	@for b in build/bin/*_bench; do [ ! -x $$b ] || $$b || exit 1; done
 
-fuzz: setup ## Fuzz each target for FUZZ_SECONDS (600)
+fuzz: ## Fuzz each target for FUZZ_SECONDS (600)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 
 format: ## Format every C++ file
