@@ -18,13 +18,14 @@ struct StringPair {  // StringStringEntryProto
     bool operator==(const StringPair&) const = default;
 };
 
+struct Segment {
+    int64_t begin = 0, end = 0;
+    bool operator==(const Segment&) const = default;
+};
+
 // The payload stands in raw_data, in one of the typed fields, or in a file. tensor_data.h decodes it.
 struct Tensor {
     enum class Location : int32_t { Default = 0, External = 1 };
-    struct Segment {
-        int64_t begin = 0, end = 0;
-        bool operator==(const Segment&) const = default;
-    };
 
     std::string name;
     int32_t data_type = 0;  // an ONNX number; dtypes.h maps it

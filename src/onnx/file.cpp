@@ -1,0 +1,45 @@
+#include "onnx/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tessera::onnx {
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
+    // Without O_NONBLOCK, opening a pipe would wait for its other end.
+    int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        int reason = errno;
+        return Error(Code::E0101, "cannot open \"{}\": {}", path.string(), std::strerror(reason))
+            .hint("check the path and that the file may be read");
+    }
+    struct Closer {
+        int fd;
+        ~Closer() { ::close(fd); }
+    } closer{fd};
+
+    struct stat info {};
+    if (::fstat(fd, &info) != 0)
+        return Error(Code::E0101, "cannot inspect \"{}\": {}", path.string(), std::strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return Error(Code::E0101, "\"{}\" is {}", path.string(),
+                     S_ISDIR(info.st_mode) ? "a folder, not a file" : "not a regular file")
+            .hint("name a file on disk; it is memory-mapped");
+
+    auto size = static_cast<size_t>(info.st_size);
+    if (size == 0) return std::shared_ptr<const MappedFile>(new MappedFile(path, ""));
+    void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (start == MAP_FAILED) return Error(Code::E0101, "cannot map \"{}\": {}", path.string(), std::strerror(errno));
+    return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<const char*>(start), size}));
+}
+
+MappedFile::~MappedFile() {
+    if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace tessera::onnx
