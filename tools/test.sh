@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs every test against build/ and prints what was counted. `make test` builds first, then calls this.
-# The output of each stage is kept in build/test/<stage>.log and shown when the stage fails.
+# The output of each stage is kept in build/test-logs/<stage>.log and shown when the stage fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 python=.venv/bin/python
 suite=build/onnx_suite_files
-logs=build/test
+logs=build/test-logs
 rm -rf "$logs"
 mkdir -p "$logs"
 summary=()
