@@ -88,6 +88,7 @@ class Tensor {
 
     Tensor reshaped(Sizes sizes) const;            // the same elements, shared
     bool same_bits(const Tensor& other) const;     // type, sizes and every element's bits
+    friend bool operator==(const Tensor& a, const Tensor& b) { return a.same_bits(b); }
     uint64_t content_hash() const;
     const std::shared_ptr<const void>& owner() const { return owner_; }
 

@@ -1,0 +1,134 @@
+#include "graph/ops/common.h"
+
+#include <numeric>
+
+namespace tessera {
+namespace {
+
+const Attr* find(const AttrMap& attrs, const std::string& name) {
+    auto it = attrs.find(name);
+    return it == attrs.end() ? nullptr : &it->second;
+}
+
+Result<Tensor> as_tensor(const Attr& a) {
+    if (auto* ints = std::get_if<std::vector<int64_t>>(&a)) return Tensor::ints(*ints);
+    if (auto* i = std::get_if<int64_t>(&a)) return Tensor::scalar(*i);
+    if (auto* f = std::get_if<float>(&a)) return Tensor::scalar(*f);
+    if (auto* fs = std::get_if<std::vector<float>>(&a)) return Tensor::of<float>({int64_t(fs->size())}, *fs);
+    return Error(Code::E0206, "an attribute of kind {} where a number was expected", attr_kind_name(attr_kind(a)));
+}
+
+}  // namespace
+
+OnnxChange attr_to_input(int opset, std::string attr, size_t input) {
+    return {
+        opset,
+        [=](OnnxCall& call) -> Status {
+            const Attr* a = find(call.attrs, attr);
+            if (!a) return {};
+            call.set_input(input, call.build.constant(TRY(as_tensor(*a))));
+            call.attrs.erase(attr);
+            return {};
+        },
+        [=](OnnxCall& call) -> Status {
+            if (!call.has(input)) return {};
+            const Value* v = call.inputs[input];
+            if (!v->is_constant())
+                return Error(Code::E0214, "{}: {} is computed, but was an attribute before opset {}", call.op_type, attr, opset);
+            const Tensor& t = *v->tensor();
+            if (is_float(t.dtype()) && t.rank() == 0) call.attrs[attr] = float(t.real_at(0));
+            else if (is_float(t.dtype())) {
+                std::vector<float> values(t.elements());
+                for (int64_t i = 0; i < t.elements(); ++i) values[i] = float(t.real_at(i));
+                call.attrs[attr] = values;
+            } else if (t.rank() == 0) call.attrs[attr] = t.int_at(0);
+            else call.attrs[attr] = t.to_ints();
+            call.inputs[input] = nullptr;
+            while (!call.inputs.empty() && !call.inputs.back()) call.inputs.pop_back();
+            return {};
+        },
+    };
+}
+
+OnnxChange attr_added(int opset, std::string attr, Attr neutral) {
+    return {
+        opset,
+        [](OnnxCall&) -> Status { return {}; },
+        [=](OnnxCall& call) -> Status {
+            const Attr* a = find(call.attrs, attr);
+            if (!a) return {};
+            if (*a != neutral) return Error(Code::E0214, "{}: {} does not exist before opset {}", call.op_type, attr, opset);
+            call.attrs.erase(attr);
+            return {};
+        },
+    };
+}
+
+OnnxChange attr_dropped(int opset, std::string attr) {
+    return {
+        opset,
+        [=](OnnxCall& call) -> Status {
+            call.attrs.erase(attr);
+            return {};
+        },
+        [](OnnxCall&) -> Status { return {}; },
+    };
+}
+
+OnnxChange numpy_broadcast_from_7() {
+    return {
+        7,
+        [](OnnxCall& call) -> Status {
+            bool broadcasts = false;
+            if (const Attr* a = find(call.attrs, "broadcast")) broadcasts = *a == Attr(int64_t{1});
+            std::optional<int64_t> axis;
+            if (const Attr* a = find(call.attrs, "axis"); a && std::holds_alternative<int64_t>(*a)) axis = std::get<int64_t>(*a);
+            for (const char* name : {"broadcast", "axis", "consumed_inputs"}) call.attrs.erase(name);
+            if (!broadcasts || !axis || !call.has(0) || !call.has(1)) return {};
+            const Type &a = call.inputs[0]->type(), &b = call.inputs[1]->type();
+            if (!a.is_tensor() || !b.is_tensor() || !a.tensor().shape.ranked() || !b.tensor().shape.ranked()) return {};
+            int64_t at = *axis < 0 ? *axis + a.tensor().rank() : *axis;
+            int64_t trailing = a.tensor().rank() - at - b.tensor().rank();
+            if (at < 0 || trailing < 0) return Error(Code::E0212, "{}: axis {} is out of range", call.op_type, *axis);
+            if (trailing == 0) return {};
+            std::vector<int64_t> axes(trailing);
+            std::iota(axes.begin(), axes.end(), b.tensor().rank());
+            call.inputs[1] = call.build.unsqueeze(call.inputs[1], axes);
+            return call.build.status();
+        },
+        [](OnnxCall& call) -> Status {
+            return Error(Code::E0214, "{}: operands are broadcast otherwise before opset 7", call.op_type);
+        },
+    };
+}
+
+Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, size_t input, int64_t rank, bool noop_when_empty) {
+    std::optional<std::vector<int64_t>> given;
+    if (op.has(input)) {
+        given = op.constant_ints(input);
+        if (!given) {
+            auto length = op.shape(input).ranked() && op.rank(input) == 1 ? op.shape(input)[0].as_int() : std::nullopt;
+            if (length != 0) return std::optional<std::vector<int64_t>>{};
+            given.emplace();
+        }
+    } else if (op.has_attr("axes")) {
+        given = op.ints("axes");
+    }
+    if (!given || given->empty()) {
+        std::vector<int64_t> all;
+        if (!noop_when_empty) {
+            all.resize(rank);
+            std::iota(all.begin(), all.end(), 0);
+        }
+        return std::optional(all);
+    }
+    return std::optional(TRY(op.axes(*given, rank)));
+}
+
+Shape fresh_shape(const OpView& op, size_t output, int64_t count) {
+    Shape s;
+    for (int64_t i = 0; i < count; ++i) s.push_back(op.fresh(output, i));
+    return s;
+}
+
+}  // namespace tessera

@@ -1,0 +1,32 @@
+// What several families share: version changes of ONNX forms, and small pieces of inference and bodies.
+#pragma once
+
+#include "graph/builder.h"
+#include "graph/op_def.h"
+
+namespace tessera {
+
+// ONNX moved an attribute to an input at `opset`: attr_to_input(13, "axes", 1).
+OnnxChange attr_to_input(int opset, std::string attr, size_t input);
+
+// A form that gained an attribute at `opset` whose default keeps the old meaning: going down, it must have its default.
+OnnxChange attr_added(int opset, std::string attr, Attr neutral);
+
+// Before `opset` the attribute did not exist or has no effect on what we compute; dropped on the way up.
+OnnxChange attr_dropped(int opset, std::string attr);
+
+// Before opset 7, the second operand of a binary op was placed by `broadcast` and `axis` attributes.
+OnnxChange numpy_broadcast_from_7();
+
+// The axes of a reduction-like op as non-negative numbers: from attribute or input contents; all of them where absent
+// (or none, if `noop_when_empty`). nullopt where they are only known at run time.
+Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, size_t input, int64_t rank,
+                                                            bool noop_when_empty = false);
+
+// `count` dimensions known only at run time.
+Shape fresh_shape(const OpView& op, size_t output, int64_t count);
+
+// An unsaturated constant of the view's input 0 element type.
+inline Expr like(const OpView& op, double v) { return constant(v, op.dtype(0)); }
+
+}  // namespace tessera

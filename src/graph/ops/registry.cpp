@@ -1,0 +1,63 @@
+// All ops: the families, in one list.
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "graph/ops/families.h"
+
+namespace tessera {
+namespace {
+
+struct Registry {
+    std::vector<OpDef> defs;
+    std::vector<const OpDef*> list;  // by name
+    std::unordered_map<std::string, const OpDef*> by_name, by_onnx_name;
+
+    void add(std::vector<OpDef> family) {
+        for (OpDef& def : family) defs.push_back(std::move(def));
+    }
+
+    Registry() {
+        for (auto family :
+             {activation_ops, arithmetic_ops,  attention_ops, cast_ops,     compare_ops,  constant_ops,  contraction_ops,
+              control_ops,    conv_ops,        gather_ops,    image_ops,    loss_ops,     math_ops,      ml_ops,
+              normalization_ops, pool_ops,     quantize_ops,  random_ops,   recurrent_ops, reduce_ops,   scatter_ops,
+              sequence_ops,   shape_ops,       signal_ops,    sort_ops,     string_ops,   training_ops})
+            add(family());
+        for (const OpDef& def : defs) {
+            CHECK(def.body || def.expand || def.evaluate, "{} has no meaning", def.name);
+            CHECK(by_name.emplace(def.name, &def).second, "{} is defined twice", def.name);
+            list.push_back(&def);
+            if (def.onnx.name.empty()) continue;
+            add_onnx_name(def, def.onnx.name);
+            for (const std::string& alias : def.onnx.aliases) add_onnx_name(def, alias);
+        }
+        std::sort(list.begin(), list.end(), [](auto* a, auto* b) { return a->name < b->name; });
+    }
+
+    void add_onnx_name(const OpDef& def, const std::string& name) {
+        CHECK(by_onnx_name.emplace(def.onnx.domain + ":" + name, &def).second, "{} is imported twice", name);
+    }
+};
+
+const Registry& registry() {
+    static const Registry instance;
+    return instance;
+}
+
+}  // namespace
+
+const std::vector<const OpDef*>& all_ops() { return registry().list; }
+
+const OpDef* find_op(std::string_view name) {
+    auto it = registry().by_name.find(std::string(name));
+    return it == registry().by_name.end() ? nullptr : it->second;
+}
+
+const OpDef* find_onnx_op(std::string_view domain, std::string_view name) {
+    if (domain == "ai.onnx") domain = "";
+    auto it = registry().by_onnx_name.find(std::string(domain) + ":" + std::string(name));
+    return it == registry().by_onnx_name.end() ? nullptr : it->second;
+}
+
+}  // namespace tessera
