@@ -6,7 +6,8 @@
 
 namespace tessera::onnx {
 
-template <typename T> class Box {
+template <typename T>
+class Box {
   public:
     Box() = default;
     Box(T value) : held_(new T(std::move(value))) {}

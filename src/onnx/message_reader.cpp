@@ -17,7 +17,8 @@ std::string MessageReader::place() const {
     return text;
 }
 
-template <typename OnField> void MessageReader::each_field(std::string_view bytes, OnField on_field) {
+template <typename OnField>
+void MessageReader::each_field(std::string_view bytes, OnField on_field) {
     if (++depth_ > kMaxDepth)
         throw WireFailure{WireFailure::Kind::TooDeep, bytes.data(),
                           fmt::format("messages are nested more than {} deep", kMaxDepth)};
@@ -29,25 +30,29 @@ template <typename OnField> void MessageReader::each_field(std::string_view byte
     --depth_;
 }
 
-template <typename Body> void MessageReader::inside(const char* field, int64_t index, Body body) {
+template <typename Body>
+void MessageReader::inside(const char* field, int64_t index, Body body) {
     if (crumbs_.empty()) met_known_ = true;
     crumbs_.push_back({field, index});
     body();
     crumbs_.pop_back();
 }
 
-template <typename T> void MessageReader::nested(Cursor& c, const char* field, T& into) {
+template <typename T>
+void MessageReader::nested(Cursor& c, const char* field, T& into) {
     inside(field, -1, [&] { read(into, c.bytes()); });
 }
 
-template <typename T> void MessageReader::nested(Cursor& c, const char* field, Box<T>& into) {
+template <typename T>
+void MessageReader::nested(Cursor& c, const char* field, Box<T>& into) {
     inside(field, -1, [&] {
         if (!into) charge(sizeof(T), at_);
         read(into.ensure(), c.bytes());
     });
 }
 
-template <typename T> void MessageReader::nested(Cursor& c, const char* field, std::vector<T>& into) {
+template <typename T>
+void MessageReader::nested(Cursor& c, const char* field, std::vector<T>& into) {
     inside(field, static_cast<int64_t>(into.size()), [&] {
         std::string_view bytes = c.bytes();
         read(grow(into), bytes);
@@ -61,7 +66,8 @@ void MessageReader::charge(size_t bytes, const char* at) {
                           fmt::format("more than {} bytes of messages beside the tensors' payloads", kMaxStructBytes)};
 }
 
-template <typename T> T& MessageReader::grow(std::vector<T>& list) {
+template <typename T>
+T& MessageReader::grow(std::vector<T>& list) {
     charge(sizeof(T), at_);
     return list.emplace_back();
 }
@@ -100,7 +106,8 @@ void MessageReader::integers(Cursor& c, const char* field, std::vector<int64_t>&
     });
 }
 
-template <typename T> void MessageReader::number(Cursor& c, const char* field, T& into) {
+template <typename T>
+void MessageReader::number(Cursor& c, const char* field, T& into) {
     inside(field, -1, [&] { into = static_cast<T>(static_cast<int64_t>(c.varint())); });
 }
 

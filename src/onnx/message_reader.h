@@ -52,13 +52,18 @@ class MessageReader {
     };
 
     // Calls on_field(cursor) for each field; it returns false for a field it does not know.
-    template <typename OnField> void each_field(std::string_view bytes, OnField on_field);
+    template <typename OnField>
+    void each_field(std::string_view bytes, OnField on_field);
     // Runs body() as being inside the field; the crumb stays behind when body throws.
-    template <typename Body> void inside(const char* field, int64_t index, Body body);
+    template <typename Body>
+    void inside(const char* field, int64_t index, Body body);
 
-    template <typename T> void nested(Cursor& c, const char* field, T& into);
-    template <typename T> void nested(Cursor& c, const char* field, Box<T>& into);
-    template <typename T> void nested(Cursor& c, const char* field, std::vector<T>& into);
+    template <typename T>
+    void nested(Cursor& c, const char* field, T& into);
+    template <typename T>
+    void nested(Cursor& c, const char* field, Box<T>& into);
+    template <typename T>
+    void nested(Cursor& c, const char* field, std::vector<T>& into);
 
     void name(Cursor& c, const char* field, std::string& into);
     void names(Cursor& c, const char* field, std::vector<std::string>& into);
@@ -67,9 +72,11 @@ class MessageReader {
     void texts(Cursor& c, const char* field, std::vector<std::string>& into);
     void encoded(Cursor& c, const char* field, std::vector<Bytes>& into);
     void integers(Cursor& c, const char* field, std::vector<int64_t>& into);
-    template <typename T> void number(Cursor& c, const char* field, T& into);
+    template <typename T>
+    void number(Cursor& c, const char* field, T& into);
 
-    template <typename T> T& grow(std::vector<T>& list);
+    template <typename T>
+    T& grow(std::vector<T>& list);
     void charge(size_t bytes, const char* at);
 
     std::shared_ptr<const void> owner_;
