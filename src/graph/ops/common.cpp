@@ -1,6 +1,9 @@
 #include "graph/ops/common.h"
 
+#include <limits>
 #include <numeric>
+
+#include "onnx/dtypes.h"
 
 namespace tessera {
 namespace {
@@ -124,6 +127,15 @@ Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, si
     }
     return std::optional(TRY(op.axes(*given, rank)));
 }
+
+Result<DType> dtype_attr(const OpView& op, std::string_view name) {
+    int64_t number = op.integer(name);
+    auto t = number >= 0 && number <= std::numeric_limits<int32_t>::max() ? onnx::dtype_from_onnx(int32_t(number)) : std::nullopt;
+    if (!t) return op.error(Code::E0213, "{} is {}, which is no element type known here", name, number);
+    return *t;
+}
+
+Attr dtype_attr_value(DType t) { return int64_t{onnx::dtype_to_onnx(t)}; }
 
 Shape fresh_shape(const OpView& op, size_t output, int64_t count) {
     Shape s;

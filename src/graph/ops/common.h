@@ -23,6 +23,11 @@ OnnxChange numpy_broadcast_from_7();
 Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, size_t input, int64_t rank,
                                                             bool noop_when_empty = false);
 
+// An attribute that holds an element type has ONNX's number for it ("to", "dtype", "output_dtype"); E0213 where it is not
+// one of ours. Into such an attribute: dtype_attr_value(DType::f32).
+Result<DType> dtype_attr(const OpView& op, std::string_view name);
+Attr dtype_attr_value(DType t);
+
 // `count` dimensions known only at run time.
 Shape fresh_shape(const OpView& op, size_t output, int64_t count);
 
