@@ -1,0 +1,140 @@
+#include "graph/ops/conv_window.h"
+
+#include "base/check.h"
+#include "graph/op_def.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxWindowInt = int64_t{1} << 30;
+
+std::string auto_pad_of(const OpView& op) { return op.def().attr("auto_pad") ? op.string("auto_pad") : "NOTSET"; }
+
+// Checks what is constant of one axis, and gives its output size.
+Result<Dim> window_output(const OpView& op, WindowAxis& axis, const std::string& auto_pad, bool ceil_mode) {
+    if (auto k = axis.kernel.as_int(); k && (*k < 1 || *k > kMaxWindowInt))
+        return op.error(Code::E0212, "a kernel of size {}", *k);
+    if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
+        Dim output = ceil_div(axis.input, axis.stride);
+        Expr total = max((output - 1) * axis.stride + axis.extent() - axis.input, 0);
+        Expr half = floor_div(total, 2);
+        axis.pad_begin = auto_pad == "SAME_UPPER" ? half : total - half;
+        axis.pad_end = total - axis.pad_begin;
+        return output;
+    }
+    Expr last = axis.input + axis.pad_begin + axis.pad_end - axis.extent();  // where the last window may start
+    if (auto n = last.as_int(); n && *n < 0) {
+        if (axis.input.is_int(0)) return Dim(0);
+        return op.shape_error("a window of {} does not fit into an input of {} padded by {} and {}",
+                              to_string(axis.extent()), to_string(axis.input), to_string(axis.pad_begin),
+                              to_string(axis.pad_end));
+    }
+    if (!ceil_mode || auto_pad == "VALID") return floor_div(last, axis.stride) + 1;
+    // A window that would start beyond the input, in the padding after it, is left out.
+    return min(ceil_div(last, axis.stride), floor_div(axis.input + axis.pad_begin - 1, axis.stride)) + 1;
+}
+
+}  // namespace
+
+Shape ConvWindow::output() const {
+    Shape s;
+    for (const WindowAxis& a : axes) s.push_back(a.output);
+    return s;
+}
+
+std::vector<ReduceAxis> ConvWindow::offsets(const OpView& op) const {
+    std::vector<ReduceAxis> k;
+    for (const WindowAxis& a : axes) k.push_back(op.reduce(a.kernel));
+    return k;
+}
+
+Indices ConvWindow::positions(const Indices& o, const std::vector<ReduceAxis>& k) const {
+    std::vector<Expr> at;
+    for (size_t i = 0; i < axes.size(); ++i) at.push_back(axes[i].position(o[int64_t(i)], k[i].var));
+    return at;
+}
+
+Indices vars(const std::vector<ReduceAxis>& axes) {
+    std::vector<Expr> list;
+    for (const ReduceAxis& a : axes) list.push_back(a.var);
+    return list;
+}
+
+Result<std::vector<int64_t>> window_ints(const OpView& op, const char* attr, size_t count, int64_t low,
+                                         int64_t fallback) {
+    if (!op.def().attr(attr)) return std::vector<int64_t>(count, fallback);
+    std::vector<int64_t> list = op.ints_or(attr, {});
+    if (list.empty()) return std::vector<int64_t>(count, fallback);
+    if (list.size() != count)
+        return op.error(Code::E0212, "{} has {} entries where {} are needed", attr, list.size(), count);
+    for (int64_t v : list)
+        if (v < low || v > kMaxWindowInt)
+            return op.error(Code::E0212, "{} has {}, which is not in [{}, 2^30]", attr, v, low);
+    return list;
+}
+
+Result<ConvWindow> conv_window(const OpView& op, const Shape& input, const Shape& kernel) {
+    if (input.rank() != kernel.rank()) return op.shape_error("a kernel {} over spatial dimensions {}", kernel, input);
+    size_t rank = size_t(input.rank());
+    auto strides = TRY(window_ints(op, "strides", rank, 1, 1));
+    auto dilations = TRY(window_ints(op, "dilations", rank, 1, 1));
+    auto pads = TRY(window_ints(op, "pads", 2 * rank, 0, 0));
+    std::string auto_pad = auto_pad_of(op);
+    if (auto_pad != "NOTSET" && auto_pad != "SAME_UPPER" && auto_pad != "SAME_LOWER" && auto_pad != "VALID")
+        return op.error(Code::E0212, "auto_pad is \"{}\", not NOTSET, SAME_UPPER, SAME_LOWER or VALID", auto_pad);
+    bool ceil_mode = op.def().attr("ceil_mode") && op.integer("ceil_mode") != 0;
+    ConvWindow window;
+    for (size_t i = 0; i < rank; ++i) {
+        bool padded = auto_pad == "NOTSET";
+        WindowAxis axis{input[int64_t(i)],    kernel[int64_t(i)],         0, strides[i], dilations[i],
+                        padded ? pads[i] : 0, padded ? pads[rank + i] : 0};
+        axis.output = TRY(window_output(op, axis, auto_pad, ceil_mode));
+        window.axes.push_back(axis);
+    }
+    return window;
+}
+
+Result<ConvWindow> weight_window(const OpView& op, size_t x, size_t w) {
+    const Shape &in = op.shape(x), &weight = op.shape(w);
+    if (in.rank() < 3 || in.rank() != weight.rank())
+        return op.shape_error("needs [N, C, D1, ...] and a weight of the same rank, has {} and {}", in, weight);
+    Shape kernel = weight.slice(2, weight.rank());
+    auto stated = TRY(window_ints(op, "kernel_shape", size_t(kernel.rank()), 1, 0));
+    for (int64_t i = 0; i < kernel.rank(); ++i)
+        if (stated[size_t(i)] && kernel[i].as_int() && !kernel[i].is_int(stated[size_t(i)]))
+            return op.shape_error("kernel_shape has {} where the weight {} has {}", stated[size_t(i)], weight,
+                                  to_string(kernel[i]));
+    return conv_window(op, in.slice(2, in.rank()), kernel);
+}
+
+Result<Shape> conv_shape(const OpView& op, size_t x, size_t w) {
+    ConvWindow window = TRY(weight_window(op, x, w));
+    const Shape &in = op.shape(x), &weight = op.shape(w);
+    int64_t group = op.integer("group");
+    if (group < 1) return op.error(Code::E0212, "group is {}", group);
+    auto channels = in[1].as_int(), per_group = weight[1].as_int(), filters = weight[0].as_int();
+    if (channels && per_group && (*channels % group != 0 || *channels / group != *per_group))
+        return op.shape_error("the weight {} expects {} channels in each of {} groups, the input {} has {}", weight,
+                              *per_group, group, in, *channels);
+    if (filters && *filters % group != 0) return op.shape_error("{} filters in {} groups", *filters, group);
+    return Shape{in[0], weight[0]} + window.output();
+}
+
+Expr conv_sum(const OpView& op, size_t x, size_t w, const Indices& o, const Expr& outside,
+              const std::function<Expr(const Expr& x, const Expr& w)>& term) {
+    auto window = weight_window(op, x, w);
+    CHECK(window.ok());
+    auto in = op.in(x), weight = op.in(w);
+    ReduceAxis c = op.reduce(weight.dim(1));
+    std::vector<ReduceAxis> k = window->offsets(op);
+    Expr channel = c.var;
+    if (int64_t group = op.integer("group"); group != 1)
+        channel = floor_div(o[1], floor_div(weight.dim(0), group)) * weight.dim(1) + c.var;
+    Expr read = in.at_or(Indices{o[0], channel} + window->positions(o.slice(2, o.rank()), k), outside);
+    Expr factor = weight.at(Indices{o[1], c.var} + vars(k));
+    std::vector<ReduceAxis> axes{c};
+    axes.insert(axes.end(), k.begin(), k.end());
+    return sum(axes, term(read, factor));
+}
+
+}  // namespace tessera
