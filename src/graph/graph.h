@@ -19,8 +19,9 @@ namespace tessera {
 class Node;
 
 struct Use {
-    Node* node;    // null: an output of the graph
-    size_t index;  // which input, or which graph output
+    Graph* graph;  // where the use stands, which may be nested in the value's graph
+    Node* node;    // null: an output of that graph
+    size_t index;  // which input, or which output
     bool operator==(const Use&) const = default;
 };
 
@@ -162,6 +163,7 @@ class Graph {
    private:
     std::string unique_name(std::string wanted);
     void claim(Value* v);
+    void copy_into(Graph& to, std::unordered_map<const Value*, Value*>& map) const;
     void add_use(Value* v, Use use);
     void drop_use(Value* v, Use use);
 

@@ -89,6 +89,9 @@ struct OpDef {
     // Checks on run-time contents that a body cannot express (an index in range); run before the body.
     std::function<Status(const OpView&)> check = {};
 
+    // An integer output's elements as expressions, where they follow from types alone (shape, size).
+    std::function<std::optional<std::vector<Expr>>(const OpView&)> contents = {};
+
     // Whether `body` serves this use of the op; without it, always. Where it says no, `expand` or `evaluate` is used.
     std::function<bool(const OpView&)> body_applies = {};
 
