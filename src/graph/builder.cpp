@@ -1,5 +1,7 @@
 #include "graph/builder.h"
 
+#include "onnx/dtypes.h"
+
 namespace tessera {
 
 std::vector<Value*> Builder::ops(std::string_view name, std::vector<Value*> inputs, AttrMap attrs, size_t outputs) {
@@ -36,7 +38,7 @@ Value* Builder::scalar_like(double v, Value* x) { return failed() ? nullptr : sc
 
 Value* Builder::cast(Value* x, DType to) {
     if (failed() || x->type().tensor().dtype == to) return x;
-    return op("cast", {x}, {{"to", Attr(Type(to, Shape{}))}});
+    return op("cast", {x}, {{"to", Attr(int64_t{onnx::dtype_to_onnx(to)})}});
 }
 
 Value* Builder::slice(Value* x, std::vector<int64_t> starts, std::vector<int64_t> ends, std::vector<int64_t> axes) {
