@@ -1,21 +1,16 @@
-// Matrix products: matmul, gemm, einsum and their integer forms.
+// Matrix products: matmul, gemm, einsum and their like.
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/matmul_term.h"
 
 namespace tessera {
-namespace {
 
-// A vector on the left is a row, on the right a column; the dimension added for it is dropped from the result.
-struct MatmulShape {
-    Shape batch;
-    std::optional<Dim> rows, columns;
-    Shape full() const {
-        Shape s = batch;
-        if (rows) s.push_back(*rows);
-        if (columns) s.push_back(*columns);
-        return s;
-    }
-};
+Shape MatmulShape::full() const {
+    Shape s = batch;
+    if (rows) s.push_back(*rows);
+    if (columns) s.push_back(*columns);
+    return s;
+}
 
 Result<MatmulShape> matmul_shape(const OpView& op, size_t left, size_t right) {
     const Shape &a = op.shape(left), &b = op.shape(right);
@@ -31,7 +26,6 @@ Result<MatmulShape> matmul_shape(const OpView& op, size_t left, size_t right) {
     return shape;
 }
 
-// The two factors of one product term at inner position k; `value(i, indices)` reads input i.
 Expr matmul_term(const OpView& op, size_t left, size_t right, const Indices& o, const Expr& k,
                  const std::function<Expr(size_t, const Indices&)>& value) {
     auto a = op.in(left), b = op.in(right);
@@ -45,6 +39,8 @@ Expr matmul_term(const OpView& op, size_t left, size_t right, const Indices& o, 
     if (b.rank() > 1) at_b = at_b + Indices{rest[-1]};
     return value(left, at_a) * value(right, at_b);
 }
+
+namespace {
 
 const OpDef kMatmul{
     .name = "matmul",
