@@ -8,7 +8,7 @@ struct CodeText {
 };
 constexpr CodeText kCodes[] = {
 #define TESSERA_CODE(name, title) {#name, title},
-#include "base/codes.def"
+#include "tessera/codes.def"
 #undef TESSERA_CODE
 };
 

@@ -75,6 +75,8 @@ Result<Tensor> Tensor::filled(DType dtype, Sizes sizes, double value) {
     return t;
 }
 
+void Tensor::require(bool fits) { CHECK(fits, "a tensor is read or made as what it is not"); }
+
 const StringList& Tensor::as_strings() const {
     CHECK(dtype_ == DType::string);
     return *static_cast<const StringList*>(data_);

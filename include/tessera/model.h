@@ -1,0 +1,86 @@
+// A model: loaded from a file or built, inspected, run, written back.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/error.h"
+#include "tessera/tensor.h"
+
+namespace tessera {
+
+class Graph;
+
+// One input or output as a user sees it.
+struct Port {
+    std::string name;
+    std::string type;                  // f32[N,3,224,224]
+    std::optional<DType> dtype;        // of a tensor
+    bool ranked = false;
+    std::vector<std::string> dims;     // "N", "3", "2*N + 1"
+    std::vector<int64_t> sizes;        // -1 where the dimension is symbolic
+    bool has_default = false;          // may be left out of a run
+};
+
+struct OpCount {
+    std::string op;                    // the ONNX name where there is one
+    int64_t nodes = 0;
+    std::string flops, bytes;          // as expressions over the model's symbols
+};
+
+struct Summary {
+    std::string name, source, producer;
+    int opset = 0;
+    int64_t nodes = 0;                 // also in nested graphs
+    int64_t parameters = 0, parameter_bytes = 0;
+    std::string flops, bytes;          // arithmetic and memory traffic of one run, over the model's symbols
+    std::vector<std::string> symbols;
+    std::vector<OpCount> ops;          // most nodes first
+};
+
+struct RunOptions {
+    uint64_t seed = 0;                           // of random ops
+    int64_t max_work = int64_t{1} << 50;         // scalar operations before E0408
+    const std::atomic<bool>* cancel = nullptr;   // set it to stop with E0410
+    std::function<void(std::string_view node, size_t done, size_t total)> progress = {};
+};
+
+using NamedData = std::map<std::string, Datum>;
+
+class Model {
+   public:
+    // By suffix and contents: .onnx (external data beside it), or Tessera's text form.
+    static Result<Model> load(const std::string& path);
+    static Result<Model> from_onnx(std::string_view bytes);  // external data is refused: there is no folder
+    static Result<Model> parse(std::string_view text, std::string source = "text");
+    // Built in: "resnet50", with weights from `seed`.
+    static Result<Model> demo(std::string_view name, uint64_t seed = 0);
+    static std::vector<std::string> demos();
+
+    explicit Model(std::shared_ptr<Graph> graph);
+
+    std::vector<Port> inputs() const;
+    std::vector<Port> outputs() const;
+    Summary summary() const;
+
+    // The outputs in order. Safe to call from many threads at once.
+    Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
+    // Inputs drawn from `seed`, symbolic dimensions sized by `symbols` (1 where not given).
+    Result<NamedData> random_inputs(uint64_t seed, const std::map<std::string, int64_t>& symbols = {}) const;
+
+    Status save(const std::string& path) const;  // .onnx, or text; a failed save leaves nothing behind
+    Result<std::string> to_onnx() const;         // bytes
+    std::string to_text() const;
+
+    const Graph& graph() const { return *graph_; }
+
+   private:
+    std::shared_ptr<Graph> graph_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,7 @@
+// All of the public API.
+#pragma once
+
+#include "tessera/dtype.h"
+#include "tessera/error.h"
+#include "tessera/model.h"
+#include "tessera/tensor.h"
