@@ -1,9 +1,333 @@
 // Convolutions in all forms.
 #include "graph/ops/common.h"
+#include "graph/ops/conv_window.h"
 #include "graph/ops/families.h"
 
 namespace tessera {
+namespace {
 
-std::vector<OpDef> conv_ops() { return {}; }
+// A convolution's bias, a vector with one entry for each of `channels`.
+Status check_bias(const OpView& op, size_t input, const Dim& channels) {
+    if (!op.has(input)) return {};
+    const Shape& b = op.shape(input);
+    if (b.rank() != 1 || (b[0].as_int() && channels.as_int() && b[0] != channels))
+        return op.shape_error("the bias {} does not have one entry for each of {} channels", b, to_string(channels));
+    return {};
+}
+
+Expr with_bias(const OpView& op, size_t input, const Indices& o, const Expr& y) {
+    return op.has(input) ? y + op.in(input).at({o[1]}) : y;
+}
+
+const OpDef kConv{
+    .name = "conv",
+    .inputs = {"x: T", "w: T", "b?: T"},
+    .outputs = {"y: T"},
+    .attrs = {string_attr("auto_pad", "NOTSET"), ints_attr("dilations"), int_attr("group", 1),
+              ints_attr("kernel_shape"), ints_attr("pads"), ints_attr("strides")},
+    .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure},
+    .onnx = "Conv",
+    .infer = [](const OpView& op) -> Result<Types> {
+        Shape y = TRY(conv_shape(op, 0, 1));
+        TRY(check_bias(op, 2, y[1]));
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto product = [](const Expr& x, const Expr& w) { return x * w; };
+            return with_bias(op, 2, o, conv_sum(op, 0, 1, o, like(op, 0), product));
+        },
+};
+
+// Where an output element takes window offset k of an input position: at input position `at`, if `hit`.
+struct Source {
+    Expr at;
+    std::optional<Expr> hit;  // always, where not given
+};
+
+Source source_of(const WindowAxis& axis, const Expr& o, const Expr& k) {
+    Expr reach = o + axis.pad_begin - k * axis.dilation;
+    if (axis.stride == 1) return {reach, {}};
+    return {floor_div(reach, axis.stride), eq(mod(reach, axis.stride), 0)};
+}
+
+Expr hits_only(const std::vector<Source>& sources, Expr value) {
+    Expr zero = constant(0, value.dtype());
+    for (const Source& s : sources)
+        if (s.hit) value = select(*s.hit, value, zero);
+    return value;
+}
+
+// The window by which the output, if it were convolved, would give the input: `input` is here the output's size.
+Result<ConvWindow> transposed_window(const OpView& op) {
+    const Shape &x = op.shape(0), &w = op.shape(1);
+    if (x.rank() < 3 || x.rank() != w.rank())
+        return op.shape_error("needs [N, C, D1, ...] and a weight of the same rank, has {} and {}", x, w);
+    size_t rank = size_t(x.rank()) - 2;
+    auto strides = TRY(window_ints(op, "strides", rank, 1, 1));
+    auto dilations = TRY(window_ints(op, "dilations", rank, 1, 1));
+    auto pads = TRY(window_ints(op, "pads", 2 * rank, 0, 0));
+    auto extra = TRY(window_ints(op, "output_padding", rank, 0, 0));
+    auto wanted = TRY(window_ints(op, "output_shape", rank, 0, -1));
+    auto stated = TRY(window_ints(op, "kernel_shape", rank, 1, 0));
+    const std::string& auto_pad = op.string("auto_pad");
+    bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+    if (!same && auto_pad != "NOTSET" && auto_pad != "VALID")
+        return op.error(Code::E0212, "auto_pad is \"{}\", not NOTSET, SAME_UPPER, SAME_LOWER or VALID", auto_pad);
+    ConvWindow window;
+    for (size_t i = 0; i < rank; ++i) {
+        WindowAxis axis;
+        axis.kernel = w[int64_t(i) + 2];
+        axis.output = x[int64_t(i) + 2];
+        axis.stride = strides[i];
+        axis.dilation = dilations[i];
+        if (axis.kernel.is_int(0)) return op.error(Code::E0212, "a kernel of size 0");
+        if (stated[i] && axis.kernel.as_int() && !axis.kernel.is_int(stated[i]))
+            return op.shape_error("kernel_shape has {} where the weight {} has {}", stated[i], w,
+                                  to_string(axis.kernel));
+        Dim full = (axis.output - 1) * axis.stride + extra[i] + axis.extent();
+        if (same || wanted[i] >= 0) {
+            axis.input = wanted[i] >= 0 ? Dim(wanted[i]) : axis.output * axis.stride;
+            Expr total = max(full - axis.input, 0);
+            Expr half = floor_div(total, 2);
+            axis.pad_begin = auto_pad == "SAME_UPPER" ? half : total - half;
+        } else {
+            bool padded = auto_pad == "NOTSET";
+            axis.pad_begin = padded ? pads[i] : 0;
+            axis.input = full - axis.pad_begin - (padded ? pads[rank + i] : 0);
+        }
+        if (auto n = axis.input.as_int(); n && *n < 0)
+            return op.shape_error("the pads leave an output size of {} of an input {}", *n, x);
+        window.axes.push_back(axis);
+    }
+    return window;
+}
+
+const OpDef kConvTranspose{
+    .name = "conv_transpose",
+    .inputs = {"x: T", "w: T", "b?: T"},
+    .outputs = {"y: T"},
+    .attrs = {string_attr("auto_pad", "NOTSET"), ints_attr("dilations"), int_attr("group", 1),
+              ints_attr("kernel_shape"), ints_attr("output_padding"), ints_attr("output_shape"), ints_attr("pads"),
+              ints_attr("strides")},
+    .types = {{"T", kWideFloats}},
+    .onnx = "ConvTranspose",
+    .infer = [](const OpView& op) -> Result<Types> {
+        ConvWindow window = TRY(transposed_window(op));
+        const Shape &x = op.shape(0), &w = op.shape(1);
+        int64_t group = op.integer("group");
+        if (group < 1 || group > (1 << 30)) return op.error(Code::E0212, "group is {}", group);
+        if (x[1].as_int() && (*x[1].as_int() % group != 0 || (w[0].as_int() && x[1] != w[0])))
+            return op.shape_error("the input {} and the weight {} in {} groups differ in channels", x, w, group);
+        Shape y{x[0], w[1] * group};
+        TRY(check_bias(op, 2, y[1]));
+        for (const WindowAxis& axis : window.axes) y.push_back(axis.input);
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            ConvWindow window = *transposed_window(op);
+            auto x = op.in(0), w = op.in(1);
+            int64_t group = op.integer("group");
+            ReduceAxis c = op.reduce(floor_div(x.dim(1), group));
+            std::vector<ReduceAxis> axes{c}, k = window.offsets(op);
+            axes.insert(axes.end(), k.begin(), k.end());
+            Expr channel = c.var, filter = o[1];
+            if (group != 1) {
+                channel = floor_div(o[1], w.dim(1)) * c.extent + c.var;
+                filter = mod(o[1], w.dim(1));
+            }
+            std::vector<Source> sources;
+            Indices at{o[0], channel};
+            for (size_t i = 0; i < k.size(); ++i) {
+                sources.push_back(source_of(window.axes[i], o[int64_t(i) + 2], k[i].var));
+                at = at + Indices{sources.back().at};
+            }
+            Expr read = hits_only(sources, x.at_or(at, like(op, 0)));
+            return with_bias(op, 2, o, sum(axes, read * w.at(Indices{channel, filter} + vars(k))));
+        },
+};
+
+// The value of x between its elements, by linear interpolation at `position` (f64 expressions) in the dimensions after
+// `lead`; zero outside.
+Expr interpolate(const TensorRef& x, const Indices& lead, const std::vector<Expr>& position) {
+    std::optional<Expr> total;
+    for (size_t corner = 0; corner < size_t{1} << position.size(); ++corner) {
+        Indices at = lead;
+        std::optional<Expr> weight;
+        for (size_t i = 0; i < position.size(); ++i) {
+            bool upper = corner >> i & 1;
+            Expr low = call(Fn::Floor, {position[i]}), beyond = position[i] - low;
+            at = at + Indices{cast(low, DType::i64) + (upper ? 1 : 0)};
+            Expr factor = upper ? beyond : real_const(1) - beyond;
+            weight = weight ? *weight * factor : factor;
+        }
+        Expr term = *weight * cast(x.at_or(at, constant(0, x.dtype())), DType::f64);
+        total = total ? *total + term : term;
+    }
+    return *total;
+}
+
+const OpDef kDeformConv{
+    .name = "deform_conv",
+    .inputs = {"x: T", "w: T", "offset: T", "b?: T", "mask?: T"},
+    .outputs = {"y: T"},
+    .attrs = {ints_attr("dilations"), int_attr("group", 1), ints_attr("kernel_shape"), int_attr("offset_group", 1),
+              ints_attr("pads"), ints_attr("strides")},
+    .types = {{"T", kWideFloats}},
+    .onnx = "DeformConv",
+    .infer = [](const OpView& op) -> Result<Types> {
+        Shape y = TRY(conv_shape(op, 0, 1));
+        TRY(check_bias(op, 3, y[1]));
+        int64_t spatial = y.rank() - 2, groups = op.integer("offset_group");
+        if (spatial > 8) return op.shape_error("{} spatial dimensions are too many", spatial);
+        if (groups < 1 || groups > (1 << 30)) return op.error(Code::E0212, "offset_group is {}", groups);
+        if (auto c = op.shape(0)[1].as_int(); c && *c % groups != 0)
+            return op.shape_error("{} channels in {} offset groups", *c, groups);
+        Dim taps = op.shape(1).slice(2, y.rank()).elements() * groups;
+        auto fits = [&](size_t input, const Dim& channels) -> Status {
+            if (!op.has(input)) return {};
+            Shape needed = Shape{y[0], channels} + y.slice(2, y.rank());
+            const Shape& given = op.shape(input);
+            for (int64_t i = 0; i < needed.rank(); ++i)
+                if (given.rank() != needed.rank() || (given[i].as_int() && needed[i].as_int() && given[i] != needed[i]))
+                    return op.shape_error("{} has the shape {} where {} is needed", input == 2 ? "offset" : "mask",
+                                          given, needed);
+            return {};
+        };
+        TRY(fits(2, taps * spatial));
+        TRY(fits(4, taps));
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            ConvWindow window = *weight_window(op, 0, 1);
+            auto x = op.in(0), w = op.in(1), offset = op.in(2);
+            ReduceAxis c = op.reduce(w.dim(1));
+            std::vector<ReduceAxis> axes{c}, k = window.offsets(op);
+            axes.insert(axes.end(), k.begin(), k.end());
+            Expr channel = c.var;
+            if (int64_t group = op.integer("group"); group != 1)
+                channel = floor_div(o[1], floor_div(w.dim(0), group)) * w.dim(1) + c.var;
+            Expr tap = 0;
+            if (int64_t groups = op.integer("offset_group"); groups != 1)
+                tap = floor_div(channel, floor_div(x.dim(1), groups));
+            for (size_t i = 0; i < k.size(); ++i) tap = tap * k[i].extent + k[i].var;
+            Indices at = o.slice(2, o.rank()), plain = window.positions(at, k);
+            std::vector<Expr> position;
+            for (int64_t i = 0; i < plain.rank(); ++i) {
+                Expr moved = offset.at(Indices{o[0], tap * plain.rank() + i} + at);
+                position.push_back(cast(plain[i], DType::f64) + cast(moved, DType::f64));
+            }
+            Expr term = cast(w.at(Indices{o[1], c.var} + vars(k)), DType::f64) *
+                        interpolate(x, Indices{o[0], channel}, position);
+            if (op.has(4)) term = term * cast(op.in(4).at(Indices{o[0], tap} + at), DType::f64);
+            return with_bias(op, 3, o, cast(sum(axes, term), op.dtype(0)));
+        },
+};
+
+// The window of which col2im's columns are the blocks: from image_shape and block_shape, where they are known.
+Result<std::optional<ConvWindow>> block_window(const OpView& op) {
+    if (op.rank(1) != 1 || op.rank(2) != 1)
+        return op.shape_error("image_shape and block_shape must be vectors, are {} and {}", op.shape(1), op.shape(2));
+    auto image = op.contents(1), block = op.contents(2);
+    if (!image || !block) return std::optional<ConvWindow>{};
+    for (const Dim& d : *image)
+        if (d.as_int() && *d.as_int() < 0) return op.error(Code::E0212, "image_shape has {}", *d.as_int());
+    return std::optional(TRY(conv_window(op, Shape(*image), Shape(*block))));
+}
+
+const OpDef kCol2im{
+    .name = "col2im",
+    .inputs = {"x: T", "image_shape: i64", "block_shape: i64"},
+    .outputs = {"y: T"},
+    .attrs = {ints_attr("dilations"), ints_attr("pads"), ints_attr("strides")},
+    .types = {{"T", kNumbers}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .onnx = "Col2Im",
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape& x = op.shape(0);
+        if (x.rank() != 3) return op.shape_error("needs [N, C * block, blocks], has {}", x);
+        auto window = TRY(block_window(op));
+        if (!window) {
+            auto spatial = op.shape(1)[0].as_int();
+            if (!spatial) return op.like(0, Shape::unknown());
+            return op.like(0, Shape{x[0]} + fresh_shape(op, 0, *spatial + 2).slice(1, *spatial + 2));
+        }
+        Dim block = 1, blocks = window->output().elements();
+        for (const WindowAxis& axis : window->axes) block = block * axis.kernel;
+        if (auto c = x[1].as_int(), b = block.as_int(); c && b && *c % *b != 0)
+            return op.shape_error("{} rows of {} are not a multiple of the block's {} elements", *c, x, *b);
+        if (auto n = x[2].as_int(); n && blocks.as_int() && x[2] != blocks)
+            return op.shape_error("{} has {} blocks where the image has {}", x, *n, to_string(blocks));
+        Shape y{x[0], floor_div(x[1], block)};
+        for (const WindowAxis& axis : window->axes) y.push_back(axis.input);
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            ConvWindow window = **block_window(op);
+            std::vector<ReduceAxis> k = window.offsets(op);
+            std::vector<Source> sources;
+            Expr row = o[1], column = 0, inside = int_const(1, DType::boolean);
+            for (size_t i = 0; i < k.size(); ++i) {
+                const WindowAxis& axis = window.axes[i];
+                sources.push_back(source_of(axis, o[int64_t(i) + 2], k[i].var));
+                const Expr& at = sources.back().at;
+                inside = logical_and(inside, logical_and(ge(at, 0), lt(at, axis.output)));
+                row = row * axis.kernel + k[i].var;
+                column = column * axis.output + at;
+            }
+            Expr read = select(inside, op.in(0).at({o[0], row, column}), like(op, 0));
+            return sum(k, hits_only(sources, read));
+        },
+    .body_applies = [](const OpView& op) { return op.contents(1) && op.contents(2); },
+};
+
+const OpDef kCausalConvWithState{
+    .name = "causal_conv_with_state",
+    .inputs = {"x: T", "w: T", "b?: T", "past_state?: T"},
+    .outputs = {"y: T", "present_state: T"},
+    .attrs = {string_attr("activation", "none")},
+    .types = {{"T", kWideFloats}},
+    .onnx = "CausalConvWithState",
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape &x = op.shape(0), &w = op.shape(1);
+        if (x.rank() != 3 || w.rank() != 3) return op.shape_error("needs [N, C, L] and [C, 1, K], has {} and {}", x, w);
+        if ((x[1].as_int() && w[0].as_int() && x[1] != w[0]) || (w[1].as_int() && !w[1].is_int(1)) || w[2].is_int(0))
+            return op.shape_error("the weight {} is not [C, 1, K] for an input {}", w, x);
+        TRY(check_bias(op, 2, x[1]));
+        const std::string& activation = op.string("activation");
+        if (activation != "none" && activation != "silu" && activation != "swish")
+            return op.error(Code::E0212, "activation is \"{}\", not none, silu or swish", activation);
+        Shape state{x[0], x[1], w[2] - 1};
+        if (op.has(3)) {
+            const Shape& past = op.shape(3);
+            for (int64_t i = 0; i < 3; ++i)
+                if (past.rank() != 3 || (past[i].as_int() && state[i].as_int() && past[i] != state[i]))
+                    return op.shape_error("past_state has the shape {} where {} is needed", past, state);
+        }
+        return Types{Type(op.dtype(0), x), Type(op.dtype(0), state)};
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto x = op.in(0), w = op.in(1);
+            auto padded = [&](const Expr& at) {  // position `at` of the input, its past before 0
+                Indices here{o[0], o[1], at};
+                if (!op.has(3)) return x.at_or(here, like(op, 0));
+                return select(lt(at, 0), op.in(3).at(here.with(2, at + (w.dim(2) - 1))), x.at(here));
+            };
+            if (op.output() == 1) return padded(x.dim(2) - (w.dim(2) - 1) + o[2]);
+            ReduceAxis k = op.reduce(w.dim(2));
+            Expr y = sum({k}, padded(o[2] + k.var - (w.dim(2) - 1)) * w.at({o[1], 0, k.var}));
+            y = with_bias(op, 2, o, y);
+            return op.string("activation") == "none" ? y : y / (like(op, 1) + call(Fn::Exp, {-y}));
+        },
+};
+
+}  // namespace
+
+std::vector<OpDef> conv_ops() { return {kConv, kConvTranspose, kDeformConv, kCol2im, kCausalConvWithState}; }
 
 }  // namespace tessera
