@@ -44,9 +44,9 @@ Expr TensorRef::broadcast_at(const Indices& i) const {
     return load(slot_, dtype(), std::move(at));
 }
 
-Expr TensorRef::at_or(const Indices& i, const Expr& otherwise) const {
+Expr TensorRef::at_or(const Indices& i, const Expr& otherwise, int64_t from) const {
     Expr inside = int_const(1, DType::boolean);
-    for (int64_t d = 0; d < rank(); ++d)
+    for (int64_t d = from; d < rank(); ++d)
         inside = logical_and(inside, logical_and(ge(i[d], 0), lt(i[d], dim(d))));
     return select(inside, at(i), otherwise);
 }

@@ -53,8 +53,8 @@ class TensorRef {
     Expr at() const { return at(Indices{}); }
     // Right-aligned as broadcasting does: a size-1 dimension is read at 0, leading positions that it lacks are dropped.
     Expr broadcast_at(const Indices& i) const;
-    // `otherwise` where any index is out of bounds (padding).
-    Expr at_or(const Indices& i, const Expr& otherwise) const;
+    // `otherwise` where an index is out of bounds (padding); those before dimension `from` are known to be inside.
+    Expr at_or(const Indices& i, const Expr& otherwise, int64_t from = 0) const;
 
    private:
     int slot_;
