@@ -144,7 +144,7 @@ const OpDef kConvTranspose{
                 sources.push_back(source_of(window.axes[i], o[int64_t(i) + 2], k[i].var));
                 at = at + Indices{sources.back().at};
             }
-            Expr read = hits_only(sources, x.at_or(at, like(op, 0)));
+            Expr read = hits_only(sources, x.at_or(at, like(op, 0), 2));
             return with_bias(op, 2, o, sum(axes, read * w.at(Indices{channel, filter} + vars(k))));
         },
 };
@@ -163,7 +163,7 @@ Expr interpolate(const TensorRef& x, const Indices& lead, const std::vector<Expr
             Expr factor = upper ? beyond : real_const(1) - beyond;
             weight = weight ? *weight * factor : factor;
         }
-        Expr term = *weight * cast(x.at_or(at, constant(0, x.dtype())), DType::f64);
+        Expr term = *weight * cast(x.at_or(at, constant(0, x.dtype()), lead.rank()), DType::f64);
         total = total ? *total + term : term;
     }
     return *total;
@@ -315,7 +315,7 @@ const OpDef kCausalConvWithState{
             auto x = op.in(0), w = op.in(1);
             auto padded = [&](const Expr& at) {  // position `at` of the input, its past before 0
                 Indices here{o[0], o[1], at};
-                if (!op.has(3)) return x.at_or(here, like(op, 0));
+                if (!op.has(3)) return x.at_or(here, like(op, 0), 2);
                 return select(lt(at, 0), op.in(3).at(here.with(2, at + (w.dim(2) - 1))), x.at(here));
             };
             if (op.output() == 1) return padded(x.dim(2) - (w.dim(2) - 1) + o[2]);

@@ -130,7 +130,7 @@ Expr conv_sum(const OpView& op, size_t x, size_t w, const Indices& o, const Expr
     Expr channel = c.var;
     if (int64_t group = op.integer("group"); group != 1)
         channel = floor_div(o[1], floor_div(weight.dim(0), group)) * weight.dim(1) + c.var;
-    Expr read = in.at_or(Indices{o[0], channel} + window->positions(o.slice(2, o.rank()), k), outside);
+    Expr read = in.at_or(Indices{o[0], channel} + window->positions(o.slice(2, o.rank()), k), outside, 2);
     Expr factor = weight.at(Indices{o[1], c.var} + vars(k));
     std::vector<ReduceAxis> axes{c};
     axes.insert(axes.end(), k.begin(), k.end());

@@ -21,7 +21,7 @@ struct Registry {
         for (auto family :
              {activation_ops, arithmetic_ops,  attention_ops, cast_ops,     compare_ops,  constant_ops,  contraction_ops,
               control_ops,    conv_ops,        gather_ops,    image_ops,    loss_ops,     math_ops,      ml_ops,
-              normalization_ops, pool_ops,     quantize_ops,  random_ops,   recurrent_ops, reduce_ops,   scatter_ops,
+              normalization_ops, pool_ops,     quantize_ops,  random_ops,   recurrent_ops, reduce_ops,   roi_ops, scatter_ops,
               sequence_ops,   shape_ops,       signal_ops,    sort_ops,     string_ops,   training_ops})
             add(family());
         for (const OpDef& def : defs) {
