@@ -29,7 +29,7 @@ enum class ExprKind : uint8_t {
     FloorDiv,  // i64 only, rounds to minus infinity, x/0 is 0
     Mod,       // the sign of the divisor (Python's %); x mod 0 is 0 for integers
     Rem,       // the sign of the dividend (C's % and fmod); x rem 0 is 0 for integers
-    Min, Max,  // float: NaN if either is NaN
+    Min, Max,  // i64: n-ary and canonical; other dtypes: binary; float: NaN if either is NaN
     Pow,
     BitAnd, BitOr, BitXor, Shl, Shr,  // integers; Shr is logical for unsigned, arithmetic for signed; a shift >= width is 0
     // Comparisons and logic give bool.
@@ -100,10 +100,14 @@ class ExprNode {
     int64_t integer = 0;           // Const
     double real = 0;               // Const of a float dtype
     std::string name;              // Var
-    std::optional<int64_t> low, high;  // Var: known bounds, both inclusive (a size symbol has low = 0)
+    // Known bounds, both inclusive. Var: given (a size symbol has low = 0); other i64 nodes: set by make_expr.
+    std::optional<int64_t> low, high;
     std::vector<Expr> args;
     std::vector<ReduceAxis> axes;  // Reduce
-    size_t hash = 0;               // set by make_expr
+    // Set by make_expr.
+    size_t hash = 0;
+    uint32_t depth = 0;            // the longest way down to a leaf
+    bool reads = false;            // there is a Load or a Reduce in it: a run-time value, whose arithmetic may wrap
 };
 Expr make_expr(ExprNode node);  // as it is, hashed, without simplification
 

@@ -1,0 +1,223 @@
+#include <numeric>
+
+#include "expr/simplify.h"
+
+namespace tessera {
+namespace {
+
+bool nonzero(const Expr& e) {
+    Bounds b = bounds(e);
+    return (b.low && *b.low >= 1) || (b.high && *b.high <= -1);
+}
+
+// 0 <= a < b
+bool in_range(const Expr& a, const Expr& b) {
+    Bounds of_a = bounds(a), of_b = bounds(b);
+    if (!of_a.low || *of_a.low < 0) return false;
+    if (of_a.high && of_b.low && *of_a.high < *of_b.low) return true;
+    if (a.node().reads || b.node().reads || b.is(ExprKind::Const)) return false;
+    Bounds difference = bounds(b - a);
+    return difference.low && *difference.low >= 1;
+}
+
+// The quotient that all of e's values have, where its bounds give one.
+std::optional<int64_t> common_quotient(const Expr& e, int64_t divisor) {
+    Bounds b = bounds(e);
+    if (!b.low || !b.high) return std::nullopt;
+    int64_t low = floor_quotient(*b.low, divisor), high = floor_quotient(*b.high, divisor);
+    if (low != high) return std::nullopt;
+    return low;
+}
+
+// term / divisor where the divisor's atoms are among the term's and its coefficient divides.
+std::optional<Expr> exact_quotient(const Monomial& term, const Monomial& divisor) {
+    if (divisor.coefficient == 0 || divisor.coefficient == -1 || term.coefficient % divisor.coefficient != 0)
+        return std::nullopt;
+    std::vector<Expr> left;
+    size_t matched = 0;
+    for (size_t i = 0; i < term.count; ++i) {
+        if (matched < divisor.count && term.atoms[i].same(divisor.atoms[matched]))
+            ++matched;
+        else
+            left.push_back(term.atoms[i]);
+    }
+    if (matched != divisor.count) return std::nullopt;
+    return make_term(term.coefficient / divisor.coefficient, left.data(), left.size());
+}
+
+// A sum's terms with a factor, and its one constant.
+struct Linear {
+    std::vector<Expr> terms;
+    int64_t constant = 0;
+
+    int64_t common_divisor(int64_t with) const {
+        int64_t g = with;
+        for (const Expr& t : terms) {
+            int64_t c = as_monomial(t).coefficient;
+            g = std::gcd(g, c % g);
+        }
+        return g;
+    }
+    void divide_by(int64_t g) {
+        for (Expr& t : terms) {
+            Monomial m = as_monomial(t);
+            t = make_term(m.coefficient / g, m.atoms, m.count);
+        }
+        constant = floor_quotient(constant, g);
+    }
+    Expr sum() const {
+        std::vector<Expr> all = terms;
+        all.emplace_back(constant);
+        return make_sum(std::move(all));
+    }
+};
+
+bool has_unfolded_constants(const Expr& e) {
+    int constants = 0;
+    for (const Expr& t : terms_of(e)) {
+        Monomial m = as_monomial(t);
+        constants += m.count == 0;
+        if (m.count > 0 && m.atoms[0].as_int()) return true;
+    }
+    return constants > 1;
+}
+
+Expr raw(ExprKind kind, const Expr& a, const Expr& b) { return make_node(kind, DType::i64, {a, b}); }
+
+Expr floor_div_by_constant(const Expr& a, int64_t divisor) {
+    if (std::optional<int64_t> q = common_quotient(a, divisor)) return *q;
+    if (a.node().reads || has_unfolded_constants(a)) return raw(ExprKind::FloorDiv, a, divisor);
+    std::vector<Expr> whole;
+    Linear rest;
+    for (const Expr& term : terms_of(a)) {
+        Monomial m = as_monomial(term);
+        if (m.count == 0) {
+            whole.emplace_back(floor_quotient(m.coefficient, divisor));
+            rest.constant = floor_remainder(m.coefficient, divisor);
+        } else if (m.coefficient % divisor == 0) {
+            whole.push_back(make_term(m.coefficient / divisor, m.atoms, m.count));
+        } else {
+            rest.terms.push_back(term);
+        }
+    }
+    if (rest.terms.empty()) return make_sum(std::move(whole));
+    if (int64_t g = rest.common_divisor(divisor); g > 1) {
+        rest.divide_by(g);
+        divisor /= g;
+    }
+    Expr quotient;
+    Expr dividend = rest.sum();
+    if (std::optional<int64_t> q = common_quotient(dividend, divisor)) {
+        quotient = *q;
+    } else {
+        quotient = raw(ExprKind::FloorDiv, dividend, divisor);
+        // floordiv(floordiv(x, d) + r, c) is floordiv(x + r*d, c*d).
+        const Expr& inner = rest.terms[0];
+        if (rest.terms.size() == 1 && inner.is(ExprKind::FloorDiv)) {
+            std::optional<int64_t> d = inner.arg(1).as_int();
+            if (d && *d > 0) {
+                std::optional<int64_t> offset = checked_mul(rest.constant, *d), product = checked_mul(divisor, *d);
+                if (offset && product) quotient = simplify_floor_div(inner.arg(0) + *offset, *product);
+            }
+        }
+    }
+    if (whole.empty()) return quotient;
+    return simplify_add(make_sum(std::move(whole)), quotient);
+}
+
+Expr mod_by_constant(const Expr& a, int64_t divisor) {
+    if (std::optional<int64_t> q = common_quotient(a, divisor))
+        if (std::optional<int64_t> offset = checked_mul(*q, divisor)) return a - Expr(*offset);
+    if (a.node().reads || has_unfolded_constants(a)) return raw(ExprKind::Mod, a, divisor);
+    Linear rest;
+    std::vector<Expr> added;
+    for (const Expr& term : terms_of(a)) {
+        Monomial m = as_monomial(term);
+        int64_t c = m.coefficient % divisor;
+        if (m.count == 0) {
+            rest.constant = floor_remainder(m.coefficient, divisor);
+        } else if (c != 0) {
+            // mod(x, d) is x, up to multiples of d.
+            if (m.count == 1 && m.atoms[0].is(ExprKind::Mod)) {
+                std::optional<int64_t> d = m.atoms[0].arg(1).as_int();
+                std::optional<int64_t> step = d ? checked_mul(c, *d) : std::nullopt;
+                if (step && *d != 0 && *step % divisor == 0) {
+                    added.push_back(simplify_mul(c, m.atoms[0].arg(0)));
+                    continue;
+                }
+            }
+            rest.terms.push_back(c == m.coefficient ? term : make_term(c, m.atoms, m.count));
+        }
+    }
+    if (!added.empty()) {
+        Expr sum = rest.sum();
+        for (const Expr& e : added) sum = sum + e;
+        return mod_by_constant(sum, divisor);
+    }
+    if (rest.terms.empty()) return rest.constant;
+    int64_t g = rest.common_divisor(divisor);
+    int64_t low_part = floor_remainder(rest.constant, g);
+    if (g > 1) {
+        rest.divide_by(g);
+        divisor /= g;
+    }
+    Expr dividend = rest.sum();
+    Expr remainder = raw(ExprKind::Mod, dividend, divisor);
+    if (std::optional<int64_t> q = common_quotient(dividend, divisor))
+        if (std::optional<int64_t> offset = checked_mul(*q, divisor)) remainder = dividend - Expr(*offset);
+    if (g == 1) return remainder;
+    return simplify_add(simplify_mul(g, remainder), low_part);
+}
+
+// Splits a into terms that b divides, already divided, and the others.
+struct Parts {
+    std::vector<Expr> quotient, rest;
+};
+Parts divide_terms(const Expr& a, const Expr& b) {
+    Parts parts;
+    Monomial divisor = as_monomial(b);
+    for (const Expr& term : terms_of(a)) {
+        if (std::optional<Expr> q = exact_quotient(as_monomial(term), divisor))
+            parts.quotient.push_back(std::move(*q));
+        else
+            parts.rest.push_back(term);
+    }
+    return parts;
+}
+
+}  // namespace
+
+Expr simplify_floor_div(const Expr& a, const Expr& b) {
+    std::optional<int64_t> x = a.as_int(), y = b.as_int();
+    if (x == 0 || y == 0) return 0;
+    if (y == 1) return a;
+    if (x && y)
+        if (std::optional<int64_t> value = fold_int(ExprKind::FloorDiv, *x, *y)) return *value;
+    if (y) {
+        if (*y > 0) return floor_div_by_constant(a, *y);
+        if (a.node().reads || *y == INT64_MIN || x) return raw(ExprKind::FloorDiv, a, b);
+        return simplify_floor_div(-a, -*y);
+    }
+    if (in_range(a, b)) return 0;
+    if (!nonzero(b)) return raw(ExprKind::FloorDiv, a, b);
+    if (a.same(b)) return 1;
+    if (a.node().reads || b.node().reads || b.is(ExprKind::Add)) return raw(ExprKind::FloorDiv, a, b);
+    Parts parts = divide_terms(a, b);
+    if (parts.quotient.empty()) return raw(ExprKind::FloorDiv, a, b);
+    return simplify_add(make_sum(std::move(parts.quotient)), simplify_floor_div(make_sum(std::move(parts.rest)), b));
+}
+
+Expr simplify_mod(const Expr& a, const Expr& b) {
+    std::optional<int64_t> x = a.as_int(), y = b.as_int();
+    if (x == 0 || y == 0 || y == 1 || y == -1 || a.same(b)) return 0;
+    if (x && y)
+        if (std::optional<int64_t> value = fold_int(ExprKind::Mod, *x, *y)) return *value;
+    if (y) return *y > 0 ? mod_by_constant(a, *y) : raw(ExprKind::Mod, a, b);
+    if (in_range(a, b)) return a;
+    if (a.node().reads || b.node().reads || b.is(ExprKind::Add)) return raw(ExprKind::Mod, a, b);
+    Parts parts = divide_terms(a, b);
+    if (parts.quotient.empty()) return raw(ExprKind::Mod, a, b);
+    return simplify_mod(make_sum(std::move(parts.rest)), b);
+}
+
+}  // namespace tessera
