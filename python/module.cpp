@@ -1,0 +1,221 @@
+// The Python module: tensors, data and models of the public API. python/tessera/ makes them pleasant.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <csignal>
+
+#include "tessera/tessera.h"
+
+namespace nb = nanobind;
+using namespace tessera;
+
+namespace {
+
+[[noreturn]] void raise(const Error& e) {
+    nb::object type = nb::module_::import_("tessera._errors").attr("Error");
+    nb::object exception = type(std::string(code_name(e.code())), e.message(), e.where(), e.note(), e.hint());
+    PyErr_SetObject(type.ptr(), exception.ptr());
+    throw nb::python_error();
+}
+
+template <typename T>
+T unwrap(Result<T> result) {
+    if (!result.ok()) raise(result.error());
+    return std::move(result).value();
+}
+
+void unwrap(Status status) {
+    if (!status.ok()) raise(status.error());
+}
+
+// Keeps a Python object alive from C++, where it may be released on any thread.
+std::shared_ptr<const void> keep(nb::object object) {
+    PyObject* p = object.release().ptr();
+    return std::shared_ptr<const void>(p, [](const void* q) {
+        if (!Py_IsInitialized()) return;
+        nb::gil_scoped_acquire gil;
+        Py_DECREF(static_cast<PyObject*>(const_cast<void*>(q)));
+    });
+}
+
+std::optional<DType> from_dlpack(nb::dlpack::dtype t) {
+    using Kind = nb::dlpack::dtype_code;
+    if (t.lanes != 1) return std::nullopt;
+    auto pick = [&](std::initializer_list<DType> types) -> std::optional<DType> {
+        for (DType d : types)
+            if (dtype_bytes(d) * 8 == t.bits) return d;
+        return std::nullopt;
+    };
+    switch (static_cast<Kind>(t.code)) {
+        case Kind::Float: return pick({DType::f64, DType::f32, DType::f16});
+        case Kind::Bfloat: return pick({DType::bf16});
+        case Kind::Int: return pick({DType::i64, DType::i32, DType::i16, DType::i8});
+        case Kind::UInt: return pick({DType::u64, DType::u32, DType::u16, DType::u8});
+        case Kind::Bool: return pick({DType::boolean});
+        case Kind::Complex: return pick({DType::c64, DType::c128});
+        default: return std::nullopt;
+    }
+}
+
+std::optional<nb::dlpack::dtype> to_dlpack(DType t) {
+    using Kind = nb::dlpack::dtype_code;
+    auto make = [&](Kind kind) {
+        return nb::dlpack::dtype{static_cast<uint8_t>(kind), static_cast<uint8_t>(dtype_bytes(t) * 8), 1};
+    };
+    switch (t) {
+        case DType::f64: case DType::f32: case DType::f16: return make(Kind::Float);
+        case DType::bf16: return make(Kind::Bfloat);
+        case DType::i64: case DType::i32: case DType::i16: case DType::i8: return make(Kind::Int);
+        case DType::u64: case DType::u32: case DType::u16: case DType::u8: return make(Kind::UInt);
+        case DType::boolean: return make(Kind::Bool);
+        case DType::c64: case DType::c128: return make(Kind::Complex);
+        default: return std::nullopt;
+    }
+}
+
+using AnyArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+Tensor tensor_from_dlpack(AnyArray array) {
+    auto dtype = from_dlpack(array.dtype());
+    if (!dtype) throw nb::type_error("this element type cannot be taken over DLPack");
+    Sizes sizes;
+    for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(static_cast<int64_t>(array.shape(i)));
+    const void* data = array.data();
+    return Tensor::view(*dtype, std::move(sizes), data, keep(nb::cast(std::move(array))));
+}
+
+// `address` is the first of contiguous elements that `owner` keeps alive.
+Tensor tensor_from_memory(const std::string& dtype, Sizes sizes, uintptr_t address, nb::object owner) {
+    auto t = dtype_from_name(dtype);
+    if (!t || *t == DType::string) throw nb::value_error("no such element type");
+    return Tensor::view(*t, std::move(sizes), reinterpret_cast<const void*>(address), keep(std::move(owner)));
+}
+
+// The tensor's bytes as a one-dimensional array that keeps the tensor alive.
+nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> bytes_of(const Tensor& t) {
+    auto* held = new Tensor(t);
+    nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+    static const uint8_t none = 0;
+    const void* data = t.data() ? t.data() : &none;
+    return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(data, {static_cast<size_t>(t.bytes())}, owner);
+}
+
+nb::object dlpack_of(const Tensor& t, nb::kwargs) {
+    auto dtype = to_dlpack(t.dtype());
+    if (!dtype) throw nb::type_error("DLPack has no such element type");
+    std::vector<size_t> shape(t.sizes().begin(), t.sizes().end());
+    auto* held = new Tensor(t);
+    nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+    nb::ndarray<> array(const_cast<void*>(t.data()), shape.size(), shape.data(), owner, nullptr, *dtype);
+    return nb::cast(std::move(array));
+}
+
+// Runs without the GIL; Ctrl-C cancels.
+std::vector<Datum> run(const Model& model, const NamedData& inputs, uint64_t seed, int64_t max_work, nb::object progress) {
+    std::atomic<bool> cancel{false};
+    RunOptions options;
+    options.seed = seed;
+    options.max_work = max_work;
+    options.cancel = &cancel;
+    bool interrupted = false;
+    options.progress = [&](std::string_view node, size_t done, size_t total) {
+        if (cancel) return;
+        nb::gil_scoped_acquire gil;
+        bool stop = PyErr_CheckSignals() != 0;
+        if (!stop && !progress.is_none()) {
+            try {
+                progress(std::string(node), done, total);
+            } catch (nb::python_error& e) {
+                e.restore();
+                stop = true;
+            }
+        }
+        if (stop) {
+            interrupted = true;
+            cancel = true;
+        }
+    };
+    Result<std::vector<Datum>> result = [&] {
+        nb::gil_scoped_release release;
+        return model.run(inputs, options);
+    }();
+    if (interrupted) throw nb::python_error();
+    return unwrap(std::move(result));
+}
+
+}  // namespace
+
+NB_MODULE(_tessera, m) {
+    m.doc() = "The compiled part of tessera.";
+
+    nb::class_<Tensor>(m, "Tensor", "A tensor: element type, sizes, contiguous elements.")
+        .def_static("from_memory", &tensor_from_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("address"), nb::arg("owner"))
+        .def_static("from_dlpack", &tensor_from_dlpack, nb::arg("array"))
+        .def_static("from_strings", [](Sizes shape, std::vector<std::string> values) {
+            auto n = unwrap(element_count(shape));
+            if (n != static_cast<int64_t>(values.size())) throw nb::value_error("the strings do not fill the shape");
+            return Tensor::strings(std::move(shape), std::move(values));
+        }, nb::arg("shape"), nb::arg("values"))
+        .def_prop_ro("dtype", [](const Tensor& t) { return std::string(dtype_name(t.dtype())); })
+        .def_prop_ro("shape", [](const Tensor& t) { return nb::tuple(nb::cast(t.sizes())); })
+        .def("bytes", &bytes_of, "The elements' bytes, shared with the tensor.")
+        .def("strings", [](const Tensor& t) { return t.as_strings(); })
+        .def("__dlpack__", &dlpack_of, nb::arg("kwargs"))
+        .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); });
+
+    nb::class_<Datum>(m, "Datum", "What a value holds at run time: a tensor, a sequence or an optional.")
+        .def_static("tensor_of", [](const Tensor& t) { return Datum(t); }, nb::arg("tensor"))
+        .def_static("sequence", &Datum::sequence, nb::arg("items"))
+        .def_static("some", &Datum::some, nb::arg("item"))
+        .def_static("none", &Datum::none)
+        .def_prop_ro("kind", [](const Datum& d) { return d.is_tensor() ? "tensor" : d.is_sequence() ? "sequence" : "optional"; })
+        .def_prop_ro("tensor", [](const Datum& d) { return d.tensor(); })
+        .def_prop_ro("items", [](const Datum& d) { return d.items(); });
+
+    nb::class_<Port>(m, "Port", "An input or output of a model.")
+        .def_ro("name", &Port::name)
+        .def_ro("type", &Port::type)
+        .def_prop_ro("dtype", [](const Port& p) -> std::optional<std::string> {
+            return p.dtype ? std::optional(std::string(dtype_name(*p.dtype))) : std::nullopt;
+        })
+        .def_ro("ranked", &Port::ranked)
+        .def_ro("dims", &Port::dims)
+        .def_ro("sizes", &Port::sizes)
+        .def_ro("has_default", &Port::has_default);
+
+    nb::class_<OpCount>(m, "OpCount").def_ro("op", &OpCount::op).def_ro("nodes", &OpCount::nodes)
+        .def_ro("flops", &OpCount::flops).def_ro("bytes", &OpCount::bytes);
+
+    nb::class_<Summary>(m, "Summary", "What a model is made of.")
+        .def_ro("name", &Summary::name).def_ro("source", &Summary::source).def_ro("producer", &Summary::producer)
+        .def_ro("opset", &Summary::opset).def_ro("nodes", &Summary::nodes).def_ro("parameters", &Summary::parameters)
+        .def_ro("parameter_bytes", &Summary::parameter_bytes).def_ro("flops", &Summary::flops)
+        .def_ro("bytes", &Summary::bytes).def_ro("symbols", &Summary::symbols).def_ro("ops", &Summary::ops);
+
+    nb::class_<Model>(m, "Model")
+        .def_static("load", [](const std::string& path) { return unwrap(Model::load(path)); }, nb::arg("path"))
+        .def_static("from_onnx", [](nb::bytes b) {
+            return unwrap(Model::from_onnx(std::string_view(b.c_str(), b.size())));
+        }, nb::arg("data"))
+        .def_static("parse", [](const std::string& text) { return unwrap(Model::parse(text)); }, nb::arg("text"))
+        .def_static("demo", [](const std::string& name, uint64_t seed) { return unwrap(Model::demo(name, seed)); },
+                    nb::arg("name"), nb::arg("seed") = 0)
+        .def_prop_ro("inputs", &Model::inputs)
+        .def_prop_ro("outputs", &Model::outputs)
+        .def("summary", &Model::summary)
+        .def("run", &run, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
+             nb::arg("progress") = nb::none())
+        .def("random_inputs", [](const Model& model, uint64_t seed, const std::map<std::string, int64_t>& symbols) {
+            return unwrap(model.random_inputs(seed, symbols));
+        }, nb::arg("seed") = 0, nb::arg("symbols") = std::map<std::string, int64_t>{})
+        .def("save", [](const Model& model, const std::string& path) { unwrap(model.save(path)); }, nb::arg("path"))
+        .def("to_onnx", [](const Model& model) {
+            std::string bytes = unwrap(model.to_onnx());
+            return nb::bytes(bytes.data(), bytes.size());
+        })
+        .def("to_text", &Model::to_text);
+}

@@ -1,0 +1,110 @@
+"""Tessera: a deep-learning compiler.
+
+    import tessera
+    model = tessera.load("model.onnx")
+    y = model(x)                       # or model.run({"x": x}) for a dict of all outputs
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ._arrays import array_from, datum_from, numpy_dtype, tensor_from, value_from
+from ._errors import Error
+from ._tessera import Model as _Model
+from ._tessera import Port, Summary, Tensor
+
+try:
+    __version__ = version("tessera")
+except PackageNotFoundError:  # used from a source tree
+    __version__ = "0"
+
+__all__ = ["Error", "Model", "Port", "Summary", "Tensor", "array_from", "demo", "from_onnx", "load", "numpy_dtype", "parse",
+           "tensor_from"]
+
+Progress = Callable[[str, int, int], None]
+
+
+class Model:
+    """A model that can be inspected, run and written back. Make one with load, from_onnx, parse or demo."""
+
+    def __init__(self, model: _Model) -> None:
+        self._model = model
+
+    @property
+    def inputs(self) -> list[Port]:
+        """Name, type and symbolic dims of each input: model.inputs[0].dims == ["N", "3", "224", "224"]."""
+        return self._model.inputs
+
+    @property
+    def outputs(self) -> list[Port]:
+        return self._model.outputs
+
+    def summary(self) -> Summary:
+        """Ops used, parameters, FLOPs and bytes (as expressions over the symbolic dims), opset."""
+        return self._model.summary()
+
+    def run(self, inputs: Mapping[str, Any] | Sequence[Any], *, seed: int = 0, max_work: int | None = None,
+            progress: Progress | None = None) -> dict[str, Any]:
+        """Computes all outputs, by name. Inputs by name or in order: NumPy arrays, anything with __dlpack__, numbers,
+        lists for sequences, None for an empty optional. `progress(node, done, total)` is called after each node."""
+        ports = {port.name: port for port in self.inputs}
+        if not isinstance(inputs, Mapping):
+            if len(inputs) > len(ports):
+                raise Error("E0401", f"{len(inputs)} inputs were given, the model takes {len(ports)}")
+            inputs = dict(zip(ports, inputs))
+        data = {name: datum_from(value, ports.get(name)) for name, value in inputs.items()}
+        limits = {} if max_work is None else {"max_work": max_work}
+        results = self._model.run(data, seed=seed, progress=progress, **limits)
+        return {port.name: value_from(result) for port, result in zip(self.outputs, results)}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs for inputs in order or by name: one value, or a tuple."""
+        names = [port.name for port in self.inputs]
+        if len(args) > len(names):
+            raise Error("E0401", f"{len(args)} inputs were given, the model takes {len(names)}")
+        inputs = dict(zip(names, args)) | kwargs
+        outputs = tuple(self.run(inputs).values())
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def random_inputs(self, seed: int = 0, **symbols: int) -> dict[str, Any]:
+        """Inputs of the right types; symbolic dims are sized by name (1 otherwise)."""
+        return {name: value_from(datum) for name, datum in self._model.random_inputs(seed, symbols).items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes ONNX (.onnx) or the text form."""
+        self._model.save(os.fspath(path))
+
+    def to_onnx(self) -> bytes:
+        return self._model.to_onnx()
+
+    def to_text(self) -> str:
+        return self._model.to_text()
+
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
+        outs = ", ".join(f"{p.name}: {p.type}" for p in self.outputs)
+        return f"<tessera.Model ({ins}) -> ({outs})>"
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """A model from a file: ONNX, or Tessera's text form."""
+    return Model(_Model.load(os.fspath(path)))
+
+
+def from_onnx(model: Any) -> Model:
+    """A model from ONNX bytes or an onnx.ModelProto."""
+    return Model(_Model.from_onnx(model if isinstance(model, bytes) else model.SerializeToString()))
+
+
+def parse(text: str) -> Model:
+    """A model from the text form."""
+    return Model(_Model.parse(text))
+
+
+def demo(name: str = "resnet50", seed: int = 0) -> Model:
+    """A built-in model with seeded weights."""
+    return Model(_Model.demo(name, seed))
