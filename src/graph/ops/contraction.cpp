@@ -1,5 +1,10 @@
 // Matrix products: matmul, gemm, einsum and their like.
+#include <algorithm>
+#include <cmath>
+
+#include "graph/evaluate.h"
 #include "graph/ops/common.h"
+#include "graph/ops/einsum.h"
 #include "graph/ops/families.h"
 #include "graph/ops/matmul_term.h"
 
@@ -58,8 +63,104 @@ const OpDef kMatmul{
         },
 };
 
+// x scaled by an attribute, which is 1 most of the time; integers through f64.
+Expr scaled(const Expr& x, double by) {
+    if (by == 1) return x;
+    if (is_float(x.dtype())) return x * constant(by, x.dtype());
+    return cast(cast(x, DType::f64) * real_const(by), x.dtype());
+}
+
+const OpDef kGemm{
+    .name = "gemm",
+    .inputs = {"a: T", "b: T", "c?: T"},
+    .outputs = {"y: T"},
+    .attrs = {float_attr("alpha", 1), float_attr("beta", 1), int_attr("transA", 0), int_attr("transB", 0)},
+    .types = {{"T", kNumbers}},
+    .onnx = {"Gemm",
+             {attr_dropped(7, "broadcast"),
+              {11, [](OnnxCall&) -> Status { return {}; },
+               [](OnnxCall& call) -> Status {
+                   if (!call.has(2) && call.has(0)) call.set_input(2, call.build.scalar_like(0, call.inputs[0]));
+                   return call.build.status();
+               }}}},
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape &a = op.shape(0), &b = op.shape(1);
+        if (a.rank() != 2 || b.rank() != 2) return op.shape_error("needs two matrices, has {} and {}", a, b);
+        bool trans_a = op.integer("transA") != 0, trans_b = op.integer("transB") != 0;
+        const Dim &inner_a = a[trans_a ? 0 : 1], &inner_b = b[trans_b ? 1 : 0];
+        if (inner_a.as_int() && inner_b.as_int() && inner_a != inner_b)
+            return op.shape_error("inner extents differ: {} vs {}, in {} times {} (transA={}, transB={})",
+                                  to_string(inner_a), to_string(inner_b), a, b, trans_a, trans_b);
+        Shape y{a[trans_a ? 1 : 0], b[trans_b ? 0 : 1]};
+        if (op.has(2)) {
+            auto both = broadcast(y, op.shape(2));
+            bool grows = !both || both->rank() != 2;
+            for (int64_t i = 0; !grows && i < 2; ++i) grows = y[i].as_int() && (*both)[i].as_int() && y[i] != (*both)[i];
+            if (grows) return op.shape_error("c {} does not broadcast to {}", op.shape(2), y);
+        }
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto a = op.in(0), b = op.in(1);
+            bool trans_a = op.integer("transA") != 0, trans_b = op.integer("transB") != 0;
+            auto k = op.reduce(a.dim(trans_a ? 0 : 1));
+            Expr left = trans_a ? a.at({k.var, o[0]}) : a.at({o[0], k.var});
+            Expr right = trans_b ? b.at({o[1], k.var}) : b.at({k.var, o[1]});
+            Expr y = scaled(sum({k}, left * right), op.real("alpha"));
+            return op.has(2) ? y + scaled(op.broadcast_in(2, o), op.real("beta")) : y;
+        },
+};
+
+// The determinant by elimination with row exchanges; `m` is used up.
+double determinant(std::vector<double>& m, size_t n) {
+    double det = 1;
+    for (size_t c = 0; c < n; ++c) {
+        size_t pivot = c;
+        for (size_t r = c + 1; r < n; ++r)
+            if (std::abs(m[r * n + c]) > std::abs(m[pivot * n + c])) pivot = r;
+        if (pivot != c) {
+            std::swap_ranges(&m[pivot * n], &m[pivot * n] + n, &m[c * n]);
+            det = -det;
+        }
+        det *= m[c * n + c];
+        if (m[c * n + c] == 0) return det;
+        for (size_t r = c + 1; r < n; ++r) {
+            double factor = m[r * n + c] / m[c * n + c];
+            for (size_t j = c; j < n; ++j) m[r * n + j] -= factor * m[c * n + j];
+        }
+    }
+    return det;
+}
+
+const OpDef kDet{
+    .name = "det",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .types = {{"T", kWideFloats}},
+    .onnx = "Det",
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape& x = op.shape(0);
+        if (x.rank() < 2 || (x[-1].as_int() && x[-2].as_int() && x[-1] != x[-2]))
+            return op.shape_error("needs square matrices, has {}", x);
+        return op.like(0, x.slice(0, x.rank() - 2));
+    },
+    .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
+        const Tensor& x = ctx.tensor(0);
+        Tensor y = TRY(Tensor::zeros(x.dtype(), *op.out().shape.sizes()));
+        int64_t n = x.size(-1);
+        for (int64_t i = 0; i < y.elements(); ++i) {
+            TRY(ctx.spend(n * n * n + 1));
+            std::vector<double> matrix(size_t(n * n));
+            for (int64_t j = 0; j < n * n; ++j) matrix[size_t(j)] = x.real_at(i * n * n + j);
+            y.set_real(i, determinant(matrix, size_t(n)));
+        }
+        return std::vector<Datum>{y};
+    },
+};
+
 }  // namespace
 
-std::vector<OpDef> contraction_ops() { return {kMatmul}; }
+std::vector<OpDef> contraction_ops() { return {kMatmul, kGemm, einsum_op(), kDet}; }
 
 }  // namespace tessera
