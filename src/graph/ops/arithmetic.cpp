@@ -1,5 +1,5 @@
 // Element-wise arithmetic: add, sub, mul, div, mod, pow, neg, abs, min, max, sum, mean, bit operations.
-#include "graph/ops/common.h"
+#include "graph/ops/elementwise.h"
 #include "graph/ops/families.h"
 
 namespace tessera {
@@ -7,60 +7,32 @@ namespace {
 
 using BinaryExpr = Expr (*)(const Expr&, const Expr&);
 
-OpDef binary(std::string name, const char* onnx, std::vector<Trait> traits, BinaryExpr f) {
-    traits.push_back(Trait::Pure);
-    traits.push_back(Trait::Elementwise);
-    return {
-        .name = std::move(name),
-        .inputs = {"a: T", "b: T"},
-        .outputs = {"y: T"},
-        .types = {{"T", kNumbers}},
-        .traits = std::move(traits),
-        .onnx = {onnx, {numpy_broadcast_from_7()}},
-        .body = [f](const OpView& op, const Indices& o) { return f(op.broadcast_in(0, o), op.broadcast_in(1, o)); },
-    };
-}
-
 // Min, Max, Sum, Mean take any number of operands.
-OpDef variadic(std::string name, const char* onnx, std::function<Expr(Expr, size_t)> finish, BinaryExpr f) {
+OpDef variadic(std::string name, const char* onnx, BinaryExpr f, BinaryExpr finish = nullptr) {
     return {
         .name = std::move(name),
         .inputs = {"inputs...: T"},
         .outputs = {"y: T"},
         .types = {{"T", kNumbers}},
         .traits = {Trait::Pure, Trait::Elementwise, Trait::Commutative},
-        .onnx = onnx,
+        .onnx = {onnx, {without_consumed_inputs()}},
+        .infer = [](const OpView& op) -> Result<Types> {
+            if (op.input_count() == 0) return op.error(Code::E0207, "needs at least one input");
+            Shape y;
+            for (size_t i = 0; i < op.input_count(); ++i) {
+                if (!op.has(i)) return op.error(Code::E0207, "input {} is missing", i);
+                auto both = broadcast(y, op.shape(i));
+                if (!both) return op.shape_error("{} and {} do not broadcast", y, op.shape(i));
+                y = *both;
+            }
+            return op.like(0, y);
+        },
         .body =
             [f, finish](const OpView& op, const Indices& o) {
                 Expr y = op.broadcast_in(0, o);
                 for (size_t i = 1; i < op.input_count(); ++i) y = f(y, op.broadcast_in(i, o));
-                return finish ? finish(y, op.input_count()) : y;
+                return finish ? finish(y, constant(double(op.input_count()), y.dtype())) : y;
             },
-    };
-}
-
-OpDef unary(std::string name, const char* onnx, DTypes types, std::function<Expr(Expr)> f) {
-    return {
-        .name = std::move(name),
-        .inputs = {"x: T"},
-        .outputs = {"y: T"},
-        .types = {{"T", types}},
-        .traits = {Trait::Pure, Trait::Elementwise},
-        .onnx = onnx,
-        .body = [f](const OpView& op, const Indices& o) { return f(op.in(0).at(o)); },
-    };
-}
-
-OpDef bitwise(std::string name, const char* onnx, ExprKind kind) {
-    return {
-        .name = std::move(name),
-        .inputs = {"a: T", "b: T"},
-        .outputs = {"y: T"},
-        .types = {{"T", kInts}},
-        .traits = {Trait::Pure, Trait::Elementwise, Trait::Commutative},
-        .onnx = onnx,
-        .body = [kind](const OpView& op,
-                       const Indices& o) { return bit(kind, op.broadcast_in(0, o), op.broadcast_in(1, o)); },
     };
 }
 
@@ -90,11 +62,14 @@ const OpDef kPow{
     .body =
         [](const OpView& op, const Indices& o) {
             Expr a = op.broadcast_in(0, o), b = op.broadcast_in(1, o);
-            if (is_int(a.dtype()) && is_float(b.dtype())) return cast(pow(cast(a, DType::f64), cast(b, DType::f64)), a.dtype());
-            return pow(a, cast(b, a.dtype()));
+            if (a.dtype() == b.dtype()) return pow(a, b);
+            if (is_int(a.dtype()) && is_int(b.dtype()))
+                return cast(pow(cast(a, DType::i64), cast(b, DType::i64)), a.dtype());
+            return cast(pow(cast(a, DType::f64), cast(b, DType::f64)), a.dtype());
         },
 };
 
+// A shift by a negative amount or by the width and more leaves what the sign extends to.
 const OpDef kBitShift{
     .name = "bit_shift",
     .inputs = {"x: T", "amount: T"},
@@ -112,29 +87,45 @@ const OpDef kBitShift{
     },
     .body =
         [](const OpView& op, const Indices& o) {
-            auto kind = op.string("direction") == "LEFT" ? ExprKind::Shl : ExprKind::Shr;
-            return bit(kind, op.broadcast_in(0, o), op.broadcast_in(1, o));
+            bool left = op.string("direction") == "LEFT";
+            Expr x = op.broadcast_in(0, o), amount = op.broadcast_in(1, o);
+            Expr shifted = bit(left ? ExprKind::Shl : ExprKind::Shr, x, amount);
+            if (!is_signed_int(x.dtype())) return shifted;
+            auto number = [&](int64_t v) { return int_const(v, x.dtype()); };
+            Expr inside = logical_and(ge(amount, number(0)), lt(amount, number(dtype_bits(x.dtype()))));
+            Expr fill = left ? number(0) : select(lt(x, number(0)), number(-1), number(0));
+            return select(inside, shifted, fill);
         },
 };
+
+OpDef bitwise(std::string name, const char* onnx, ExprKind kind) {
+    return binary(std::move(name), onnx, kInts, "T", {Trait::Commutative},
+                  [kind](const Expr& a, const Expr& b) { return bit(kind, a, b); });
+}
 
 }  // namespace
 
 std::vector<OpDef> arithmetic_ops() {
     auto plus = [](const Expr& a, const Expr& b) { return a + b; };
+    auto minus = [](const Expr& a, const Expr& b) { return a - b; };
+    auto times = [](const Expr& a, const Expr& b) { return a * b; };
+    auto over = [](const Expr& a, const Expr& b) { return a / b; };
+    auto smaller = [](const Expr& a, const Expr& b) { return min(a, b); };
+    auto larger = [](const Expr& a, const Expr& b) { return max(a, b); };
     return {
-        binary("add", "Add", {Trait::Commutative}, plus),
-        binary("sub", "Sub", {}, [](const Expr& a, const Expr& b) { return a - b; }),
-        binary("mul", "Mul", {Trait::Commutative, Trait::Bilinear}, [](const Expr& a, const Expr& b) { return a * b; }),
-        binary("div", "Div", {Trait::Linear}, [](const Expr& a, const Expr& b) { return a / b; }),
-        variadic("min", "Min", {}, [](const Expr& a, const Expr& b) { return min(a, b); }),
-        variadic("max", "Max", {}, [](const Expr& a, const Expr& b) { return max(a, b); }),
-        variadic("sum", "Sum", {}, plus),
-        variadic("mean", "Mean", [](Expr y, size_t n) { return y / constant(double(n), y.dtype()); }, plus),
-        unary("neg", "Neg", kNumbers, [](Expr x) { return -x; }),
-        unary("abs", "Abs", kNumbers, [](Expr x) { return call(Fn::Abs, {x}); }),
-        unary("sign", "Sign", kNumbers, [](Expr x) { return call(Fn::Sign, {x}); }),
-        unary("reciprocal", "Reciprocal", kFloats, [](Expr x) { return constant(1, x.dtype()) / x; }),
-        unary("bitwise_not", "BitwiseNot", kInts, [](Expr x) { return bit_not(x); }),
+        binary("add", "Add", kNumbers, "T", {Trait::Commutative}, plus),
+        binary("sub", "Sub", kNumbers, "T", {}, minus),
+        binary("mul", "Mul", kNumbers, "T", {Trait::Commutative, Trait::Bilinear}, times),
+        binary("div", "Div", kNumbers, "T", {Trait::Linear}, over),
+        variadic("min", "Min", smaller),
+        variadic("max", "Max", larger),
+        variadic("sum", "Sum", plus),
+        variadic("mean", "Mean", plus, over),
+        unary("neg", "Neg", kNumbers, [](const Expr& x) { return -x; }),
+        unary("abs", "Abs", kNumbers, [](const Expr& x) { return call(Fn::Abs, {x}); }),
+        unary("sign", "Sign", kNumbers, [](const Expr& x) { return call(Fn::Sign, {x}); }),
+        unary("reciprocal", "Reciprocal", kFloats, [](const Expr& x) { return constant(1, x.dtype()) / x; }),
+        unary("bitwise_not", "BitwiseNot", kInts, [](const Expr& x) { return bit_not(x); }),
         bitwise("bitwise_and", "BitwiseAnd", ExprKind::BitAnd),
         bitwise("bitwise_or", "BitwiseOr", ExprKind::BitOr),
         bitwise("bitwise_xor", "BitwiseXor", ExprKind::BitXor),

@@ -99,8 +99,18 @@ OnnxChange numpy_broadcast_from_7() {
             call.inputs[1] = call.build.unsqueeze(call.inputs[1], axes);
             return call.build.status();
         },
+        // Then, only the second operand could be broadcast.
         [](OnnxCall& call) -> Status {
-            return Error(Code::E0214, "{}: operands are broadcast otherwise before opset 7", call.op_type);
+            if (!call.has(0) || !call.has(1)) return {};
+            const Type &a = call.inputs[0]->type(), &b = call.inputs[1]->type();
+            if (a.is_tensor() && b.is_tensor() && a.tensor().shape.ranked() && b.tensor().shape.ranked()) {
+                const Shape &x = a.tensor().shape, &y = b.tensor().shape;
+                if (x == y) return {};
+                if (broadcast(x, y) != x)
+                    return Error(Code::E0214, "{}: {} and {} do not broadcast before opset 7", call.op_type, x, y);
+            }
+            call.attrs["broadcast"] = int64_t{1};
+            return {};
         },
     };
 }

@@ -1,9 +1,70 @@
-// Element-wise functions: exp, log, trigonometry, rounding.
-#include "graph/ops/common.h"
+// Element-wise functions: exponentials, roots, trigonometry, rounding, and tests for NaN and infinity.
+#include "graph/ops/elementwise.h"
 #include "graph/ops/families.h"
 
 namespace tessera {
+namespace {
 
-std::vector<OpDef> math_ops() { return {}; }
+OpDef function(std::string name, const char* onnx, Fn fn, DTypes types = kWideFloats) {
+    return unary(std::move(name), onnx, types,
+                 [fn](const Expr& x) { return in_reals(x, [fn](const Expr& v) { return call(fn, {v}); }); });
+}
+
+const OpDef kIsNan{
+    .name = "is_nan",
+    .inputs = {"x: T"},
+    .outputs = {"y: bool"},
+    .types = {{"T", kFloats}},
+    .traits = {Trait::Pure, Trait::Elementwise},
+    .onnx = "IsNaN",
+    .body = [](const OpView& op, const Indices& o) { return call(Fn::IsNan, {op.in(0).at(o)}); },
+};
+
+const OpDef kIsInf{
+    .name = "is_inf",
+    .inputs = {"x: T"},
+    .outputs = {"y: bool"},
+    .attrs = {int_attr("detect_negative", 1), int_attr("detect_positive", 1)},
+    .types = {{"T", kFloats}},
+    .traits = {Trait::Pure, Trait::Elementwise},
+    .onnx = "IsInf",
+    .body =
+        [](const OpView& op, const Indices& o) {
+            Expr x = op.in(0).at(o), zero = like(op, 0);
+            bool negative = op.integer("detect_negative"), positive = op.integer("detect_positive");
+            if (!negative && !positive) return int_const(0, DType::boolean);
+            Expr infinite = call(Fn::IsInf, {x});
+            if (negative && positive) return infinite;
+            return logical_and(infinite, negative ? lt(x, zero) : gt(x, zero));
+        },
+};
+
+}  // namespace
+
+std::vector<OpDef> math_ops() {
+    return {
+        function("exp", "Exp", Fn::Exp),
+        function("log", "Log", Fn::Log),
+        function("sqrt", "Sqrt", Fn::Sqrt),
+        function("sin", "Sin", Fn::Sin),
+        function("cos", "Cos", Fn::Cos),
+        function("tan", "Tan", Fn::Tan),
+        function("asin", "Asin", Fn::Asin),
+        function("acos", "Acos", Fn::Acos),
+        function("atan", "Atan", Fn::Atan),
+        function("sinh", "Sinh", Fn::Sinh),
+        function("cosh", "Cosh", Fn::Cosh),
+        function("tanh", "Tanh", Fn::Tanh),
+        function("asinh", "Asinh", Fn::Asinh),
+        function("acosh", "Acosh", Fn::Acosh),
+        function("atanh", "Atanh", Fn::Atanh),
+        function("erf", "Erf", Fn::Erf, kNumbers),
+        function("floor", "Floor", Fn::Floor),
+        function("ceil", "Ceil", Fn::Ceil),
+        function("round", "Round", Fn::Round),
+        kIsNan,
+        kIsInf,
+    };
+}
 
 }  // namespace tessera
