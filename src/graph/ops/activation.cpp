@@ -1,44 +1,241 @@
-// Activations, and softmax with its relatives.
-#include "graph/ops/common.h"
+// Activations, element by element.
+#include <cmath>
+#include <numbers>
+
+#include "graph/ops/elementwise.h"
 #include "graph/ops/families.h"
 
 namespace tessera {
 namespace {
 
-// Before opset 13, softmax ran over all of the dimensions from `axis` on, flattened.
-Status flattened_before_13(OnnxCall& call, const char* name) {
-    int64_t axis = 1;
-    if (auto it = call.attrs.find("axis"); it != call.attrs.end()) axis = std::get<int64_t>(it->second);
-    Builder& b = call.build;
-    Value* x = call.inputs.at(0);
-    Value* flat = b.op("flatten", {x}, {{"axis", Attr(axis)}});
-    Value* y = b.op(name, {flat}, {{"axis", Attr(int64_t{-1})}});
-    call.result = {b.op("reshape", {y, b.op("shape", {x})})};
-    return b.status();
+Expr real_of(const OpView& op, std::string_view attr, const Expr& x) { return constant(op.real(attr), x.dtype()); }
+Expr zero(const Expr& x) { return constant(0, x.dtype()); }
+Expr one(const Expr& x) { return constant(1, x.dtype()); }
+
+Expr sigmoid(const Expr& x) { return one(x) / (one(x) + call(Fn::Exp, {-x})); }
+
+// log(1 + exp(x)), without overflow.
+Expr softplus(const Expr& x) { return max(x, zero(x)) + call(Fn::Log1p, {call(Fn::Exp, {-call(Fn::Abs, {x})})}); }
+
+Expr hard_sigmoid(const Expr& x, const Expr& alpha, const Expr& beta) {
+    return clamp(alpha * x + beta, zero(x), one(x));
 }
 
-Result<Types> infer_along_axis(const OpView& op) {
-    TRY(op.axis(op.integer("axis"), op.rank(0)));
-    return op.same(0);
+// A tensor of one element, whatever its rank.
+bool maybe_scalar(const Shape& s) {
+    for (const Dim& d : s)
+        if (d.as_int() && !d.is_int(1)) return false;
+    return true;
 }
 
-const OpDef kSoftmax{
-    .name = "softmax",
-    .inputs = {"x: T"},
+// Before opset 7 a vector of slopes had one for each channel.
+Status slopes_by_channel(OnnxCall& call) {
+    if (!call.has(0) || !call.has(1)) return {};
+    const Type &x = call.inputs[0]->type(), &slope = call.inputs[1]->type();
+    if (!x.is_tensor() || !slope.is_tensor() || !x.tensor().shape.ranked() || !slope.tensor().shape.ranked()) return {};
+    if (slope.tensor().rank() != 1 || slope.tensor().dim(0).is_int(1) || x.tensor().rank() <= 2) return {};
+    std::vector<int64_t> axes;
+    for (int64_t a = 1; a < x.tensor().rank() - 1; ++a) axes.push_back(a);
+    call.inputs[1] = call.build.unsqueeze(call.inputs[1], axes);
+    return call.build.status();
+}
+
+Status only_slopes_by_channel(OnnxCall& call) {
+    const Type &x = call.inputs.at(0)->type(), &slope = call.inputs.at(1)->type();
+    if (!x.is_tensor() || !slope.is_tensor() || !x.tensor().shape.ranked() || !slope.tensor().shape.ranked()) return {};
+    const Shape &xs = x.tensor().shape, &s = slope.tensor().shape;
+    if (maybe_scalar(s) || xs.rank() <= 2) return {};
+    if (s.rank() == xs.rank() - 1 && maybe_scalar(s.slice(1, s.rank()))) return {};
+    return Error(Code::E0214, "PRelu: slopes {} for {} are not one a channel, as before opset 7", s, xs);
+}
+
+const OpDef kPRelu{
+    .name = "prelu",
+    .inputs = {"x: T", "slope: T"},
     .outputs = {"y: T"},
-    .attrs = {int_attr("axis", -1)},
-    .types = {{"T", kWideFloats}},
-    .onnx = {"Softmax", {{13, [](OnnxCall& c) { return flattened_before_13(c, "softmax"); }, {}}}},
-    .infer = infer_along_axis,
-    .expand = [](const OpView& op, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
-        int64_t axis = op.integer("axis");
-        Value* e = b.op("exp", {b.sub(in[0], b.reduce("reduce_max", in[0], {axis}))});
-        return b.finish({b.div(e, b.reduce("reduce_sum", e, {axis}))});
+    .types = {{"T", kNumbers}},
+    .traits = {Trait::Pure, Trait::Elementwise},
+    .onnx = {"PRelu", {without_consumed_inputs(), {7, slopes_by_channel, only_slopes_by_channel}}},
+    .infer = [](const OpView& op) -> Result<Types> {
+        auto both = broadcast(op.shape(0), op.shape(1));
+        if (!both || both->rank() != op.rank(0))
+            return op.shape_error("slopes {} do not broadcast to {}", op.shape(1), op.shape(0));
+        for (int64_t d = 0; d < op.rank(0); ++d)
+            if (op.shape(0)[d].is_int(1) && (*both)[d].as_int() && !(*both)[d].is_int(1))
+                return op.shape_error("slopes {} do not broadcast to {}", op.shape(1), op.shape(0));
+        return op.same(0);
     },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            Expr x = op.in(0).at(o);
+            return select(lt(x, zero(x)), op.broadcast_in(1, o) * x, x);
+        },
+};
+
+// The defaults had fewer digits in opset 1.
+OnnxChange selu_defaults() {
+    return {
+        6,
+        [](OnnxCall& call) -> Status {
+            call.attrs.try_emplace("alpha", 1.6732f);
+            call.attrs.try_emplace("gamma", 1.0507f);
+            return {};
+        },
+        [](OnnxCall& call) -> Status {
+            call.attrs.try_emplace("alpha", 1.67326319217681884765625f);
+            call.attrs.try_emplace("gamma", 1.05070102214813232421875f);
+            return {};
+        },
+    };
+}
+
+OpDef selu() {
+    OpDef def =
+        unary_with("selu", "Selu", kWideFloats,
+                   {float_attr("alpha", 1.67326319217681884765625f), float_attr("gamma", 1.05070102214813232421875f)},
+                   [](const OpView& op, const Expr& x) {
+                       Expr negative = real_of(op, "alpha", x) * call(Fn::Expm1, {x});
+                       return real_of(op, "gamma", x) * select(lt(x, zero(x)), negative, x);
+                   });
+    def.onnx.changes.push_back(selu_defaults());
+    return def;
+}
+
+OpDef gelu() {
+    OpDef def = unary_with(
+        "gelu", "Gelu", kWideFloats, {string_attr("approximate", "none")}, [](const OpView& op, const Expr& x) {
+            auto number = [&](double v) { return constant(v, x.dtype()); };
+            Expr inner =
+                op.string("approximate") == "tanh"
+                    ? call(Fn::Tanh, {number(std::sqrt(2 / std::numbers::pi)) * (x + number(0.044715) * x * x * x)})
+                    : call(Fn::Erf, {x * number(std::sqrt(0.5))});
+            return number(0.5) * x * (one(x) + inner);
+        });
+    def.infer = [](const OpView& op) -> Result<Types> {
+        const std::string& a = op.string("approximate");
+        if (a != "none" && a != "tanh") return op.error(Code::E0212, "approximate is \"{}\", not none or tanh", a);
+        return op.same(0);
+    };
+    return def;
+}
+
+const OpDef kSwiGLU{
+    .name = "swiglu",
+    .inputs = {"gate: T", "x: T"},
+    .outputs = {"y: T"},
+    .attrs = {float_attr("alpha", 1.0f)},
+    .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Elementwise},
+    .onnx = "SwiGLU",
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape &a = op.shape(0), &b = op.shape(1);
+        bool fits = a.rank() == b.rank();
+        for (int64_t d = 0; fits && d < a.rank(); ++d) fits = !a[d].as_int() || !b[d].as_int() || a[d] == b[d];
+        if (!fits) return op.shape_error("both inputs must have one shape, have {} and {}", a, b);
+        return op.same(0);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            Expr gate = op.in(0).at(o);
+            return gate * sigmoid(real_of(op, "alpha", gate) * gate) * op.in(1).at(o);
+        },
+};
+
+// Before opset 11 the limits were attributes.
+Status limits_to_inputs(OnnxCall& call) {
+    const std::pair<const char*, size_t> limits[] = {{"min", 1}, {"max", 2}};
+    for (auto [name, input] : limits) {
+        auto it = call.attrs.find(name);
+        if (it == call.attrs.end()) continue;
+        const float* v = std::get_if<float>(&it->second);
+        if (!v || !call.has(0) || !call.inputs[0]->type().is_tensor())
+            return Error(Code::E0206, "Clip: attribute \"{}\" must be of kind float", name);
+        call.set_input(input, call.build.scalar_like(*v, call.inputs[0]));
+        call.attrs.erase(it);
+    }
+    return call.build.status();
+}
+
+Status limits_to_attrs(OnnxCall& call) {
+    const std::pair<const char*, size_t> limits[] = {{"min", 1}, {"max", 2}};
+    for (auto [name, input] : limits) {
+        if (!call.has(input)) continue;
+        const Value* v = call.inputs[input];
+        if (!v->is_constant() || v->tensor()->elements() != 1 || !is_float(v->tensor()->dtype()))
+            return Error(Code::E0214, "Clip: {} is no float constant, but was an attribute before opset 11", name);
+        call.attrs[name] = float(v->tensor()->real_at(0));
+    }
+    call.inputs.resize(1);
+    return {};
+}
+
+const OpDef kClip{
+    .name = "clip",
+    .inputs = {"x: T", "min?: T", "max?: T"},
+    .outputs = {"y: T"},
+    .types = {{"T", kNumbers}},
+    .traits = {Trait::Pure, Trait::Elementwise},
+    .onnx = {"Clip", {without_consumed_inputs(), {11, limits_to_inputs, limits_to_attrs}}},
+    .infer = [](const OpView& op) -> Result<Types> {
+        for (size_t i : {1, 2})
+            if (op.has(i) && !maybe_scalar(op.shape(i)))
+                return op.shape_error("{} must be a scalar, is {}", op.def().inputs[i].name, op.shape(i));
+        return op.same(0);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            Expr y = op.in(0).at(o);
+            if (op.has(1)) y = max(y, only_element(op.in(1)));
+            if (op.has(2)) y = min(y, only_element(op.in(2)));
+            return y;
+        },
 };
 
 }  // namespace
 
-std::vector<OpDef> activation_ops() { return {kSoftmax}; }
+std::vector<OpDef> activation_ops() {
+    return {
+        unary("relu", "Relu", kNumbers, [](const Expr& x) { return max(x, zero(x)); }),
+        unary_with(
+            "leaky_relu", "LeakyRelu", kWideFloats, {float_attr("alpha", 0.01f)},
+            [](const OpView& op, const Expr& x) { return select(lt(x, zero(x)), real_of(op, "alpha", x) * x, x); }),
+        kPRelu,
+        unary_with("elu", "Elu", kWideFloats, {float_attr("alpha", 1.0f)},
+                   [](const OpView& op, const Expr& x) {
+                       return select(lt(x, zero(x)), real_of(op, "alpha", x) * call(Fn::Expm1, {x}), x);
+                   }),
+        selu(),
+        unary_with("celu", "Celu", kWideFloats, {float_attr("alpha", 1.0f)},
+                   [](const OpView& op, const Expr& x) {
+                       Expr alpha = real_of(op, "alpha", x);
+                       return max(x, zero(x)) + min(alpha * call(Fn::Expm1, {x / alpha}), zero(x));
+                   }),
+        gelu(),
+        unary_with("hard_sigmoid", "HardSigmoid", kWideFloats, {float_attr("alpha", 0.2f), float_attr("beta", 0.5f)},
+                   [](const OpView& op, const Expr& x) {
+                       return hard_sigmoid(x, real_of(op, "alpha", x), real_of(op, "beta", x));
+                   }),
+        unary(
+            "hard_swish", "HardSwish", kWideFloats,
+            [](const Expr& x) { return x * hard_sigmoid(x, constant(1.0 / 6, x.dtype()), constant(0.5, x.dtype())); }),
+        unary("mish", "Mish", kWideFloats, [](const Expr& x) { return x * call(Fn::Tanh, {softplus(x)}); }),
+        unary("sigmoid", "Sigmoid", kWideFloats, sigmoid),
+        unary("softplus", "Softplus", kWideFloats, softplus),
+        unary("softsign", "Softsign", kWideFloats, [](const Expr& x) { return x / (one(x) + call(Fn::Abs, {x})); }),
+        unary_with("swish", "Swish", kWideFloats, {float_attr("alpha", 1.0f)},
+                   [](const OpView& op, const Expr& x) { return x * sigmoid(real_of(op, "alpha", x) * x); }),
+        kSwiGLU,
+        unary_with("thresholded_relu", "ThresholdedRelu", kWideFloats, {float_attr("alpha", 1.0f)},
+                   [](const OpView& op, const Expr& x) { return select(gt(x, real_of(op, "alpha", x)), x, zero(x)); }),
+        unary_with("shrink", "Shrink", kNumbers, {float_attr("bias", 0.0f), float_attr("lambd", 0.5f)},
+                   [](const OpView& op, const Expr& x) {
+                       return in_reals(x, [&](const Expr& v) {
+                           Expr bias = real_of(op, "bias", v), limit = real_of(op, "lambd", v);
+                           return select(lt(v, -limit), v + bias, select(gt(v, limit), v - bias, zero(v)));
+                       });
+                   }),
+        kClip,
+    };
+}
 
 }  // namespace tessera

@@ -32,6 +32,7 @@ std::vector<OpDef> scatter_ops();
 std::vector<OpDef> sequence_ops();
 std::vector<OpDef> shape_ops();
 std::vector<OpDef> signal_ops();
+std::vector<OpDef> softmax_ops();
 std::vector<OpDef> sort_ops();
 std::vector<OpDef> string_ops();
 std::vector<OpDef> training_ops();

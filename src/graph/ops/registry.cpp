@@ -18,12 +18,41 @@ struct Registry {
     }
 
     Registry() {
-        for (auto family :
-             {activation_ops, arithmetic_ops,  attention_ops, cast_ops,     compare_ops,  constant_ops,  contraction_ops,
-              control_ops,    conv_ops,        gather_ops,    image_ops,    loss_ops,     math_ops,      ml_ops,
-              normalization_ops, pool_ops,     quantize_ops,  random_ops,   recurrent_ops, reduce_ops,   roi_ops, scatter_ops,
-              sequence_ops,   shape_ops,       signal_ops,    sort_ops,     string_ops,   training_ops})
+        // One a line, so that families are added side by side without a conflict.
+        // clang-format off
+        for (auto family : {
+                 activation_ops,
+                 arithmetic_ops,
+                 attention_ops,
+                 cast_ops,
+                 compare_ops,
+                 constant_ops,
+                 contraction_ops,
+                 control_ops,
+                 conv_ops,
+                 gather_ops,
+                 image_ops,
+                 loss_ops,
+                 math_ops,
+                 ml_ops,
+                 normalization_ops,
+                 pool_ops,
+                 quantize_ops,
+                 random_ops,
+                 recurrent_ops,
+                 reduce_ops,
+                 roi_ops,
+                 scatter_ops,
+                 sequence_ops,
+                 shape_ops,
+                 signal_ops,
+                 softmax_ops,
+                 sort_ops,
+                 string_ops,
+                 training_ops,
+             })
             add(family());
+        // clang-format on
         for (const OpDef& def : defs) {
             CHECK(def.body || def.expand || def.evaluate, "{} has no meaning", def.name);
             CHECK(by_name.emplace(def.name, &def).second, "{} is defined twice", def.name);

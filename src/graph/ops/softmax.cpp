@@ -1,0 +1,114 @@
+// Softmax, its logarithm, and hardmax.
+#include "graph/ops/common.h"
+#include "graph/ops/families.h"
+
+namespace tessera {
+namespace {
+
+// Before opset 13 these ran over all of the dimensions from `axis` on, flattened.
+OnnxChange flattened_before_13(const char* name) {
+    return {
+        13,
+        [name](OnnxCall& call) -> Status {
+            int64_t axis = 1;
+            if (auto it = call.attrs.find("axis"); it != call.attrs.end()) {
+                if (!std::holds_alternative<int64_t>(it->second))
+                    return Error(Code::E0206, "{}: attribute \"axis\" must be of kind int", call.op_type);
+                axis = std::get<int64_t>(it->second);
+            }
+            if (!call.has(0)) return {};
+            Value* x = call.inputs[0];
+            const Type& type = x->type();
+            if (type.is_tensor() && type.tensor().shape.ranked() && (axis == -1 || axis == type.tensor().rank() - 1)) {
+                call.attrs.erase("axis");
+                return {};
+            }
+            Builder& b = call.build;
+            Value* y = b.op(name, {b.op("flatten", {x}, {{"axis", Attr(axis)}})});
+            call.result = {b.op("reshape", {y, b.op("shape", {x})})};
+            return b.status();
+        },
+        [](OnnxCall& call) -> Status {
+            int64_t axis = -1;
+            if (auto it = call.attrs.find("axis"); it != call.attrs.end()) axis = std::get<int64_t>(it->second);
+            const Type& type = call.inputs.at(0)->type();
+            bool ranked = type.is_tensor() && type.tensor().shape.ranked();
+            if (axis != -1 && (!ranked || axis != type.tensor().rank() - 1))
+                return Error(Code::E0214, "{}: along axis {} only, not those after it, needs opset 13", call.op_type,
+                             axis);
+            call.attrs["axis"] = ranked ? type.tensor().rank() - 1 : int64_t{-1};
+            return {};
+        },
+    };
+}
+
+Result<Types> infer_along_axis(const OpView& op) {
+    TRY(op.axis(op.integer("axis"), op.rank(0)));
+    return op.same(0);
+}
+
+// Half precision is widened for the computation.
+Value* widened(Builder& b, const OpView& op, Value* x) {
+    return b.cast(x, op.dtype(0) == DType::f64 ? DType::f64 : DType::f32);
+}
+
+const OpDef kSoftmax{
+    .name = "softmax",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("axis", -1)},
+    .types = {{"T", kWideFloats}},
+    .onnx = {"Softmax", {flattened_before_13("softmax")}},
+    .infer = infer_along_axis,
+    .expand = [](const OpView& op, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
+        int64_t axis = op.integer("axis");
+        Value* x = widened(b, op, in[0]);
+        Value* e = b.op("exp", {b.sub(x, b.reduce("reduce_max", x, {axis}))});
+        return b.finish({b.cast(b.div(e, b.reduce("reduce_sum", e, {axis})), op.dtype(0))});
+    },
+};
+
+const OpDef kLogSoftmax{
+    .name = "log_softmax",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("axis", -1)},
+    .types = {{"T", kWideFloats}},
+    .onnx = {"LogSoftmax", {flattened_before_13("log_softmax")}},
+    .infer = infer_along_axis,
+    .expand = [](const OpView& op, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
+        int64_t axis = op.integer("axis");
+        Value* x = widened(b, op, in[0]);
+        Value* shifted = b.sub(x, b.reduce("reduce_max", x, {axis}));
+        Value* total = b.reduce("reduce_sum", b.op("exp", {shifted}), {axis});
+        return b.finish({b.cast(b.sub(shifted, b.op("log", {total})), op.dtype(0))});
+    },
+};
+
+// One where the first of the largest elements along the axis stands: nothing before it is as large, nothing after
+// larger.
+const OpDef kHardmax{
+    .name = "hardmax",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("axis", -1)},
+    .types = {{"T", kWideFloats}},
+    .onnx = {"Hardmax", {flattened_before_13("hardmax")}},
+    .infer = infer_along_axis,
+    .body =
+        [](const OpView& op, const Indices& o) {
+            TensorRef x = op.in(0);
+            int64_t axis = op.integer("axis");
+            auto k = op.reduce(x.dim(axis));
+            Expr here = x.at(o), there = x.at(o.with(axis, k.var));
+            Expr beaten = select(lt(k.var, o[axis]), ge(there, here), gt(there, here));
+            Expr times = sum({k}, cast(beaten, DType::i64));
+            return select(eq(times, 0), like(op, 1), like(op, 0));
+        },
+};
+
+}  // namespace
+
+std::vector<OpDef> softmax_ops() { return {kSoftmax, kLogSoftmax, kHardmax}; }
+
+}  // namespace tessera
