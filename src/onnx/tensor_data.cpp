@@ -1,6 +1,7 @@
 #include "onnx/tensor_data.h"
 
 #include <fmt/ranges.h>
+#include <protozero/buffer_string.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -141,13 +142,17 @@ Status decode_typed(const Tensor& tensor, TensorData& out) {
     }
 }
 
-Status decode(const Tensor& tensor, const DataSource& source, TensorData& out) {
+Result<DType> element_type(const Tensor& tensor) {
     std::optional<DType> dtype = dtype_from_onnx(tensor.data_type);
     if (!dtype)
         return Error(Code::E0213, "elements of {}", data_type_name(tensor.data_type))
             .hint("{}", tensor.data_type == 0 ? "the tensor does not say its element type; export the model again"
                                               : "convert it to an element type that is supported");
-    out.dtype = *dtype;
+    return *dtype;
+}
+
+Status decode(const Tensor& tensor, const DataSource& source, TensorData& out) {
+    out.dtype = TRY(element_type(tensor));
     out.dims = tensor.dims;
     out.count = TRY(element_count(tensor.dims));
     if (tensor.segment) return Error(Code::E0211, "the tensor is only a segment of one, which is not supported");
@@ -239,6 +244,11 @@ Result<TensorData> dense_data(const SparseTensor& tensor, const DataSource& sour
     Status status = scatter(values, indices, out);
     if (!status.ok()) return std::move(status.error().at(where(tensor.values)));
     return out;
+}
+
+Result<uint64_t> raw_data_size(const Tensor& tensor) {
+    DType dtype = TRY(element_type(tensor));
+    return raw_size(dtype, TRY(element_count(tensor.dims)));
 }
 
 Tensor make_tensor(std::string name, DType dtype, std::vector<int64_t> dims, Bytes elements) {

@@ -34,6 +34,9 @@ Result<TensorData> tensor_data(const Tensor& tensor, const DataSource& source = 
 // The same for a sparse tensor, made dense. E0406 for an index outside the shape.
 Result<TensorData> dense_data(const SparseTensor& tensor, const DataSource& source = {});
 
+// What the payload takes in raw_data or in a file, by type and shape. E0213, E0108.
+Result<uint64_t> raw_data_size(const Tensor& tensor);
+
 // The other way: a Tensor holding these elements, laid out as TensorData's are. A type that is packed in files is
 // packed into bytes of the tensor's own; others are viewed.
 Tensor make_tensor(std::string name, DType dtype, std::vector<int64_t> dims, Bytes elements);

@@ -1,0 +1,74 @@
+#include "base/output_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace tessera {
+namespace fs = std::filesystem;
+
+Result<OutputFile> OutputFile::create(const fs::path& target) {
+    std::error_code ignored;
+    fs::file_status status = fs::status(target, ignored);
+    if (fs::exists(status) && !fs::is_regular_file(status))
+        return Error(Code::E0105, "cannot write \"{}\": it is there and is not a file", target.string())
+            .hint("name a file");
+    std::string temporary = target.string() + ".XXXXXX";
+    int fd = ::mkstemp(temporary.data());
+    if (fd < 0) {
+        int reason = errno;
+        return Error(Code::E0105, "cannot write \"{}\": {}", target.string(), std::strerror(reason))
+            .hint("check that the folder is there and may be written to");
+    }
+    // mkstemp makes it private; give it the rights a new file would have.
+    mode_t mask = ::umask(0);
+    ::umask(mask);
+    (void)::fchmod(fd, 0666 & ~mask);
+    return OutputFile(target, temporary, fd);
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : target_(std::move(other.target_)), temporary_(std::move(other.temporary_)), fd_(std::exchange(other.fd_, -1)) {}
+
+OutputFile::~OutputFile() { close(); }
+
+void OutputFile::close() {
+    if (fd_ < 0) return;
+    ::close(std::exchange(fd_, -1));
+    ::unlink(temporary_.c_str());
+}
+
+Error OutputFile::failed(int reason) const {
+    return Error(Code::E0105, "cannot write \"{}\": {}", target_.string(), std::strerror(reason));
+}
+
+Status OutputFile::write(std::string_view bytes) {
+    constexpr size_t kAtOnce = size_t{1} << 30;  // systems refuse more than about 2 GiB in one call
+    while (!bytes.empty()) {
+        ssize_t done = ::write(fd_, bytes.data(), std::min(bytes.size(), kAtOnce));
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return failed(errno);
+        bytes.remove_prefix(static_cast<size_t>(done));
+    }
+    return {};
+}
+
+Status OutputFile::commit() {
+    if (::fsync(fd_) != 0 && errno != EINVAL) return failed(errno);
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed(errno);
+    ::close(std::exchange(fd_, -1));
+    return {};
+}
+
+Status write_file(const fs::path& target, std::string_view bytes) {
+    OutputFile file = TRY(OutputFile::create(target));
+    TRY(file.write(bytes));
+    return file.commit();
+}
+
+}  // namespace tessera
