@@ -1,0 +1,380 @@
+// Runs ONNX's backend tests from the files that dump_suite.py writes: DIR/<kind>/<test>/model.onnx with its data sets.
+// Each test runs in a process of its own, so that a crash or a hang is one failure and not the end.
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <complex>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+
+#include "graph/evaluate.h"
+#include "graph/from_onnx.h"
+#include "graph/onnx_values.h"
+#include "onnx/read.h"
+
+namespace fs = std::filesystem;
+using namespace tessera;
+
+namespace {
+
+struct Options {
+    fs::path folder;
+    std::string filter = ".*";
+    fs::path excluded;
+    bool round_trip = false, list = false, verbose = false;
+    int jobs = 2;
+    int timeout = 300;  // seconds a test
+};
+
+struct Tolerance {
+    double rtol = 1e-3, atol = 1e-7;
+};
+
+std::string op_names(const Graph& graph) {
+    std::set<std::string> names;
+    std::vector<const Graph*> open = {&graph};
+    while (!open.empty()) {
+        const Graph* g = open.back();
+        open.pop_back();
+        for (const auto& node : g->nodes()) {
+            names.insert(node->op().name);
+            for (const auto& [_, attr] : node->attrs())
+                if (auto* nested = std::get_if<GraphPtr>(&attr)) open.push_back(nested->get());
+        }
+    }
+    std::string text;
+    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text.size() > 80 ? text.substr(0, 80) + "..." : text;
+}
+
+// Why they differ; empty where they do not. The rule is that of ONNX's own runner.
+std::string difference(const Tensor& got, const Tensor& want, Tolerance t) {
+    if (got.dtype() != want.dtype())
+        return fmt::format("element type {} instead of {}", dtype_name(got.dtype()), dtype_name(want.dtype()));
+    if (got.sizes() != want.sizes())
+        return fmt::format("shape {} instead of {}", to_string(got.sizes()), to_string(want.sizes()));
+    if (got.dtype() == DType::string) {
+        for (int64_t i = 0; i < got.elements(); ++i)
+            if (got.as_strings()[i] != want.as_strings()[i])
+                return fmt::format("element {} is \"{}\" instead of \"{}\"", i, got.as_strings()[i],
+                                   want.as_strings()[i]);
+        return {};
+    }
+    if (got.dtype() == DType::bf16) t.rtol = std::max(t.rtol, 0x1p-6);
+    int64_t wrong = 0;
+    std::string first;
+    auto compare = [&](auto g, auto w, int64_t i) {
+        if (g == w || (g != g && w != w)) return;
+        if (!(std::isinf(std::abs(w)) || std::isinf(std::abs(g))) && std::abs(g - w) <= t.atol + t.rtol * std::abs(w))
+            return;
+        if (wrong++ == 0) {
+            if constexpr (std::is_same_v<decltype(g), double>)
+                first = fmt::format("element {} is {} instead of {}", i, g, w);
+            else
+                first =
+                    fmt::format("element {} is {}+{}i instead of {}+{}i", i, g.real(), g.imag(), w.real(), w.imag());
+        }
+    };
+    using C = std::complex<double>;
+    for (int64_t i = 0; i < got.elements(); ++i) {
+        if (got.dtype() == DType::c64)
+            compare(C(got.as<std::complex<float>>()[i]), C(want.as<std::complex<float>>()[i]), i);
+        else if (got.dtype() == DType::c128)
+            compare(got.as<C>()[i], want.as<C>()[i], i);
+        else if (got.dtype() == DType::i64 || got.dtype() == DType::u64) {
+            if (got.int_at(i) != want.int_at(i)) compare(got.real_at(i), want.real_at(i), i);
+        } else
+            compare(got.real_at(i), want.real_at(i), i);
+    }
+    return wrong ? fmt::format("{} ({} of {} differ)", first, wrong, got.elements()) : "";
+}
+
+std::string difference(const Datum& got, const Datum& want, Tolerance t) {
+    if (got.kind() != want.kind()) {
+        static constexpr const char* kKinds[] = {"a tensor", "a sequence", "an optional"};
+        return fmt::format("{} instead of {}", kKinds[int(got.kind())], kKinds[int(want.kind())]);
+    }
+    if (got.is_tensor()) return difference(got.tensor(), want.tensor(), t);
+    if (got.items().size() != want.items().size())
+        return fmt::format("{} items instead of {}", got.items().size(), want.items().size());
+    for (size_t i = 0; i < got.items().size(); ++i)
+        if (auto d = difference(got.items()[i], want.items()[i], t); !d.empty())
+            return fmt::format("item {}: {}", i, d);
+    return {};
+}
+
+Result<Datum> read_datum(const fs::path& file, const onnx::Type& type) {
+    switch (type.kind) {
+        case onnx::Type::Kind::Sequence: return datum_from_onnx(TRY(onnx::read_sequence_file(file)));
+        case onnx::Type::Kind::Optional: return datum_from_onnx(TRY(onnx::read_optional_file(file)));
+        default: return Datum(TRY(tensor_from_onnx(TRY(onnx::read_tensor_file(file)))));
+    }
+}
+
+// What ONNX's runner feeds a model that comes without inputs: 0, 1/n, 2/n, ...
+Result<Datum> counting_input(const Type& type) {
+    Sizes sizes;
+    for (const Dim& d : type.tensor().shape) sizes.push_back(d.as_int().value_or(1));
+    Tensor t = TRY(Tensor::zeros(DType::f32, sizes));
+    for (int64_t i = 0; i < t.elements(); ++i)
+        t.mutable_as<float>()[i] = static_cast<float>(static_cast<double>(i) / static_cast<double>(t.elements()));
+    return Datum(t);
+}
+
+struct DataSet {
+    Inputs inputs;
+    std::vector<Datum> outputs;
+};
+
+Result<DataSet> read_data_set(const fs::path& folder, const onnx::Graph& graph, const Graph& ours) {
+    DataSet set;
+    for (size_t j = 0; j < graph.inputs.size(); ++j) {
+        fs::path file = folder / fmt::format("input_{}.pb", j);
+        if (!fs::exists(file)) break;
+        Value* v = ours.find_value(graph.inputs[j].name);
+        if (!v || v->kind() != Value::Kind::Input) continue;  // a weight of an old model
+        set.inputs[graph.inputs[j].name] = TRY(read_datum(file, graph.inputs[j].type));
+    }
+    if (set.inputs.empty() && folder.parent_path().parent_path().filename() == "light")
+        for (const auto& v : ours.inputs())
+            if (!v->tensor()) set.inputs[v->name()] = TRY(counting_input(v->type()));
+    for (size_t j = 0; j < graph.outputs.size(); ++j) {
+        fs::path file = folder / fmt::format("output_{}.pb", j);
+        if (!fs::exists(file)) break;
+        set.outputs.push_back(TRY(read_datum(file, graph.outputs[j].type)));
+    }
+    return set;
+}
+
+// Empty: passed. Otherwise one line of why, ops in it, so that equal reasons group.
+std::string run_test(const fs::path& folder, const Options&) {
+    auto model = onnx::read_model_file(folder / "model.onnx");
+    if (!model.ok()) return "reading: " + model.error().to_string();
+    auto imported = from_onnx(*model);
+    if (!imported.ok())
+        return fmt::format("importing: {} {}", code_name(imported.error().code()), imported.error().message());
+    const Graph& graph = **imported;
+    std::string ops = op_names(graph);
+
+    Tolerance tolerance;
+    if (std::ifstream file(folder / "tolerance.json"); file) {
+        auto json = nlohmann::json::parse(file, nullptr, false);
+        if (json.is_object()) tolerance = {json.value("rtol", 1e-3), json.value("atol", 1e-7)};
+    }
+    std::vector<fs::path> sets;
+    for (const auto& entry : fs::directory_iterator(folder))
+        if (entry.is_directory() && entry.path().filename().string().starts_with("test_data_set"))
+            sets.push_back(entry.path());
+    std::sort(sets.begin(), sets.end());
+    for (const fs::path& path : sets) {
+        auto set = read_data_set(path, model->graph, graph);
+        if (!set.ok()) return "test data: " + set.error().to_string();
+        auto outputs = evaluate(graph, set->inputs);
+        if (!outputs.ok())
+            return fmt::format("evaluating ({}): {} {}", ops, code_name(outputs.error().code()),
+                               outputs.error().message());
+        if (outputs->size() < set->outputs.size())
+            return fmt::format("wrong result ({}): {} outputs instead of {}", ops, outputs->size(),
+                               set->outputs.size());
+        for (size_t i = 0; i < set->outputs.size(); ++i) {
+            auto d = difference((*outputs)[i], set->outputs[i], tolerance);
+            if (!d.empty()) return fmt::format("wrong result ({}): output {}: {}", ops, i, d);
+        }
+    }
+    return {};
+}
+
+struct Job {
+    fs::path folder;
+    pid_t pid;
+    int pipe;
+    std::chrono::steady_clock::time_point deadline;
+    std::string text;
+};
+
+Job start(const fs::path& folder, const Options& options) {
+    int ends[2];
+    if (pipe(ends) != 0) std::abort();
+    std::fflush(nullptr);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[0]);
+        if (!options.verbose && !std::freopen("/dev/null", "w", stderr)) std::abort();
+        std::string text = run_test(folder, options);
+        text = text.empty() ? "ok" : "x" + text;
+        size_t at = 0;
+        while (at < text.size()) {
+            ssize_t n = write(ends[1], text.data() + at, text.size() - at);
+            if (n <= 0) break;
+            at += static_cast<size_t>(n);
+        }
+        _exit(0);
+    }
+    close(ends[1]);
+    return {folder, pid, ends[0], std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout), {}};
+}
+
+// True when the job is over; its text then says how.
+bool advance(Job& job) {
+    pollfd p{job.pipe, POLLIN, 0};
+    if (poll(&p, 1, 5) > 0) {
+        char buffer[4096];
+        ssize_t n = read(job.pipe, buffer, sizeof buffer);
+        if (n > 0) {
+            job.text.append(buffer, static_cast<size_t>(n));
+            return false;
+        }
+    } else if (std::chrono::steady_clock::now() < job.deadline) {
+        return false;
+    } else {
+        kill(job.pid, SIGKILL);
+        job.text = "xtook too long";
+    }
+    close(job.pipe);
+    int status = 0;
+    waitpid(job.pid, &status, 0);
+    if (job.text.empty() && WIFSIGNALED(status))
+        job.text = fmt::format("xcrashed: {}", strsignal(WTERMSIG(status)));
+    else if (job.text.empty())
+        job.text = fmt::format("xended with status {}", WEXITSTATUS(status));
+    return true;
+}
+
+// Numbers vary within one cause; without them equal causes group.
+std::string cause(const std::string& text) {
+    static const std::regex numbers("-?[0-9][0-9.e+-]*|\\bnan\\b|-?\\binf\\b");
+    std::string line = text.substr(0, text.find('\n'));
+    if (line.starts_with("wrong result")) return line.substr(0, line.find("):") + 1);
+    return std::regex_replace(line, numbers, "#");
+}
+
+struct Counts {
+    int passed = 0, failed = 0, excluded = 0;
+};
+
+int run_all(const Options& options) {
+    std::set<std::string> excluded;
+    if (std::ifstream file(options.excluded); file)
+        for (std::string line; std::getline(file, line);)
+            if (std::string name = line.substr(0, line.find_first_of(" \t#")); !name.empty()) excluded.insert(name);
+    std::regex filter(options.filter);
+    std::vector<fs::path> tests;
+    std::map<std::string, Counts> counts;
+    for (const auto& kind : fs::directory_iterator(options.folder)) {
+        if (!kind.is_directory()) continue;
+        for (const auto& test : fs::directory_iterator(kind.path())) {
+            if (!fs::exists(test.path() / "model.onnx")) continue;
+            std::string name = test.path().filename().string();
+            if (!std::regex_search(name, filter)) continue;
+            if (excluded.count(name))
+                ++counts[kind.path().filename().string()].excluded;
+            else
+                tests.push_back(test.path());
+        }
+    }
+    std::sort(tests.begin(), tests.end());
+    if (options.list) {
+        for (const auto& test : tests)
+            fmt::print("{}/{}\n", test.parent_path().filename().string(), test.filename().string());
+        return 0;
+    }
+    if (tests.empty()) {
+        fmt::print(stderr, "no tests under {}\n", options.folder.string());
+        return 2;
+    }
+
+    std::map<std::string, std::vector<std::pair<std::string, std::string>>> failures;  // cause -> (test, text)
+    std::vector<Job> running;
+    for (size_t next = 0; next < tests.size() || !running.empty();) {
+        while (next < tests.size() && running.size() < static_cast<size_t>(options.jobs))
+            running.push_back(start(tests[next++], options));
+        for (size_t i = 0; i < running.size();) {
+            Job& job = running[i];
+            if (!advance(job)) {
+                ++i;
+                continue;
+            }
+            std::string name = job.folder.filename().string();
+            Counts& count = counts[job.folder.parent_path().filename().string()];
+            if (job.text == "ok") {
+                ++count.passed;
+                if (options.verbose) fmt::print("passed {}\n", name);
+            } else {
+                ++count.failed;
+                std::string text = job.text.substr(1);
+                if (options.verbose) fmt::print("FAILED {}: {}\n", name, text);
+                failures[cause(text)].emplace_back(name, text);
+            }
+            running.erase(running.begin() + static_cast<ptrdiff_t>(i));
+        }
+    }
+
+    std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::string>>>> groups(failures.begin(),
+                                                                                                 failures.end());
+    std::sort(groups.begin(), groups.end(),
+              [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+    for (const auto& [why, list] : groups) {
+        fmt::print("{} x {}\n", list.size(), list[0].second);
+        for (size_t i = 0; i < list.size() && i < 12; ++i) fmt::print("    {}\n", list[i].first);
+        if (list.size() > 12) fmt::print("    ... and {} more\n", list.size() - 12);
+    }
+    Counts all;
+    std::string summary;
+    for (const auto& [kind, c] : counts) {
+        fmt::print("{}: {} passed, {} failed{}\n", kind, c.passed, c.failed,
+                   c.excluded ? fmt::format(", {} excluded", c.excluded) : "");
+        all.passed += c.passed;
+        all.failed += c.failed;
+    }
+    fmt::print("all: {} passed, {} failed\n", all.passed, all.failed);
+    return all.failed ? 1 : 0;
+}
+
+int usage() {
+    fmt::print(stderr,
+               "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--list] [--jobs N] [--timeout SECONDS]\n"
+               "                  [--exclude FILE] [--verbose]\n");
+    return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    Options options;
+    for (int i = 1; i < argc; ++i) {
+        std::string arg = argv[i];
+        auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
+        if (arg == "--filter")
+            options.filter = value();
+        else if (arg == "--exclude")
+            options.excluded = value();
+        else if (arg == "--jobs")
+            options.jobs = std::max(1, std::atoi(value().c_str()));
+        else if (arg == "--timeout")
+            options.timeout = std::max(1, std::atoi(value().c_str()));
+        else if (arg == "--round-trip")
+            options.round_trip = true;
+        else if (arg == "--list")
+            options.list = true;
+        else if (arg == "--verbose")
+            options.verbose = true;
+        else if (options.folder.empty() && !arg.starts_with("-"))
+            options.folder = arg;
+        else
+            return usage();
+    }
+    if (options.folder.empty() || !fs::is_directory(options.folder)) return usage();
+    return run_all(options);
+}
