@@ -2,6 +2,7 @@
 #include "graph/ops/common.h"
 #include "graph/ops/conv_window.h"
 #include "graph/ops/families.h"
+#include "graph/ops/interpolate.h"
 
 namespace tessera {
 namespace {
@@ -149,26 +150,6 @@ const OpDef kConvTranspose{
         },
 };
 
-// The value of x between its elements, by linear interpolation at `position` (f64 expressions) in the dimensions after
-// `lead`; zero outside.
-Expr interpolate(const TensorRef& x, const Indices& lead, const std::vector<Expr>& position) {
-    std::optional<Expr> total;
-    for (size_t corner = 0; corner < size_t{1} << position.size(); ++corner) {
-        Indices at = lead;
-        std::optional<Expr> weight;
-        for (size_t i = 0; i < position.size(); ++i) {
-            bool upper = corner >> i & 1;
-            Expr low = call(Fn::Floor, {position[i]}), beyond = position[i] - low;
-            at = at + Indices{cast(low, DType::i64) + (upper ? 1 : 0)};
-            Expr factor = upper ? beyond : real_const(1) - beyond;
-            weight = weight ? *weight * factor : factor;
-        }
-        Expr term = *weight * cast(x.at_or(at, constant(0, x.dtype()), lead.rank()), DType::f64);
-        total = total ? *total + term : term;
-    }
-    return *total;
-}
-
 const OpDef kDeformConv{
     .name = "deform_conv",
     .inputs = {"x: T", "w: T", "offset: T", "b?: T", "mask?: T"},
@@ -181,7 +162,6 @@ const OpDef kDeformConv{
         Shape y = TRY(conv_shape(op, 0, 1));
         TRY(check_bias(op, 3, y[1]));
         int64_t spatial = y.rank() - 2, groups = op.integer("offset_group");
-        if (spatial > 8) return op.shape_error("{} spatial dimensions are too many", spatial);
         if (groups < 1 || groups > (1 << 30)) return op.error(Code::E0212, "offset_group is {}", groups);
         if (auto c = op.shape(0)[1].as_int(); c && *c % groups != 0)
             return op.shape_error("{} channels in {} offset groups", *c, groups);
@@ -214,14 +194,16 @@ const OpDef kDeformConv{
             if (int64_t groups = op.integer("offset_group"); groups != 1)
                 tap = floor_div(channel, floor_div(x.dim(1), groups));
             for (size_t i = 0; i < k.size(); ++i) tap = tap * k[i].extent + k[i].var;
-            Indices at = o.slice(2, o.rank()), plain = window.positions(at, k);
-            std::vector<Expr> position;
+            Indices at = o.slice(2, o.rank()), plain = window.positions(at, k), read{o[0], channel};
+            Expr weight = cast(w.at(Indices{o[1], c.var} + vars(k)), DType::f64);
             for (int64_t i = 0; i < plain.rank(); ++i) {
-                Expr moved = offset.at(Indices{o[0], tap * plain.rank() + i} + at);
-                position.push_back(cast(plain[i], DType::f64) + cast(moved, DType::f64));
+                Expr moved = cast(offset.at(Indices{o[0], tap * plain.rank() + i} + at), DType::f64);
+                Taps taps = taps_around(op, cast(plain[i], DType::f64) + moved, 2);
+                axes.push_back(taps.axis);
+                weight = weight * linear_weight(taps.distance);
+                read = read + Indices{taps.element};
             }
-            Expr term = cast(w.at(Indices{o[1], c.var} + vars(k)), DType::f64) *
-                        interpolate(x, Indices{o[0], channel}, position);
+            Expr term = weight * cast(x.at_or(read, like(op, 0), 2), DType::f64);
             if (op.has(4)) term = term * cast(op.in(4).at(Indices{o[0], tap} + at), DType::f64);
             return with_bias(op, 3, o, cast(sum(axes, term), op.dtype(0)));
         },

@@ -17,6 +17,7 @@ std::vector<OpDef> contraction_ops();
 std::vector<OpDef> control_ops();
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> gather_ops();
+std::vector<OpDef> grid_ops();
 std::vector<OpDef> image_ops();
 std::vector<OpDef> loss_ops();
 std::vector<OpDef> math_ops();

@@ -31,6 +31,7 @@ struct Registry {
                  control_ops,
                  conv_ops,
                  gather_ops,
+                 grid_ops,
                  image_ops,
                  loss_ops,
                  math_ops,
