@@ -61,7 +61,8 @@ struct OnnxChange {
 struct OnnxForm {
     OnnxForm() = default;
     OnnxForm(const char* name) : name(name) {}
-    OnnxForm(const char* name, std::vector<OnnxChange> changes) : name(name), changes(std::move(changes)) {}
+    OnnxForm(const char* name, std::vector<OnnxChange> changes, std::vector<std::string> aliases = {})
+        : name(name), changes(std::move(changes)), aliases(std::move(aliases)) {}
     std::string name;     // "MatMul"; empty: not an ONNX op
     std::vector<OnnxChange> changes = {};  // ascending
     std::vector<std::string> aliases = {}; // retired ops that are the same thing ("Scatter")
