@@ -31,6 +31,8 @@ Attr dtype_attr_value(DType t);
 // `count` dimensions known only at run time.
 Shape fresh_shape(const OpView& op, size_t output, int64_t count);
 
+inline Expr f64(const Expr& e) { return cast(e, DType::f64); }
+
 // An unsaturated constant of the view's input 0 element type.
 inline Expr like(const OpView& op, double v) { return constant(v, op.dtype(0)); }
 

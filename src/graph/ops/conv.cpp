@@ -195,16 +195,16 @@ const OpDef kDeformConv{
                 tap = floor_div(channel, floor_div(x.dim(1), groups));
             for (size_t i = 0; i < k.size(); ++i) tap = tap * k[i].extent + k[i].var;
             Indices at = o.slice(2, o.rank()), plain = window.positions(at, k), read{o[0], channel};
-            Expr weight = cast(w.at(Indices{o[1], c.var} + vars(k)), DType::f64);
+            Expr weight = f64(w.at(Indices{o[1], c.var} + vars(k)));
             for (int64_t i = 0; i < plain.rank(); ++i) {
-                Expr moved = cast(offset.at(Indices{o[0], tap * plain.rank() + i} + at), DType::f64);
-                Taps taps = taps_around(op, cast(plain[i], DType::f64) + moved, 2);
+                Expr moved = f64(offset.at(Indices{o[0], tap * plain.rank() + i} + at));
+                Taps taps = taps_around(op, f64(plain[i]) + moved, 2);
                 axes.push_back(taps.axis);
                 weight = weight * linear_weight(taps.distance);
                 read = read + Indices{taps.element};
             }
-            Expr term = weight * cast(x.at_or(read, like(op, 0), 2), DType::f64);
-            if (op.has(4)) term = term * cast(op.in(4).at(Indices{o[0], tap} + at), DType::f64);
+            Expr term = weight * f64(x.at_or(read, like(op, 0), 2));
+            if (op.has(4)) term = term * f64(op.in(4).at(Indices{o[0], tap} + at));
             return with_bias(op, 3, o, cast(sum(axes, term), op.dtype(0)));
         },
 };

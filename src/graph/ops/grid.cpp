@@ -6,8 +6,6 @@
 namespace tessera {
 namespace {
 
-Expr f64(const Expr& e) { return cast(e, DType::f64); }
-
 // The ends between which positions along a dimension are reflected.
 struct Border {
     Expr low, high;

@@ -36,8 +36,6 @@ Dim scaled_size(const OpView& op, const ResizedAxis& a) {
     return floor_div(a.input * int64_t(part), 1024);
 }
 
-Expr f64(const Expr& e) { return cast(e, DType::f64); }
-
 // The common scale of all axes under a policy that keeps the aspect ratio.
 void keep_aspect_ratio(const OpView& op, ResizePlan& plan, const std::string& policy) {
     Expr scale = plan.axes[0].scale;
