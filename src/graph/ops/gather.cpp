@@ -1,9 +1,140 @@
-// Reads at computed places: gather and its relatives.
+// Ops that read elements at computed positions: gather, gather_elements, gather_nd, compress.
+#include "graph/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/parameter.h"
+#include "graph/ops/tensor_slices.h"
 
 namespace tessera {
+namespace {
 
-std::vector<OpDef> gather_ops() { return {}; }
+const TypeVar kIndex{"I", {DType::i32, DType::i64}};
+
+int64_t axis_of(const OpView& op, int64_t rank) {
+    int64_t axis = op.integer("axis");
+    return axis < 0 ? axis + rank : axis;
+}
+
+const OpDef kGather{
+    .name = "gather",
+    .inputs = {"x: T", "indices: I"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("axis", 0)},
+    .types = {{"T", kAllTypes}, kIndex},
+    .traits = {Trait::Pure, Trait::Linear},
+    .onnx = "Gather",
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape& x = op.shape(0);
+        int64_t axis = TRY(op.axis(op.integer("axis"), x.rank()));
+        return op.like(0, x.slice(0, axis) + op.shape(1) + x.slice(axis + 1, x.rank()));
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            int64_t axis = axis_of(op, op.rank(0)), end = axis + op.rank(1);
+            Expr i = op.in(1).at(o.slice(axis, end));
+            return op.in(0).at(o.slice(0, axis) + Indices{wrap_index(i, op.shape(0)[axis])} + o.slice(end, o.rank()));
+        },
+};
+
+const OpDef kGatherElements{
+    .name = "gather_elements",
+    .inputs = {"x: T", "indices: I"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("axis", 0)},
+    .types = {{"T", kAllTypes}, kIndex},
+    .traits = {Trait::Pure, Trait::Linear},
+    .onnx = "GatherElements",
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape &x = op.shape(0), &indices = op.shape(1);
+        if (x.rank() != indices.rank()) return op.shape_error("data and indices have ranks {} and {}", x, indices);
+        int64_t axis = TRY(op.axis(op.integer("axis"), x.rank()));
+        for (int64_t d = 0; d < x.rank(); ++d)
+            if (d != axis && x[d].as_int() && indices[d].as_int() && *indices[d].as_int() > *x[d].as_int())
+                return op.shape_error("indices {} reach outside {} off axis {}", indices, x, axis);
+        return op.like(0, indices);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            int64_t axis = axis_of(op, o.rank());
+            return op.in(0).at(o.with(axis, wrap_index(op.in(1).at(o), op.shape(0)[axis])));
+        },
+};
+
+const OpDef kGatherNd{
+    .name = "gather_nd",
+    .inputs = {"x: T", "indices: i64"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("batch_dims", 0)},
+    .types = {{"T", kAllTypes}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .onnx = {"GatherND", {attr_added(12, "batch_dims", Attr(int64_t{0}))}},
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape &x = op.shape(0), &indices = op.shape(1);
+        int64_t batch = op.integer("batch_dims");
+        if (x.rank() < 1 || indices.rank() < 1) return op.shape_error("needs no scalars, has {} and {}", x, indices);
+        if (batch < 0 || batch >= indices.rank() || batch >= x.rank())
+            return op.error(Code::E0212, "batch_dims {} is outside {} and {}", batch, x, indices);
+        for (int64_t d = 0; d < batch; ++d)
+            if (x[d].as_int() && indices[d].as_int() && x[d] != indices[d])
+                return op.shape_error("the batch dimensions of {} and {} differ", x, indices);
+        auto depth = indices[-1].as_int();
+        if (!depth) return op.like(0, Shape::unknown());
+        if (*depth < 1 || *depth > x.rank() - batch)
+            return op.shape_error("indices {} have {} positions each, {} has {} dimensions to index", indices, *depth,
+                                  x, x.rank() - batch);
+        return op.like(0, indices.slice(0, indices.rank() - 1) + x.slice(batch + *depth, x.rank()));
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            int64_t batch = op.integer("batch_dims"), depth = *op.shape(1)[-1].as_int(), outer = op.rank(1) - 1;
+            Indices at = o.slice(0, batch);
+            for (int64_t k = 0; k < depth; ++k) {
+                Expr i = op.in(1).at(o.slice(0, outer) + Indices{k});
+                at = at + Indices{wrap_index(i, op.shape(0)[batch + k])};
+            }
+            return op.in(0).at(at + o.slice(outer, o.rank()));
+        },
+    .body_applies = [](const OpView& op) { return op.shape(1).ranked() && op.rank(1) > 0 && op.shape(1)[-1].as_int(); },
+};
+
+const OpDef kCompress{
+    .name = "compress",
+    .inputs = {"x: T", "condition: bool"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("axis")},
+    .types = {{"T", kAllTypes}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .onnx = "Compress",
+    .infer = [](const OpView& op) -> Result<Types> {
+        if (op.rank(1) != 1) return op.shape_error("condition must be a vector, is {}", op.shape(1));
+        if (!op.has_attr("axis")) return op.like(0, {op.fresh(0, 0)});
+        int64_t axis = TRY(op.axis(op.integer("axis"), op.rank(0)));
+        Shape y = op.shape(0);
+        y[axis] = op.fresh(0, axis);
+        return op.like(0, y);
+    },
+    .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
+        Tensor x = ctx.tensor(0);
+        const Tensor& condition = ctx.tensor(1);
+        int64_t axis = 0;
+        if (op.has_attr("axis"))
+            axis = axis_of(op, x.rank());
+        else
+            x = x.reshaped({x.elements()});
+        std::vector<int64_t> kept;
+        for (int64_t i = 0; i < condition.elements(); ++i) {
+            if (!condition.int_at(i)) continue;
+            if (i >= x.size(axis))
+                return op.error(Code::E0406, "condition is true at {}, axis {} of {} ends before", i, axis,
+                                to_string(x.sizes()));
+            kept.push_back(i);
+        }
+        return std::vector<Datum>{TRY(pick(x, axis, kept))};
+    },
+};
+
+}  // namespace
+
+std::vector<OpDef> gather_ops() { return {kGather, kGatherElements, kGatherNd, kCompress}; }
 
 }  // namespace tessera

@@ -1,6 +1,11 @@
-// Ops that move elements without computing: reshape, transpose, concat, split, slice, pad, expand and their like.
+// Ops that give the same elements another shape, and those that tell a shape: reshape, flatten, squeeze, unsqueeze,
+// identity, shape, size.
+#include <algorithm>
+
+#include "graph/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/parameter.h"
 
 namespace tessera {
 namespace {
@@ -54,7 +59,8 @@ const OpDef kReshape{
         }
         Dim total = x.elements();
         if (inferred >= 0) {
-            if (known.as_int() && total.as_int() && (known.is_int(0) ? !total.is_int(0) : *total.as_int() % *known.as_int() != 0))
+            if (known.as_int() && total.as_int() &&
+                (known.is_int(0) ? !total.is_int(0) : *total.as_int() % *known.as_int() != 0))
                 return op.shape_error("{} elements of {} do not divide into {}", *total.as_int(), x, y);
             y[inferred] = known.is_int(0) ? Dim(0) : floor_div(total, known);
         } else if (known.as_int() && total.as_int() && known != total) {
@@ -66,8 +72,187 @@ const OpDef kReshape{
                const Indices& o) { return op.in(0).at(reindex(o, op.out().shape, op.in(0).shape())); },
 };
 
+const OpDef kFlatten{
+    .name = "flatten",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("axis", 1)},
+    .types = {{"T", kAllTypes}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .onnx = "Flatten",
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape& x = op.shape(0);
+        int64_t axis = op.integer("axis");
+        if (axis < -x.rank() || axis > x.rank())
+            return op.error(Code::E0212, "axis {} is outside [{}, {}] for {}", axis, -x.rank(), x.rank(), x);
+        if (axis < 0) axis += x.rank();
+        return op.like(0, {x.slice(0, axis).elements(), x.slice(axis, x.rank()).elements()});
+    },
+    .body = [](const OpView& op,
+               const Indices& o) { return op.in(0).at(reindex(o, op.out().shape, op.in(0).shape())); },
+};
+
+// The axes that squeeze drops; nothing where they are only known at run time.
+Result<std::optional<std::vector<int64_t>>> squeezed_axes(const OpView& op) {
+    const Shape& x = op.shape(0);
+    if (op.has(1)) {
+        auto given = op.constant_ints(1);
+        if (!given) return std::optional<std::vector<int64_t>>{};
+        auto axes = TRY(op.axes(*given, x.rank()));
+        for (int64_t a : axes)
+            if (x[a].as_int() && !x[a].is_int(1)) return op.shape_error("dimension {} of {} is not 1", a, x);
+        return std::optional(axes);
+    }
+    std::vector<int64_t> axes;
+    for (int64_t d = 0; d < x.rank(); ++d) {
+        if (!x[d].as_int() && bounds(x[d]).low.value_or(0) < 2) return std::optional<std::vector<int64_t>>{};
+        if (x[d].is_int(1)) axes.push_back(d);
+    }
+    return std::optional(axes);
+}
+
+bool contains(const std::vector<int64_t>& list, int64_t x) {
+    return std::find(list.begin(), list.end(), x) != list.end();
+}
+
+const OpDef kSqueeze{
+    .name = "squeeze",
+    .inputs = {"x: T", "axes?: i64"},
+    .outputs = {"y: T"},
+    .types = {{"T", kAllTypes}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .onnx = {"Squeeze", {attr_to_input(13, "axes", 1)}},
+    .infer = [](const OpView& op) -> Result<Types> {
+        if (op.has(1) && op.rank(1) > 1) return op.shape_error("axes must be a vector, is {}", op.shape(1));
+        auto axes = TRY(squeezed_axes(op));
+        if (!axes) {
+            auto dropped = op.has(1) ? parameter_length(op, 1) : std::nullopt;
+            if (!dropped) return op.like(0, Shape::unknown());
+            if (*dropped > op.rank(0)) return op.shape_error("{} axes are dropped from {}", *dropped, op.shape(0));
+            return op.like(0, fresh_shape(op, 0, op.rank(0) - *dropped));
+        }
+        Shape y;
+        for (int64_t d = 0; d < op.rank(0); ++d)
+            if (!contains(*axes, d)) y.push_back(op.shape(0)[d]);
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto axes = squeezed_axes(op);
+            CHECK(axes.ok() && *axes, "squeeze without its axes");
+            std::vector<Expr> at;
+            int64_t next = 0;
+            for (int64_t d = 0; d < op.rank(0); ++d) at.push_back(contains(**axes, d) ? Expr(0) : o[next++]);
+            return op.in(0).at(at);
+        },
+    .body_applies =
+        [](const OpView& op) {
+            auto axes = squeezed_axes(op);
+            return axes.ok() && axes->has_value();
+        },
+};
+
+Result<std::vector<int64_t>> unsqueezed_axes(const OpView& op, const std::vector<int64_t>& given) {
+    auto axes = TRY(op.axes(given, op.rank(0) + int64_t(given.size())));
+    std::sort(axes.begin(), axes.end());
+    return axes;
+}
+
+const OpDef kUnsqueeze{
+    .name = "unsqueeze",
+    .inputs = {"x: T", "axes: i64"},
+    .outputs = {"y: T"},
+    .types = {{"T", kAllTypes}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .onnx = {"Unsqueeze", {attr_to_input(13, "axes", 1)}},
+    .infer = [](const OpView& op) -> Result<Types> {
+        if (op.rank(1) > 1) return op.shape_error("axes must be a vector, is {}", op.shape(1));
+        constexpr int64_t kMostAxes = 1024;
+        auto count = parameter_length(op, 1);
+        if (count && *count > kMostAxes) return op.error(Code::E0212, "{} axes are too many", *count);
+        auto given = op.constant_ints(1);
+        if (!given) return op.like(0, count ? fresh_shape(op, 0, op.rank(0) + *count) : Shape::unknown());
+        std::vector<Dim> y = op.shape(0).dims();
+        for (int64_t a : TRY(unsqueezed_axes(op, *given))) y.insert(y.begin() + a, Dim(1));
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto axes = unsqueezed_axes(op, *op.constant_ints(1));
+            CHECK(axes.ok(), "unsqueeze without its axes");
+            std::vector<Expr> at;
+            for (int64_t d = 0; d < o.rank(); ++d)
+                if (!contains(*axes, d)) at.push_back(o[d]);
+            return op.in(0).at(at);
+        },
+    .body_applies = [](const OpView& op) { return op.constant_ints(1).has_value(); },
+};
+
+const OpDef kIdentity{
+    .name = "identity",
+    .inputs = {"x: *"},
+    .outputs = {"y: *"},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Elementwise, Trait::InfersUnranked},
+    .onnx = "Identity",
+    .infer = [](const OpView& op) -> Result<Types> { return op.same(0); },
+    .body = [](const OpView& op, const Indices& o) { return op.in(0).at(o); },
+    // Sequences and optionals have no elements for a body to speak of.
+    .evaluate = [](const OpView&, EvalContext& ctx) -> Result<std::vector<Datum>> { return std::vector{ctx.in(0)}; },
+    .body_applies = [](const OpView& op) { return op.type(0).is_tensor(); },
+};
+
+// The dimensions that shape tells: [start, end), clamped as in Python.
+std::vector<Dim> told_dims(const OpView& op) {
+    int64_t rank = op.rank(0);
+    auto clamped = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + rank : i, 0, rank); };
+    int64_t start = clamped(op.integer("start")), end = op.has_attr("end") ? clamped(op.integer("end")) : rank;
+    return op.shape(0).slice(start, std::max(start, end)).dims();
+}
+
+const OpDef kShape{
+    .name = "shape",
+    .inputs = {"x: T"},
+    .outputs = {"y: i64"},
+    .attrs = {int_attr("start", 0), int_attr("end")},
+    .types = {{"T", kAllTypes}},
+    .traits = {Trait::Pure, Trait::InfersUnranked},
+    .onnx = {"Shape", {attr_added(15, "start", Attr(int64_t{0})), attr_added(15, "end", Attr(int64_t{INT64_MAX}))}},
+    .infer = [](const OpView& op) -> Result<Types> {
+        if (!op.shape(0).ranked()) return Type(DType::i64, {op.fresh(0, 0)});
+        return Type(DType::i64, {Dim(int64_t(told_dims(op).size()))});
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto dims = told_dims(op);
+            Expr y = dims.empty() ? Dim(0) : dims.back();
+            for (int64_t d = int64_t(dims.size()) - 2; d >= 0; --d) y = select(eq(o[0], d), dims[d], y);
+            return y;
+        },
+    .contents = [](const OpView& op) -> std::optional<std::vector<Expr>> {
+        if (!op.shape(0).ranked()) return std::nullopt;
+        return told_dims(op);
+    },
+    .body_applies = [](const OpView& op) { return op.shape(0).ranked(); },
+};
+
+const OpDef kSize{
+    .name = "size",
+    .inputs = {"x: T"},
+    .outputs = {"y: i64"},
+    .types = {{"T", kAllTypes}},
+    .traits = {Trait::Pure, Trait::InfersUnranked},
+    .onnx = "Size",
+    .infer = [](const OpView&) -> Result<Types> { return Type(DType::i64, Shape{}); },
+    .body = [](const OpView& op, const Indices&) { return op.shape(0).elements(); },
+    .contents = [](const OpView& op) -> std::optional<std::vector<Expr>> {
+        if (!op.shape(0).ranked()) return std::nullopt;
+        return std::vector<Expr>{op.shape(0).elements()};
+    },
+    .body_applies = [](const OpView& op) { return op.shape(0).ranked(); },
+};
+
 }  // namespace
 
-std::vector<OpDef> shape_ops() { return {kReshape}; }
+std::vector<OpDef> shape_ops() { return {kReshape, kFlatten, kSqueeze, kUnsqueeze, kIdentity, kShape, kSize}; }
 
 }  // namespace tessera
