@@ -104,7 +104,10 @@ int rank(ExprKind kind) {
     return kind == ExprKind::Add ? -1 : static_cast<int>(kind);
 }
 
-template <typename T> int three_way(const T& a, const T& b) { return a < b ? -1 : b < a ? 1 : 0; }
+template <typename T>
+int three_way(const T& a, const T& b) {
+    return a < b ? -1 : b < a ? 1 : 0;
+}
 
 int compare_fields(const ExprNode& a, const ExprNode& b) {
     if (int c = three_way(rank(a.kind), rank(b.kind))) return c;

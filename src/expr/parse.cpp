@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "expr/expr.h"
+#include "expr/simplify.h"
 
 namespace tessera {
 namespace {
@@ -240,6 +241,7 @@ class Parser {
                 result = name == "min" ? min(result, args[i]) : max(result, args[i]);
             return result;
         }
+        if (name == "product") return as_it_stands(std::move(args));
         if (args.size() != 2) return std::nullopt;
         const Expr &a = args[0], &b = args[1];
         bool dimensions = a.dtype() == DType::i64 && b.dtype() == DType::i64;
@@ -257,6 +259,13 @@ class Parser {
         for (const auto& [bit_name, kind] : kBits)
             if (name == bit_name) return bit(kind, a, b);
         return std::nullopt;
+    }
+
+    // A product that was left unexpanded, and that multiplying its factors would not give again.
+    static Parsed as_it_stands(std::vector<Expr> factors) {
+        for (const Expr& f : factors)
+            if (f.dtype() != DType::i64 || f.is_int(0)) return std::nullopt;
+        return make_node(ExprKind::Mul, DType::i64, std::move(factors));
     }
 
     static Parsed apply_to_one(std::string_view name, const Expr& x) {

@@ -132,7 +132,7 @@ class Printer {
             for (const Expr& term : terms) {
                 bool is_product = term.is(ExprKind::Mul) || term.is(ExprKind::Const);
                 int64_t coefficient = is_product ? as_monomial(term).coefficient : 1;
-                bool minus = coefficient < 0 && coefficient != INT64_MIN;
+                bool minus = coefficient < 0 && coefficient != INT64_MIN && !is_unfolded(as_monomial(term));
                 if (minus != negative) continue;
                 if (minus) {
                     text += first ? "-" : " - ";
@@ -150,6 +150,11 @@ class Printer {
             }
     }
 
+    // Of a product that was not expanded or folded the coefficient may be the reason, so that it is read first.
+    static bool is_unfolded(const Monomial& m) {
+        return m.count > 0 && (m.atoms[0].is(ExprKind::Add) || m.atoms[0].is(ExprKind::Const));
+    }
+
     void factors(const Expr* atoms, size_t count) {
         for (size_t i = 0; i < count; ++i) {
             if (i > 0) text += '*';
@@ -157,13 +162,27 @@ class Printer {
         }
     }
 
-    void product(const std::vector<Expr>& args) {
-        if (args[0].is_int(-1) && args.size() > 1 && !args[1].is(ExprKind::Const)) {
+    void product(const Expr& e) {
+        const std::vector<Expr>& args = e.args();
+        bool unfolded = is_unfolded(as_monomial(e));
+        if (unfolded && !multiplies_back(e)) {
+            text += "product(";
+            list(args);
+            text += ')';
+        } else if (args[0].is_int(-1) && !unfolded) {
             text += '-';
             factors(args.data() + 1, args.size() - 1);
         } else {
             factors(args.data(), args.size());
         }
+    }
+
+    // Whether factor times factor, as a reader of the text multiplies, gives this product again.
+    static bool multiplies_back(const Expr& e) {
+        if (e.node().reads) return true;
+        Expr product = 1;
+        for (const Expr& factor : e.args()) product = product * factor;
+        return product.same(e);
     }
 
     void print_node(const Expr& e, const ExprNode& node) {
@@ -177,7 +196,7 @@ class Printer {
                 text += ']';
                 return;
             case ExprKind::Add: return dimension ? sum(node.args) : infix(e, kSum, " + ", kProduct);
-            case ExprKind::Mul: return dimension ? product(node.args) : infix(e, kProduct, " * ", kUnary);
+            case ExprKind::Mul: return dimension ? product(e) : infix(e, kProduct, " * ", kUnary);
             case ExprKind::Sub: return infix(e, kSum, " - ", kProduct);
             case ExprKind::Div: return infix(e, kProduct, " / ", kUnary);
             case ExprKind::Lt: return infix(e, kSum, " < ", kSum);

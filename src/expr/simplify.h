@@ -23,8 +23,8 @@ struct Monomial {
     size_t count;
 };
 Monomial as_monomial(const Expr& term);
-Expr make_term(int64_t coefficient, const Expr* atoms, size_t count);
-Expr make_sum(std::vector<Expr> terms);  // of terms in any order, none of which is a sum
+Expr make_term(int64_t coefficient, const Expr* atoms, size_t count);  // a sum where its one atom is a sum
+Expr make_sum(std::vector<Expr> terms);
 
 // The terms of a sum; anything else is its own only term.
 struct TermRange {

@@ -65,6 +65,8 @@ struct Linear {
         }
         constant = floor_quotient(constant, g);
     }
+    // Whether terms came together or apart in `sum`, once divided.
+    bool changes_in(const Expr& sum) const { return terms_of(sum).size() != terms.size() + (constant != 0); }
     Expr sum() const {
         std::vector<Expr> all = terms;
         all.emplace_back(constant);
@@ -109,6 +111,8 @@ Expr floor_div_by_constant(const Expr& a, int64_t divisor) {
     Expr dividend = rest.sum();
     if (std::optional<int64_t> q = common_quotient(dividend, divisor)) {
         quotient = *q;
+    } else if (rest.changes_in(dividend)) {
+        quotient = simplify_floor_div(dividend, divisor);
     } else {
         quotient = raw(ExprKind::FloorDiv, dividend, divisor);
         // floordiv(floordiv(x, d) + r, c) is floordiv(x + r*d, c*d).
@@ -146,7 +150,8 @@ Expr mod_by_constant(const Expr& a, int64_t divisor) {
                     continue;
                 }
             }
-            rest.terms.push_back(c == m.coefficient ? term : make_term(c, m.atoms, m.count));
+            Expr reduced = c == m.coefficient ? term : make_term(c, m.atoms, m.count);
+            (reduced.is(ExprKind::Add) ? added : rest.terms).push_back(std::move(reduced));
         }
     }
     if (!added.empty()) {
@@ -165,6 +170,7 @@ Expr mod_by_constant(const Expr& a, int64_t divisor) {
     Expr remainder = raw(ExprKind::Mod, dividend, divisor);
     if (std::optional<int64_t> q = common_quotient(dividend, divisor))
         if (std::optional<int64_t> offset = checked_mul(*q, divisor)) remainder = dividend - Expr(*offset);
+    if (rest.changes_in(dividend)) remainder = simplify_mod(dividend, divisor);
     if (g == 1) return remainder;
     return simplify_add(simplify_mul(g, remainder), low_part);
 }

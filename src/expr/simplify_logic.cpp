@@ -35,7 +35,8 @@ std::optional<Difference> split(const Expr& e) {
             if (++constants > 1) return std::nullopt;
             continue;
         }
-        if (m.coefficient == INT64_MIN || m.atoms[0].as_int()) return std::nullopt;
+        if (m.coefficient == INT64_MIN || m.coefficient == 0 || m.atoms[0].as_int()) return std::nullopt;
+        if (m.coefficient == -1 && m.count == 1 && m.atoms[0].is(ExprKind::Add)) return std::nullopt;
         d.common_divisor = std::gcd(d.common_divisor, m.coefficient);
     }
     for (const Expr& term : terms_of(e)) {
@@ -55,16 +56,22 @@ Expr with_constant(const std::vector<Expr>& terms, int64_t constant) {
 
 Expr raw(ExprKind kind, const Expr& a, const Expr& b) { return make_node(kind, DType::boolean, {a, b}); }
 
+// Once divided, terms may come together and call for another look.
+Expr divided(ExprKind kind, const Expr& a, const Expr& b, int64_t divisor) {
+    return divisor == 1 ? raw(kind, a, b) : simplify_compare(kind, a, b);
+}
+
 // positive + constant > negative, in one form for each meaning.
 Expr positive_difference(const Difference& d, int64_t constant) {
     // g*x + k > 0 is x + 1 + floor((k - 1) / g) > 0.
-    if (d.common_divisor > 1 && constant > INT64_MIN) constant = 1 + floor_quotient(constant - 1, d.common_divisor);
+    int64_t g = d.common_divisor;
+    if (g > 1) constant = 1 + floor_quotient(constant - 1, g);
     ExprKind kind = constant == 1 ? ExprKind::Le : ExprKind::Lt;
     if (constant == 1) constant = 0;
-    if (d.negative.empty() && constant != INT64_MIN) return raw(kind, -constant, with_constant(d.positive, 0));
-    if (d.positive.empty() || constant >= 0 || constant == INT64_MIN)
-        return raw(kind, with_constant(d.negative, 0), with_constant(d.positive, constant));
-    return raw(kind, with_constant(d.negative, -constant), with_constant(d.positive, 0));
+    if (d.negative.empty()) return divided(kind, -constant, with_constant(d.positive, 0), g);
+    if (d.positive.empty() || constant >= 0)
+        return divided(kind, with_constant(d.negative, 0), with_constant(d.positive, constant), g);
+    return divided(kind, with_constant(d.negative, -constant), with_constant(d.positive, 0), g);
 }
 
 Expr less(const Expr& a, const Expr& b) {
@@ -83,7 +90,7 @@ Expr less(const Expr& a, const Expr& b) {
     if (d.low && *d.low >= 1) return make_bool(true);
     if (d.high && *d.high <= 0) return make_bool(false);
     std::optional<Difference> parts = split(difference);
-    if (!parts) return raw(ExprKind::Lt, a, b);
+    if (!parts || parts->constant == INT64_MIN) return raw(ExprKind::Lt, a, b);
     return positive_difference(*parts, parts->constant);
 }
 
@@ -99,7 +106,7 @@ Expr less_or_equal(const Expr& a, const Expr& b) {
     if (d.low && *d.low >= 0) return make_bool(true);
     if (d.high && *d.high < 0) return make_bool(false);
     std::optional<Difference> parts = split(difference);
-    if (!parts || parts->constant == INT64_MAX) return raw(ExprKind::Le, a, b);
+    if (!parts || parts->constant == INT64_MAX || parts->constant == INT64_MIN) return raw(ExprKind::Le, a, b);
     return positive_difference(*parts, parts->constant + 1);
 }
 
@@ -112,10 +119,14 @@ Expr equal(ExprKind kind, const Expr& a, const Expr& b) {
     if ((b.is(ExprKind::Const) && is_atom(a)) || a.node().reads || b.node().reads) return raw(kind, a, b);
     if (is_atom(a) && is_atom(b)) return compare_structure(a, b) < 0 ? raw(kind, a, b) : raw(kind, b, a);
     Expr difference = a - b;
+    std::optional<Difference> parts = split(difference);
+    if (!parts) {  // the other way round coefficients may not overflow
+        difference = b - a;
+        parts = split(difference);
+    }
     Bounds d = bounds(difference);
     if ((d.low && *d.low > 0) || (d.high && *d.high < 0)) return make_bool(!equal_value);
     if (difference.is_int(0)) return make_bool(equal_value);
-    std::optional<Difference> parts = split(difference);
     if (!parts || parts->constant == INT64_MIN) return raw(kind, a, b);
     if (parts->constant % parts->common_divisor != 0) return make_bool(!equal_value);
     // The first term is positive, and the constant stands on the right.
@@ -124,7 +135,8 @@ Expr equal(ExprKind kind, const Expr& a, const Expr& b) {
         std::swap(parts->positive, parts->negative);
         constant = -constant;
     }
-    return raw(kind, with_constant(parts->positive, 0), with_constant(parts->negative, -constant));
+    return divided(kind, with_constant(parts->positive, 0), with_constant(parts->negative, -constant),
+                   parts->common_divisor);
 }
 
 }  // namespace
@@ -140,18 +152,19 @@ Expr simplify_min_max(ExprKind kind, const Expr& a, const Expr& b) {
         return q.is(other) && std::any_of(q.args().begin(), q.args().end(), [&](const Expr& e) { return e.same(p); });
     };
     std::vector<Expr> kept;
-    auto add = [&](const Expr& e) {
-        if (std::optional<int64_t> value = e.as_int())
-            for (Expr& k : kept)
-                if (std::optional<int64_t> other = k.as_int()) {
-                    k = Expr(*fold_int(kind, *value, *other));
-                    return;
-                }
+    auto add = [&](Expr e) {
+        if (std::optional<int64_t> value = e.as_int()) {
+            auto other = std::find_if(kept.begin(), kept.end(), [](const Expr& k) { return k.as_int().has_value(); });
+            if (other != kept.end()) {
+                e = *fold_int(kind, *value, *other->as_int());
+                kept.erase(other);
+            }
+        }
         bool compare = kept.size() < kMaxCompared;
         for (const Expr& k : kept)
             if (k.same(e) || (compare && wins(k, e))) return;
         if (compare) std::erase_if(kept, [&](const Expr& k) { return wins(e, k); });
-        kept.push_back(e);
+        kept.push_back(std::move(e));
     };
     for (const Expr* side : {&a, &b}) {
         if (!side->is(kind))

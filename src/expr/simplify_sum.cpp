@@ -82,6 +82,7 @@ Expr finish_sum(std::vector<Expr> sum) {
     if (sum.size() == 1) return std::move(sum[0]);
     bool quotient = false, remainder = false;
     for (const Expr& term : sum) {
+        if (term.is(ExprKind::Add)) return make_sum(std::move(sum));
         const ExprKind last = term.is(ExprKind::Mul) ? term.args().back().kind() : term.kind();
         quotient |= last == ExprKind::FloorDiv;
         remainder |= last == ExprKind::Mod;
@@ -124,17 +125,40 @@ Expr make_product(std::vector<int64_t> factors, std::vector<Expr> atoms) {
     return make_node(ExprKind::Mul, DType::i64, std::move(args));
 }
 
+// coefficient * atoms as one node.
+Expr join(int64_t coefficient, const Expr* atoms, size_t count) {
+    if (coefficient == 0) return 0;
+    if (count == 0) return coefficient;
+    if (atoms[0].as_int()) {  // constants left unfolded before
+        std::vector<int64_t> factors{coefficient};
+        size_t i = 0;
+        while (i < count && atoms[i].as_int()) factors.push_back(*atoms[i++].as_int());
+        return make_product(std::move(factors), {atoms + i, atoms + count});
+    }
+    if (coefficient == 1 && count == 1) return atoms[0];
+    std::vector<Expr> args;
+    args.reserve(count + 1);
+    if (coefficient != 1) args.emplace_back(coefficient);
+    args.insert(args.end(), atoms, atoms + count);
+    return make_node(ExprKind::Mul, DType::i64, std::move(args));
+}
+
 Expr multiply(const Monomial& x, const Monomial& y) {
     std::vector<Expr> atoms;
     atoms.reserve(x.count + y.count);
     std::merge(x.atoms, x.atoms + x.count, y.atoms, y.atoms + y.count, std::back_inserter(atoms),
                [](const Expr& a, const Expr& b) { return compare_structure(a, b) < 0; });
     std::optional<int64_t> coefficient = checked_mul(x.coefficient, y.coefficient);
-    if (coefficient) return make_term(*coefficient, atoms.data(), atoms.size());
+    if (coefficient) return join(*coefficient, atoms.data(), atoms.size());
     size_t constants = 0;
     std::vector<int64_t> factors{x.coefficient, y.coefficient};
     while (constants < atoms.size() && atoms[constants].as_int()) factors.push_back(*atoms[constants++].as_int());
     return make_product(std::move(factors), {atoms.begin() + static_cast<ptrdiff_t>(constants), atoms.end()});
+}
+
+bool can_scale(const Expr& sum, int64_t coefficient) {
+    return std::all_of(sum.args().begin(), sum.args().end(),
+                       [&](const Expr& t) { return checked_mul(as_monomial(t).coefficient, coefficient).has_value(); });
 }
 
 // coefficient * e, over each term of a sum.
@@ -142,8 +166,7 @@ Expr scale(const Expr& e, int64_t coefficient) {
     if (coefficient == 1) return e;
     Monomial factor{coefficient, nullptr, 0};
     if (!e.is(ExprKind::Add)) return multiply(factor, as_monomial(e));
-    for (const Expr& term : e.args())
-        if (!checked_mul(as_monomial(term).coefficient, coefficient)) return multiply(factor, as_atom(e));
+    if (!can_scale(e, coefficient)) return multiply(factor, as_atom(e));
     std::vector<Expr> terms;
     terms.reserve(e.args().size());
     for (const Expr& term : e.args()) {
@@ -204,18 +227,11 @@ Monomial as_monomial(const Expr& term) {
 Expr make_term(int64_t coefficient, const Expr* atoms, size_t count) {
     if (coefficient == 0) return 0;
     if (count == 0) return coefficient;
-    if (atoms[0].as_int()) {  // constants left unfolded before
-        std::vector<int64_t> factors{coefficient};
-        size_t i = 0;
-        while (i < count && atoms[i].as_int()) factors.push_back(*atoms[i++].as_int());
-        return make_product(std::move(factors), {atoms + i, atoms + count});
-    }
-    if (coefficient == 1 && count == 1) return atoms[0];
-    std::vector<Expr> args;
-    args.reserve(count + 1);
-    if (coefficient != 1) args.emplace_back(coefficient);
-    args.insert(args.end(), atoms, atoms + count);
-    return make_node(ExprKind::Mul, DType::i64, std::move(args));
+    if (!atoms[0].is(ExprKind::Add) || atoms[0].node().reads) return join(coefficient, atoms, count);
+    // What was not expanded with another coefficient may be with this one.
+    Expr product = coefficient;
+    for (size_t i = 0; i < count; ++i) product = simplify_mul(product, atoms[i]);
+    return product;
 }
 
 TermRange terms_of(const Expr& e) {
@@ -224,6 +240,12 @@ TermRange terms_of(const Expr& e) {
 }
 
 Expr make_sum(std::vector<Expr> terms) {
+    for (size_t i = 0; i < terms.size(); ++i)
+        while (terms[i].is(ExprKind::Add)) {
+            Expr inner = std::move(terms[i]);
+            terms[i] = inner.arg(0);
+            terms.insert(terms.end(), inner.args().begin() + 1, inner.args().end());
+        }
     std::sort(terms.begin(), terms.end(), before);
     std::vector<Expr> sum;
     sum.reserve(terms.size());

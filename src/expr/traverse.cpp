@@ -13,7 +13,8 @@ namespace {
 using Rebuilt = std::unordered_map<const ExprNode*, Expr>;
 
 // Calls `leave` on each distinct node, children first. `enter` says whether to go under a node.
-template <typename Enter, typename Leave> void walk(const Expr& root, const Enter& enter, const Leave& leave) {
+template <typename Enter, typename Leave>
+void walk(const Expr& root, const Enter& enter, const Leave& leave) {
     if (root.args().empty()) {
         leave(root);
         return;
