@@ -61,9 +61,9 @@ void MessageReader::nested(Cursor& c, const char* field, std::vector<T>& into) {
 
 void MessageReader::charge(size_t bytes, const char* at) {
     charged_ += bytes;
-    if (charged_ > kMaxStructBytes)
+    if (charged_ > may_charge_)
         throw WireFailure{WireFailure::Kind::TooLarge, at,
-                          fmt::format("more than {} bytes of messages beside the tensors' payloads", kMaxStructBytes)};
+                          fmt::format("more than {} bytes of messages beside the tensors' payloads", may_charge_)};
 }
 
 template <typename T>

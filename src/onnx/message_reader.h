@@ -14,7 +14,8 @@ namespace tessera::onnx {
 
 class MessageReader {
   public:
-    explicit MessageReader(std::shared_ptr<const void> owner) : owner_(std::move(owner)) {}
+    MessageReader(std::shared_ptr<const void> owner, size_t max_struct_bytes)
+        : owner_(std::move(owner)), may_charge_(max_struct_bytes) {}
 
     void read(Model& m, std::string_view bytes);
     void read(Tensor& m, std::string_view bytes);
@@ -81,6 +82,7 @@ class MessageReader {
 
     std::shared_ptr<const void> owner_;
     std::vector<Crumb> crumbs_;
+    size_t may_charge_;
     size_t charged_ = 0;
     int depth_ = 0;
     bool met_known_ = false;

@@ -39,7 +39,8 @@ Error to_error(const WireFailure& failure, const MessageReader& reader, const Ex
         switch (failure.kind) {
             case WireFailure::Kind::TooDeep:
                 return Error(Code::E0109, "{}", failure.what).hint("no exporter writes such a file; it may be hostile");
-            case WireFailure::Kind::TooLarge: return Error(Code::E0108, "{}", failure.what);
+            case WireFailure::Kind::TooLarge:
+                return Error(Code::E0108, "{}", failure.what).hint("no exporter writes such a file; it may be hostile");
             case WireFailure::Kind::Truncated:
                 if (reader.met_known_field())
                     return Error(Code::E0104, "the file is cut short or damaged: {}", failure.what)
@@ -56,7 +57,7 @@ Error to_error(const WireFailure& failure, const MessageReader& reader, const Ex
 
 template <typename T>
 Result<T> read_message(std::string_view bytes, std::shared_ptr<const void> owner, const Expected& expected) {
-    MessageReader reader(std::move(owner));
+    MessageReader reader(std::move(owner), max_struct_bytes(bytes.size()));
     T message;
     try {
         reader.read(message, bytes);

@@ -3,6 +3,8 @@
 // counts, messages merge, lists append, and unknown fields are skipped; a wrong wire type is an error.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -12,8 +14,13 @@
 
 namespace tessera::onnx {
 
-inline constexpr int kMaxDepth = 100;                       // messages inside messages: protobuf's own limit
-inline constexpr size_t kMaxStructBytes = size_t{1} << 30;  // what structs may take beside the payloads (else E0108)
+inline constexpr int kMaxDepth = 100;  // messages inside messages: protobuf's own limit
+// What structs may take beside the payloads, given the size of the file (else E0108). Two bytes can name a struct of
+// hundreds; exporters stay far below this.
+constexpr size_t max_struct_bytes(size_t file_bytes) {
+    constexpr size_t kLeast = size_t{64} << 20, kMost = size_t{1} << 30;
+    return file_bytes > kMost / 32 ? kMost : std::min(kMost, kLeast + 32 * file_bytes);
+}
 
 // Payloads view the mapped file and keep it mapped.
 Result<Model> read_model_file(const std::filesystem::path& path);

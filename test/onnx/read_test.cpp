@@ -172,8 +172,7 @@ TEST(Read, HostileLengthsAllocateNothing) {
 
 TEST(Read, ManyEmptyMessagesAreRefused) {
     std::string nodes;
-    size_t count = kMaxStructBytes / sizeof(Node) + 1;
-    for (size_t i = 0; i < count; ++i) nodes += std::string_view("\x0a\0", 2);
+    while (nodes.size() < 1 << 20) nodes += std::string_view("\x0a\0", 2);
     EXPECT_EQ(code_of(read_model(field(7, nodes))), "E0108");
 }
 
