@@ -57,12 +57,8 @@ const OpDef kPRelu{
     .traits = {Trait::Pure, Trait::Elementwise},
     .onnx = {"PRelu", {without_consumed_inputs(), {7, slopes_by_channel, only_slopes_by_channel}}},
     .infer = [](const OpView& op) -> Result<Types> {
-        auto both = broadcast(op.shape(0), op.shape(1));
-        if (!both || both->rank() != op.rank(0))
+        if (!broadcasts_to(op.shape(1), op.shape(0)))
             return op.shape_error("slopes {} do not broadcast to {}", op.shape(1), op.shape(0));
-        for (int64_t d = 0; d < op.rank(0); ++d)
-            if (op.shape(0)[d].is_int(1) && (*both)[d].as_int() && !(*both)[d].is_int(1))
-                return op.shape_error("slopes {} do not broadcast to {}", op.shape(1), op.shape(0));
         return op.same(0);
     },
     .body =

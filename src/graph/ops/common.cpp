@@ -124,7 +124,7 @@ Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, si
             if (length != 0) return std::optional<std::vector<int64_t>>{};
             given.emplace();
         }
-    } else if (op.has_attr("axes")) {
+    } else if (op.def().attr("axes") && op.has_attr("axes")) {
         given = op.ints("axes");
     }
     if (!given || given->empty()) {
@@ -146,6 +146,14 @@ Result<DType> dtype_attr(const OpView& op, std::string_view name) {
 }
 
 Attr dtype_attr_value(DType t) { return int64_t{onnx::dtype_to_onnx(t)}; }
+
+bool broadcasts_to(const Shape& from, const Shape& to) {
+    if (!from.ranked() || !to.ranked()) return true;
+    if (from.rank() > to.rank()) return false;
+    for (int64_t d = 1; d <= from.rank(); ++d)
+        if (from[-d].as_int() && !from[-d].is_int(1) && to[-d].as_int() && from[-d] != to[-d]) return false;
+    return true;
+}
 
 Shape fresh_shape(const OpView& op, size_t output, int64_t count) {
     Shape s;

@@ -28,6 +28,9 @@ Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, si
 Result<DType> dtype_attr(const OpView& op, std::string_view name);
 Attr dtype_attr_value(DType t);
 
+// Whether `from` can be broadcast to `to` without changing it, as far as the sizes are known.
+bool broadcasts_to(const Shape& from, const Shape& to);
+
 // `count` dimensions known only at run time.
 Shape fresh_shape(const OpView& op, size_t output, int64_t count);
 

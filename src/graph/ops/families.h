@@ -8,6 +8,7 @@
 namespace tessera {
 
 std::vector<OpDef> activation_ops();
+std::vector<OpDef> arg_reduce_ops();
 std::vector<OpDef> arithmetic_ops();
 std::vector<OpDef> attention_ops();
 std::vector<OpDef> cast_ops();
@@ -19,6 +20,7 @@ std::vector<OpDef> conv_ops();
 std::vector<OpDef> gather_ops();
 std::vector<OpDef> grid_ops();
 std::vector<OpDef> image_ops();
+std::vector<OpDef> integer_product_ops();
 std::vector<OpDef> loss_ops();
 std::vector<OpDef> math_ops();
 std::vector<OpDef> ml_ops();

@@ -22,6 +22,7 @@ struct Registry {
         // clang-format off
         for (auto family : {
                  activation_ops,
+                 arg_reduce_ops,
                  arithmetic_ops,
                  attention_ops,
                  cast_ops,
@@ -33,6 +34,7 @@ struct Registry {
                  gather_ops,
                  grid_ops,
                  image_ops,
+                 integer_product_ops,
                  loss_ops,
                  math_ops,
                  ml_ops,
