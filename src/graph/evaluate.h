@@ -41,7 +41,13 @@ class EvalContext {
     virtual uint64_t next_random() = 0;                   // the run's stream
 };
 
-// A body over one output: fills a tensor of the view's output type. The strip engine of evaluate_body.cpp.
-Result<Tensor> evaluate_body(const OpView& op, const Expr& body, const std::vector<const Tensor*>& inputs);
+// The index variables that a body for evaluate_body is built over: i0, i1, ...
+Indices output_indices(const Shape& shape);
+
+// A body over output `op.output()`: fills a tensor of its type, whose sizes are constants. The strip engine of strip/.
+// An index out of bounds is E0406. Strings and complex numbers can be moved (loads and selects), not computed with.
+// With a context, the work is asked of its budget first.
+Result<Tensor> evaluate_body(const OpView& op, const Expr& body, const std::vector<const Tensor*>& inputs,
+                             EvalContext* context = nullptr);
 
 }  // namespace tessera
