@@ -1,5 +1,6 @@
 #include "graph/from_onnx.h"
 
+#include "graph/names.h"
 #include "graph/onnx_importer.h"
 #include "graph/onnx_order.h"
 #include "onnx/read.h"
@@ -211,31 +212,6 @@ Result<GraphPtr> OnnxImporter::import_nested(const onnx::Graph& graph, Scope& lo
     scope.depth = at.depth + 1;
     TRY(import_graph(graph, scope, hints));
     return nested;
-}
-
-// A nested graph may have been imported before an outer value of the same name was: the outer one keeps it.
-void OnnxImporter::separate_names(Graph& graph) {
-    auto separate = [](Graph& g, Value& v) {
-        for (Graph* outer = g.outer(); outer; outer = outer->outer()) {
-            Value* other = outer->find_value(v.name());
-            if (!other || other == &v) continue;
-            std::string name;
-            for (int i = 1; name.empty() || g.find_value(name); ++i) name = fmt::format("{}_{}", v.name(), i);
-            g.rename(v, name);
-        }
-    };
-    for (const auto& node : graph.nodes()) {
-        for (const auto& [_, attr] : node->attrs()) {
-            auto* nested = std::get_if<GraphPtr>(&attr);
-            if (!nested) continue;
-            Graph& g = **nested;
-            for (const auto& v : g.inputs()) separate(g, *v);
-            for (const auto& v : g.constants()) separate(g, *v);
-            for (const auto& n : g.nodes())
-                for (size_t i = 0; i < n->output_count(); ++i) separate(g, *n->output(i));
-            separate_names(g);
-        }
-    }
 }
 
 Result<std::unique_ptr<Graph>> from_onnx(const onnx::Model& model, const FromOnnxOptions& options) {

@@ -14,7 +14,7 @@ bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 class Comparison {
-   public:
+  public:
     std::string difference;
 
     bool graphs(const Graph& a, const Graph& b) {
@@ -37,12 +37,13 @@ class Comparison {
             if (!same_value(a.outputs()[i], b.outputs()[i], in + fmt::format("output {}", i))) return false;
             // A nested graph's outputs go by their place.
             if (!a.outer() && a.output_names()[i] != b.output_names()[i])
-                return differ("{}output {} is called \"{}\" and \"{}\"", in, i, a.output_names()[i], b.output_names()[i]);
+                return differ("{}output {} is called \"{}\" and \"{}\"", in, i, a.output_names()[i],
+                              b.output_names()[i]);
         }
         return true;
     }
 
-   private:
+  private:
     std::unordered_map<const Value*, const Value*> match_;
 
     template <typename... Args>
@@ -89,15 +90,17 @@ class Comparison {
         switch (attr_kind(a)) {
             case AttrKind::Graph: return graphs(*std::get<GraphPtr>(a), *std::get<GraphPtr>(b));
             case AttrKind::Float: same = same_floats({std::get<float>(a)}, {std::get<float>(b)}); break;
-            case AttrKind::Floats: same = same_floats(std::get<std::vector<float>>(a), std::get<std::vector<float>>(b)); break;
+            case AttrKind::Floats:
+                same = same_floats(std::get<std::vector<float>>(a), std::get<std::vector<float>>(b));
+                break;
             default: same = a == b; break;
         }
         return same || differ("{} has another value", what);
     }
 
     bool nodes(const Node& a, const Node& b, const std::string& in) {
-        std::string what =
-            in + fmt::format("{} \"{}\"", a.op().name, a.name().empty() && a.output_count() ? a.output()->name() : a.name());
+        std::string what = in + fmt::format("{} \"{}\"", a.op().name,
+                                            a.name().empty() && a.output_count() ? a.output()->name() : a.name());
         if (&a.op() != &b.op()) return differ("{} is {} in the other", what, b.op().name);
         if (a.name() != b.name()) return differ("{} is called \"{}\" in the other", what, b.name());
         if (a.metadata() != b.metadata()) return differ("{}: metadata differs", what);

@@ -61,7 +61,6 @@ class OnnxImporter {
     Status import_inputs(const onnx::Graph& graph, Scope& scope, const std::vector<Type>& hints);
     Status import_nodes(const std::vector<onnx::Node>& nodes, Scope& scope);
     Result<GraphPtr> import_nested(const onnx::Graph& graph, Scope& lookup, const Scope& at, std::vector<Type> hints);
-    void separate_names(Graph& graph);
 
     // onnx_import_node.cpp: one node.
     Status import_node(const onnx::Node& node, Scope& scope);

@@ -1,5 +1,6 @@
 // Text to graph: what print.h writes, and what people write by hand (docs/graph.md has the grammar). Types may be left
-// out; where they stand they are checked. No text makes it crash, recurse deeply or allocate beyond the text's own size.
+// out; where they stand they are checked. No text makes it crash, recurse deeply or allocate beyond the text's own
+// size.
 #pragma once
 
 #include <filesystem>

@@ -19,6 +19,4 @@ std::string print(const Graph& graph, const PrintOptions& options = {});
 // The text, and its weights file where there is one. E0105.
 Status save_text(const Graph& graph, const std::filesystem::path& path, const PrintOptions& options = {});
 
-std::string quoted(std::string_view text);  // a string literal of the text form
-
 }  // namespace tessera
