@@ -33,6 +33,7 @@ std::vector<OpDef> random_ops();
 std::vector<OpDef> recurrent_ops();
 std::vector<OpDef> reduce_ops();
 std::vector<OpDef> roi_ops();
+std::vector<OpDef> scan_ops();
 std::vector<OpDef> scatter_ops();
 std::vector<OpDef> sequence_ops();
 std::vector<OpDef> shape_ops();

@@ -47,6 +47,7 @@ struct Registry {
                  recurrent_ops,
                  reduce_ops,
                  roi_ops,
+                 scan_ops,
                  scatter_ops,
                  sequence_ops,
                  shape_ops,
