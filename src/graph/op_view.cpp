@@ -52,7 +52,7 @@ Expr TensorRef::at_or(const Indices& i, const Expr& otherwise, int64_t from) con
 }
 
 std::optional<std::vector<Expr>> OpView::contents(size_t i) const {
-    if (const Tensor* t = value(i)) {
+    if (const Tensor* t = i < values_.size() ? values_[i] : nullptr) {
         if (!is_int(t->dtype()) && t->dtype() != DType::boolean) return std::nullopt;
         std::vector<Expr> out;
         out.reserve(t->elements());
@@ -60,6 +60,7 @@ std::optional<std::vector<Expr>> OpView::contents(size_t i) const {
         return out;
     }
     if (i < contents_.size() && contents_[i]) return *contents_[i];
+    note_unknown(i);
     return std::nullopt;
 }
 
@@ -70,7 +71,10 @@ std::optional<std::vector<int64_t>> OpView::constant_ints(size_t i) const {
     out.reserve(exprs->size());
     for (const Expr& e : *exprs) {
         auto n = e.as_int();
-        if (!n) return std::nullopt;
+        if (!n) {
+            note_unknown(i);
+            return std::nullopt;
+        }
         out.push_back(*n);
     }
     return out;
@@ -184,6 +188,10 @@ OpView& OpView::for_output(size_t output) {
 }
 OpView& OpView::made_concrete() {
     concrete_ = true;
+    return *this;
+}
+OpView& OpView::throw_where_unknown() {
+    throws_ = true;
     return *this;
 }
 

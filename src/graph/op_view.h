@@ -61,6 +61,11 @@ class TensorRef {
     const TensorType* type_;
 };
 
+// Thrown by a view that was told to, so that a body or expansion can be tried on a node whose inputs are not all known.
+struct UnknownContents {
+    size_t input;
+};
+
 class OpView {
    public:
     OpView(const OpDef& def, const AttrMap& attrs, std::vector<Type> inputs, size_t output_count)
@@ -80,7 +85,11 @@ class OpView {
     const std::vector<Type>& inputs() const { return inputs_; }
 
     // The input's elements where they are known: as a tensor, or (integers) as expressions over symbols.
-    const Tensor* value(size_t i) const { return i < values_.size() ? values_[i] : nullptr; }
+    const Tensor* value(size_t i) const {
+        const Tensor* known = i < values_.size() ? values_[i] : nullptr;
+        if (!known) note_unknown(i);
+        return known;
+    }
     std::optional<std::vector<Expr>> contents(size_t i) const;
     // The contents where all are constants.
     std::optional<std::vector<int64_t>> constant_ints(size_t i) const;
@@ -139,8 +148,12 @@ class OpView {
     OpView& at(std::string where);
     OpView& for_output(size_t output);
     OpView& made_concrete();
+    OpView& throw_where_unknown();  // UnknownContents, where contents are asked for that only a run would give
 
    private:
+    void note_unknown(size_t i) const {
+        if (throws_ && has(i)) throw UnknownContents{i};
+    }
     const Attr* find_attr(std::string_view name) const;
     template <typename T>
     const T& get(std::string_view name) const;
@@ -157,6 +170,7 @@ class OpView {
     std::string where_;
     size_t output_ = 0;
     bool concrete_ = false;
+    bool throws_ = false;
     mutable int next_axis_ = 0;
 };
 
