@@ -145,6 +145,14 @@ class Evaluation {
 
     Result<std::vector<Datum>> expand(const OpCall& c, const OpView& view, const Environment* env);
 
+    // A graph that ends takes its plan along, and those of the graphs in it: others may come to lie where they lay.
+    void forget(const Graph& graph) {
+        walks_.erase(&graph);
+        for (const auto& node : graph.nodes())
+            for (const auto& [name, attr] : node->attrs())
+                if (auto* nested = std::get_if<GraphPtr>(&attr); nested && *nested) forget(**nested);
+    }
+
     const EvaluateOptions& options_;
     std::unordered_map<const Graph*, WalkPlan> walks_;
     int64_t spent_ = 0;
@@ -225,7 +233,7 @@ Result<std::vector<Datum>> Evaluation::expand(const OpCall& c, const OpView& vie
         graph.add_output(results[i]);
     }
     std::vector<Datum> outputs(c.outputs), computed = TRY(walk(graph, inner, false));
-    walks_.erase(&graph);
+    forget(graph);
     for (size_t i = 0; i < given.size(); ++i)
         if (given[i] < outputs.size()) outputs[given[i]] = std::move(computed[i]);
     return outputs;
