@@ -3,13 +3,32 @@
 
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/flex_attention.h"
+#include "graph/ops/heads.h"
 
 namespace tessera {
-namespace {
 
 constexpr int64_t kMaxHeads = 1 << 20;
 
-bool differ(const Dim& a, const Dim& b) { return a.as_int() && b.as_int() && a != b; }
+Result<int64_t> head_group(const OpView& op, const Dim& query_heads, const Dim& key_heads) {
+    if (query_heads == key_heads) return 1;
+    auto q = query_heads.as_int(), k = key_heads.as_int();
+    if (!q || !k)
+        return op.shape_error("the numbers of heads, {} and {}, must be known", to_string(query_heads),
+                              to_string(key_heads));
+    if (*q > kMaxHeads) return op.shape_error("{} heads are more than {}", *q, kMaxHeads);
+    if (*k < 1 || *q % *k != 0) return op.shape_error("{} query heads cannot share {} key heads", *q, *k);
+    return *q / *k;
+}
+
+Value* repeat_heads(Builder& b, Value* x, const Dim& heads, int64_t times, int64_t axis) {
+    if (times == 1) return x;
+    std::vector<int64_t> which;
+    for (int64_t h = 0; h < *heads.as_int() * times; ++h) which.push_back(h / times);
+    return b.op("gather", {x, b.ints(which)}, {{"axis", Attr(axis)}});
+}
+
+namespace {
 
 enum AttentionInput : size_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue, kNonpad };
 
@@ -24,26 +43,6 @@ Result<Shape> unpacked(const OpView& op, size_t input, const char* heads_attr) {
     if (auto n = x[2].as_int(); n && *n % heads != 0)
         return op.shape_error("{} elements of {} in {} heads", *n, x, heads);
     return Shape{x[0], heads, x[1], floor_div(x[2], heads)};
-}
-
-// How many query heads share each key head.
-Result<int64_t> head_group(const OpView& op, const Dim& query_heads, const Dim& key_heads) {
-    if (query_heads == key_heads) return 1;
-    auto q = query_heads.as_int(), k = key_heads.as_int();
-    if (!q || !k)
-        return op.shape_error("the numbers of heads, {} and {}, must be known", to_string(query_heads),
-                              to_string(key_heads));
-    if (*q > kMaxHeads) return op.shape_error("{} heads are more than {}", *q, kMaxHeads);
-    if (*k < 1 || *q % *k != 0) return op.shape_error("{} query heads cannot share {} key heads", *q, *k);
-    return *q / *k;
-}
-
-// Each head along `axis` repeated `times`, side by side.
-Value* repeat_heads(Builder& b, Value* x, const Dim& heads, int64_t times, int64_t axis) {
-    if (times == 1) return x;
-    std::vector<int64_t> which;
-    for (int64_t h = 0; h < *heads.as_int() * times; ++h) which.push_back(h / times);
-    return b.op("gather", {x, b.ints(which)}, {{"axis", Attr(axis)}});
 }
 
 // [batch, sequence, heads * size] as [batch, heads, sequence, size].
@@ -408,6 +407,6 @@ const OpDef kLinearAttention{
 
 }  // namespace
 
-std::vector<OpDef> attention_ops() { return {kAttention, kRotaryEmbedding, kLinearAttention}; }
+std::vector<OpDef> attention_ops() { return {kAttention, kRotaryEmbedding, kLinearAttention, flex_attention_op()}; }
 
 }  // namespace tessera

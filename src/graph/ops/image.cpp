@@ -3,6 +3,7 @@
 
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/image_decoder.h"
 #include "graph/ops/interpolate.h"
 
 namespace tessera {
@@ -309,6 +310,6 @@ const OpDef kResize{
 
 }  // namespace
 
-std::vector<OpDef> image_ops() { return {kResize}; }
+std::vector<OpDef> image_ops() { return {kResize, image_decoder_op()}; }
 
 }  // namespace tessera
