@@ -191,6 +191,24 @@ Parts divide_terms(const Expr& a, const Expr& b) {
     return parts;
 }
 
+// a = quotient * b + rest, as polynomials, where the rest is 0 or lies in [0, b).
+struct Division {
+    Expr quotient, rest;
+};
+std::optional<Division> divide_polynomials(const Expr& a, const Expr& b) {
+    constexpr int kMaxSteps = 64;
+    Division d{0, a};
+    for (int step = 0; step < kMaxSteps; ++step) {
+        std::optional<Expr> q = exact_quotient(as_monomial(*terms_of(d.rest).begin()), as_monomial(b.arg(0)));
+        if (!q) break;
+        d.quotient = d.quotient + *q;
+        d.rest = d.rest - *q * b;
+        if (d.rest.is_int(0)) return d;
+    }
+    if (d.quotient.is_int(0) || !in_range(d.rest, b)) return std::nullopt;
+    return d;
+}
+
 }  // namespace
 
 Expr simplify_floor_div(const Expr& a, const Expr& b) {
@@ -207,7 +225,11 @@ Expr simplify_floor_div(const Expr& a, const Expr& b) {
     if (in_range(a, b)) return 0;
     if (!nonzero(b)) return raw(ExprKind::FloorDiv, a, b);
     if (a.same(b)) return 1;
-    if (a.node().reads || b.node().reads || b.is(ExprKind::Add)) return raw(ExprKind::FloorDiv, a, b);
+    if (a.node().reads || b.node().reads) return raw(ExprKind::FloorDiv, a, b);
+    if (b.is(ExprKind::Add)) {
+        std::optional<Division> d = divide_polynomials(a, b);
+        return d ? d->quotient : raw(ExprKind::FloorDiv, a, b);
+    }
     Parts parts = divide_terms(a, b);
     if (parts.quotient.empty()) return raw(ExprKind::FloorDiv, a, b);
     return simplify_add(make_sum(std::move(parts.quotient)), simplify_floor_div(make_sum(std::move(parts.rest)), b));
@@ -220,7 +242,11 @@ Expr simplify_mod(const Expr& a, const Expr& b) {
         if (std::optional<int64_t> value = fold_int(ExprKind::Mod, *x, *y)) return *value;
     if (y) return *y > 0 ? mod_by_constant(a, *y) : raw(ExprKind::Mod, a, b);
     if (in_range(a, b)) return a;
-    if (a.node().reads || b.node().reads || b.is(ExprKind::Add)) return raw(ExprKind::Mod, a, b);
+    if (a.node().reads || b.node().reads) return raw(ExprKind::Mod, a, b);
+    if (b.is(ExprKind::Add)) {
+        std::optional<Division> d = divide_polynomials(a, b);
+        return d ? d->rest : raw(ExprKind::Mod, a, b);
+    }
     Parts parts = divide_terms(a, b);
     if (parts.quotient.empty()) return raw(ExprKind::Mod, a, b);
     return simplify_mod(make_sum(std::move(parts.rest)), b);

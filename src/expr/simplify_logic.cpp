@@ -43,8 +43,24 @@ std::optional<Difference> split(const Expr& e) {
         Monomial m = as_monomial(term);
         if (m.count == 0) continue;
         int64_t c = m.coefficient / d.common_divisor;
-        (c > 0 ? d.positive : d.negative).push_back(make_term(c > 0 ? c : -c, m.atoms, m.count));
+        if (c > 0)
+            d.positive.push_back(d.common_divisor == 1 ? term : make_term(c, m.atoms, m.count));
+        else
+            d.negative.push_back(make_term(-c, m.atoms, m.count));
     }
+    return d;
+}
+
+// b - a in parts, where one of them is a constant.
+std::optional<Difference> split_from_constant(const Expr& a, const Expr& b) {
+    std::optional<int64_t> x = a.as_int(), y = b.as_int();
+    std::optional<Difference> d = split(x ? b : a);
+    if (!d) return d;
+    std::optional<int64_t> constant =
+        x ? fold_int(ExprKind::Sub, d->constant, *x) : fold_int(ExprKind::Sub, *y, d->constant);
+    if (!constant) return std::nullopt;
+    d->constant = *constant;
+    if (y) std::swap(d->positive, d->negative);
     return d;
 }
 
@@ -85,11 +101,16 @@ Expr less(const Expr& a, const Expr& b) {
         if (a.is_int(-1)) return raw(ExprKind::Le, 0, b);
         return raw(ExprKind::Lt, a, b);
     }
-    Expr difference = b - a;
-    Bounds d = bounds(difference);
-    if (d.low && *d.low >= 1) return make_bool(true);
-    if (d.high && *d.high <= 0) return make_bool(false);
-    std::optional<Difference> parts = split(difference);
+    std::optional<Difference> parts;
+    if (a.is(ExprKind::Const) || b.is(ExprKind::Const)) {
+        parts = split_from_constant(a, b);
+    } else {
+        Expr difference = b - a;
+        Bounds d = bounds(difference);
+        if (d.low && *d.low >= 1) return make_bool(true);
+        if (d.high && *d.high <= 0) return make_bool(false);
+        parts = split(difference);
+    }
     if (!parts || parts->constant == INT64_MIN) return raw(ExprKind::Lt, a, b);
     return positive_difference(*parts, parts->constant);
 }
@@ -101,11 +122,16 @@ Expr less_or_equal(const Expr& a, const Expr& b) {
     if (x.low && y.high && *x.low > *y.high) return make_bool(false);
     if (a.node().reads || b.node().reads) return raw(ExprKind::Le, a, b);
     if (is_atom(a) && is_atom(b) && !a.is(ExprKind::Const) && !b.is(ExprKind::Const)) return raw(ExprKind::Le, a, b);
-    Expr difference = b - a;
-    Bounds d = bounds(difference);
-    if (d.low && *d.low >= 0) return make_bool(true);
-    if (d.high && *d.high < 0) return make_bool(false);
-    std::optional<Difference> parts = split(difference);
+    std::optional<Difference> parts;
+    if (a.is(ExprKind::Const) || b.is(ExprKind::Const)) {
+        parts = split_from_constant(a, b);
+    } else {
+        Expr difference = b - a;
+        Bounds d = bounds(difference);
+        if (d.low && *d.low >= 0) return make_bool(true);
+        if (d.high && *d.high < 0) return make_bool(false);
+        parts = split(difference);
+    }
     if (!parts || parts->constant == INT64_MAX || parts->constant == INT64_MIN) return raw(ExprKind::Le, a, b);
     return positive_difference(*parts, parts->constant + 1);
 }

@@ -1,0 +1,186 @@
+#include "expr/simplify.h"
+
+#include <gtest/gtest.h>
+
+#include "random_expr.h"
+
+namespace tessera {
+namespace {
+
+const Expr n = symbol("N"), m = symbol("M"), k = symbol("K");
+const Expr i = index_var("i", 4), j = index_var("j", 8);
+const Expr yes = int_const(1, DType::boolean), no = int_const(0, DType::boolean);
+
+TEST(Simplify, SumsAndProducts) {
+    EXPECT_EQ(2 * n + 3 * n, 5 * n);
+    EXPECT_EQ(n - n, Expr(0));
+    EXPECT_EQ(n * m, m * n);
+    EXPECT_EQ((n + m) * (n - m), n * n - m * m);
+    EXPECT_EQ((n + 1) * (n + 1) - n * n - 2 * n, Expr(1));
+    EXPECT_EQ(-(n - m), m - n);
+    EXPECT_EQ(n * 0, Expr(0));
+}
+
+TEST(Simplify, LongProductsAreNotExpanded) {
+    Expr a = 0, b = 0;
+    for (int t = 0; t < 9; ++t) {
+        a = a + symbol("a" + std::to_string(t));
+        b = b + symbol("b" + std::to_string(t));
+    }
+    Expr product = a * b;
+    EXPECT_EQ(product.kind(), ExprKind::Mul);
+    EXPECT_EQ(product, b * a);
+    EXPECT_EQ((2 * a) * (3 * b), 6 * product);
+    EXPECT_EQ(product - product, Expr(0));
+    EXPECT_EQ(parse_dim(to_string(-product + 1)), 1 - product);
+}
+
+TEST(Simplify, OverflowIsLeftUnfolded) {
+    Expr sum = Expr(INT64_MAX) + 1;
+    EXPECT_FALSE(sum.as_int());
+    EXPECT_EQ(sum - 1, Expr(INT64_MAX));
+    EXPECT_FALSE(evaluate_int(sum, {}));
+    EXPECT_FALSE((Expr(INT64_MAX) * 2).as_int());
+    EXPECT_FALSE((-Expr(INT64_MIN)).as_int());
+    EXPECT_FALSE(floor_div(INT64_MIN, -1).as_int());
+    EXPECT_EQ(mod(INT64_MIN, -1), Expr(0));
+    EXPECT_EQ(floor_div(INT64_MIN, 2), Expr(INT64_MIN / 2));
+    EXPECT_EQ(evaluate_int(n * INT64_MAX + n * INT64_MAX, {{"N", 0}}), 0);
+    EXPECT_EQ(evaluate_int(n * (int64_t{1} << 62) * 4, {{"N", 0}}), std::nullopt);
+}
+
+TEST(Simplify, FloorDivision) {
+    EXPECT_EQ(floor_div(4 * n + 8, 4), n + 2);
+    EXPECT_EQ(floor_div(4 * n + 2, 4), n);
+    EXPECT_EQ(floor_div(n + 5, 2), floor_div(n + 1, 2) + 2);
+    EXPECT_EQ(floor_div(floor_div(n, 2), 3), floor_div(n, 6));
+    EXPECT_EQ(floor_div(floor_div(n - 1, 2) + 1 - 3, 2), floor_div(n - 5, 4));
+    EXPECT_EQ(floor_div(6 * n + 3 * m + 4, 9), floor_div(2 * n + m + 1, 3));
+    EXPECT_EQ(floor_div(4 * n + i, 4), n);
+    EXPECT_EQ(floor_div(n, -2), floor_div(-n, 2));
+    EXPECT_EQ(ceil_div(n, 2), floor_div(n + 1, 2));
+    EXPECT_EQ(ceil_div(7, 2), Expr(4));
+    EXPECT_EQ(floor_div(-7, 2), Expr(-4));
+    EXPECT_EQ(floor_div(n, 0), Expr(0));
+    EXPECT_EQ(floor_div(n, 1), n);
+}
+
+TEST(Simplify, DivisionByWhatMayBeZeroStays) {
+    EXPECT_EQ(floor_div(n * m, m).kind(), ExprKind::FloorDiv);
+    EXPECT_EQ(floor_div(n, n).kind(), ExprKind::FloorDiv);
+    Expr c = max(m, 1);
+    EXPECT_EQ(floor_div(n * c, c), n);
+    EXPECT_EQ(floor_div(n * c + c + k, c), n + 1 + floor_div(k, c));
+    EXPECT_EQ(floor_div(c, c), Expr(1));
+    EXPECT_EQ(mod(n * m, m), Expr(0));
+    EXPECT_EQ(mod(n * m + k, m), mod(k, m));
+}
+
+TEST(Simplify, DivisionBySums) {
+    EXPECT_EQ(floor_div((n + 1) * m, n + 1), m);
+    EXPECT_EQ(floor_div((n + 1) * (m + 2) * k, m + 2), (n + 1) * k);
+    EXPECT_EQ(floor_div((n + 4) * m + i, n + 4), m);
+    EXPECT_EQ(mod((n + 4) * m + i, n + 4), i);
+    EXPECT_EQ(floor_div(n, n + 1), Expr(0));
+    EXPECT_EQ(mod(n, n + 1), n);
+    EXPECT_EQ(floor_div((n + m) * k, n + m).kind(), ExprKind::FloorDiv);  // both may be 0
+}
+
+TEST(Simplify, Modulo) {
+    EXPECT_EQ(mod(4 * n + 7, 4), Expr(3));
+    EXPECT_EQ(mod(5 * n, 4), mod(n, 4));
+    EXPECT_EQ(mod(i, 4), i);
+    EXPECT_EQ(mod(8 * n + i + 4, 8), i + 4);
+    EXPECT_EQ(mod(4 * n + 2, 8), 4 * mod(n, 2) + 2);
+    EXPECT_EQ(mod(mod(n, 12), 4), mod(n, 4));
+    EXPECT_EQ(mod(n, 1), Expr(0));
+    EXPECT_EQ(mod(-7, 4), Expr(1));
+    EXPECT_EQ(mod(7, -4), Expr(-1));
+}
+
+TEST(Simplify, QuotientAndRemainderJoin) {
+    EXPECT_EQ(4 * floor_div(n, 4) + mod(n, 4), n);
+    EXPECT_EQ(m + 12 * floor_div(n + 5, 4) + 3 * mod(n + 5, 4), m + 3 * n + 15);
+    EXPECT_EQ(8 * floor_div(4 * n + 2, 8) + mod(4 * n + 2, 8), 4 * n + 2);
+    EXPECT_NE(4 * floor_div(n, 4) + 2 * mod(n, 4), n);
+}
+
+TEST(Simplify, MinAndMax) {
+    EXPECT_EQ(min(n, n + 3), n);
+    EXPECT_EQ(max(n, n + 3), n + 3);
+    EXPECT_EQ(max(n, 0), n);
+    EXPECT_EQ(min(i, 10), i);
+    EXPECT_EQ(min(min(n, 8), min(4, m)), min(m, min(n, 4)));
+    EXPECT_EQ(max(max(n, m), n), max(m, n));
+    EXPECT_EQ(min(n, max(m, n)), n);
+    EXPECT_EQ(clamp(i, 0, 3), i);
+}
+
+TEST(Simplify, Comparisons) {
+    EXPECT_EQ(lt(n, n + 1), yes);
+    EXPECT_EQ(le(n + 1, n), no);
+    EXPECT_EQ(ge(n, 0), yes);
+    EXPECT_EQ(lt(i, 4), yes);
+    EXPECT_EQ(lt(i, 0), no);
+    EXPECT_EQ(eq(n, n), yes);
+    EXPECT_EQ(eq(2 * n, 5), no);
+    EXPECT_EQ(eq(2 * n, 4), eq(n, 2));
+    EXPECT_EQ(eq(n + 1, m + 1), eq(m, n));
+    EXPECT_EQ(lt(n + 1, m + 1), lt(n, m));
+    EXPECT_EQ(le(n + 1, m), lt(n, m));
+    EXPECT_EQ(lt(2 * n, 7), lt(n, 4));
+    EXPECT_EQ(logical_not(lt(n, m)), le(m, n));
+    EXPECT_EQ(gt(n, m), lt(m, n));
+    EXPECT_EQ(to_string(lt(j * 2 + i - 3, n)), "i + 2*j < N + 3");
+}
+
+TEST(Simplify, Logic) {
+    Expr a = lt(n, m), b = lt(m, k);
+    EXPECT_EQ(logical_and(a, yes), a);
+    EXPECT_EQ(logical_and(no, a), no);
+    EXPECT_EQ(logical_or(a, a), a);
+    EXPECT_EQ(logical_or(a, yes), yes);
+    EXPECT_EQ(logical_not(logical_not(logical_and(a, b))), logical_and(a, b));
+    EXPECT_EQ(select(a, n, n), n);
+    EXPECT_EQ(select(no, n, m), m);
+    EXPECT_EQ(select(eq(n, 1), 1, n), n);
+    EXPECT_EQ(select(ne(n, 1), n, m), select(eq(n, 1), m, n));
+}
+
+TEST(Simplify, BroadcastDimensions) {
+    EXPECT_EQ(broadcast_dim(n, 1), n);
+    EXPECT_EQ(broadcast_dim(1, n), n);
+    EXPECT_EQ(broadcast_dim(n, n), n);
+    EXPECT_EQ(broadcast_dim(n, 7), Expr(7));
+    EXPECT_EQ(broadcast_dim(0, n), Expr(0));
+    EXPECT_EQ(broadcast_dim(n + 2, m), n + 2);
+    Expr both = broadcast_dim(n, m);
+    EXPECT_EQ(both, broadcast_dim(m, n));
+    EXPECT_EQ(broadcast_dim(both, n), both);
+    EXPECT_EQ(broadcast_dim(m, both), both);
+    EXPECT_EQ(evaluate_int(both, {{"N", 1}, {"M", 5}}), 5);
+    EXPECT_EQ(evaluate_int(both, {{"N", 5}, {"M", 1}}), 5);
+    EXPECT_EQ(evaluate_int(both, {{"N", 0}, {"M", 1}}), 0);
+}
+
+TEST(Bounds, FollowTheOperations) {
+    auto is = [](const Expr& e, std::optional<int64_t> low, std::optional<int64_t> high) {
+        Bounds b = bounds(e);
+        return b.low == low && b.high == high;
+    };
+    EXPECT_TRUE(is(n, 0, std::nullopt));
+    EXPECT_TRUE(is(2 * i + j - 3, -3, 10));
+    EXPECT_TRUE(is(-n, std::nullopt, 0));
+    EXPECT_TRUE(is(n * m, 0, std::nullopt));
+    EXPECT_TRUE(is(floor_div(j + n, 3), 0, std::nullopt));
+    EXPECT_TRUE(is(floor_div(j, 3), 0, 2));
+    EXPECT_TRUE(is(mod(n, 5), 0, 4));
+    EXPECT_TRUE(is(mod(n, m), 0, std::nullopt));
+    EXPECT_TRUE(is(min(n, 5), 0, 5));
+    EXPECT_TRUE(is(max(n, 5), 5, std::nullopt));
+    EXPECT_TRUE(is(select(lt(n, m), i, j), 0, 7));
+    EXPECT_TRUE(is(Expr(INT64_MAX) + 1, std::nullopt, std::nullopt));
+}
+
+}  // namespace
+}  // namespace tessera
