@@ -42,6 +42,7 @@ std::vector<OpDef> slice_ops();
 std::vector<OpDef> softmax_ops();
 std::vector<OpDef> sort_ops();
 std::vector<OpDef> string_ops();
+std::vector<OpDef> suppression_ops();
 std::vector<OpDef> training_ops();
 
 }  // namespace tessera

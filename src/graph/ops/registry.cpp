@@ -56,6 +56,7 @@ struct Registry {
                  softmax_ops,
                  sort_ops,
                  string_ops,
+                 suppression_ops,
                  training_ops,
              })
             add(family());

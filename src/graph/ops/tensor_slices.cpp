@@ -25,6 +25,12 @@ void copy_elements(const Tensor& from, int64_t from_at, Tensor& to, int64_t to_a
                 static_cast<const char*>(from.data()) + from_at * width, count * width);
 }
 
+Result<Tensor> tensor_of_ints(Sizes sizes, const std::vector<int64_t>& values) {
+    Tensor out = TRY(Tensor::zeros(DType::i64, std::move(sizes)));
+    std::copy(values.begin(), values.end(), out.mutable_as<int64_t>().begin());
+    return out;
+}
+
 Result<Tensor> pick(const Tensor& t, int64_t axis, const std::vector<int64_t>& positions) {
     Sizes sizes = t.sizes();
     int64_t outer = product(sizes, 0, axis), extent = sizes[axis], inner = product(sizes, axis + 1, t.rank());
