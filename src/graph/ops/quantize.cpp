@@ -24,11 +24,12 @@ Result<int64_t> quantized_axis(const OpView& op) {
 // Scale and zero point: scalars, one for each position along the axis, or one for each block along it.
 Status check_granularity(const OpView& op) {
     const Shape &x = op.shape(0), &scale = op.shape(1);
-    if (op.has(2) && (op.rank(2) != scale.rank() || !broadcast(op.shape(2), scale)))
+    bool scalars = one_element(scale) && (!op.has(2) || one_element(op.shape(2)));
+    if (op.has(2) && !scalars && (op.rank(2) != scale.rank() || !broadcast(op.shape(2), scale)))
         return op.shape_error("zero point {} and scale {} must have one shape", op.shape(2), scale);
     int64_t block = op.integer("block_size");
     if (block < 0) return op.error(Code::E0212, "block_size is {}", block);
-    if (one_element(scale)) return {};
+    if (scalars) return {};
     int64_t axis = TRY(quantized_axis(op));
     if (block == 0) {
         if (scale.rank() != 1) return op.shape_error("scale {} of {} must be a scalar or a vector", scale, x);

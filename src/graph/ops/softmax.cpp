@@ -47,11 +47,6 @@ Result<Types> infer_along_axis(const OpView& op) {
     return op.same(0);
 }
 
-// Half precision is widened for the computation.
-Value* widened(Builder& b, const OpView& op, Value* x) {
-    return b.cast(x, op.dtype(0) == DType::f64 ? DType::f64 : DType::f32);
-}
-
 const OpDef kSoftmax{
     .name = "softmax",
     .inputs = {"x: T"},
@@ -62,9 +57,8 @@ const OpDef kSoftmax{
     .infer = infer_along_axis,
     .expand = [](const OpView& op, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
         int64_t axis = op.integer("axis");
-        Value* x = widened(b, op, in[0]);
-        Value* e = b.op("exp", {b.sub(x, b.reduce("reduce_max", x, {axis}))});
-        return b.finish({b.cast(b.div(e, b.reduce("reduce_sum", e, {axis})), op.dtype(0))});
+        Value* e = b.op("exp", {b.sub(in[0], b.reduce("reduce_max", in[0], {axis}))});
+        return b.finish({b.div(e, b.reduce("reduce_sum", e, {axis}))});
     },
 };
 
@@ -78,10 +72,9 @@ const OpDef kLogSoftmax{
     .infer = infer_along_axis,
     .expand = [](const OpView& op, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
         int64_t axis = op.integer("axis");
-        Value* x = widened(b, op, in[0]);
-        Value* shifted = b.sub(x, b.reduce("reduce_max", x, {axis}));
+        Value* shifted = b.sub(in[0], b.reduce("reduce_max", in[0], {axis}));
         Value* total = b.reduce("reduce_sum", b.op("exp", {shifted}), {axis});
-        return b.finish({b.cast(b.sub(shifted, b.op("log", {total})), op.dtype(0))});
+        return b.finish({b.sub(shifted, b.op("log", {total}))});
     },
 };
 
