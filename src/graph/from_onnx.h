@@ -10,8 +10,6 @@
 
 namespace tessera {
 
-inline constexpr int kNewestOpset = 28;  // of the default domain
-
 struct FromOnnxOptions {
     size_t max_inlined_nodes = 1'000'000;  // nodes that inlining functions may make; E0108 above
     int max_depth = 64;                    // graphs in graphs and functions in functions; E0109 above

@@ -1,4 +1,5 @@
-// A graph as an ONNX model that onnx.checker accepts, names kept. Constants become initialisers that share their memory.
+// A graph as an ONNX model that onnx.checker accepts, names kept. Constants become initialisers that share their
+// memory.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +11,7 @@
 namespace tessera {
 
 struct ToOnnxOptions {
-    int opset = 0;           // of the default domain; 0: the model's own where every node has a form there, else the next
+    int opset = 0;  // of the default domain; 0: the model's own where every node has a form there, else the next
     bool value_info = true;  // types of intermediate values too
 };
 

@@ -22,7 +22,12 @@
 #include "graph/evaluate.h"
 #include "graph/from_onnx.h"
 #include "graph/onnx_values.h"
+#include "graph/parse.h"
+#include "graph/print.h"
+#include "graph/to_onnx.h"
+#include "graph/verify.h"
 #include "onnx/read.h"
+#include "onnx/write.h"
 
 namespace fs = std::filesystem;
 using namespace tessera;
@@ -32,7 +37,7 @@ namespace {
 struct Options {
     fs::path folder;
     std::string filter = ".*";
-    fs::path excluded;
+    fs::path excluded, write;
     bool round_trip = false, list = false, verbose = false;
     int jobs = 2;
     int timeout = 300;  // seconds a test
@@ -158,15 +163,52 @@ Result<DataSet> read_data_set(const fs::path& folder, const onnx::Graph& graph, 
     return set;
 }
 
+// What a graph should be, and how far it is from that; empty where it is that.
+std::string compare(const Result<std::unique_ptr<Graph>>& got, const Graph& want, std::string_view step) {
+    if (!got.ok())
+        return fmt::format("round trip, {}: {} {}", step, code_name(got.error().code()), got.error().message());
+    std::string d;
+    if (!identical(want, **got, &d)) return fmt::format("round trip, {}: {}", step, d);
+    return {};
+}
+
+// ONNX -> graph -> text -> graph -> ONNX -> graph: gives the last one, or why it is not the first one.
+Result<std::unique_ptr<Graph>> round_trip(const Graph& graph, const fs::path& folder, const Options& options) {
+    auto fail = [](const std::string& why) { return Error(Code::E0501, "{}", why); };
+    if (auto list = violations(graph); !list.empty()) return fail("round trip, verify: " + list[0]);
+    auto parsed = parse(print(graph));
+    if (auto why = compare(parsed, graph, "text"); !why.empty()) return fail(why);
+    if (!(graph.info() == (*parsed)->info())) return fail("round trip, text: model info differs");
+    auto written = to_onnx(**parsed);
+    if (!written.ok()) return fail(fmt::format("round trip, to ONNX: {}", written.error().message()));
+    auto bytes = onnx::write_model(*written);
+    if (!bytes.ok()) return fail("round trip, writing: " + bytes.error().message());
+    if (!options.write.empty()) {
+        fs::path to = options.write / folder.parent_path().filename() / folder.filename();
+        fs::create_directories(to);
+        std::ofstream(to / "model.onnx", std::ios::binary) << *bytes;
+    }
+    auto held = std::make_shared<const std::string>(std::move(*bytes));
+    auto read = onnx::read_model(*held, held);
+    if (!read.ok()) return fail("round trip, reading: " + read.error().message());
+    auto again = from_onnx(*read);
+    if (auto why = compare(again, graph, "from ONNX"); !why.empty()) return fail(why);
+    return again;
+}
+
 // Empty: passed. Otherwise one line of why, ops in it, so that equal reasons group.
-std::string run_test(const fs::path& folder, const Options&) {
+std::string run_test(const fs::path& folder, const Options& options) {
     auto model = onnx::read_model_file(folder / "model.onnx");
     if (!model.ok()) return "reading: " + model.error().to_string();
     auto imported = from_onnx(*model);
     if (!imported.ok())
         return fmt::format("importing: {} {}", code_name(imported.error().code()), imported.error().message());
+    std::string ops = op_names(**imported);
+    if (options.round_trip) {
+        imported = round_trip(**imported, folder, options);
+        if (!imported.ok()) return imported.error().message();
+    }
     const Graph& graph = **imported;
-    std::string ops = op_names(graph);
 
     Tolerance tolerance;
     if (std::ifstream file(folder / "tolerance.json"); file) {
@@ -343,9 +385,11 @@ int run_all(const Options& options) {
 }
 
 int usage() {
-    fmt::print(stderr,
-               "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--list] [--jobs N] [--timeout SECONDS]\n"
-               "                  [--exclude FILE] [--verbose]\n");
+    fmt::print(
+        stderr,
+        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--list] [--jobs N] [--timeout SECONDS]\n"
+        "                  [--exclude FILE] [--write DIR] [--verbose]\n"
+        "--round-trip goes ONNX -> graph -> text -> graph -> ONNX -> graph first; --write keeps those ONNX files\n");
     return 2;
 }
 
@@ -360,6 +404,8 @@ int main(int argc, char** argv) {
             options.filter = value();
         else if (arg == "--exclude")
             options.excluded = value();
+        else if (arg == "--write")
+            options.write = value();
         else if (arg == "--jobs")
             options.jobs = std::max(1, std::atoi(value().c_str()));
         else if (arg == "--timeout")
