@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-std::string_view shown_domain(const std::string& domain) { return domain.empty() ? "ai.onnx" : domain; }
+std::string shown_domain(const std::string& domain) { return domain.empty() ? "ai.onnx" : domain; }
 
 std::string_view attribute_type_name(onnx::AttributeType type) {
     static constexpr std::string_view kNames[] = {
