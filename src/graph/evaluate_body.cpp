@@ -9,12 +9,14 @@ namespace {
 
 std::string index_name(size_t dim) { return fmt::format("i{}", dim); }
 
-Result<Tensor> run_body(const OpView& op, const Expr& body, const std::vector<const Tensor*>& inputs, Tensor out,
+Result<Tensor> run_body(const OpView& op, Expr body, const std::vector<const Tensor*>& inputs, Tensor out,
                         EvalContext* context) {
     if (out.elements() == 0) return out;
     std::vector<std::string> names;
     for (size_t d = 0; d < out.sizes().size(); ++d) names.push_back(index_name(d));
-    strip::Plan plan = TRY(strip::lower(body, names, out.sizes(), inputs));
+    Sizes sizes = out.sizes();
+    strip::split_indices(body, names, sizes);
+    strip::Plan plan = TRY(strip::lower(body, names, sizes, inputs));
     if (context) TRY(context->spend(strip::work_of(plan)));
     strip::fuse_loops(plan);
     strip::Fault fault;

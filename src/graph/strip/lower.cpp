@@ -205,6 +205,11 @@ class Lowering {
         CHECK(inputs_[n.slot]->dtype() == (opaque ? DType::i64 : n.dtype), "a load of {} from {}", dtype_name(n.dtype),
               dtype_name(inputs_[n.slot]->dtype()));
         PlanNode node{.op = Op::Load, .dtype = opaque ? DType::i64 : n.dtype, .slot = n.slot};
+        if (auto offset = flat_offset(n, *inputs_[n.slot])) {
+            node.vars = offset->vars();
+            node.affine = std::move(*offset);
+            return plan_.add(std::move(node));
+        }
         int64_t stride = 1;
         for (int d = static_cast<int>(sizes.size()) - 1; d >= 0; --d) {
             auto index = affine(n.args[d]);
@@ -224,6 +229,24 @@ class Lowering {
         }
         node.fallible = !node.checks.empty() || !node.gathers.empty();
         return plan_.add(std::move(node));
+    }
+
+    // Where indices are not affine one by one but their offset is (a reshape), and all are known to be in bounds.
+    std::optional<Affine> flat_offset(const ExprNode& n, const Tensor& t) const {
+        bool plain = true;
+        for (size_t d = 0; d < n.args.size(); ++d) {
+            const ExprNode& index = n.args[d].node();
+            if (index.reads || !index.low || !index.high || *index.low < 0 || *index.high >= t.sizes()[d])
+                return std::nullopt;
+            plain = plain && (index.kind == ExprKind::Const || index.kind == ExprKind::Var);
+        }
+        if (plain) return std::nullopt;
+        Expr offset = 0;
+        for (size_t d = 0; d < n.args.size(); ++d) offset = offset * t.sizes()[d] + n.args[d];
+        auto a = affine(offset);
+        if (!a) return std::nullopt;
+        Interval r = range(*a);
+        return r.low >= 0 && r.high < t.elements() ? a : std::nullopt;
     }
 
     Status conjuncts(const Expr& e, std::vector<int>& out) {

@@ -99,6 +99,10 @@ struct Plan {
 Result<Plan> lower(const Expr& body, const std::vector<std::string>& indices, const Sizes& sizes,
                    const std::vector<const Tensor*>& inputs);
 
+// Splits output dimensions of which the body takes quotients and remainders by a divisor of their size (groups of
+// channels, blocks of pixels) into two, so that these become variables. Adapts body, names and sizes.
+void split_indices(Expr& body, std::vector<std::string>& indices, Sizes& sizes);
+
 // Merges neighbouring loops that every offset sees as one.
 void fuse_loops(Plan& plan);
 
