@@ -20,7 +20,8 @@ inline Result<std::vector<Datum>> try_op(std::string_view name, const Given& inp
 }
 
 // All outputs as tensors; a failed test and nothing where there is an error.
-inline std::vector<Tensor> run_op(std::string_view name, const Given& inputs, const AttrMap& attrs = {}, size_t outputs = 1) {
+inline std::vector<Tensor> run_op(std::string_view name, const Given& inputs, const AttrMap& attrs = {},
+                                  size_t outputs = 1) {
     auto result = try_op(name, inputs, attrs, outputs);
     std::vector<Tensor> out;
     if (!result.ok()) {
@@ -56,14 +57,18 @@ inline std::vector<double> reals(const Tensor& t) {
 }
 
 // Sizes and elements, NaN equal to NaN.
-inline void expect_tensor(const Tensor& t, const Sizes& sizes, const std::vector<double>& values, double tolerance = 1e-6) {
+inline void expect_tensor(const Tensor& t, const Sizes& sizes, const std::vector<double>& values,
+                          double tolerance = 1e-6) {
     EXPECT_EQ(t.sizes(), sizes);
     std::vector<double> actual = reals(t);
     ASSERT_EQ(actual.size(), values.size());
     for (size_t i = 0; i < values.size(); ++i) {
-        if (std::isnan(values[i])) EXPECT_TRUE(std::isnan(actual[i])) << "element " << i << " is " << actual[i];
-        else if (std::isinf(values[i])) EXPECT_EQ(actual[i], values[i]) << "element " << i;
-        else EXPECT_NEAR(actual[i], values[i], tolerance * std::max(1.0, std::fabs(values[i]))) << "element " << i;
+        if (std::isnan(values[i]))
+            EXPECT_TRUE(std::isnan(actual[i])) << "element " << i << " is " << actual[i];
+        else if (std::isinf(values[i]))
+            EXPECT_EQ(actual[i], values[i]) << "element " << i;
+        else
+            EXPECT_NEAR(actual[i], values[i], tolerance * std::max(1.0, std::fabs(values[i]))) << "element " << i;
     }
 }
 

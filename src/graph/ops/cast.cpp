@@ -21,7 +21,7 @@ std::string number_text(DType t, const Tensor& x, int64_t i) {
     double v = x.real_at(i);
     if (std::isnan(v)) return "NaN";
     if (std::isinf(v)) return v < 0 ? "-INF" : "INF";
-    // The shortest plain decimal that reads back as the same value.
+    // A plain decimal, never with an exponent, that reads back as the same value.
     char text[512];
     auto end = t == DType::f64 ? std::to_chars(text, text + sizeof text, v, std::chars_format::fixed)
                                : std::to_chars(text, text + sizeof text, float(v), std::chars_format::fixed);
