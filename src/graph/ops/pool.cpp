@@ -17,7 +17,10 @@ Result<ConvWindow> pool_window(const OpView& op) {
     return conv_window(op, x.slice(2, x.rank()), Shape(op.ints("kernel_shape")));
 }
 
-Result<Shape> pool_shape(const OpView& op) { return op.shape(0).slice(0, 2) + TRY(pool_window(op)).output(); }
+Result<Shape> pool_shape(const OpView& op) {
+    ConvWindow window = TRY(pool_window(op));
+    return op.shape(0).slice(0, 2) + window.output();
+}
 
 Result<Types> infer_pool(const OpView& op) { return op.like(0, TRY(pool_shape(op))); }
 
