@@ -28,6 +28,7 @@ struct Environment {
 
 // What a graph needs to be walked, found once for all its runs.
 struct WalkPlan {
+    int level = 0;                                // of expansions at which it was made; it goes when they go
     std::vector<std::vector<const Value*>> dead;  // after node i: values of this graph that nobody uses any more
 };
 
@@ -69,7 +70,10 @@ class Evaluation {
     Result<std::vector<Datum>> walk(const Graph& graph, Environment& env, bool outermost) {
         if (++depth_ > kMaxDepth) return Error(Code::E0109, "graphs nest over {} deep", kMaxDepth);
         auto [plan, fresh] = walks_.try_emplace(&graph);
-        if (fresh) plan->second = plan_walk(graph);
+        if (fresh) {
+            plan->second = plan_walk(graph);
+            plan->second.level = level_;
+        }
         const WalkPlan& walk_plan = plan->second;
         const auto& nodes = graph.nodes();
         for (size_t i = 0; i < nodes.size(); ++i) {
@@ -157,7 +161,7 @@ class Evaluation {
     std::unordered_map<const Graph*, WalkPlan> walks_;
     int64_t spent_ = 0;
     uint64_t random_count_ = 0;
-    int depth_ = 0;
+    int depth_ = 0, level_ = 0;
 };
 
 class OpContext : public EvalContext {
