@@ -39,7 +39,8 @@ struct Summary {
     int64_t nodes = 0;                 // also in nested graphs
     int64_t parameters = 0, parameter_bytes = 0;
     std::string flops, bytes;          // arithmetic and memory traffic of one run, over the model's symbols
-    std::vector<std::string> symbols;
+    bool complete = true;              // false: some work is not in those counts (how often a loop runs, a sort)
+    std::vector<std::string> symbols;  // of the inputs' dimensions
     std::vector<OpCount> ops;          // most nodes first
 };
 
@@ -48,6 +49,12 @@ struct RunOptions {
     int64_t max_work = int64_t{1} << 50;         // scalar operations before E0408
     const std::atomic<bool>* cancel = nullptr;   // set it to stop with E0410
     std::function<void(std::string_view node, size_t done, size_t total)> progress = {};
+};
+
+struct SaveOptions {
+    int opset = 0;                // of the ONNX file; 0: the one the model came with, or the newest
+    int64_t external_from = -1;   // weights of at least this many bytes go to a file beside the model; negative: none
+    std::string weights;          // of the text form: the file its large constants go to; empty: they stay in the text
 };
 
 using NamedData = std::map<std::string, Datum>;
@@ -73,7 +80,8 @@ class Model {
     // Inputs drawn from `seed`, symbolic dimensions sized by `symbols` (1 where not given).
     Result<NamedData> random_inputs(uint64_t seed, const std::map<std::string, int64_t>& symbols = {}) const;
 
-    Status save(const std::string& path) const;  // .onnx, or text; a failed save leaves nothing behind
+    // .onnx, or text; a failed save leaves nothing behind.
+    Status save(const std::string& path, const SaveOptions& options = {}) const;
     Result<std::string> to_onnx() const;         // bytes
     std::string to_text() const;
 
