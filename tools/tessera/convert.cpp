@@ -1,0 +1,60 @@
+// tessera convert: ONNX to text and back, or to another opset.
+#include "command.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  tessera convert model.onnx model.tsr                   to text, weights in base64\n"
+    "  tessera convert model.onnx model.tsr --weights w.bin   to text, large weights in w.bin beside it\n"
+    "  tessera convert model.onnx -                           text to the terminal\n"
+    "  tessera convert model.tsr model.onnx --opset 17\n"
+    "  tessera convert model.onnx split.onnx --external-data\n";
+constexpr int64_t kExternalFrom = 1024;
+
+struct Convert {
+    std::string in, out, weights;
+    int opset = 0;
+    bool external = false, json = false;
+
+    Status operator()() const;
+};
+
+Status Convert::operator()() const {
+    bool to_onnx = out.ends_with(".onnx"), to_text = out.ends_with(".tsr") || out.ends_with(".txt") || out == "-";
+    if (!to_onnx && !to_text)
+        return Error(Code::E0501, "\"{}\" says neither ONNX nor text", out)
+            .hint("end it in .onnx or .tsr, or use - for text");
+    if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for ONNX files");
+    if (to_onnx && !weights.empty()) return Error(Code::E0501, "--weights is for text").hint("use --external-data");
+    if (out == "-" && (!weights.empty() || json)) return Error(Code::E0501, "- takes neither --weights nor --json");
+    Model model = TRY(Model::load(in));
+    if (out == "-") {
+        std::string text = model.to_text();
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        return {};
+    }
+    TRY(model.save(out, {.opset = opset, .external_from = external ? kExternalFrom : -1, .weights = weights}));
+    if (json) print_json({{"from", in}, {"to", out}, {"nodes", model.graph().node_count()}});
+    return {};
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Chosen& chosen) {
+    auto convert = std::make_shared<Convert>();
+    CLI::App* c = app.add_subcommand("convert", "Write a model as ONNX or as text");
+    c->add_option("in", convert->in, "An ONNX file or Tessera's text form")->required();
+    c->add_option("out", convert->out, "A file ending in .onnx or .tsr, or - for text to standard output")->required();
+    c->add_option("--opset", convert->opset, "Of the ONNX file (the model's own)")
+        ->option_text("N")
+        ->check(CLI::Range(1, 1000));
+    c->add_flag("--external-data", convert->external, "Weights from 1 kB on go to a file beside the ONNX file");
+    c->add_option("--weights", convert->weights, "Large weights go to this file beside the text")->option_text("NAME");
+    c->add_flag("--json", convert->json, "Print what was done as JSON");
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([convert, &chosen] { chosen = [convert] { return report((*convert)(), convert->json); }; });
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,253 @@
+// tessera ops: every ONNX operator, and how it is defined here.
+#include "command.h"
+#include "graph/attr.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  tessera ops\n"
+    "  tessera ops Conv\n"
+    "  tessera ops --json\n"
+    "  tessera ops --markdown > ops.md\n";
+
+struct OnnxOp {
+    const char *domain, *name, *versions;
+    bool retired;
+};
+constexpr OnnxOp kOnnxOps[] = {
+#define ONNX_OPSET(version)
+#define ONNX_OP(domain, name, versions, retired) {domain, name, versions, retired},
+#include "onnx_ops.def"
+#undef ONNX_OPSET
+#undef ONNX_OP
+};
+constexpr int kOnnxOpset =
+#define ONNX_OPSET(version) version
+#define ONNX_OP(domain, name, versions, retired)
+#include "onnx_ops.def"
+#undef ONNX_OPSET
+#undef ONNX_OP
+    ;
+
+struct Row {
+    std::string domain, onnx, versions;  // empty: not an ONNX op
+    bool retired = false;
+    const OpDef* def = nullptr;  // null: not defined by itself
+
+    std::string shown() const { return onnx.empty() ? def->name : domain.empty() ? onnx : domain + "." + onnx; }
+    std::string how() const {
+        if (!def) return imported() ? "import" : "missing";
+        std::string text;
+        auto add = [&](bool has, const char* what) {
+            if (has) text += (text.empty() ? "" : " or ") + std::string(what);
+        };
+        add(bool(def->body), "body");
+        add(bool(def->expand), "expansion");
+        add(bool(def->evaluate), "evaluation");
+        return text;
+    }
+    // Becomes a constant of the graph while the model is read.
+    bool imported() const { return domain.empty() && onnx == "Constant"; }
+};
+
+std::vector<Row> all_rows() {
+    std::vector<Row> rows;
+    std::vector<const OpDef*> used;
+    for (const OnnxOp& op : kOnnxOps) {
+        const OpDef* def = find_onnx_op(op.domain, op.name);
+        rows.push_back({op.domain, op.name, op.versions, op.retired, def});
+        used.push_back(def);
+    }
+    for (const OpDef* def : all_ops())
+        if (std::find(used.begin(), used.end(), def) == used.end())
+            rows.push_back({.domain = {}, .onnx = {}, .versions = {}, .def = def});
+    return rows;
+}
+
+std::string params_text(const std::vector<ParamDef>& params) {
+    std::vector<std::string> parts;
+    for (const ParamDef& p : params)
+        parts.push_back(fmt::format("{}{}: {}", p.name, p.variadic ? "..." : p.optional ? "?" : "", p.type));
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::vector<std::string> type_names(DTypes types) {
+    std::vector<std::string> names;
+    for (int i = 0; i < kDTypeCount; ++i)
+        if (types.has(static_cast<DType>(i))) names.emplace_back(dtype_name(static_cast<DType>(i)));
+    return names;
+}
+
+std::string types_text(const OpDef& def) {
+    std::vector<std::string> parts;
+    for (const TypeVar& t : def.types)
+        parts.push_back(fmt::format("{}: {}", t.name, fmt::join(type_names(t.allowed), " ")));
+    return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+Json attr_value_json(const Attr& a) {
+    switch (attr_kind(a)) {
+        case AttrKind::Int: return std::get<int64_t>(a);
+        case AttrKind::Float: return std::get<float>(a);
+        case AttrKind::String: return std::get<std::string>(a);
+        case AttrKind::Ints: return std::get<std::vector<int64_t>>(a);
+        case AttrKind::Floats: return std::get<std::vector<float>>(a);
+        case AttrKind::Strings: return std::get<std::vector<std::string>>(a);
+        default: return nullptr;
+    }
+}
+
+std::vector<std::string> trait_names(const OpDef& def) {
+    static constexpr std::pair<Trait, const char*> kNames[] = {
+        {Trait::Pure, "pure"},     {Trait::Elementwise, "elementwise"}, {Trait::Commutative, "commutative"},
+        {Trait::Linear, "linear"}, {Trait::Bilinear, "bilinear"},       {Trait::Random, "random"}};
+    std::vector<std::string> names;
+    for (auto& [trait, name] : kNames)
+        if (def.has(trait)) names.emplace_back(name);
+    return names;
+}
+
+// The opsets at which the form changed in a way that models have to be adapted for.
+std::vector<int> adapted(const OpDef& def) {
+    std::vector<int> opsets;
+    for (const OnnxChange& c : def.onnx.changes) opsets.push_back(c.opset);
+    return opsets;
+}
+
+Json params_json(const std::vector<ParamDef>& params) {
+    Json list = Json::array();
+    for (const ParamDef& p : params) {
+        Json j{{"name", p.name}, {"type", p.type}};
+        if (p.optional) j["optional"] = true;
+        if (p.variadic) j["variadic"] = true;
+        list.push_back(std::move(j));
+    }
+    return list;
+}
+
+Json row_json(const Row& row) {
+    Json j{{"op", row.def ? Json(row.def->name) : Json(nullptr)}, {"defined_by", row.how()}};
+    if (!row.onnx.empty()) {
+        std::vector<int> since;
+        std::istringstream versions(row.versions);
+        for (int v; versions >> v;) since.push_back(v);
+        j["onnx"] = {{"domain", row.domain}, {"name", row.onnx}, {"since", since}, {"retired", row.retired}};
+    }
+    if (!row.def) return j;
+    const OpDef& def = *row.def;
+    j["inputs"] = params_json(def.inputs);
+    j["outputs"] = params_json(def.outputs);
+    j["types"] = Json::object();
+    for (const TypeVar& t : def.types) j["types"][t.name] = type_names(t.allowed);
+    j["attributes"] = Json::array();
+    for (const AttrDef& a : def.attrs) {
+        Json attr{{"name", a.name}, {"kind", attr_kind_name(a.kind)}};
+        if (a.is_required) attr["required"] = true;
+        if (a.fallback) attr["default"] = attr_value_json(*a.fallback);
+        j["attributes"].push_back(std::move(attr));
+    }
+    j["traits"] = trait_names(def);
+    j["adapted_at"] = adapted(def);
+    return j;
+}
+
+void print_detail(const Row& row) {
+    fmt::print("{}\n", bold(row.shown()));
+    if (row.def) fmt::print("  here        {}\n", row.def->name);
+    fmt::print("  defined by  {}\n", row.how());
+    if (!row.versions.empty()) fmt::print("  opsets      {}{}\n", row.versions, row.retired ? "  (retired)" : "");
+    if (!row.def) return;
+    const OpDef& def = *row.def;
+    if (!def.onnx.changes.empty()) fmt::print("  adapted at  {}\n", fmt::join(adapted(def), " "));
+    fmt::print("  inputs      {}\n  outputs     {}\n", params_text(def.inputs), params_text(def.outputs));
+    if (!def.types.empty()) fmt::print("  types       {}\n", types_text(def));
+    for (const AttrDef& a : def.attrs) {
+        std::string rest = a.is_required ? "  required"
+                           : a.fallback  ? "  default " + attr_value_json(*a.fallback).dump()
+                                         : "";
+        fmt::print("  attribute   {}: {}{}\n", a.name, attr_kind_name(a.kind), rest);
+    }
+    fmt::print("  traits      {}\n", fmt::join(trait_names(def), ", "));
+}
+
+void print_totals(const std::vector<Row>& rows) {
+    std::map<std::string, int> totals;
+    int onnx = 0;
+    for (const Row& row : rows) {
+        if (row.onnx.empty()) continue;
+        ++onnx;
+        ++totals[row.how()];
+    }
+    fmt::print("{} ONNX operators (opset {}):", onnx, kOnnxOpset);
+    const char* separator = " ";
+    for (auto& [how, n] : totals) {
+        fmt::print("{}{} by {}", separator, n, how);
+        separator = ", ";
+    }
+    fmt::print("\n");
+}
+
+void print_table(const std::vector<Row>& rows) {
+    fmt::print("{}\n", bold(fmt::format("{:<44} {:<26} {:<24} {}", "ONNX", "here", "defined by", "inputs")));
+    for (const Row& row : rows)
+        fmt::print("{:<44} {:<26} {:<24} {}\n", row.onnx.empty() ? "-" : row.shown(), row.def ? row.def->name : "-",
+                   row.how(), row.def ? params_text(row.def->inputs) : "");
+    print_totals(rows);
+}
+
+void print_markdown(const std::vector<Row>& rows) {
+    fmt::print("| ONNX | opsets | here | defined by | inputs | types | attributes |\n");
+    fmt::print("| --- | --- | --- | --- | --- | --- | --- |\n");
+    for (const Row& row : rows) {
+        std::vector<std::string> attrs;
+        if (row.def)
+            for (const AttrDef& a : row.def->attrs) attrs.push_back(a.name);
+        fmt::print("| {} | {} | {} | {} | {} | {} | {} |\n", row.onnx.empty() ? "" : row.shown(), row.versions,
+                   row.def ? row.def->name : "", row.how(), row.def ? params_text(row.def->inputs) : "",
+                   row.def ? types_text(*row.def) : "", fmt::join(attrs, ", "));
+    }
+}
+
+struct Ops {
+    std::string name;
+    bool json = false, markdown = false;
+
+    Status operator()() const {
+        std::vector<Row> rows = all_rows();
+        if (!name.empty()) {
+            std::erase_if(rows, [&](const Row& r) {
+                return r.onnx != name && r.shown() != name && !(r.def && r.def->name == name);
+            });
+            if (rows.empty())
+                return Error(Code::E0201, "there is no op \"{}\"", name).hint("tessera ops lists them all");
+        }
+        if (json) {
+            Json j{{"opset", kOnnxOpset}, {"ops", Json::array()}};
+            for (const Row& row : rows) j["ops"].push_back(row_json(row));
+            print_json(j);
+        } else if (markdown) {
+            print_markdown(rows);
+        } else if (!name.empty()) {
+            for (const Row& row : rows) print_detail(row);
+        } else {
+            print_table(rows);
+        }
+        return {};
+    }
+};
+
+}  // namespace
+
+void add_ops(CLI::App& app, Chosen& chosen) {
+    auto ops = std::make_shared<Ops>();
+    CLI::App* c = app.add_subcommand("ops", "List every ONNX operator and how it is defined here");
+    c->add_option("name", ops->name, "Only this one, in full");
+    c->add_flag("--json", ops->json, "Print JSON");
+    c->add_flag("--markdown", ops->markdown, "Print a Markdown table");
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([ops, &chosen] { chosen = [ops] { return report((*ops)(), ops->json); }; });
+}
+
+}  // namespace tessera::cli

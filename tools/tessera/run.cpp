@@ -1,0 +1,239 @@
+// tessera run: computes a model's outputs.
+#include "base/memory.h"
+#include "values.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  tessera run\n"
+    "      the built-in ResNet-50 on a random image\n"
+    "  tessera run model.onnx --input x=x.npy --output y=y.npy\n"
+    "  tessera run model.onnx --random --dim N=4 --json\n";
+
+// A folder that is made for the outputs, and goes again where the run fails.
+class OutputFolder {
+  public:
+    Status make(const std::filesystem::path& path) {
+        std::error_code error;
+        std::filesystem::path whole = std::filesystem::absolute(path, error);
+        for (auto p = whole; p.has_relative_path() && !std::filesystem::exists(p, error); p = p.parent_path())
+            made_.push_back(p);
+        std::filesystem::create_directories(whole, error);
+        if (error) return Error(Code::E0105, "cannot make the folder \"{}\": {}", path.string(), error.message());
+        return {};
+    }
+    OutputFolder() = default;
+    OutputFolder(OutputFolder&& other) noexcept : made_(std::exchange(other.made_, {})) {}
+    OutputFolder& operator=(OutputFolder&&) = delete;
+    ~OutputFolder() {
+        std::error_code ignored;
+        for (const auto& p : made_) std::filesystem::remove(p, ignored);  // only where empty
+    }
+    void keep() { made_.clear(); }
+
+  private:
+    std::vector<std::filesystem::path> made_;  // innermost first
+};
+
+struct Outputs {
+    OutputFolder folder;
+    std::vector<std::pair<size_t, ValueFile>> files;  // by the output's number
+};
+
+struct Run {
+    std::string path;
+    std::vector<std::string> inputs, outputs, dims;
+    std::string output_dir, memory_limit, max_work;
+    bool random = false, json = false;
+    uint64_t seed = 0;
+    Progress::Mode progress = Progress::Mode::Auto;
+
+    Status operator()();
+
+  private:
+    struct Times {
+        double load = 0, inputs = 0, run = 0;
+    };
+
+    bool demo() const { return path.empty(); }
+    Result<NamedData> gather_inputs(const Model& model) const;
+    Result<Outputs> open_outputs(const Model& model) const;
+    void show(const Model& model, const NamedData& given, const std::vector<Datum>& results,
+              const std::vector<std::pair<size_t, ValueFile>>& files, const Times& times) const;
+};
+
+// The sizes that symbols take by the inputs that are given.
+SymbolValues sizes_of(const Graph& graph, const NamedData& given) {
+    SymbolValues symbols;
+    for (const auto& v : graph.inputs())
+        if (auto it = given.find(v->name()); it != given.end()) binds(v->type(), type_of(it->second), symbols);
+    return symbols;
+}
+
+Result<NamedData> Run::gather_inputs(const Model& model) const {
+    NamedData given;
+    std::vector<Port> ports = model.inputs();
+    for (const std::string& text : inputs) {
+        Assignment a = TRY(parse_assignment(text, ports, "--input"));
+        const std::string& name = ports[a.port].name;
+        if (given.contains(name)) return Error(Code::E0501, "--input {} is given twice", name);
+        given.emplace(name, TRY(read_value(a.file, model.graph().inputs()[a.port]->type())));
+    }
+    SymbolValues sizes = TRY(parse_dims(dims));
+    if (!sizes.empty()) TRY(check_dims(sizes, model.summary().symbols));
+    if (random || demo()) {
+        for (auto& [name, size] : sizes_of(model.graph(), given)) sizes.emplace(name, size);
+        for (auto& [name, value] : TRY(model.random_inputs(seed, sizes))) given.emplace(name, std::move(value));
+        return given;
+    }
+    if (!sizes.empty()) return Error(Code::E0501, "--dim sizes random inputs, and there are none").hint("add --random");
+    std::vector<std::string> missing;
+    for (const Port& p : ports)
+        if (!p.has_default && !given.contains(p.name)) missing.push_back(fmt::format("\"{}\" ({})", p.name, p.type));
+    if (!missing.empty())
+        return Error(Code::E0402, "no value for {} {}", missing.size() == 1 ? "input" : "inputs",
+                     fmt::join(missing, ", "))
+            .at(path)
+            .hint("give each with --input NAME=FILE.npy, or let --random draw them");
+    return given;
+}
+
+Result<Outputs> Run::open_outputs(const Model& model) const {
+    Outputs opened;
+    std::vector<Port> ports = model.outputs();
+    for (const std::string& text : outputs) {
+        Assignment a = TRY(parse_assignment(text, ports, "--output"));
+        opened.files.emplace_back(a.port, TRY(ValueFile::create(a.file)));
+    }
+    if (output_dir.empty()) return opened;
+    TRY(opened.folder.make(output_dir));
+    for (size_t i = 0; i < ports.size(); ++i)
+        opened.files.emplace_back(i, TRY(ValueFile::create(std::filesystem::path(output_dir) / file_name(ports[i]))));
+    return opened;
+}
+
+Json top5_json(const Tensor& logits) {
+    std::vector<int64_t> order(logits.elements());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
+    size_t n = std::min<size_t>(5, order.size());
+    std::partial_sort(order.begin(), order.begin() + n, order.end(),
+                      [&](int64_t a, int64_t b) { return logits.real_at(a) > logits.real_at(b); });
+    Json top = Json::array();
+    for (size_t i = 0; i < n; ++i) top.push_back({{"class", order[i]}, {"value", logits.real_at(order[i])}});
+    return top;
+}
+
+void Run::show(const Model& model, const NamedData& given, const std::vector<Datum>& results,
+               const std::vector<std::pair<size_t, ValueFile>>& files, const Times& times) const {
+    Summary s = model.summary();
+    SymbolValues sizes = sizes_of(model.graph(), given);
+    std::optional<int64_t> flops = value_at(s.flops, sizes), bytes = value_at(s.bytes, sizes);
+    std::vector<Port> ports = model.outputs();
+    std::optional<Json> top;
+    if (demo() && results[0].tensor().size(0) > 0)
+        top = top5_json(results[0].tensor().reshaped({results[0].tensor().elements()}));
+    if (json) {
+        Json j{
+            {"model", demo() ? "resnet50" : path}, {"name", s.name}, {"nodes", s.nodes}, {"parameters", s.parameters}};
+        j["dims"] = Json::object();
+        for (auto& [name, size] : sizes) j["dims"][name] = size;
+        if (flops) j["flops"] = *flops;
+        if (bytes) j["bytes"] = *bytes;
+        j["counts_complete"] = s.complete;
+        j["seconds"] = {{"load", times.load}, {"inputs", times.inputs}, {"run", times.run}};
+        j["inputs"] = Json::object();
+        for (auto& [name, value] : given) j["inputs"][name] = value_json(value);
+        j["outputs"] = Json::array();
+        for (size_t i = 0; i < results.size(); ++i) {
+            Json o{{"name", ports[i].name}, {"type", ports[i].type}};
+            o.update(value_json(results[i]));
+            for (auto& [port, file] : files)
+                if (port == i) o["files"].push_back(file.path().string());
+            j["outputs"].push_back(std::move(o));
+        }
+        if (top) j["top5"] = *top;
+        return print_json(j);
+    }
+    fmt::print("{}  {} nodes, {} parameters ({})", bold(demo() ? "resnet50 (built in)" : escaped(path)), s.nodes,
+               human_count(double(s.parameters)), human_bytes(double(s.parameter_bytes)));
+    if (flops)
+        fmt::print(", {}{}FLOP{}", s.complete ? "" : "at least ",
+                   human_count(double(*flops)) + (*flops < 1000 ? " " : ""), at_dims(s.symbols, sizes));
+    fmt::print("\n");
+    for (auto& [name, value] : given) fmt::print("  in   {}  {}\n", escaped(name), escaped(value_text(value)));
+    for (size_t i = 0; i < results.size(); ++i) {
+        fmt::print("  out  {}  {}\n", escaped(ports[i].name), escaped(value_text(results[i])));
+        for (auto& [port, file] : files)
+            if (port == i) fmt::print("       written to {}\n", file.path().string());
+    }
+    if (top) {
+        fmt::print("  top 5:");
+        for (const Json& t : *top)
+            fmt::print("  class {} ({:.3f})", t["class"].get<int64_t>(), t["value"].get<double>());
+        fmt::print("\n");
+    }
+    fmt::print("{} {}, inputs {}, run {}", demo() ? "build" : "load", human_seconds(times.load),
+               human_seconds(times.inputs), human_seconds(times.run));
+    if (flops && times.run > 0) fmt::print(" ({}FLOP/s)", human_count(double(*flops) / times.run));
+    fmt::print("\n");
+}
+
+Status Run::operator()() {
+    if (!memory_limit.empty()) set_memory_limit(TRY(parse_size(memory_limit, "--memory-limit")));
+    RunOptions options{.seed = seed, .cancel = &interrupted()};
+    if (!max_work.empty()) options.max_work = TRY(parse_size(max_work, "--max-work"));
+    Times times;
+    Stopwatch loading;
+    Model model = TRY(demo() ? Model::demo("resnet50", seed) : Model::load(path));
+    times.load = loading.seconds();
+    Stopwatch drawing;
+    NamedData given = TRY(gather_inputs(model));
+    Outputs opened = TRY(open_outputs(model));
+    times.inputs = drawing.seconds();
+    Stopwatch running;
+    std::vector<Datum> results;
+    {
+        Progress line(progress, "run");
+        options.progress = [&](std::string_view node, size_t done, size_t total) { line.update(node, done, total); };
+        results = TRY(model.run(given, options));
+    }
+    times.run = running.seconds();
+    for (auto& [port, file] : opened.files) TRY(file.write(results[port], model.outputs()[port].name));
+    for (auto& [port, file] : opened.files) TRY(file.commit());
+    opened.folder.keep();
+    show(model, given, results, opened.files, times);
+    return {};
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Chosen& chosen) {
+    auto run = std::make_shared<Run>();
+    CLI::App* c = app.add_subcommand("run", "Compute a model's outputs");
+    c->add_option("model", run->path, "An ONNX file or Tessera's text form; without it, a built-in ResNet-50");
+    c->add_option("--input,-i", run->inputs, "A value from a .npy or .pb file")
+        ->option_text("NAME=FILE ...")
+        ->allow_extra_args(false);
+    c->add_flag("--random", run->random, "Draw the inputs that are not given");
+    c->add_option("--seed", run->seed, "Of random inputs, random ops and the built-in model's weights (0)")
+        ->option_text("S");
+    c->add_option("--dim", run->dims, "Size of a symbolic dimension in random inputs (1)")
+        ->option_text("NAME=SIZE ...")
+        ->allow_extra_args(false);
+    c->add_option("--output,-o", run->outputs, "Write an output to a .npy or .pb file")
+        ->option_text("NAME=FILE ...")
+        ->allow_extra_args(false);
+    c->add_option("--output-dir", run->output_dir, "Write every output to this folder")->option_text("DIR");
+    c->add_option("--memory-limit", run->memory_limit,
+                  "Most memory for tensors, as in 4G (three quarters of the machine's)")
+        ->option_text("BYTES");
+    c->add_option("--max-work", run->max_work, "Most scalar operations, as in 500G")->option_text("COUNT");
+    c->add_flag("--json", run->json, "Print JSON");
+    add_progress_option(*c, run->progress);
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([run, &chosen] { chosen = [run] { return report((*run)(), run->json); }; });
+}
+
+}  // namespace tessera::cli
