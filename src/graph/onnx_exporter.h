@@ -25,6 +25,7 @@ class OnnxExporter {
     Status write_graph(Graph& graph, onnx::Graph& out);
     Status write_outputs(Graph& graph, onnx::Graph& out);
     void write_constants(const Graph& graph, onnx::Graph& out);
+    onnx::Type written_type(const Value& value);
     void write_types(const Graph& graph, onnx::Graph& out);
     Status write_node(Node& node, onnx::Graph& out);
     Status write_expansion(Node& node, onnx::Graph& out);

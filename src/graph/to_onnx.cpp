@@ -1,5 +1,6 @@
 #include "graph/to_onnx.h"
 
+#include "graph/infer.h"
 #include "graph/onnx_exporter.h"
 #include "graph/onnx_since.h"
 #include "graph/onnx_values.h"
@@ -76,6 +77,16 @@ void OnnxExporter::write_constants(const Graph& graph, onnx::Graph& out) {
     out.nodes.insert(out.nodes.begin(), std::make_move_iterator(nodes.begin()), std::make_move_iterator(nodes.end()));
 }
 
+// In a nested graph, which may never run, sizes that ONNX's own inference would dispute say nothing: there, a shape is
+// written only where inference alone would not give it back.
+onnx::Type OnnxExporter::written_type(const Value& v) {
+    onnx::Type type = type_to_onnx(v.type());
+    if (!v.graph().outer() || !v.type().is_tensor() || v.kind() != Value::Kind::Result) return type;
+    auto inferred = infer_types(v.node()->view());
+    if (inferred.ok() && v.index() < inferred->size() && (*inferred)[v.index()] == v.type()) type.shape.reset();
+    return type;
+}
+
 void OnnxExporter::write_types(const Graph& graph, onnx::Graph& out) {
     std::unordered_set<std::string_view> outputs;
     for (const auto& v : out.outputs) outputs.insert(v.name);
@@ -83,7 +94,7 @@ void OnnxExporter::write_types(const Graph& graph, onnx::Graph& out) {
         for (size_t i = 0; i < n->output_count(); ++i) {
             const Value& v = *n->output(i);
             if (!n->output_given(i) || v.type().is_none() || outputs.count(name(v))) continue;
-            out.value_info.push_back({name(v), type_to_onnx(v.type()), {}, {}});
+            out.value_info.push_back({name(v), written_type(v), {}, {}});
         }
 }
 
@@ -98,7 +109,7 @@ Status OnnxExporter::write_outputs(Graph& graph, onnx::Graph& out) {
             if (nested) as = fresh_name(graph, from);
             out.nodes.push_back(identity(from, as));
         }
-        out.outputs.push_back({as, type_to_onnx(v->type()), {}, {}});
+        out.outputs.push_back({as, written_type(*v), {}, {}});
     }
     return {};
 }
