@@ -194,15 +194,19 @@ Result<std::vector<Value*>> expand_attention(const OpView& op, const std::vector
     }
     if (bias) scores = b.add(scores, bias);
     if (mode == 2) shown = scores;
-    DType precision = op.has_attr("softmax_precision") ? TRY(dtype_attr(op, "softmax_precision")) : t;
+    // Weights of half precision stay wide up to the product with the values, unless the model asks otherwise.
+    bool widens = !op.has_attr("softmax_precision") && (t == DType::f16 || t == DType::bf16);
+    DType precision = widens                             ? DType::f32
+                      : op.has_attr("softmax_precision") ? TRY(dtype_attr(op, "softmax_precision"))
+                                                         : t;
     Value* weights = b.op("softmax", {b.cast(scores, precision)}, {{"axis", Attr(int64_t{-1})}});
     if (bias) {  // a query that sees no key has weights of zero
         Value* blind = b.op("equal", {b.reduce("reduce_max", bias, {-1}), b.scalar(-INFINITY, t)});
         weights = b.op("where", {blind, b.scalar(0, precision), weights});
     }
-    weights = b.cast(weights, t);
-    if (mode == 3) shown = weights;
-    Value* y = b.matmul(weights, b.cast(v, t));
+    if (mode == 3) shown = b.cast(weights, t);
+    if (!widens) weights = b.cast(weights, t);
+    Value* y = b.cast(b.matmul(weights, b.cast(v, weights ? weights->type().tensor().dtype : t)), t);
     if (packed) y = pack(b, y);
     std::vector<Value*> out{y, present_key, present_value, shown};
     out.resize(op.output_count());
