@@ -1,0 +1,96 @@
+// Damaged model files give an error or a result, never a crash. Meant to run under AddressSanitizer and UBSan.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "exercise.h"
+#include "mutate.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kDamagedFiles = 6000;
+constexpr size_t kDamagedTexts = 2000;
+constexpr int64_t kLargestSeed = 64 << 10;
+
+std::string read_file(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The ONNX suite's models where `make test` has written them, and our own seeds.
+std::vector<std::string> seed_models() {
+    std::vector<fs::path> paths;
+    fs::path root = TESSERA_SOURCE_DIR;
+    for (fs::path folder : {root / "build/onnx_suite_files", root / "test/fuzz/seeds/importer"}) {
+        std::error_code none;
+        for (auto it = fs::recursive_directory_iterator(folder, none); it != fs::recursive_directory_iterator(); ++it)
+            if (it->path().extension() == ".onnx" && it->file_size() < kLargestSeed) paths.push_back(it->path());
+    }
+    std::sort(paths.begin(), paths.end());
+    std::vector<std::string> models;
+    for (const fs::path& p : paths) models.push_back(read_file(p));
+    return models;
+}
+
+uint64_t seed() {
+    const char* given = std::getenv("TESSERA_SEED");
+    uint64_t s = given ? std::strtoull(given, nullptr, 10) : 20261115;
+    printf("seed %llu (set TESSERA_SEED to repeat another)\n", static_cast<unsigned long long>(s));
+    return s;
+}
+
+// A crash leaves the file that caused it.
+void remember(const std::string& bytes, const char* name) { std::ofstream(name, std::ios::binary) << bytes; }
+
+TEST(mutation, damaged_models_never_crash) {
+    auto models = seed_models();
+    ASSERT_FALSE(models.empty());
+    std::mt19937_64 random(seed());
+    size_t loaded = 0, ran = 0;
+    for (size_t i = 0; i < kDamagedFiles; ++i) {
+        std::string bytes = mutate(models[random() % models.size()], random);
+        remember(bytes, "damaged.onnx");
+        loaded += Model::from_onnx(bytes).ok();
+        ran += exercise_onnx(bytes);
+    }
+    printf("%zu damaged files of %zu models: %zu still load, %zu still run\n", kDamagedFiles, models.size(), loaded, ran);
+    EXPECT_GT(loaded, 0u);
+    EXPECT_LT(loaded, kDamagedFiles);
+}
+
+TEST(mutation, truncation_anywhere_never_crashes) {
+    auto models = seed_models();
+    ASSERT_FALSE(models.empty());
+    std::sort(models.begin(), models.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    for (size_t k = 0; k < models.size(); k += models.size() / 12 + 1)
+        for (size_t length = 0; length < models[k].size(); length += 1 + models[k].size() / 200) {
+            std::string bytes = models[k].substr(0, length);
+            remember(bytes, "damaged.onnx");
+            exercise_onnx(bytes);
+        }
+}
+
+TEST(mutation, damaged_text_never_crashes) {
+    std::vector<std::string> texts;
+    for (const std::string& bytes : seed_models())
+        if (auto model = Model::from_onnx(bytes); model.ok()) texts.push_back(model->to_text());
+    ASSERT_FALSE(texts.empty());
+    std::mt19937_64 random(seed());
+    size_t loaded = 0;
+    for (size_t i = 0; i < kDamagedTexts; ++i) {
+        std::string text = mutate(texts[random() % texts.size()], random);
+        remember(text, "damaged.tsr");
+        loaded += Model::parse(text).ok();
+        exercise_text(text);
+    }
+    printf("%zu damaged texts: %zu still load\n", kDamagedTexts, loaded);
+    EXPECT_LT(loaded, kDamagedTexts);
+}
+
+}  // namespace
+}  // namespace tessera
