@@ -1,4 +1,4 @@
-"""Writes tools/tessera/onnx_ops.def: every operator of the installed onnx package, with the opsets that changed it.
+"""Writes src/onnx/operators.def: every operator of the installed onnx package, with the opsets that changed it.
 
 usage: list_onnx_ops.py [--check] [file]    --check: fail where the file does not say what the package says
 """
@@ -8,7 +8,7 @@ import sys
 
 import onnx.defs
 
-FILE = pathlib.Path(__file__).resolve().parent / "tessera" / "onnx_ops.def"
+FILE = pathlib.Path(__file__).resolve().parents[1] / "src" / "onnx" / "operators.def"
 
 
 def text():

@@ -59,7 +59,7 @@ dump_suite() {
     $python test/onnx/dump_suite.py "$suite" && echo "$version" >"$suite.version"
 }
 
-onnx_suite() { dump_suite && build/bin/onnx_suite "$suite" --exclude test/onnx/excluded.txt; }
+onnx_suite() { dump_suite && build/bin/onnx_suite "$suite" --round-trip --exclude test/onnx/excluded.txt; }
 
 sanitize() {
     cmake --preset asan && cmake --build --preset asan --target sanitize_tests && run_ctest sanitize asan -L sanitize

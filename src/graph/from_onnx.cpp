@@ -3,7 +3,7 @@
 #include "graph/names.h"
 #include "graph/onnx_importer.h"
 #include "graph/onnx_order.h"
-#include "graph/onnx_since.h"
+#include "onnx/operators.h"
 #include "onnx/read.h"
 
 namespace tessera {
@@ -29,10 +29,10 @@ Status OnnxImporter::read_opsets(const std::vector<onnx::OpsetImport>& imports, 
         std::string domain = plain_domain(import.domain);
         if (import.version < 1 || import.version > 1'000'000)
             return Error(Code::E0202, "{} imports version {} of domain \"{}\"", of, import.version, import.domain);
-        if (domain.empty() && import.version > newest_opset(""))
+        if (domain.empty() && import.version > onnx::newest_opset(""))
             return Error(Code::E0202, "{} needs opset {}; the newest one known here is {}", of, import.version,
-                         newest_opset(""))
-                .hint("export the model with opset {} or older", newest_opset(""));
+                         onnx::newest_opset(""))
+                .hint("export the model with opset {} or older", onnx::newest_opset(""));
         auto [it, added] = opsets.emplace(domain, static_cast<int>(import.version));
         if (!added && it->second != import.version)
             return Error(Code::E0204, "{} imports domain \"{}\" twice, as versions {} and {}", of, import.domain,
@@ -93,7 +93,7 @@ Result<std::unique_ptr<Graph>> OnnxImporter::run() {
         else if (model_.opset_import.empty())
             return Error(Code::E0202, "the model does not say which opset it uses").at(source_);
         else
-            opsets_[""] = newest_opset("");
+            opsets_[""] = onnx::newest_opset("");
     }
     TRY(index_functions());
     collect_symbols();

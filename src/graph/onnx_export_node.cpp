@@ -4,8 +4,8 @@
 #include "graph/builder.h"
 #include "graph/onnx_exporter.h"
 #include "graph/onnx_importer.h"
-#include "graph/onnx_since.h"
 #include "graph/onnx_values.h"
+#include "onnx/operators.h"
 
 namespace tessera {
 
@@ -116,7 +116,7 @@ Status OnnxExporter::write_node(Node& node, onnx::Graph& out) {
         if (changed.ok()) changed = build.status();
         if (!changed.ok()) return needs(form.domain, change->opset, std::move(changed).error().at(place));
     }
-    if (int since = onnx_since(form.domain, call.op_type); since > target)
+    if (int since = onnx::first_opset(form.domain, call.op_type); since > target)
         return needs(form.domain, since,
                      Error(Code::E0214, "{} does not exist before opset {}", call.op_type, since).at(place));
     TRY(write_made_since(graph, before, out));

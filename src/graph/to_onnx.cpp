@@ -2,8 +2,8 @@
 
 #include "graph/infer.h"
 #include "graph/onnx_exporter.h"
-#include "graph/onnx_since.h"
 #include "graph/onnx_values.h"
+#include "onnx/operators.h"
 
 namespace tessera {
 namespace {
@@ -34,7 +34,7 @@ std::unordered_set<const Value*> unused_constants(const Graph& graph) {
 
 int OnnxExporter::version(const std::string& domain) const {
     auto it = versions_.find(domain);
-    return it == versions_.end() ? newest_opset(domain) : it->second;
+    return it == versions_.end() ? onnx::newest_opset(domain) : it->second;
 }
 
 std::string OnnxExporter::fresh_name(const Graph& graph, const std::string& wanted) {
@@ -153,16 +153,16 @@ Result<onnx::Model> OnnxExporter::run() {
     for (const auto& [domain, _] : info.domains) domains_.insert(domain);
     domains_.erase("");
     for (const std::string& domain : domains_) model.opset_import.push_back({domain, version(domain)});
-    model.ir_version = std::max<int64_t>(info.ir_version, ir_version_of(version("")));
+    model.ir_version = std::max<int64_t>(info.ir_version, onnx::ir_version_of(version("")));
     return model;
 }
 
 Result<onnx::Model> to_onnx(const Graph& graph, const ToOnnxOptions& options) {
     OnnxExporter::Versions versions(graph.info().domains.begin(), graph.info().domains.end());
-    versions[""] = options.opset ? options.opset : graph.info().opset ? graph.info().opset : newest_opset("");
-    if (options.opset < 0 || options.opset > newest_opset(""))
+    versions[""] = options.opset ? options.opset : graph.info().opset ? graph.info().opset : onnx::newest_opset("");
+    if (options.opset < 0 || options.opset > onnx::newest_opset(""))
         return Error(Code::E0202, "there is no opset {}; the newest one known here is {}", options.opset,
-                     newest_opset(""));
+                     onnx::newest_opset(""));
     for (;;) {
         OnnxExporter exporter(graph, options, versions);
         auto model = exporter.run();
@@ -170,7 +170,7 @@ Result<onnx::Model> to_onnx(const Graph& graph, const ToOnnxOptions& options) {
         int& version = versions[exporter.needed_domain()];
         bool fixed = options.opset && exporter.needed_domain().empty();
         if (exporter.needed_version() <= version ||
-            exporter.needed_version() > newest_opset(exporter.needed_domain()) || fixed)
+            exporter.needed_version() > onnx::newest_opset(exporter.needed_domain()) || fixed)
             return std::move(model).error();
         version = exporter.needed_version();
     }

@@ -1,6 +1,7 @@
 // tessera ops: every ONNX operator, and how it is defined here.
 #include "command.h"
 #include "graph/attr.h"
+#include "onnx/operators.h"
 
 namespace tessera::cli {
 namespace {
@@ -11,25 +12,6 @@ constexpr const char* kExamples =
     "  tessera ops Conv\n"
     "  tessera ops --json\n"
     "  tessera ops --markdown > ops.md\n";
-
-struct OnnxOp {
-    const char *domain, *name, *versions;
-    bool retired;
-};
-constexpr OnnxOp kOnnxOps[] = {
-#define ONNX_OPSET(version)
-#define ONNX_OP(domain, name, versions, retired) {domain, name, versions, retired},
-#include "onnx_ops.def"
-#undef ONNX_OPSET
-#undef ONNX_OP
-};
-constexpr int kOnnxOpset =
-#define ONNX_OPSET(version) version
-#define ONNX_OP(domain, name, versions, retired)
-#include "onnx_ops.def"
-#undef ONNX_OPSET
-#undef ONNX_OP
-    ;
 
 struct Row {
     std::string domain, onnx, versions;  // empty: not an ONNX op
@@ -55,7 +37,7 @@ struct Row {
 std::vector<Row> all_rows() {
     std::vector<Row> rows;
     std::vector<const OpDef*> used;
-    for (const OnnxOp& op : kOnnxOps) {
+    for (const onnx::Operator& op : onnx::operators()) {
         const OpDef* def = find_onnx_op(op.domain, op.name);
         rows.push_back({op.domain, op.name, op.versions, op.retired, def});
         used.push_back(def);
@@ -180,7 +162,7 @@ void print_totals(const std::vector<Row>& rows) {
         ++onnx;
         ++totals[row.how()];
     }
-    fmt::print("{} ONNX operators (opset {}):", onnx, kOnnxOpset);
+    fmt::print("{} ONNX operators (opset {}):", onnx, tessera::onnx::newest_opset(""));
     const char* separator = " ";
     for (auto& [how, n] : totals) {
         fmt::print("{}{} by {}", separator, n, how);
@@ -224,7 +206,7 @@ struct Ops {
                 return Error(Code::E0201, "there is no op \"{}\"", name).hint("tessera ops lists them all");
         }
         if (json) {
-            Json j{{"opset", kOnnxOpset}, {"ops", Json::array()}};
+            Json j{{"opset", tessera::onnx::newest_opset("")}, {"ops", Json::array()}};
             for (const Row& row : rows) j["ops"].push_back(row_json(row));
             print_json(j);
         } else if (markdown) {
