@@ -22,6 +22,36 @@ Indices reindex(const Indices& o, const Shape& to, const Shape& from) {
     return at;
 }
 
+void collect_factors(const Dim& d, std::vector<Dim>& symbolic, int64_t& constant) {
+    if (auto n = d.as_int())
+        constant = int64_t(uint64_t(constant) * uint64_t(*n));
+    else if (d.is(ExprKind::Mul))
+        for (const Expr& a : d.args()) collect_factors(a, symbolic, constant);
+    else
+        symbolic.push_back(d);
+}
+
+// The product of `dims` divided by `divisor`, after cancelling what both have as a factor: [N,3,4] by N is 12, since a
+// size that is inferred assumes that the others are not 0.
+Dim quotient(const Shape& dims, const std::vector<Dim>& divisor) {
+    std::vector<Dim> above, below, kept;
+    int64_t times = 1, by = 1;
+    for (const Dim& d : dims) collect_factors(d, above, times);
+    for (const Dim& d : divisor) collect_factors(d, below, by);
+    for (const Dim& d : above) {
+        auto same = std::find(below.begin(), below.end(), d);
+        if (same == below.end())
+            kept.push_back(d);
+        else
+            below.erase(same);
+    }
+    if (by > 0 && times % by == 0) times /= by, by = 1;
+    Dim over = times, under = by;
+    for (const Dim& d : kept) over = over * d;
+    for (const Dim& d : below) under = under * d;
+    return floor_div(over, under);
+}
+
 const OpDef kReshape{
     .name = "reshape",
     .inputs = {"x: T", "shape: i64"},
@@ -58,11 +88,15 @@ const OpDef kReshape{
             y.push_back(d);
         }
         Dim total = x.elements();
+        if (known.as_int().value_or(0) < 0 || total.as_int().value_or(0) < 0)
+            return op.error(Code::E0108, "{} or {} has more elements than can be counted", x, y);
         if (inferred >= 0) {
             if (known.as_int() && total.as_int() &&
                 (known.is_int(0) ? !total.is_int(0) : *total.as_int() % *known.as_int() != 0))
                 return op.shape_error("{} elements of {} do not divide into {}", *total.as_int(), x, y);
-            y[inferred] = known.is_int(0) ? Dim(0) : floor_div(total, known);
+            std::vector<Dim> others = y.dims();
+            others.erase(others.begin() + inferred);
+            y[inferred] = known.is_int(0) ? Dim(0) : quotient(x, others);
         } else if (known.as_int() && total.as_int() && known != total) {
             return op.shape_error("{} has {} elements, {} has {}", x, *total.as_int(), y, *known.as_int());
         }
