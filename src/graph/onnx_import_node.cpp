@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "graph/onnx_importer.h"
 #include "graph/refine.h"
+#include "onnx/operators.h"
 
 namespace tessera {
 namespace {
@@ -301,6 +302,11 @@ Status OnnxImporter::import_node(const onnx::Node& node, Scope& scope) {
         return Error(Code::E0202, "{} is of domain {}, which the model does not import", node.op_type,
                      shown_domain(domain))
             .at(place);
+    if (int since = onnx::first_opset(domain, node.op_type); since > version->second)
+        return Error(Code::E0201, "{} came with opset {} of domain {}, the model imports opset {}", node.op_type, since,
+                     shown_domain(domain), version->second)
+            .at(place)
+            .hint("export the model with opset {} or newer", since);
 
     auto inputs = read_inputs(node, scope);
     if (!inputs.ok()) return std::move(inputs).error().at(place);
