@@ -36,6 +36,14 @@ Result<bool> is_text(const std::string& path) {
     });
 }
 
+// The error, with the file named where its place does not.
+Error in_file(const std::string& path, const Error& e) {
+    if (e.where().find(path) != std::string::npos || e.message().find(path) != std::string::npos) return e;
+    Error placed(e.code(), "{}", e.message());
+    placed.at(e.where().empty() ? path : fmt::format("{}: {}", path, e.where()));
+    return std::move(std::move(placed).note("{}", e.note())).hint("{}", e.hint());
+}
+
 Port port_of(const std::string& name, const Type& type) {
     Port port;
     port.name = name;
@@ -122,8 +130,9 @@ Model::Model(std::shared_ptr<Graph> graph) : graph_(std::move(graph)) {}
 
 Result<Model> Model::load(const std::string& path) {
     CheckScope scope("load", [&] { return path; });
-    if (TRY(is_text(path))) return Model(TRY(load_text(path)));
-    return Model(TRY(load_onnx(path)));
+    auto graph = TRY(is_text(path)) ? load_text(path) : load_onnx(path);
+    if (!graph.ok()) return in_file(path, graph.error());
+    return Model(std::move(*graph));
 }
 
 Result<Model> Model::from_onnx(std::string_view bytes) {
