@@ -94,7 +94,8 @@ std::vector<std::string> trait_names(const OpDef& def) {
 // The opsets at which the form changed in a way that models have to be adapted for.
 std::vector<int> adapted(const OpDef& def) {
     std::vector<int> opsets;
-    for (const OnnxChange& c : def.onnx.changes) opsets.push_back(c.opset);
+    for (const OnnxChange& c : def.onnx.changes)
+        if (opsets.empty() || opsets.back() != c.opset) opsets.push_back(c.opset);
     return opsets;
 }
 
@@ -156,16 +157,16 @@ void print_detail(const Row& row) {
 
 void print_totals(const std::vector<Row>& rows) {
     std::map<std::string, int> totals;
-    int onnx = 0;
+    int onnx_count = 0;
     for (const Row& row : rows) {
         if (row.onnx.empty()) continue;
-        ++onnx;
+        ++onnx_count;
         ++totals[row.how()];
     }
-    fmt::print("{} ONNX operators (opset {}):", onnx, tessera::onnx::newest_opset(""));
-    const char* separator = " ";
+    fmt::print("{} ONNX operators up to opset {}", onnx_count, onnx::newest_opset(""));
+    const char* separator = ": ";
     for (auto& [how, n] : totals) {
-        fmt::print("{}{} by {}", separator, n, how);
+        fmt::print("{}{} {}{}", separator, n, how == "missing" ? "" : "by ", how);
         separator = ", ";
     }
     fmt::print("\n");
