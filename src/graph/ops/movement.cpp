@@ -102,6 +102,22 @@ Dim even_part(const Dim& size, int64_t count, int64_t i) {
     return clamp(size - chunk * i, 0, chunk);
 }
 
+// Before opset 18, parts that were not given were equal.
+Status even_before_18(OnnxCall& call) {
+    call.attrs.erase("num_outputs");
+    if (call.has(1) || !call.has(0)) return {};
+    const Type& x = call.inputs[0]->type();
+    auto it = call.attrs.find("axis");
+    int64_t axis = it != call.attrs.end() ? std::get<int64_t>(it->second) : 0;
+    if (!x.is_tensor() || !x.tensor().shape.ranked()) return {};
+    if (axis < 0) axis += x.tensor().rank();
+    auto extent = x.tensor().shape[axis].as_int();
+    if (extent && call.outputs > 0 && *extent % int64_t(call.outputs) != 0)
+        return Error(Code::E0214, "{}: {} do not split into {} equal parts, as before opset 18", call.op_type, *extent,
+                     call.outputs);
+    return {};
+}
+
 const OpDef kSplit{
     .name = "split",
     .inputs = {"x: T", "split?: i64"},
@@ -116,10 +132,7 @@ const OpDef kSplit{
                    if (!call.has(1)) call.attrs["num_outputs"] = int64_t(call.outputs);
                    return {};
                },
-               [](OnnxCall& call) -> Status {
-                   call.attrs.erase("num_outputs");
-                   return {};
-               }}}},
+               even_before_18}}},
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& x = op.shape(0);
         int64_t axis = TRY(op.axis(op.integer("axis"), x.rank())), count = op.output_count();
