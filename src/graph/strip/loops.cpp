@@ -1,5 +1,6 @@
 #include "graph/strip/loops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -130,7 +131,17 @@ void cast_real_to_real(DType to, bool saturate, Reals a, int64_t n, double* out)
     if (!saturate && to == DType::f64) return map1(a, n, out, [](double x) { return x; });
     if (!saturate && to == DType::f32)
         return map1(a, n, out, [](double x) { return static_cast<double>(static_cast<float>(x)); });
-    Overflow overflow = saturate ? Overflow::Saturate : Overflow::Special;
+    if (!saturate && !a.uniform) {  // through memory, in runs
+        constexpr int64_t kRun = 128;
+        uint64_t stored[kRun];
+        for (int64_t i = 0; i < n; i += kRun) {
+            const int64_t count = std::min(kRun, n - i);
+            write_reals(to, stored, 0, 1, count, a.at + i);
+            read_reals(to, stored, 0, 1, count, out + i);
+        }
+        return;
+    }
+    const Overflow overflow = saturate ? Overflow::Saturate : Overflow::Special;
     map1(a, n, out, [&](double x) { return float_from_bits(to, float_to_bits(to, x, overflow)); });
 }
 
