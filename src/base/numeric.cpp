@@ -34,7 +34,8 @@ struct Format {
     }
 };
 
-template <DType t> constexpr Format format_of() {
+template <DType t>
+constexpr Format format_of() {
     if constexpr (t == DType::f16) return {5, 10, 15, Specials::Ieee};
     if constexpr (t == DType::bf16) return {8, 7, 127, Specials::Ieee};
     if constexpr (t == DType::f8e4m3fn) return {4, 3, 7, Specials::FiniteNan};
@@ -46,7 +47,8 @@ template <DType t> constexpr Format format_of() {
 
 constexpr uint64_t kSign64 = 1ull << 63;
 
-template <DType t> double decode(uint64_t bits) {
+template <DType t>
+double decode(uint64_t bits) {
     constexpr Format f = format_of<t>();
     const uint64_t magnitude = bits & (f.sign() - 1);
     const uint64_t sign = (bits & f.sign()) ? kSign64 : 0;
@@ -66,7 +68,8 @@ template <DType t> double decode(uint64_t bits) {
     return std::bit_cast<double>(sign | ((magnitude << (52 - f.mantissa)) + (uint64_t(1023 - f.bias) << 52)));
 }
 
-template <DType t> uint64_t encode(double value, Overflow overflow) {
+template <DType t>
+uint64_t encode(double value, Overflow overflow) {
     constexpr Format f = format_of<t>();
     const uint64_t bits = std::bit_cast<uint64_t>(value);
     const uint64_t sign = bits & kSign64 ? f.sign() : 0;
@@ -155,13 +158,15 @@ int64_t truncated_u64(double v) {
     return static_cast<int64_t>(static_cast<uint64_t>(v));
 }
 
-template <int bits> int8_t sign_extended(int64_t v) {
+template <int bits>
+int8_t sign_extended(int64_t v) {
     return static_cast<int8_t>(static_cast<int8_t>(static_cast<uint8_t>(v) << (8 - bits)) >> (8 - bits));
 }
 
 // How elements of each type are stored, read and written. `Stored` is one element in memory; real() and integer() read,
 // from_real() and from_integer() write.
-template <typename S, bool as_float> struct Plain {
+template <typename S, bool as_float>
+struct Plain {
     using Stored = S;
     static double real(S s) { return static_cast<double>(s); }
     static int64_t integer(S s) {
@@ -176,7 +181,8 @@ template <typename S, bool as_float> struct Plain {
     static S from_integer(int64_t v) { return static_cast<S>(v); }
 };
 
-template <DType t> struct Small {  // f16, bf16, f8, f4
+template <DType t>
+struct Small {  // f16, bf16, f8, f4
     using Stored = std::conditional_t<t == DType::f16 || t == DType::bf16, uint16_t, uint8_t>;
     static double real(Stored s) {
         if constexpr (sizeof(Stored) == 1) {
@@ -200,7 +206,8 @@ template <DType t> struct Small {  // f16, bf16, f8, f4
     static Stored from_integer(int64_t v) { return from_real(sticky_real(v)); }
 };
 
-template <int bits, bool is_signed> struct Nibble {  // i4, i2, u4, u2
+template <int bits, bool is_signed>
+struct Nibble {  // i4, i2, u4, u2
     using Stored = std::conditional_t<is_signed, int8_t, uint8_t>;
     static int64_t integer(Stored s) {
         if constexpr (is_signed) return sign_extended<bits>(s);
@@ -220,7 +227,8 @@ struct Bool {
 };
 
 // f(type) with the type's storage rules.
-template <typename F> auto with_storage(DType t, F&& f) {
+template <typename F>
+auto with_storage(DType t, F&& f) {
     switch (t) {
         case DType::f64: return f(Plain<double, true>{});
         case DType::f32: return f(Plain<float, true>{});
