@@ -1,6 +1,8 @@
 // Does with a model's bytes all that a user could: load, print, parse back, write, run on random inputs under limits.
 #pragma once
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 

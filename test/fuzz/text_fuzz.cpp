@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "exercise.h"
+#include "fuzz/exercise.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     tessera::exercise_text({reinterpret_cast<const char*>(data), size});
