@@ -12,10 +12,10 @@ Status check_counts(const OpView& op) {
     size_t given = op.input_count();
     if (given > def.inputs.size() && !open)
         return op.error(Code::E0207, "takes at most {} inputs, has {}", def.inputs.size(), given);
-    for (size_t i = 0; i < def.inputs.size(); ++i) {
-        const ParamDef& p = def.inputs[i];
-        if (!p.optional && !p.variadic && !op.has(i))
-            return op.error(Code::E0207, "input {} ({}) is missing", i, p.name);
+    for (size_t i = 0; i < std::max(given, def.inputs.size()); ++i) {
+        const ParamDef& p = def.inputs[std::min(i, def.inputs.size() - 1)];
+        bool may_lack = p.optional || (p.variadic && p.type == "*" && i >= given);  // of control flow: none at all
+        if (!may_lack && !op.has(i)) return op.error(Code::E0207, "input {} ({}) is missing", i, p.name);
     }
     bool open_outputs = !def.outputs.empty() && def.outputs.back().variadic;
     if (op.output_count() > def.outputs.size() && !open_outputs)
