@@ -19,6 +19,7 @@ std::vector<OpDef> control_ops();
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> gather_ops();
 std::vector<OpDef> grid_ops();
+std::vector<OpDef> gradient_ops();
 std::vector<OpDef> image_ops();
 std::vector<OpDef> integer_product_ops();
 std::vector<OpDef> loss_ops();

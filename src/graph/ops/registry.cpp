@@ -33,6 +33,7 @@ struct Registry {
                  conv_ops,
                  gather_ops,
                  grid_ops,
+                 gradient_ops,
                  image_ops,
                  integer_product_ops,
                  loss_ops,
