@@ -170,6 +170,11 @@ Status OnnxImporter::import_inputs(const onnx::Graph& graph, Scope& scope, const
 }
 
 Status OnnxImporter::import_nodes(const std::vector<onnx::Node>& nodes, Scope& scope) {
+    std::unordered_set<std::string_view> made;
+    for (const onnx::Node& node : nodes)
+        for (const std::string& name : node.outputs)
+            if (!name.empty() && (scope.values.count(name) || !made.insert(name).second))
+                return Error(Code::E0204, "\"{}\" is defined twice", name).at(where(node, scope));
     auto order = definition_order(nodes);
     if (!order.ok()) return std::move(order).error().at(fmt::format("{}: graph \"{}\"", source_, scope.graph->name()));
     for (size_t i : *order) TRY(import_node(nodes[i], scope));

@@ -13,7 +13,7 @@ namespace tessera {
 
 struct ParseOptions {
     std::string source = "text";   // for messages: source:line:column
-    std::filesystem::path folder;  // where a weights file may lie; empty: there can be none
+    std::filesystem::path folder = {};  // where a weights file may lie; empty: there can be none
 };
 
 Result<std::unique_ptr<Graph>> parse(std::string_view text, const ParseOptions& options = {});

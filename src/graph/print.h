@@ -12,7 +12,7 @@ namespace tessera {
 struct PrintOptions {
     int64_t by_value = 32;     // constants of up to so many elements are written by value
     bool types = true;         // after each node
-    std::string weights_file;  // the larger constants go to a file of this name beside the text, not into it
+    std::string weights_file = {};  // the larger constants go to a file of this name beside the text, not into it
 };
 
 std::string print(const Graph& graph, const PrintOptions& options = {});

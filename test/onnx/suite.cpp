@@ -307,14 +307,10 @@ struct Counts {
 };
 
 int run_all(const Options& options) {
-    std::vector<std::regex> excluded;  // a pattern, then the reason
+    std::set<std::string> excluded;  // a name a line, then the reason
     if (std::ifstream file(options.excluded); file)
         for (std::string line; std::getline(file, line);)
-            if (std::string name = line.substr(0, line.find(' ')); !name.empty() && name[0] != '#')
-                excluded.emplace_back(name);
-    auto is_excluded = [&](const std::string& name) {
-        return std::any_of(excluded.begin(), excluded.end(), [&](const auto& r) { return std::regex_search(name, r); });
-    };
+            if (!line.empty() && line[0] != '#') excluded.insert(line.substr(0, line.find(' ')));
     std::regex filter(options.filter);
     std::vector<fs::path> tests;
     std::map<std::string, Counts> counts;
@@ -324,7 +320,7 @@ int run_all(const Options& options) {
             if (!fs::exists(test.path() / "model.onnx")) continue;
             std::string name = test.path().filename().string();
             if (!std::regex_search(name, filter)) continue;
-            if (is_excluded(name))
+            if (excluded.count(name))
                 ++counts[kind.path().filename().string()].excluded;
             else
                 tests.push_back(test.path());
