@@ -2,6 +2,7 @@
 #include "tessera/model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "base/check.h"
@@ -38,7 +39,8 @@ Result<bool> is_text(const std::string& path) {
 
 // The error, with the file named where its place does not.
 Error in_file(const std::string& path, const Error& e) {
-    if (e.where().find(path) != std::string::npos || e.message().find(path) != std::string::npos) return e;
+    std::string name = std::filesystem::path(path).filename();
+    if (e.where().find(name) != std::string::npos || e.message().find(name) != std::string::npos) return e;
     Error placed(e.code(), "{}", e.message());
     placed.at(e.where().empty() ? path : fmt::format("{}: {}", path, e.where()));
     return std::move(std::move(placed).note("{}", e.note())).hint("{}", e.hint());
@@ -190,15 +192,14 @@ Summary Model::summary() const {
             s.parameters += v->tensor()->elements();
             s.parameter_bytes += v->tensor()->bytes();
         }
-        for (const auto& node : g.nodes()) {
-            Cost cost = count(*node);
-            const OpDef& op = node->op();
-            Costs& costs = by_op[op.onnx.name.empty() ? op.name : op.onnx.name];
-            ++costs.nodes;
-            costs.flops.push_back(cost.flops);
-            costs.bytes.push_back(cost.bytes);
-            s.complete &= cost.complete;
-        }
+    });
+    count_nodes(*graph_, [&](const Node& node, const Cost& cost) {
+        const OpDef& op = node.op();
+        Costs& costs = by_op[op.onnx.name.empty() ? op.name : op.onnx.name];
+        ++costs.nodes;
+        costs.flops.push_back(cost.flops);
+        costs.bytes.push_back(cost.bytes);
+        s.complete &= cost.complete;
     });
     for (auto& [op, costs] : by_op) {
         Expr op_flops = sum_of(std::move(costs.flops)), op_bytes = sum_of(std::move(costs.bytes));

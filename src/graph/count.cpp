@@ -131,21 +131,45 @@ void count_body(const OpView& op, Cost& cost) {
     }
 }
 
+// How often the nested graphs of a loop run, where its inputs say so.
+std::optional<Expr> times_run(const Node& node) {
+    OpView op = node.view();
+    if (node.op().name == "loop") {
+        if (!op.has(0) || op.has(1)) return std::nullopt;
+        auto trips = op.contents(0);
+        return trips && trips->size() == 1 ? std::optional((*trips)[0]) : std::nullopt;
+    }
+    if (node.op().name != "scan" || op.integer("batched")) return std::nullopt;
+    int64_t scanned = op.integer("num_scan_inputs"), first = int64_t(op.input_count()) - scanned;
+    if (scanned < 1 || first < 0 || !ranked_tensor(op.type(size_t(first)))) return std::nullopt;
+    const Shape& shape = op.shape(size_t(first));
+    std::vector<int64_t> axes = op.ints_or("scan_input_axes", {0});
+    int64_t axis = axes.empty() ? 0 : axes[0];
+    return axis >= -shape.rank() && axis < shape.rank() ? std::optional(shape[axis]) : std::nullopt;
+}
+
+using EachNode = std::function<void(const Node&, const Cost&)>;
+
 Cost count(const Node& node, int depth);
+
+void count_nodes(const Graph& graph, const Expr& times, int depth, const EachNode& each) {
+    for (const auto& node : graph.nodes()) {
+        Cost c = count(*node, depth);
+        each(*node, {c.flops * times, c.bytes * times, c.complete});
+        for (const auto& [name, attr] : node->attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr))
+                count_nodes(**nested, times * times_run(*node).value_or(1), depth, each);
+    }
+}
 
 Cost count(const Graph& graph, int depth) {
     std::vector<Expr> flops, bytes;
     Cost total;
-    auto add = [&](const Cost& c) {
+    count_nodes(graph, 1, depth, [&](const Node&, const Cost& c) {
         flops.push_back(c.flops);
         bytes.push_back(c.bytes);
         total.complete &= c.complete;
-    };
-    for (const auto& node : graph.nodes()) {
-        add(count(*node, depth));
-        for (const auto& [name, attr] : node->attrs())
-            if (auto* nested = std::get_if<GraphPtr>(&attr)) add(count(**nested, depth));
-    }
+    });
     total.flops = sum_of(std::move(flops));
     total.bytes = sum_of(std::move(bytes));
     return total;
@@ -203,7 +227,7 @@ Cost count(const Node& node, int depth) {
     Cost cost;
     if (!known || !count_meaning(node, op, body, depth, cost)) {
         cost = {};
-        cost.complete = false;
+        cost.complete = times_run(node).has_value();
         add_inputs(op, cost);
     }
     for (size_t i = 0; i < node.output_count(); ++i)
@@ -215,6 +239,7 @@ Cost count(const Node& node, int depth) {
 
 Cost count(const Node& node) { return count(node, 0); }
 Cost count(const Graph& graph) { return count(graph, 0); }
+void count_nodes(const Graph& graph, const EachNode& each) { count_nodes(graph, 1, 0, each); }
 
 Expr sum_of(std::vector<Expr> terms) {
     while (terms.size() > 1) {

@@ -3,6 +3,8 @@
 // and its padding are none.
 #pragma once
 
+#include <functional>
+
 #include "graph/graph.h"
 
 namespace tessera {
@@ -14,7 +16,11 @@ struct Cost {
 };
 
 Cost count(const Node& node);    // without its nested graphs
-Cost count(const Graph& graph);  // all nodes; those of a nested graph as if it ran once
+Cost count(const Graph& graph);  // all nodes, those of nested graphs too
+
+// Each node of the graph and of its nested graphs, with its cost times how often its graph runs. Where that is not
+// known (a condition decides) it counts once, and the node that has the graph is not complete.
+void count_nodes(const Graph& graph, const std::function<void(const Node& node, const Cost& cost)>& each);
 
 // The sum of many terms, without building every partial sum.
 Expr sum_of(std::vector<Expr> terms);

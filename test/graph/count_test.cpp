@@ -66,6 +66,18 @@ TEST_F(CountTest, unknown_axes_do_not_stop_the_count) {
     EXPECT_FALSE(c.complete);
 }
 
+TEST_F(CountTest, a_scan_runs_its_graph_for_each_slice) {
+    Value* x = input("x", {symbol("S"), 1, 4});
+    Value* w = input("w", {1, 12, 4});
+    Value* r = input("r", {1, 12, 3});
+    Value* y = build.op("lstm", {x, w, r}, {{"hidden_size", Attr(int64_t{3})}});
+    Cost c = cost(y);
+    EXPECT_TRUE(c.complete);
+    auto at = [&](int64_t s) { return evaluate_int(c.flops, {{"S", s}}).value_or(0); };
+    EXPECT_EQ(at(20) - at(10), at(30) - at(20));
+    EXPECT_GT(at(11) - at(10), 2 * (12 * 4 + 12 * 3));
+}
+
 TEST(count, resnet50) {
     auto graph = resnet50(0);
     ASSERT_TRUE(graph.ok()) << graph.error().to_string();

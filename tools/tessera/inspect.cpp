@@ -54,15 +54,14 @@ struct NodeRow {
     Cost cost;
 };
 
-void list_nodes(const Graph& graph, std::vector<NodeRow>& rows) {
-    for (const auto& node : graph.nodes()) {
-        const OpDef& op = node->op();
-        rows.push_back({node->name().empty() ? node->output()->name() : node->name(),
-                        op.onnx.name.empty() ? op.name : op.onnx.name, to_string(node->output()->type()),
-                        count(*node)});
-        for (const auto& [name, attr] : node->attrs())
-            if (auto* nested = std::get_if<GraphPtr>(&attr)) list_nodes(**nested, rows);
-    }
+std::vector<NodeRow> list_nodes(const Graph& graph) {
+    std::vector<NodeRow> rows;
+    count_nodes(graph, [&](const Node& node, const Cost& cost) {
+        const OpDef& op = node.op();
+        rows.push_back({node.name().empty() ? node.output()->name() : node.name(),
+                        op.onnx.name.empty() ? op.name : op.onnx.name, to_string(node.output()->type()), cost});
+    });
+    return rows;
 }
 
 // An expression with its value for people: 8.2 G at N=1 (8241889000*N).
@@ -168,7 +167,7 @@ Status Inspect::operator()() const {
     std::vector<Nested> nested;
     find_nested(model.graph(), 0, nested);
     std::optional<std::vector<NodeRow>> rows;
-    if (nodes) list_nodes(model.graph(), rows.emplace());
+    if (nodes) rows = list_nodes(model.graph());
     if (json)
         print_json(inspect_json(model, s, sizes, nested, rows));
     else

@@ -95,7 +95,8 @@ std::vector<std::string> trait_names(const OpDef& def) {
 std::vector<int> adapted(const OpDef& def) {
     std::vector<int> opsets;
     for (const OnnxChange& c : def.onnx.changes)
-        if (opsets.empty() || opsets.back() != c.opset) opsets.push_back(c.opset);
+        if (c.opset <= onnx::newest_opset(def.onnx.domain) && (opsets.empty() || opsets.back() != c.opset))
+            opsets.push_back(c.opset);
     return opsets;
 }
 
