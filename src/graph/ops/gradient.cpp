@@ -282,6 +282,9 @@ Status differentiate(OnnxCall& call) {
     for (size_t i = 0; i < all.size(); ++i) {
         Value* v = i < xs.size() ? TRY(find(all[i])) : graph.find_value(all[i]);
         if (!v) return Error(Code::E0203, "Gradient: \"{}\" is not defined before it", all[i]);
+        const Type &named = v->type(), &given = call.inputs[i]->type();
+        if (!named.is_tensor() || !given.is_tensor() || named.tensor().dtype != given.tensor().dtype)
+            return Error(Code::E0208, "Gradient: input {} is {}, but \"{}\" is {}", i, given, all[i], named);
         fed[v] = call.inputs[i];
         if (i < xs.size()) wanted.push_back(v);
     }
