@@ -132,6 +132,7 @@ Status OnnxExporter::write_node(Node& node, onnx::Graph& out) {
         bool given = node.output_given(i) || !node.output(i)->uses().empty();
         written.outputs.push_back(given ? name(*node.output(i)) : "");
     }
+    if (call.outputs > written.outputs.size()) written.outputs.resize(call.outputs);  // the older form has more
     for (const auto& [key, attr] : call.attrs) written.attributes.push_back(TRY(attribute(key, attr)));
     for (const auto& [key, value] : node.metadata()) {
         if (key == "doc_string")

@@ -60,6 +60,12 @@ Status test_mode_before_7(OnnxCall& call) {
     return {};
 }
 
+// Opset 1 wants to hear which inputs may be overwritten: the running statistics.
+Status consumed_inputs_for_1(OnnxCall& call) {
+    call.attrs["consumed_inputs"] = std::vector<int64_t>{0, 0, 0, 1, 1};
+    return {};
+}
+
 Status test_mode_for_6(OnnxCall& call) {
     if (call.outputs == 1) call.attrs["is_test"] = int64_t{1};
     return {};
@@ -103,7 +109,10 @@ Status running_statistics_before_14(OnnxCall& call) {
 
 Status running_statistics_for_13(OnnxCall& call) {
     bool training = take_int(call.attrs, "training_mode").value_or(0);
-    if (training == (call.outputs > 1)) return {};
+    if (training == (call.outputs > 1)) {
+        if (training) call.outputs = 5;
+        return {};
+    }
     return Error(Code::E0214, "BatchNormalization: training_mode = {} with {} outputs needs opset 14", int(training),
                  call.outputs);
 }
@@ -116,7 +125,7 @@ const OpDef kBatchNormalization{
     .attrs = {float_attr("epsilon", 1e-5f), float_attr("momentum", 0.9f), int_attr("training_mode", 0)},
     .types = {{"T", kWideFloats}, {"U", kWideFloats}, {"V", kWideFloats}},
     .onnx = {"BatchNormalization",
-             {attr_dropped(6, "consumed_inputs"),
+             {{6, attr_dropped(6, "consumed_inputs").up, consumed_inputs_for_1},
               {7, test_mode_before_7, test_mode_for_6},
               {9, positions_before_9, [](OnnxCall&) -> Status { return {}; }},
               {14, running_statistics_before_14, running_statistics_for_13}}},
