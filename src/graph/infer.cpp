@@ -91,6 +91,34 @@ Result<Types> broadcast_all(const OpView& op) {
     return by_signature(op, shape);
 }
 
+// Whether an expression has at most so many nodes, each counted as often as it stands there.
+bool fits(const Expr& e, int& nodes) {
+    if (--nodes < 0) return false;
+    return std::all_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return fits(a, nodes); });
+}
+bool fits(const Expr& e) {
+    int nodes = kMaxSizeNodes;
+    return fits(e, nodes);
+}
+
+// Sizes whose expressions have grown out of hand (a product squared again and again) are left to the run.
+Types without_large_sizes(const OpView& op, Types types) {
+    for (size_t i = 0; i < types.size(); ++i) {
+        if (!types[i].is_tensor() || !types[i].tensor().shape.ranked()) continue;
+        TensorType t = types[i].tensor();
+        bool changed = false;
+        for (int64_t d = 0; d < t.rank(); ++d)
+            if (!fits(t.dim(d))) {
+                t.shape[d] = op.fresh(i, size_t(d));
+                changed = true;
+            }
+        if (changed) types[i] = Type(std::move(t));
+    }
+    return types;
+}
+
+std::optional<std::vector<Expr>> all_contents(const OpView& op, size_t i);
+
 // An integer expression of a body with its loads replaced by known contents; nullopt where that is not possible.
 class Symbolic {
    public:
@@ -202,15 +230,24 @@ Status check_signature(const OpView& op) {
 Result<Types> infer_types(const OpView& op) {
     TRY(check_signature(op));
     const OpDef& def = op.def();
-    if (!def.infer) return broadcast_all(op);
+    if (!def.infer) return without_large_sizes(op, TRY(broadcast_all(op)));
     if (has_unranked(op) && !def.has(Trait::InfersUnranked)) return by_signature(op, Shape::unknown());
     Types types = TRY(def.infer(op));
     CHECK(types.size() >= op.output_count(), "{} infers {} types for {} outputs", def.name, types.size(), op.output_count());
     types.resize(op.output_count());
-    return types;
+    return without_large_sizes(op, std::move(types));
 }
 
 std::optional<std::vector<Expr>> infer_contents(const OpView& op, size_t i) {
+    auto contents = all_contents(op, i);
+    if (!contents) return std::nullopt;
+    bool small = std::all_of(contents->begin(), contents->end(), [](const Expr& e) { return fits(e); });
+    return small ? contents : std::nullopt;
+}
+
+namespace {
+
+std::optional<std::vector<Expr>> all_contents(const OpView& op, size_t i) {
     const OpDef& def = op.def();
     if (def.contents && i == 0) return def.contents(op);
     if (!def.body || !def.has(Trait::Pure) || (def.body_applies && !def.body_applies(op))) return std::nullopt;
@@ -239,5 +276,7 @@ std::optional<std::vector<Expr>> infer_contents(const OpView& op, size_t i) {
     }
     return elements;
 }
+
+}  // namespace
 
 }  // namespace tessera
