@@ -57,6 +57,13 @@ TEST(Math, HalvesRoundToEven) {
     expect_tensor(y("log", {floats({3}, {0, -1, 1})}), {3}, {-kInf, kNan, 0});
 }
 
+TEST(Math, RsqrtRoundsOnce) {
+    expect_tensor(y("rsqrt", {floats({2, 2}, {4, 0.25f, 1, 16})}), {2, 2}, {0.5, 2, 1, 0.25});
+    expect_tensor(y("rsqrt", {floats({4}, {0, -0.0f, -1, float(kInf)})}), {4}, {kInf, -kInf, kNan, 0});
+    expect_tensor(y("rsqrt", {floats({1, 0}, {})}), {1, 0}, {});
+    EXPECT_EQ(error_of("rsqrt", {longs({1}, {4})}), "E0208");
+}
+
 TEST(Math, InfinitiesBySign) {
     Tensor x = floats({4}, {float(kInf), -float(kInf), float(kNan), 1});
     auto inf = [&](int64_t negative, int64_t positive) {

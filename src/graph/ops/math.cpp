@@ -1,4 +1,5 @@
 // Element-wise functions: exponentials, roots, trigonometry, rounding, and tests for NaN and infinity.
+#include "graph/builder.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/families.h"
 
@@ -39,6 +40,19 @@ const OpDef kIsInf{
         },
 };
 
+// 1 / sqrt(x), rounded once; ONNX has it only as two ops.
+const OpDef kRsqrt{
+    .name = "rsqrt",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Elementwise},
+    .body = [](const OpView& op, const Indices& o) { return like(op, 1) / call(Fn::Sqrt, {op.in(0).at(o)}); },
+    .expand = [](const OpView&, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
+        return b.finish({b.op("reciprocal", {b.op("sqrt", {in[0]})})});
+    },
+};
+
 }  // namespace
 
 std::vector<OpDef> math_ops() {
@@ -64,6 +78,7 @@ std::vector<OpDef> math_ops() {
         function("round", "Round", Fn::Round),
         kIsNan,
         kIsInf,
+        kRsqrt,
     };
 }
 
