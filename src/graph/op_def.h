@@ -25,8 +25,8 @@ enum class Trait {
     InfersUnranked,  // its inference handles inputs of unknown rank itself
 };
 
-// "x: T" required, "bias?: T" optional, "inputs...: T" any number of them. After the colon: a type variable of .types,
-// an element type (i64, bool, str), or * for whatever inference says (sequences, mixed types).
+// "x: T" required, "bias?: T" optional, "inputs...: T" one or more. After the colon: a type variable of .types, an element
+// type (i64, bool, str), or * for whatever inference says (sequences, mixed types; with ... also none at all).
 struct ParamDef {
     ParamDef(const char* text);
     std::string name, type;
@@ -82,7 +82,8 @@ struct OpDef {
     // type. It is called with ranked inputs only, unless the op says InfersUnranked.
     std::function<Result<Types>(const OpView&)> infer = {};
 
-    // Exactly one of these is the op's meaning.
+    // One of these is the op's meaning. An op that ONNX lacks may have a body and an expansion: the body is what it
+    // means, the expansion how it is written as ONNX.
     std::function<Expr(const OpView&, const Indices&)> body = {};
     std::function<Result<std::vector<Value*>>(const OpView&, const std::vector<Value*>&, Builder&)> expand = {};
     std::function<Result<std::vector<Datum>>(const OpView&, EvalContext&)> evaluate = {};
