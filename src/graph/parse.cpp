@@ -57,7 +57,7 @@ Status TextParser::find_data() {
 Result<std::string> TextParser::parse_name(std::string_view what) {
     size_t at = scan_.at();
     if (scan_.peek() == '"') {
-        std::string name = TRY(scan_.string());
+        std::string name = TRY(scan_.prose());
         if (name.empty()) return scan_.error(at, Code::E0301, "{} cannot be empty", what);
         return name;
     }
@@ -67,9 +67,9 @@ Result<std::string> TextParser::parse_name(std::string_view what) {
 }
 
 Result<std::pair<std::string, std::string>> TextParser::parse_entry() {
-    std::string key = TRY(scan_.string());
+    std::string key = TRY(scan_.prose());
     TRY(scan_.expect("="));
-    std::string value = TRY(scan_.string());
+    std::string value = TRY(scan_.prose());
     return std::pair(std::move(key), std::move(value));
 }
 
@@ -83,10 +83,10 @@ Status TextParser::parse_model(ModelInfo& info) {
             continue;
         }
         std::string domain;
-        if (key == "import") domain = TRY(scan_.string());
+        if (key == "import") domain = TRY(scan_.prose());
         auto string = [&](std::string& to) -> Status {
             TRY(scan_.expect("="));
-            to = TRY(scan_.string());
+            to = TRY(scan_.prose());
             return {};
         };
         auto integer = [&](int64_t low, int64_t high) -> Result<int64_t> {
@@ -202,7 +202,7 @@ Status TextParser::parse_node(Graph& graph) {
     size_t place = scan_.at();
     Call call = TRY(parse_call(graph));
     std::string name;
-    if (scan_.take("@")) name = TRY(scan_.string());
+    if (scan_.take("@")) name = TRY(scan_.prose());
     std::map<std::string, std::string> metadata;
     if (scan_.take("{")) {
         for (bool first = true; !scan_.take("}"); first = false) {
@@ -264,7 +264,7 @@ Status TextParser::parse_graph(Graph& graph) {
     TRY(scan_.expect("{"));
     while (!scan_.take_word("return")) {
         if (scan_.take_word("doc")) {
-            graph.doc_string = TRY(scan_.string());
+            graph.doc_string = TRY(scan_.prose());
         } else if (scan_.take_word("metadata")) {
             graph.metadata.insert(TRY(parse_entry()));
         } else if (scan_.take_word("const")) {
@@ -296,9 +296,9 @@ Result<std::unique_ptr<Graph>> TextParser::run() {
     TRY(find_data());
     ModelInfo info;
     if (scan_.take_word("model")) TRY(parse_model(info));
-    if (scan_.take_word("weights")) weights_ = TRY(scan_.string());
+    if (scan_.take_word("weights")) weights_ = TRY(scan_.prose());
     if (!scan_.take_word("graph")) return scan_.syntax(scan_.at(), "'graph'");
-    std::string name = scan_.peek() == '"' ? TRY(scan_.string()) : TRY(parse_name("the graph's name"));
+    std::string name = scan_.peek() == '"' ? TRY(scan_.prose()) : TRY(parse_name("the graph's name"));
     auto graph = std::make_unique<Graph>(std::move(name));
     graph->info() = std::move(info);
     TRY(parse_graph(*graph));

@@ -5,6 +5,7 @@
 #include "graph/text_literal.h"
 #include "graph/text_parser.h"
 #include "onnx/file.h"
+#include "onnx/utf8.h"
 
 namespace tessera {
 namespace {
@@ -79,6 +80,8 @@ Result<Type> TextParser::parse_type() {
             if (!dim) return scan_.error(dims_at, Code::E0301, "'{}' is no dimension", text);
             if (auto n = dim->as_int(); n && *n < 0)
                 return scan_.error(dims_at, Code::E0301, "a dimension cannot be {}", *n);
+            for (const std::string& name : free_symbols(*dim))
+                if (!onnx::is_utf8(name)) return scan_.error(dims_at, Code::E0301, "a dimension's name must be UTF-8");
             shape.push_back(std::move(*dim));
         }
     }

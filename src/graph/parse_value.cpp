@@ -118,7 +118,7 @@ Result<Attr> TextParser::parse_attr(Graph& graph, AttrKind kind) {
     if (kind != AttrKind::Graph) return attr_of(TRY(parse_literal()), kind);
     size_t at = scan_.at();
     if (!scan_.take_word("graph")) return scan_.syntax(at, "'graph'");
-    std::string name = scan_.peek() == '"' ? TRY(scan_.string()) : TRY(parse_name("the graph's name"));
+    std::string name = scan_.peek() == '"' ? TRY(scan_.prose()) : TRY(parse_name("the graph's name"));
     GraphPtr nested = graph.nested(std::move(name));
     TRY(parse_graph(*nested));
     return Attr(std::move(nested));

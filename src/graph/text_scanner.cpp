@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/text_literal.h"
+#include "onnx/utf8.h"
 
 namespace tessera {
 namespace {
@@ -101,6 +102,13 @@ Result<std::string> TextScanner::string() {
             return error(at_ - 1, Code::E0301, "unknown escape in a string; there are \\n \\t \\\" \\\\ \\xNN");
     }
     return error(begin, Code::E0301, "the string does not end on its line");
+}
+
+Result<std::string> TextScanner::prose() {
+    size_t begin = at();
+    std::string text = TRY(string());
+    if (!onnx::is_utf8(text)) return error(begin, Code::E0301, "names and descriptions must be UTF-8");
+    return text;
 }
 
 std::string_view TextScanner::until_bracket() {

@@ -23,6 +23,7 @@ class TextScanner {
     std::string_view word();       // letters, digits, _ and .; empty where there is none
     std::string_view number();     // with sign, point, exponent or 0x; inf, nan; empty where there is none
     Result<std::string> string();  // a quoted one
+    Result<std::string> prose();   // a quoted one that is UTF-8: names and what people wrote
     std::string_view
     until_bracket();  // up to the ] that closes a [ already taken, which stays; the rest if there is none
 

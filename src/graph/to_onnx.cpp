@@ -1,5 +1,7 @@
 #include "graph/to_onnx.h"
 
+#include <algorithm>
+
 #include "graph/infer.h"
 #include "graph/onnx_exporter.h"
 #include "graph/onnx_values.h"
@@ -153,7 +155,8 @@ Result<onnx::Model> OnnxExporter::run() {
     for (const auto& [domain, _] : info.domains) domains_.insert(domain);
     domains_.erase("");
     for (const std::string& domain : domains_) model.opset_import.push_back({domain, version(domain)});
-    model.ir_version = std::max<int64_t>(info.ir_version, onnx::ir_version_of(version("")));
+    int64_t newest = onnx::ir_version_of(onnx::newest_opset(""));
+    model.ir_version = std::max<int64_t>(std::min(info.ir_version, newest), onnx::ir_version_of(version("")));
     return model;
 }
 
@@ -163,6 +166,9 @@ Result<onnx::Model> to_onnx(const Graph& graph, const ToOnnxOptions& options) {
     if (options.opset < 0 || options.opset > onnx::newest_opset(""))
         return Error(Code::E0202, "there is no opset {}; the newest one known here is {}", options.opset,
                      onnx::newest_opset(""));
+    // What a text says of versions may be beyond what there is.
+    versions[""] = std::clamp(versions[""], 1, onnx::newest_opset(""));
+    for (auto& [domain, version] : versions) version = std::max(version, 1);
     for (;;) {
         OnnxExporter exporter(graph, options, versions);
         auto model = exporter.run();

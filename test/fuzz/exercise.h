@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "base/memory.h"
+#include "graph/graph.h"
+#include "graph/verify.h"
 #include "tessera/tessera.h"
 
 namespace tessera {
@@ -14,15 +16,23 @@ namespace tessera {
 inline constexpr int64_t kFuzzMemory = int64_t{256} << 20;
 inline constexpr int64_t kFuzzWork = 2'000'000;
 
+[[noreturn]] inline void broken(const Model& model, const char* what, const std::string& why) {
+    fprintf(stderr, "%s: %s\n%s\n", what, why.c_str(), model.to_text().c_str());
+    abort();
+}
+
 // Whether the model ran to the end; anything but a crash, a hang or a failed CHECK is fine.
 inline bool exercise(const Model& model) {
     (void)model.summary();
-    (void)model.to_onnx().ok();
+    if (auto list = violations(model.graph()); !list.empty()) broken(model, "the graph breaks an invariant", list[0]);
+    std::string difference;
     auto again = Model::parse(model.to_text());
-    if (!again.ok()) {
-        fprintf(stderr, "printed text does not parse:\n%s\n%s\n", again.error().to_string().c_str(), model.to_text().c_str());
-        abort();
-    }
+    if (!again.ok()) broken(model, "printed text does not parse", again.error().to_string());
+    if (!identical(model.graph(), again->graph(), &difference))
+        broken(model, "printed text is another graph", difference);
+    if (auto written = model.to_onnx(); written.ok())
+        if (auto read = Model::from_onnx(*written); !read.ok())
+            broken(model, "written ONNX does not load", read.error().to_string());
     auto inputs = model.random_inputs(1);
     if (!inputs.ok()) return false;
     RunOptions options;
