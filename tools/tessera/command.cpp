@@ -5,6 +5,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
+#include <set>
 
 namespace tessera::cli {
 namespace {
@@ -124,9 +125,14 @@ Result<SymbolValues> parse_dims(const std::vector<std::string>& dims) {
     return values;
 }
 
-Status check_dims(const SymbolValues& dims, const std::vector<std::string>& symbols) {
+Status check_dims(const SymbolValues& dims, const Model& model) {
+    std::set<std::string> symbols;
+    for (const Port& port : model.inputs())
+        for (const std::string& d : port.dims)
+            if (auto e = parse_dim(d))
+                for (const std::string& name : free_symbols(*e)) symbols.insert(name);
     for (const auto& [name, size] : dims) {
-        if (std::find(symbols.begin(), symbols.end(), name) != symbols.end()) continue;
+        if (symbols.contains(name)) continue;
         Error error(Code::E0401, "the model has no symbolic dimension \"{}\"", name);
         if (symbols.empty()) return std::move(error).hint("all of its dimensions are fixed: leave --dim out");
         return std::move(error).hint("it has: {}", fmt::join(symbols, ", "));

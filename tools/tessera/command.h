@@ -70,8 +70,8 @@ std::string escaped(std::string_view text);  // control characters made visible:
 
 // "N=4" pairs, as --dim takes them. E0501 where one is not NAME=SIZE.
 Result<SymbolValues> parse_dims(const std::vector<std::string>& dims);
-// E0401 for a symbol that the model does not have.
-Status check_dims(const SymbolValues& dims, const std::vector<std::string>& symbols);
+// E0401 for a symbol that is in none of the model's inputs.
+Status check_dims(const SymbolValues& dims, const Model& model);
 // "512M", "4G", "1000000". E0501.
 Result<int64_t> parse_size(const std::string& text, const char* option);
 

@@ -11,6 +11,7 @@ constexpr const char* kExamples =
     "  tessera inspect model.onnx --dim N=8 --nodes\n"
     "  tessera inspect model.onnx --json\n";
 constexpr size_t kLargest = 5;
+constexpr size_t kLongest = 120;  // characters of an expression that are shown
 
 struct Inspect {
     std::string path;
@@ -67,9 +68,10 @@ std::vector<NodeRow> list_nodes(const Graph& graph) {
 // An expression with its value for people: 8.2 G at N=1 (8241889000*N).
 std::string counted(const std::string& expression, const Summary& s, const SymbolValues& sizes, bool bytes) {
     auto n = value_at(expression, sizes);
-    std::string value = !n ? expression : bytes ? human_bytes(double(*n)) : human_count(double(*n));
+    std::string shown = expression.size() > kLongest ? expression.substr(0, kLongest) + " ..." : expression;
+    std::string value = !n ? shown : bytes ? human_bytes(double(*n)) : human_count(double(*n));
     std::string text = (s.complete || bytes ? "" : "at least ") + value;
-    if (n && !s.symbols.empty()) text += at_dims(s.symbols, sizes) + dim(fmt::format("  ({})", expression));
+    if (n && !s.symbols.empty()) text += at_dims(s.symbols, sizes) + dim(fmt::format("  ({})", shown));
     return text;
 }
 
@@ -162,8 +164,8 @@ void print_text(const Model& model, const Summary& s, const SymbolValues& sizes,
 Status Inspect::operator()() const {
     SymbolValues sizes = TRY(parse_dims(dims));
     Model model = TRY(path.empty() ? Model::demo("resnet50") : Model::load(path));
+    TRY(check_dims(sizes, model));
     Summary s = model.summary();
-    TRY(check_dims(sizes, s.symbols));
     std::vector<Nested> nested;
     find_nested(model.graph(), 0, nested);
     std::optional<std::vector<NodeRow>> rows;

@@ -82,7 +82,7 @@ Result<NamedData> Run::gather_inputs(const Model& model) const {
         given.emplace(name, TRY(read_value(a.file, model.graph().inputs()[a.port]->type())));
     }
     SymbolValues sizes = TRY(parse_dims(dims));
-    if (!sizes.empty()) TRY(check_dims(sizes, model.summary().symbols));
+    TRY(check_dims(sizes, model));
     if (random || demo()) {
         for (auto& [name, size] : sizes_of(model.graph(), given)) sizes.emplace(name, size);
         for (auto& [name, value] : TRY(model.random_inputs(seed, sizes))) given.emplace(name, std::move(value));
