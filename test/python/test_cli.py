@@ -1,7 +1,9 @@
 """The command line: what each subcommand does when all is well."""
 
 import importlib.util
+import os
 import pathlib
+import pty
 import signal
 import subprocess
 import time
@@ -252,3 +254,32 @@ def test_interrupt_stops_cleanly(tmp_path):
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130 and "E0410" in err
     assert [p.name for p in pathlib.Path(tmp_path).iterdir()] == ["m.onnx"]
+
+
+def test_progress_is_for_terminals(tessera_command, linear):
+    assert tessera_command("run", linear, "--random").err == ""
+    shown = tessera_command("run", linear, "--random", "--progress", "always").err
+    assert "run: 1 of 2" in shown and shown.endswith("\x1b[K")
+
+
+def on_a_terminal(*arguments, **environment):
+    """What the command shows on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([BINARY, *map(str, arguments)], stdout=theirs, stderr=theirs, env=dict(os.environ, **environment))
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    process.wait()
+    return shown.decode()
+
+
+def test_colors_are_for_terminals(linear):
+    environment = {"NO_COLOR": ""}
+    assert "\x1b[1m" in on_a_terminal("inspect", linear, **environment)
+    assert "\x1b[1;31merror" in on_a_terminal("run", "missing.onnx", **environment)
+    assert "\x1b" not in on_a_terminal("inspect", linear, NO_COLOR="1")

@@ -59,19 +59,17 @@ void watch_interrupts() { std::signal(SIGINT, on_interrupt); }
 Progress::Progress(Mode mode, std::string step)
     : step_(std::move(step)),
       enabled_(mode == Mode::Always || (mode == Mode::Auto && isatty(STDERR_FILENO))),
-      began_(std::chrono::steady_clock::now()),
-      last_(began_) {}
+      next_(std::chrono::steady_clock::now() + std::chrono::seconds(mode == Mode::Always ? 0 : 1)) {}
 
 Progress::~Progress() {
     if (shown_) fmt::print(stderr, "\r\033[K");
 }
 
 void Progress::update(std::string_view what, size_t done, size_t total) {
-    using namespace std::chrono_literals;
     if (!enabled_) return;
     auto now = std::chrono::steady_clock::now();
-    if (now - began_ < 1s || now - last_ < 100ms) return;
-    last_ = now;
+    if (now < next_) return;
+    next_ = now + std::chrono::milliseconds(100);
     shown_ = true;
     std::string name = escaped(what.substr(0, 40));
     fmt::print(stderr, "\r\033[K{}: {} of {}, {}", step_, done, total, name);
@@ -81,7 +79,7 @@ void Progress::update(std::string_view what, size_t done, size_t total) {
 void add_progress_option(CLI::App& command, Progress::Mode& mode) {
     std::map<std::string, Progress::Mode> modes{
         {"auto", Progress::Mode::Auto}, {"always", Progress::Mode::Always}, {"never", Progress::Mode::Never}};
-    command.add_option("--progress", mode, "Show how far it is: auto (on a terminal), always, never")
+    command.add_option("--progress", mode, "Show how far it is: auto (on a terminal, after a second), always, never")
         ->transform(CLI::CheckedTransformer(modes))
         ->option_text("WHEN");
 }

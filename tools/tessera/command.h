@@ -33,7 +33,7 @@ int report(const Status& status, bool json);
 const std::atomic<bool>& interrupted();
 void watch_interrupts();
 
-// A line on the terminal that says how far a slow step is, from its second second on. Gone when it is done.
+// A line on the terminal that says how far a step is that takes over a second. Gone when it is done.
 class Progress {
   public:
     enum class Mode { Auto, Always, Never };
@@ -46,7 +46,7 @@ class Progress {
   private:
     std::string step_;
     bool shown_ = false, enabled_;
-    std::chrono::steady_clock::time_point began_, last_;
+    std::chrono::steady_clock::time_point next_;
 };
 void add_progress_option(CLI::App& command, Progress::Mode& mode);
 
