@@ -239,6 +239,10 @@ Expr make_bool(bool value) {
 Expr int_const(int64_t value, DType dtype) {
     if (dtype == DType::i64) return Expr(value);
     if (dtype == DType::boolean) return make_bool(value != 0);
+    if (dtype == DType::string || is_complex(dtype)) {
+        CHECK(value == 0, "a constant of dtype {} that is not its zero", dtype_name(dtype));
+        return make_expr(constant_node(0, dtype));
+    }
     CHECK(is_int(dtype), "an integer constant of dtype {}", dtype_name(dtype));
     return make_expr(constant_node(wrap_to(dtype, value), dtype));
 }

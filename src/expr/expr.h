@@ -120,7 +120,7 @@ inline const std::vector<Expr>& Expr::args() const { return node_->args; }
 Expr symbol(std::string name);                                   // a named size, at least 0
 Expr index_var(std::string name, std::optional<int64_t> extent); // runs over [0, extent)
 Expr real_const(double value, DType dtype = DType::f64);
-Expr int_const(int64_t value, DType dtype);                      // any integer dtype or bool
+Expr int_const(int64_t value, DType dtype);                      // any integer dtype or bool; 0 of strings and complex
 Expr constant(double value, DType dtype);                        // of whatever class dtype is (int types: truncated)
 Expr load(int slot, DType dtype, std::vector<Expr> indices);
 Expr infinity(DType dtype, bool negative = false);               // floats: inf; integers: the largest (smallest) value

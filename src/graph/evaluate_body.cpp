@@ -26,11 +26,11 @@ Result<Tensor> run_body(const OpView& op, Expr body, const std::vector<const Ten
 }
 
 // Elements that cannot be computed with are moved by number: every such input is replaced by the numbers of its
-// elements, counted through all of them.
+// elements, counted from 1 through all of them; 0 is the element that a fresh tensor has.
 Result<Tensor> move_elements(const OpView& op, const Expr& body, std::vector<const Tensor*> inputs, Tensor out,
                              EvalContext* context) {
     std::vector<Tensor> numbers(inputs.size());
-    std::vector<int64_t> starts(inputs.size() + 1, 0);
+    std::vector<int64_t> starts(inputs.size() + 1, 1);
     const std::vector<const Tensor*> originals = inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
         starts[i + 1] = starts[i];
@@ -45,6 +45,10 @@ Result<Tensor> move_elements(const OpView& op, const Expr& body, std::vector<con
     const size_t bytes = dtype_bytes(out.dtype());
     int64_t to = 0;
     for (int64_t n : chosen.as<int64_t>()) {
+        if (n == 0) {
+            ++to;
+            continue;
+        }
         size_t i = std::upper_bound(starts.begin(), starts.end(), n) - starts.begin() - 1;
         const Tensor& from = *originals[i];
         if (out.dtype() == DType::string)
@@ -68,9 +72,7 @@ Indices output_indices(const Shape& shape) {
 Result<Tensor> evaluate_body(const OpView& op, const Expr& body, const std::vector<const Tensor*>& inputs,
                              EvalContext* context) {
     const TensorType& type = op.out(op.output());
-    std::optional<Sizes> sizes = type.shape.sizes();
-    CHECK(sizes, "{}: output {} is not concrete", op.name(), to_string(type.shape));
-    Tensor out = TRY(Tensor::zeros(type.dtype, *sizes));
+    Tensor out = TRY(Tensor::zeros(type.dtype, TRY(op.out_sizes(op.output()))));
     if (kBodyTypes.has(type.dtype)) return run_body(op, body, inputs, std::move(out), context);
     return move_elements(op, body, inputs, std::move(out), context);
 }

@@ -121,6 +121,11 @@ DType OpView::signature_dtype(size_t output) const {
     return DType::f32;
 }
 
+Result<Sizes> OpView::out_sizes(size_t i) const {
+    if (auto sizes = out(i).shape.sizes()) return std::move(*sizes);
+    return error(Code::E0108, "the sizes of the output {} are too large", out(i).shape);
+}
+
 ReduceAxis OpView::reduce(const Dim& extent) const {
     return {index_var(fmt::format("r{}", next_axis_++), extent.as_int()), extent};
 }

@@ -114,6 +114,8 @@ class OpView {
     bool wants(size_t i) const { return i < output_count_ && (i >= wanted_.size() || wanted_[i]); }
     DType signature_dtype(size_t output) const;  // by the signature's type variables; CHECKs that they bind
     const TensorType& out(size_t i = 0) const { return outputs_[i].tensor(); }  // after inference: bodies and expansions
+    // An output's sizes at run time, where inference has computed them all; E0108 where that overflowed.
+    Result<Sizes> out_sizes(size_t i = 0) const;
     size_t output() const { return output_; }                                   // which output a body is asked for
 
     // For bodies: a fresh reduction axis, and an input read with broadcasting against the output's shape.

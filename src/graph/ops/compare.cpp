@@ -9,7 +9,7 @@ namespace {
 // Strings have no scalar expressions: their elements are compared here.
 Result<std::vector<Datum>> equal_strings(const OpView& op, EvalContext& context) {
     const Tensor &a = context.tensor(0), &b = context.tensor(1);
-    Sizes sizes = *op.out().shape.sizes();
+    Sizes sizes = TRY(op.out_sizes());
     Tensor y = TRY(Tensor::zeros(DType::boolean, sizes));
     TRY(context.spend(y.elements()));
     auto position = [&](const Tensor& t, int64_t flat) {

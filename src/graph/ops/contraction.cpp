@@ -147,7 +147,7 @@ const OpDef kDet{
     },
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         const Tensor& x = ctx.tensor(0);
-        Tensor y = TRY(Tensor::zeros(x.dtype(), *op.out().shape.sizes()));
+        Tensor y = TRY(Tensor::zeros(x.dtype(), TRY(op.out_sizes())));
         int64_t n = x.size(-1);
         for (int64_t i = 0; i < y.elements(); ++i) {
             TRY(ctx.spend(n * n * n + 1));

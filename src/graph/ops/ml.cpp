@@ -297,7 +297,7 @@ const OpDef kTreeEnsemble{
         const Tensor& x = ctx.tensor(0);
         Forest forest(op);
         TRY(forest.check(op));
-        Tensor y = TRY(Tensor::zeros(x.dtype(), *op.out().shape.sizes()));
+        Tensor y = TRY(Tensor::zeros(x.dtype(), TRY(op.out_sizes())));
         enum Aggregate { kAverage, kSum, kMin, kMax };
         int64_t how = op.integer("aggregate_function"), targets = op.integer("n_targets");
         double start = how == kMin ? float_max(x.dtype()) : how == kMax ? -float_max(x.dtype()) : 0;

@@ -262,11 +262,12 @@ const OpDef kMaxUnpool{
     },
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         const Tensor &x = ctx.tensor(0), &indices = ctx.tensor(1);
-        auto corner = TRY(unpooled_shape(op)).sizes(), sizes = op.out().shape.sizes();
-        CHECK(corner && sizes);
+        Sizes sizes = TRY(op.out_sizes());
+        auto corner = TRY(unpooled_shape(op)).sizes();
+        if (!corner) return op.error(Code::E0108, "the unpooled shape of {} is too large", op.shape(0));
         const Sizes& from = *corner;
         int64_t count = TRY(element_count(from));
-        Tensor y = TRY(Tensor::zeros(x.dtype(), *sizes));
+        Tensor y = TRY(Tensor::zeros(x.dtype(), sizes));
         TRY(ctx.spend(x.elements() * x.rank()));
         for (int64_t i = 0; i < x.elements(); ++i) {
             int64_t at = indices.int_at(i), to = 0, stride = 1;
@@ -276,9 +277,9 @@ const OpDef kMaxUnpool{
             for (size_t d = from.size(); d-- > 0;) {
                 int64_t position = at % from[d];
                 at /= from[d];
-                inside = inside && position < (*sizes)[d];
+                inside = inside && position < sizes[d];
                 to += position * stride;
-                stride *= (*sizes)[d];
+                stride *= sizes[d];
             }
             if (inside) y.set_real(to, x.real_at(i));
         }

@@ -112,7 +112,7 @@ const OpDef kRoiAlign{
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         const Tensor &x = ctx.tensor(0), &rois = ctx.tensor(1), &batch = ctx.tensor(2);
         bool average = op.string("mode") == "avg";
-        Tensor y = TRY(Tensor::zeros(x.dtype(), *op.out().shape.sizes()));
+        Tensor y = TRY(Tensor::zeros(x.dtype(), TRY(op.out_sizes())));
         int64_t channels = x.size(1), height = x.size(2), width = x.size(3), rows = y.size(2), columns = y.size(3);
         if (height * width == 0 && y.elements() > 0) return op.shape_error("regions of an empty image {}", op.shape(0));
         for (int64_t r = 0, to = 0; r < rois.size(0); ++r) {
@@ -156,7 +156,7 @@ const OpDef kMaxRoiPool{
     },
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         const Tensor &x = ctx.tensor(0), &rois = ctx.tensor(1);
-        Tensor y = TRY(Tensor::zeros(x.dtype(), *op.out().shape.sizes()));
+        Tensor y = TRY(Tensor::zeros(x.dtype(), TRY(op.out_sizes())));
         int64_t channels = x.size(1), rows = y.size(2), columns = y.size(3);
         auto corner = [&](int64_t region, int64_t i) {
             double at = std::round(rois.real_at(5 * region + i) * op.real("spatial_scale"));

@@ -22,7 +22,7 @@ const OpDef kStringConcat{
     .onnx = "StringConcat",
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         const Tensor &a = ctx.tensor(0), &b = ctx.tensor(1);
-        Tensor y = TRY(Tensor::zeros(DType::string, *op.out().shape.sizes()));
+        Tensor y = TRY(Tensor::zeros(DType::string, TRY(op.out_sizes())));
         TRY(ctx.spend(y.elements() * 16));
         // Where element i of the result lies in an operand that is broadcast.
         auto position = [&](const Tensor& x, int64_t i) {
