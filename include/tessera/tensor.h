@@ -15,6 +15,7 @@
 namespace tessera {
 
 using Sizes = std::vector<int64_t>;
+inline constexpr size_t kMaxRank = 64;  // of any tensor, as in NumPy
 
 // The product, or E0108 where it overflows or a size is negative.
 Result<int64_t> element_count(const Sizes& sizes);

@@ -219,6 +219,12 @@ class Symbolic {
     int steps_ = 0;
 };
 
+Status check_rank(const OpView& op, const Type& t) {
+    if (t.is_tensor() && t.tensor().rank() > int64_t(kMaxRank))
+        return op.error(Code::E0108, "a tensor of {} dimensions, the most are {}", t.tensor().rank(), kMaxRank);
+    return {};
+}
+
 }  // namespace
 
 Status check_signature(const OpView& op) {
@@ -229,12 +235,14 @@ Status check_signature(const OpView& op) {
 
 Result<Types> infer_types(const OpView& op) {
     TRY(check_signature(op));
+    for (const Type& t : op.inputs()) TRY(check_rank(op, t));
     const OpDef& def = op.def();
     if (!def.infer) return without_large_sizes(op, TRY(broadcast_all(op)));
     if (has_unranked(op) && !def.has(Trait::InfersUnranked)) return by_signature(op, Shape::unknown());
     Types types = TRY(def.infer(op));
     CHECK(types.size() >= op.output_count(), "{} infers {} types for {} outputs", def.name, types.size(), op.output_count());
     types.resize(op.output_count());
+    for (const Type& t : types) TRY(check_rank(op, t));
     return without_large_sizes(op, std::move(types));
 }
 

@@ -15,7 +15,6 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxHeader = 1 << 20;
-constexpr size_t kMaxRank = 64;
 
 template <typename... Args>
 Error malformed(fmt::format_string<Args...> text, Args&&... args) {

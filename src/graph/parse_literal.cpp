@@ -11,7 +11,6 @@ namespace tessera {
 namespace {
 
 constexpr int kMaxTypeDepth = 32;
-constexpr size_t kMaxRank = 64;
 
 // The parts between commas that stand in no brackets and no quotes.
 std::vector<std::string_view> split_dims(std::string_view text) {

@@ -15,6 +15,7 @@ constexpr int64_t kMaxElements = int64_t{1} << 48;  // far over any memory; keep
 }  // namespace
 
 Result<int64_t> element_count(const Sizes& sizes) {
+    if (sizes.size() > kMaxRank) return Error(Code::E0108, "{} dimensions, the most are {}", sizes.size(), kMaxRank);
     int64_t n = 1;
     bool empty = false;
     for (int64_t s : sizes) {

@@ -171,8 +171,13 @@ const OpDef kSplit{
         [](const OpView& op, const Indices& o) {
             int64_t axis = op.integer("axis") < 0 ? op.integer("axis") + o.rank() : op.integer("axis");
             Expr start = 0;
-            for (size_t i = 0; i < op.output(); ++i) start = start + op.out(i).shape[axis];
-            return op.in(0).at(o.with(axis, start + o[axis]));
+            int64_t fixed = 0;  // apart, since there may be many
+            for (size_t i = 0; i < op.output(); ++i) {
+                const Dim& size = op.out(i).shape[axis];
+                if (auto n = size.as_int()) fixed += *n;
+                else start = start + size;
+            }
+            return op.in(0).at(o.with(axis, start + fixed + o[axis]));
         },
 };
 
