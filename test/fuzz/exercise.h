@@ -33,6 +33,8 @@ inline bool exercise(const Model& model) {
     if (auto written = model.to_onnx(); written.ok())
         if (auto read = Model::from_onnx(*written); !read.ok())
             broken(model, "written ONNX does not load", read.error().to_string());
+        else if (!identical(model.graph(), read->graph(), &difference))
+            broken(model, "written ONNX is another graph", difference);
     auto inputs = model.random_inputs(1);
     if (!inputs.ok()) return false;
     RunOptions options;
