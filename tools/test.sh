@@ -65,6 +65,7 @@ sanitize() {
     cmake --preset asan && cmake --build --preset asan --target sanitize_tests && run_ctest sanitize asan -L sanitize
 }
 
+dump_suite >"$logs/dump.log" 2>&1  # the tests of damaged models start from these
 stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage onnx last_line onnx_suite
 [[ -d test/python ]] && stage python last_line $python -m pytest -q test/python

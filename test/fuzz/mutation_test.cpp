@@ -25,17 +25,29 @@ std::string read_file(const fs::path& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The ONNX suite's models where `make test` has written them, and our own seeds.
+constexpr const char* kOwnSeeds[] = {
+    "graph g(x: f32[N,3,H,W], w: f32[4,3,3,3]) { return relu(conv(x, w, pads=[1,1,1,1], strides=[2,2])) }",
+    "graph g(x: f32[N,4], b: bool[]) { return if(b, then_branch=graph t() { return neg(x) }, "
+    "else_branch=graph e() { return softmax(x) }) }",
+    "graph g(x: f32[5,N]) { %v, %i = top_k(x, [2], axis=0)\n return %v, %i }",
+    "graph g(x: f32[S,2,3], w: f32[1,16,3], r: f32[1,16,4]) { return lstm(x, w, r, hidden_size=4) }",
+    "graph g(x: i64[N], y: i64[N]) { return reshape(concat(x, y, axis=0), [2,-1]) }",
+};
+
+// The ONNX suite's models where `make test` has written them, and our own.
 std::vector<std::string> seed_models() {
     std::vector<fs::path> paths;
-    fs::path root = TESSERA_SOURCE_DIR;
-    for (fs::path folder : {root / "build/onnx_suite_files", root / "test/fuzz/seeds/importer"}) {
-        std::error_code none;
-        for (auto it = fs::recursive_directory_iterator(folder, none); it != fs::recursive_directory_iterator(); ++it)
-            if (it->path().extension() == ".onnx" && it->file_size() < kLargestSeed) paths.push_back(it->path());
-    }
+    std::error_code none;
+    fs::path suite = fs::path(TESSERA_SOURCE_DIR) / "build/onnx_suite_files";
+    for (auto it = fs::recursive_directory_iterator(suite, none); it != fs::recursive_directory_iterator(); ++it)
+        if (it->path().extension() == ".onnx" && it->file_size() < kLargestSeed) paths.push_back(it->path());
     std::sort(paths.begin(), paths.end());
     std::vector<std::string> models;
+    for (const char* text : kOwnSeeds) {
+        auto model = Model::parse(text);
+        EXPECT_TRUE(model.ok()) << model.error().to_string();
+        models.push_back(*model->to_onnx());
+    }
     for (const fs::path& p : paths) models.push_back(read_file(p));
     return models;
 }

@@ -18,7 +18,7 @@ TEST(Reshape, CopiesInfersAndRefuses) {
     EXPECT_EQ(error_of("reshape", {x, Tensor::ints({-2})}), "E0212");
     EXPECT_EQ(error_of("reshape", {x, Tensor::ints({2, 2, 0})}), "E0210");
     EXPECT_EQ(error_of("reshape", {floats({1}, {0}), Tensor::ints(std::vector<int64_t>(50000, 1))}), "E0108");
-    EXPECT_EQ(error_of("reshape", {x, Tensor::ints({int64_t{1} << 62, 4, 4, -1})}), "E0210");
+    EXPECT_EQ(error_of("reshape", {x, Tensor::ints({int64_t{1} << 62, 4, 4, -1})}), "E0108");
 }
 
 TEST(Flatten, EveryAxis) {
