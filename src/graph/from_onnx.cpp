@@ -3,6 +3,7 @@
 #include "graph/names.h"
 #include "graph/onnx_importer.h"
 #include "graph/onnx_order.h"
+#include "graph/verify.h"
 #include "onnx/operators.h"
 #include "onnx/read.h"
 
@@ -223,6 +224,9 @@ Result<GraphPtr> OnnxImporter::import_nested(const onnx::Graph& graph, Scope& lo
 Result<std::unique_ptr<Graph>> from_onnx(const onnx::Model& model, const FromOnnxOptions& options) {
     auto graph = OnnxImporter(model, options).run();
     if (!graph.ok()) return std::move(graph).error().at(model.path.empty() ? "model" : model.path.filename().string());
+#ifndef NDEBUG
+    verify(**graph);
+#endif
     return graph;
 }
 

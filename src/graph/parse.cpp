@@ -5,6 +5,7 @@
 #include "graph/refine.h"
 #include "graph/text_literal.h"
 #include "graph/text_parser.h"
+#include "graph/verify.h"
 #include "onnx/file.h"
 
 namespace tessera {
@@ -308,7 +309,11 @@ Result<std::unique_ptr<Graph>> TextParser::run() {
 }
 
 Result<std::unique_ptr<Graph>> parse(std::string_view text, const ParseOptions& options) {
-    return TextParser(text, options).run();
+    auto graph = TextParser(text, options).run();
+#ifndef NDEBUG
+    if (graph.ok()) verify(**graph);
+#endif
+    return graph;
 }
 
 Result<std::unique_ptr<Graph>> load_text(const std::filesystem::path& path) {
