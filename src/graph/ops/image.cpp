@@ -258,6 +258,8 @@ Status keep(OnnxCall&) { return {}; }
 
 // Resize was Upsample before opset 10, and that had its scales in two attributes before opset 7.
 Status up_to_7(OnnxCall& call) {
+    if (auto mode = call.attrs.find("mode"); mode != call.attrs.end() && mode->second == Attr(std::string("bilinear")))
+        mode->second = std::string("linear");
     auto height = call.attrs.find("height_scale"), width = call.attrs.find("width_scale");
     if (height == call.attrs.end() || width == call.attrs.end()) return {};
     auto *h = std::get_if<float>(&height->second), *w = std::get_if<float>(&width->second);
@@ -268,6 +270,19 @@ Status up_to_7(OnnxCall& call) {
     return {};
 }
 
+Status down_from_7(OnnxCall& call) {
+    auto it = call.attrs.find("scales");
+    auto* scales = it == call.attrs.end() ? nullptr : std::get_if<std::vector<float>>(&it->second);
+    if (!scales || scales->size() != 4 || (*scales)[0] != 1 || (*scales)[1] != 1)
+        return Error(Code::E0214, "{}: only height and width can be resized before opset 7", call.op_type);
+    call.attrs["height_scale"] = (*scales)[2];
+    call.attrs["width_scale"] = (*scales)[3];
+    call.attrs.erase("scales");
+    if (auto mode = call.attrs.find("mode"); mode != call.attrs.end() && mode->second == Attr(std::string("linear")))
+        mode->second = std::string("bilinear");
+    return {};
+}
+
 Status down_to_upsample(OnnxCall& call) {
     call.op_type = "Upsample";
     return {};
@@ -275,7 +290,7 @@ Status down_to_upsample(OnnxCall& call) {
 
 OnnxForm resize_form() {
     OnnxForm form{"Resize",
-                  {{7, up_to_7, keep},
+                  {{7, up_to_7, down_from_7},
                    attr_to_input(9, "scales", 1),
                    {10, keep, down_to_upsample},
                    {11, up_to_11, down_from_11},
