@@ -125,7 +125,7 @@ Result<Layout> layout_of(const std::string& descr, std::optional<DType> expected
     size_t n = 0;
     auto [end, error] = std::from_chars(d.data() + 1, d.data() + d.size(), n);
     if (layout.kind == 'O') return malformed("it holds Python objects").hint("save an array of numbers or strings");
-    if (error != std::errc() || end != d.data() + d.size() || n > (size_t{1} << 24))
+    if (error != std::errc() || end != d.data() + d.size() || n == 0 || n > (size_t{1} << 24))
         return malformed("its element type is '{}'", descr);
     layout.width = layout.kind == 'U' ? n * 4 : n;
     auto pick = [&](std::initializer_list<DType> types) -> Result<Layout> {
@@ -239,7 +239,7 @@ Result<Tensor> read_npy(std::string_view bytes, std::optional<DType> expected) {
     if (!counted.ok()) return malformed("its shape {} is too large", to_string(header.shape));
     int64_t count = *counted;
     std::string_view data = bytes.substr(prefix + length);
-    if (layout.width == 0 ? count > int64_t{1} << 24 : count > static_cast<int64_t>(data.size() / layout.width))
+    if (count > static_cast<int64_t>(data.size() / layout.width))
         return malformed("it has {} bytes where {} of shape {} takes more", data.size(), header.descr,
                          to_string(header.shape));
     Tensor tensor = TRY(Tensor::zeros(layout.dtype, header.shape));
