@@ -64,8 +64,10 @@ struct AttentionSizes {
 };
 
 Result<AttentionSizes> attention_sizes(const OpView& op) {
-    AttentionSizes s{TRY(unpacked(op, kQuery, "q_num_heads")), TRY(unpacked(op, kKey, "kv_num_heads")),
-                     TRY(unpacked(op, kValue, "kv_num_heads")), 0, 1};
+    Shape q = TRY(unpacked(op, kQuery, "q_num_heads"));
+    Shape k = TRY(unpacked(op, kKey, "kv_num_heads"));
+    Shape v = TRY(unpacked(op, kValue, "kv_num_heads"));
+    AttentionSizes s{q, k, v, 0, 1};
     if (op.rank(kQuery) != op.rank(kKey) || op.rank(kQuery) != op.rank(kValue))
         return op.shape_error("q, k and v have the shapes {}, {} and {}", op.shape(0), op.shape(1), op.shape(2));
     if (differ(s.q[0], s.k[0]) || differ(s.k[0], s.v[0]) || differ(s.q[3], s.k[3]) || differ(s.k[1], s.v[1]) ||
@@ -301,12 +303,10 @@ Result<LinearSizes> linear_sizes(const OpView& op) {
     for (size_t i : {0, 1, 2})
         if (op.rank(i) != 3)
             return op.shape_error("{} must have 3 dimensions, is {}", op.def().inputs[i].name, op.shape(i));
-    LinearSizes s{TRY(unpacked(op, 0, "q_num_heads")),
-                  TRY(unpacked(op, 1, "kv_num_heads")),
-                  TRY(unpacked(op, 2, "kv_num_heads")),
-                  1,
-                  gated,
-                  delta};
+    Shape q = TRY(unpacked(op, 0, "q_num_heads"));
+    Shape k = TRY(unpacked(op, 1, "kv_num_heads"));
+    Shape v = TRY(unpacked(op, 2, "kv_num_heads"));
+    LinearSizes s{q, k, v, 1, gated, delta};
     s.group = TRY(head_group(op, s.q[1], s.k[1]));
     if (differ(s.q[3], s.k[3]) || differ(s.q[2], s.k[2]) || differ(s.k[2], s.v[2]) || differ(s.q[0], s.k[0]) ||
         differ(s.k[0], s.v[0]))

@@ -169,8 +169,12 @@ const OpDef kUnique{
         }
         for (int64_t& g : group) g = place[g];
         int64_t found = indices.size();
-        return std::vector<Datum>{TRY(pick(x, axis, indices)), TRY(tensor_of_ints({found}, indices)),
-                                  TRY(tensor_of_ints({extent}, group)), TRY(tensor_of_ints({found}, tally))};
+        std::vector<Datum> out;
+        out.push_back(TRY(pick(x, axis, indices)));
+        out.push_back(TRY(tensor_of_ints({found}, indices)));
+        out.push_back(TRY(tensor_of_ints({extent}, group)));
+        out.push_back(TRY(tensor_of_ints({found}, tally)));
+        return out;
     },
 };
 
