@@ -157,7 +157,7 @@ TEST(numeric, runs_agree_with_single_elements) {
     for (int k = 0; k < kDTypeCount; ++k) {
         DType t = static_cast<DType>(k);
         if (!kBodyTypes.has(t)) continue;
-        std::vector<uint64_t> data(40), copy(40);
+        std::vector<uint64_t> data(64), copy(64);  // 30 + 8 * 2 elements of the widest type, and more
         for (size_t i = 0; i < data.size(); ++i) data[i] = 0x9e3779b97f4a7c15ull * (i + 1);
         if (t == DType::boolean)
             for (uint64_t& d : data) d &= 0x0101010101010101ull;
