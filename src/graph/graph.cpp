@@ -218,6 +218,14 @@ void Graph::erase(Node& node) {
     nodes_.erase(it);
 }
 
+void Graph::disconnect(Node& node) {
+    for (const auto& v : node.outputs_) CHECK(v->uses_.empty(), "{} is still used", v->name());
+    for (size_t i = 0; i < node.inputs_.size(); ++i) drop_use(node.inputs_[i], {this, &node, i});
+    node.inputs_.clear();
+    each_nested(node, [&](Graph& g) { each_capture(g, [&](Value* v, Use use) { drop_use(v, use); }); });
+    node.attrs_.clear();
+}
+
 size_t Graph::erase_unused() {
     size_t erased = 0;
     std::vector<std::unique_ptr<Node>> kept;
@@ -290,6 +298,59 @@ void Graph::sort() {
     }
     CHECK(sorted.size() == nodes_.size(), "the graph has a cycle");
     nodes_ = std::move(sorted);
+}
+
+void Graph::sort_canonically() {
+    std::unordered_map<const Node*, size_t> place;
+    std::unordered_map<const Value*, size_t> constant_place;
+    std::vector<Node*> open;
+    std::unordered_map<const Node*, std::vector<Value*>> needs;
+    auto visit = [&](Value* v) {
+        if (!v || &v->graph() != this) return;
+        if (v->is_constant()) constant_place.emplace(v, constant_place.size());
+        if (v->node()) open.push_back(v->node());
+    };
+    // Depth first from the outputs: a node gets its place once all that it needs has one.
+    auto settle = [&] {
+        while (!open.empty()) {
+            Node* node = open.back();
+            if (place.contains(node)) {
+                open.pop_back();
+                continue;
+            }
+            auto [it, first] = needs.try_emplace(node);
+            if (first) {
+                it->second.assign(node->inputs_.rbegin(), node->inputs_.rend());
+                each_nested(*node, [&](Graph& g) { each_capture(g, [&](Value* v, Use) { needs[node].push_back(v); }); });
+            }
+            std::vector<Value*>& left = needs[node];
+            if (left.empty()) {
+                place.emplace(node, place.size());
+                open.pop_back();
+                continue;
+            }
+            Value* next = left.back();
+            left.pop_back();
+            visit(next);
+        }
+    };
+    for (Value* v : outputs_) {
+        visit(v);
+        settle();
+    }
+    for (const auto& node : nodes_) {
+        open.push_back(node.get());
+        settle();
+    }
+    std::stable_sort(nodes_.begin(), nodes_.end(),
+                     [&](const auto& a, const auto& b) { return place[a.get()] < place[b.get()]; });
+    auto constant_at = [&](const auto& v) {
+        auto it = constant_place.find(v.get());
+        return it == constant_place.end() ? constant_place.size() : it->second;
+    };
+    std::stable_sort(constants_.begin(), constants_.end(),
+                     [&](const auto& a, const auto& b) { return constant_at(a) < constant_at(b); });
+    for (const auto& node : nodes_) each_nested(*node, [](Graph& g) { g.sort_canonically(); });
 }
 
 Status Graph::infer_again() {

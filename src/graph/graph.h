@@ -152,9 +152,11 @@ class Graph {
     void set_input(Node& node, size_t i, Value* value);  // null drops an optional input
     void replace_uses(Value* from, Value* to);           // also as an output, also in nested graphs
     void erase(Node& node);                              // nobody uses its outputs
+    void disconnect(Node& node);                         // it uses nothing any more; the next erase_unused takes it
     size_t erase_unused();                               // nodes and constants that nobody uses; how many
     void rename(Value& value, std::string name);
     void sort();                                         // definitions before uses again, stable
+    void sort_canonically();  // in an order that follows from the structure alone, nested graphs and constants too
     Status infer_again();                                // all types anew, after inputs changed
 
     size_t node_count() const;  // also in nested graphs
