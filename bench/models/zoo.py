@@ -1,0 +1,120 @@
+"""The benchmark models: built in code with seeded random weights, nothing downloaded."""
+import dataclasses
+import os
+from typing import Callable
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch  # noqa: E402
+import torchvision  # noqa: E402
+import transformers  # noqa: E402
+
+SEED = 20240
+BATCH, LENGTH = 2, 64  # of the example inputs of the language models
+
+
+@dataclasses.dataclass
+class Example:
+    """A model in eval mode with one set of inputs; `dynamic` names the axes that vary, by input."""
+
+    model: torch.nn.Module
+    inputs: dict[str, torch.Tensor]
+    outputs: list[str]
+    dynamic: dict[str, dict[int, str]]
+
+
+class OneOutput(torch.nn.Module):
+    """Gives one tensor of a transformers model's answer, and takes its inputs by position."""
+
+    def __init__(self, model, names, output):
+        super().__init__()
+        self.model, self.names, self.output = model, names, output
+
+    def forward(self, *args):
+        return self.model(**dict(zip(self.names, args)), return_dict=True)[self.output]
+
+
+def spread_constant_parameters(model):
+    """Biases of 0 and scales of 1 would fold away for the wrong reason: no trained model has them."""
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.numel() > 1 and bool((p == p.flatten()[0]).all()):
+                p.add_(torch.randn_like(p) * 0.05)
+
+
+def settle_batch_norms(model, images):
+    """Gives every batch norm the statistics of these images, as training would."""
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return
+    for m in norms:
+        m.momentum = None
+        m.train()
+    with torch.no_grad():
+        model(images)
+    model.eval()
+
+
+def vision(name, size=224, **options):
+    def build():
+        model = torchvision.models.get_model(name, weights=None, **options).eval()
+        spread_constant_parameters(model)
+        settle_batch_norms(model, torch.randn(4, 3, size, size))
+        return Example(model, {"image": torch.randn(1, 3, size, size)}, ["logits"], {})
+
+    return build
+
+
+def language(make, vocabulary, output, output_name):
+    def build():
+        model = make().eval()
+        spread_constant_parameters(model)
+        mask = torch.ones(BATCH, LENGTH, dtype=torch.int64)
+        mask[1, LENGTH * 3 // 4 :] = 0
+        inputs = {"input_ids": torch.randint(0, vocabulary, (BATCH, LENGTH)), "attention_mask": mask}
+        axes = {0: "batch", 1: "sequence"}
+        return Example(
+            OneOutput(model, list(inputs), output).eval(), inputs, [output_name], {n: dict(axes) for n in inputs}
+        )
+
+    return build
+
+
+def whisper_encoder():
+    config = transformers.WhisperConfig()  # its defaults are the tiny size
+    encoder = transformers.WhisperModel(config).get_encoder().eval()
+    spread_constant_parameters(encoder)
+    inputs = {"input_features": torch.randn(BATCH, config.num_mel_bins, 2 * config.max_source_positions)}
+    return Example(
+        OneOutput(encoder, list(inputs), "last_hidden_state").eval(),
+        inputs,
+        ["last_hidden_state"],
+        {"input_features": {0: "batch"}},
+    )
+
+
+def hidden(make, vocabulary):
+    return language(make, vocabulary, "last_hidden_state", "last_hidden_state")
+
+
+MODELS: dict[str, Callable[[], Example]] = {
+    "resnet50": vision("resnet50"),
+    "mobilenet_v3_small": vision("mobilenet_v3_small"),
+    "densenet121": vision("densenet121"),
+    "inception_v3": vision("inception_v3", size=299, init_weights=False, transform_input=False),
+    "efficientnet_b0": vision("efficientnet_b0"),
+    "vit_b_16": vision("vit_b_16"),
+    "swin_t": vision("swin_t"),
+    "bert": hidden(lambda: transformers.BertModel(transformers.BertConfig()), 30522),
+    "distilbert": hidden(lambda: transformers.DistilBertModel(transformers.DistilBertConfig()), 30522),
+    "gpt2": language(
+        lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False)), 50257, "logits", "logits"
+    ),
+    "t5_encoder": hidden(lambda: transformers.T5EncoderModel(transformers.T5Config()), 32128),
+    "whisper_encoder": whisper_encoder,
+}
+
+
+def build(name):
+    torch.manual_seed(SEED)
+    return MODELS[name]()
