@@ -49,8 +49,11 @@ def error_against_torch(example, path):
     return float(np.abs(actual - expected).max() / np.abs(expected).max())
 
 
-def first_line(error):
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def cause(error):
+    """The first line of what went wrong first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {next((line.strip() for line in str(error).splitlines() if line.strip()), '')}"
 
 
 def export_one(name, exporter, out, verbose):
@@ -58,18 +61,25 @@ def export_one(name, exporter, out, verbose):
     path = out / f"{name}.{exporter}.onnx"
     example = zoo.build(name)
     np.savez(out / f"{name}.npz", **{n: t.numpy() for n, t in example.inputs.items()})
-    start, note = time.monotonic(), ""
-    attempts = [True, False] if example.dynamic else [False]
-    for dynamic in attempts:
+    start, notes = time.monotonic(), []
+    attempts = ["as is"]
+    if isinstance(example.model, zoo.OneOutput):
+        attempts.append("eager attention")
+    if example.dynamic:
+        attempts.append("static shapes")
+    for attempt in attempts:
         try:
+            if attempt == "eager attention":
+                example.model.model.set_attn_implementation("eager")
             with contextlib.nullcontext() if verbose else contextlib.redirect_stdout(io.StringIO()):
-                export(example, exporter, path, dynamic)
+                export(example, exporter, path, dynamic=attempt != "static shapes")
+            notes += [] if attempt == "as is" else [f"  WITH {attempt}: {notes.pop()}"]
             break
         except Exception as error:
             path.unlink(missing_ok=True)
-            if dynamic is attempts[-1]:
+            if attempt is attempts[-1]:
                 raise
-            note = f"  static shapes, since dynamic ones failed: {first_line(error)}"
+            notes = [f"without, {cause(error)}"]
     seconds = time.monotonic() - start
     model = onnx.load(path)
     onnx.checker.check_model(model)
@@ -78,7 +88,7 @@ def export_one(name, exporter, out, verbose):
     return (
         f"opset {opset}  {len(model.graph.node):5d} top-level nodes  {path.stat().st_size / 2**20:6.1f} MiB  "
         f"symbols: {', '.join(sorted(symbols)) or '-':16s}  error to torch {error_against_torch(example, path):.1e}  "
-        f"{seconds:.0f} s{note}"
+        f"{seconds:.0f} s{''.join(notes)}"
     )
 
 
@@ -110,7 +120,7 @@ def main():
             try:
                 print(line, export_one(name, exporter, args.out, args.verbose), flush=True)
             except Exception as error:
-                print(f"{line} FAILED: {type(error).__name__}: {first_line(error)}", flush=True)
+                print(f"{line} FAILED: {cause(error)}", flush=True)
                 failed.append(f"{name}.{exporter}")
     print(f"{total - len(failed)} of {total} exported" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if len(failed) == total else 0
