@@ -9,14 +9,16 @@
 namespace tessera {
 
 class RuleSet {
-   public:
+  public:
     RuleSet() = default;
     explicit RuleSet(Rules rules);
+    RuleSet(const RuleSet&) = delete;  // the index points into the rules
+    RuleSet& operator=(const RuleSet&) = delete;
     const Rules& rules() const { return rules_; }
-    size_t deepest() const { return deepest_; }                                // nodes from a root to its furthest leaf
-    const std::vector<const Rule*>& rooted_at(const OpDef& op) const;          // in the order of the file
+    size_t deepest() const { return deepest_; }                        // nodes from a root to its furthest leaf
+    const std::vector<const Rule*>& rooted_at(const OpDef& op) const;  // in the order of the file
 
-   private:
+  private:
     Rules rules_;
     std::map<const OpDef*, std::vector<const Rule*>> by_op_;
     size_t deepest_ = 1;
@@ -27,6 +29,6 @@ Result<Changed> apply_rules(Graph& graph, const RuleSet& rules, PassContext& con
 
 // One rule at one place: `root` is the value that the pattern's first root gives. True where it was applied; nodes are
 // then not sorted, and what it replaced may still be there, unused. `shared`: apply even where the work would grow.
-bool apply_rule(Graph& graph, const Rule& rule, Value& root, PassContext& context, bool shared = false);
+bool apply_rule(const Rule& rule, Value& root, PassContext& context, bool shared = false);
 
 }  // namespace tessera

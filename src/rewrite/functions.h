@@ -1,5 +1,6 @@
 // The named functions that rules call in conditions and attributes: over integers that may be symbolic, lists, element
-// types and what is known of tensors. Each is defined once, with its signature. An answer that cannot be known is empty.
+// types and what is known of tensors. Each is defined once, with its signature. An answer that cannot be known is
+// empty.
 #pragma once
 
 #include <functional>
@@ -16,13 +17,13 @@ using RuleValue = std::variant<std::monostate, Value*, std::vector<Value*>, Expr
                                std::vector<double>, std::string, std::vector<std::string>, bool, DType, AttrMap>;
 
 struct RuleFunction {
-    std::string name;                // or an operator's symbol
+    std::string name;  // or an operator's symbol
     std::vector<TermKind> takes;
     TermKind gives;
-    std::string meaning;             // for docs/rules.md
+    std::string meaning;  // for docs/rules.md
     // Empty where it is not known (a symbolic size) or not defined (an index outside a list).
     std::function<std::optional<RuleValue>(const std::vector<RuleValue>&)> evaluate;
-    bool variadic = false;           // the last parameter may be given any number of times
+    bool variadic = false;  // the last parameter may be given any number of times
 };
 const std::vector<RuleFunction>& rule_functions();
 std::vector<const RuleFunction*> find_rule_functions(std::string_view name);  // several where overloaded

@@ -21,7 +21,7 @@ struct Application {
         std::vector<std::string> inputs, outputs;  // names; a small constant stands by value
         std::string to_string() const;             // y = transpose(x, perm=[1,0])
     };
-    std::string pass, rule;                // the rule, or what a pass without rules did: "fold", "share"
+    std::string pass, rule;  // the rule, or what a pass without rules did: "fold", "share"
     Exactness exactness = Exactness::Exact;
     std::string where;                     // the name of the node at the root, or of its output
     std::vector<NodeText> removed, added;  // nodes that went, also those that nobody uses any more, and that came
@@ -31,11 +31,11 @@ struct Application {
 
 struct PassContext {
     Precision precision = Precision::Default;
-    int64_t fold_limit = int64_t{1} << 24;   // bytes that one folded constant may take beyond its inputs
-    bool record = false;                     // keep `applications`
-    std::string pass;                        // the one that runs
+    int64_t fold_limit = int64_t{1} << 24;  // bytes that one folded constant may take beyond its inputs
+    bool record = false;                    // keep `applications`
+    std::string pass;                       // the one that runs
     std::vector<Application> applications = {};
-    size_t rewrites = 0;                     // counted with or without a record
+    size_t rewrites = 0;  // counted with or without a record
     const std::atomic<bool>* cancel = nullptr;
 };
 

@@ -41,37 +41,38 @@ struct Term {
     };
     Form form = Form::Variable;
     TermKind kind = TermKind::Any;
-    size_t at = 0;             // its place in the source
-    std::string name;          // of a variable, op or function
-    int slot = -1;             // of a variable: its place among the rule's variables; -1 for _
-    bool optional = false, list = false;   // of a variable
-    double number = 0;         // of a number
-    bool has_point = false;    // the number was written with a point, an exponent or as inf: floats only
+    size_t at = 0;                        // its place in the source
+    std::string name;                     // of a variable, op or function
+    int slot = -1;                        // of a variable: its place among the rule's variables; -1 for _
+    bool optional = false, list = false;  // of a variable
+    double number = 0;                    // of a number
+    bool has_point = false;               // the number was written with a point, an exponent or as inf: floats only
     const OpDef* op = nullptr;
     const RuleFunction* function = nullptr;
-    int output = 0;                        // of an op: which of its outputs
-    int bound_slot = -1;                   // y@op(...): the variable that gets the op's output
-    int rest_slot = -1;                    // ..rest: all attributes that are not named
-    std::vector<Term> args = {};           // also a list's elements
+    int output = 0;               // of an op: which of its outputs
+    int bound_slot = -1;          // y@op(...): the variable that gets the op's output
+    int rest_slot = -1;           // ..rest: all attributes that are not named
+    std::vector<Term> args = {};  // also a list's elements
     std::vector<std::pair<std::string, Term>> attrs = {};
 };
 
 struct RuleVariable {
     std::string name;
     TermKind kind = TermKind::Any;
-    std::string constraint;     // x:float, c:const; empty where there is none
+    std::string constraint;  // x:float; empty where there is none
 };
 
 struct Rule {
     std::string name;
     Exactness exactness = Exactness::Exact;
-    std::string comment;                               // the lines above it
-    std::string source;                                // file:line
-    std::vector<RuleVariable> variables;               // by slot
-    std::vector<Term> pattern;                         // one root, or several that share an input
-    std::vector<std::pair<int, Term>> lets;            // slot = term, in order
-    std::vector<Term> replacement;                     // as many as roots; one op with several outputs may stand for all
-    std::vector<Term> conditions;                      // all must be known to hold
+    bool grows = false;                      // it may leave more nodes than it takes
+    std::string comment;                     // the lines above it
+    std::string source;                      // file:line
+    std::vector<RuleVariable> variables;     // by slot
+    std::vector<Term> pattern;               // one root, or several that share an input
+    std::vector<std::pair<int, Term>> lets;  // slot = term, in order
+    std::vector<Term> replacement;           // as many as roots; one op with several outputs may stand for all
+    std::vector<Term> conditions;            // all must be known to hold
 };
 
 using Rules = std::vector<Rule>;

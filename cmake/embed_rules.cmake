@@ -1,0 +1,10 @@
+# Writes a C++ file with the text of each rule file: cmake -DOUT=rules.cpp -DFILES="a.rules;b.rules" -P embed_rules.cmake
+set(text "#include \"rewrite/rule.h\"\n\nnamespace tessera {\n\nconst std::vector<RuleFile>& built_in_rule_files() {\n")
+string(APPEND text "    static const std::vector<RuleFile> files = {\n")
+foreach(file IN LISTS FILES)
+    cmake_path(GET file STEM name)
+    file(READ ${file} content)
+    string(APPEND text "        {\"${name}\", R\"rules(${content})rules\"},\n")
+endforeach()
+string(APPEND text "    };\n    return files;\n}\n\n}  // namespace tessera\n")
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,24 @@
+// Builds a rule's right-hand side for a match. What is made of constants only is computed at once.
+#pragma once
+
+#include "rewrite/match.h"
+#include "rewrite/pass.h"
+
+namespace tessera {
+
+struct Instance {
+    std::vector<Value*> values;  // for the match's roots; each of a type that fits the root's
+    std::vector<Node*> created;
+    bool refines = false;  // a value's type says more than its root's did
+};
+
+// Empty where it cannot be built there: a size is not known, or the types differ. Nothing is left behind then but nodes
+// that are disconnected.
+std::optional<Instance> instantiate(Graph& graph, const Match& match, const PassContext& context);
+
+// How many nodes it would take, constants not counted.
+size_t count_new_nodes(const Match& match);
+// Whether the replacement uses the value of this slot.
+bool replacement_uses(const Rule& rule, int slot);
+
+}  // namespace tessera

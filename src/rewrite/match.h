@@ -1,0 +1,24 @@
+// Finds where a rule's pattern stands in a graph, and what its variables are there. Conditions are part of it: the
+// second order of a commutative op is tried where they fail with the first.
+#pragma once
+
+#include <functional>
+
+#include "rewrite/functions.h"
+
+namespace tessera {
+
+struct Match {
+    const Rule* rule;
+    std::vector<RuleValue> slots;  // by variable
+    std::vector<Value*> roots;     // the values that the rule replaces
+    std::vector<Node*> nodes;      // every node of the pattern, each once
+};
+
+// The first match at `root` that `accept` takes.
+std::optional<Match> find_match(const Rule& rule, Value& root, const std::function<bool(const Match&)>& accept);
+
+// A term of an attribute or a condition; empty where its value is not known.
+std::optional<RuleValue> evaluate_term(const Term& term, const std::vector<RuleValue>& slots);
+
+}  // namespace tessera
