@@ -58,7 +58,7 @@ def cause(error):
 
 def export_one(name, exporter, out, verbose):
     """Returns one line for the table, or raises what the exporter raised."""
-    path = out / f"{name}.{exporter}.onnx"
+    path = out / f".{name}.{exporter}.onnx"  # takes its name when it is whole
     example = zoo.build(name)
     np.savez(out / f"{name}.npz", **{n: t.numpy() for n, t in example.inputs.items()})
     start, notes = time.monotonic(), []
@@ -85,9 +85,11 @@ def export_one(name, exporter, out, verbose):
     onnx.checker.check_model(model)
     opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     symbols = {d.dim_param for i in model.graph.input for d in i.type.tensor_type.shape.dim if d.dim_param}
+    megabytes, error = path.stat().st_size / 2**20, error_against_torch(example, path)
+    path.rename(out / f"{name}.{exporter}.onnx")
     return (
-        f"opset {opset}  {len(model.graph.node):5d} top-level nodes  {path.stat().st_size / 2**20:6.1f} MiB  "
-        f"symbols: {', '.join(sorted(symbols)) or '-':16s}  error to torch {error_against_torch(example, path):.1e}  "
+        f"opset {opset}  {len(model.graph.node):5d} top-level nodes  {megabytes:6.1f} MiB  "
+        f"symbols: {', '.join(sorted(symbols)) or '-':16s}  error to torch {error:.1e}  "
         f"{seconds:.0f} s{''.join(notes)}"
     )
 

@@ -42,8 +42,18 @@ def spread_constant_parameters(model):
                 p.add_(torch.randn_like(p) * 0.05)
 
 
-def settle_batch_norms(model, images):
-    """Gives every batch norm the statistics of these images, as training would."""
+def images(count, size):
+    """Noise of several scales. White noise alone leaves deep layers almost nothing to tell images apart by, and
+    batch norms then magnify rounding."""
+    result = torch.randn(count, 3, 1, 1) + 0.2 * torch.randn(count, 3, size, size)
+    for cells in (2, 5, 16, 48):
+        coarse = torch.randn(count, 3, cells, cells)
+        result += 0.7 * torch.nn.functional.interpolate(coarse, size=(size, size), mode="bilinear")
+    return result
+
+
+def settle_batch_norms(model, batch):
+    """Gives every batch norm the statistics of this batch, as training would."""
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     if not norms:
         return
@@ -51,7 +61,7 @@ def settle_batch_norms(model, images):
         m.momentum = None
         m.train()
     with torch.no_grad():
-        model(images)
+        model(batch)
     model.eval()
 
 
@@ -59,8 +69,8 @@ def vision(name, size=224, **options):
     def build():
         model = torchvision.models.get_model(name, weights=None, **options).eval()
         spread_constant_parameters(model)
-        settle_batch_norms(model, torch.randn(4, 3, size, size))
-        return Example(model, {"image": torch.randn(1, 3, size, size)}, ["logits"], {})
+        settle_batch_norms(model, images(4, size))
+        return Example(model, {"image": images(1, size)}, ["logits"], {})
 
     return build
 
