@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the virtual environment of the benchmarks, in $TESSERA_BENCH_VENV or build-bench/venv, and prints
-# its folder. Does nothing when it is up to date. Takes several gigabytes: torch brings its GPU libraries.
+# its folder. Does nothing when it is up to date. Takes 6 GB: torch brings its GPU libraries.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,15 @@ if ! cmp -s bench/requirements.txt "$stamp"; then
     [[ -x $python ]] || python=$(command -v python3) || { echo "venv: no python3; run tools/setup.sh" >&2; exit 1; }
     echo "Making $venv with $("$python" --version)" >&2
     [[ -x $venv/bin/python ]] || "$python" -m venv --clear "$venv"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -r bench/requirements.txt
+    pip=("$venv/bin/python" -m pip install -q --disable-pip-version-check)
+    "${pip[@]}" $(grep -v -e '^#' -e '^onnxoptimizer' bench/requirements.txt)
+    # Where onnxoptimizer has no wheel, its source is built: on its own it would fetch more from the network, so
+    # it is given the distribution's protobuf and the pybind11 of this environment.
+    pybind11=$("$venv/bin/python" -m pybind11 --cmakedir)
+    ONNX_OPT_USE_SYSTEM_PROTOBUF=1 \
+        CMAKE_ARGS="${CMAKE_ARGS:-} -Dpybind11_DIR=$pybind11 -DONNX_USE_PROTOBUF_SHARED_LIBS=ON" \
+        "${pip[@]}" "$(grep '^onnxoptimizer' bench/requirements.txt)" ||
+        { echo "venv: onnxoptimizer needs the packages libprotobuf-dev and protobuf-compiler" >&2; exit 1; }
     cp bench/requirements.txt "$stamp"
 fi
 echo "$venv"
