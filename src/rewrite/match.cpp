@@ -151,9 +151,17 @@ class Matcher {
     }
 
     bool list(const Term& term, const Value& value) {
+        auto wanted = [&](size_t i) { return static_cast<int64_t>(term.args[i].number); };
+        if (value.is_constant()) {
+            const Tensor& t = *value.tensor();
+            if (!is_int(t.dtype()) || t.elements() != static_cast<int64_t>(term.args.size())) return false;
+            for (size_t i = 0; i < term.args.size(); ++i)
+                if (t.int_at(static_cast<int64_t>(i)) != wanted(i)) return false;
+            return true;
+        }
         if (!value.contents() || value.contents()->size() != term.args.size()) return false;
         for (size_t i = 0; i < term.args.size(); ++i)
-            if (!(*value.contents())[i].is_int(static_cast<int64_t>(term.args[i].number))) return false;
+            if (!(*value.contents())[i].is_int(wanted(i))) return false;
         return true;
     }
 
