@@ -96,15 +96,15 @@ def export_one(name, exporter, out, verbose):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="name", help="models; all by default: " + ", ".join(zoo.MODELS))
+    parser.add_argument("names", nargs="*", metavar="name", help=f"by default {', '.join(zoo.MODELS)}")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument("--exporter", choices=EXPORTERS, action="append", help="only this one")
     parser.add_argument("--force", action="store_true", help="also what is there already")
     parser.add_argument("--verbose", action="store_true", help="what the exporters print, too")
     args = parser.parse_args()
-    unknown = [n for n in args.names if n not in zoo.MODELS]
+    unknown = [n for n in args.names if n not in zoo.MODELS | zoo.DEPTHS]
     if unknown:
-        parser.error(f"no model {unknown[0]}; there are {', '.join(zoo.MODELS)}")
+        parser.error(f"no model {unknown[0]}; there are {', '.join(zoo.MODELS | zoo.DEPTHS)}")
     args.out.mkdir(parents=True, exist_ok=True)
     if not args.verbose:
         warnings.simplefilter("ignore")

@@ -125,6 +125,17 @@ MODELS: dict[str, Callable[[], Example]] = {
 }
 
 
+def narrow_bert(layers):
+    config = transformers.BertConfig(
+        num_hidden_layers=layers, hidden_size=64, num_attention_heads=4, intermediate_size=128, vocab_size=1000
+    )
+    return hidden(lambda: transformers.BertModel(config), config.vocab_size)
+
+
+# Exported only when named: one graph and another ten times as deep, to see how the time to optimize grows.
+DEPTHS = {"bert_narrow_12": narrow_bert(12), "bert_narrow_120": narrow_bert(120)}
+
+
 def build(name):
     torch.manual_seed(SEED)
-    return MODELS[name]()
+    return (MODELS | DEPTHS)[name]()
