@@ -382,7 +382,6 @@ void Graph::copy_into(Graph& to, std::unordered_map<const Value*, Value*>& map) 
     to.info_ = info_;
     to.doc_string = doc_string;
     to.metadata = metadata;
-    to.next_name_ = next_name_;
     for (const auto& v : inputs_) {
         Value* copy = map[v.get()] = to.add_input(v->name_, v->type_, v->tensor_);
         copy->contents_ = v->contents_;

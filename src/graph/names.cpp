@@ -1,5 +1,9 @@
 #include "graph/names.h"
 
+#include <algorithm>
+#include <functional>
+#include <unordered_set>
+
 namespace tessera {
 namespace {
 
@@ -9,6 +13,69 @@ void separate(Graph& graph, Value& value) {
     for (int i = 1; name.empty() || graph.name_taken(name); ++i) name = fmt::format("{}_{}", value.name(), i);
     graph.rename(value, std::move(name));
 }
+
+bool digits(std::string_view s) {
+    return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// v12.d0
+bool generated_symbol(std::string_view name) {
+    size_t dot = name.find('.');
+    return dot != std::string_view::npos && generated_name(name.substr(0, dot)) && name.substr(dot).starts_with(".d");
+}
+
+// Every value, nested ones after the node they belong to: inputs, constants, then results.
+void each_value(Graph& graph, const std::function<void(Value&)>& f) {
+    for (const auto& v : graph.inputs()) f(*v);
+    for (const auto& v : graph.constants()) f(*v);
+    for (const auto& node : graph.nodes()) {
+        for (size_t i = 0; i < node->output_count(); ++i) f(*node->output(i));
+        for (const auto& [_, attr] : node->attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr)) each_value(**nested, f);
+    }
+}
+
+Type map_dims(const Type& type, const std::function<Dim(const Dim&, int64_t)>& f) {
+    if (type.is_sequence()) return Type::sequence(map_dims(type.element(), f));
+    if (type.is_optional()) return Type::optional(map_dims(type.element(), f));
+    if (!type.is_tensor() || !type.tensor().shape.ranked()) return type;
+    TensorType t = type.tensor();
+    for (int64_t i = 0; i < t.rank(); ++i) t.shape[i] = f(t.shape[i], i);
+    return t;
+}
+
+// Symbols named after generated values, each to be named after the first value that has it.
+class Symbols {
+  public:
+    void find(const Value& v) {
+        map_dims(v.type(), [&](const Dim& d, int64_t i) {
+            if (d.as_int()) return d;
+            for (const std::string& name : free_symbols(d)) {
+                if (!generated_symbol(name) || bindings_.contains(name)) continue;
+                std::string wanted = fmt::format("{}.d{}", v.name(), i), chosen = wanted;
+                for (int n = 1; !taken_.insert(chosen).second; ++n) chosen = fmt::format("{}_{}", wanted, n);
+                changed_ |= chosen != name;
+                bindings_.emplace(name, symbol(chosen));
+            }
+            return d;
+        });
+    }
+    void rename(Value& v) const {
+        v.set_type(
+            map_dims(v.type(), [&](const Dim& d, int64_t) { return d.as_int() ? d : substitute(d, bindings_); }));
+        if (!v.contents()) return;
+        std::vector<Expr> contents = *v.contents();
+        for (Expr& e : contents)
+            if (!e.as_int()) e = substitute(e, bindings_);
+        v.set_contents(std::move(contents));
+    }
+    bool changed() const { return changed_; }
+
+  private:
+    Bindings bindings_;
+    std::unordered_set<std::string> taken_;
+    bool changed_ = false;
+};
 
 }  // namespace
 
@@ -24,6 +91,52 @@ void separate_names(Graph& graph) {
                 for (size_t i = 0; i < n->output_count(); ++i) separate(g, *n->output(i));
             separate_names(g);
         }
+    }
+}
+
+bool generated_name(std::string_view name) { return name.starts_with('v') && digits(name.substr(1)); }
+
+void renumber_names(Graph& graph, bool from_zero) {
+    std::unordered_set<std::string_view> kept(graph.output_names().begin(), graph.output_names().end());
+    std::vector<Value*> generated;
+    each_value(graph, [&](Value& v) {
+        if (v.kind() != Value::Kind::Input && generated_name(v.name()) && !kept.contains(v.name()))
+            generated.push_back(&v);
+    });
+    for (Value* v : generated) v->graph().rename(*v, "");
+    if (from_zero) {
+        // A name is unique in its graph and those around it: numbers are counted over all graphs.
+        size_t next = 0;
+        std::unordered_set<std::string> taken;
+        each_value(graph, [&](Value& v) { taken.insert(v.name()); });
+        taken.insert(graph.output_names().begin(), graph.output_names().end());
+        for (Value* v : generated) taken.erase(v->name());
+        for (Value* v : generated) {
+            std::string name;
+            do name = fmt::format("v{}", next++);
+            while (taken.contains(name));
+            // It may be one that a value further on has for the moment.
+            v->graph().rename(*v, name);
+        }
+    }
+    Symbols symbols;
+    each_value(graph, [&](Value& v) { symbols.find(v); });
+    if (symbols.changed()) each_value(graph, [&](Value& v) { symbols.rename(v); });
+}
+
+void name_outputs(Graph& graph) {
+    std::unordered_set<const Value*> named;
+    for (size_t i = 0; i < graph.outputs().size(); ++i)
+        if (graph.outputs()[i]->name() == graph.output_names()[i]) named.insert(graph.outputs()[i]);
+    for (size_t i = 0; i < graph.outputs().size(); ++i) {
+        Value* v = graph.outputs()[i];
+        const std::string& name = graph.output_names()[i];
+        if (&v->graph() != &graph || v->kind() == Value::Kind::Input || !named.insert(v).second) continue;
+        if (Value* other = graph.find_value(name)) {
+            if (other->kind() == Value::Kind::Input) continue;
+            graph.rename(*other, "");
+        }
+        graph.rename(*v, name);
     }
 }
 
