@@ -1,0 +1,61 @@
+#include "rewrite/edit.h"
+
+#include <algorithm>
+
+#include "graph/refine.h"
+
+namespace tessera {
+
+std::vector<Graph*> all_graphs(Graph& graph) {
+    std::vector<Graph*> graphs = {&graph};
+    for (size_t i = 0; i < graphs.size(); ++i)
+        for (const auto& node : graphs[i]->nodes())
+            for (const auto& [_, attr] : node->attrs())
+                if (auto* nested = std::get_if<GraphPtr>(&attr)) graphs.push_back(nested->get());
+    return graphs;
+}
+
+bool has_nested(const Node& node) {
+    return std::any_of(node.attrs().begin(), node.attrs().end(),
+                       [](const auto& a) { return std::holds_alternative<GraphPtr>(a.second); });
+}
+
+bool repeatable(const Node& node) {
+    if (!node.is(Trait::Pure)) return false;
+    return std::all_of(node.attrs().begin(), node.attrs().end(), [](const auto& a) {
+        auto* nested = std::get_if<GraphPtr>(&a.second);
+        return !nested || std::all_of((*nested)->nodes().begin(), (*nested)->nodes().end(),
+                                      [](const auto& n) { return repeatable(*n); });
+    });
+}
+
+void put_in_place(Value& from, Value& to, bool rename) {
+    if (auto type = refine(to.type(), from.type(), to.name()); type && !to.is_constant()) to.set_type(std::move(*type));
+    from.graph().replace_uses(&from, &to);
+    if (!rename) return;
+    std::string name = from.name();
+    from.graph().rename(from, "");
+    to.graph().rename(to, std::move(name));
+}
+
+void record(PassContext& context, std::string rule, const NodeList& gone, const NodeList& made,
+            std::vector<std::pair<std::string, std::string>> replaced) {
+    ++context.rewrites;
+    if (!context.record) return;
+    Application done;
+    done.pass = context.pass;
+    done.rule = std::move(rule);
+    if (!gone.empty()) done.where = gone[0]->name().empty() ? gone[0]->output()->name() : gone[0]->name();
+    for (const Node* n : gone) done.removed.push_back(describe(*n));
+    for (const Node* n : made) done.added.push_back(describe(*n));
+    done.replaced = std::move(replaced);
+    context.applications.push_back(std::move(done));
+}
+
+void sweep(Graph& graph) {
+    std::vector<Graph*> graphs = all_graphs(graph);
+    // A node that goes takes its nested graphs along: only those that stay are looked at again.
+    std::for_each(graphs.rbegin(), graphs.rend(), [](Graph* g) { g->erase_unused(); });
+}
+
+}  // namespace tessera

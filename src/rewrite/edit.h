@@ -1,0 +1,26 @@
+// What the passes without rules share: every graph of a model, one value in the place of another, and the record of it.
+#pragma once
+
+#include "rewrite/pass.h"
+
+namespace tessera {
+
+// The graph and all that are nested in it, outer ones before inner ones, in the order of their nodes.
+std::vector<Graph*> all_graphs(Graph& graph);
+
+bool has_nested(const Node& node);
+// The same inputs give the same outputs: also what its nested graphs do draws no random numbers.
+bool repeatable(const Node& node);
+
+// Uses of `from` go to `to`, which keeps what was declared of the type of `from`. With `rename`, `to` takes its name.
+void put_in_place(Value& from, Value& to, bool rename);
+
+// Counts one rewrite, and records it where that is asked for. `gone` and `made` still stand.
+using NodeList = std::vector<const Node*>;
+void record(PassContext& context, std::string rule, const NodeList& gone, const NodeList& made = {},
+            std::vector<std::pair<std::string, std::string>> replaced = {});
+
+// Erases what nobody uses, inside out.
+void sweep(Graph& graph);
+
+}  // namespace tessera

@@ -1,0 +1,148 @@
+#include "rewrite/optimize.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/check.h"
+#include "base/nearest.h"
+#include "graph/names.h"
+#include "graph/print.h"
+#include "graph/verify.h"
+#include "rewrite/apply_rules.h"
+
+namespace tessera {
+
+namespace {
+
+Pass rule_pass(std::string name, std::string purpose, std::shared_ptr<const RuleSet> rules) {
+    return {std::move(name), std::move(purpose),
+            [rules](Graph& graph, PassContext& context) { return apply_rules(graph, *rules, context); }};
+}
+
+// One of rules/*.rules, read once.
+Pass built_in(const std::string& file, const std::string& purpose) {
+    static std::mutex mutex;
+    static std::map<std::string, std::shared_ptr<const RuleSet>> sets;
+    std::lock_guard lock(mutex);
+    auto& set = sets[file];
+    if (!set) set = std::make_shared<const RuleSet>(built_in_rules(file));
+    return rule_pass(file, purpose, set);
+}
+
+}  // namespace
+
+std::vector<Pass> pass_table(const Rules& user_rules) {
+    std::vector<Pass> table = {
+        {"refine_types", "types anew, where a node's inputs became better known", refine_types},
+        {"canonicalise", "one way to write what can be written in several", canonicalise},
+        {"fold_constants", "a node whose inputs are constant is its value", fold_constants},
+        {"inline_branches", "an if whose condition is constant is its branch", inline_branches},
+        {"fold_shapes", "a shape that the op can find itself need not be computed", fold_shapes},
+        {"share_common", "nodes that do the same are one", share_common},
+        {"share_sizes", "equal integers are computed once, in the cheapest way", share_sizes},
+        {"drop_unused", "what nobody uses goes", drop_unused},
+        rule_pass("user_rules", "your own rules", std::make_shared<const RuleSet>(user_rules)),
+        built_in("patterns", "several nodes that are one known op"),
+        built_in("cleanup", "what does nothing, or undoes itself"),
+        built_in("merge", "neighbours that one node can do"),
+        built_in("fold", "what weights can take in"),
+        built_in("linear", "products and sums in their cheapest form"),
+        built_in("motion", "moves what moves elements to where it cancels"),
+        {"slices_to_split", "slices that are all parts of a value are one split", slices_to_split},
+        {"tidy", "an order and names that follow from the graph alone", tidy, true},
+    };
+    if (user_rules.empty()) std::erase_if(table, [](const Pass& p) { return p.name == "user_rules"; });
+    return table;
+}
+
+namespace {
+
+class Pipeline {
+  public:
+    Pipeline(Graph& graph, const PipelineOptions& options)
+        : graph_(graph), options_(options), passes_(pass_table(options.user_rules)) {
+        context_.precision = options.precision;
+        context_.fold_limit = options.fold_limit;
+        context_.record = options.record;
+        context_.cancel = options.cancel;
+        for (const Pass& p : passes_) report_.passes.push_back({p.name});
+    }
+
+    Result<PipelineReport> run() {
+        TRY(check_stop());
+        renumber_names(graph_, false);
+        Changed changed = true;
+        while (changed && !stopped_ && report_.rounds < options_.max_rounds) {
+            changed = false;
+            ++report_.rounds;
+            for (size_t i = 0; i < passes_.size() && !stopped_; ++i)
+                if (!passes_[i].once && stale(i)) changed |= TRY(run_pass(i));
+        }
+        report_.settled = !changed || stopped_;
+        for (size_t i = 0; i < passes_.size() && !stopped_; ++i)
+            if (passes_[i].once) TRY(run_pass(i));
+        report_.applications = std::move(context_.applications);
+        return std::move(report_);
+    }
+
+  private:
+    Status check_stop() const {
+        if (options_.stop_after.empty()) return {};
+        std::vector<std::string_view> names;
+        for (const Pass& p : passes_) names.push_back(p.name);
+        if (std::find(names.begin(), names.end(), options_.stop_after) != names.end()) return {};
+        Error error(Code::E0501, "there is no pass \"{}\"", options_.stop_after);
+        std::string near = nearest(options_.stop_after, names);
+        if (near.empty()) return std::move(error).hint("there are: {}", fmt::join(names, ", "));
+        return std::move(error).hint("did you mean {}?", near);
+    }
+
+    // Whether the graph has changed since the pass last looked at it.
+    bool stale(size_t i) const { return i >= seen_.size() || seen_[i] != version_; }
+
+    Result<Changed> run_pass(size_t i) {
+        const Pass& pass = passes_[i];
+        if (options_.cancel && *options_.cancel) return Error(Code::E0410, "optimizing was cancelled");
+        CheckScope scope(pass.name, [&] { return print(graph_); });
+        context_.pass = pass.name;
+        size_t before = context_.rewrites;
+        auto began = std::chrono::steady_clock::now();
+        Changed changed = TRY(pass.run(graph_, context_));
+        PassTime& time = report_.passes[i];
+        time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+        time.rewrites += context_.rewrites - before;
+        ++time.runs;
+        if (changed) ++version_;
+        if (seen_.size() <= i) seen_.resize(passes_.size(), ~size_t{0});
+        if (!changed) seen_[i] = version_;
+        check();
+        if (options_.after) options_.after(pass.name, graph_, changed);
+        stopped_ = pass.name == options_.stop_after;
+        return changed;
+    }
+
+    void check() const {
+#ifdef NDEBUG
+        if (!options_.verify) return;
+#endif
+        verify(graph_);
+    }
+
+    Graph& graph_;
+    const PipelineOptions& options_;
+    std::vector<Pass> passes_;
+    PassContext context_;
+    PipelineReport report_;
+    std::vector<size_t> seen_;  // by pass: the graph's version after which it had nothing to do
+    size_t version_ = 0;
+    bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<PipelineReport> optimize(Graph& graph, const PipelineOptions& options) { return Pipeline(graph, options).run(); }
+
+}  // namespace tessera
