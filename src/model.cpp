@@ -14,6 +14,7 @@
 #include "graph/from_onnx.h"
 #include "graph/graph.h"
 #include "graph/parse.h"
+#include "graph/peak.h"
 #include "graph/print.h"
 #include "graph/to_onnx.h"
 #include "onnx/file.h"
@@ -215,6 +216,11 @@ Summary Model::summary() const {
     for (const auto& v : graph_->inputs()) collect_symbols(v->type(), symbols);
     s.symbols.assign(symbols.begin(), symbols.end());
     return s;
+}
+
+std::optional<int64_t> Model::peak_bytes(const std::map<std::string, int64_t>& symbols) const {
+    Peak peak = peak_memory(*graph_, symbols);
+    return peak.complete ? std::optional(peak.bytes) : std::nullopt;
 }
 
 Result<std::vector<Datum>> Model::run(const NamedData& inputs, const RunOptions& options) const {

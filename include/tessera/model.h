@@ -74,6 +74,9 @@ class Model {
     std::vector<Port> inputs() const;
     std::vector<Port> outputs() const;
     Summary summary() const;
+    // Bytes that inputs, results and outputs take at the same time, at most; symbolic dimensions are sized by `symbols` (1
+    // where not given). Nothing where a size is not known.
+    std::optional<int64_t> peak_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
 
     // The outputs in order. Safe to call from many threads at once.
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;

@@ -4,4 +4,5 @@
 #include "tessera/dtype.h"
 #include "tessera/error.h"
 #include "tessera/model.h"
+#include "tessera/optimize.h"
 #include "tessera/tensor.h"

@@ -1,0 +1,95 @@
+// The optimizer as users see it: a model in, another out, and a report of what was done.
+#include "tessera/optimize.h"
+
+#include <chrono>
+
+#include "base/check.h"
+#include "graph/graph.h"
+#include "rewrite/optimize.h"
+
+namespace tessera {
+namespace {
+
+Result<Precision> precision_named(const std::string& name) {
+    for (Precision p : {Precision::Strict, Precision::Default, Precision::Fast})
+        if (name_of(p) == name) return p;
+    return Error(Code::E0501, "there is no precision \"{}\"", name).hint("there are: strict, default, fast");
+}
+
+// What is said of each rule by whoever wrote it, and of each pass.
+std::map<std::string, std::string> reasons(const Rules& user_rules) {
+    std::map<std::string, std::string> why;
+    auto add = [&](const Rules& rules) {
+        for (const Rule& rule : rules) why.emplace(rule.name, rule.comment);
+    };
+    add(user_rules);
+    for (const RuleFile& file : built_in_rule_files()) add(built_in_rules(file.name));
+    return why;
+}
+
+std::vector<NodeText> texts(const std::vector<Application::NodeText>& nodes) {
+    std::vector<NodeText> out;
+    for (const auto& n : nodes) out.push_back({n.op, n.attrs, n.inputs, n.outputs, n.to_string()});
+    return out;
+}
+
+std::vector<PassRun> pass_runs(const std::vector<Pass>& table) {
+    std::vector<PassRun> runs;
+    for (const Pass& p : table) runs.push_back({p.name, p.purpose});
+    return runs;
+}
+
+}  // namespace
+
+std::vector<PassRun> optimizer_passes() { return pass_runs(pass_table()); }
+
+Result<Optimized> optimize(const Model& model, const OptimizeOptions& options) {
+    CheckScope scope("optimize", [&] { return model.to_text(); });
+    auto began = std::chrono::steady_clock::now();
+    PipelineOptions pipeline;
+    pipeline.precision = TRY(precision_named(options.precision));
+    for (const std::string& path : options.rules) {
+        Rules rules = TRY(load_rules(path));
+        pipeline.user_rules.insert(pipeline.user_rules.end(), rules.begin(), rules.end());
+    }
+    pipeline.fold_limit = options.fold_limit;
+    pipeline.stop_after = options.stop_after;
+    pipeline.record = options.record;
+    pipeline.verify = options.verify;
+    pipeline.cancel = options.cancel;
+    std::shared_ptr<Graph> graph = model.graph().clone();
+    Model optimized(graph);
+    if (options.after)
+        pipeline.after = [&](const std::string& pass, const Graph&, Changed changed) {
+            options.after(pass, optimized, changed);
+        };
+    PipelineReport done = TRY(optimize(*graph, pipeline));
+
+    OptimizeReport report;
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    report.passes = pass_runs(pass_table(pipeline.user_rules));
+    for (size_t i = 0; i < report.passes.size(); ++i) {
+        const PassTime& time = done.passes[i];
+        report.passes[i].runs = int64_t(time.runs);
+        report.passes[i].rewrites = int64_t(time.rewrites);
+        report.passes[i].seconds = time.seconds;
+        report.rewrite_count += int64_t(time.rewrites);
+    }
+    report.rounds = done.rounds;
+    report.settled = done.settled;
+    std::map<std::string, std::string> why;
+    if (options.record) why = reasons(pipeline.user_rules);
+    std::map<std::string, std::string> purposes;
+    for (const PassRun& p : report.passes) purposes.emplace(p.pass, p.purpose);
+    for (const Application& a : done.applications) {
+        auto reason = why.find(a.rule);
+        report.rewrites.push_back({a.pass, a.rule, std::string(name_of(a.exactness)),
+                                   reason != why.end() ? reason->second : purposes[a.pass], a.where, texts(a.removed),
+                                   texts(a.added), a.replaced});
+    }
+    report.before = model.summary();
+    report.after = optimized.summary();
+    return Optimized{std::move(optimized), std::move(report)};
+}
+
+}  // namespace tessera
