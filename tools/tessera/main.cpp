@@ -6,7 +6,7 @@
 int main(int argc, char** argv) {
     using namespace tessera;
     using namespace tessera::cli;
-    CLI::App app("Tessera, a deep-learning compiler: runs ONNX models, shows what is in them, and converts them.",
+    CLI::App app("Tessera, a deep-learning compiler: runs ONNX models, optimizes them, shows what is in them, and converts them.",
                  "tessera");
     app.set_version_flag("--version", "tessera " TESSERA_VERSION);
     app.require_subcommand(1);
@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
     Chosen chosen;
     add_run(app, chosen);
     add_inspect(app, chosen);
+    add_optimize(app, chosen);
     add_convert(app, chosen);
     add_ops(app, chosen);
     try {

@@ -1,0 +1,317 @@
+// tessera optimize: the same model with less, and what was done to it.
+#include "check_optimized.h"
+#include "command.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  tessera optimize model.onnx                        what there is to gain\n"
+    "  tessera optimize model.onnx -o smaller.onnx\n"
+    "  tessera optimize model.onnx --explain | less\n"
+    "  tessera optimize model.onnx -o smaller.onnx --check --dim batch=2\n"
+    "  tessera optimize model.onnx --rules my.rules --print-after user_rules\n";
+constexpr int64_t kExternalFrom = 1024;
+
+struct Optimize {
+    std::string path, out, weights, report;
+    std::vector<std::string> dims, rules, print_after;
+    std::string precision = "default", stop_after, fold_limit;
+    int opset = 0;
+    bool external = false, explain = false, time_passes = false, check = false, json = false, trust = false,
+         verify = false, list_passes = false;
+    uint64_t seed = 0;
+
+    Status operator()() const;
+
+  private:
+    Status check_usage() const;
+    Result<OptimizeOptions> options() const;
+};
+
+// ---- what is printed
+
+std::string share(double before, double after) {
+    if (before == 0) return after == 0 ? "" : "new";
+    double percent = 100 * (after - before) / before;
+    if (before == after) return "";
+    return std::abs(percent) < 0.05 ? "~0 %" : fmt::format("{:+.{}f} %", percent, std::abs(percent) < 10 ? 1 : 0);
+}
+
+struct Row {
+    std::string name, before, after, change;
+};
+
+void print_rows(const std::vector<Row>& rows, size_t indent) {
+    size_t name = 12, number = 9;
+    for (const Row& r : rows) {
+        name = std::max(name, r.name.size());
+        number = std::max({number, r.before.size(), r.after.size()});
+    }
+    for (const Row& r : rows)
+        fmt::print("{:{}}{:<{}}  {:>{}}  {:>{}}  {:>7}\n", "", indent, r.name, name, r.before, number, r.after, number,
+                   r.change);
+}
+
+Row measured(std::string name, std::optional<double> before, std::optional<double> after,
+             std::string (*shown)(double)) {
+    Row row{std::move(name), before ? shown(*before) : "?", after ? shown(*after) : "?", ""};
+    if (before && after) row.change = share(*before, *after);
+    return row;
+}
+
+std::optional<double> at(const std::string& expression, const SymbolValues& sizes) {
+    auto n = value_at(expression, sizes);
+    return n ? std::optional(double(*n)) : std::nullopt;
+}
+
+std::optional<double> peak(const Model& model, const SymbolValues& sizes) {
+    auto n = model.peak_bytes(sizes);
+    return n ? std::optional(double(*n)) : std::nullopt;
+}
+
+using OpCounts = std::vector<std::pair<std::string, std::pair<int64_t, int64_t>>>;
+
+// Nodes by op before and after, most before first.
+OpCounts op_counts(const OptimizeReport& report) {
+    OpCounts counts;
+    auto find = [&](const std::string& op) -> std::pair<int64_t, int64_t>& {
+        for (auto& [name, both] : counts)
+            if (name == op) return both;
+        counts.emplace_back(op, std::pair<int64_t, int64_t>());
+        return counts.back().second;
+    };
+    for (const OpCount& op : report.before.ops) find(op.op).first = op.nodes;
+    for (const OpCount& op : report.after.ops) find(op.op).second = op.nodes;
+    return counts;
+}
+
+std::string plain_count(double n) { return fmt::format("{}", int64_t(n)); }
+
+void print_table(const Model& before, const Optimized& done, const SymbolValues& sizes) {
+    const Summary &b = done.report.before, &a = done.report.after;
+    fmt::print("{}\n", bold(escaped(b.source.empty() ? b.name : b.source)));
+    std::vector<Row> rows = {{"", "before", "after", ""}};
+    rows.push_back(measured("nodes", double(b.nodes), double(a.nodes), plain_count));
+    rows.push_back(measured("parameters", double(b.parameters), double(a.parameters), human_count));
+    rows.push_back(measured("weights", double(b.parameter_bytes), double(a.parameter_bytes), human_bytes));
+    rows.push_back(measured("FLOPs", at(b.flops, sizes), at(a.flops, sizes), human_count));
+    rows.push_back(measured("bytes moved", at(b.bytes, sizes), at(a.bytes, sizes), human_bytes));
+    rows.push_back(measured("peak memory", peak(before, sizes), peak(done.model, sizes), human_bytes));
+    for (const auto& [op, both] : op_counts(done.report))
+        rows.push_back(measured("  " + op, double(both.first), double(both.second), plain_count));
+    rows.insert(rows.begin() + 7, {"nodes by op", "", "", ""});
+    print_rows(rows, 2);
+    if (!b.symbols.empty()) fmt::print("{}\n", dim("  costs" + escaped(at_dims(b.symbols, sizes))));
+    fmt::print("  {} rewrites in {} rounds, {}\n", done.report.rewrite_count, done.report.rounds,
+               human_seconds(done.report.seconds));
+    if (!done.report.settled) fmt::print("  note: the passes had not come to an end and were stopped\n");
+}
+
+std::string joined(const std::vector<NodeText>& nodes, size_t most) {
+    std::string text;
+    for (size_t i = 0; i < nodes.size() && i < most; ++i) text += fmt::format("\n      {}", escaped(nodes[i].text));
+    if (nodes.size() > most) text += fmt::format("\n      and {} more", nodes.size() - most);
+    return text;
+}
+
+// First how often each rule was used and what it says, then each use of it.
+void print_explanation(const OptimizeReport& report) {
+    struct Group {
+        const Rewrite* first;
+        int64_t times = 0;
+    };
+    std::vector<Group> groups;
+    std::map<std::pair<std::string, std::string>, size_t> place;
+    for (const Rewrite& r : report.rewrites) {
+        auto [it, fresh] = place.emplace(std::pair(r.pass, r.rule), groups.size());
+        if (fresh) groups.push_back({&r});
+        ++groups[it->second].times;
+    }
+    fmt::print("{}\n", bold("rules"));
+    for (const Group& g : groups) {
+        fmt::print("  {:>5} x  {} / {}  [{}]\n", g.times, g.first->pass, g.first->rule, g.first->exactness);
+        if (!g.first->why.empty()) fmt::print("           {}\n", dim(escaped(g.first->why)));
+    }
+    fmt::print("{}\n", bold("rewrites"));
+    constexpr size_t kShownNodes = 12;
+    for (size_t i = 0; i < report.rewrites.size(); ++i) {
+        const Rewrite& r = report.rewrites[i];
+        fmt::print("  {}. {} / {}{}\n", i + 1, r.pass, r.rule, r.where.empty() ? "" : "  at " + escaped(r.where));
+        if (!r.removed.empty()) fmt::print("    before{}\n", joined(r.removed, kShownNodes));
+        if (!r.added.empty()) fmt::print("    after{}\n", joined(r.added, kShownNodes));
+        for (const auto& [from, to] : r.replaced)
+            fmt::print("    {}\n", to.empty() ? escaped(from) + " goes" : escaped(from) + " is now " + escaped(to));
+    }
+}
+
+void print_times(const OptimizeReport& report) {
+    fmt::print("{}\n  {:<16} {:>5} {:>9} {:>10}\n", bold("passes"), "pass", "runs", "rewrites", "time");
+    for (const PassRun& p : report.passes)
+        fmt::print("  {:<16} {:>5} {:>9} {:>10}\n", p.pass, p.runs, p.rewrites, human_seconds(p.seconds));
+}
+
+void print_passes(const std::vector<PassRun>& passes) {
+    for (const PassRun& p : passes) fmt::print("{:<16}  {}\n", p.pass, p.purpose);
+}
+
+// ---- the same as JSON
+
+Json summary_json(const Summary& s, const Model& model, const SymbolValues& sizes) {
+    Json j{{"nodes", s.nodes}, {"parameters", s.parameters}, {"parameter_bytes", s.parameter_bytes}};
+    j["flops"] = s.flops;
+    j["bytes"] = s.bytes;
+    if (auto n = value_at(s.flops, sizes)) j["flops_at_dims"] = *n;
+    if (auto n = value_at(s.bytes, sizes)) j["bytes_at_dims"] = *n;
+    if (auto n = model.peak_bytes(sizes)) j["peak_bytes_at_dims"] = *n;
+    j["ops"] = Json::object();
+    for (const OpCount& op : s.ops) j["ops"][op.op] = op.nodes;
+    return j;
+}
+
+Json nodes_json(const std::vector<NodeText>& nodes) {
+    Json j = Json::array();
+    for (const NodeText& n : nodes) j.push_back(n.text);
+    return j;
+}
+
+Json optimize_json(const Model& before, const Optimized& done, const SymbolValues& sizes, bool explain) {
+    const OptimizeReport& report = done.report;
+    Json j{{"before", summary_json(report.before, before, sizes)},
+           {"after", summary_json(report.after, done.model, sizes)},
+           {"rewrites", report.rewrite_count},
+           {"rounds", report.rounds},
+           {"settled", report.settled},
+           {"optimize_s", report.seconds}};
+    j["passes"] = Json::array();
+    for (const PassRun& p : report.passes)
+        j["passes"].push_back({{"pass", p.pass}, {"runs", p.runs}, {"rewrites", p.rewrites}, {"seconds", p.seconds}});
+    if (!explain) return j;
+    j["rewrite_list"] = Json::array();
+    for (const Rewrite& r : report.rewrites) {
+        Json entry{{"pass", r.pass},
+                   {"rule", r.rule},
+                   {"exactness", r.exactness},
+                   {"why", r.why},
+                   {"where", r.where},
+                   {"removed", nodes_json(r.removed)},
+                   {"added", nodes_json(r.added)}};
+        entry["replaced"] = Json::array();
+        for (const auto& [from, to] : r.replaced) entry["replaced"].push_back({from, to});
+        j["rewrite_list"].push_back(std::move(entry));
+    }
+    return j;
+}
+
+// ---- the command
+
+Status Optimize::check_usage() const {
+    if (path.empty()) return Error(Code::E0501, "no model is given").hint("tessera optimize --help");
+    bool to_onnx = out.ends_with(".onnx"), to_text = out.ends_with(".tsr") || out.ends_with(".txt");
+    if (!out.empty() && !to_onnx && !to_text)
+        return Error(Code::E0501, "\"{}\" says neither ONNX nor text", out).hint("end it in .onnx or .tsr");
+    if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for -o FILE.onnx");
+    if (!to_text && !weights.empty()) return Error(Code::E0501, "--weights is for -o FILE.tsr");
+    std::vector<std::string> names;
+    for (const PassRun& p : optimizer_passes()) names.push_back(p.pass);
+    if (!rules.empty()) names.push_back("user_rules");
+    for (const std::string& pass : print_after)
+        if (std::find(names.begin(), names.end(), pass) == names.end() && pass != "all")
+            return Error(Code::E0501, "--print-after {}: there is no such pass", pass)
+                .hint("there are: all, {}", fmt::join(names, ", "));
+    return {};
+}
+
+Result<OptimizeOptions> Optimize::options() const {
+    OptimizeOptions o;
+    o.precision = precision;
+    o.rules = rules;
+    o.refute_rules = !trust;
+    o.stop_after = stop_after;
+    o.record = explain || !report.empty();
+    o.verify = verify;
+    o.cancel = &interrupted();
+    if (!fold_limit.empty()) o.fold_limit = TRY(parse_size(fold_limit, "--fold-limit"));
+    if (!print_after.empty())
+        o.after = [this](const std::string& pass, const Model& now, bool changed) {
+            bool all = print_after[0] == "all";
+            if (!all && std::find(print_after.begin(), print_after.end(), pass) == print_after.end()) return;
+            if (all && !changed) return;
+            fmt::print(stderr, "// after {}{}\n{}\n", pass, changed ? "" : ", which changed nothing", now.to_text());
+        };
+    return o;
+}
+
+Status Optimize::operator()() const {
+    if (list_passes) {
+        print_passes(optimizer_passes());
+        return {};
+    }
+    TRY(check_usage());
+    OptimizeOptions chosen = TRY(options());
+    SymbolValues sizes = TRY(parse_dims(dims));
+    Model model = TRY(Model::load(path));
+    TRY(check_dims(sizes, model));
+    Optimized done = TRY(optimize(model, chosen));
+    std::optional<CheckedRun> checked;
+    if (check) checked = TRY(check_optimized(model, done.model, precision, sizes, seed));
+    if (!out.empty())
+        TRY(done.model.save(out, {.opset = opset, .external_from = external ? kExternalFrom : -1, .weights = weights}));
+    if (json) {
+        Json j = optimize_json(model, done, sizes, explain);
+        j["from"] = path;
+        if (!out.empty()) j["to"] = out;
+        if (checked) j["check"] = checked_json(*checked);
+        print_json(j);
+        return {};
+    }
+    print_table(model, done, sizes);
+    if (checked) fmt::print("{}", checked_text(*checked));
+    if (time_passes) print_times(done.report);
+    if (explain) print_explanation(done.report);
+    if (!out.empty()) fmt::print("  written to {}\n", escaped(out));
+    return {};
+}
+
+}  // namespace
+
+void add_optimize(CLI::App& app, Chosen& chosen) {
+    auto o = std::make_shared<Optimize>();
+    CLI::App* c = app.add_subcommand("optimize", "Give back a model that computes the same with less");
+    c->add_option("model", o->path, "An ONNX file or Tessera's text form");
+    c->add_option("-o,--output", o->out, "Where the optimized model goes: a file ending in .onnx or .tsr")
+        ->option_text("FILE");
+    c->add_option("--precision", o->precision, "strict: every bit stays; default: up to rounding; fast: approximately")
+        ->option_text("strict|default|fast")
+        ->check(CLI::IsMember({"strict", "default", "fast"}));
+    c->add_option("--rules", o->rules, "Rewrite rules of your own (docs/rules.md)")
+        ->option_text("FILE ...")
+        ->allow_extra_args(false);
+    c->add_flag("--trust-rules", o->trust, "Do not look for counterexamples to your rules");
+    c->add_option("--opset", o->opset, "Of the ONNX file (the model's own)")
+        ->option_text("N")
+        ->check(CLI::Range(1, 1000));
+    c->add_flag("--external-data", o->external, "Weights from 1 kB on go to a file beside the ONNX file");
+    c->add_option("--weights", o->weights, "Large weights go to this file beside the text")->option_text("NAME");
+    c->add_option("--fold-limit", o->fold_limit, "Bytes that one folded constant may take beyond its inputs (16M)")
+        ->option_text("SIZE");
+    c->add_option("--dim", o->dims, "Size of a symbolic dimension in the costs (1) and in --check")
+        ->option_text("NAME=SIZE ...")
+        ->allow_extra_args(false);
+    c->add_flag("--explain", o->explain, "Say which rule did what, where, and why it is right");
+    c->add_flag("--check", o->check, "Run both models on random inputs and compare");
+    c->add_option("--seed", o->seed, "Of the random inputs of --check (0)")->option_text("N");
+    c->add_flag("--time-passes", o->time_passes, "How long each pass took");
+    c->add_option("--print-after", o->print_after, "Print the graph to standard error after this pass, or after all")
+        ->option_text("PASS ...")
+        ->allow_extra_args(false);
+    c->add_option("--stop-after", o->stop_after, "Stop after the first run of this pass")->option_text("PASS");
+    c->add_flag("--verify", o->verify, "Check the graph's invariants after each pass");
+    c->add_flag("--list-passes", o->list_passes, "List the passes in their order");
+    c->add_flag("--json", o->json, "Print JSON");
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([o, &chosen] { chosen = [o] { return report((*o)(), o->json); }; });
+}
+
+}  // namespace tessera::cli
