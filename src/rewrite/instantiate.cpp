@@ -240,6 +240,7 @@ bool constant_term(const Match& match, const Term& term, std::vector<bool>& let_
 
 bool mentions(const Term& term, int slot) {
     if (term.form == Form::Variable && term.slot == slot) return true;
+    if (term.form != Form::Op) return false;  // what a function reads off a value needs no node
     return std::any_of(term.args.begin(), term.args.end(), [&](const Term& a) { return mentions(a, slot); });
 }
 

@@ -229,7 +229,7 @@ class Matcher {
     static bool could_be(const Term& term, const Value* v) {
         if (term.form == Form::Op) return v && v->node() && &v->node()->op() == term.op;
         if (term.form == Form::Number) return v && v->is_constant();
-        return v || term.optional || term.slot < 0;
+        return v || term.optional;
     }
 
     // Inputs with lists among them: the second list takes what the first one leaves.

@@ -27,11 +27,13 @@ class RuleReader {
         Rules rules;
         while (!scan_.done()) {
             size_t at = scan_.at();
-            Rule rule = TRY(one());
-            for (const Rule& other : rules)
-                if (other.name == rule.name)
-                    return scan_.error(at, Code::E0204, "there are two rules named {}", rule.name);
-            rules.push_back(std::move(rule));
+            Rules made = TRY(family());
+            for (Rule& rule : made) {
+                for (const Rule& other : rules)
+                    if (other.name == rule.name)
+                        return scan_.error(at, Code::E0204, "there are two rules named {}", rule.name);
+                rules.push_back(std::move(rule));
+            }
         }
         return rules;
     }
@@ -41,23 +43,60 @@ class RuleReader {
     const std::string& source_;
     TextScanner scan_;
     Rule* rule_ = nullptr;
+    std::string alias_, alias_op_;  // of a family: the name in the text, and the op it stands for
     int depth_ = 0;
     bool in_pattern_ = false;
 
-    Result<Rule> one() {
-        Rule rule;
-        rule_ = &rule;
+    // One rule, or one for each op of `for f in (relu, tanh)`.
+    Result<Rules> family() {
+        Rule head;
         size_t at = scan_.at();
-        rule.comment = comment_above(at);
-        rule.source = scan_.place(at);
-        rule.source = rule.source.substr(0, rule.source.rfind(':'));
-        rule.name = scan_.word();
-        while (!rule.name.empty() && scan_.take("-")) rule.name += "-" + std::string(scan_.word());
-        if (rule.name.empty()) return scan_.syntax(at, "a rule's name");
+        head.comment = comment_above(at);
+        head.source = scan_.place(at);
+        head.source = head.source.substr(0, head.source.rfind(':'));
+        head.name = scan_.word();
+        while (!head.name.empty() && scan_.take("-")) head.name += "-" + std::string(scan_.word());
+        if (head.name.empty()) return scan_.syntax(at, "a rule's name");
         if (scan_.take("[")) {
-            TRY(tags(rule));
+            TRY(tags(head));
         }
+        std::vector<std::string> ops;
+        if (scan_.take_word("for")) ops = TRY(op_list());
         TRY(scan_.expect(":"));
+        size_t body = scan_.at();
+        Rules rules;
+        for (size_t i = 0; i < std::max<size_t>(ops.size(), 1); ++i) {
+            scan_.go_to(body);
+            Rule rule = head;
+            if (!ops.empty()) {
+                alias_op_ = ops[i];
+                rule.name += "-" + ops[i];
+            }
+            rules.push_back(TRY(one(std::move(rule))));
+        }
+        alias_.clear();
+        return rules;
+    }
+
+    Result<std::vector<std::string>> op_list() {
+        std::vector<std::string> ops;
+        size_t at = scan_.at();
+        alias_ = scan_.word();
+        if (!is_name(alias_) || find_op(alias_)) return scan_.syntax(at, "a name that is no op");
+        if (!scan_.take_word("in")) return scan_.syntax(scan_.at(), "\"in\"");
+        TRY(scan_.expect("("));
+        do {
+            at = scan_.at();
+            std::string op(scan_.word());
+            if (!find_op(op)) return scan_.error(at, Code::E0302, "there is no op \"{}\"", op);
+            ops.push_back(std::move(op));
+        } while (scan_.take(","));
+        TRY(scan_.expect(")"));
+        return ops;
+    }
+
+    Result<Rule> one(Rule rule) {
+        rule_ = &rule;
         in_pattern_ = true;
         rule.pattern = TRY(tuple());
         in_pattern_ = false;
@@ -183,9 +222,10 @@ class RuleReader {
             size_t at = scan_.at();
             std::string_view found;
             for (std::string_view symbol : kLevels[level]) {
-                bool word = symbol[0] >= 'a';
-                if (word ? scan_.take_word(symbol)
-                         : scan_.peek() == symbol[0] && !next_is_arrow() && scan_.take(symbol)) {
+                bool word =
+                    symbol[0] >= 'a' && !comes_at(scan_.at() + symbol.size(), "-");  // else a rule's name
+                if (symbol[0] >= 'a' ? word && scan_.take_word(symbol)
+                                     : scan_.peek() == symbol[0] && !next_is_arrow() && scan_.take(symbol)) {
                     found = symbol;
                     break;
                 }
@@ -201,7 +241,10 @@ class RuleReader {
         return left;
     }
 
-    bool next_is_arrow() { return text_.substr(scan_.at(), 2) == "=>"; }
+    bool comes_at(size_t at, std::string_view symbol) const {
+        return at <= text_.size() && text_.substr(at, symbol.size()) == symbol;
+    }
+    bool next_is_arrow() { return comes_at(scan_.at(), "=>"); }
 
     Result<Term> unary() {
         size_t at = scan_.at();
@@ -287,7 +330,7 @@ class RuleReader {
             word.resize(word.size() - 3);
         }
         if (word == "_") {
-            t.slot = -1;
+            t.optional = scan_.take("?");
             return t;
         }
         if (std::string_view name = word; !t.list && scan_.peek() == '(') return application(at, std::string(name), -1);
@@ -323,6 +366,7 @@ class RuleReader {
             t.output = static_cast<int>(*output);
             name.resize(dot);
         }
+        if (name == alias_) name = alias_op_;
         t.name = name;
         t.op = find_op(name);
         t.form = t.op ? Term::Form::Op : Term::Form::Call;
@@ -352,7 +396,7 @@ class RuleReader {
             call.rest_slot = TRY(slot_of(word.substr(2), at));
             return {};
         }
-        if (call.op && is_name(word) && scan_.peek() == '=' && text_.substr(scan_.at(), 2) != "==") {
+        if (call.op && is_name(word) && scan_.peek() == '=' && !comes_at(scan_.at(), "==")) {
             scan_.take("=");
             std::string name(word);
             for (const auto& [other, term] : call.attrs)
@@ -364,7 +408,7 @@ class RuleReader {
         scan_.go_to(at);
         if (!call.attrs.empty() || call.rest_slot >= 0)
             return scan_.error(at, Code::E0301, "inputs stand before attributes");
-        Term arg = call.op ? TRY(primary()) : TRY(expression());
+        Term arg = in_pattern_ ? TRY(primary()) : TRY(expression());
         call.args.push_back(std::move(arg));
         return {};
     }
