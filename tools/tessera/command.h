@@ -26,6 +26,7 @@ void add_inspect(CLI::App& app, Chosen& chosen);
 void add_convert(CLI::App& app, Chosen& chosen);
 void add_optimize(CLI::App& app, Chosen& chosen);
 void add_ops(CLI::App& app, Chosen& chosen);
+void add_rules(CLI::App& app, Chosen& chosen);
 
 // Makes a subcommand's function out of one that may fail: prints the error, as JSON too where that is asked for.
 int report(const Status& status, bool json);

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
     add_optimize(app, chosen);
     add_convert(app, chosen);
     add_ops(app, chosen);
+    add_rules(app, chosen);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {

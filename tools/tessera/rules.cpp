@@ -1,0 +1,245 @@
+// tessera rules: the rewrite rules, the functions they may call, and whether they hold.
+#include "command.h"
+#include "rewrite/functions.h"
+#include "rewrite/refute.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  tessera rules list\n"
+    "  tessera rules check\n"
+    "  tessera rules check mine.rules --seed 7\n"
+    "  tessera rules check --rule transpose-of-transpose --instances 1000\n"
+    "  tessera rules functions\n";
+
+struct NamedRules {
+    std::string file;
+    Rules rules;
+};
+
+// Those of the files; the built-in ones where there are none.
+Result<std::vector<NamedRules>> rules_of(const std::vector<std::string>& files, const std::string& only) {
+    std::vector<NamedRules> all;
+    for (const std::string& file : files) {
+        Rules rules = TRY(load_rules(file));
+        all.push_back({file, std::move(rules)});
+    }
+    if (files.empty())
+        for (const RuleFile& file : built_in_rule_files())
+            all.push_back({std::string(file.name), built_in_rules(file.name)});
+    if (only.empty()) return all;
+    for (NamedRules& part : all) std::erase_if(part.rules, [&](const Rule& r) { return r.name != only; });
+    std::erase_if(all, [](const NamedRules& part) { return part.rules.empty(); });
+    if (all.empty())
+        return Error(Code::E0501, "there is no rule \"{}\"", only).hint("tessera rules list shows them all");
+    return all;
+}
+
+size_t count(const std::vector<NamedRules>& all) {
+    size_t n = 0;
+    for (const NamedRules& part : all) n += part.rules.size();
+    return n;
+}
+
+std::string how_compared(const Verdict& v) {
+    std::vector<std::string> parts;
+    auto add = [&](int n, const char* what) {
+        if (n > 0) parts.push_back(fmt::format("{} {}", n, what));
+    };
+    add(v.by_bits, "by bits");
+    add(v.by_floats, "by floats");
+    add(v.by_integers, "by integers");
+    add(v.by_field, "in the field");
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+Json verdict_json(const std::string& file, const Rule& rule, const Verdict& v) {
+    Json j{{"rule", rule.name},          {"file", file},
+           {"source", rule.source},      {"class", name_of(rule.exactness)},
+           {"verdict", name_of(v.kind)}, {"instances", v.instances},
+           {"draws", v.draws},           {"by_bits", v.by_bits},
+           {"by_floats", v.by_floats},   {"by_integers", v.by_integers},
+           {"in_field", v.by_field},     {"beyond_field", v.beyond_field}};
+    if (!v.counterexample) return j;
+    const Counterexample& c = *v.counterexample;
+    Json inputs = Json::object();
+    for (const auto& [name, elements] : c.inputs) inputs[name] = elements;
+    j["counterexample"] = {
+        {"left", c.left}, {"right", c.right}, {"inputs", inputs}, {"by", c.how}, {"difference", c.difference}};
+    return j;
+}
+
+struct Check {
+    std::vector<std::string> files;
+    std::string only;
+    bool json = false;
+    RefuteOptions options;
+    Progress::Mode progress = Progress::Mode::Auto;
+
+    bool printed = false;  // the answer, as JSON
+
+    Status operator()() {
+        std::vector<NamedRules> all = TRY(rules_of(files, only));
+        options.cancel = &interrupted();
+        Stopwatch watch;
+        size_t done = 0;
+        const size_t total = count(all);
+        Json list = Json::array();
+        std::vector<std::string> failed;
+        // Without JSON, the lines say how far it is.
+        Progress line(json ? progress : Progress::Mode::Never, "checking");
+        for (const NamedRules& part : all) {
+            for (const Rule& rule : part.rules) {
+                line.update(rule.name, done++, total);
+                Verdict v = TRY(refute(rule, options));
+                if (v.kind != Verdict::Kind::Holds) failed.push_back(rule.name);
+                if (json)
+                    list.push_back(verdict_json(part.file, rule, v));
+                else
+                    print_line(rule, v);
+            }
+        }
+        printed = true;
+        if (json)
+            print_json({{"seed", options.seed}, {"rules", list}, {"failed", failed}});
+        else
+            fmt::print("{} rules, {} refuted or not tested; seed {}, {}\n", total, failed.size(), options.seed,
+                       human_seconds(watch.seconds()));
+        if (failed.empty()) return {};
+        return Error(Code::E0305, "{} of {} rules {}: {}", failed.size(), total,
+                     failed.size() == 1 ? "does not hold" : "do not hold", fmt::join(failed, ", "))
+            .hint("repeat it with --seed {}", options.seed);
+    }
+
+  private:
+    static void print_line(const Rule& rule, const Verdict& v) {
+        std::string name = rule.name.size() > 43 ? rule.name.substr(0, 40) + "..." : rule.name;
+        fmt::print("{:<8}  {:<44} {:<13} {} of {} graphs{}{}\n", name_of(v.kind), name, name_of(rule.exactness),
+                   v.instances, v.draws, v.instances ? ": " : "", how_compared(v));
+        if (v.counterexample) {
+            std::string text = escaped(v.counterexample->to_string());
+            size_t at = 0;
+            while (at < text.size()) {
+                size_t end = std::min(text.find('\n', at), text.size());
+                fmt::print("    {}\n", text.substr(at, end - at));
+                at = end + 1;
+            }
+        }
+        std::fflush(stdout);
+    }
+};
+
+struct List {
+    std::vector<std::string> files;
+    std::string only;
+    bool json = false;
+
+    Status operator()() const {
+        std::vector<NamedRules> all = TRY(rules_of(files, only));
+        if (json) {
+            Json list = Json::array();
+            for (const NamedRules& part : all)
+                for (const Rule& rule : part.rules)
+                    list.push_back({{"name", rule.name},
+                                    {"class", name_of(rule.exactness)},
+                                    {"file", part.file},
+                                    {"source", rule.source},
+                                    {"comment", rule.comment},
+                                    {"rule", to_string(rule)}});
+            print_json({{"rules", list}});
+            return {};
+        }
+        for (const NamedRules& part : all) {
+            fmt::print("{}\n", bold(part.file));
+            for (const Rule& rule : part.rules) {
+                std::string comment = rule.comment;
+                for (size_t at = 0; (at = comment.find('\n', at)) != std::string::npos;)
+                    comment.replace(at, 1, "\n  // ");
+                if (!comment.empty()) fmt::print("  {}\n", dim("// " + escaped(comment)));
+                fmt::print("  {}\n", escaped(to_string(rule)));
+            }
+        }
+        fmt::print("{} rules\n", count(all));
+        return {};
+    }
+};
+
+struct Functions {
+    bool json = false, markdown = false;
+
+    Status operator()() const {
+        Json list = Json::array();
+        if (markdown) fmt::print("| function | gives | meaning |\n| --- | --- | --- |\n");
+        for (const RuleFunction& f : rule_functions()) {
+            std::vector<std::string_view> takes;
+            for (TermKind kind : f.takes) takes.push_back(name_of(kind));
+            std::string call = fmt::format("{}({}{})", f.name, fmt::join(takes, ", "), f.variadic ? ", ..." : "");
+            if (json)
+                list.push_back({{"name", f.name},
+                                {"takes", takes},
+                                {"gives", name_of(f.gives)},
+                                {"variadic", f.variadic},
+                                {"meaning", f.meaning}});
+            else if (markdown)
+                fmt::print("| `{}` | {} | {} |\n", call, name_of(f.gives), f.meaning);
+            else
+                fmt::print("{:<56} {:<20} {}\n", call, name_of(f.gives), f.meaning);
+        }
+        if (json) print_json({{"functions", list}});
+        return {};
+    }
+};
+
+void add_check(CLI::App& rules, Chosen& chosen) {
+    auto check = std::make_shared<Check>();
+    CLI::App* c = rules.add_subcommand("check", "Try to refute each rule on random graphs that it matches");
+    c->add_option("file", check->files, "Rule files; without any, the built-in rules");
+    c->add_option("--rule", check->only, "Only the rule of this name")->option_text("NAME");
+    c->add_option("--seed", check->options.seed, "Of the random graphs and values")->option_text("N");
+    c->add_option("--instances", check->options.instances, "Matching graphs to try for each rule")
+        ->check(CLI::PositiveNumber)
+        ->option_text("N");
+    c->add_flag("--json", check->json, "Print JSON");
+    add_progress_option(*c, check->progress);
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([check, &chosen] {
+        chosen = [check] {
+            Status status = (*check)();
+            return report(status, check->json && !check->printed);
+        };
+    });
+}
+
+void add_list(CLI::App& rules, Chosen& chosen) {
+    auto list = std::make_shared<List>();
+    CLI::App* c = rules.add_subcommand("list", "Show the rules, with what their authors say of them");
+    c->add_option("file", list->files, "Rule files; without any, the built-in rules");
+    c->add_option("--rule", list->only, "Only the rule of this name")->option_text("NAME");
+    c->add_flag("--json", list->json, "Print JSON");
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([list, &chosen] { chosen = [list] { return report((*list)(), list->json); }; });
+}
+
+void add_functions(CLI::App& rules, Chosen& chosen) {
+    auto functions = std::make_shared<Functions>();
+    CLI::App* c = rules.add_subcommand("functions", "List the functions that rules may call");
+    c->add_flag("--json", functions->json, "Print JSON");
+    c->add_flag("--markdown", functions->markdown, "Print a Markdown table");
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([functions, &chosen] { chosen = [functions] { return report((*functions)(), functions->json); }; });
+}
+
+}  // namespace
+
+void add_rules(CLI::App& app, Chosen& chosen) {
+    CLI::App* rules = app.add_subcommand("rules", "Check and list rewrite rules");
+    rules->require_subcommand(1);
+    rules->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    add_check(*rules, chosen);
+    add_list(*rules, chosen);
+    add_functions(*rules, chosen);
+}
+
+}  // namespace tessera::cli
