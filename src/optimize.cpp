@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "graph/graph.h"
 #include "rewrite/optimize.h"
+#include "rewrite/refute.h"
 
 namespace tessera {
 namespace {
@@ -14,6 +15,19 @@ Result<Precision> precision_named(const std::string& name) {
     for (Precision p : {Precision::Strict, Precision::Default, Precision::Fast})
         if (name_of(p) == name) return p;
     return Error(Code::E0501, "there is no precision \"{}\"", name).hint("there are: strict, default, fast");
+}
+
+Result<Rules> user_rules(const OptimizeOptions& options) {
+    Rules all;
+    for (const std::string& path : options.rules)
+        for (Rule& rule : TRY(load_rules(path))) {
+            if (options.refute_rules) {
+                Verdict verdict = TRY(refute(rule, {.cancel = options.cancel}));
+                TRY(as_status(rule, verdict));
+            }
+            all.push_back(std::move(rule));
+        }
+    return all;
 }
 
 // What is said of each rule by whoever wrote it, and of each pass.
@@ -48,10 +62,7 @@ Result<Optimized> optimize(const Model& model, const OptimizeOptions& options) {
     auto began = std::chrono::steady_clock::now();
     PipelineOptions pipeline;
     pipeline.precision = TRY(precision_named(options.precision));
-    for (const std::string& path : options.rules) {
-        Rules rules = TRY(load_rules(path));
-        pipeline.user_rules.insert(pipeline.user_rules.end(), rules.begin(), rules.end());
-    }
+    pipeline.user_rules = TRY(user_rules(options));
     pipeline.fold_limit = options.fold_limit;
     pipeline.stop_after = options.stop_after;
     pipeline.record = options.record;
