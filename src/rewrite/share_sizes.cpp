@@ -72,6 +72,10 @@ class Sharing {
     void replace(Value& from, Value& to) {
         record(context_, "share size", {from.node()}, {}, {{from.name(), to.name()}});
         put_in_place(from, to, false);
+        Node& node = *from.node();
+        bool used = false;
+        for (size_t i = 0; i < node.output_count(); ++i) used |= !node.output(i)->uses().empty();
+        if (!used) node.graph().disconnect(node);  // so that it is no use of what it was computed from
     }
 
     // Whether nothing that has been passed on the way through `graph` uses it: a later value can then stand for it.

@@ -1,7 +1,9 @@
-// Runs the text files of this folder. A file says on its first line what to do with each of its graphs and, beside the
-// lines, what must come of it:
-//   // RUN: print                 a command of kCommands, applied to every graph of the file
+// Runs the text files of this folder. A file says what to do with its graphs and, beside the lines, what must come of
+// it:
+//   // RUN: print                 a command, applied to the graphs from here on to the next RUN:
+//                                 one of kCommands, a pass of the optimizer by its name, or `rule NAME`, one rule alone
 //   // CHECK: return x            the printed result has this text, each CHECK of a graph after the one before
+//   // CHECK-NOT: relu            the printed result does not have this text
 //   // ERROR E0210: 3 vs 4        the command fails here, at this line, with this code and this text in the message
 #include <gtest/gtest.h>
 
@@ -16,6 +18,8 @@
 #include "graph/print.h"
 #include "graph/to_onnx.h"
 #include "graph/verify.h"
+#include "rewrite/apply_rules.h"
+#include "rewrite/optimize.h"
 
 namespace tessera {
 namespace {
@@ -33,20 +37,57 @@ const std::map<std::string, Command>& commands() {
         {"print --no-types",
          [](std::unique_ptr<Graph> g) -> Result<std::string> { return print(*g, {.types = false}); }},
         {"onnx", through_onnx},
+        {"optimize",
+         [](std::unique_ptr<Graph> g) -> Result<std::string> {
+             TRY(optimize(*g, {.verify = true}));
+             return print(*g);
+         }},
     };
     return kCommands;
 }
 
+// A pass as often as it finds something to do.
+Command repeated(std::function<Result<Changed>(Graph&, PassContext&)> pass) {
+    return [pass](std::unique_ptr<Graph> g) -> Result<std::string> {
+        PassContext context;
+        context.precision = Precision::Fast;
+        for (Changed changed = true; changed; changed = TRY(pass(*g, context))) {
+            auto broken = violations(*g);
+            if (!broken.empty()) return Error(Code::E0205, "after the pass: {}", broken[0]);
+        }
+        return print(*g);
+    };
+}
+
+std::optional<Command> rule_command(const std::string& name) {
+    for (const RuleFile& file : built_in_rule_files())
+        for (const Rule& rule : built_in_rules(file.name))
+            if (rule.name == name) {
+                auto alone = std::make_shared<const RuleSet>(Rules{rule});
+                return repeated([alone](Graph& g, PassContext& c) { return apply_rules(g, *alone, c); });
+            }
+    return std::nullopt;
+}
+
+std::optional<Command> find_command(const std::string& name) {
+    if (auto it = commands().find(name); it != commands().end()) return it->second;
+    if (name.starts_with("rule ")) return rule_command(name.substr(5));
+    for (const Pass& pass : pass_table())
+        if (pass.name == name) return repeated(pass.run);
+    return std::nullopt;
+}
+
 struct Expectation {
+    enum class Kind { Check, CheckNot, Error };
     size_t line;
-    bool error;
+    Kind kind;
     std::string code, text;
 };
 
 // One graph of a file: its text, padded with empty lines so that places are those of the file.
 struct Case {
     size_t line = 0;
-    std::string text;
+    std::string command, text;
     std::vector<Expectation> expected;
 };
 
@@ -56,7 +97,9 @@ std::string trimmed(std::string s) {
     return s;
 }
 
-void read_cases(const std::filesystem::path& path, std::string& command, std::vector<Case>& cases) {
+std::vector<Case> read_cases(const std::filesystem::path& path) {
+    std::vector<Case> cases;
+    std::string command;
     std::ifstream file(path);
     bool header = false;  // a model's header began, its graph not yet
     size_t number = 0;
@@ -64,7 +107,7 @@ void read_cases(const std::filesystem::path& path, std::string& command, std::ve
         ++number;
         if (size_t at = line.find("// RUN: "); at != std::string::npos) command = trimmed(line.substr(at + 8));
         bool graph = line.starts_with("graph "), model = line.starts_with("model ") || line.starts_with("weights ");
-        if (model || (graph && !header)) cases.push_back({number, std::string(number - 1, '\n'), {}});
+        if (model || (graph && !header)) cases.push_back({number, command, std::string(number - 1, '\n'), {}});
         if (model)
             header = true;
         else if (graph)
@@ -72,30 +115,35 @@ void read_cases(const std::filesystem::path& path, std::string& command, std::ve
         if (cases.empty()) continue;
         cases.back().text += line + "\n";
         if (size_t at = line.find("// CHECK: "); at != std::string::npos)
-            cases.back().expected.push_back({number, false, "", trimmed(line.substr(at + 10))});
+            cases.back().expected.push_back({number, Expectation::Kind::Check, "", trimmed(line.substr(at + 10))});
+        if (size_t at = line.find("// CHECK-NOT: "); at != std::string::npos)
+            cases.back().expected.push_back({number, Expectation::Kind::CheckNot, "", trimmed(line.substr(at + 14))});
         if (size_t at = line.find("// ERROR "); at != std::string::npos) {
             std::string rest = line.substr(at + 9);
             size_t colon = rest.find(':');
-            cases.back().expected.push_back({number, true, rest.substr(0, colon),
+            cases.back().expected.push_back({number, Expectation::Kind::Error, rest.substr(0, colon),
                                              colon == std::string::npos ? "" : trimmed(rest.substr(colon + 1))});
         }
     }
+    return cases;
 }
 
-void run_case(const std::string& source, const Case& c, const Command& command) {
+void run_case(const std::string& source, const Case& c) {
     SCOPED_TRACE(source + ":" + std::to_string(c.line));
+    auto command = find_command(c.command);
+    ASSERT_TRUE(command) << "there is no command \"" << c.command << "\"";
     auto graph = parse(c.text, {.source = source});
     Result<std::string> result = std::string();
     if (graph.ok()) {
         auto broken = violations(**graph);
         EXPECT_TRUE(broken.empty()) << broken[0];
-        result = command(std::move(*graph));
+        result = (*command)(std::move(*graph));
     } else {
         result = std::move(graph).error();
     }
     size_t at = 0;
     for (const Expectation& e : c.expected) {
-        if (e.error) {
+        if (e.kind == Expectation::Kind::Error) {
             ASSERT_FALSE(result.ok()) << "no error, but line " << e.line << " expects " << e.code;
             EXPECT_EQ(code_name(result.error().code()), e.code) << result.error().to_string();
             EXPECT_TRUE(result.error().message().find(e.text) != std::string::npos) << result.error().to_string();
@@ -104,6 +152,11 @@ void run_case(const std::string& source, const Case& c, const Command& command) 
             return;
         }
         ASSERT_TRUE(result.ok()) << result.error().to_string();
+        if (e.kind == Expectation::Kind::CheckNot) {
+            ASSERT_EQ(result->find(e.text), std::string::npos) << "line " << e.line << ": \"" << e.text << "\" is in\n"
+                                                               << *result;
+            continue;
+        }
         size_t found = result->find(e.text, at);
         ASSERT_NE(found, std::string::npos)
             << "line " << e.line << ": \"" << e.text << "\" is not in, or not after what was checked before:\n"
@@ -121,16 +174,10 @@ TEST(Files, DoAsTheySay) {
     size_t graphs = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
         if (entry.path().extension() != ".tsr") continue;
-        std::string source = entry.path().filename().string(), name;
-        std::vector<Case> cases;
-        read_cases(entry.path(), name, cases);
-        auto command = commands().find(name);
-        if (command == commands().end()) {
-            ADD_FAILURE() << source << ": there is no command \"" << name << "\"";
-            continue;
-        }
+        std::string source = entry.path().filename().string();
+        std::vector<Case> cases = read_cases(entry.path());
         EXPECT_FALSE(cases.empty()) << source;
-        for (const Case& c : cases) run_case(source, c, command->second);
+        for (const Case& c : cases) run_case(source, c);
         graphs += cases.size();
     }
     EXPECT_GT(graphs, 20u);
