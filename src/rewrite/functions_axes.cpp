@@ -150,6 +150,32 @@ std::vector<RuleFunction> axes() {
                 }
                 return l;
             }),
+        make(
+            "each_at", "[l[i[0]], l[i[1]], ...]: the axes that these were before a transposition by l",
+            +[](Ints l, Ints i) -> std::optional<Ints> {
+                Ints out;
+                for (const Expr& e : i) {
+                    auto at = position(e, l.size());
+                    if (!at) return {};
+                    out.push_back(l[*at]);
+                }
+                return out;
+            }),
+        make(
+            "left_over", "how a transposition by p looks once the axes a of its result are gone",
+            +[](Ints p, Ints a) -> std::optional<Ints> {
+                auto list = permutation(p);
+                auto gone = marked(a, static_cast<int64_t>(p.size()));
+                if (!list || !gone) return {};
+                std::vector<int64_t> kept;
+                for (size_t i = 0; i < list->size(); ++i)
+                    if (!(*gone)[i]) kept.push_back((*list)[i]);
+                std::vector<int64_t> order = kept;
+                std::sort(order.begin(), order.end());
+                Ints out;
+                for (int64_t k : kept) out.push_back(std::lower_bound(order.begin(), order.end(), k) - order.begin());
+                return out;
+            }),
     };
 }
 

@@ -144,6 +144,25 @@ std::vector<RuleFunction> tensors() {
                 return together && *together == shape(x);
             }),
         make(
+            "heads_agree", "whether q, the transposed k and v are stacks of matrices with equal outer sizes",
+            +[](Value* q, Value* k, Value* v) -> std::optional<bool> {
+                if (!ranked(q) || !ranked(k) || !ranked(v)) return {};
+                auto outer = [](Value* x) { return shape(x).slice(0, shape(x).rank() - 2).dims(); };
+                if (shape(q).rank() < 2 || shape(q).rank() != shape(k).rank() || shape(q).rank() != shape(v).rank())
+                    return false;
+                if (same(outer(q), outer(k)) != true || same(outer(q), outer(v)) != true) return false;
+                return same(shape(k)[-1], shape(v)[-2]);
+            }),
+        make(
+            "mask_fits", "whether m broadcasts to the scores of q and the transposed k, its last axis being theirs",
+            +[](Value* m, Value* q, Value* k) -> std::optional<bool> {
+                if (!ranked(m) || !ranked(q) || !ranked(k) || shape(m).rank() < 2) return false;
+                Ints scores = shape(q).slice(0, shape(q).rank() - 1).dims();
+                scores.push_back(shape(k)[-1]);
+                if (same(shape(m)[-1], shape(k)[-1]) != true) return false;
+                return fits(shape(m).dims(), scores);
+            }),
+        make(
             "fits_into_dims", "whether x broadcasts to these sizes",
             +[](Value* x, Ints d) -> std::optional<bool> {
                 if (!ranked(x)) return {};

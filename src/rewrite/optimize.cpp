@@ -17,19 +17,22 @@ namespace tessera {
 
 namespace {
 
-Pass rule_pass(std::string name, std::string purpose, std::shared_ptr<const RuleSet> rules) {
+using Phases = std::vector<int>;
+
+Pass rule_pass(std::string name, std::string purpose, std::shared_ptr<const RuleSet> rules, Phases phases = {1}) {
     return {std::move(name), std::move(purpose),
-            [rules](Graph& graph, PassContext& context) { return apply_rules(graph, *rules, context); }};
+            [rules](Graph& graph, PassContext& context) { return apply_rules(graph, *rules, context); },
+            std::move(phases)};
 }
 
 // One of rules/*.rules, read once.
-Pass built_in(const std::string& file, const std::string& purpose) {
+Pass built_in(const std::string& file, const std::string& purpose, Phases phases = {1}) {
     static std::mutex mutex;
     static std::map<std::string, std::shared_ptr<const RuleSet>> sets;
     std::lock_guard lock(mutex);
     auto& set = sets[file];
     if (!set) set = std::make_shared<const RuleSet>(built_in_rules(file));
-    return rule_pass(file, purpose, set);
+    return rule_pass(file, purpose, set, std::move(phases));
 }
 
 }  // namespace
@@ -41,18 +44,20 @@ std::vector<Pass> pass_table(const Rules& user_rules) {
         {"fold_constants", "a node whose inputs are constant is its value", fold_constants},
         {"inline_branches", "an if whose condition is constant is its branch", inline_branches},
         {"fold_shapes", "a shape that the op can find itself need not be computed", fold_shapes},
-        {"share_common", "nodes that do the same are one", share_common},
+        built_in("older", "ops that the model's opset has not, written out", {2}),
+        {"share_common", "nodes that do the same are one", share_common, {1, 2}},
         {"share_sizes", "equal integers are computed once, in the cheapest way", share_sizes},
-        {"drop_unused", "what nobody uses goes", drop_unused},
+        {"drop_unused", "what nobody uses goes", drop_unused, {1, 2}},
         rule_pass("user_rules", "your own rules", std::make_shared<const RuleSet>(user_rules)),
         built_in("patterns", "several nodes that are one known op"),
-        built_in("cleanup", "what does nothing, or undoes itself"),
-        built_in("merge", "neighbours that one node can do"),
+        built_in("cleanup", "what does nothing, or undoes itself", {1, 2}),
+        built_in("merge", "neighbours that one node can do", {1, 2}),
         built_in("fold", "what weights can take in"),
-        built_in("linear", "products and sums in their cheapest form"),
-        built_in("motion", "moves what moves elements to where it cancels"),
+        built_in("linear", "products and sums in their cheapest order", {1, 2}),
+        built_in("strength", "cheaper ops for the same function"),
+        built_in("motion", "moves what moves elements to where it cancels", {1, 2}),
         {"slices_to_split", "slices that are all parts of a value are one split", slices_to_split},
-        {"tidy", "an order and names that follow from the graph alone", tidy, true},
+        {"tidy", "an order and names that follow from the graph alone", tidy, {3}},
     };
     if (user_rules.empty()) std::erase_if(table, [](const Pass& p) { return p.name == "user_rules"; });
     return table;
@@ -74,16 +79,7 @@ class Pipeline {
     Result<PipelineReport> run() {
         TRY(check_stop());
         renumber_names(graph_, false);
-        Changed changed = true;
-        while (changed && !stopped_ && report_.rounds < options_.max_rounds) {
-            changed = false;
-            ++report_.rounds;
-            for (size_t i = 0; i < passes_.size() && !stopped_; ++i)
-                if (!passes_[i].once && stale(i)) changed |= TRY(run_pass(i));
-        }
-        report_.settled = !changed || stopped_;
-        for (size_t i = 0; i < passes_.size() && !stopped_; ++i)
-            if (passes_[i].once) TRY(run_pass(i));
+        for (int phase : {1, 2, 3}) TRY(run_phase(phase));
         report_.applications = std::move(context_.applications);
         return std::move(report_);
     }
@@ -98,6 +94,22 @@ class Pipeline {
         std::string near = nearest(options_.stop_after, names);
         if (near.empty()) return std::move(error).hint("there are: {}", fmt::join(names, ", "));
         return std::move(error).hint("did you mean {}?", near);
+    }
+
+    Status run_phase(int phase) {
+        Changed changed = true;
+        int rounds = 0;
+        while (changed && !stopped_ && rounds++ < options_.max_rounds) {
+            changed = false;
+            if (phase == 1) ++report_.rounds;
+            for (size_t i = 0; i < passes_.size() && !stopped_; ++i) {
+                const Phases& in = passes_[i].phases;
+                if (std::find(in.begin(), in.end(), phase) != in.end() && stale(i)) changed |= TRY(run_pass(i));
+            }
+            if (phase == 3) return {};
+        }
+        report_.settled &= !changed || stopped_;
+        return {};
     }
 
     // Whether the graph has changed since the pass last looked at it.

@@ -10,7 +10,7 @@ struct Pass {
     std::string name;  // also of --print-after, --stop-after and of its file test
     std::string purpose;
     std::function<Result<Changed>(Graph&, PassContext&)> run;
-    bool once = false;  // at the end, when nothing changes any more
+    std::vector<int> phases = {1};  // 1 rewrites, 2 writes out what the opset has not, 3 tidies; each until nothing changes
 };
 
 // The table of contents. `user_rules` are applied as a pass of their own, "user_rules".

@@ -46,6 +46,7 @@ class RuleReader {
     std::string alias_, alias_op_;  // of a family: the name in the text, and the op it stands for
     int depth_ = 0;
     bool in_pattern_ = false;
+    bool of_op_ = false;  // in an op's inputs, where `not` is the op
 
     // One rule, or one for each op of `for f in (relu, tanh)`.
     Result<Rules> family() {
@@ -97,6 +98,7 @@ class RuleReader {
 
     Result<Rule> one(Rule rule) {
         rule_ = &rule;
+        of_op_ = false;
         in_pattern_ = true;
         rule.pattern = TRY(tuple());
         in_pattern_ = false;
@@ -248,7 +250,7 @@ class RuleReader {
 
     Result<Term> unary() {
         size_t at = scan_.at();
-        if (scan_.take_word("not")) {
+        if (!of_op_ && scan_.take_word("not")) {
             Term of = TRY(unary());
             std::vector<Term> args;
             args.push_back(std::move(of));
@@ -401,14 +403,18 @@ class RuleReader {
             std::string name(word);
             for (const auto& [other, term] : call.attrs)
                 if (other == name) return scan_.error(at, Code::E0303, "{} is given twice", name);
+            bool outside = std::exchange(of_op_, false);
             Term value = TRY(expression());
+            of_op_ = outside;
             call.attrs.emplace_back(std::move(name), std::move(value));
             return {};
         }
         scan_.go_to(at);
         if (!call.attrs.empty() || call.rest_slot >= 0)
             return scan_.error(at, Code::E0301, "inputs stand before attributes");
+        bool outside = std::exchange(of_op_, call.op != nullptr);
         Term arg = in_pattern_ ? TRY(primary()) : TRY(expression());
+        of_op_ = outside;
         call.args.push_back(std::move(arg));
         return {};
     }
