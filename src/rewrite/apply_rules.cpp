@@ -102,7 +102,6 @@ struct Applied {
     std::vector<Value*> values;  // in the roots' place
     std::vector<Value*> freed;   // that lost a use
     std::string where;
-    bool refines = false;
 };
 
 std::optional<Applied> apply(const Rule& rule, Value& root, PassContext& context, bool shared) {
@@ -118,7 +117,6 @@ std::optional<Applied> apply(const Rule& rule, Value& root, PassContext& context
     if (!instance) return {};
 
     Applied done;
-    done.refines = instance->refines;
     done.values = instance->values;
     const Node& node = *root.node();
     done.where = node.name().empty() ? root.name() : node.name();
@@ -212,7 +210,6 @@ class Engine {
         if (steps_.empty() && !garbage_) return false;
         each_graph(graph_, [](Graph& g) { g.sort(); });
         each_graph(graph_, [](Graph& g) { g.erase_unused(); });
-        if (refined_) TRY(graph_.infer_again());
         return !steps_.empty();
     }
 
@@ -223,7 +220,7 @@ class Engine {
     std::deque<Node*> open_;
     std::unordered_set<const Node*> queued_, gone_;
     size_t deepest_allowed_ = 0, most_allowed_ = 0;
-    bool refined_ = false, garbage_ = false;
+    bool garbage_ = false;
 
     // How each node came about, so that a loop can be shown.
     struct Step {
@@ -263,7 +260,6 @@ class Engine {
     }
 
     Status follow(const Rule& rule, const Applied& done) {
-        refined_ |= done.refines;
         int parent = -1;
         for (const Node* n : done.gone)
             if (auto it = made_by_.find(n); it != made_by_.end())

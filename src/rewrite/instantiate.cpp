@@ -45,29 +45,6 @@ std::optional<Attr> to_attr(const RuleValue& v, AttrKind kind) {
     }
 }
 
-// A size that inference could not know, which a rewrite may make known.
-bool open_size(const Dim& d) {
-    if (!d.is(ExprKind::Var)) return false;
-    const std::string& name = d.node().name;
-    size_t dot = name.rfind(".d");
-    return dot != std::string::npos && dot + 2 < name.size() &&
-           std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dot) + 2, name.end(),
-                       [](char c) { return c >= '0' && c <= '9'; });
-}
-
-enum class Fit { No, Same, Refines };
-
-Fit fit(const Type& old, const Type& now) {
-    if (old == now) return Fit::Same;
-    if (!old.is_tensor() || !now.is_tensor() || old.tensor().dtype != now.tensor().dtype) return Fit::No;
-    const Shape &a = old.tensor().shape, &b = now.tensor().shape;
-    if (!a.ranked()) return Fit::Refines;
-    if (!b.ranked() || a.rank() != b.rank()) return Fit::No;
-    for (int64_t i = 0; i < a.rank(); ++i)
-        if (!(a[i] == b[i]) && !open_size(a[i])) return Fit::No;
-    return Fit::Refines;
-}
-
 class Instantiation {
   public:
     Instantiation(Graph& graph, const Match& match, const PassContext& context)
@@ -116,9 +93,7 @@ class Instantiation {
         }
         for (size_t i = 0; i < match_.roots.size(); ++i) {
             if (made_.values[i] == match_.roots[i]) return false;
-            Fit how = fit(match_.roots[i]->type(), made_.values[i]->type());
-            if (how == Fit::No) return false;
-            made_.refines |= how == Fit::Refines;
+            if (!(made_.values[i]->type() == match_.roots[i]->type())) return false;
         }
         return true;
     }

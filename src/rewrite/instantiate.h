@@ -7,9 +7,8 @@
 namespace tessera {
 
 struct Instance {
-    std::vector<Value*> values;  // for the match's roots; each of a type that fits the root's
+    std::vector<Value*> values;  // for the match's roots; each of its root's type
     std::vector<Node*> created;
-    bool refines = false;  // a value's type says more than its root's did
 };
 
 // Empty where it cannot be built there: a size is not known, or the types differ. Nothing is left behind then but nodes
