@@ -127,7 +127,11 @@ SideRun run_side(const Graph& graph, const Inputs& inputs) {
     return {std::move(outputs), inside};
 }
 
-Comparison differ(std::string how) { return {Comparison::Outcome::Differ, std::move(how)}; }
+Comparison differ(std::string how, bool floats = false) {
+    Comparison c{Comparison::Outcome::Differ, std::move(how)};
+    c.floats_differ = floats;
+    return c;
+}
 
 }  // namespace
 
@@ -181,7 +185,7 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
         for (int64_t i = 0; i < a.elements(); ++i) {
             if (floats && !std::isfinite(a.real_at(i))) result.undefined = true;
             if (same_bits(a, b, i)) continue;
-            if (sides.bitwise) return differ(difference_text(k, a, b, i));
+            if (sides.bitwise) return differ(difference_text(k, a, b, i), floats);
             if (floats) {
                 double x = a.real_at(i), y = b.real_at(i);
                 if (!std::isfinite(x)) continue;  // undefined, or too large: not what the rule speaks of
@@ -189,7 +193,7 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
             } else if (is_int(a.dtype()) && sides.exactness == Exactness::Approximates) {
                 if (std::fabs(a.real_at(i) - b.real_at(i)) <= 1) continue;
             }
-            return differ(difference_text(k, a, b, i));
+            return differ(difference_text(k, a, b, i), floats);
         }
     }
     return result;

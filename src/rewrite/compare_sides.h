@@ -26,7 +26,9 @@ struct Comparison {
     enum class Outcome { Agree, Differ, Nothing };  // Nothing: the left side gives no values that could be compared
     Outcome outcome = Outcome::Nothing;
     std::string difference = {};
-    bool has_floats = false, undefined = false;  // the left side gave a NaN or an infinity
+    bool has_floats = false;  // among what was compared
+    bool undefined = false;   // the left side gave a NaN or an infinity
+    bool floats_differ = false;
 };
 
 Inputs draw_inputs(const Sample& sample, Values values, Draw& draw);

@@ -128,9 +128,7 @@ class Refutation {
             floats |= c.has_floats;
             compared |= c.outcome == Comparison::Outcome::Agree;
             if (c.outcome != Comparison::Outcome::Differ) return std::nullopt;
-            std::string how = values == Values::Special ? "special values"
-                              : trial.sample.integers   ? "integers"
-                                                        : "floats";
+            std::string how = values == Values::Special ? "special values" : c.floats_differ ? "floats" : "integers";
             return Found{std::move(pair), how, c.difference, std::move(inputs)};
         };
         for (Values values : trial.values)

@@ -305,7 +305,6 @@ Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want) {
     if (draft.op->outputs.back().variadic) draft.outputs = std::max<size_t>(draft.outputs, size_t(draw_.between(1, 3)));
     std::map<std::string, int> slots;
     if (!settle_attrs(term, draft, slots)) return nullptr;
-    draw_open(draft, false);
 
     // The inputs: those that are bound, then ops and lists, then variables, then numbers.
     std::vector<const Term*> places;
@@ -335,6 +334,7 @@ Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want) {
         }
         if (left_out && arg.slot >= 0) bound_[arg.slot].done = true;
     }
+    draw_open(draft, false);
     auto rank_of = [](const Term& t) {
         return t.form == Term::Form::Op || t.form == Term::Form::List ? 0 : t.form == Term::Form::Variable ? 1 : 2;
     };

@@ -110,7 +110,17 @@ Propose one_of(std::initializer_list<const char*> from) {
     return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
 }
 
-std::optional<Attr> element_type(const Draft&, SizePool& pool) {
+std::optional<Attr> element_type(const Draft& d, SizePool& pool) {
+    // Often one that is there already: back to where it came from.
+    if (d.has(0) && pool.draw().chance(35)) {
+        std::vector<DType> seen;
+        const Graph& g = d.inputs[0]->graph();
+        for (const auto* values : {&g.inputs(), &g.constants()})
+            for (const auto& v : *values)
+                if (v->type().is_tensor()) seen.push_back(v->type().tensor().dtype);
+        if (!seen.empty()) return Attr(int64_t{onnx::dtype_to_onnx(pool.draw().pick(seen))});
+    }
+    if (!d.has(0)) return std::nullopt;
     DType t = pool.draw().pick({DType::f64, DType::f64, DType::f32, DType::f32, DType::f16, DType::bf16, DType::i64,
                                 DType::i32, DType::i8, DType::u8, DType::boolean});
     return Attr(int64_t{onnx::dtype_to_onnx(t)});
@@ -162,7 +172,7 @@ const std::map<std::string_view, Propose>& by_name() {
         {"kv_num_heads", one_of({int64_t{1}, int64_t{2}})},
         {"start", one_of({int64_t{0}, int64_t{0}, int64_t{1}, int64_t{-1}})},
         {"end", one_of({int64_t{1}, int64_t{2}, int64_t{-1}})},
-        {"alpha", one_of({1.0f, 0.0f, 0.5f, 2.0f, -1.5f, 0.25f, 1.702f})},
+        {"alpha", one_of({1.0f, 0.0f, 0.5f, 2.0f, -1.5f, 0.25f, 1.75f})},
         {"beta", one_of({1.0f, 0.0f, 0.5f, 2.0f, -1.5f})},
         {"epsilon", one_of({1e-5f, 1e-3f, 0.125f})},
         {"scale", one_of({1.0f, 0.5f, 0.125f, 0.3f})},

@@ -165,7 +165,7 @@ std::optional<Proposal> unsqueeze(Draft& d, size_t i, SizePool& pool) {
         }
         if (!fits.empty()) return holding({spelt(draw.pick(fits), int64_t(x->size()) + 1, draw)});
     }
-    int64_t count = draw.between(1, 2), rank = int64_t(x->size()) + count;
+    int64_t count = draw.chance(4) ? 0 : draw.between(1, 2), rank = int64_t(x->size()) + count;
     std::vector<int64_t> axes = draw.subset(rank, count);
     for (int64_t& a : axes) a = spelt(a, rank, draw);
     if (draw.chance(30)) draw.shuffle(axes);
@@ -217,12 +217,15 @@ std::optional<Proposal> slice(Draft& d, size_t i, SizePool& pool) {
             const Tensor *starts = d.contents(1), *ends = d.contents(2);
             bool falls =
                 starts && ends && k < starts->elements() && k < ends->elements() && starts->int_at(k) > ends->int_at(k);
-            values.push_back(falls && draw.chance(80) ? draw.pick({-1, -1, -2}) : draw.pick({1, 1, 1, 2, 3, -1}));
+            values.push_back(falls && draw.chance(80) ? draw.pick({-1, -1, -2}) : draw.pick({1, 1, 1, 1, 2, 3, -1}));
         } else if (d.param(i).name == "starts") {
-            values.push_back(draw.pick<int64_t>({0, back ? n - 1 : 0, draw.between(0, n), draw.between(-n, n), -1}));
-        } else {
             values.push_back(draw.pick<int64_t>(
-                {back ? -n - 1 : n, back ? INT64_MIN : INT64_MAX, draw.between(0, n), draw.between(-n, n), -1, n}));
+                {0, back ? n - 1 : 0, draw.below(n), draw.below(n), draw.between(0, n), draw.between(-n, n), -1}));
+        } else {
+            const Tensor* starts = d.contents(1);
+            int64_t from = starts && k < starts->elements() ? starts->int_at(k) : 0;
+            values.push_back(draw.pick<int64_t>(
+                {back ? -n - 1 : n, back ? INT64_MIN : INT64_MAX, n, draw.between(from, n), draw.between(-n, n), -1}));
         }
     }
     return holding(values);
