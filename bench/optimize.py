@@ -8,6 +8,7 @@ import filecmp
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -205,19 +206,28 @@ def failures(name, record):
     return broken
 
 
+def processor_seconds(command, runs=7):
+    """The least of several runs, so that what else the machine does hardly counts."""
+    least = float("inf")
+    for _ in range(runs):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([str(c) for c in command], stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        least = min(least, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return least
+
+
 def measure_depths(args):
-    """How the time to optimize grows from a graph to one ten times as deep, by exporter."""
-    ratios = {}
+    """Processor seconds to optimize a graph and one ten times as deep, beyond loading and saving; by exporter."""
+    result, target = {}, args.out / "depth.onnx"
     for shallow in sorted(args.depths.glob("bert_narrow_12.*.onnx")):
-        deep = shallow.with_name(shallow.name.replace("_12.", "_120."))
-        medians = []
-        for path in (shallow, deep):
-            target = args.out / "depth.onnx"
-            runs = [run_tessera(args.tessera, path, target, args.flag) for _ in range(5)]
-            medians.append(statistics.median(optimize_seconds(r) for r in runs))
-            target.unlink()
-        ratios[shallow.stem.split(".")[1]] = medians + [medians[1] / medians[0]]
-    return ratios
+        seconds = []
+        for path in (shallow, shallow.with_name(shallow.name.replace("_12.", "_120."))):
+            optimize = processor_seconds([args.tessera, "optimize", path, "-o", target, "--json", *args.flag])
+            seconds.append(optimize - processor_seconds([args.tessera, "convert", path, target]))
+        result[shallow.stem.split(".")[1]] = seconds
+    target.unlink(missing_ok=True)
+    return result
 
 
 def measure(path, args):
@@ -312,15 +322,18 @@ def main():
     text = f"{describe_run(args)}\n\n{table(records)}"
     deep_enough = True
     if args.depths and args.tessera:
-        for exporter, (shallow, deep, ratio) in measure_depths(args).items():
-            text += f"\n\nTen times as deep ({exporter}): {shallow:.3f} s, then {deep:.3f} s, {ratio:.1f} times as long."
-            deep_enough &= ratio <= DEEPEST_RATIO
+        for exporter, (shallow, deep) in measure_depths(args).items():
+            text += f"\n\nA narrow BERT of 12 layers ({exporter}) takes {shallow:.3f} s of processor time to optimize, "
+            text += f"one of 120 layers {deep:.3f} s: {deep / shallow:.1f} times as much."
+            deep_enough &= deep / shallow <= DEEPEST_RATIO
     print(text)
     if args.markdown:
         replace_between_markers(ROOT / "docs/benchmarks.md", text)
     broken = [n for n, r in records.items() if r["broken"]]
     if args.tessera:
         print(f"{len(records) - len(broken)} of {len(records)} keep every promise")
+    if not deep_enough:
+        print(f"a graph ten times as deep takes more than {DEEPEST_RATIO} times as long")
     return 0 if not broken and deep_enough else 1
 
 
