@@ -28,6 +28,7 @@
 #include "graph/verify.h"
 #include "onnx/read.h"
 #include "onnx/write.h"
+#include "rewrite/optimize.h"
 
 namespace fs = std::filesystem;
 using namespace tessera;
@@ -38,7 +39,7 @@ struct Options {
     fs::path folder;
     std::string filter = ".*";
     fs::path excluded, write;
-    bool round_trip = false, list = false, verbose = false;
+    bool round_trip = false, optimize = false, list = false, verbose = false;
     int jobs = 2;
     int timeout = 300;  // seconds a test
 };
@@ -196,6 +197,62 @@ Result<std::unique_ptr<Graph>> round_trip(const Graph& graph, const fs::path& fo
     return again;
 }
 
+// The bytes of the optimized model.
+Result<std::string> optimized_bytes(Graph& graph) {
+    TRY(optimize(graph, {.verify = true}));
+    return onnx::write_model(TRY(to_onnx(graph)));
+}
+
+// What the optimizer makes of a graph, as it comes back from a file; optimizing it again must change nothing.
+Result<std::unique_ptr<Graph>> optimized(const Graph& graph) {
+    auto fail = [](std::string_view step, const std::string& why) {
+        return Error(Code::E0501, "optimizing, {}: {}", step, why);
+    };
+    auto copy = graph.clone();
+    auto bytes = optimized_bytes(*copy);
+    if (!bytes.ok()) return fail("the first time", bytes.error().message());
+    auto held = std::make_shared<const std::string>(std::move(*bytes));
+    auto read = onnx::read_model(*held, held);
+    if (!read.ok()) return fail("reading", read.error().message());
+    auto once = from_onnx(*read), twice = from_onnx(*read);
+    if (!once.ok()) return fail("importing", once.error().message());
+    auto again = optimized_bytes(**twice);
+    if (!again.ok()) return fail("the second time", again.error().message());
+    if (*again != *held) return fail("the second time", "it changed something");
+    return once;
+}
+
+// The model with its integer inputs, by which shapes and axes are given, as constants.
+onnx::Model with_constants(const onnx::Model& model, const Inputs& values) {
+    onnx::Model out = model;
+    std::erase_if(out.graph.inputs, [&](const onnx::ValueInfo& v) {
+        auto it = values.find(v.name);
+        if (it == values.end() || !it->second.is_tensor()) return false;
+        const Tensor& t = it->second.tensor();
+        if (!is_int(t.dtype()) || t.elements() > 64) return false;
+        out.graph.initializers.push_back(tensor_to_onnx(t, v.name));
+        return true;
+    });
+    return out;
+}
+
+// How the outputs differ from those that the test has; empty where they do not.
+std::string check_outputs(const Graph& graph, const DataSet& set, const std::string& ops, const Tolerance& tolerance) {
+    Inputs inputs;
+    for (const auto& v : graph.inputs())
+        if (auto it = set.inputs.find(v->name()); it != set.inputs.end()) inputs.insert(*it);
+    auto outputs = evaluate(graph, inputs);
+    if (!outputs.ok())
+        return fmt::format("evaluating ({}): {} {}", ops, code_name(outputs.error().code()), outputs.error().message());
+    if (outputs->size() < set.outputs.size())
+        return fmt::format("wrong result ({}): {} outputs instead of {}", ops, outputs->size(), set.outputs.size());
+    for (size_t i = 0; i < set.outputs.size(); ++i) {
+        auto d = difference((*outputs)[i], set.outputs[i], tolerance);
+        if (!d.empty()) return fmt::format("wrong result ({}): output {}: {}", ops, i, d);
+    }
+    return {};
+}
+
 // Empty: passed. Otherwise one line of why, ops in it, so that equal reasons group.
 std::string run_test(const fs::path& folder, const Options& options) {
     auto model = onnx::read_model_file(folder / "model.onnx");
@@ -206,6 +263,10 @@ std::string run_test(const fs::path& folder, const Options& options) {
     std::string ops = op_names(**imported);
     if (options.round_trip) {
         imported = round_trip(**imported, folder, options);
+        if (!imported.ok()) return imported.error().message();
+    }
+    if (options.optimize) {
+        imported = optimized(**imported);
         if (!imported.ok()) return imported.error().message();
     }
     const Graph& graph = **imported;
@@ -223,17 +284,13 @@ std::string run_test(const fs::path& folder, const Options& options) {
     for (const fs::path& path : sets) {
         auto set = read_data_set(path, model->graph, graph);
         if (!set.ok()) return "test data: " + set.error().to_string();
-        auto outputs = evaluate(graph, set->inputs);
-        if (!outputs.ok())
-            return fmt::format("evaluating ({}): {} {}", ops, code_name(outputs.error().code()),
-                               outputs.error().message());
-        if (outputs->size() < set->outputs.size())
-            return fmt::format("wrong result ({}): {} outputs instead of {}", ops, outputs->size(),
-                               set->outputs.size());
-        for (size_t i = 0; i < set->outputs.size(); ++i) {
-            auto d = difference((*outputs)[i], set->outputs[i], tolerance);
-            if (!d.empty()) return fmt::format("wrong result ({}): output {}: {}", ops, i, d);
-        }
+        if (auto why = check_outputs(graph, *set, ops, tolerance); !why.empty()) return why;
+        if (!options.optimize) continue;
+        auto constant = from_onnx(with_constants(*model, set->inputs));
+        if (!constant.ok()) continue;  // an output that is an initializer, say
+        auto smaller = optimized(**constant);
+        if (!smaller.ok()) return smaller.error().message();
+        if (auto why = check_outputs(**smaller, *set, ops, tolerance); !why.empty()) return "with constants, " + why;
     }
     return {};
 }
@@ -387,9 +444,10 @@ int run_all(const Options& options) {
 int usage() {
     fmt::print(
         stderr,
-        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--list] [--jobs N] [--timeout SECONDS]\n"
+        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--optimize] [--list] [--jobs N] [--timeout SECONDS]\n"
         "                  [--exclude FILE] [--write DIR] [--verbose]\n"
-        "--round-trip goes ONNX -> graph -> text -> graph -> ONNX -> graph first; --write keeps those ONNX files\n");
+        "--round-trip goes ONNX -> graph -> text -> graph -> ONNX -> graph first; --write keeps those ONNX files\n"
+        "--optimize optimizes the model first, and once more with its integer inputs as constants\n");
     return 2;
 }
 
@@ -412,6 +470,8 @@ int main(int argc, char** argv) {
             options.timeout = std::max(1, std::atoi(value().c_str()));
         else if (arg == "--round-trip")
             options.round_trip = true;
+        else if (arg == "--optimize")
+            options.optimize = true;
         else if (arg == "--list")
             options.list = true;
         else if (arg == "--verbose")
