@@ -93,7 +93,9 @@ class Instantiation {
         }
         for (size_t i = 0; i < match_.roots.size(); ++i) {
             if (made_.values[i] == match_.roots[i]) return false;
-            if (!(made_.values[i]->type() == match_.roots[i]->type())) return false;
+            const Type &made = made_.values[i]->type(), &was = match_.roots[i]->type();
+            if (!(made == was)) return false;
+            if (was.is_tensor() && !was.tensor().shape.ranked()) return false;  // two unknown ranks may differ
         }
         return true;
     }
