@@ -276,6 +276,7 @@ std::string run_test(const fs::path& folder, const Options& options) {
         auto json = nlohmann::json::parse(file, nullptr, false);
         if (json.is_object()) tolerance = {json.value("rtol", 1e-3), json.value("atol", 1e-7)};
     }
+    if (options.optimize) tolerance.rtol *= 2;  // rules reassociate, which the tests in f16 can see
     std::vector<fs::path> sets;
     for (const auto& entry : fs::directory_iterator(folder))
         if (entry.is_directory() && entry.path().filename().string().starts_with("test_data_set"))
