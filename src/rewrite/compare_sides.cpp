@@ -45,7 +45,7 @@ int64_t integer(Values values, bool positive, DType dtype, Draw& draw) {
 // How much rounding a float type allows for.
 double roundoff(DType t) {
     switch (t) {
-        case DType::f64: return 1e-9;
+        case DType::f64: return 1e-6;  // attributes are f32
         case DType::f32: return 3e-5;
         case DType::f16: return 3e-2;
         case DType::bf16: return 1e-1;
@@ -64,7 +64,7 @@ void each_dtype(const Graph& graph, const std::function<void(DType)>& f) {
 }
 
 double tolerance_of(const Sides& sides) {
-    double worst = 1e-9;
+    double worst = 1e-6;
     auto see = [&](DType t) {
         if (is_float(t)) worst = std::max(worst, roundoff(t));
     };

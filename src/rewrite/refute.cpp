@@ -172,6 +172,7 @@ class Refutation {
             for (int64_t i = 0; i < t.elements() && left > 0; ++i, --left) {
                 const Tensor before = datum.tensor();
                 for (double simple : {0.0, 1.0, 2.0, -1.0}) {
+                    if (simple <= 0 && found.pair.sample.positive.contains(name)) continue;
                     if (is_float(t.dtype()) ? before.real_at(i) == simple : before.int_at(i) == int64_t(simple)) break;
                     Tensor changed = *Tensor::zeros(t.dtype(), t.sizes());
                     std::memcpy(changed.mutable_data(), before.data(), static_cast<size_t>(before.bytes()));

@@ -1,6 +1,9 @@
 #include "rewrite/sample.h"
 
+#include <cmath>
+
 #include "rewrite/check_rule.h"
+#include "rewrite/match.h"
 
 namespace tessera {
 namespace {
@@ -12,16 +15,17 @@ constexpr int kRunTime = 6;    // of shapes, indices and the like that are only 
 
 class SampleBuilder {
   public:
-    SampleBuilder(const Rule& rule, const std::set<int>& constants, Draw& draw, const SampleOptions& options)
-        : rule_(rule), constants_(constants), draw_(draw), options_(options), pool_(draw, options) {
+    SampleBuilder(const Rule& rule, const Hints& hints, Draw& draw, const SampleOptions& options)
+        : rule_(rule), hints_(hints), draw_(draw), options_(options), pool_(draw, options) {
         sample_.graph = std::make_unique<Graph>("left");
+        if (hints.opset) sample_.graph->info().opset = static_cast<int>(draw.between(7, 25));
         bound_.resize(rule.variables.size());
         for (const Term& root : rule.pattern) count_outputs(root);
     }
 
     std::optional<Sample> build() {
         for (const Term& root : rule_.pattern) {
-            Value* v = op(root, {});
+            Value* v = op(root, {}, {});
             if (!v) return std::nullopt;
             sample_.graph->add_output(v);
         }
@@ -45,28 +49,37 @@ class SampleBuilder {
 
     Graph& graph() { return *sample_.graph; }
 
-    Value* op(const Term& term, std::optional<Wanted> want);
-    bool settle_attrs(const Term& term, Draft& draft, std::map<std::string, int>& slots);
+    Value* op(const Term& term, std::optional<Wanted> want, std::optional<DType> dtype);
+    bool settle_attrs(const Term& term, Draft& draft);
     std::optional<Attr> literal(const Term& term, AttrKind kind) const;
+    std::optional<Attr> hinted(int slot, AttrKind kind);
+    std::vector<RuleValue> rule_values() const;
+    std::optional<RuleValue> solved(int slot, Hints::Equation::About about);
+    std::optional<std::vector<int64_t>> solved_ints(int slot, Hints::Equation::About about);
     void draw_open(Draft& draft, bool last);
     bool settle(Draft& draft, size_t i, const Term& term);
-    Value* fresh(Draft& draft, size_t i, const RuleVariable* variable, bool constant);
+    Value* fresh(Draft& draft, size_t i, int slot, bool constant);
+    std::optional<Proposal> propose(Draft& draft, size_t i, int slot);
+    void fulfil(Tensor& t, int slot);
     Value* number(Draft& draft, size_t i, double value);
     std::optional<DType> element_type(const Draft& draft, size_t i, const std::string& constraint);
     std::optional<Wanted> wanted(Draft& draft, size_t i);
+    Value* alike(const Term& term, Draft& draft, size_t i);
+    static std::string shape_of(const Term& term);
     std::string without_output(Term term) const;
     void count_outputs(const Term& term);
     void make_symbolic();
 
     const Rule& rule_;
-    const std::set<int>& constants_;
+    const Hints& hints_;
     Draw& draw_;
     const SampleOptions& options_;
     SizePool pool_;
     Sample sample_;
     std::vector<Binding> bound_;
-    std::map<std::string, int> outputs_;  // of ops with several, by term: how many the pattern asks for
-    std::map<std::string, Node*> nodes_;  // those that are built
+    std::map<std::string, int> outputs_;         // of ops with several, by term: how many the pattern asks for
+    std::map<std::string, Node*> nodes_;         // those that are built
+    std::map<std::string, uint64_t> positions_;  // of the random choices, by the shape of the term they were made for
 };
 
 std::optional<Attr> SampleBuilder::literal(const Term& term, AttrKind kind) const {
@@ -97,8 +110,39 @@ std::optional<Attr> SampleBuilder::literal(const Term& term, AttrKind kind) cons
     }
 }
 
+// A value for an attribute that the conditions ask for.
+std::optional<Attr> SampleBuilder::hinted(int slot, AttrKind kind) {
+    std::optional<double> value;
+    if (auto it = hints_.number.find(slot); it != hints_.number.end()) value = it->second;
+    if (auto it = hints_.range.find(slot); !value && it != hints_.range.end()) {
+        auto [low, high] = it->second;
+        if (kind == AttrKind::Float && std::isfinite(low) && std::isfinite(high)) value = (low + high) / 2;
+    }
+    if (draw_.chance(10)) return std::nullopt;
+    using About = Hints::Equation::About;
+    for (About about : {About::Attribute, About::Axis}) {
+        if (value) break;
+        auto known = solved(slot, about);
+        if (!known) continue;
+        auto* list = std::get_if<std::vector<Expr>>(&*known);
+        if (list && kind == AttrKind::Ints) {
+            auto ints = solved_ints(slot, about);
+            if (ints) return Attr(*ints);
+        }
+        if (list && about == About::Axis && list->size() == 1 && (*list)[0].as_int())
+            value = double(*(*list)[0].as_int());
+        if (auto* e = std::get_if<Expr>(&*known); e && e->as_int()) value = static_cast<double>(*e->as_int());
+        if (auto* x = std::get_if<double>(&*known)) value = *x;
+        if (auto* text = std::get_if<std::string>(&*known); text && kind == AttrKind::String) return Attr(*text);
+    }
+    if (!value || std::fabs(*value) > 1e15) return std::nullopt;
+    if (kind == AttrKind::Int) return Attr(static_cast<int64_t>(*value));
+    if (kind == AttrKind::Float) return Attr(static_cast<float>(*value));
+    return std::nullopt;
+}
+
 // Attributes that the pattern or an earlier use of a variable decides; the others are left open.
-bool SampleBuilder::settle_attrs(const Term& term, Draft& draft, std::map<std::string, int>& slots) {
+bool SampleBuilder::settle_attrs(const Term& term, Draft& draft) {
     std::set<std::string> named;
     for (const auto& [name, t] : term.attrs) {
         named.insert(name);
@@ -109,7 +153,7 @@ bool SampleBuilder::settle_attrs(const Term& term, Draft& draft, std::map<std::s
                 if (bound_[t.slot].attr) draft.attrs[name] = *bound_[t.slot].attr;
                 continue;
             }
-            slots[name] = t.slot;
+            draft.slots[name] = t.slot;
         } else if (auto value = literal(t, def->kind)) {
             draft.attrs[name] = *value;
             continue;
@@ -133,11 +177,18 @@ bool SampleBuilder::settle_attrs(const Term& term, Draft& draft, std::map<std::s
 void SampleBuilder::draw_open(Draft& draft, bool last) {
     for (const std::string& name : std::set<std::string>(draft.open)) {
         const AttrDef* def = draft.op->attr(name);
+        auto slot = draft.slots.find(name);
+        auto value = slot != draft.slots.end() ? hinted(slot->second, def->kind) : std::nullopt;
+        if (value) {
+            draft.attrs[name] = std::move(*value);
+            draft.open.erase(name);
+            continue;
+        }
         // An optional attribute may be left to its default.
         if (last && !def->is_required && draw_.chance(20)) {
             draft.open.erase(name);
-        } else if (auto value = propose_attr(draft, name, pool_)) {
-            draft.attrs[name] = std::move(*value);
+        } else if (auto drawn = propose_attr(draft, name, pool_)) {
+            draft.attrs[name] = std::move(*drawn);
             draft.open.erase(name);
         } else if (last) {
             draft.open.erase(name);
@@ -154,9 +205,8 @@ std::optional<DType> SampleBuilder::element_type(const Draft& draft, size_t i, c
     DTypes allowed = kBodyTypes;
     for (const TypeVar& v : draft.op->types)
         if (v.name == param.type) allowed = v.allowed;
-    if (draft.want && draft.want->dtype && !draft.op->outputs.empty() && draft.op->outputs[0].type == param.type &&
-        allowed.has(*draft.want->dtype))
-        return draft.want->dtype;
+    if (draft.want_dtype && draft.op->outputs[0].type == param.type && allowed.has(*draft.want_dtype))
+        return draft.want_dtype;
     std::vector<DType> choices;
     auto offer = [&](std::initializer_list<DType> types) {
         for (DType t : types) {
@@ -175,8 +225,104 @@ std::optional<DType> SampleBuilder::element_type(const Draft& draft, size_t i, c
     return draw_.pick(choices);
 }
 
-Value* SampleBuilder::fresh(Draft& draft, size_t i, const RuleVariable* variable, bool constant) {
-    auto proposal = propose_input(draft, i, pool_);
+// The variables as the engine will know them.
+std::vector<RuleValue> SampleBuilder::rule_values() const {
+    std::vector<RuleValue> out(bound_.size());
+    for (size_t i = 0; i < bound_.size(); ++i) {
+        const Binding& b = bound_[i];
+        if (!b.done) continue;
+        if (rule_.variables[i].kind == TermKind::Tensors) {
+            out[i] = b.values;
+        } else if (!b.values.empty() && b.values[0]) {
+            out[i] = b.values[0];
+        } else if (b.attr) {
+            if (auto* n = std::get_if<int64_t>(&*b.attr)) out[i] = Expr(*n);
+            if (auto* x = std::get_if<float>(&*b.attr)) out[i] = double{*x};
+            if (auto* text = std::get_if<std::string>(&*b.attr)) out[i] = *text;
+            if (auto* list = std::get_if<std::vector<int64_t>>(&*b.attr))
+                out[i] = std::vector<Expr>(list->begin(), list->end());
+        }
+    }
+    return out;
+}
+
+// What an equation among the conditions says of a variable, where its other side is known by now.
+std::optional<RuleValue> SampleBuilder::solved(int slot, Hints::Equation::About about) {
+    if (slot < 0) return std::nullopt;
+    for (const Hints::Equation& e : hints_.equations) {
+        if (e.slot != slot || e.about != about) continue;
+        std::vector<RuleValue> values = rule_values();
+        if (e.term->form == Term::Form::Variable && e.term->slot >= 0 && about == Hints::Equation::About::Dims) {
+            auto* v = std::get_if<Value*>(&values[static_cast<size_t>(e.term->slot)]);
+            if (v && (*v)->type().tensor().shape.ranked()) return RuleValue((*v)->type().tensor().shape.dims());
+            continue;
+        }
+        auto value = evaluate_term(*e.term, values);
+        if (value && !std::holds_alternative<std::monostate>(*value)) return value;
+    }
+    return std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> SampleBuilder::solved_ints(int slot, Hints::Equation::About about) {
+    auto value = solved(slot, about);
+    auto* list = value ? std::get_if<std::vector<Expr>>(&*value) : nullptr;
+    if (!list) return std::nullopt;
+    std::vector<int64_t> out;
+    for (const Expr& e : *list) {
+        if (!e.as_int()) return std::nullopt;
+        out.push_back(*e.as_int());
+    }
+    return out;
+}
+
+// With the rank and the number of elements that the conditions ask for.
+std::optional<Proposal> SampleBuilder::propose(Draft& draft, size_t i, int slot) {
+    auto rank = hints_.rank.find(slot);
+    std::optional<Proposal> proposal;
+    for (int again = 0; again < 8; ++again) {
+        proposal = propose_input(draft, i, pool_);
+        if (!proposal || rank == hints_.rank.end()) break;
+        auto n = static_cast<int64_t>(proposal->sizes.size());
+        if (n >= rank->second.first && n <= rank->second.second) break;
+    }
+    if (!proposal) return proposal;
+    if (hints_.single.contains(slot) && !proposal->contents)
+        proposal->sizes = Sizes(static_cast<size_t>(draw_.pick({0, 0, 0, 1, 1, 2, 3})), 1);
+    if (auto all = hints_.all_equal.find(slot); all != hints_.all_equal.end() && proposal->contents)
+        proposal->contents =
+            *Tensor::filled(proposal->contents->dtype(), proposal->sizes, static_cast<double>(all->second));
+    if (hints_.covers.contains(slot) && proposal->contents && draw_.chance(90))
+        proposal->contents =
+            *Tensor::filled(proposal->contents->dtype(), proposal->sizes, draw_.pick({1000.0, 0x1p62}));
+    if (draw_.chance(85)) {
+        using About = Hints::Equation::About;
+        if (auto sizes = proposal->contents ? std::nullopt : solved_ints(slot, About::Dims)) proposal->sizes = *sizes;
+        if (auto elements = proposal->contents ? solved_ints(slot, About::Elements) : std::nullopt) {
+            proposal->sizes = {static_cast<int64_t>(elements->size())};
+            proposal->contents = Tensor::ints(*elements);
+        }
+        bool fits =
+            std::all_of(proposal->sizes.begin(), proposal->sizes.end(), [](int64_t n) { return n >= 0 && n < 100; });
+        if (!fits || proposal->sizes.size() > 8) return std::nullopt;
+    }
+    proposal->positive |= hints_.positive.contains(slot);
+    return proposal;
+}
+
+// A constant's elements as the conditions ask for them.
+void SampleBuilder::fulfil(Tensor& t, int slot) {
+    if (!is_float(t.dtype()) && !is_int(t.dtype())) return;
+    auto number = hints_.number.find(slot);
+    for (int64_t i = 0; i < t.elements(); ++i) {
+        if (number != hints_.number.end()) t.set_real(i, number->second);
+        if (hints_.powers_of_two.contains(slot)) t.set_real(i, draw_.pick({1.0, 2.0, 0.5, 4.0, -2.0, 0.125}));
+        if (hints_.nonzero.contains(slot) && t.real_at(i) == 0) t.set_real(i, 3);
+    }
+}
+
+Value* SampleBuilder::fresh(Draft& draft, size_t i, int slot, bool constant) {
+    const RuleVariable* variable = slot >= 0 ? &rule_.variables[static_cast<size_t>(slot)] : nullptr;
+    auto proposal = propose(draft, i, slot);
     if (!proposal) return nullptr;
     auto dtype = element_type(draft, i, variable ? variable->constraint : std::string());
     if (!dtype) return nullptr;
@@ -206,8 +352,11 @@ Value* SampleBuilder::fresh(Draft& draft, size_t i, const RuleVariable* variable
             if (v->type() == type) same.push_back(v.get());
         if (!same.empty()) return draw_.pick(same);
     }
-    if (constant || draw_.chance(kConstant))
-        return graph().constant(random_constant(*dtype, proposal->sizes, proposal->positive, draw_, options_), name);
+    if (constant || (draw_.chance(kConstant) && !hints_.variable.contains(slot))) {
+        Tensor t = random_constant(*dtype, proposal->sizes, proposal->positive, draw_, options_);
+        if (draw_.chance(90)) fulfil(t, slot);
+        return graph().constant(std::move(t), name);
+    }
     Value* v = graph().add_input(name, type);
     if (proposal->positive) sample_.positive.insert(v->name());
     return v;
@@ -230,41 +379,53 @@ Value* SampleBuilder::number(Draft& draft, size_t i, double value) {
 
 // What the other inputs, or the op around, ask of an op in input i.
 std::optional<Wanted> SampleBuilder::wanted(Draft& draft, size_t i) {
-    bool constrained = draft.want.has_value();
+    bool constrained = draft.want.has_value() || needs_shape(*draft.op);
     for (size_t j = 0; j < draft.inputs.size(); ++j) constrained |= draft.has(j);
     if (!constrained || draw_.chance(5)) return std::nullopt;
     auto proposal = propose_input(draft, i, pool_);
     if (!proposal || proposal->contents) return std::nullopt;
-    Wanted want{{}, proposal->sizes};
-    const ParamDef& param = draft.param(i);
-    if (auto fixed = dtype_from_name(param.type)) want.dtype = fixed;
-    for (size_t j = 0; j < draft.inputs.size(); ++j)
-        if (draft.has(j) && draft.param(j).type == param.type && draft.inputs[j]->type().is_tensor())
-            want.dtype = draft.inputs[j]->type().tensor().dtype;
-    return want;
+    return Wanted{proposal->sizes};
+}
+
+// An op in input i. One that is built like another before is often drawn like it too: two slices, two reshapes.
+Value* SampleBuilder::alike(const Term& term, Draft& draft, size_t i) {
+    auto [before, first] = positions_.emplace(shape_of(term), draw_.position());
+    const uint64_t here = draw_.position();
+    const bool again = !first && draw_.chance(50);
+    if (again) draw_.go_to(before->second);
+    std::optional<Wanted> want = wanted(draft, i);
+    Value* v = op(term, want, element_type(draft, i, {}));
+    if (again) draw_.go_to(std::max(draw_.position(), here) + 1000);
+    return v;
+}
+
+// The ops of a term, without its variables.
+std::string SampleBuilder::shape_of(const Term& term) {
+    if (term.form != Term::Form::Op) return term.form == Term::Form::Variable ? "_" : "c";
+    std::string text = term.op->name + "(";
+    for (const Term& arg : term.args) text += shape_of(arg) + ",";
+    return text + ")";
 }
 
 bool SampleBuilder::settle(Draft& draft, size_t i, const Term& term) {
     draft.settled[i] = true;
     switch (term.form) {
         case Term::Form::Op: {
-            Value* v = op(term, wanted(draft, i));
+            Value* v = alike(term, draft, i);
             draft.inputs[i] = v;
             return v;
         }
         case Term::Form::Number: return (draft.inputs[i] = number(draft, i, term.number));
         case Term::Form::List: {
             auto ints = literal(term, AttrKind::Ints);
-            if (!ints) return (draft.inputs[i] = fresh(draft, i, nullptr, true));
+            if (!ints) return (draft.inputs[i] = fresh(draft, i, -1, true));
             return (draft.inputs[i] = graph().constant(Tensor::ints(std::get<std::vector<int64_t>>(*ints))));
         }
         case Term::Form::Variable: break;
-        default: return (draft.inputs[i] = fresh(draft, i, nullptr, true));
+        default: return (draft.inputs[i] = fresh(draft, i, -1, true));
     }
     const bool named = term.slot >= 0;
-    const RuleVariable* variable = named ? &rule_.variables[term.slot] : nullptr;
-    const bool constant = named && constants_.contains(term.slot);
-    Value* v = fresh(draft, i, variable, constant);
+    Value* v = fresh(draft, i, term.slot, named && hints_.constants.contains(term.slot));
     draft.inputs[i] = v;
     if (named && !term.list) bound_[term.slot] = {true, {v}, {}, {}};
     if (named && term.list) bound_[term.slot].values.push_back(v);
@@ -286,7 +447,7 @@ void SampleBuilder::count_outputs(const Term& term) {
     for (const Term& arg : term.args) count_outputs(arg);
 }
 
-Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want) {
+Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want, std::optional<DType> dtype) {
     if (term.form != Term::Form::Op) return nullptr;
     std::string key = outputs_.empty() ? std::string() : without_output(term);
     auto twin = outputs_.find(key);
@@ -298,13 +459,13 @@ Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want) {
     Draft draft;
     draft.op = term.op;
     draft.want = std::move(want);
+    draft.want_dtype = dtype;
     draft.outputs = static_cast<size_t>(twin != outputs_.end() ? twin->second : 1);
     for (size_t k = 0; k < draft.op->outputs.size(); ++k)
         if (!draft.op->outputs[k].optional && !draft.op->outputs[k].variadic)
             draft.outputs = std::max(draft.outputs, k + 1);
     if (draft.op->outputs.back().variadic) draft.outputs = std::max<size_t>(draft.outputs, size_t(draw_.between(1, 3)));
-    std::map<std::string, int> slots;
-    if (!settle_attrs(term, draft, slots)) return nullptr;
+    if (!settle_attrs(term, draft)) return nullptr;
 
     // The inputs: those that are bound, then ops and lists, then variables, then numbers.
     std::vector<const Term*> places;
@@ -325,7 +486,8 @@ Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want) {
             continue;
         }
         int64_t count = arg.list ? draw_.between(draw_.chance(20) ? 0 : 1, 3) : 1;
-        const bool left_out = arg.optional && draw_.chance(40);
+        const bool left_out =
+            arg.optional && !hints_.given.contains(arg.slot) && (hints_.missing.contains(arg.slot) || draw_.chance(40));
         if (arg.list && arg.slot >= 0) lists.push_back(arg.slot);
         for (int64_t k = 0; k < count; ++k) {
             draft.inputs.push_back(nullptr);
@@ -353,7 +515,7 @@ Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want) {
         }
     for (int slot : lists) bound_[slot].done = true;
     draw_open(draft, true);
-    for (const auto& [name, slot] : slots) {
+    for (const auto& [name, slot] : draft.slots) {
         auto it = draft.attrs.find(name);
         const AttrDef* def = draft.op->attr(name);
         bound_[slot].done = true;
@@ -396,24 +558,12 @@ void SampleBuilder::make_symbolic() {
     if (any && copy->infer_again().ok()) sample_.graph = std::move(copy);
 }
 
-// Variables x in conditions const(x) that must hold.
-void collect_constants(const Term& condition, std::set<int>& slots) {
-    if (condition.form != Term::Form::Call) return;
-    if (condition.name == "and")
-        for (const Term& t : condition.args) collect_constants(t, slots);
-    if (condition.name == "const" || condition.name == "consts")
-        for (const Term& t : condition.args)
-            if (t.form == Term::Form::Variable && t.slot >= 0) slots.insert(t.slot);
-}
-
 }  // namespace
 
-Sampler::Sampler(const Rule& rule) : rule_(&rule) {
-    for (const Term& condition : rule.conditions) collect_constants(condition, constants_);
-}
+Sampler::Sampler(const Rule& rule) : rule_(&rule), hints_(hints_of(rule)) {}
 
 std::optional<Sample> Sampler::draw(Draw& draw, const SampleOptions& options) const {
-    return SampleBuilder(*rule_, constants_, draw, options).build();
+    return SampleBuilder(*rule_, hints_, draw, options).build();
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "rewrite/rule.h"
+#include "rewrite/sample_hints.h"
 #include "rewrite/sample_op.h"
 
 namespace tessera {
@@ -27,7 +28,7 @@ class Sampler {
 
   private:
     const Rule* rule_;
-    std::set<int> constants_;  // variables that a condition or constraint takes to be constants
+    Hints hints_;
 };
 
 }  // namespace tessera

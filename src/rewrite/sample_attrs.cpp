@@ -121,6 +121,7 @@ std::optional<Attr> element_type(const Draft& d, SizePool& pool) {
         if (!seen.empty()) return Attr(int64_t{onnx::dtype_to_onnx(pool.draw().pick(seen))});
     }
     if (!d.has(0)) return std::nullopt;
+    if (d.want_dtype && pool.draw().chance(80)) return Attr(int64_t{onnx::dtype_to_onnx(*d.want_dtype)});
     DType t = pool.draw().pick({DType::f64, DType::f64, DType::f32, DType::f32, DType::f16, DType::bf16, DType::i64,
                                 DType::i32, DType::i8, DType::u8, DType::boolean});
     return Attr(int64_t{onnx::dtype_to_onnx(t)});

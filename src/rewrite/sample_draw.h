@@ -45,6 +45,10 @@ class Draw {
         return p;
     }
 
+    // The choices from here on can be made again.
+    uint64_t position() const { return next_; }
+    void go_to(uint64_t position) { next_ = position; }
+
   private:
     RandomStream random_;
     uint64_t next_ = 0;

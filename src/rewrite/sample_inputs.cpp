@@ -37,7 +37,7 @@ std::optional<Proposal> reduction(Draft& d, size_t i, SizePool& pool) {
     if (i == 0) {
         int64_t least = 0;
         if (const Tensor* axes = d.contents(1))
-            for (int64_t a : axes->to_ints()) least = std::max(least, a < 0 ? -a : a + 1);
+            for (int64_t a : axes->to_ints()) least = std::max(least, least_rank(a));
         if (d.want && d.integer("keepdims").value_or(1)) {
             Sizes sizes = d.want->sizes;
             for (int64_t& n : sizes)
@@ -90,7 +90,7 @@ std::optional<Proposal> one_hot(Draft& d, size_t i, SizePool& pool) {
 }
 
 std::optional<Proposal> blocks(Draft& d, size_t, SizePool& pool) {
-    int64_t block = d.integer("blocksize").value_or(2);
+    int64_t block = std::clamp<int64_t>(d.integer("blocksize").value_or(2), 1, 100);
     Sizes sizes{pool.draw().between(1, 2), pool.nonzero(), pool.draw().between(1, 3), pool.draw().between(1, 3)};
     if (d.op->name == "depth_to_space")
         sizes[1] *= block * block;
@@ -166,7 +166,8 @@ namespace tessera {
 
 namespace {
 constexpr int64_t kMaxElements = 500;
-}
+constexpr size_t kMostDimensions = 8;
+}  // namespace
 
 std::optional<Proposal> propose_input(Draft& draft, size_t i, SizePool& pool) {
     const std::string& op = draft.op->name;
@@ -177,9 +178,12 @@ std::optional<Proposal> propose_input(Draft& draft, size_t i, SizePool& pool) {
     if (!propose)
         propose = &proposal::others().at(draft.op->inputs.size() > 1 || draft.op->inputs[0].variadic ? "*" : "*x");
     std::optional<Proposal> p = (*propose)(draft, i, pool);
-    if (p && proposal::product(p->sizes) > kMaxElements) return std::nullopt;
+    if (!p || p->sizes.size() > kMostDimensions || proposal::product(p->sizes) > kMaxElements) return std::nullopt;
+    if (std::any_of(p->sizes.begin(), p->sizes.end(), [](int64_t n) { return n < 0; })) return std::nullopt;
     return p;
 }
+
+bool needs_shape(const OpDef& op) { return proposal::products().contains(op.name); }
 
 SizePool::SizePool(Draw& draw, const SampleOptions& options) : draw_(&draw), tiny_(options.tiny) {
     if (options.tiny) {

@@ -14,7 +14,7 @@ std::optional<Proposal> concat(Draft& d, size_t i, SizePool& pool) {
     (void)i;
     if (!other) {
         int64_t least = 1;
-        if (auto axis = d.integer("axis")) least = *axis < 0 ? -*axis : *axis + 1;
+        if (auto axis = d.integer("axis")) least = std::max<int64_t>(least_rank(*axis), 1);
         Sizes sizes = d.want && !d.want->sizes.empty() ? d.want->sizes : pool.shape(pool.rank(least));
         if (d.want && !sizes.empty())
             if (auto axis = axis_of(d, "axis", int64_t(sizes.size()));
@@ -52,9 +52,40 @@ std::vector<int64_t> factored(int64_t n, Draw& draw) {
     return out;
 }
 
+// [.., n] with the leading sizes of an input of the graph, where x is [m, n] with as many elements: rows back to a
+// stack.
+std::vector<Sizes> leading_sizes(const Draft& d, const Sizes& x) {
+    std::vector<Sizes> found;
+    if (x.size() != 2) return found;
+    for (const auto& v : d.inputs[0]->graph().inputs()) {
+        auto sizes = v->type().tensor().shape.sizes();
+        if (!sizes || sizes->size() < 2 || product(head(*sizes, 1)) != x[0]) continue;
+        sizes->back() = x[1];
+        found.push_back(std::move(*sizes));
+    }
+    return found;
+}
+
 std::optional<Proposal> reshape(Draft& d, size_t i, SizePool& pool) {
     Draw& draw = pool.draw();
     if (i == 0) {
+        if (d.want && draw.chance(40) && !d.want->sizes.empty()) {  // the first dimension split, the rest kept
+            Sizes sizes = factored(d.want->sizes[0], draw);
+            return plain(joined(sizes, tail(d.want->sizes, 1)));
+        }
+        if (d.want && draw.chance(30) && !d.want->sizes.empty()) {  // one dimension split in two
+            Sizes sizes = d.want->sizes;
+            auto at = draw.below(int64_t(sizes.size()));
+            std::vector<int64_t> divisors;
+            for (int64_t n = 1; n <= sizes[at]; ++n)
+                if (sizes[at] % n == 0) divisors.push_back(n);
+            if (!divisors.empty()) {
+                int64_t n = draw.pick(divisors);
+                sizes[at] /= n;
+                sizes.insert(sizes.begin() + at + 1, n);
+                return plain(sizes);
+            }
+        }
         if (d.want && draw.chance(90)) return plain(factored(product(d.want->sizes), draw));
         if (const Tensor* shape = d.contents(1)) {
             Sizes sizes = shape->to_ints();
@@ -67,8 +98,11 @@ std::optional<Proposal> reshape(Draft& d, size_t i, SizePool& pool) {
     auto x = d.sizes(0);
     if (!x) return std::nullopt;
     std::vector<int64_t> shape;
+    std::vector<Sizes> like = leading_sizes(d, *x);
     if (d.want && product(d.want->sizes) == product(*x)) {
         shape = d.want->sizes;
+    } else if (!like.empty() && draw.chance(40)) {
+        shape = draw.pick(like);
     } else if (draw.chance(20)) {
         shape = *x;
     } else if (x->size() >= 2 && draw.chance(35)) {
@@ -96,10 +130,23 @@ std::optional<Proposal> reshape(Draft& d, size_t i, SizePool& pool) {
 }
 
 std::optional<Proposal> expand(Draft& d, size_t i, SizePool& pool) {
-    if (i == 0) return plain(d.want ? pool.broadcastable(d.want->sizes, false) : pool.shape());
+    Draw& draw = pool.draw();
+    if (i == 0) {
+        if (d.want && !d.want->sizes.empty() && draw.chance(40)) {  // along one dimension
+            Sizes sizes = d.want->sizes;
+            sizes[draw.below(int64_t(sizes.size()))] = 1;
+            return plain(sizes);
+        }
+        return plain(d.want ? pool.broadcastable(d.want->sizes, false) : pool.shape());
+    }
     auto x = d.sizes(0);
     if (!x) return std::nullopt;
-    if (d.want && pool.draw().chance(80)) return holding(d.want->sizes);
+    if (d.want && draw.chance(80)) return holding(d.want->sizes);
+    auto one = std::find(x->begin(), x->end(), 1);
+    if (one != x->end() && draw.chance(30)) {
+        *one = pool.size();
+        return holding(*x);
+    }
     return holding(pool.broadcastable(*x));
 }
 
@@ -147,6 +194,11 @@ std::optional<Proposal> unsqueeze(Draft& d, size_t i, SizePool& pool) {
         Sizes sizes = wanted_or_any(d, pool);
         if (d.want) {
             auto one = std::find(sizes.begin(), sizes.end(), 1);
+            if (const Tensor* axes = d.contents(1); axes && axes->elements() == 1) {
+                int64_t at = axes->int_at(0), rank = int64_t(sizes.size());
+                if (at < -rank || at >= rank) return std::nullopt;
+                one = sizes.begin() + (at < 0 ? at + rank : at);
+            }
             if (one == sizes.end()) return std::nullopt;
             sizes.erase(one);
         } else if (sizes.size() > 3) {
@@ -223,7 +275,7 @@ std::optional<Proposal> slice(Draft& d, size_t i, SizePool& pool) {
                 {0, back ? n - 1 : 0, draw.below(n), draw.below(n), draw.between(0, n), draw.between(-n, n), -1}));
         } else {
             const Tensor* starts = d.contents(1);
-            int64_t from = starts && k < starts->elements() ? starts->int_at(k) : 0;
+            int64_t from = starts && k < starts->elements() ? std::clamp(starts->int_at(k), -n, n) : 0;
             values.push_back(draw.pick<int64_t>(
                 {back ? -n - 1 : n, back ? INT64_MIN : INT64_MAX, n, draw.between(from, n), draw.between(-n, n), -1}));
         }
@@ -271,12 +323,12 @@ std::optional<Proposal> split(Draft& d, size_t i, SizePool& pool) {
     auto parts = static_cast<int64_t>(d.outputs);
     if (i == 0) {
         int64_t least = 1;
-        if (auto axis = d.integer("axis")) least = *axis < 0 ? -*axis : *axis + 1;
+        if (auto axis = d.integer("axis")) least = std::max<int64_t>(least_rank(*axis), 1);
         Sizes sizes = pool.shape(pool.rank(least));
         auto axis = axis_of(d, "axis", int64_t(sizes.size()));
         if (const Tensor* split = d.contents(1); split && axis) {
-            std::vector<int64_t> each = split->to_ints();
-            sizes[*axis] = std::accumulate(each.begin(), each.end(), int64_t{0});
+            sizes[*axis] = 0;
+            for (int64_t n : split->to_ints()) sizes[*axis] += std::clamp<int64_t>(n, 0, 1000);
         } else if (axis && *axis >= 0 && *axis < int64_t(sizes.size())) {
             sizes[*axis] = parts * draw.between(1, 3);
         } else {
@@ -362,7 +414,7 @@ std::optional<int64_t> decide_axis(Draft& d, int64_t rank, Draw& draw) {
         d.open.erase("axis");
     }
     auto axis = axis_of(d, "axis", rank);
-    return axis && *axis >= 0 && *axis < rank ? axis : std::nullopt;
+    return axis;
 }
 
 const ProposalTable& movement() {

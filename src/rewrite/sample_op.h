@@ -2,6 +2,7 @@
 // its inputs and attributes are being found; proposals are likely to fit, and inference has the last word.
 #pragma once
 
+#include <map>
 #include <set>
 
 #include "graph/graph.h"
@@ -36,7 +37,6 @@ class SizePool {
 };
 
 struct Wanted {
-    std::optional<DType> dtype = {};
     Sizes sizes = {};
 };
 
@@ -45,8 +45,10 @@ struct Draft {
     std::vector<Value*> inputs = {};  // null: not given, or not settled yet
     std::vector<bool> settled = {};   // decided, also where it is not given
     AttrMap attrs = {};
-    std::set<std::string> open = {};  // attributes still to be drawn
-    std::optional<Wanted> want = {};  // what the op around this one would like it to give
+    std::set<std::string> open = {};        // attributes still to be drawn
+    std::map<std::string, int> slots = {};  // attributes that stand for a variable
+    std::optional<Wanted> want = {};        // what the op around this one would like it to give
+    std::optional<DType> want_dtype = {};
     size_t outputs = 1;
 
     bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
@@ -66,6 +68,9 @@ struct Proposal {
 
 // For input i, from what is settled. Nothing where what is settled leaves no choice that would fit.
 std::optional<Proposal> propose_input(Draft& draft, size_t i, SizePool& pool);
+
+// Whether most shapes do not fit the op's inputs, so that one is better proposed than met by chance.
+bool needs_shape(const OpDef& op);
 
 // A value for an attribute; nothing while it depends on inputs that are not there yet.
 std::optional<Attr> propose_attr(const Draft& draft, const std::string& name, SizePool& pool);

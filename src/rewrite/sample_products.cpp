@@ -64,7 +64,7 @@ int64_t spatial_rank(const Draft& d, SizePool& pool) {
 int64_t multiple_of(int64_t n, SizePool& pool) { return n * pool.draw().between(1, n > 2 ? 2 : 3); }
 
 int64_t group_for(Draft& d, std::optional<int64_t> channels, SizePool& pool) {
-    if (auto given = d.integer("group")) return std::max<int64_t>(*given, 1);
+    if (auto given = d.integer("group")) return std::clamp<int64_t>(*given, 1, 100);
     std::vector<int64_t> fits;
     for (int64_t g = 1; g <= channels.value_or(4); ++g)
         if (!channels || *channels % g == 0) fits.push_back(g);
@@ -83,8 +83,7 @@ Propose convolution(bool transposed) {
         const int64_t spatial = spatial_rank(d, pool);
         if (spatial < 1) return std::nullopt;
         if (i == 0) {
-            int64_t group = w ? d.integer("group").value_or(1) : 1;
-            if (!w) group = d.open.contains("group") ? 1 : d.integer("group").value_or(1);
+            int64_t group = d.open.contains("group") ? 1 : std::clamp<int64_t>(d.integer("group").value_or(1), 1, 100);
             int64_t channels = w && w->size() > 1 ? (transposed ? (*w)[0] : (*w)[1] * group) : multiple_of(group, pool);
             if (!w && d.open.contains("group")) channels = draw.pick({2, 3, 4, 4, 6});
             int64_t batch = d.want && !d.want->sizes.empty() ? d.want->sizes[0] : draw.between(1, 2);
@@ -109,7 +108,7 @@ Propose convolution(bool transposed) {
             return plain(std::move(sizes));
         }
         if (!w || w->size() < 2) return std::nullopt;
-        return plain({transposed ? (*w)[1] * d.integer("group").value_or(1) : (*w)[0]});
+        return plain({transposed ? (*w)[1] * std::clamp<int64_t>(d.integer("group").value_or(1), 1, 100) : (*w)[0]});
     };
 }
 
@@ -152,12 +151,22 @@ std::optional<Proposal> from_axis(Draft& d, size_t i, SizePool& pool) {
 std::optional<Proposal> attention(Draft& d, size_t i, SizePool& pool) {
     Draw& draw = pool.draw();
     auto q = d.sizes(0), k = d.sizes(1);
-    auto heads = d.integer("q_num_heads"), shared = d.integer("kv_num_heads");
+    auto heads_of = [&](const char* name) -> std::optional<int64_t> {
+        auto n = d.integer(name);
+        return n ? std::optional(std::clamp<int64_t>(*n, 1, 100)) : std::nullopt;
+    };
+    auto heads = heads_of("q_num_heads"), shared = heads_of("kv_num_heads");
     if (i == 0) {
         if (d.want && (d.want->sizes.size() == 4 || d.want->sizes.size() == 3)) return plain(d.want->sizes);
         if (heads) return plain({draw.between(1, 2), pool.nonzero(), *heads * draw.between(1, 3)});
+        if (k && k->size() == 4 && draw.chance(80))
+            return plain({(*k)[0], (*k)[1] * draw.pick({1, 1, 2, 3}), pool.nonzero(), (*k)[3]});
         return plain({draw.between(1, 2), draw.between(1, 3), pool.nonzero(), pool.nonzero()});
     }
+    if (q && (q->size() < 3 || q->size() > 4)) return std::nullopt;
+    if (k && (k->size() < 3 || k->size() > 4)) return std::nullopt;
+    if (i == 1 && !q) return plain({draw.between(1, 2), draw.pick({1, 2, 2, 4}), pool.nonzero(), pool.nonzero()});
+    if (i == 2 && !q && k) return plain(*k);
     if (!q) return std::nullopt;
     if (i == 1) {
         Sizes sizes = *q;
@@ -183,7 +192,7 @@ std::optional<Proposal> attention(Draft& d, size_t i, SizePool& pool) {
 std::optional<Proposal> rotary(Draft& d, size_t i, SizePool& pool) {
     Draw& draw = pool.draw();
     if (i == 0) {
-        if (auto heads = d.integer("num_heads"); heads && *heads > 0)
+        if (auto heads = d.integer("num_heads"); heads && *heads > 0 && *heads <= 100)
             return plain({draw.between(1, 2), pool.nonzero(), *heads * 2 * draw.between(1, 2)});
         return plain({draw.between(1, 2), draw.between(1, 3), pool.nonzero(), 2 * draw.between(1, 3)});
     }
@@ -225,7 +234,7 @@ std::optional<Proposal> einsum(Draft& d, size_t i, SizePool& pool) {
 }
 
 std::optional<Proposal> grouped(Draft& d, size_t i, SizePool& pool) {
-    int64_t groups = std::max<int64_t>(d.integer("num_groups").value_or(1), 1);
+    int64_t groups = std::clamp<int64_t>(d.integer("num_groups").value_or(1), 1, 100);
     if (i == 0)
         return plain(
             image(pool, pool.draw().between(1, 2), groups * pool.draw().between(1, 2), pool.draw().between(1, 2)));

@@ -16,9 +16,17 @@ const ProposalTable& movement();  // ops that move elements: reshape, slice, gat
 const ProposalTable& products();  // matmul, convolutions, pools, norms, ...
 const ProposalTable& others();
 
+constexpr int64_t kHuge = int64_t{1} << 40;
+
+// At most kHuge: numbers may come from a rule, and say anything.
 inline int64_t product(const Sizes& sizes) {
-    return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<int64_t>());
+    int64_t n = 1;
+    for (int64_t s : sizes) n = std::min(n * std::clamp<int64_t>(s, 0, 1 << 20), kHuge);
+    return n;
 }
+
+// The least rank that has the axis; 0 where none that is drawn has it.
+inline int64_t least_rank(int64_t axis) { return axis < -8 || axis > 7 ? 0 : axis < 0 ? -axis : axis + 1; }
 
 inline Sizes tail(const Sizes& sizes, size_t from) {
     return Sizes(sizes.begin() + static_cast<ptrdiff_t>(std::min(from, sizes.size())), sizes.end());
@@ -49,7 +57,7 @@ inline int64_t spelt(int64_t axis, int64_t rank, Draw& draw) { return draw.chanc
 
 inline std::optional<int64_t> axis_of(const Draft& d, const std::string& name, int64_t rank) {
     auto axis = d.integer(name);
-    if (!axis) return std::nullopt;
+    if (!axis || *axis < -rank || *axis >= rank) return std::nullopt;
     return *axis < 0 ? *axis + rank : *axis;
 }
 
