@@ -69,6 +69,7 @@ class RuleReader {
         for (size_t i = 0; i < std::max<size_t>(ops.size(), 1); ++i) {
             scan_.go_to(body);
             Rule rule = head;
+            rule.family = head.name;
             if (!ops.empty()) {
                 alias_op_ = ops[i];
                 rule.name += "-" + ops[i];

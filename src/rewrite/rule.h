@@ -64,6 +64,7 @@ struct RuleVariable {
 
 struct Rule {
     std::string name;
+    std::string family;  // the name in the file, where it stands for several ops (for f in ...)
     Exactness exactness = Exactness::Exact;
     bool grows = false;                      // it may leave more nodes than it takes
     std::string comment;                     // the lines above it
