@@ -59,8 +59,10 @@ void each_dtype(const Graph& graph, const std::function<void(DType)>& f) {
     };
     for (const auto& v : graph.inputs()) see(v.get());
     for (const auto& v : graph.constants()) see(v.get());
-    for (const auto& n : graph.nodes())
+    for (const auto& n : graph.nodes()) {
         for (size_t i = 0; i < n->output_count(); ++i) see(n->output(i));
+        if (n->op().attr("stash_type")) f(DType::f32);  // what it computes with inside
+    }
 }
 
 double tolerance_of(const Sides& sides) {

@@ -75,7 +75,8 @@ void real_binary(ExprKind kind, Reals a, Reals b, int64_t n, double* out) {
         case ExprKind::Max: return map2(a, b, n, out, [](double x, double y) { return real_max(x, y); });
         case ExprKind::Pow:
             if (b.uniform && *b.at == 2) return map1(a, n, out, [](double x) { return x * x; });
-            return map2(a, b, n, out, [](double x, double y) { return std::pow(x, y); });
+            // A square is the same whatever stands beside it.
+            return map2(a, b, n, out, [](double x, double y) { return y == 2 ? x * x : std::pow(x, y); });
         default: CHECK(false, "kind {} of reals", static_cast<int>(kind));
     }
 }
