@@ -1,9 +1,10 @@
-// Runs the text files of this folder. A file says what to do with its graphs and, beside the lines, what must come of
-// it:
+// Runs the text files of this folder and those below it. A file says what to do with its graphs and, beside the lines,
+// what must come of it:
 //   // RUN: print                 a command, applied to the graphs from here on to the next RUN:
 //                                 one of kCommands, a pass of the optimizer by its name, or `rule NAME`, one rule alone
 //   // CHECK: return x            the printed result has this text, each CHECK of a graph after the one before
 //   // CHECK-NOT: relu            the printed result does not have this text
+//   // UNCHANGED                  the result is the graph itself; a rule must change all graphs that do not say so
 //   // ERROR E0210: 3 vs 4        the command fails here, at this line, with this code and this text in the message
 #include <gtest/gtest.h>
 
@@ -23,6 +24,8 @@
 
 namespace tessera {
 namespace {
+
+constexpr std::string_view kRule = "rule ";  // a command that begins so applies one rule alone
 
 using Command = std::function<Result<std::string>(std::unique_ptr<Graph>)>;
 
@@ -71,7 +74,7 @@ std::optional<Command> rule_command(const std::string& name) {
 
 std::optional<Command> find_command(const std::string& name) {
     if (auto it = commands().find(name); it != commands().end()) return it->second;
-    if (name.starts_with("rule ")) return rule_command(name.substr(5));
+    if (name.starts_with(kRule)) return rule_command(name.substr(kRule.size()));
     for (const Pass& pass : pass_table())
         if (pass.name == name) return repeated(pass.run);
     return std::nullopt;
@@ -89,6 +92,7 @@ struct Case {
     size_t line = 0;
     std::string command, text;
     std::vector<Expectation> expected;
+    bool unchanged = false;
 };
 
 std::string trimmed(std::string s) {
@@ -118,6 +122,7 @@ std::vector<Case> read_cases(const std::filesystem::path& path) {
             cases.back().expected.push_back({number, Expectation::Kind::Check, "", trimmed(line.substr(at + 10))});
         if (size_t at = line.find("// CHECK-NOT: "); at != std::string::npos)
             cases.back().expected.push_back({number, Expectation::Kind::CheckNot, "", trimmed(line.substr(at + 14))});
+        if (line.find("// UNCHANGED") != std::string::npos) cases.back().unchanged = true;
         if (size_t at = line.find("// ERROR "); at != std::string::npos) {
             std::string rest = line.substr(at + 9);
             size_t colon = rest.find(':');
@@ -134,7 +139,9 @@ void run_case(const std::string& source, const Case& c) {
     ASSERT_TRUE(command) << "there is no command \"" << c.command << "\"";
     auto graph = parse(c.text, {.source = source});
     Result<std::string> result = std::string();
+    std::string before;
     if (graph.ok()) {
+        before = print(**graph);
         auto broken = violations(**graph);
         EXPECT_TRUE(broken.empty()) << broken[0];
         result = (*command)(std::move(*graph));
@@ -164,17 +171,23 @@ void run_case(const std::string& source, const Case& c) {
         at = found + e.text.size();
     }
     ASSERT_TRUE(result.ok()) << result.error().to_string();
+    if (c.unchanged) {
+        EXPECT_EQ(*result, before);
+    } else if (c.command.starts_with(kRule)) {
+        EXPECT_NE(*result, before) << "the rule changed nothing";
+    }
     // What is printed reads back, and prints the same.
     auto again = parse(*result, {.source = "printed"});
     ASSERT_TRUE(again.ok()) << again.error().to_string() << "\n" << *result;
 }
 
+const std::filesystem::path kFolder = std::filesystem::path(TESSERA_SOURCE_DIR) / "test" / "files";
+
 TEST(Files, DoAsTheySay) {
-    std::filesystem::path folder = std::filesystem::path(TESSERA_SOURCE_DIR) / "test" / "files";
     size_t graphs = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kFolder)) {
         if (entry.path().extension() != ".tsr") continue;
-        std::string source = entry.path().filename().string();
+        std::string source = entry.path().lexically_relative(kFolder).string();
         std::vector<Case> cases = read_cases(entry.path());
         EXPECT_FALSE(cases.empty()) << source;
         for (const Case& c : cases) run_case(source, c);
