@@ -204,6 +204,8 @@ Result<Node*> TextParser::build(Graph& graph, Call call, std::vector<std::string
         }
         inputs.push_back(graph.constant(TRY(tensor_of(*a.literal, dtype, {}))));
     }
+    for (const std::string& output : names)
+        if (!output.empty()) TRY(define(graph, output, call.at));  // a literal of this call may have got the name
     NodeSpec spec{.op = &op,
                   .inputs = std::move(inputs),
                   .attrs = std::move(call.attrs),
