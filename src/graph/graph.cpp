@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "graph/infer.h"
+#include "graph/names.h"
 
 namespace tessera {
 namespace {
@@ -98,6 +99,8 @@ void Graph::claim(Value* v) {
     v->graph_ = this;
     v->name_ = unique_name(std::move(v->name_));
     by_name_[v->name_] = v;
+    // Numbers start behind those that were given as names: no generated name is ever one that was there before.
+    if (auto n = generated_number(v->name_)) outermost().next_name_ = std::max(outermost().next_name_, *n + 1);
 }
 
 void Graph::add_use(Value* v, Use use) {

@@ -14,14 +14,10 @@ void separate(Graph& graph, Value& value) {
     graph.rename(value, std::move(name));
 }
 
-bool digits(std::string_view s) {
-    return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // v12.d0
 bool generated_symbol(std::string_view name) {
     size_t dot = name.find('.');
-    return dot != std::string_view::npos && generated_name(name.substr(0, dot)) && name.substr(dot).starts_with(".d");
+    return dot != std::string_view::npos && generated_number(name.substr(0, dot)) && name.substr(dot).starts_with(".d");
 }
 
 // Every value, nested ones after the node they belong to: inputs, constants, then results.
@@ -94,30 +90,33 @@ void separate_names(Graph& graph) {
     }
 }
 
-bool generated_name(std::string_view name) { return name.starts_with('v') && digits(name.substr(1)); }
+std::optional<uint64_t> generated_number(std::string_view name) {
+    if (name.size() < 2 || name.size() > 16 || name[0] != 'v') return std::nullopt;
+    uint64_t n = 0;
+    for (char c : name.substr(1)) {
+        if (c < '0' || c > '9') return std::nullopt;
+        n = n * 10 + uint64_t(c - '0');
+    }
+    return n;
+}
 
-void renumber_names(Graph& graph, bool from_zero) {
-    std::unordered_set<std::string_view> kept(graph.output_names().begin(), graph.output_names().end());
+void renumber_names(Graph& graph) {
+    std::unordered_set<std::string> taken(graph.output_names().begin(), graph.output_names().end());
     std::vector<Value*> generated;
     each_value(graph, [&](Value& v) {
-        if (v.kind() != Value::Kind::Input && generated_name(v.name()) && !kept.contains(v.name()))
+        bool ours = v.kind() != Value::Kind::Input && generated_number(v.name()) && !taken.contains(v.name());
+        if (ours)
             generated.push_back(&v);
+        else
+            taken.insert(v.name());
     });
-    for (Value* v : generated) v->graph().rename(*v, "");
-    if (from_zero) {
-        // A name is unique in its graph and those around it: numbers are counted over all graphs.
-        size_t next = 0;
-        std::unordered_set<std::string> taken;
-        each_value(graph, [&](Value& v) { taken.insert(v.name()); });
-        taken.insert(graph.output_names().begin(), graph.output_names().end());
-        for (Value* v : generated) taken.erase(v->name());
-        for (Value* v : generated) {
-            std::string name;
-            do name = fmt::format("v{}", next++);
-            while (taken.contains(name));
-            // It may be one that a value further on has for the moment.
-            v->graph().rename(*v, name);
-        }
+    for (Value* v : generated) v->graph().rename(*v, "");  // out of each other's way
+    size_t next = 0;
+    for (Value* v : generated) {
+        std::string name;
+        do name = fmt::format("v{}", next++);
+        while (taken.contains(name));
+        v->graph().rename(*v, name);
     }
     Symbols symbols;
     each_value(graph, [&](Value& v) { symbols.find(v); });

@@ -9,11 +9,10 @@ namespace tessera {
 // A nested graph may have been built before a value around it got the same name: the outer one keeps it.
 void separate_names(Graph& graph);
 
-bool generated_name(std::string_view name);
+std::optional<uint64_t> generated_number(std::string_view name);  // 12 of v12
 
-// Gives generated names new numbers, which no name had before in this graph's life, in the order of the nodes; symbols
-// follow the values they are named after. `from_zero`: then numbers them from v0 on.
-void renumber_names(Graph& graph, bool from_zero);
+// Numbers generated names from v0 on, in the order of the nodes; symbols follow the values they are named after.
+void renumber_names(Graph& graph);
 
 // The value of each of the model's outputs has the output's name where it can.
 void name_outputs(Graph& graph);
