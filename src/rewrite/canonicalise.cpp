@@ -109,8 +109,7 @@ void drop_defaults(const Node& node, AttrMap& attrs) {
 // The new attributes, unless inference finds that they mean something else.
 Changed set_attrs(Node& node, AttrMap attrs, PassContext& context) {
     if (attrs == node.attrs()) return false;
-    Application::NodeText before;
-    if (context.record) before = describe(node);
+    Rewriting rewriting(context, "rewrite attributes", {&node});
     std::swap(node.attrs(), attrs);
     auto types = infer_types(node.view());
     bool kept = types.ok() && types->size() >= node.output_count();
@@ -122,11 +121,7 @@ Changed set_attrs(Node& node, AttrMap attrs, PassContext& context) {
         std::swap(node.attrs(), attrs);
         return false;
     }
-    record(context, "rewrite attributes", {}, {&node});
-    if (context.record) {
-        context.applications.back().removed = {before};
-        context.applications.back().where = node.name().empty() ? node.output()->name() : node.name();
-    }
+    rewriting.done({&node});
     return true;
 }
 
@@ -137,8 +132,9 @@ Changed drop_dropout(Graph& graph, Node& node, PassContext& context) {
     if (training && !(training->is_constant() && training->tensor()->elements() == 1 && !training->tensor()->int_at(0)))
         return false;
     if (node.output()->uses().empty()) return false;
-    record(context, "dropout outside training", {&node}, {}, {{node.output()->name(), node.input(0)->name()}});
+    Rewriting rewriting(context, "dropout outside training", {&node});
     graph.replace_uses(node.output(), node.input(0));
+    rewriting.done({}, {{node.output()->name(), node.input(0)->name()}});
     return true;
 }
 

@@ -16,11 +16,11 @@ void drop_nodes(Graph& graph, PassContext& context) {
     for (size_t i = graph.nodes().size(); i-- > 0;) {
         Node& node = *graph.nodes()[i];
         if (used(node)) continue;
-        record(context, "unused", {&node});
+        Rewriting(context, "unused", {&node}).done();
         graph.disconnect(node);  // so that what only it used is unused too
     }
     for (const auto& v : graph.constants())
-        if (v->uses().empty()) record(context, "unused constant", {}, {}, {{v->name(), ""}});
+        if (v->uses().empty()) Rewriting(context, "unused constant", {}).done({}, {{v->name(), ""}});
     graph.erase_unused();
 }
 
@@ -52,8 +52,9 @@ Result<Changed> drop_outputs(Graph& graph, Node& node, PassContext& context) {
                   .metadata = node.metadata()};
     auto made = graph.add(std::move(spec));
     if (!made.ok() || (*made)->output_count() != count) return false;  // it needs them all
-    record(context, "unused output", {&node}, {*made});
+    Rewriting rewriting(context, "unused output", {&node});
     for (size_t i = 0; i < count; ++i) put_in_place(*node.output(i), *(*made)->output(i), true);
+    rewriting.done({*made});
     graph.disconnect(node);
     return true;
 }

@@ -38,18 +38,20 @@ void put_in_place(Value& from, Value& to, bool rename) {
     to.graph().rename(to, std::move(name));
 }
 
-void record(PassContext& context, std::string rule, const NodeList& gone, const NodeList& made,
-            std::vector<std::pair<std::string, std::string>> replaced) {
-    ++context.rewrites;
+Rewriting::Rewriting(PassContext& context, std::string rule, const Nodes& gone) : context_(context) {
     if (!context.record) return;
-    Application done;
-    done.pass = context.pass;
-    done.rule = std::move(rule);
-    if (!gone.empty()) done.where = gone[0]->name().empty() ? gone[0]->output()->name() : gone[0]->name();
-    for (const Node* n : gone) done.removed.push_back(describe(*n));
-    for (const Node* n : made) done.added.push_back(describe(*n));
-    done.replaced = std::move(replaced);
-    context.applications.push_back(std::move(done));
+    application_.pass = context.pass;
+    application_.rule = std::move(rule);
+    if (!gone.empty()) application_.where = gone[0]->name().empty() ? gone[0]->output()->name() : gone[0]->name();
+    for (const Node* n : gone) application_.removed.push_back(describe(*n));
+}
+
+void Rewriting::done(const Nodes& made, Replaced replaced) {
+    ++context_.rewrites;
+    if (!context_.record) return;
+    for (const Node* n : made) application_.added.push_back(describe(*n));
+    application_.replaced = std::move(replaced);
+    context_.applications.push_back(std::move(application_));
 }
 
 void sweep(Graph& graph) {

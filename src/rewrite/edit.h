@@ -15,10 +15,19 @@ bool repeatable(const Node& node);
 // Uses of `from` go to `to`, which keeps what was declared of the type of `from`. With `rename`, `to` takes its name.
 void put_in_place(Value& from, Value& to, bool rename);
 
-// Counts one rewrite, and records it where that is asked for. `gone` and `made` still stand.
-using NodeList = std::vector<const Node*>;
-void record(PassContext& context, std::string rule, const NodeList& gone, const NodeList& made = {},
-            std::vector<std::pair<std::string, std::string>> replaced = {});
+// One rewrite on its way to the record, where one is kept: describes `gone` as it was, and `made` as it is when it is
+// done.
+class Rewriting {
+  public:
+    using Nodes = std::vector<const Node*>;
+    using Replaced = std::vector<std::pair<std::string, std::string>>;
+    Rewriting(PassContext& context, std::string rule, const Nodes& gone);
+    void done(const Nodes& made = {}, Replaced replaced = {});
+
+  private:
+    PassContext& context_;
+    Application application_;
+};
 
 // Erases what nobody uses, inside out.
 void sweep(Graph& graph);

@@ -77,13 +77,12 @@ std::vector<Tensor> values_of(const Node& node, const PassContext& context) {
     return room(bytes) ? values : std::vector<Tensor>{};
 }
 
-void replace(Value& v, Tensor value, PassContext& context, std::vector<std::pair<std::string, std::string>>& replaced) {
+void replace(Value& v, Tensor value, Rewriting::Replaced& replaced) {
     if (v.uses().empty()) return;
     Value* c = v.graph().constant(std::move(value));
-    bool fresh = c->uses().empty();
     std::string was = v.name();
-    put_in_place(v, *c, fresh);
-    if (context.record) replaced.emplace_back(was, c->name());
+    put_in_place(v, *c, c->uses().empty());
+    replaced.emplace_back(was, c->name());
 }
 
 }  // namespace
@@ -92,7 +91,6 @@ Result<Changed> fold_constants(Graph& graph, PassContext& context) {
     size_t before = context.rewrites;
     for (Graph* g : all_graphs(graph)) {
         for (const auto& node : g->nodes()) {
-            std::vector<std::pair<std::string, std::string>> replaced;
             bool used = false;
             for (size_t i = 0; i < node->output_count(); ++i) used |= !node->output(i)->uses().empty();
             if (!used) continue;
@@ -107,12 +105,11 @@ Result<Changed> fold_constants(Graph& graph, PassContext& context) {
             bool any = false;
             for (size_t i = 0; i < values.size(); ++i) any |= values[i] && !node->output(i)->uses().empty();
             if (!any) continue;
-            NodeList gone = {node.get()};
-            if (!context.record) gone.clear();
-            record(context, "fold", gone);
+            Rewriting rewriting(context, "fold", {node.get()});
+            Rewriting::Replaced replaced;
             for (size_t i = 0; i < values.size(); ++i)
-                if (values[i]) replace(*node->output(i), std::move(*values[i]), context, replaced);
-            if (context.record) context.applications.back().replaced = std::move(replaced);
+                if (values[i]) replace(*node->output(i), std::move(*values[i]), replaced);
+            rewriting.done({}, std::move(replaced));
         }
     }
     if (context.rewrites == before) return false;

@@ -105,15 +105,10 @@ Changed fold_operand(Node& node, size_t operand, const Constants& constants, Pas
         int64_t most = narrow ? std::numeric_limits<int32_t>::max() : kToTheEnd;
         tensor->set_int(int64_t(i), std::min((*constants)[i], most));
     }
-    Application::NodeText before;
-    if (context.record) before = describe(node);
+    Rewriting rewriting(context, "fold shape", {&node});
     Graph& graph = node.graph();
     graph.set_input(node, operand, graph.constant(std::move(*tensor)));
-    record(context, "fold shape", {}, {&node});
-    if (context.record) {
-        context.applications.back().removed = {before};
-        context.applications.back().where = node.name().empty() ? node.output()->name() : node.name();
-    }
+    rewriting.done({&node});
     return true;
 }
 

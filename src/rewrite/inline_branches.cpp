@@ -67,11 +67,12 @@ Result<Changed> inline_if(Graph& graph, Node& node, PassContext& context) {
     Copies copies;
     size_t first = graph.nodes().size();
     TRY(copy_nodes(*branch, graph, copies));
-    NodeList made;
+    Rewriting::Nodes made;
     for (size_t i = first; i < graph.nodes().size(); ++i) made.push_back(graph.nodes()[i].get());
-    record(context, *condition ? "take then branch" : "take else branch", {&node}, made);
+    Rewriting rewriting(context, *condition ? "take then branch" : "take else branch", {&node});
     for (size_t i = 0; i < node.output_count(); ++i)
         put_in_place(*node.output(i), *copied(copies, branch->outputs()[i]), false);
+    rewriting.done(made);
     graph.disconnect(node);
     return true;
 }
@@ -84,9 +85,10 @@ Result<Changed> drop_loop(Graph& graph, Node& node, PassContext& context) {
     size_t carried = node.inputs().size() > 2 ? node.inputs().size() - 2 : 0;
     for (size_t i = 0; i < node.output_count(); ++i)
         if (!node.output(i)->uses().empty() && (i >= carried || !node.input(i + 2))) return false;
-    record(context, "loop that never runs", {&node});
+    Rewriting rewriting(context, "loop that never runs", {&node});
     for (size_t i = 0; i < node.output_count() && i < carried; ++i)
         graph.replace_uses(node.output(i), node.input(i + 2));
+    rewriting.done();
     graph.disconnect(node);
     return true;
 }

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
-#include "graph/names.h"
 #include "graph/print.h"
 #include "graph/verify.h"
 #include "rewrite/apply_rules.h"
@@ -45,6 +44,7 @@ std::vector<Pass> pass_table(const Rules& user_rules) {
         {"inline_branches", "an if whose condition is constant is its branch", inline_branches},
         {"fold_shapes", "a shape that the op can find itself need not be computed", fold_shapes},
         built_in("older", "ops that the model's opset has not, written out", {2}),
+        {"write_out", "ops that ONNX has not, as the graphs they stand for", write_out, {2}},
         {"share_common", "nodes that do the same are one", share_common, {1, 2}},
         {"share_sizes", "equal integers are computed once, in the cheapest way", share_sizes},
         {"drop_unused", "what nobody uses goes", drop_unused, {1, 2}},
@@ -79,7 +79,6 @@ class Pipeline {
 
     Result<PipelineReport> run() {
         TRY(check_stop());
-        renumber_names(graph_, false);
         for (int phase : {1, 2, 3}) TRY(run_phase(phase));
         report_.applications = std::move(context_.applications);
         return std::move(report_);

@@ -33,6 +33,9 @@ Result<Changed> drop_unused(Graph& graph, PassContext& context);
 // Slices that cut a value into all of its parts along one axis are one split.
 Result<Changed> slices_to_split(Graph& graph, PassContext& context);
 
+// Ops that ONNX has not, or not in the model's opset, become the graphs that they stand for.
+Result<Changed> write_out(Graph& graph, PassContext& context);
+
 // Nodes and constants in an order, and generated names in a numbering, that follow from the graph alone.
 Result<Changed> tidy(Graph& graph, PassContext& context);
 

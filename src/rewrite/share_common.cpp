@@ -103,8 +103,9 @@ void share_constants(Graph& graph, Scope& scope, PassContext& context) {
             scope.constants.emplace(key, v.get());
             continue;
         }
-        record(context, "share constant", {}, {}, {{v->name(), first->name()}});
+        Rewriting rewriting(context, "share constant", {});
         put_in_place(*v, *first, false);
+        rewriting.done({}, {{v->name(), first->name()}});
     }
 }
 
@@ -121,16 +122,17 @@ void share_in(Graph& graph, const Scope* outer, PassContext& context) {
             scope.nodes.emplace(key, node.get());
             continue;
         }
-        std::vector<std::pair<std::string, std::string>> replaced;
+        Rewriting::Replaced replaced;
         bool used = false;
         for (size_t i = 0; i < node->output_count(); ++i) {
             Value &from = *node->output(i), &to = *first->output(i);
             used |= !from.uses().empty();
-            if (context.record && !from.uses().empty()) replaced.emplace_back(from.name(), to.name());
+            if (!from.uses().empty()) replaced.emplace_back(from.name(), to.name());
         }
         if (!used) continue;
-        record(context, "share", {node.get()}, {}, std::move(replaced));
+        Rewriting rewriting(context, "share", {node.get()});
         for (size_t i = 0; i < node->output_count(); ++i) put_in_place(*node->output(i), *first->output(i), false);
+        rewriting.done({}, std::move(replaced));
     }
 }
 

@@ -70,8 +70,9 @@ class Sharing {
 
   private:
     void replace(Value& from, Value& to) {
-        record(context_, "share size", {from.node()}, {}, {{from.name(), to.name()}});
+        Rewriting rewriting(context_, "share size", {from.node()});
         put_in_place(from, to, false);
+        rewriting.done({}, {{from.name(), to.name()}});
         Node& node = *from.node();
         bool used = false;
         for (size_t i = 0; i < node.output_count(); ++i) used |= !node.output(i)->uses().empty();

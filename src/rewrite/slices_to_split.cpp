@@ -45,7 +45,7 @@ Result<Changed> make_split(Graph& graph, Value& x, std::vector<Part> parts, Pass
     int64_t axis = parts[0].axis;
     if (!complete(parts, *x.type().tensor().shape[axis].as_int())) return false;
     std::vector<int64_t> sizes;
-    NodeList gone;
+    Rewriting::Nodes gone;
     for (const Part& p : parts) {
         sizes.push_back(p.end - p.begin);
         gone.push_back(p.node);
@@ -58,8 +58,9 @@ Result<Changed> make_split(Graph& graph, Value& x, std::vector<Part> parts, Pass
                   .name = parts[0].node->name()};
     if (even) spec.attrs["num_outputs"] = int64_t(parts.size());
     Node* split = TRY(graph.add(std::move(spec)));
+    Rewriting rewriting(context, "split", gone);
     for (size_t i = 0; i < parts.size(); ++i) put_in_place(*parts[i].node->output(), *split->output(i), true);
-    record(context, "split", gone, {split});
+    rewriting.done({split});
     return true;
 }
 

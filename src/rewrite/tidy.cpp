@@ -20,7 +20,7 @@ Result<Changed> tidy(Graph& graph, PassContext&) {
     list(graph, before);
     graph.sort_canonically();
     name_outputs(graph);
-    renumber_names(graph, true);
+    renumber_names(graph);
     list(graph, after);
     return before != after;
 }
