@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -147,6 +148,31 @@ std::vector<Datum> run(const Model& model, const NamedData& inputs, uint64_t see
     return unwrap(std::move(result));
 }
 
+// Runs without the GIL; Ctrl-C between passes cancels.
+Optimized optimize_model(const Model& model, const std::string& precision, const std::vector<std::string>& rules,
+                         bool refute_rules, int64_t fold_limit, const std::string& stop_after, bool record) {
+    std::atomic<bool> cancel{false};
+    bool interrupted = false;
+    OptimizeOptions options;
+    options.precision = precision;
+    options.rules = rules;
+    options.refute_rules = refute_rules;
+    options.fold_limit = fold_limit;
+    options.stop_after = stop_after;
+    options.record = record;
+    options.cancel = &cancel;
+    options.after = [&](const std::string&, const Model&, bool) {
+        nb::gil_scoped_acquire gil;
+        if (!cancel && PyErr_CheckSignals() != 0) cancel = interrupted = true;
+    };
+    Result<Optimized> result = [&] {
+        nb::gil_scoped_release release;
+        return optimize(model, options);
+    }();
+    if (interrupted) throw nb::python_error();
+    return unwrap(std::move(result));
+}
+
 }  // namespace
 
 NB_MODULE(_tessera, m) {
@@ -207,6 +233,7 @@ NB_MODULE(_tessera, m) {
         .def_prop_ro("inputs", &Model::inputs)
         .def_prop_ro("outputs", &Model::outputs)
         .def("summary", &Model::summary)
+        .def("peak_bytes", &Model::peak_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
         .def("run", &run, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none())
         .def("random_inputs", [](const Model& model, uint64_t seed, const std::map<std::string, int64_t>& symbols) {
@@ -218,4 +245,29 @@ NB_MODULE(_tessera, m) {
             return nb::bytes(bytes.data(), bytes.size());
         })
         .def("to_text", &Model::to_text);
+
+    nb::class_<NodeText>(m, "NodeText", "A node as text, with the names of values.")
+        .def_ro("op", &NodeText::op).def_ro("attrs", &NodeText::attrs).def_ro("inputs", &NodeText::inputs)
+        .def_ro("outputs", &NodeText::outputs).def("__str__", [](const NodeText& n) { return n.text; })
+        .def("__repr__", [](const NodeText& n) { return n.text; });
+
+    nb::class_<Rewrite>(m, "Rewrite", "One rewrite: which rule, where, what went and what came.")
+        .def_ro("pass_name", &Rewrite::pass).def_ro("rule", &Rewrite::rule).def_ro("exactness", &Rewrite::exactness)
+        .def_ro("why", &Rewrite::why).def_ro("where", &Rewrite::where).def_ro("removed", &Rewrite::removed)
+        .def_ro("added", &Rewrite::added).def_ro("replaced", &Rewrite::replaced);
+
+    nb::class_<PassRun>(m, "PassRun", "What one pass did, over all of its runs.")
+        .def_ro("name", &PassRun::pass).def_ro("purpose", &PassRun::purpose).def_ro("runs", &PassRun::runs)
+        .def_ro("rewrites", &PassRun::rewrites).def_ro("seconds", &PassRun::seconds);
+
+    nb::class_<OptimizeReport>(m, "OptimizeReport", "What was done to a model.")
+        .def_ro("before", &OptimizeReport::before).def_ro("after", &OptimizeReport::after)
+        .def_ro("passes", &OptimizeReport::passes).def_ro("rewrites", &OptimizeReport::rewrites)
+        .def_ro("rewrite_count", &OptimizeReport::rewrite_count).def_ro("rounds", &OptimizeReport::rounds)
+        .def_ro("settled", &OptimizeReport::settled).def_ro("seconds", &OptimizeReport::seconds);
+
+    nb::class_<Optimized>(m, "Optimized").def_ro("model", &Optimized::model).def_ro("report", &Optimized::report);
+    m.def("optimize", &optimize_model, nb::arg("model"), nb::arg("precision"), nb::arg("rules"), nb::arg("refute_rules"),
+          nb::arg("fold_limit"), nb::arg("stop_after"), nb::arg("record"));
+    m.def("optimizer_passes", &optimizer_passes);
 }

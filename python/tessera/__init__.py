@@ -3,6 +3,7 @@
     import tessera
     model = tessera.load("model.onnx")
     y = model(x)                       # or model.run({"x": x}) for a dict of all outputs
+    smaller, report = tessera.optimize(model)
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import Any
 from ._arrays import array_from, datum_from, numpy_dtype, tensor_from, value_from
 from ._errors import Error
 from ._tessera import Model as _Model
-from ._tessera import Port, Summary, Tensor
+from ._tessera import NodeText, OptimizeReport, PassRun, Port, Rewrite, Summary, Tensor, optimizer_passes
+from ._tessera import optimize as _optimize
 
 try:
     __version__ = version("tessera")
 except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
-__all__ = ["Error", "Model", "Port", "Summary", "Tensor", "array_from", "demo", "from_onnx", "load", "numpy_dtype", "parse",
-           "tensor_from"]
+__all__ = ["Error", "Model", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "Summary", "Tensor", "array_from",
+           "demo", "from_onnx", "load", "numpy_dtype", "optimize", "optimizer_passes", "parse", "tensor_from"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -46,6 +48,11 @@ class Model:
     def summary(self) -> Summary:
         """Ops used, parameters, FLOPs and bytes (as expressions over the symbolic dims), opset."""
         return self._model.summary()
+
+    def peak_bytes(self, **symbols: int) -> int | None:
+        """The most that inputs, results and outputs take at the same time; symbolic dims are sized by name (1 otherwise).
+        None where a size is not known."""
+        return self._model.peak_bytes(symbols)
 
     def run(self, inputs: Mapping[str, Any] | Sequence[Any], *, seed: int = 0, max_work: int | None = None,
             progress: Progress | None = None) -> dict[str, Any]:
@@ -108,3 +115,19 @@ def parse(text: str) -> Model:
 def demo(name: str = "resnet50", seed: int = 0) -> Model:
     """A built-in model with seeded weights."""
     return Model(_Model.demo(name, seed))
+
+
+def optimize(model: Model, precision: str = "default", *, rules: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+             refute_rules: bool = True, fold_limit: int = 1 << 24, stop_after: str = "",
+             record: bool = False) -> tuple[Model, OptimizeReport]:
+    """A model that computes the same with less, and what was done to it. The one given stays as it is.
+
+    `precision`: "strict" keeps every bit, "default" also admits what holds of real numbers up to rounding, "fast" also
+    approximations. `rules` are files of rewrite rules of your own (docs/rules.md); one with a counterexample is refused
+    unless `refute_rules` is False. `record` keeps each rewrite in report.rewrites. `stop_after` names a pass whose first run
+    is the last thing done; optimizer_passes() lists them."""
+    if isinstance(rules, (str, os.PathLike)):
+        rules = [rules]
+    done = _optimize(model._model, precision, [os.fspath(path) for path in rules], refute_rules, fold_limit, stop_after,
+                     record)
+    return Model(done.model), done.report
