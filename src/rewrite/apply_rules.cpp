@@ -70,9 +70,20 @@ std::vector<const Node*> dying(const Match& match) {
     return gone;
 }
 
+// Products, pools, normalizations: what moves elements or computes them one by one is light.
+bool heavy(const OpDef& op) { return !op.has(Trait::Elementwise) && !op.has(Trait::Linear); }
+
+// No more nodes than before, and nothing heavy done again beside a node that others still need.
 bool worth_it(const Match& match) {
     std::vector<const Node*> gone = dying(match);
-    if (!match.rule->grows) return count_new_nodes(match) <= gone.size();
+    if (!match.rule->grows) {
+        std::vector<const OpDef*> made = new_ops(match);
+        if (made.size() > gone.size()) return false;
+        auto heavy_node = [](const Node* n) { return heavy(n->op()); };
+        auto all = std::count_if(match.nodes.begin(), match.nodes.end(), heavy_node);
+        auto go = std::count_if(gone.begin(), gone.end(), heavy_node);
+        return all == go || std::count_if(made.begin(), made.end(), [](auto* op) { return heavy(*op); }) <= go;
+    }
     for (const Node* node : match.nodes) {
         bool named = false;
         for (size_t i = 0; i < match.slots.size(); ++i)

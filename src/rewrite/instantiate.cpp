@@ -193,8 +193,9 @@ class Instantiation {
     }
 };
 
-// Whether the term is constant in this match; adds the nodes it takes where it is not.
-bool constant_term(const Match& match, const Term& term, std::vector<bool>& let_constant, size_t& count) {
+// Whether the term is constant in this match; adds the ops it takes where it is not.
+bool constant_term(const Match& match, const Term& term, std::vector<bool>& let_constant,
+                   std::vector<const OpDef*>& ops) {
     if (term.form == Form::Variable && term.slot >= 0) {
         auto slot = static_cast<size_t>(term.slot);
         if (let_constant[slot]) return true;
@@ -210,8 +211,8 @@ bool constant_term(const Match& match, const Term& term, std::vector<bool>& let_
     if (term.form != Form::Op) return true;
     bool all = !term.args.empty();
     for (const Term& arg : term.args)
-        if (!constant_term(match, arg, let_constant, count)) all = false;
-    if (!all) ++count;
+        if (!constant_term(match, arg, let_constant, ops)) all = false;
+    if (!all) ops.push_back(term.op);
     return all;
 }
 
@@ -227,14 +228,14 @@ std::optional<Instance> instantiate(Graph& graph, const Match& match, const Pass
     return Instantiation(graph, match, context).run();
 }
 
-size_t count_new_nodes(const Match& match) {
-    size_t count = 0;
+std::vector<const OpDef*> new_ops(const Match& match) {
+    std::vector<const OpDef*> ops;
     std::vector<bool> let_constant(match.slots.size());
     for (const auto& [slot, term] : match.rule->lets)
         if (term.form == Form::Op)
-            let_constant[static_cast<size_t>(slot)] = constant_term(match, term, let_constant, count);
-    for (const Term& term : match.rule->replacement) constant_term(match, term, let_constant, count);
-    return count;
+            let_constant[static_cast<size_t>(slot)] = constant_term(match, term, let_constant, ops);
+    for (const Term& term : match.rule->replacement) constant_term(match, term, let_constant, ops);
+    return ops;
 }
 
 bool replacement_uses(const Rule& rule, int slot) {

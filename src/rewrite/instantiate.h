@@ -15,8 +15,8 @@ struct Instance {
 // that are disconnected.
 std::optional<Instance> instantiate(Graph& graph, const Match& match, const PassContext& context);
 
-// How many nodes it would take, constants not counted.
-size_t count_new_nodes(const Match& match);
+// The ops of the nodes that it would take, constants not counted.
+std::vector<const OpDef*> new_ops(const Match& match);
 // Whether the replacement uses the value of this slot.
 bool replacement_uses(const Rule& rule, int slot);
 

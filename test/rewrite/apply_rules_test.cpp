@@ -12,6 +12,7 @@ namespace tessera {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::unique_ptr<Graph> graph_of(const std::string& text) {
     auto g = parse(text);
@@ -131,6 +132,13 @@ TEST(apply_rules, replaces_siblings_that_share_an_input) {
         "split(matmul(a, concat(b, c, axis=-1)), [dim(b, -1), dim(c, -1)], axis=-1)",
         "graph g(x: f32[2,2], p: f32[2,2]) {\n %y = matmul(x, p)\n %z = matmul(x, %y)\n return %y, %z }");
     EXPECT_THAT(chained, HasSubstr("%z = matmul(x, %y)"));
+}
+
+TEST(apply_rules, computes_nothing_heavy_twice) {
+    std::string graph =
+        "graph g(x: f32[N,4], w: f32[4,4]) {\n %m = matmul(x, w)\n %a = add(%m, x)\n return %a, relu(%m) }";
+    EXPECT_THAT(after("r: add(matmul(a, b), c) => gemm(a, b, c)", graph), Not(HasSubstr("gemm(")));
+    EXPECT_THAT(after("r: add(m@matmul(a, b), c) => sum(m, c)", graph), HasSubstr("sum(%m, x)"));
 }
 
 TEST(apply_rules, flattens_lists) {
