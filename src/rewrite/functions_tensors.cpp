@@ -1,3 +1,4 @@
+#include "base/numeric.h"
 #include "rewrite/make_function.h"
 
 namespace tessera::functions {
@@ -95,8 +96,13 @@ std::vector<RuleFunction> tensors() {
             "non_negative", "whether every element of a constant is at least 0 (and not -0.0)",
             +[](Value* x) { return each_real(x, [](double v) { return v >= 0 && !std::signbit(v); }); }),
         make(
-            "regular", "whether every element of a constant is finite and not 0",
-            +[](Value* x) { return each_real(x, [](double v) { return std::isfinite(v) && v != 0; }); }),
+            "invertible", "whether 1/c neither overflows nor loses digits for every element c of a constant",
+            +[](Value* x) -> std::optional<bool> {
+                if (!is_float(x->type().tensor().dtype)) return false;
+                // Below 4/max a number has fewer digits.
+                double max = float_max(x->type().tensor().dtype);
+                return each_real(x, [&](double v) { return std::fabs(v) >= 1 / max && std::fabs(v) <= max / 4; });
+            }),
         make(
             "finite", "whether every element of a constant is finite",
             +[](Value* x) { return each_real(x, [](double v) { return std::isfinite(v); }); }),

@@ -95,8 +95,8 @@ void read(Hints& hints, const Term& t) {
         if (int slot = argument_of(t.args[0], "given"); slot >= 0) hints.missing.insert(slot);
     }
     const std::pair<std::string_view, std::set<int>*> about[] = {
-        {"const", &hints.constants},   {"consts", &hints.constants}, {"given", &hints.given},
-        {"positive", &hints.positive}, {"regular", &hints.nonzero},  {"power_of_two", &hints.powers_of_two},
+        {"const", &hints.constants},   {"consts", &hints.constants},   {"given", &hints.given},
+        {"positive", &hints.positive}, {"invertible", &hints.nonzero}, {"power_of_two", &hints.powers_of_two},
     };
     for (const auto& [name, slots] : about)
         if (t.name == name)
