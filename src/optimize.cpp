@@ -49,7 +49,7 @@ std::vector<NodeText> texts(const std::vector<Application::NodeText>& nodes) {
 
 std::vector<PassRun> pass_runs(const std::vector<Pass>& table) {
     std::vector<PassRun> runs;
-    for (const Pass& p : table) runs.push_back({p.name, p.purpose});
+    for (const Pass& p : table) runs.push_back({p.name, p.purpose, p.optional});
     return runs;
 }
 
@@ -64,11 +64,13 @@ Result<Optimized> optimize(const Model& model, const OptimizeOptions& options) {
     pipeline.precision = TRY(precision_named(options.precision));
     pipeline.user_rules = TRY(user_rules(options));
     pipeline.fold_limit = options.fold_limit;
+    pipeline.with = options.with;
     pipeline.stop_after = options.stop_after;
     pipeline.record = options.record;
     pipeline.verify = options.verify;
     pipeline.cancel = options.cancel;
     std::shared_ptr<Graph> graph = model.graph().clone();
+    if (options.opset) graph->info().opset = options.opset;
     Model optimized(graph);
     if (options.after)
         pipeline.after = [&](const std::string& pass, const Graph&, Changed changed) {

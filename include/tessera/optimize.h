@@ -16,7 +16,9 @@ struct OptimizeOptions {
     std::string precision = "default";
     std::vector<std::string> rules = {};        // files of rewrite rules, applied besides those that come with Tessera
     bool refute_rules = true;                   // refuse a rule of yours where a counterexample is found
+    int opset = 0;                              // that the result is for; 0: the model's own
     int64_t fold_limit = int64_t{1} << 24;      // bytes that one folded constant may take beyond its inputs
+    std::vector<std::string> with = {};         // optional passes to run as well: "siblings"
     std::string stop_after = {};                // a pass: its first run is the last thing done
     bool record = false;                        // keep each rewrite in the report
     bool verify = false;                        // check the graph's invariants after each pass
@@ -43,6 +45,7 @@ struct Rewrite {
 
 struct PassRun {
     std::string pass, purpose;
+    bool optional = false;  // runs only where it is asked for
     int64_t runs = 0, rewrites = 0;
     double seconds = 0;
 };

@@ -34,6 +34,11 @@ Pass built_in(const std::string& file, const std::string& purpose, Phases phases
     return rule_pass(file, purpose, set, std::move(phases));
 }
 
+Pass optional(Pass pass) {
+    pass.optional = true;
+    return pass;
+}
+
 }  // namespace
 
 std::vector<Pass> pass_table(const Rules& user_rules) {
@@ -51,13 +56,14 @@ std::vector<Pass> pass_table(const Rules& user_rules) {
         rule_pass("user_rules", "your own rules", std::make_shared<const RuleSet>(user_rules)),
         built_in("patterns", "several nodes that are one known op"),
         built_in("cleanup", "what does nothing, or undoes itself", {1, 2}),
+        optional(built_in("siblings", "products that share an input are one, cut in parts")),
         built_in("merge", "neighbours that one node can do", {1, 2}),
         built_in("fold", "what weights can take in"),
         built_in("linear", "products and sums in their cheapest order"),
         built_in("scales", "numbers that scale a product go into its constants", {1, 2}),
         built_in("strength", "cheaper ops for the same function"),
         built_in("motion", "moves what moves elements to where it cancels", {1, 2}),
-        {"slices_to_split", "slices that are all parts of a value are one split", slices_to_split},
+        {"slices_to_split", "slices that are all parts of a value are one split", slices_to_split, {2}},
         {"tidy", "an order and names that follow from the graph alone", tidy, {3}},
     };
     if (user_rules.empty()) std::erase_if(table, [](const Pass& p) { return p.name == "user_rules"; });
@@ -78,20 +84,20 @@ class Pipeline {
     }
 
     Result<PipelineReport> run() {
-        TRY(check_stop());
+        if (!options_.stop_after.empty()) TRY(check_name(options_.stop_after));
+        for (const std::string& name : options_.with) TRY(check_name(name));
         for (int phase : {1, 2, 3}) TRY(run_phase(phase));
         report_.applications = std::move(context_.applications);
         return std::move(report_);
     }
 
   private:
-    Status check_stop() const {
-        if (options_.stop_after.empty()) return {};
+    Status check_name(const std::string& name) const {
         std::vector<std::string_view> names;
         for (const Pass& p : passes_) names.push_back(p.name);
-        if (std::find(names.begin(), names.end(), options_.stop_after) != names.end()) return {};
-        Error error(Code::E0501, "there is no pass \"{}\"", options_.stop_after);
-        std::string near = nearest(options_.stop_after, names);
+        if (std::find(names.begin(), names.end(), name) != names.end()) return {};
+        Error error(Code::E0501, "there is no pass \"{}\"", name);
+        std::string near = nearest(name, names);
         if (near.empty()) return std::move(error).hint("there are: {}", fmt::join(names, ", "));
         return std::move(error).hint("did you mean {}?", near);
     }
@@ -103,6 +109,7 @@ class Pipeline {
             changed = false;
             if (phase == 1) ++report_.rounds;
             for (size_t i = 0; i < passes_.size() && !stopped_; ++i) {
+                if (!wanted(passes_[i])) continue;
                 const Phases& in = passes_[i].phases;
                 if (std::find(in.begin(), in.end(), phase) != in.end() && stale(i)) changed |= TRY(run_pass(i));
             }
@@ -110,6 +117,11 @@ class Pipeline {
         }
         report_.settled &= !changed || stopped_;
         return {};
+    }
+
+    bool wanted(const Pass& pass) const {
+        const auto& with = options_.with;
+        return !pass.optional || std::find(with.begin(), with.end(), pass.name) != with.end();
     }
 
     // Whether the graph has changed since the pass last looked at it.

@@ -11,6 +11,7 @@ struct Pass {
     std::string purpose;
     std::function<Result<Changed>(Graph&, PassContext&)> run;
     std::vector<int> phases = {1};  // 1 rewrites, 2 writes out what the opset has not, 3 tidies; each until nothing changes
+    bool optional = false;  // runs only where it is asked for
 };
 
 // The table of contents. `user_rules` are applied as a pass of their own, "user_rules".
@@ -26,6 +27,7 @@ struct PipelineOptions {
     Precision precision = Precision::Default;
     Rules user_rules = {};
     int64_t fold_limit = int64_t{1} << 24;  // bytes that one folded constant may take beyond its inputs
+    std::vector<std::string> with = {};     // optional passes to run as well
     std::string stop_after = {};            // a pass: its first run is the last thing done
     bool record = false;                    // keep each rewrite
     bool verify = false;                    // after each pass; always so in debug builds

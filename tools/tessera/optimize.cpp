@@ -16,7 +16,7 @@ constexpr int64_t kExternalFrom = 1024;
 
 struct Optimize {
     std::string path, out, weights, report;
-    std::vector<std::string> dims, rules, print_after;
+    std::vector<std::string> dims, rules, print_after, with;
     std::string precision = "default", stop_after, fold_limit;
     int opset = 0;
     bool external = false, explain = false, time_passes = false, check = false, json = false, trust = false,
@@ -153,7 +153,8 @@ void print_times(const OptimizeReport& report) {
 }
 
 void print_passes(const std::vector<PassRun>& passes) {
-    for (const PassRun& p : passes) fmt::print("{:<16}  {}\n", p.pass, p.purpose);
+    for (const PassRun& p : passes)
+        fmt::print("{:<16}  {}{}\n", p.pass, p.purpose, p.optional ? " (only with --with)" : "");
 }
 
 // ---- the same as JSON
@@ -228,6 +229,8 @@ Result<OptimizeOptions> Optimize::options() const {
     o.precision = precision;
     o.rules = rules;
     o.refute_rules = !trust;
+    o.with = with;
+    o.opset = opset;
     o.stop_after = stop_after;
     o.record = explain || !report.empty();
     o.verify = verify;
@@ -306,6 +309,7 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->add_option("--print-after", o->print_after, "Print the graph to standard error after this pass, or after all")
         ->option_text("PASS ...")
         ->allow_extra_args(false);
+    c->add_option("--with", o->with, "Run this optional pass too (--list-passes says which there are)")->option_text("PASS");
     c->add_option("--stop-after", o->stop_after, "Stop after the first run of this pass")->option_text("PASS");
     c->add_flag("--verify", o->verify, "Check the graph's invariants after each pass");
     c->add_flag("--list-passes", o->list_passes, "List the passes in their order");
