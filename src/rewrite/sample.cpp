@@ -158,7 +158,8 @@ bool SampleBuilder::settle_attrs(const Term& term, Draft& draft) {
             draft.attrs[name] = *value;
             continue;
         }
-        draft.open.insert(name);
+        // An optional attribute may be left to its default.
+        if (def->is_required || !draw_.chance(20)) draft.open.insert(name);
     }
     if (term.rest_slot >= 0) {
         Binding& rest = bound_[term.rest_slot];
@@ -184,10 +185,10 @@ void SampleBuilder::draw_open(Draft& draft, bool last) {
             draft.open.erase(name);
             continue;
         }
-        // An optional attribute may be left to its default.
-        if (last && !def->is_required && draw_.chance(20)) {
-            draft.open.erase(name);
-        } else if (auto drawn = propose_attr(draft, name, pool_)) {
+        if (auto drawn = propose_attr(draft, name, pool_)) {
+            auto all = slot != draft.slots.end() ? hints_.all_equal.find(slot->second) : hints_.all_equal.end();
+            auto* list = std::get_if<std::vector<int64_t>>(&*drawn);
+            if (all != hints_.all_equal.end() && list && draw_.chance(85)) list->assign(list->size(), all->second);
             draft.attrs[name] = std::move(*drawn);
             draft.open.erase(name);
         } else if (last) {

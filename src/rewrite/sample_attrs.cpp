@@ -83,7 +83,7 @@ std::optional<Attr> kernel_shape(const Draft& d, SizePool& pool) {
     if (!x) return std::nullopt;
     std::vector<int64_t> out;
     for (size_t k = 2; k < x->size(); ++k)
-        out.push_back(pool.draw().chance(10) ? (*x)[k] : pool.draw().between(1, std::min<int64_t>((*x)[k], 3)));
+        out.push_back(pool.draw().chance(10) ? (*x)[k] : pool.draw().between(1, std::min<int64_t>((*x)[k], 4)));
     return Attr(out);
 }
 

@@ -63,8 +63,25 @@ bool mentions(const Term& t, std::string_view function) {
            std::any_of(t.args.begin(), t.args.end(), [&](const Term& a) { return mentions(a, function); });
 }
 
+void all_equal(Hints& hints, const Term& t) {
+    if (t.name != "all_equal" || t.args.size() != 2 || t.args[1].form != Term::Form::Number) return;
+    int slot = std::max(argument_of(t.args[0], "ints"), variable_of(t.args[0]));
+    if (slot >= 0) hints.all_equal[slot] = static_cast<int64_t>(t.args[1].number);
+}
+
+// One of several conditions that may hold: elements that it asks for can do no harm.
+void alternative(Hints& hints, const Term& t) {
+    if (t.form != Term::Form::Call) return;
+    if (t.name == "or" || t.name == "and")
+        for (const Term& arg : t.args) alternative(hints, arg);
+    if (t.name == "==" && t.args.size() == 2 && t.args[1].form == Term::Form::Number)
+        if (int slot = argument_of(t.args[0], "number"); slot >= 0) hints.number[slot] = t.args[1].number;
+    all_equal(hints, t);
+}
+
 void read(Hints& hints, const Term& t) {
     if (t.form != Term::Form::Call) return;
+    if (t.name == "or") alternative(hints, t);
     hints.opset |= mentions(t, "opset");
     if (t.name == "==" && t.args.size() == 2) {
         equation(hints, t.args[0], t.args[1]);
@@ -87,9 +104,7 @@ void read(Hints& hints, const Term& t) {
         if (turned[0] == '<' || turned[0] == '>') turned[0] = turned[0] == '<' ? '>' : '<';
         compare(hints, t.args[1], turned, t.args[0].number);
     }
-    if (t.name == "all_equal" && t.args.size() == 2 && t.args[1].form == Term::Form::Number)
-        if (int slot = argument_of(t.args[0], "ints"); slot >= 0)
-            hints.all_equal[slot] = static_cast<int64_t>(t.args[1].number);
+    all_equal(hints, t);
     if (t.name == "not" && t.args.size() == 1) {
         if (int slot = argument_of(t.args[0], "const"); slot >= 0) hints.variable.insert(slot);
         if (int slot = argument_of(t.args[0], "given"); slot >= 0) hints.missing.insert(slot);

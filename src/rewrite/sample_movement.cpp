@@ -271,8 +271,9 @@ std::optional<Proposal> slice(Draft& d, size_t i, SizePool& pool) {
                 starts && ends && k < starts->elements() && k < ends->elements() && starts->int_at(k) > ends->int_at(k);
             values.push_back(falls && draw.chance(80) ? draw.pick({-1, -1, -2}) : draw.pick({1, 1, 1, 1, 2, 3, -1}));
         } else if (d.param(i).name == "starts") {
-            values.push_back(draw.pick<int64_t>(
-                {0, back ? n - 1 : 0, draw.below(n), draw.below(n), draw.between(0, n), draw.between(-n, n), -1}));
+            values.push_back(draw.pick<int64_t>({0, back ? n - 1 : 0, draw.below(n), draw.below(n), draw.between(0, n),
+                                                 draw.between(-n, n), -1,
+                                                 draw.between(-2 * n - 1, n + 2)}));  // also beyond either end
         } else {
             const Tensor* starts = d.contents(1);
             int64_t from = starts && k < starts->elements() ? std::clamp(starts->int_at(k), -n, n) : 0;
