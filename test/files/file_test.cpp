@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "graph/from_onnx.h"
@@ -194,6 +195,20 @@ TEST(Files, DoAsTheySay) {
         graphs += cases.size();
     }
     EXPECT_GT(graphs, 20u);
+}
+
+// rules/NAME.tsr has a graph that changes for each rule of NAME.rules; for a rule of several ops, with one of them.
+TEST(Files, TryEveryRule) {
+    for (const RuleFile& file : built_in_rule_files()) {
+        std::string name = std::string(file.name) + ".tsr";
+        std::set<std::string> tried;
+        for (const Case& c : read_cases(kFolder / "rules" / name))
+            if (c.command.starts_with(kRule) && !c.unchanged) tried.insert(c.command.substr(kRule.size()));
+        std::map<std::string, bool> families;
+        for (const Rule& rule : built_in_rules(file.name)) families[rule.family] |= tried.contains(rule.name);
+        for (const auto& [family, has_graph] : families)
+            EXPECT_TRUE(has_graph) << "test/files/rules/" << name << " has no graph for the rule " << family;
+    }
 }
 
 }  // namespace
