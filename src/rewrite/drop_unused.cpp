@@ -53,7 +53,9 @@ Result<Changed> drop_outputs(Graph& graph, Node& node, PassContext& context) {
     auto made = graph.add(std::move(spec));
     if (!made.ok() || (*made)->output_count() != count) return false;  // it needs them all
     Rewriting rewriting(context, "unused output", {&node});
-    for (size_t i = 0; i < count; ++i) put_in_place(*node.output(i), *(*made)->output(i), true);
+    bool done = true;
+    for (size_t i = 0; i < count; ++i) done &= put_in_place(*node.output(i), *(*made)->output(i), true);
+    if (!done) return false;
     rewriting.done({*made});
     graph.disconnect(node);
     return true;
@@ -66,15 +68,14 @@ Result<Changed> drop_unused(Graph& graph, PassContext& context) {
     std::vector<Graph*> graphs = all_graphs(graph);
     for (auto g = graphs.rbegin(); g != graphs.rend(); ++g) {
         drop_nodes(**g, context);
-        bool remade = false;
-        for (size_t i = 0, count = (*g)->nodes().size(); i < count; ++i) {
+        size_t count = (*g)->nodes().size();
+        for (size_t i = 0; i < count; ++i) {
             Node& node = *(*g)->nodes()[i];
-            if (node.output_count() > 1 && !has_nested(node)) remade |= TRY(drop_outputs(**g, node, context));
+            if (node.output_count() > 1 && !has_nested(node)) TRY(drop_outputs(**g, node, context));
         }
-        if (remade) {
-            (*g)->sort();
-            (*g)->erase_unused();
-        }
+        if ((*g)->nodes().size() == count) continue;
+        (*g)->sort();
+        (*g)->erase_unused();
     }
     return context.rewrites != before;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/infer.h"
 #include "graph/refine.h"
 
 namespace tessera {
@@ -14,6 +15,19 @@ std::vector<Graph*> all_graphs(Graph& graph) {
                 if (auto* nested = std::get_if<GraphPtr>(&attr)) graphs.push_back(nested->get());
     return graphs;
 }
+
+namespace {
+
+// The node that has the nested graph among its attributes.
+const Node* owner_of(const Graph& graph) {
+    if (!graph.outer()) return nullptr;
+    for (const auto& node : graph.outer()->nodes())
+        for (const auto& [_, attr] : node->attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr); nested && nested->get() == &graph) return node.get();
+    return nullptr;
+}
+
+}  // namespace
 
 bool has_nested(const Node& node) {
     return std::any_of(node.attrs().begin(), node.attrs().end(),
@@ -29,13 +43,38 @@ bool repeatable(const Node& node) {
     });
 }
 
-void put_in_place(Value& from, Value& to, bool rename) {
+bool agrees(const Node& node) {
+    auto types = infer_types(node.view());
+    if (!types.ok()) return false;
+    for (size_t i = 0; i < node.output_count() && i < types->size(); ++i)
+        if (!refine((*types)[i], node.output(i)->type(), node.output(i)->name())) return false;
+    return true;
+}
+
+bool users_agree(const Value& value) {
+    return std::all_of(value.uses().begin(), value.uses().end(), [](const Use& use) {
+        const Node* node = use.node ? use.node : owner_of(*use.graph);
+        return !node || agrees(*node);
+    });
+}
+
+bool put_in_place(Value& from, Value& to, bool rename) {
+    bool same = from.type() == to.type() && !to.is_constant() && !to.contents();
+    Type before = to.type();
+    std::vector<Use> moved = from.uses();
     if (auto type = refine(to.type(), from.type(), to.name()); type && !to.is_constant()) to.set_type(std::move(*type));
     from.graph().replace_uses(&from, &to);
-    if (!rename) return;
+    if (!same && !users_agree(to)) {
+        for (const Use& use : moved)
+            use.node ? use.graph->set_input(*use.node, use.index, &from) : use.graph->set_output(use.index, &from);
+        to.set_type(std::move(before));
+        return false;
+    }
+    if (!rename) return true;
     std::string name = from.name();
     from.graph().rename(from, "");
     to.graph().rename(to, std::move(name));
+    return true;
 }
 
 Rewriting::Rewriting(PassContext& context, std::string rule, const Nodes& gone) : context_(context) {

@@ -12,8 +12,15 @@ bool has_nested(const Node& node);
 // The same inputs give the same outputs: also what its nested graphs do draws no random numbers.
 bool repeatable(const Node& node);
 
+// Whether the node's inputs are what it can take, and its outputs' types what comes of them.
+bool agrees(const Node& node);
+// Whether all that uses the value agrees with it. What does not would fail at run time, if it is ever run: better known
+// inputs must not make an error of it before.
+bool users_agree(const Value& value);
+
 // Uses of `from` go to `to`, which keeps what was declared of the type of `from`. With `rename`, `to` takes its name.
-void put_in_place(Value& from, Value& to, bool rename);
+// False, and nothing is done, where a user does not agree.
+bool put_in_place(Value& from, Value& to, bool rename);
 
 // One rewrite on its way to the record, where one is kept: describes `gone` as it was, and `made` as it is when it is
 // done.

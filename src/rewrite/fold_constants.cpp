@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMaxWork = int64_t{1} << 31;  // scalar operations for one node
+constexpr int64_t kMaxWork = int64_t{1} << 30;  // scalar operations for one node
 
 // The elements of an integer value whose contents are all known numbers.
 std::optional<Tensor> known_integers(const Value& v) {
@@ -81,8 +81,7 @@ void replace(Value& v, Tensor value, Rewriting::Replaced& replaced) {
     if (v.uses().empty()) return;
     Value* c = v.graph().constant(std::move(value));
     std::string was = v.name();
-    put_in_place(v, *c, c->uses().empty());
-    replaced.emplace_back(was, c->name());
+    if (put_in_place(v, *c, c->uses().empty())) replaced.emplace_back(was, c->name());
 }
 
 }  // namespace
@@ -109,7 +108,7 @@ Result<Changed> fold_constants(Graph& graph, PassContext& context) {
             Rewriting::Replaced replaced;
             for (size_t i = 0; i < values.size(); ++i)
                 if (values[i]) replace(*node->output(i), std::move(*values[i]), replaced);
-            rewriting.done({}, std::move(replaced));
+            if (!replaced.empty()) rewriting.done({}, std::move(replaced));
         }
     }
     if (context.rewrites == before) return false;

@@ -108,6 +108,10 @@ Changed fold_operand(Node& node, size_t operand, const Constants& constants, Pas
     Rewriting rewriting(context, "fold shape", {&node});
     Graph& graph = node.graph();
     graph.set_input(node, operand, graph.constant(std::move(*tensor)));
+    if (!agrees(node)) {
+        graph.set_input(node, operand, was);
+        return false;
+    }
     rewriting.done({&node});
     return true;
 }

@@ -71,7 +71,7 @@ Result<Changed> inline_if(Graph& graph, Node& node, PassContext& context) {
     for (size_t i = first; i < graph.nodes().size(); ++i) made.push_back(graph.nodes()[i].get());
     Rewriting rewriting(context, *condition ? "take then branch" : "take else branch", {&node});
     for (size_t i = 0; i < node.output_count(); ++i)
-        put_in_place(*node.output(i), *copied(copies, branch->outputs()[i]), false);
+        if (!put_in_place(*node.output(i), *copied(copies, branch->outputs()[i]), false)) return false;
     rewriting.done(made);
     graph.disconnect(node);
     return true;
@@ -101,17 +101,18 @@ Result<Changed> inline_branches(Graph& graph, PassContext& context) {
     while (!open.empty()) {
         Graph& g = *open.back();
         open.pop_back();
+        size_t before = g.nodes().size();
         Changed here = false;
         for (size_t i = 0; i < g.nodes().size(); ++i) {  // also those that come out of a branch
             Node& node = *g.nodes()[i];
             if (node.op().name == "if") here |= TRY(inline_if(g, node, context));
             if (node.op().name == "loop") here |= TRY(drop_loop(g, node, context));
         }
-        if (here) {
+        if (here || g.nodes().size() != before) {
             g.sort();
             g.erase_unused();
-            changed = true;
         }
+        changed |= here;
         for (const auto& node : g.nodes())
             for (const auto& [_, attr] : node->attrs())
                 if (auto* nested = std::get_if<GraphPtr>(&attr)) open.push_back(nested->get());

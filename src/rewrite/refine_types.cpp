@@ -10,6 +10,21 @@ bool same_contents(const std::optional<std::vector<Expr>>& a, const std::optiona
     return a.has_value() == b.has_value() && (!a || *a == *b);
 }
 
+// Better known, unless that shows that a user would fail.
+Changed refine_value(Value& v, const Type& type, const OpView& view) {
+    auto contents = v.contents();
+    if (type.is_tensor() && type.tensor().shape.ranked()) contents = infer_contents(view, v.index());
+    if (type == v.type() && same_contents(contents, v.contents())) return false;
+    Type type_before = v.type();
+    auto contents_before = v.contents();
+    v.set_type(type);
+    v.set_contents(std::move(contents));
+    if (users_agree(v)) return true;
+    v.set_type(std::move(type_before));
+    v.set_contents(std::move(contents_before));
+    return false;
+}
+
 Changed infer_graph(Graph& graph) {
     Changed changed = false;
     for (const auto& node : graph.nodes()) {
@@ -22,21 +37,13 @@ Changed infer_graph(Graph& graph) {
         for (size_t i = 0; i < types->size(); ++i) {
             Value& v = *node->output(i);
             // What was declared stays where inference can only give a symbol of its own.
-            auto type = refine((*types)[i], v.type(), v.name());
-            if (!type) type = v.type();
-            changed |= !(*type == v.type());
-            (*types)[i] = std::move(*type);
-            v.set_type((*types)[i]);
+            if (auto type = refine((*types)[i], v.type(), v.name()))
+                (*types)[i] = std::move(*type);
+            else
+                (*types)[i] = v.type();
         }
         view.with_outputs(*types);
-        for (size_t i = 0; i < types->size(); ++i) {
-            Value& v = *node->output(i);
-            if (!(*types)[i].is_tensor() || !(*types)[i].tensor().shape.ranked()) continue;
-            auto contents = infer_contents(view, i);
-            if (same_contents(contents, v.contents())) continue;
-            v.set_contents(std::move(contents));
-            changed = true;
-        }
+        for (size_t i = 0; i < types->size(); ++i) changed |= refine_value(*node->output(i), (*types)[i], view);
     }
     return changed;
 }

@@ -104,8 +104,7 @@ void share_constants(Graph& graph, Scope& scope, PassContext& context) {
             continue;
         }
         Rewriting rewriting(context, "share constant", {});
-        put_in_place(*v, *first, false);
-        rewriting.done({}, {{v->name(), first->name()}});
+        if (put_in_place(*v, *first, false)) rewriting.done({}, {{v->name(), first->name()}});
     }
 }
 
@@ -122,17 +121,13 @@ void share_in(Graph& graph, const Scope* outer, PassContext& context) {
             scope.nodes.emplace(key, node.get());
             continue;
         }
+        Rewriting rewriting(context, "share", {node.get()});
         Rewriting::Replaced replaced;
-        bool used = false;
         for (size_t i = 0; i < node->output_count(); ++i) {
             Value &from = *node->output(i), &to = *first->output(i);
-            used |= !from.uses().empty();
-            if (!from.uses().empty()) replaced.emplace_back(from.name(), to.name());
+            if (!from.uses().empty() && put_in_place(from, to, false)) replaced.emplace_back(from.name(), to.name());
         }
-        if (!used) continue;
-        Rewriting rewriting(context, "share", {node.get()});
-        for (size_t i = 0; i < node->output_count(); ++i) put_in_place(*node->output(i), *first->output(i), false);
-        rewriting.done({}, std::move(replaced));
+        if (!replaced.empty()) rewriting.done({}, std::move(replaced));
     }
 }
 

@@ -71,7 +71,7 @@ class Sharing {
   private:
     void replace(Value& from, Value& to) {
         Rewriting rewriting(context_, "share size", {from.node()});
-        put_in_place(from, to, false);
+        if (!put_in_place(from, to, false)) return;
         rewriting.done({}, {{from.name(), to.name()}});
         Node& node = *from.node();
         bool used = false;

@@ -59,7 +59,8 @@ Result<Changed> make_split(Graph& graph, Value& x, std::vector<Part> parts, Pass
     if (even) spec.attrs["num_outputs"] = int64_t(parts.size());
     Node* split = TRY(graph.add(std::move(spec)));
     Rewriting rewriting(context, "split", gone);
-    for (size_t i = 0; i < parts.size(); ++i) put_in_place(*parts[i].node->output(), *split->output(i), true);
+    for (size_t i = 0; i < parts.size(); ++i)
+        if (!put_in_place(*parts[i].node->output(), *split->output(i), true)) return false;
     rewriting.done({split});
     return true;
 }
@@ -81,13 +82,12 @@ Result<Changed> slices_to_split(Graph& graph, PassContext& context) {
             if (fresh) groups.push_back({key, {}});
             groups[it->second].second.push_back(*part);
         }
-        Changed here = false;
+        size_t before = g->nodes().size();
         for (auto& [key, parts] : groups)
-            if (parts.size() > 1) here |= TRY(make_split(*g, *key.first, std::move(parts), context));
-        if (!here) continue;
+            if (parts.size() > 1) changed |= TRY(make_split(*g, *key.first, std::move(parts), context));
+        if (g->nodes().size() == before) continue;
         g->sort();
         g->erase_unused();
-        changed = true;
     }
     return changed;
 }

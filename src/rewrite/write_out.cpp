@@ -44,7 +44,7 @@ Changed expand(Graph& graph, Node& node, PassContext& context) {
         Value* result = (*results)[i];
         if (!result) continue;
         bool fresh = std::find(made.begin(), made.end(), result->node()) != made.end();
-        put_in_place(*node.output(i), *result, fresh && generated_number(result->name()));
+        if (!put_in_place(*node.output(i), *result, fresh && generated_number(result->name()))) return false;
     }
     rewriting.done(made);
     graph.disconnect(node);
