@@ -1,12 +1,15 @@
-// Does with a model's bytes all that a user could: load, print, parse back, write, run on random inputs under limits.
+// Does with a model's bytes all that a user could: load, print, parse back, write, optimize, run on random inputs under
+// limits.
 #pragma once
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/memory.h"
+#include "graph/evaluate.h"
 #include "graph/graph.h"
 #include "graph/verify.h"
 #include "tessera/tessera.h"
@@ -19,6 +22,44 @@ inline constexpr int64_t kFuzzWork = 2'000'000;
 [[noreturn]] inline void broken(const Model& model, const char* what, const std::string& why) {
     fprintf(stderr, "%s: %s\n%s\n", what, why.c_str(), model.to_text().c_str());
     abort();
+}
+
+// Bit by bit, except that a NaN may have others.
+inline bool same_values(const Datum& a, const Datum& b) {
+    if (a.kind() != b.kind() || a.items().size() != b.items().size()) return false;
+    for (size_t i = 0; i < a.items().size(); ++i)
+        if (!same_values(a.items()[i], b.items()[i])) return false;
+    if (!a.is_tensor() || a.tensor().same_bits(b.tensor())) return true;
+    const Tensor &x = a.tensor(), &y = b.tensor();
+    if (x.dtype() != y.dtype() || x.sizes() != y.sizes() || !is_float(x.dtype())) return false;
+    for (int64_t i = 0; i < x.elements(); ++i)
+        if (!(std::isnan(x.real_at(i)) && std::isnan(y.real_at(i))) &&
+            (x.real_at(i) != y.real_at(i) || std::signbit(x.real_at(i)) != std::signbit(y.real_at(i))))
+            return false;
+    return true;
+}
+
+// Whether the model says of every value what it turns out to be: the optimizer believes it. (And draws no random
+// numbers.)
+inline bool is_honest(const Graph& graph, const NamedData& inputs) {
+    bool honest = true;
+    SymbolValues symbols;
+    EvaluateOptions options;
+    options.max_work = kFuzzWork;
+    options.observe = [&](const Value& v, const Datum& d) { honest &= binds(v.type(), type_of(d), symbols); };
+    std::vector<const Graph*> open = {&graph};
+    while (!open.empty()) {
+        const Graph* g = open.back();
+        open.pop_back();
+        for (const auto& node : g->nodes()) {
+            honest &= !node->is(Trait::Random);
+            for (const auto& [_, attr] : node->attrs())
+                if (auto* nested = std::get_if<GraphPtr>(&attr)) open.push_back(nested->get());
+        }
+    }
+    for (const auto& v : graph.inputs())
+        if (auto it = inputs.find(v->name()); it != inputs.end()) binds(v->type(), type_of(it->second), symbols);
+    return evaluate(graph, inputs, options).ok() && honest;
 }
 
 // Whether the model ran to the end; anything but a crash, a hang or a failed CHECK is fine.
@@ -35,10 +76,21 @@ inline bool exercise(const Model& model) {
         if (auto read = Model::from_onnx(*written); !read.ok())
             broken(model, "written ONNX does not load", read.error().to_string());
     auto inputs = model.random_inputs(1);
+    (void)optimize(model, {.precision = "fast", .verify = true});
+    auto optimized = optimize(model, {.precision = "strict", .verify = true});
+    if (!optimized.ok() && optimized.error().code() != Code::E0408)
+        broken(model, "it cannot be optimized", optimized.error().to_string());
     if (!inputs.ok()) return false;
     RunOptions options;
     options.max_work = kFuzzWork;
-    return model.run(*inputs, options).ok();
+    auto outputs = model.run(*inputs, options);
+    if (!outputs.ok() || !optimized.ok() || !is_honest(model.graph(), *inputs)) return outputs.ok();
+    auto again_outputs = optimized->model.run(*inputs, options);
+    if (!again_outputs.ok()) broken(model, "the optimized model fails", again_outputs.error().to_string());
+    for (size_t i = 0; i < outputs->size(); ++i)
+        if (!same_values((*outputs)[i], (*again_outputs)[i]))
+            broken(model, "the optimized model computes something else", model.outputs()[i].name);
+    return true;
 }
 
 inline bool exercise_onnx(std::string_view bytes) {
