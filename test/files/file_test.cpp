@@ -211,5 +211,13 @@ TEST(Files, TryEveryRule) {
     }
 }
 
+TEST(Files, TryEveryPass) {
+    for (const Pass& pass : pass_table()) {
+        std::string name = pass.name + ".tsr";
+        EXPECT_TRUE(std::filesystem::exists(kFolder / name) || std::filesystem::exists(kFolder / "rules" / name))
+            << "no file test for the pass " << pass.name;
+    }
+}
+
 }  // namespace
 }  // namespace tessera
