@@ -224,6 +224,49 @@ std::optional<Proposal> unsqueeze(Draft& d, size_t i, SizePool& pool) {
     return holding(axes);
 }
 
+// Starts, ends, axes and steps that go together, with those that are settled already.
+std::map<std::string, std::vector<int64_t>> slice_plan(const Draft& d, const Sizes& x, Draw& draw) {
+    const auto rank = static_cast<int64_t>(x.size());
+    std::optional<int64_t> count;
+    for (size_t j = 1; j < d.inputs.size(); ++j)
+        if (auto s = d.sizes(j); s && s->size() == 1) count = (*s)[0];
+    if (!count) count = draw.chance(70) ? 1 : draw.between(1, std::min<int64_t>(rank, 3));
+    if (*count > rank) return {};
+    auto settled = [&](size_t i) {
+        const Tensor* t = d.contents(i);
+        return t && t->elements() == *count ? std::optional(t->to_ints()) : std::nullopt;
+    };
+    auto absent = [&](size_t i) { return i >= d.inputs.size() || (d.settled[i] && !d.has(i)); };
+    std::map<std::string, std::vector<int64_t>> plan;
+    std::vector<int64_t> axes = draw.permutation(rank);
+    axes.resize(static_cast<size_t>(*count));
+    if (draw.chance(70)) std::sort(axes.begin(), axes.end());
+    for (int64_t& a : axes) a = spelt(a, rank, draw);
+    if (absent(3)) std::iota(axes.begin(), axes.end(), 0);
+    if (auto known = settled(3)) axes = *known;
+    std::vector<int64_t> starts, ends, steps;
+    for (int64_t k = 0; k < *count; ++k) {
+        int64_t axis = axes[k] < 0 ? axes[k] + rank : axes[k];
+        if (axis < 0 || axis >= rank) return {};
+        const int64_t n = x[axis];
+        auto known_steps = settled(4), known_starts = settled(1);
+        int64_t step = absent(4) ? 1 : known_steps ? (*known_steps)[k] : draw.pick({1, 1, 1, 1, 2, 3, -1, -2});
+        const bool back = step < 0;
+        int64_t start =
+            draw.pick<int64_t>({back ? n - 1 : 0, back ? n - 1 : 0, draw.below(n), draw.below(n), draw.between(0, n),
+                                draw.between(-n, n), back ? -1 : 0, draw.between(-2 * n - 1, n + 2)});
+        if (known_starts) start = std::clamp((*known_starts)[k], -2 * n - 2, 2 * n + 2);
+        int64_t from = std::clamp(start < 0 ? start + n : start, int64_t{0}, n);
+        int64_t end =
+            draw.pick<int64_t>({back ? -n - 1 : n, back ? INT64_MIN : INT64_MAX, back ? -n - 1 : n,
+                                back ? draw.between(0, from) : draw.between(from, n), draw.between(-n, n), -1});
+        starts.push_back(start);
+        ends.push_back(end);
+        steps.push_back(step);
+    }
+    return {{"starts", starts}, {"ends", ends}, {"axes", axes}, {"steps", steps}};
+}
+
 std::optional<Proposal> slice(Draft& d, size_t i, SizePool& pool) {
     Draw& draw = pool.draw();
     if (i == 0) {
@@ -237,51 +280,9 @@ std::optional<Proposal> slice(Draft& d, size_t i, SizePool& pool) {
     }
     auto x = d.sizes(0);
     if (!x || x->empty()) return std::nullopt;
-    const auto rank = static_cast<int64_t>(x->size());
-    std::optional<int64_t> count;
-    for (size_t j = 1; j < d.inputs.size(); ++j)
-        if (d.has(j))
-            if (auto s = d.sizes(j); s && s->size() == 1) count = (*s)[0];
-    if (!count) count = draw.chance(70) ? 1 : draw.between(1, std::min<int64_t>(rank, 3));
-    if (*count > rank) return std::nullopt;
-    auto axis_at = [&](int64_t k) {
-        const Tensor* axes = d.contents(3);
-        int64_t a = axes && k < axes->elements() ? axes->int_at(k) : k;
-        return a < 0 ? a + rank : a;
-    };
-    auto step_at = [&](int64_t k) {
-        const Tensor* steps = d.contents(4);
-        return steps && k < steps->elements() ? steps->int_at(k) : 1;
-    };
-    std::vector<int64_t> values;
-    if (d.param(i).name == "axes") {
-        values = draw.subset(rank, *count);
-        if (draw.chance(30)) draw.shuffle(values);
-        for (int64_t& a : values) a = spelt(a, rank, draw);
-        return holding(values);
-    }
-    for (int64_t k = 0; k < *count; ++k) {
-        int64_t axis = axis_at(k);
-        if (axis < 0 || axis >= rank) return std::nullopt;
-        const int64_t n = (*x)[axis];
-        const bool back = step_at(k) < 0;
-        if (d.param(i).name == "steps") {
-            const Tensor *starts = d.contents(1), *ends = d.contents(2);
-            bool falls =
-                starts && ends && k < starts->elements() && k < ends->elements() && starts->int_at(k) > ends->int_at(k);
-            values.push_back(falls && draw.chance(80) ? draw.pick({-1, -1, -2}) : draw.pick({1, 1, 1, 1, 2, 3, -1}));
-        } else if (d.param(i).name == "starts") {
-            values.push_back(draw.pick<int64_t>({0, back ? n - 1 : 0, draw.below(n), draw.below(n), draw.between(0, n),
-                                                 draw.between(-n, n), -1,
-                                                 draw.between(-2 * n - 1, n + 2)}));  // also beyond either end
-        } else {
-            const Tensor* starts = d.contents(1);
-            int64_t from = starts && k < starts->elements() ? std::clamp(starts->int_at(k), -n, n) : 0;
-            values.push_back(draw.pick<int64_t>(
-                {back ? -n - 1 : n, back ? INT64_MIN : INT64_MAX, n, draw.between(from, n), draw.between(-n, n), -1}));
-        }
-    }
-    return holding(values);
+    if (d.plan.empty()) d.plan = slice_plan(d, *x, draw);
+    auto it = d.plan.find(d.param(i).name);
+    return it != d.plan.end() ? std::optional(holding(it->second)) : std::nullopt;
 }
 
 std::optional<Proposal> pad(Draft& d, size_t i, SizePool& pool) {

@@ -50,6 +50,7 @@ struct Draft {
     std::optional<Wanted> want = {};        // what the op around this one would like it to give
     std::optional<DType> want_dtype = {};
     size_t outputs = 1;
+    std::map<std::string, std::vector<int64_t>> plan = {};  // inputs that were drawn together
 
     bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
     std::optional<Sizes> sizes(size_t i) const;                     // of a settled input

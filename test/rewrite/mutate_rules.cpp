@@ -122,10 +122,11 @@ class Mutator {
         keep(std::move(what), r);
     }
 
-    static Term plus_one(const Term& t) {
+    static Term plus_one(const Term& t, bool flag = false) {
         if (t.form == Form::Number) {
             Term n = t;
             n.number += n.number == -1 ? 2 : 1;  // a reshape's 0 would say the same
+            if (t.number == 1 && flag) n.number = 0;
             return n;
         }
         Term sum, one;
@@ -188,12 +189,13 @@ class Mutator {
         for (size_t i = 0; i < t.attrs.size(); ++i)
             change(path, "drop " + t.attrs[i].first + " of " + here,
                    [&](Term& x) { x.attrs.erase(x.attrs.begin() + static_cast<std::ptrdiff_t>(i)); });
-        if (t.rest_slot >= 0) change(path, "drop the rest of " + here, [](Term& x) { x.rest_slot = -1; });
+        if (t.rest_slot >= 0 && !t.op->attrs.empty())
+            change(path, "drop the rest of " + here, [](Term& x) { x.rest_slot = -1; });
     }
 
     void attribute(const Path& path, const std::string& name, const Term& t) {
         if (t.kind == TermKind::Int || t.kind == TermKind::Float)
-            change(path, "take " + name + " one larger than " + text(t), [](Term& x) { x = plus_one(x); });
+            change(path, "take " + name + " for another than " + text(t), [&](Term& x) { x = plus_one(x, true); });
         if (t.form == Form::List)
             for (size_t i = 0; i < t.args.size(); ++i)
                 change(path.down(i), fmt::format("take element {} of {}={} one larger", i, name, text(t)),
