@@ -284,6 +284,12 @@ Expr broadcast_dim(const Expr& a, const Expr& b) {
     };
     if (made_of(a, b)) return a;
     if (made_of(b, a)) return b;
+    // N and min(N, 512): where N is 1 the other is 1 too, and where it is not, both are the same.
+    auto makes_one = [](const Expr& size, const Expr& other) {
+        return size.is(ExprKind::Var) && substitute(other, {{size.node().name, Expr(1)}}).is_int(1);
+    };
+    if (makes_one(a, b)) return a;
+    if (makes_one(b, a)) return b;
     return compare_structure(a, b) < 0 ? select(a_is_one, b, a) : select(b_is_one, a, b);
 }
 

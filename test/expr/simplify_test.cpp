@@ -154,6 +154,8 @@ TEST(Simplify, BroadcastDimensions) {
     EXPECT_EQ(broadcast_dim(n, 7), Expr(7));
     EXPECT_EQ(broadcast_dim(0, n), Expr(0));
     EXPECT_EQ(broadcast_dim(n + 2, m), n + 2);
+    EXPECT_EQ(broadcast_dim(n, min(n, 512)), n);
+    EXPECT_EQ(broadcast_dim(min(n, 512), n), n);
     Expr both = broadcast_dim(n, m);
     EXPECT_EQ(both, broadcast_dim(m, n));
     EXPECT_EQ(broadcast_dim(both, n), both);
