@@ -14,6 +14,7 @@ run: build python ## Build and run the built-in ResNet-50
 	build/bin/tessera run
 
 test: all python ## Build everything and run every test
+	@tools/setup.sh browser || echo "Without a browser, the tests of the report's page are skipped."
 	@tools/test.sh
 
 bench: all ## Run the benchmarks

@@ -1,6 +1,7 @@
 // tessera optimize: the same model with less, and what was done to it.
 #include "check_optimized.h"
 #include "command.h"
+#include "report.h"
 
 namespace tessera::cli {
 namespace {
@@ -10,6 +11,7 @@ constexpr const char* kExamples =
     "  tessera optimize model.onnx                        what there is to gain\n"
     "  tessera optimize model.onnx -o smaller.onnx\n"
     "  tessera optimize model.onnx --explain | less\n"
+    "  tessera optimize model.onnx --report model.html    each rewrite, in the browser\n"
     "  tessera optimize model.onnx -o smaller.onnx --check --dim batch=2\n"
     "  tessera optimize model.onnx --rules my.rules --print-after user_rules\n";
 constexpr int64_t kExternalFrom = 1024;
@@ -214,6 +216,8 @@ Status Optimize::check_usage() const {
         return Error(Code::E0501, "\"{}\" says neither ONNX nor text", out).hint("end it in .onnx or .tsr");
     if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for -o FILE.onnx");
     if (!to_text && !weights.empty()) return Error(Code::E0501, "--weights is for -o FILE.tsr");
+    if (!report.empty() && !report.ends_with(".html"))
+        return Error(Code::E0501, "--report {}: it writes HTML", report).hint("end it in .html");
     std::vector<std::string> names;
     for (const PassRun& p : optimizer_passes()) names.push_back(p.pass);
     if (!rules.empty()) names.push_back("user_rules");
@@ -256,7 +260,16 @@ Status Optimize::operator()() const {
     SymbolValues sizes = TRY(parse_dims(dims));
     Model model = TRY(Model::load(path));
     TRY(check_dims(sizes, model));
+    std::optional<Report> page;
+    if (!report.empty()) {
+        page.emplace(model, sizes);
+        chosen.after = [&, print = chosen.after](const std::string& pass, const Model& now, bool changed) {
+            page->after_pass(pass, now, changed);
+            if (print) print(pass, now, changed);
+        };
+    }
     Optimized done = TRY(optimize(model, chosen));
+    if (page) TRY(page->write(report, done, chosen));
     std::optional<CheckedRun> checked;
     if (check) checked = TRY(check_optimized(model, done.model, precision, sizes, seed));
     if (!out.empty())
@@ -265,6 +278,7 @@ Status Optimize::operator()() const {
         Json j = optimize_json(model, done, sizes, explain);
         j["from"] = path;
         if (!out.empty()) j["to"] = out;
+        if (page) j["report"] = report;
         if (checked) j["check"] = checked_json(*checked);
         print_json(j);
         return {};
@@ -274,6 +288,7 @@ Status Optimize::operator()() const {
     if (time_passes) print_times(done.report);
     if (explain) print_explanation(done.report);
     if (!out.empty()) fmt::print("  written to {}\n", escaped(out));
+    if (page) fmt::print("  the report is in {}\n", escaped(report));
     return {};
 }
 
@@ -303,6 +318,8 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
     c->add_flag("--explain", o->explain, "Say which rule did what, where, and why it is right");
+    c->add_option("--report", o->report, "Write a page with the graph before and after, and each rewrite as a step")
+        ->option_text("FILE.html");
     c->add_flag("--check", o->check, "Run both models on random inputs and compare");
     c->add_option("--seed", o->seed, "Of the random inputs of --check (0)")->option_text("N");
     c->add_flag("--time-passes", o->time_passes, "How long each pass took");
