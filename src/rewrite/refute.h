@@ -11,7 +11,7 @@ namespace tessera {
 
 struct RefuteOptions {
     uint64_t seed = 0;
-    int instances = 60;     // graphs that the rule matches
+    int instances = 100;    // graphs that the rule matches
     int64_t draws = 20000;  // graphs drawn before it is given up, however few matched
     double seconds = 60;    // likewise; a verdict that ran into this is not repeatable
     bool minimise = true;   // the counterexample

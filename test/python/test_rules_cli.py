@@ -1,0 +1,58 @@
+"""tessera rules: the built-in rules, and those of a user's file."""
+
+GOOD = """// max(max(x, 0), 0) = max(x, 0)
+relu-of-relu: relu(relu(x)) => relu(x)
+"""
+BAD = """relu-of-relu: relu(relu(x)) => relu(x)
+through-relu: relu(neg(x)) => neg(relu(x))
+"""
+
+
+def test_check_says_that_rules_hold(tessera_command, tmp_path):
+    (tmp_path / "good.rules").write_text(GOOD)
+    done = tessera_command("rules", "check", "good.rules", "--seed", "3")
+    assert done.status == 0, done.err
+    assert done.out.startswith("holds") and "relu-of-relu" in done.out and "exact" in done.out and "seed 3" in done.out
+    again = tessera_command("rules", "check", "good.rules", "--seed", "3", "--json", "--instances", "20")
+    (rule,) = again.json["rules"]
+    assert rule["verdict"] == "holds" and rule["instances"] == 20 and rule["by_bits"] == 20 and again.json["failed"] == []
+
+
+def test_check_shows_a_counterexample(tessera_command, tmp_path):
+    (tmp_path / "bad.rules").write_text(BAD)
+    done = tessera_command("rules", "check", "bad.rules")
+    assert done.status == 1
+    assert "refuted" in done.out and "graph left(" in done.out and "graph right(" in done.out and "on the left and" in done.out
+    assert "E0305" in done.err and "through-relu" in done.err and "--seed 0" in done.err
+    as_json = tessera_command("rules", "check", "bad.rules", "--rule", "through-relu", "--json")
+    assert as_json.status == 1 and as_json.json["failed"] == ["through-relu"]
+    shown = as_json.json["rules"][0]["counterexample"]
+    assert "relu" in shown["left"] and shown["inputs"] and shown["difference"]
+    assert as_json.out == tessera_command("rules", "check", "bad.rules", "--rule", "through-relu", "--json").out
+
+
+def test_check_points_at_what_is_wrong(tessera_command, tmp_path):
+    (tmp_path / "syntax.rules").write_text("a: relu(x) => relu(y)\n")
+    done = tessera_command("rules", "check", "syntax.rules", "--json")
+    assert done.status == 1 and done.json["error"]["code"] == "E0302" and "syntax.rules:1:" in done.json["error"]["where"]
+    assert tessera_command("rules", "check", "missing.rules").status == 1
+    assert tessera_command("rules", "check", "--rule", "no-such-rule").status == 2
+    assert tessera_command("rules", "check", "--instances", "0").status == 2
+    assert tessera_command("rules").status == 2
+
+
+def test_list_shows_rules_with_their_comments(tessera_command, tmp_path):
+    (tmp_path / "good.rules").write_text(GOOD)
+    done = tessera_command("rules", "list", "good.rules")
+    assert done.status == 0 and GOOD.splitlines()[0] in done.out and GOOD.splitlines()[1] in done.out
+    built_in = tessera_command("rules", "list", "--json").json["rules"]
+    assert len(built_in) > 100
+    assert {"exact", "reassociates", "approximates"} == {rule["class"] for rule in built_in}
+    one = tessera_command("rules", "list", "--rule", built_in[0]["name"], "--json").json["rules"]
+    assert one == built_in[:1]
+
+
+def test_functions_are_listed(tessera_command):
+    assert "is_identity" in tessera_command("rules", "functions").out
+    functions = tessera_command("rules", "functions", "--json").json["functions"]
+    assert any(f["name"] == "rank" and f["takes"] == ["a tensor"] and f["gives"] == "an integer" for f in functions)
