@@ -51,20 +51,27 @@ bool agrees(const Node& node) {
     return true;
 }
 
-bool users_agree(const Value& value) {
-    return std::all_of(value.uses().begin(), value.uses().end(), [](const Use& use) {
+namespace {
+
+bool all_agree(const std::vector<Use>& uses) {
+    return std::all_of(uses.begin(), uses.end(), [](const Use& use) {
         const Node* node = use.node ? use.node : owner_of(*use.graph);
         return !node || agrees(*node);
     });
 }
+
+}  // namespace
+
+bool users_agree(const Value& value) { return all_agree(value.uses()); }
 
 bool put_in_place(Value& from, Value& to, bool rename) {
     bool same = from.type() == to.type() && !to.is_constant() && !to.contents();
     Type before = to.type();
     std::vector<Use> moved = from.uses();
     if (auto type = refine(to.type(), from.type(), to.name()); type && !to.is_constant()) to.set_type(std::move(*type));
+    bool refined = !(to.type() == before);
     from.graph().replace_uses(&from, &to);
-    if (!same && !users_agree(to)) {
+    if (!same && !(refined ? users_agree(to) : all_agree(moved))) {
         for (const Use& use : moved)
             use.node ? use.graph->set_input(*use.node, use.index, &from) : use.graph->set_output(use.index, &from);
         to.set_type(std::move(before));
