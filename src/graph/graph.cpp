@@ -267,35 +267,37 @@ void Graph::rename(Value& value, std::string name) {
 }
 
 void Graph::sort() {
-    std::unordered_map<const Node*, size_t> waiting;
-    std::unordered_map<const Node*, std::vector<Node*>> dependents;
-    auto depend = [&](Node* node, const Value* v) {
+    std::unordered_map<const Node*, size_t> place;
+    place.reserve(nodes_.size());
+    for (size_t i = 0; i < nodes_.size(); ++i) place.emplace(nodes_[i].get(), i);
+    std::vector<size_t> waiting(nodes_.size());  // by place: for how many inputs
+    std::vector<std::pair<size_t, size_t>> needs;  // the place that is needed, and by which
+    auto depend = [&](size_t at, const Value* v) {
         if (!v || &v->graph() != this || !v->node()) return;
-        dependents[v->node()].push_back(node);
-        ++waiting[node];
+        needs.emplace_back(place.at(v->node()), at);
+        ++waiting[at];
     };
-    std::unordered_map<const Node*, size_t> position;
     for (size_t i = 0; i < nodes_.size(); ++i) {
-        Node* node = nodes_[i].get();
-        position[node] = i;
-        for (const Value* v : node->inputs_) depend(node, v);
-        each_nested(*node, [&](Graph& g) { each_capture(g, [&](Value* v, Use) { depend(node, v); }); });
+        for (const Value* v : nodes_[i]->inputs_) depend(i, v);
+        each_nested(*nodes_[i], [&](Graph& g) { each_capture(g, [&](Value* v, Use) { depend(i, v); }); });
     }
+    std::sort(needs.begin(), needs.end());
     std::vector<size_t> ready;  // a min-heap by old position keeps the sort stable
     auto later = std::greater<size_t>();
     for (size_t i = 0; i < nodes_.size(); ++i)
-        if (!waiting[nodes_[i].get()]) ready.push_back(i);
+        if (!waiting[i]) ready.push_back(i);
     std::make_heap(ready.begin(), ready.end(), later);
     std::vector<std::unique_ptr<Node>> sorted;
+    sorted.reserve(nodes_.size());
     while (!ready.empty()) {
         std::pop_heap(ready.begin(), ready.end(), later);
         size_t i = ready.back();
         ready.pop_back();
-        Node* node = nodes_[i].get();
         sorted.push_back(std::move(nodes_[i]));
-        for (Node* d : dependents[node])
-            if (--waiting[d] == 0) {
-                ready.push_back(position[d]);
+        auto it = std::lower_bound(needs.begin(), needs.end(), std::pair<size_t, size_t>(i, 0));
+        for (; it != needs.end() && it->first == i; ++it)
+            if (--waiting[it->second] == 0) {
+                ready.push_back(it->second);
                 std::push_heap(ready.begin(), ready.end(), later);
             }
     }

@@ -263,6 +263,7 @@ class Engine {
     std::unordered_map<const Node*, int> made_by_;
 
     void push(Node* node) {
+        if (rules_.rooted_at(node->op()).empty()) return;
         if (queued_.insert(node).second) open_.push_back(node);
     }
 

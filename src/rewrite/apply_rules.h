@@ -3,6 +3,8 @@
 // the pass ends, when they are sorted and what nobody uses is gone.
 #pragma once
 
+#include <unordered_map>
+
 #include "rewrite/pass.h"
 #include "rewrite/rule.h"
 
@@ -20,7 +22,7 @@ class RuleSet {
 
   private:
     Rules rules_;
-    std::map<const OpDef*, std::vector<const Rule*>> by_op_;
+    std::unordered_map<const OpDef*, std::vector<const Rule*>> by_op_;
     size_t deepest_ = 1;
 };
 
