@@ -24,6 +24,9 @@ if [[ ! -d $suite ]]; then
     done < <(find "$suite" -name '*.onnx' -size -16k)
 fi
 
+mkdir -p build-fuzz/seeds/rules_fuzz
+cp rules/*.rules build-fuzz/seeds/rules_fuzz/
+
 targets=(build-fuzz/bin/*_fuzz)
 [[ -x ${targets[0]} ]] || { echo "No fuzz target."; exit 0; }
 for target in "${targets[@]}"; do

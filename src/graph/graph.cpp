@@ -234,7 +234,8 @@ size_t Graph::erase_unused() {
     std::vector<std::unique_ptr<Node>> kept;
     for (size_t i = nodes_.size(); i-- > 0;) {
         Node& node = *nodes_[i];
-        bool used = std::any_of(node.outputs_.begin(), node.outputs_.end(), [](const auto& v) { return !v->uses_.empty(); });
+        bool used =
+            std::any_of(node.outputs_.begin(), node.outputs_.end(), [](const auto& v) { return !v->uses_.empty(); });
         if (used) {
             kept.push_back(std::move(nodes_[i]));
             continue;
@@ -270,7 +271,7 @@ void Graph::sort() {
     std::unordered_map<const Node*, size_t> place;
     place.reserve(nodes_.size());
     for (size_t i = 0; i < nodes_.size(); ++i) place.emplace(nodes_[i].get(), i);
-    std::vector<size_t> waiting(nodes_.size());  // by place: for how many inputs
+    std::vector<size_t> waiting(nodes_.size());    // by place: for how many inputs
     std::vector<std::pair<size_t, size_t>> needs;  // the place that is needed, and by which
     auto depend = [&](size_t at, const Value* v) {
         if (!v || &v->graph() != this || !v->node()) return;
@@ -326,7 +327,8 @@ void Graph::sort_canonically() {
             auto [it, first] = needs.try_emplace(node);
             if (first) {
                 it->second.assign(node->inputs_.rbegin(), node->inputs_.rend());
-                each_nested(*node, [&](Graph& g) { each_capture(g, [&](Value* v, Use) { needs[node].push_back(v); }); });
+                each_nested(*node,
+                            [&](Graph& g) { each_capture(g, [&](Value* v, Use) { needs[node].push_back(v); }); });
             }
             std::vector<Value*>& left = needs[node];
             if (left.empty()) {
@@ -371,7 +373,8 @@ Status Graph::infer_again() {
         for (size_t i = 0; i < types.size(); ++i) {
             node->outputs_[i]->type_ = types[i];
             node->outputs_[i]->contents_.reset();
-            if (types[i].is_tensor() && types[i].tensor().shape.ranked()) node->outputs_[i]->contents_ = infer_contents(view, i);
+            if (types[i].is_tensor() && types[i].tensor().shape.ranked())
+                node->outputs_[i]->contents_ = infer_contents(view, i);
         }
     }
     return {};

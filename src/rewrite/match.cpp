@@ -37,7 +37,7 @@ bool same_value(const RuleValue& a, const RuleValue& b) {
         return real && whole && whole->as_int() && static_cast<double>(*whole->as_int()) == *real;
     }
     // An attribute has single precision.
-    if (auto *x = std::get_if<double>(&a), *y = std::get_if<double>(&b); x && y)
+    if (auto* x = std::get_if<double>(&a), *y = std::get_if<double>(&b); x && y)
         return static_cast<float>(*x) == static_cast<float>(*y);
     return a == b;
 }

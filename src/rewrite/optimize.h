@@ -10,7 +10,8 @@ struct Pass {
     std::string name;  // also of --print-after, --stop-after and of its file test
     std::string purpose;
     std::function<Result<Changed>(Graph&, PassContext&)> run;
-    std::vector<int> phases = {1};  // 1 rewrites, 2 writes out what the opset has not, 3 tidies; each until nothing changes
+    std::vector<int> phases = {
+        1};                 // 1 rewrites, 2 writes out what the opset has not, 3 tidies; each until nothing changes
     bool optional = false;  // runs only where it is asked for
 };
 

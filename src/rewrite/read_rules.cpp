@@ -225,8 +225,7 @@ class RuleReader {
             size_t at = scan_.at();
             std::string_view found;
             for (std::string_view symbol : kLevels[level]) {
-                bool word =
-                    symbol[0] >= 'a' && !comes_at(scan_.at() + symbol.size(), "-");  // else a rule's name
+                bool word = symbol[0] >= 'a' && !comes_at(scan_.at() + symbol.size(), "-");  // else a rule's name
                 if (symbol[0] >= 'a' ? word && scan_.take_word(symbol)
                                      : scan_.peek() == symbol[0] && !next_is_arrow() && scan_.take(symbol)) {
                     found = symbol;

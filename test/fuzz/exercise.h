@@ -12,6 +12,7 @@
 #include "graph/evaluate.h"
 #include "graph/graph.h"
 #include "graph/verify.h"
+#include "rewrite/rule.h"
 #include "tessera/tessera.h"
 
 namespace tessera {
@@ -103,6 +104,17 @@ inline bool exercise_text(std::string_view text) {
     set_memory_limit(kFuzzMemory);
     auto model = Model::parse(text);
     return model.ok() && exercise(*model);
+}
+
+// Rules through the reader and the printer. False where they cannot be read.
+inline bool exercise_rules(std::string_view text) {
+    Result<Rules> rules = read_rules(text, "fuzz.rules");
+    if (!rules.ok()) return false;
+    for (const Rule& rule : *rules) {
+        Result<Rules> again = read_rules(to_string(rule), "again.rules");
+        CHECK(again.ok() && again->size() == 1 && to_string(again->front()) == to_string(rule), "{}", to_string(rule));
+    }
+    return true;
 }
 
 }  // namespace tessera

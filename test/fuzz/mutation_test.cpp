@@ -10,6 +10,7 @@
 
 #include "fuzz/exercise.h"
 #include "fuzz/mutate.h"
+#include "rewrite/rule.h"
 
 namespace tessera {
 namespace {
@@ -117,6 +118,20 @@ TEST(mutation, damaged_text_never_crashes) {
     }
     printf("%zu damaged texts: %zu still load\n", kDamagedTexts, loaded);
     EXPECT_LT(loaded, kDamagedTexts);
+}
+
+TEST(mutation, damaged_rules_never_crash) {
+    const auto& files = built_in_rule_files();
+    ASSERT_FALSE(files.empty());
+    std::mt19937_64 random(seed());
+    size_t read = 0;
+    for (size_t i = 0; i < kDamagedTexts; ++i) {
+        std::string text = mutate_bytes(std::string(files[random() % files.size()].text), random);
+        remember(text, "tessera-damaged.rules");
+        read += exercise_rules(text);
+    }
+    printf("%zu damaged rule files: %zu still read\n", kDamagedTexts, read);
+    EXPECT_LT(read, kDamagedTexts);
 }
 
 }  // namespace
