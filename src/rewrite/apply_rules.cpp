@@ -152,6 +152,7 @@ std::optional<Applied> apply(const Rule& rule, Value& root, PassContext& context
     const Node& node = *root.node();
     done.where = node.name().empty() ? root.name() : node.name();
     Application record;
+    std::unordered_map<const Value*, std::string> taken;  // names that roots had
     std::unordered_set<const Value*> fresh;
     for (const Node* n : instance->created)
         for (size_t i = 0; i < n->output_count(); ++i) fresh.insert(n->output(i));
@@ -164,6 +165,7 @@ std::optional<Applied> apply(const Rule& rule, Value& root, PassContext& context
         std::string name = old->name();
         graph.rename(*old, {});
         graph.rename(*now, name);
+        taken.emplace(old, name);
         if (context.record) record.replaced.emplace_back(name, name);
     }
     std::vector<Node*> open;
@@ -174,7 +176,12 @@ std::optional<Applied> apply(const Rule& rule, Value& root, PassContext& context
         if (!dead(*n) || std::find(done.gone.begin(), done.gone.end(), n) != done.gone.end()) continue;
         done.gone.push_back(n);
         std::vector<Value*> inputs = n->inputs();
-        if (context.record) record.removed.push_back(describe(*n));
+        if (context.record) {
+            record.removed.push_back(describe(*n));
+            for (size_t i = 0; i < n->output_count(); ++i)
+                if (auto it = taken.find(n->output(i)); it != taken.end())
+                    record.removed.back().outputs[i] = it->second;
+        }
         n->graph().disconnect(*n);
         for (Value* v : inputs) {
             if (!v || v->is_constant()) continue;

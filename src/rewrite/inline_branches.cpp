@@ -70,9 +70,13 @@ Result<Changed> inline_if(Graph& graph, Node& node, PassContext& context) {
     Rewriting::Nodes made;
     for (size_t i = first; i < graph.nodes().size(); ++i) made.push_back(graph.nodes()[i].get());
     Rewriting rewriting(context, *condition ? "take then branch" : "take else branch", {&node});
-    for (size_t i = 0; i < node.output_count(); ++i)
-        if (!put_in_place(*node.output(i), *copied(copies, branch->outputs()[i]), false)) return false;
-    rewriting.done(made);
+    Rewriting::Replaced replaced;
+    for (size_t i = 0; i < node.output_count(); ++i) {
+        Value &was = *node.output(i), &is = *copied(copies, branch->outputs()[i]);
+        replaced.emplace_back(was.name(), is.name());
+        if (!put_in_place(was, is, false)) return false;
+    }
+    rewriting.done(made, std::move(replaced));
     graph.disconnect(node);
     return true;
 }
@@ -86,9 +90,13 @@ Result<Changed> drop_loop(Graph& graph, Node& node, PassContext& context) {
     for (size_t i = 0; i < node.output_count(); ++i)
         if (!node.output(i)->uses().empty() && (i >= carried || !node.input(i + 2))) return false;
     Rewriting rewriting(context, "loop that never runs", {&node});
-    for (size_t i = 0; i < node.output_count() && i < carried; ++i)
+    Rewriting::Replaced replaced;
+    for (size_t i = 0; i < node.output_count() && i < carried; ++i) {
+        if (!node.input(i + 2)) continue;
+        replaced.emplace_back(node.output(i)->name(), node.input(i + 2)->name());
         graph.replace_uses(node.output(i), node.input(i + 2));
-    rewriting.done();
+    }
+    rewriting.done({}, std::move(replaced));
     graph.disconnect(node);
     return true;
 }

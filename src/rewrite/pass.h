@@ -14,7 +14,7 @@ namespace tessera {
 
 using Changed = bool;
 
-// One rewrite, for --explain and the report. Values are named as they are once it is done.
+// One rewrite, for --explain and the report. Values are named as they are once it is done, those that went as they were.
 struct Application {
     struct NodeText {
         std::string op, attrs;                     // "perm=[1,0], axis=1"

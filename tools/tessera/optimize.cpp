@@ -144,7 +144,8 @@ void print_explanation(const OptimizeReport& report) {
         if (!r.removed.empty()) fmt::print("    before{}\n", joined(r.removed, kShownNodes));
         if (!r.added.empty()) fmt::print("    after{}\n", joined(r.added, kShownNodes));
         for (const auto& [from, to] : r.replaced)
-            fmt::print("    {}\n", to.empty() ? escaped(from) + " goes" : escaped(from) + " is now " + escaped(to));
+            if (from != to)
+                fmt::print("    {}\n", to.empty() ? escaped(from) + " goes" : escaped(from) + " is now " + escaped(to));
     }
 }
 
@@ -326,7 +327,8 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->add_option("--print-after", o->print_after, "Print the graph to standard error after this pass, or after all")
         ->option_text("PASS ...")
         ->allow_extra_args(false);
-    c->add_option("--with", o->with, "Run this optional pass too (--list-passes says which there are)")->option_text("PASS");
+    c->add_option("--with", o->with, "Run this optional pass too (--list-passes says which there are)")
+        ->option_text("PASS");
     c->add_option("--stop-after", o->stop_after, "Stop after the first run of this pass")->option_text("PASS");
     c->add_flag("--verify", o->verify, "Check the graph's invariants after each pass");
     c->add_flag("--list-passes", o->list_passes, "List the passes in their order");
