@@ -185,13 +185,14 @@ std::optional<Proposal> propose_input(Draft& draft, size_t i, SizePool& pool) {
 
 bool needs_shape(const OpDef& op) { return proposal::products().contains(op.name); }
 
+// One size for all hides an exchange of axes from the types; several show it there.
 SizePool::SizePool(Draw& draw, const SampleOptions& options) : draw_(&draw), tiny_(options.tiny) {
     if (options.tiny) {
         sizes_ = draw.pick<std::vector<int64_t>>({{1}, {2}, {1, 2}, {1, 2}, {2, 3}});
         return;
     }
-    sizes_ =
-        draw.pick<std::vector<int64_t>>({{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}});
+    sizes_ = draw.pick<std::vector<int64_t>>(
+        {{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}, {2}, {3}, {4}});
     if (draw.chance(3)) sizes_.push_back(0);
 }
 

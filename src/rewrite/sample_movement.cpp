@@ -245,6 +245,7 @@ std::map<std::string, std::vector<int64_t>> slice_plan(const Draft& d, const Siz
     if (absent(3)) std::iota(axes.begin(), axes.end(), 0);
     if (auto known = settled(3)) axes = *known;
     std::vector<int64_t> starts, ends, steps;
+    const int64_t length = draw.chance(40) ? draw.between(1, 3) : 0;  // the same along every axis, or any
     for (int64_t k = 0; k < *count; ++k) {
         int64_t axis = axes[k] < 0 ? axes[k] + rank : axes[k];
         if (axis < 0 || axis >= rank) return {};
@@ -260,6 +261,10 @@ std::map<std::string, std::vector<int64_t>> slice_plan(const Draft& d, const Siz
         int64_t end =
             draw.pick<int64_t>({back ? -n - 1 : n, back ? INT64_MIN : INT64_MAX, back ? -n - 1 : n,
                                 back ? draw.between(0, from) : draw.between(from, n), draw.between(-n, n), -1});
+        if (length > 0 && length <= n && step == 1 && !known_starts) {
+            start = draw.between(0, n - length);
+            end = start + length;
+        }
         starts.push_back(start);
         ends.push_back(end);
         steps.push_back(step);
