@@ -34,7 +34,8 @@ class Replayer {
                 out_.steps.push_back({-1, pass, true, std::move(changes)});
             }
         }
-        for (; next < rewrites.size(); ++next) step(rewrites[next], int(next));
+        // What no snapshot follows cannot be placed.
+        for (; next < rewrites.size(); ++next) out_.steps.push_back({int(next), rewrites[next].pass, false});
         out_.items = int(current_.size());
         return std::move(out_);
     }

@@ -128,13 +128,13 @@ function orderRows({slots, table}, hints) {
 }
 
 // Each slot near the middle of its neighbours, in order and apart: the least squares of that, row by row.
-function placeAcross({table}) {
+function placeAcross({slots, table}) {
     for (const row of table) {
         let x = 0;
         row.forEach((slot, i) => slot.x = x += i ? apart(row[i - 1], slot) : 0);
         for (const slot of row) slot.x -= x / 2;
     }
-    const rounds = 14;
+    const rounds = slots.length > 4000 ? 8 : 14;
     for (let round = 0; round < rounds; ++round)
         for (let r = 0; r < table.length; ++r) {
             const row = table[round % 2 ? table.length - 1 - r : r];

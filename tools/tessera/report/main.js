@@ -266,7 +266,7 @@ class Page {
         if (!w) return;
         canvas.width = w * ratio;
         canvas.height = h * ratio;
-        const g = canvas.getContext("2d"), {totals} = this.history, most = Math.max(1, ...totals.map(t => t.nodes));
+        const g = canvas.getContext("2d"), {totals} = this.history, most = totals.reduce((m, t) => Math.max(m, t.nodes), 1);
         const x = k => this.last ? k / this.last * w : w, y = k => h - 2 - totals[k].nodes / most * (h - 6);
         g.scale(ratio, ratio);
         const area = to => {

@@ -289,8 +289,8 @@ class Details {
         const rows = values.slice(0, 60).map(([ref, name, type, kind]) => {
             const drawn = ref && kind !== Kind.Constant;
             const what = drawn ? element("button.link", code(name), () => this.handlers.node(ref.item)) : code(name);
-            return element("tr", [element("td", what), element("td.type", [
-                kind === Kind.Constant ? element("span.quiet", "constant ") : "", element("bdi", shown(type || ""))])]);
+            return element("tr", element("td", [what, element("div.type", [
+                kind === Kind.Constant ? "constant " : "", element("bdi", shown(type || ""))])]));
         });
         const more = values.length - rows.length;
         return [element("h4", title), element("table.values", element("tbody", rows)),
