@@ -96,24 +96,12 @@ bool worth_it(const Match& match) {
     return true;
 }
 
-// Whether the value of a slot becomes an input of what is built, or the result itself.
-bool takes(const Term& term, int slot) {
-    if (term.form == Term::Form::Variable) return term.slot == slot;
-    return term.form == Term::Form::Op &&
-           std::any_of(term.args.begin(), term.args.end(), [&](const Term& arg) { return takes(arg, slot); });
-}
-
 // Nothing is built from what is replaced. With several roots, what one of them needs must not be computed from another.
 bool acyclic(const Match& match) {
-    const Rule& rule = *match.rule;
     for (size_t i = 0; i < match.slots.size(); ++i) {
         auto* v = std::get_if<Value*>(&match.slots[i]);
-        if (!v || std::none_of(match.roots.begin(), match.roots.end(),
-                               [&](const Value* root) { return root->node() == (*v)->node(); }))
-            continue;
-        auto in = [&](const Term& t) { return takes(t, static_cast<int>(i)); };
-        if (std::any_of(rule.replacement.begin(), rule.replacement.end(), in) ||
-            std::any_of(rule.lets.begin(), rule.lets.end(), [&](const auto& let) { return in(let.second); }))
+        if (!v || !replacement_uses(*match.rule, static_cast<int>(i))) continue;
+        if (std::any_of(match.roots.begin(), match.roots.end(), [&](const Value* r) { return r->node() == (*v)->node(); }))
             return false;
     }
     if (match.roots.size() < 2) return true;
