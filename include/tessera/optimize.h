@@ -18,7 +18,7 @@ struct OptimizeOptions {
     bool refute_rules = true;                   // refuse a rule of yours where a counterexample is found
     int opset = 0;                              // that the result is for; 0: the model's own
     int64_t fold_limit = int64_t{1} << 24;      // bytes that one folded constant may take beyond its inputs
-    std::vector<std::string> with = {};         // optional passes to run as well: "siblings"
+    std::vector<std::string> with = {};         // optional passes to run as well: "siblings", "native"
     std::string stop_after = {};                // a pass: its first run is the last thing done
     bool record = false;                        // keep each rewrite in the report
     bool verify = false;                        // check the graph's invariants after each pass

@@ -62,6 +62,7 @@ std::vector<Pass> pass_table(const Rules& user_rules) {
         built_in("linear", "products and sums in their cheapest order"),
         built_in("scales", "numbers that scale a product go into its constants", {1, 2}),
         built_in("strength", "cheaper ops for the same function"),
+        optional(built_in("native", "ops that a machine has and ONNX has not")),
         built_in("motion", "moves what moves elements to where it cancels", {1, 2}),
         {"slices_to_split", "slices that are all parts of a value are one split", slices_to_split, {2}},
         {"tidy", "an order and names that follow from the graph alone", tidy, {3}},
