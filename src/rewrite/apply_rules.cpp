@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "rewrite/edit.h"
 #include "rewrite/instantiate.h"
 
 namespace tessera {
@@ -101,7 +102,8 @@ bool acyclic(const Match& match) {
     for (size_t i = 0; i < match.slots.size(); ++i) {
         auto* v = std::get_if<Value*>(&match.slots[i]);
         if (!v || !replacement_uses(*match.rule, static_cast<int>(i))) continue;
-        if (std::any_of(match.roots.begin(), match.roots.end(), [&](const Value* r) { return r->node() == (*v)->node(); }))
+        if (std::any_of(match.roots.begin(), match.roots.end(),
+                        [&](const Value* r) { return r->node() == (*v)->node(); }))
             return false;
     }
     if (match.roots.size() < 2) return true;
@@ -190,13 +192,6 @@ std::optional<Applied> apply(const Rule& rule, Value& root, PassContext& context
     return done;
 }
 
-void each_graph(Graph& g, const std::function<void(Graph&)>& f) {
-    for (const auto& node : g.nodes())
-        for (const auto& [name, attr] : node->attrs())
-            if (auto* nested = std::get_if<GraphPtr>(&attr)) each_graph(**nested, f);
-    f(g);
-}
-
 // The rules from the first one on that led to a node, and the shortest cycle they end in.
 std::string cycle_of(const std::vector<std::string>& rules) {
     size_t n = rules.size(), period = n;
@@ -222,9 +217,8 @@ class Engine {
         size_t nodes = graph_.node_count();
         deepest_allowed_ = 200 + 2 * nodes;
         most_allowed_ = 10000 + 100 * nodes;
-        each_graph(graph_, [&](Graph& g) {
-            for (const auto& node : g.nodes()) push(node.get());
-        });
+        for (Graph* g : all_graphs(graph_))
+            for (const auto& node : g->nodes()) push(node.get());
         while (!open_.empty()) {
             Node* node = open_.front();
             open_.pop_front();
@@ -234,8 +228,8 @@ class Engine {
             if (context_.cancel && context_.cancel->load()) return Error(Code::E0410, "cancelled");
         }
         if (steps_.empty() && !garbage_) return false;
-        each_graph(graph_, [](Graph& g) { g.sort(); });
-        each_graph(graph_, [](Graph& g) { g.erase_unused(); });
+        for (Graph* g : all_graphs(graph_)) g->sort();
+        sweep(graph_);
         return !steps_.empty();
     }
 

@@ -4,6 +4,16 @@
 
 namespace tessera {
 
+std::optional<std::vector<int64_t>> numbers_of(const std::vector<Expr>& list) {
+    std::vector<int64_t> out;
+    for (const Expr& e : list) {
+        auto i = e.as_int();
+        if (!i) return {};
+        out.push_back(*i);
+    }
+    return out;
+}
+
 const std::vector<RuleFunction>& rule_functions() {
     static const std::vector<RuleFunction> all = [] {
         std::vector<RuleFunction> out = functions::arithmetic();

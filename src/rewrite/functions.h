@@ -16,6 +16,9 @@ namespace tessera {
 using RuleValue = std::variant<std::monostate, Value*, std::vector<Value*>, Expr, std::vector<Expr>, double,
                                std::vector<double>, std::string, std::vector<std::string>, bool, DType, AttrMap>;
 
+// The elements as numbers, where none is symbolic.
+std::optional<std::vector<int64_t>> numbers_of(const std::vector<Expr>& list);
+
 struct RuleFunction {
     std::string name;  // or an operator's symbol
     std::vector<TermKind> takes;

@@ -10,15 +10,6 @@ namespace {
 using Form = Term::Form;
 
 std::optional<Attr> to_attr(const RuleValue& v, AttrKind kind) {
-    auto whole = [](const std::vector<Expr>& list) -> std::optional<std::vector<int64_t>> {
-        std::vector<int64_t> out;
-        for (const Expr& e : list) {
-            auto i = e.as_int();
-            if (!i) return {};
-            out.push_back(*i);
-        }
-        return out;
-    };
     auto* e = std::get_if<Expr>(&v);
     switch (kind) {
         case AttrKind::Int:
@@ -33,7 +24,7 @@ std::optional<Attr> to_attr(const RuleValue& v, AttrKind kind) {
             return {};
         case AttrKind::Ints:
             if (auto* l = std::get_if<std::vector<Expr>>(&v))
-                if (auto list = whole(*l)) return Attr(*list);
+                if (auto list = numbers_of(*l)) return Attr(*list);
             return {};
         case AttrKind::Floats:
             if (auto* l = std::get_if<std::vector<double>>(&v)) return Attr(std::vector<float>(l->begin(), l->end()));

@@ -76,15 +76,7 @@ RuleFunction make(std::string name, std::string meaning, std::optional<R> (*f)(A
 
 inline std::optional<int64_t> whole(const Expr& e) { return e.as_int(); }
 
-inline std::optional<std::vector<int64_t>> whole(const Ints& list) {
-    std::vector<int64_t> out;
-    for (const Expr& e : list) {
-        auto i = e.as_int();
-        if (!i) return {};
-        out.push_back(*i);
-    }
-    return out;
-}
+inline std::optional<std::vector<int64_t>> whole(const Ints& list) { return numbers_of(list); }
 
 inline Ints exprs(const std::vector<int64_t>& list) { return Ints(list.begin(), list.end()); }
 

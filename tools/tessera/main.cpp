@@ -6,8 +6,10 @@
 int main(int argc, char** argv) {
     using namespace tessera;
     using namespace tessera::cli;
-    CLI::App app("Tessera, a deep-learning compiler: runs ONNX models, optimizes them, shows what is in them, and converts them.",
-                 "tessera");
+    CLI::App app(
+        "Tessera, a deep-learning compiler: runs ONNX models, optimizes them, shows what is in them, and converts "
+        "them.",
+        "tessera");
     app.set_version_flag("--version", "tessera " TESSERA_VERSION);
     app.require_subcommand(1);
     app.footer(
