@@ -215,13 +215,15 @@ class RuleReader {
     // Operators from the weakest to the strongest.
     Result<Term> expression() { return operators(0); }
 
+    Error too_deep() { return scan_.error(scan_.at(), Code::E0109, "terms nested too deeply"); }
+
     Result<Term> operators(size_t level) {
         static const std::vector<std::vector<std::string_view>> kLevels = {
             {"or"}, {"and"}, {"==", "!=", "<=", ">=", "<", ">"}, {"+", "-"}, {"*", "/", "%"}};
         if (level == kLevels.size()) return unary();
-        if (++depth_ > kDeepest * 8) return scan_.error(scan_.at(), Code::E0109, "terms nested too deeply");
+        if (++depth_ > kDeepest * 8) return too_deep();
         Term left = TRY(operators(level + 1));
-        for (;;) {
+        for (int links = 0;;) {
             size_t at = scan_.at();
             std::string_view found;
             for (std::string_view symbol : kLevels[level]) {
@@ -233,6 +235,7 @@ class RuleReader {
                 }
             }
             if (found.empty()) break;
+            if (++links > kDeepest) return too_deep();
             Term right = TRY(operators(level + 1));
             std::vector<Term> args;
             args.push_back(std::move(left));
@@ -249,6 +252,13 @@ class RuleReader {
     bool next_is_arrow() { return comes_at(scan_.at(), "=>"); }
 
     Result<Term> unary() {
+        if (++depth_ > kDeepest * 8) return too_deep();
+        Result<Term> term = unary_inside();
+        --depth_;
+        return term;
+    }
+
+    Result<Term> unary_inside() {
         size_t at = scan_.at();
         if (!of_op_ && scan_.take_word("not")) {
             Term of = TRY(unary());
@@ -274,10 +284,11 @@ class RuleReader {
     }
 
     Result<Term> indexed(Term term) {
-        for (;;) {
+        for (int links = 0;;) {
             size_t at = scan_.at();
             // An index stands right behind its list; a [ further on belongs to the next rule.
             if (at == 0 || text_[at - 1] == ' ' || text_[at - 1] == '\n' || !scan_.take("[")) return term;
+            if (++links > kDeepest) return too_deep();
             Term index = TRY(expression());
             TRY(scan_.expect("]"));
             std::vector<Term> args;
@@ -288,7 +299,7 @@ class RuleReader {
     }
 
     Result<Term> primary() {
-        if (++depth_ > kDeepest * 8) return scan_.error(scan_.at(), Code::E0109, "terms nested too deeply");
+        if (++depth_ > kDeepest * 8) return too_deep();
         Result<Term> term = primary_inside();
         --depth_;
         return term;
@@ -426,9 +437,11 @@ Result<Rules> read_rules(std::string_view text, const std::string& source) { ret
 
 Result<Rules> load_rules(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
-    if (!file) return Error(Code::E0101, "cannot open \"{}\"", path);
+    if (!file)
+        return Error(Code::E0101, "cannot open \"{}\"", path).hint("check the path and that the file may be read");
     std::stringstream text;
-    text << file.rdbuf();
+    if (file.peek() != EOF) text << file.rdbuf();
+    if (file.bad()) return Error(Code::E0101, "\"{}\" cannot be read", path).hint("name a file, not a folder");
     return read_rules(text.str(), path);
 }
 

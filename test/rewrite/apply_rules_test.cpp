@@ -53,6 +53,19 @@ TEST(rules, print_as_they_are_read) {
         }
 }
 
+TEST(rules, that_are_deep_are_refused) {
+    for (std::string piece : {"not ", "-", "- ", "1 + ", "("}) {
+        std::string condition;
+        for (int i = 0; i < 100000; ++i) condition += piece;
+        EXPECT_THAT(error_of("a: relu(relu(x)) => relu(x) if " + condition + "1"), HasSubstr("E0109")) << piece;
+    }
+}
+
+TEST(rules, are_read_from_files_only) {
+    EXPECT_EQ(load_rules(".").error().code(), Code::E0101);
+    EXPECT_EQ(load_rules("no.rules").error().code(), Code::E0101);
+}
+
 TEST(rules, say_where_they_are_wrong) {
     EXPECT_THAT(error_of("a: relu(x) =>"), AllOf(HasSubstr("E0301"), HasSubstr("test.rules:1:14")));
     EXPECT_THAT(error_of("a: relu(x) => x\nb relu(x) => x"), AllOf(HasSubstr("E0301"), HasSubstr("test.rules:2:3")));
