@@ -20,6 +20,12 @@ bool generated_symbol(std::string_view name) {
     return dot != std::string_view::npos && generated_number(name.substr(0, dot)) && name.substr(dot).starts_with(".d");
 }
 
+// What older opsets have as an attribute comes back under a generated name: its number is set aside from the first.
+bool loses_its_name(const Value& v, int opset) {
+    return v.is_constant() && opset > 0 && opset < 18 && v.type().tensor().dtype == DType::i64 &&
+           v.type().tensor().rank() == 1;
+}
+
 // Every value, nested ones after the node they belong to: inputs, constants, then results.
 void each_value(Graph& graph, const std::function<void(Value&)>& f) {
     for (const auto& v : graph.inputs()) f(*v);
@@ -102,21 +108,20 @@ std::optional<uint64_t> generated_number(std::string_view name) {
 
 void renumber_names(Graph& graph) {
     std::unordered_set<std::string> taken(graph.output_names().begin(), graph.output_names().end());
-    std::vector<Value*> generated;
+    std::vector<std::pair<Value*, bool>> numbered;
     each_value(graph, [&](Value& v) {
         bool ours = v.kind() != Value::Kind::Input && generated_number(v.name()) && !taken.contains(v.name());
-        if (ours)
-            generated.push_back(&v);
-        else
-            taken.insert(v.name());
+        if (!ours) taken.insert(v.name());
+        if (ours || loses_its_name(v, graph.info().opset)) numbered.emplace_back(&v, ours);
     });
-    for (Value* v : generated) v->graph().rename(*v, "");  // out of each other's way
+    for (auto [v, ours] : numbered)
+        if (ours) v->graph().rename(*v, "");  // out of each other's way
     size_t next = 0;
-    for (Value* v : generated) {
+    for (auto [v, ours] : numbered) {
         std::string name;
         do name = fmt::format("v{}", next++);
         while (taken.contains(name));
-        v->graph().rename(*v, name);
+        if (ours) v->graph().rename(*v, name);
     }
     Symbols symbols;
     each_value(graph, [&](Value& v) { symbols.find(v); });

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "graph/names.h"
 #include "graph/onnx_importer.h"
 #include "graph/refine.h"
 #include "onnx/operators.h"
@@ -69,7 +70,7 @@ std::string OnnxImporter::free_name(const std::string& name, Scope& scope) {
     // A value that has the model's name without being defined under it got it while an older form was adapted.
     if (scope.prefix.empty() && !scope.values.count(name))
         if (Value* squatter = scope.graph->find_value(ours); squatter && &squatter->graph() == scope.graph)
-            scope.graph->rename(*squatter, ours + "_");
+            scope.graph->rename(*squatter, generated_number(ours) ? "" : ours + "_");
     return ours;
 }
 

@@ -53,9 +53,10 @@ Result<Changed> make_split(Graph& graph, Value& x, std::vector<Part> parts, Pass
     bool even = std::all_of(sizes.begin(), sizes.end(), [&](int64_t n) { return n == sizes[0]; });
     NodeSpec spec{.op = find_op("split"),
                   .inputs = {&x, even ? nullptr : graph.constant(Tensor::ints(sizes))},
-                  .attrs = {{"axis", Attr(axis)}},
+                  .attrs = {},
                   .outputs = parts.size(),
                   .name = parts[0].node->name()};
+    if (axis != 0) spec.attrs["axis"] = axis;
     if (even) spec.attrs["num_outputs"] = int64_t(parts.size());
     Node* split = TRY(graph.add(std::move(spec)));
     Rewriting rewriting(context, "split", gone);
