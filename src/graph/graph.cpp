@@ -88,6 +88,7 @@ Value* Graph::find_value(std::string_view name) const {
 
 std::string Graph::unique_name(std::string wanted) {
     if (!wanted.empty() && !name_taken(wanted)) return wanted;
+    if (generated_number(wanted)) wanted.clear();
     Graph& top = outermost();
     for (;;) {
         std::string name = fmt::format("{}{}", wanted.empty() ? "v" : wanted + "_", top.next_name_++);

@@ -88,7 +88,7 @@ TEST(Optimize, ASecondTimeChangesNoByteOfAnOlderModel) {
 model {
   opset = 12
 }
-graph g(x: f32[2,4]) -> (a, b, c, d) {
+graph g(x: f32[2,4], t: bool) -> (a, b, c, d, e) {
   const last: i64[1] = [-1]
   const first: i64[1] = [0]
   const s: f32[4] = [1.0,2.0,3.0,4.0]
@@ -100,8 +100,11 @@ graph g(x: f32[2,4]) -> (a, b, c, d) {
   %b = mul(add(mul(%n, s), s), %d)
   %p = slice(x, [0], [1], [0])
   %q = slice(x, [1], [2], [0])
+  %z = if(t, then_branch=graph yes() {
+    return mul(%d, 3.0:f32)
+  }, else_branch=graph no() { return add(%d, 5.0:f32) })
   %r = mul(%p, mul(add(erf(div(%p, 1.4142135:f32)), 1.0:f32), 0.5:f32))
-  return %a, %b, %r, %q
+  return %a, %b, %r, %q, %z
 }
 )");
     run(*graph);
