@@ -88,7 +88,7 @@ TEST(Optimize, ASecondTimeChangesNoByteOfAnOlderModel) {
 model {
   opset = 12
 }
-graph g(x: f32[2,4], t: bool) -> (a, b, c, d, e) {
+graph g(x: f32[2,4], t: bool[]) -> (a, b, c, d, e) {
   const last: i64[1] = [-1]
   const first: i64[1] = [0]
   const s: f32[4] = [1.0,2.0,3.0,4.0]
