@@ -40,7 +40,8 @@ bool complete(const std::vector<Part>& parts, int64_t extent) {
     return at == extent && parts.size() > 1;
 }
 
-Result<Changed> make_split(Graph& graph, Value& x, std::vector<Part> parts, PassContext& context) {
+Result<Changed> make_split(Graph& graph, std::vector<Part> parts, PassContext& context) {
+    Value& x = *parts[0].node->input(0);  // what was cut may have become a part of a split itself
     std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
     int64_t axis = parts[0].axis;
     if (!complete(parts, *x.type().tensor().shape[axis].as_int())) return false;
@@ -85,7 +86,7 @@ Result<Changed> slices_to_split(Graph& graph, PassContext& context) {
         }
         size_t before = g->nodes().size();
         for (auto& [key, parts] : groups)
-            if (parts.size() > 1) changed |= TRY(make_split(*g, *key.first, std::move(parts), context));
+            if (parts.size() > 1) changed |= TRY(make_split(*g, std::move(parts), context));
         if (g->nodes().size() == before) continue;
         g->sort();
         g->erase_unused();
