@@ -313,8 +313,13 @@ class Engine {
         for (int s = step; s >= 0; s = steps_[static_cast<size_t>(s)].parent)
             names.push_back(steps_[static_cast<size_t>(s)].rule->name);
         std::reverse(names.begin(), names.end());
-        return Error(Code::E0304, "the rules do not come to an end: {}", cycle_of(names))
+        std::string cycle = cycle_of(names), places;
+        for (const Rule& rule : rules_.rules())
+            if (cycle.starts_with(rule.name + " ->") || cycle.find(" " + rule.name + " ->") != std::string::npos)
+                places += fmt::format("{}{}: {}", places.empty() ? "" : "\n", rule.source, to_string(rule));
+        return Error(Code::E0304, "the rules do not come to an end: {}", cycle)
             .at(where)
+            .note("{}", places)
             .hint("give one of them a condition or a direction");
     }
 };

@@ -54,7 +54,6 @@ class RuleReader {
         size_t at = scan_.at();
         head.comment = comment_above(at);
         head.source = scan_.place(at);
-        head.source = head.source.substr(0, head.source.rfind(':'));
         head.name = scan_.word();
         while (!head.name.empty() && scan_.take("-")) head.name += "-" + std::string(scan_.word());
         if (head.name.empty()) return scan_.syntax(at, "a rule's name");

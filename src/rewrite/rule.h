@@ -68,7 +68,7 @@ struct Rule {
     Exactness exactness = Exactness::Exact;
     bool grows = false;                      // it may leave more nodes than it takes
     std::string comment;                     // the lines above it
-    std::string source;                      // file:line
+    std::string source;                      // file:line:column
     std::vector<RuleVariable> variables;     // by slot
     std::vector<Term> pattern;               // one root, or several that share an input
     std::vector<std::pair<int, Term>> lets;  // slot = term, in order

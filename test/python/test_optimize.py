@@ -133,7 +133,7 @@ def test_an_unsound_rule_is_refused(tmp_path):
     path.write_text(WRONG_RULE)
     with pytest.raises(tessera.Error, match="E0305") as refused:
         tessera.optimize(model, rules=[path])
-    assert "wrong.rules:1" in refused.value.where
+    assert "wrong.rules:1:1" in refused.value.where
     smaller, _ = tessera.optimize(model, rules=[path], refute_rules=False)
     assert smaller.summary().nodes == 0
 
@@ -226,7 +226,7 @@ def test_a_bad_rule_is_shown_where_it_stands(tessera_command, heads_file, tmp_pa
     (tmp_path / "wrong.rules").write_text("// mine\n" + WRONG_RULE)
     done = tessera_command("optimize", heads_file, "--rules", "wrong.rules", "--json")
     error = json.loads(done.out)["error"]
-    assert done.status == 1 and error["code"] == "E0305" and "wrong.rules:2" in error["where"]
+    assert done.status == 1 and error["code"] == "E0305" and "wrong.rules:2:1" in error["where"]
     assert "relu" in error["note"]  # the counterexample
     trusted = tessera_command("optimize", heads_file, "--rules", "wrong.rules", "--trust-rules")
     assert trusted.status == 0, trusted.err

@@ -154,7 +154,7 @@ def test_users_rules_are_shown_as_written(tessera_command, small, tmp_path):
     done = tessera_command("optimize", small, "--rules", "my.rules", "--trust-rules", "--precision", "fast", "--report", "a.html")
     assert done.status == 0, done.err
     data = page_data(tmp_path / "a.html")
-    assert "sigmoid" in data["rules"]["mine"]["text"] and data["rules"]["mine"]["source"].endswith("my.rules:2")
+    assert "sigmoid" in data["rules"]["mine"]["text"] and data["rules"]["mine"]["source"].endswith("my.rules:2:1")
     step = next(s for s in data["steps"] if "rule" in s and data["strings"][s["rule"]] == "mine")
     assert data["strings"][step["class"]] == "approximates" and data["strings"][step["why"]] == "A sigmoid of ours."
 

@@ -147,7 +147,7 @@ TEST(refute, shows_a_small_graph_that_can_be_read_back) {
     Status status = as_status(rule, *v);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code(), Code::E0305);
-    EXPECT_EQ(status.error().where(), "test.rules:1");
+    EXPECT_EQ(status.error().where(), "test.rules:1:1");
     EXPECT_THAT(status.error().to_string(), HasSubstr("seed 11"));
     EXPECT_THAT(status.error().to_string(), HasSubstr("relu"));
 }
