@@ -1,6 +1,18 @@
 #include "rewrite/make_function.h"
 
 namespace tessera::functions {
+namespace {
+
+// Where a list is cut behind its first n elements, or before its last -n.
+std::optional<int64_t> cut(const Ints& list, const Expr& n) {
+    auto size = static_cast<int64_t>(list.size());
+    auto at = whole(n);
+    if (at && *at < 0) *at += size;
+    if (!at || *at < 0 || *at > size) return {};
+    return at;
+}
+
+}  // namespace
 
 std::vector<RuleFunction> lists() {
     return {
@@ -25,21 +37,17 @@ std::vector<RuleFunction> lists() {
         make(
             "take", "the first n elements; all but the last -n where n is negative",
             +[](Ints l, Expr n) -> std::optional<Ints> {
-                auto count = whole(n);
-                if (!count) return {};
-                if (*count < 0) *count += static_cast<int64_t>(l.size());
-                if (*count < 0 || *count > static_cast<int64_t>(l.size())) return {};
-                l.resize(static_cast<size_t>(*count));
+                auto at = cut(l, n);
+                if (!at) return {};
+                l.resize(static_cast<size_t>(*at));
                 return l;
             }),
         make(
             "drop", "all but the first n elements; the last -n where n is negative",
             +[](Ints l, Expr n) -> std::optional<Ints> {
-                auto count = whole(n);
-                if (!count) return {};
-                if (*count < 0) *count += static_cast<int64_t>(l.size());
-                if (*count < 0 || *count > static_cast<int64_t>(l.size())) return {};
-                l.erase(l.begin(), l.begin() + *count);
+                auto at = cut(l, n);
+                if (!at) return {};
+                l.erase(l.begin(), l.begin() + *at);
                 return l;
             }),
         make(
