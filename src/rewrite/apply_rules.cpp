@@ -120,8 +120,9 @@ bool acyclic(const Match& match) {
 struct Applied {
     std::vector<Node*> created;
     std::vector<Node*> gone;
-    std::vector<Value*> values;  // in the roots' place
-    std::vector<Value*> freed;   // that lost a use
+    std::vector<GraphPtr> gone_graphs;  // that were nested in those
+    std::vector<Value*> values;         // in the roots' place
+    std::vector<Value*> freed;          // that lost a use
     std::string where;
 };
 
@@ -172,6 +173,8 @@ std::optional<Applied> apply(const Rule& rule, Value& root, PassContext& context
                 if (auto it = taken.find(n->output(i)); it != taken.end())
                     record.removed.back().outputs[i] = it->second;
         }
+        for (const auto& [_, attr] : n->attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr)) done.gone_graphs.push_back(*nested);
         n->graph().disconnect(*n);
         for (Value* v : inputs) {
             if (!v || v->is_constant()) continue;
@@ -240,6 +243,7 @@ class Engine {
     std::deque<Node*> open_;
     std::unordered_set<const Node*> queued_, gone_;
     size_t deepest_allowed_ = 0, most_allowed_ = 0;
+    std::vector<GraphPtr> kept_;  // their nodes may still be on the list
     bool garbage_ = false;
 
     // How each node came about, so that a loop can be shown.
@@ -294,6 +298,11 @@ class Engine {
         for (const Node* n : done.gone) {
             gone_.insert(n);
             made_by_.erase(n);
+        }
+        for (const GraphPtr& nested : done.gone_graphs) {
+            kept_.push_back(nested);
+            for (const Graph* g : all_graphs(*nested))
+                for (const auto& n : g->nodes()) gone_.insert(n.get());
         }
         for (Node* n : done.created) {
             made_by_[n] = step;

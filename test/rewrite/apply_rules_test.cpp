@@ -185,6 +185,14 @@ TEST(apply_rules, works_inside_nested_graphs) {
     EXPECT_EQ(out.find("relu(%"), out.rfind("relu(%")) << out;  // what stands outside is not pulled in
 }
 
+TEST(apply_rules, forgets_the_nested_graphs_of_what_goes) {
+    std::string out =
+        after("drop: add(x, y) => x\nr: relu(relu(x)) => relu(x)",
+              "graph g(c: bool[], x: f32[N]) {\n %y = if(c, then_branch=graph yes() { return relu(relu(x)) }, "
+              "else_branch=graph no() { return relu(relu(neg(x))) })\n return add(x, %y) }");
+    EXPECT_THAT(out, AllOf(HasSubstr("return x"), testing::Not(HasSubstr("if("))));
+}
+
 TEST(apply_rules, names_the_result_as_what_it_replaced) {
     std::string out = after("r: neg(relu(x)) => abs(x)",
                             "graph g(x: f32[2]) -> (out) { %a = relu(x)\n %b = neg(%a) @\"last\"\n return %b }");
