@@ -1,6 +1,7 @@
 // All of the public API.
 #pragma once
 
+#include "tessera/compile.h"
 #include "tessera/dtype.h"
 #include "tessera/error.h"
 #include "tessera/model.h"

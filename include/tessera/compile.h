@@ -1,0 +1,70 @@
+// Compiled models: machine code for this processor (or another), run by a pool of threads.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/model.h"
+
+namespace tessera {
+
+struct CompileOptions {
+    std::string target = "host";   // see compile_targets()
+    int threads = 0;               // of a run, at most; 0: one for each core
+    std::string precision = "default";  // "strict": the same bits whatever the number of threads
+    bool optimize = true;          // the graph's rewrites first
+    bool fuse = true;
+    std::optional<std::string> cache;  // folder of compiled code; none: the user's; empty: no cache
+    std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
+};
+
+// One step of a compiled model, as profile shows it.
+struct StepProfile {
+    std::string label, kind;             // kind: "kernel" or "host" (left to the evaluator)
+    std::vector<std::string> nodes;      // of the optimized graph
+    double seconds = 0;                  // median of the runs
+    double flops = 0, bytes = 0;         // of one run
+    int launches = 0;
+};
+
+struct CompileReport {
+    size_t kernels = 0, steps = 0, host_steps = 0;
+    bool from_cache = false;
+    std::vector<std::pair<std::string, double>> phases;            // name, seconds
+    std::vector<std::pair<std::string, std::string>> decisions;    // what, and why
+    std::vector<std::pair<std::string, std::string>> host_reasons; // node, why no kernel computes it
+};
+
+class Executable {
+   public:
+    // The outputs in order. Safe to call from many threads at once.
+    Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
+    Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
+    // Each step against the evaluator, on these inputs: the largest difference relative to the values' size, per step.
+    Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
+
+    std::vector<Port> inputs() const;
+    std::vector<Port> outputs() const;
+    const CompileReport& report() const;
+    // What a run takes besides weights: the arena after planning, for these sizes of symbols.
+    std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
+    int64_t weight_bytes() const;
+
+    std::string emit(std::string_view what) const;  // "graph", "kernel", "llvm" or "asm"
+
+    struct State;
+    explicit Executable(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+   private:
+    std::shared_ptr<State> state_;
+};
+
+Result<Executable> compile(const Model& model, const CompileOptions& options = {});
+std::vector<std::string> compile_targets();
+
+}  // namespace tessera

@@ -1,0 +1,19 @@
+// A schedule from shapes and the machine alone, good untuned. It looks at the stages: a sum of products over two operands
+// is a contraction; reductions over the innermost axes share their rows; all else is a map.
+#pragma once
+
+#include "base/decision.h"
+#include "kernel/machine.h"
+#include "kernel/schedule.h"
+
+namespace tessera {
+
+struct ScheduleOptions {
+    Machine machine;
+    int threads = 1;
+    bool strict = false;
+};
+
+Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options);
+
+}  // namespace tessera

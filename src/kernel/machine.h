@@ -1,0 +1,23 @@
+// What default schedules need to know of a processor, and no more. Read from the host, or by the name of a target.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+
+namespace tessera {
+
+struct Machine {
+    std::string target = "host";      // a name that parse_target reads
+    int vector_bytes = 16;            // of one register
+    int vector_registers = 32;
+    int fma_pipes = 2, fma_latency = 4;
+    bool lane_multiply = false;       // multiplies a register by one lane of another (NEON): broadcasts cost nothing from registers
+    bool load_broadcast = false;      // multiplies by an element in memory, repeated (AVX-512): broadcasts cost nothing from memory
+    bool masked = false;              // vector loads and stores of some lanes only
+    int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0;  // of one core; l3 shared
+    int cores = 1;
+};
+
+}  // namespace tessera

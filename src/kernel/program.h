@@ -1,0 +1,57 @@
+// A whole graph as kernels: buffers for its values, and the steps that fill them in order. What no kernel computes is
+// left to the evaluator as host steps. Sizes are expressions over the graph's symbols; a host step may define more of them.
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "base/decision.h"
+#include "graph/graph.h"
+#include "kernel/kernel.h"
+
+namespace tessera {
+
+enum class BufferRole : uint8_t { Input, Output, Constant, Prepared, Intermediate };
+
+struct ProgramBuffer {
+    std::string name;               // of the value it holds, where it holds one
+    DType dtype = DType::f32;
+    std::vector<Expr> shape;        // as it lies in memory, over the graph's symbols
+    BufferRole role = BufferRole::Intermediate;
+    const Value* value = nullptr;   // inputs, outputs, constants, and what host steps read or write: in ONNX's layout
+    std::optional<Tensor> tensor;   // Constant
+};
+
+struct KernelStep {
+    size_t kernel;                  // of Program::kernels
+    std::vector<int> args;          // buffers, one for each parameter
+    std::string label;              // what it computes, for people: "conv+relu conv1"
+    std::vector<const Node*> nodes; // of the graph, that it holds
+    Expr flops = 0, bytes = 0;      // useful work; bytes it must at least move
+};
+// A node of the graph as the evaluator computes it. The buffers hold whole values in ONNX's layout.
+struct HostStep {
+    const Node* node;
+    std::vector<int> inputs;        // buffers; -1 where not given
+    std::vector<int> outputs;       // buffers; -1 where nobody asks
+    bool check_only = false;        // only the op's check of its inputs' contents
+    std::string reason;             // why no kernel does it
+};
+using Step = std::variant<KernelStep, HostStep>;
+
+struct Choice {
+    std::string subject;            // "fuse relu1 into conv1"
+    Decision decision;
+};
+
+struct Program {
+    std::shared_ptr<const Graph> graph;  // what the steps point into
+    std::vector<ProgramBuffer> buffers;
+    std::vector<Kernel> kernels;         // scheduled; equal ones are one
+    std::vector<KernelStep> prepare;     // once, before the first run: they fill Prepared buffers from Constant ones
+    std::vector<Step> steps;
+    std::vector<int> inputs, outputs;    // buffers, in the order of the graph's
+    std::vector<Choice> choices;         // for --explain
+};
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// Kernels to machine code. Each top-level statement of a kernel is one launch: a function over a range of its parallel
+// loop (or over [0, 1)). Headers of LLVM stay inside this folder.
+#pragma once
+
+#include <memory>
+
+#include "kernel/kernel.h"
+#include "kernel/machine.h"
+
+namespace tessera {
+
+// buffers: one pointer per parameter, aligned to 64 bytes; symbols: in the kernel's order; scratch: of this thread alone,
+// aligned to 64 bytes. Runs the iterations [begin, end).
+using LaunchFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, char* scratch);
+
+struct Launch {
+    std::string symbol;           // of the function, in object files
+    LaunchFunction function = nullptr;
+    Expr extent;                  // of its range, over the kernel's symbols
+    Expr scratch_bytes;           // that each thread needs
+    bool parallel = false;
+};
+
+struct CompiledKernel {
+    std::vector<Launch> launches;  // in order, each finished before the next
+};
+
+struct CodegenOptions {
+    std::string target = "host";   // or a name that list_targets gives
+    int optimize = 2;              // LLVM's level
+    bool fast_math = true;         // contraction to FMA and reassociation of sums that a Vector loop combines; never no-NaN
+    int threads = 0;               // that generate code at once; 0: all
+};
+
+// The host, its features read from the operating system; or a named target. E0603: there is no such target, with those there are.
+Result<Machine> describe_target(std::string_view name);
+std::vector<std::string> list_targets();
+
+// Machine code in this process, alive as long as the object is.
+class CompiledModule {
+   public:
+    virtual ~CompiledModule() = default;
+    const std::vector<CompiledKernel>& kernels() const { return kernels_; }
+    virtual const std::string& object() const = 0;  // the object file it was loaded from, to be kept (cache, bundle)
+
+   protected:
+    std::vector<CompiledKernel> kernels_;
+};
+
+Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel>& kernels, const CodegenOptions& options);
+// From an object that compile_kernels made of the same kernels with the same options.
+Result<std::shared_ptr<CompiledModule>> load_object(const std::vector<Kernel>& kernels, std::string object,
+                                                    const CodegenOptions& options);
+
+// For other machines, and for people.
+Result<std::string> emit_object(const std::vector<Kernel>& kernels, const CodegenOptions& options);
+Result<std::string> emit_llvm(const std::vector<Kernel>& kernels, const CodegenOptions& options);      // optimized IR, as text
+Result<std::string> emit_assembly(const std::vector<Kernel>& kernels, const CodegenOptions& options);
+
+}  // namespace tessera
