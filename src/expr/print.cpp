@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "expr/expr.h"
 #include "expr/simplify.h"
+#include "expr/text.h"
 
 namespace tessera {
 namespace {
@@ -34,11 +36,21 @@ std::string quoted(const std::string& name) {
     return text + "`";
 }
 
+std::string plain_or_quoted(const std::string& name) { return is_plain(name) ? name : quoted(name); }
+
 std::string constant_text(const ExprNode& node) {
     if (is_float(node.dtype)) return fmt::format("{}", node.real);
     if (node.dtype == DType::boolean) return node.integer ? "true" : "false";
     if (node.dtype == DType::u64) return fmt::format("{}", static_cast<uint64_t>(node.integer));
     return fmt::format("{}", node.integer);
+}
+
+std::string typed_constant_text(const ExprNode& node) {
+    std::string text = constant_text(node);
+    bool special = is_float(node.dtype) && !std::isfinite(node.real);
+    if (is_float(node.dtype) && !special && text.find_first_of(".e") == std::string::npos) text += ".0";
+    if (node.dtype == DType::i64 || node.dtype == DType::boolean || node.dtype == DType::f32) return text;
+    return fmt::format("{}_{}", text, dtype_name(node.dtype));
 }
 
 Level level_of(const ExprNode& node) {
@@ -55,7 +67,7 @@ Level level_of(const ExprNode& node) {
         case ExprKind::Div: return kProduct;
         case ExprKind::Neg:
         case ExprKind::Not: return kUnary;
-        case ExprKind::Const: return node.integer < 0 || node.real < 0 ? kUnary : kPrimary;
+        case ExprKind::Const: return node.integer < 0 || std::signbit(node.real) ? kUnary : kPrimary;
         default: return kPrimary;
     }
 }
@@ -94,6 +106,7 @@ std::string_view reduce_name(ReduceOp op) {
 class Printer {
   public:
     std::string text;
+    const SlotNames* buffers = nullptr;  // then constants say their dtypes too
 
     void print(const Expr& e, int at_least) {
         if (text.size() > kMaxText || depth_ >= kMaxDepth) {
@@ -185,13 +198,19 @@ class Printer {
         return product.same(e);
     }
 
+    // Of a constant in brackets, which tell it from a negative constant.
+    void negative(const Expr& e) {
+        text += '-';
+        print(e, buffers && e.is(ExprKind::Const) ? kPrimary + 1 : kPrimary);
+    }
+
     void print_node(const Expr& e, const ExprNode& node) {
         bool dimension = node.dtype == DType::i64;
         switch (node.kind) {
-            case ExprKind::Const: text += constant_text(node); return;
-            case ExprKind::Var: text += is_plain(node.name) ? node.name : quoted(node.name); return;
+            case ExprKind::Const: text += buffers ? typed_constant_text(node) : constant_text(node); return;
+            case ExprKind::Var: text += buffers ? name_text(node.name) : plain_or_quoted(node.name); return;
             case ExprKind::Load:
-                text += fmt::format("x{}[", node.slot);
+                text += buffers ? (*buffers)(node.slot) + "[" : fmt::format("x{}[", node.slot);
                 list(node.args);
                 text += ']';
                 return;
@@ -205,7 +224,7 @@ class Printer {
             case ExprKind::Ne: return infix(e, kSum, " != ", kSum);
             case ExprKind::And: return infix(e, kAnd, " && ", kCompare);
             case ExprKind::Or: return infix(e, kOr, " || ", kAnd);
-            case ExprKind::Neg: text += '-'; return print(e.arg(0), kPrimary);
+            case ExprKind::Neg: return negative(e.arg(0));
             case ExprKind::Not: text += '!'; return print(e.arg(0), kUnary);
             case ExprKind::Reduce:
                 text += fmt::format("{}(", reduce_name(node.reduce_op));
@@ -227,6 +246,18 @@ class Printer {
 };
 
 }  // namespace
+
+std::string name_text(const std::string& name) {
+    auto number = [&](std::string_view word) { return name == word || name.starts_with(std::string(word) + "_"); };
+    return number("inf") || number("nan") ? quoted(name) : plain_or_quoted(name);
+}
+
+std::string to_string(const Expr& e, const SlotNames& buffers) {
+    Printer printer;
+    printer.buffers = &buffers;
+    printer.print(e, 0);
+    return std::move(printer.text);
+}
 
 std::string to_string(const Expr& e) {
     Printer printer;

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,7 +39,7 @@ struct Buffer {
 };
 
 enum class LoopKind : uint8_t { Serial, Parallel, Vector, Unrolled, Bound };
-std::string_view loop_kind_name(LoopKind k);
+std::string_view loop_kind_name(LoopKind k);  // "for", "parallel", ...
 
 class StmtNode;
 using Stmt = std::shared_ptr<const StmtNode>;  // null: nothing to do
@@ -108,9 +109,10 @@ struct Kernel {
 // Traversal. `mutate` rebuilds bottom-up: f gets each statement with its children already rebuilt.
 Stmt mutate(const Stmt& s, const std::function<Stmt(const Stmt&)>& f);
 void visit(const Stmt& s, const std::function<void(const Stmt&)>& f);            // outside in
-Stmt map_exprs(const Stmt& s, const std::function<Expr(const Expr&)>& f);        // every expression of every statement
+Stmt map_exprs(const Stmt& s, const std::function<Expr(const Expr&)>& f);        // every whole expression but loops' variables
+void visit_exprs(const Stmt& s, const std::function<void(const Expr&)>& f);      // the same ones, outside in
+// A binding of a loop's own variable to another variable renames both; to anything else, it does not reach into that loop.
 Stmt substitute(const Stmt& s, const Bindings& bindings);
-void visit_exprs(const Stmt& s, const std::function<void(const Expr&)>& f);      // every whole expression
 
 // Text. `parse_kernels` reads what `to_string` prints; E0301 and E0302 with line and column.
 std::string to_string(const Kernel& kernel);
