@@ -18,8 +18,11 @@ struct ProgramBuffer {
     DType dtype = DType::f32;
     std::vector<Expr> shape;        // as it lies in memory, over the graph's symbols
     BufferRole role = BufferRole::Intermediate;
-    const Value* value = nullptr;   // inputs, outputs, constants, and what host steps read or write: in ONNX's layout
-    std::optional<Tensor> tensor;   // Constant
+    const Value* value = nullptr;   // that it holds, where it holds one whole
+    std::vector<int> order = {};    // its dimension d is the value's axis order[d]; empty: ONNX's order. Inputs, outputs,
+                                    // constants, and what host steps read or write, are in ONNX's order
+    int alias = -1;                 // another buffer, whose memory this is under another shape: the same bytes
+    std::optional<Tensor> tensor = {};  // Constant
 };
 
 struct KernelStep {
@@ -29,7 +32,10 @@ struct KernelStep {
     std::vector<const Node*> nodes; // of the graph, that it holds
     Expr flops = 0, bytes = 0;      // useful work; bytes it must at least move
 };
-// A node of the graph as the evaluator computes it. The buffers hold whole values in ONNX's layout.
+// A node of the graph as the evaluator computes it. Its buffers hold whole values in ONNX's order; one of a value that is
+// not a tensor of numbers (strings, complex, sequences, optionals, no known rank) has no shape and only host steps use
+// it. Values that its nested graphs use from outside are found by ProgramBuffer::value. Sizes that its outputs' types
+// name by a symbol of their own are defined by it.
 struct HostStep {
     const Node* node;
     std::vector<int> inputs;        // buffers; -1 where not given
