@@ -27,6 +27,8 @@ struct Compute {
     std::vector<Stage> stages;        // producers before consumers; every non-parameter buffer has one stage that writes it
 };
 
+Expr identity(ReduceOp op, DType dtype);  // what combining over nothing gives: 0, 1, the largest, the smallest value
+
 // The same computation as plain nests: one after the other, in the order of the axes, intermediates in Global scope (they
 // become scratch parameters).
 Kernel plain_nests(const Compute& compute);

@@ -1,42 +1,15 @@
 #include <fmt/format.h>
 
-#include "expr/text.h"
-#include "kernel/kernel.h"
+#include "kernel/text.h"
 
 namespace tessera {
 namespace {
 
-std::string_view assignment(const std::optional<ReduceOp>& combine) {
-    if (!combine) return "=";
-    switch (*combine) {
-        case ReduceOp::Sum: return "+=";
-        case ReduceOp::Prod: return "*=";
-        case ReduceOp::Min: return "min=";
-        case ReduceOp::Max: return "max=";
-    }
-    return "=";
-}
-
 class Printer {
   public:
-    explicit Printer(const std::vector<Buffer>& buffers)
-        : buffers_(buffers), names_([this](int slot) { return buffer_name(slot); }) {}
+    explicit Printer(const std::vector<Buffer>& buffers) : buffers_(buffers), names_(buffer_names(buffers)) {}
 
     std::string text;
-
-    std::string expr(const Expr& e) const { return to_string(e, names_); }
-
-    std::string list(const std::vector<Expr>& exprs) const {
-        std::string out;
-        for (const Expr& e : exprs) out += (out.empty() ? "" : ", ") + expr(e);
-        return out;
-    }
-
-    std::string declaration(const Buffer& b) const {
-        std::string out = fmt::format("{}: {}[{}]", name_text(b.name), dtype_name(b.dtype), list(b.shape));
-        if (!b.strides.empty()) out += fmt::format(" strides [{}]", list(b.strides));
-        return out;
-    }
 
     void block(const Stmt& s, int depth) {
         if (!s) return;
@@ -64,12 +37,12 @@ class Printer {
             }
             line(depth, "}}");
         } else if (const Store* to = s->as<Store>()) {
-            line(depth, "{} {} {}", access(to->to), assignment(to->combine), expr(to->value));
+            line(depth, "{} {} {}", access_text(to->to, names_), assignment_text(to->combine), expr(to->value));
         } else if (const Alloc* a = s->as<Alloc>()) {
             allocation(*a, depth, last);
         } else if (const Call* call = s->as<Call>()) {
             line(depth, "call {}({}; {}; {})", name_text(call->name), accesses(call->writes), accesses(call->reads),
-                 list(call->args));
+                 list_text(call->args, names_));
         }
     }
 
@@ -84,16 +57,11 @@ class Printer {
         text += '\n';
     }
 
-    std::string buffer_name(int slot) const {
-        if (slot < 0 || static_cast<size_t>(slot) >= buffers_.size()) return fmt::format("`#{}`", slot);
-        return name_text(buffers_[static_cast<size_t>(slot)].name);
-    }
-
-    std::string access(const Access& a) const { return fmt::format("{}[{}]", buffer_name(a.buffer), list(a.indices)); }
+    std::string expr(const Expr& e) const { return to_string(e, names_); }
 
     std::string accesses(const std::vector<Access>& all) const {
         std::string out;
-        for (const Access& a : all) out += (out.empty() ? "" : ", ") + access(a);
+        for (const Access& a : all) out += (out.empty() ? "" : ", ") + access_text(a, names_);
         return out;
     }
 
@@ -105,11 +73,10 @@ class Printer {
     }
 
     void allocation(const Alloc& a, int depth, bool last) {
-        bool known = a.buffer >= 0 && static_cast<size_t>(a.buffer) < buffers_.size();
-        std::string what = buffer_name(a.buffer);
-        if (known) {
+        std::string what = names_(a.buffer);
+        if (a.buffer >= 0 && static_cast<size_t>(a.buffer) < buffers_.size()) {
             const Buffer& b = buffers_[static_cast<size_t>(a.buffer)];
-            what = fmt::format("{} {}", declaration(b), scope_name(b.scope));
+            what = fmt::format("{} {}", declaration(b, names_), scope_name(b.scope));
         }
         if (last) {
             line(depth, "alloc {}", what);
@@ -124,13 +91,64 @@ class Printer {
 
 }  // namespace
 
+SlotNames buffer_names(const std::vector<Buffer>& buffers) {
+    return [&buffers](int slot) {
+        if (slot < 0 || static_cast<size_t>(slot) >= buffers.size()) return fmt::format("`#{}`", slot);
+        return name_text(buffers[static_cast<size_t>(slot)].name);
+    };
+}
+
+std::string list_text(const std::vector<Expr>& exprs, const SlotNames& names) {
+    std::string out;
+    for (const Expr& e : exprs) out += (out.empty() ? "" : ", ") + to_string(e, names);
+    return out;
+}
+
+std::string declaration(const Buffer& b, const SlotNames& names) {
+    std::string out = fmt::format("{}: {}[{}]", name_text(b.name), dtype_name(b.dtype), list_text(b.shape, names));
+    if (!b.strides.empty()) out += fmt::format(" strides [{}]", list_text(b.strides, names));
+    return out;
+}
+
+std::string heading(const std::string& name, const std::vector<std::string>& symbols,
+                    const std::vector<Buffer>& buffers, size_t params) {
+    SlotNames names = buffer_names(buffers);
+    std::string sizes, declared;
+    for (const std::string& s : symbols) sizes += (sizes.empty() ? "" : ", ") + name_text(s);
+    for (size_t i = 0; i < params && i < buffers.size(); ++i)
+        declared += (declared.empty() ? "" : ", ") + declaration(buffers[i], names);
+    return fmt::format("{}({}) ({}) {{\n", name_text(name), sizes, declared);
+}
+
+std::string access_text(const Access& access, const SlotNames& names) {
+    return fmt::format("{}[{}]", names(access.buffer), list_text(access.indices, names));
+}
+
+std::string_view assignment_text(const std::optional<ReduceOp>& combine) {
+    if (!combine) return "=";
+    switch (*combine) {
+        case ReduceOp::Sum: return "+=";
+        case ReduceOp::Prod: return "*=";
+        case ReduceOp::Min: return "min=";
+        case ReduceOp::Max: return "max=";
+    }
+    return "=";
+}
+
+std::string to_string(const Stmt& s, const std::vector<Buffer>& buffers) {
+    Printer printer(buffers);
+    printer.block(s, 0);
+    return std::move(printer.text);
+}
+
+std::string first_line(const Stmt& s, const std::vector<Buffer>& buffers) {
+    std::string all = to_string(s, buffers);
+    return all.substr(0, all.find('\n'));
+}
+
 std::string to_string(const Kernel& kernel) {
     Printer printer(kernel.buffers);
-    std::string symbols, params;
-    for (const std::string& s : kernel.symbols) symbols += (symbols.empty() ? "" : ", ") + name_text(s);
-    for (size_t i = 0; i < kernel.params && i < kernel.buffers.size(); ++i)
-        params += (params.empty() ? "" : ", ") + printer.declaration(kernel.buffers[i]);
-    printer.text = fmt::format("kernel {}({}) ({}) {{\n", name_text(kernel.name), symbols, params);
+    printer.text = "kernel " + heading(kernel.name, kernel.symbols, kernel.buffers, kernel.params);
     printer.block(kernel.body, 1);
     return printer.text + "}\n";
 }
