@@ -28,8 +28,9 @@ struct ProgramBuffer {
 struct KernelStep {
     size_t kernel;                  // of Program::kernels
     std::vector<int> args;          // buffers, one for each parameter
-    std::string label;              // what it computes, for people: "conv+relu conv1"
-    std::vector<const Node*> nodes; // of the graph, that it holds
+    std::vector<Expr> symbols = {}; // what each of the kernel's symbols is, over the graph's: kernels that are shared have names of their own
+    std::string label = {};         // what it computes, for people: "conv+relu conv1"
+    std::vector<const Node*> nodes = {};  // of the graph, that it holds
     Expr flops = 0, bytes = 0;      // useful work; bytes it must at least move
 };
 // A node of the graph as the evaluator computes it. Its buffers hold whole values in ONNX's order; one of a value that is
@@ -40,8 +41,8 @@ struct HostStep {
     const Node* node;
     std::vector<int> inputs;        // buffers; -1 where not given
     std::vector<int> outputs;       // buffers; -1 where nobody asks
-    bool check_only = false;        // only the op's check of its inputs' contents
-    std::string reason;             // why no kernel does it
+    bool check_only = false;        // only the op's check of its inputs' contents; inputs that it needs no contents of are -1
+    std::string reason = {};        // why no kernel does it
 };
 using Step = std::variant<KernelStep, HostStep>;
 
