@@ -1,0 +1,77 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+TEST(ThreadPool, EveryIndexOnce) {
+    Team team;
+    for (int64_t extent : {0, 1, 2, 3, 7, 100, 12345}) {
+        std::vector<int> counts(extent);
+        team.each(extent, [&](int64_t i, int) { ++counts[i]; });
+        for (int c : counts) ASSERT_EQ(c, 1);
+    }
+}
+
+TEST(ThreadPool, ThreadNumbersAreOfOneThreadAtATime) {
+    Team team(4);
+    EXPECT_LE(team.threads(), 4);
+    std::vector<std::atomic<int>> inside(team.threads());
+    for (int round = 0; round < 200; ++round)
+        team.each(64, [&](int64_t, int thread) {
+            ASSERT_LT(thread, team.threads());
+            EXPECT_EQ(inside[thread].fetch_add(1), 0);
+            inside[thread].fetch_sub(1);
+        });
+}
+
+TEST(ThreadPool, OneThreadWorksInOrder) {
+    Team team(1);
+    int64_t expected = 0;
+    team.each(1000, [&](int64_t i, int thread) {
+        EXPECT_EQ(i, expected++);
+        EXPECT_EQ(thread, 0);
+    });
+    EXPECT_EQ(expected, 1000);
+}
+
+// Many callers at once, more than there are slots, some of them inside one another.
+TEST(ThreadPool, ManyCallers) {
+    std::atomic<int64_t> total{0};
+    std::vector<std::thread> callers;
+    for (int c = 0; c < 80; ++c)
+        callers.emplace_back([&] {
+            Team team;
+            for (int round = 0; round < 20; ++round)
+                team.each(33, [&](int64_t i, int) {
+                    if (i == 7) Team().each(5, [&](int64_t, int) { total += 1; });
+                    total += 1;
+                });
+        });
+    for (auto& t : callers) t.join();
+    EXPECT_EQ(total, 80 * 20 * (33 + 5));
+}
+
+TEST(ThreadPool, WhatBodiesWroteIsSeen) {
+    Team team;
+    std::vector<double> data(1000, 1);
+    for (int round = 0; round < 300; ++round) team.each(1000, [&](int64_t i, int) { data[i] += double(i % 3); });
+    for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(data[i], 1 + 300.0 * double(i % 3));
+}
+
+TEST(ThreadPool, SleepsAndWakes) {
+    for (int round = 0; round < 3; ++round) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::atomic<int> n{0};
+        Team().each(100, [&](int64_t, int) { ++n; });
+        EXPECT_EQ(n, 100);
+    }
+}
+
+}  // namespace
+}  // namespace tessera
