@@ -96,21 +96,22 @@ def export_one(name, exporter, out, verbose):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"by default {', '.join(zoo.MODELS)}")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"or a group of them ({', '.join(zoo.GROUPS)}); by default all")
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument("--exporter", choices=EXPORTERS, action="append", help="only this one")
     parser.add_argument("--force", action="store_true", help="also what is there already")
     parser.add_argument("--verbose", action="store_true", help="what the exporters print, too")
     args = parser.parse_args()
-    unknown = [n for n in args.names if n not in zoo.MODELS | zoo.DEPTHS]
+    names = [n for name in args.names or ["all"] for n in zoo.GROUPS.get(name, [name])]
+    unknown = [n for n in names if n not in zoo.ALL]
     if unknown:
-        parser.error(f"no model {unknown[0]}; there are {', '.join(zoo.MODELS | zoo.DEPTHS)}")
+        parser.error(f"no model {unknown[0]}; there are {', '.join(zoo.ALL)}")
     args.out.mkdir(parents=True, exist_ok=True)
     if not args.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
 
-    names, exporters = args.names or list(zoo.MODELS), args.exporter or EXPORTERS
+    exporters = args.exporter or EXPORTERS
     failed, done, total = [], 0, len(names) * len(exporters)
     for name in names:
         for exporter in exporters:

@@ -75,16 +75,22 @@ def vision(name, size=224, **options):
     return build
 
 
-def language(make, vocabulary, output, output_name):
+def language(make, vocabulary, output, output_name, length=None):
+    """With batch and length symbolic, or one sequence of a fixed length."""
+
     def build():
         model = make().eval()
         spread_constant_parameters(model)
-        mask = torch.ones(BATCH, LENGTH, dtype=torch.int64)
-        mask[1, LENGTH * 3 // 4 :] = 0
-        inputs = {"input_ids": torch.randint(0, vocabulary, (BATCH, LENGTH)), "attention_mask": mask}
-        axes = {0: "batch", 1: "sequence"}
+        sizes = (1, length) if length else (BATCH, LENGTH)
+        mask = torch.ones(sizes, dtype=torch.int64)
+        mask[1:, LENGTH * 3 // 4 :] = 0
+        inputs = {"input_ids": torch.randint(0, vocabulary, sizes), "attention_mask": mask}
+        axes = {} if length else {0: "batch", 1: "sequence"}
         return Example(
-            OneOutput(model, list(inputs), output).eval(), inputs, [output_name], {n: dict(axes) for n in inputs}
+            OneOutput(model, list(inputs), output).eval(),
+            inputs,
+            [output_name],
+            {n: dict(axes) for n in inputs if axes},
         )
 
     return build
@@ -103,8 +109,17 @@ def whisper_encoder():
     )
 
 
-def hidden(make, vocabulary):
-    return language(make, vocabulary, "last_hidden_state", "last_hidden_state")
+def hidden(make, vocabulary, length=None):
+    return language(make, vocabulary, "last_hidden_state", "last_hidden_state", length)
+
+
+def bert(length=None):
+    return hidden(lambda: transformers.BertModel(transformers.BertConfig()), 30522, length)
+
+
+def gpt2(length=None):
+    config = transformers.GPT2Config(use_cache=False)
+    return language(lambda: transformers.GPT2LMHeadModel(config), 50257, "logits", "logits", length)
 
 
 MODELS: dict[str, Callable[[], Example]] = {
@@ -115,11 +130,9 @@ MODELS: dict[str, Callable[[], Example]] = {
     "efficientnet_b0": vision("efficientnet_b0"),
     "vit_b_16": vision("vit_b_16"),
     "swin_t": vision("swin_t"),
-    "bert": hidden(lambda: transformers.BertModel(transformers.BertConfig()), 30522),
+    "bert": bert(),
     "distilbert": hidden(lambda: transformers.DistilBertModel(transformers.DistilBertConfig()), 30522),
-    "gpt2": language(
-        lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False)), 50257, "logits", "logits"
-    ),
+    "gpt2": gpt2(),
     "t5_encoder": hidden(lambda: transformers.T5EncoderModel(transformers.T5Config()), 32128),
     "whisper_encoder": whisper_encoder,
 }
@@ -135,7 +148,31 @@ def narrow_bert(layers):
 # Exported only when named: one graph and another ten times as deep, to see how the time to optimize grows.
 DEPTHS = {"bert_narrow_12": narrow_bert(12), "bert_narrow_120": narrow_bert(120)}
 
+# Those of them, and others, whose speed is compared: batch 1, every size fixed.
+FIXED = {
+    "mobilenet_v2": vision("mobilenet_v2"),
+    "squeezenet1_1": vision("squeezenet1_1"),
+    "vgg16": vision("vgg16"),
+    "bert_s128": bert(128),
+    "gpt2_s128": gpt2(128),
+}
+SPEED = [
+    "resnet50",
+    "mobilenet_v2",
+    "squeezenet1_1",
+    "inception_v3",
+    "vgg16",
+    "densenet121",
+    "efficientnet_b0",
+    "vit_b_16",
+    "bert_s128",
+    "gpt2_s128",
+]
+
+ALL = MODELS | DEPTHS | FIXED
+GROUPS = {"all": list(MODELS), "speed": SPEED, "depths": list(DEPTHS)}
+
 
 def build(name):
     torch.manual_seed(SEED)
-    return (MODELS | DEPTHS)[name]()
+    return ALL[name]()
