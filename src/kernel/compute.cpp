@@ -1,5 +1,10 @@
 #include "kernel/compute.h"
 
+#include <fmt/format.h>
+
+#include <set>
+
+#include "kernel/check_expr.h"
 #include "kernel/text.h"
 
 namespace tessera {
@@ -38,7 +43,70 @@ Stmt plain_nest(const Stage& stage, const std::vector<Buffer>& buffers) {
     return nest(axes, seq({init, update}));
 }
 
+using Problem = std::optional<std::string>;
+
+// Everything of one stage. `written` are the buffers that are complete before it.
+Problem check_stage(const Stage& stage, const Compute& compute, const std::set<int>& written) {
+    VariableBounds variables;
+    for (const std::string& s : compute.symbols) variables.emplace(s, symbol_bounds());
+    auto none = [](int) { return false; };
+    for (const std::vector<ReduceAxis>* axes : {&stage.axes, &stage.reduce})
+        for (const ReduceAxis& axis : *axes) {
+            if (!axis.var.is(ExprKind::Var)) return "an axis that is no variable";
+            const std::string& name = axis.var.node().name;
+            if (axis.extent.dtype() != DType::i64) return fmt::format("the extent of {} is no i64", name_text(name));
+            if (Problem problem = check_expr(axis.extent, {}, variables, none)) return problem;
+            if (!variables.emplace(name, loop_bounds(axis.extent)).second)
+                return fmt::format("{} is the name of two axes, or of a size", name_text(name));
+            if (Problem problem = check_expr(axis.var, {}, variables, none)) return problem;
+        }
+    VariableBounds outer = variables;
+    for (const ReduceAxis& axis : stage.reduce) outer.erase(axis.var.node().name);
+    if (Problem problem = check_access({stage.buffer, stage.store}, compute.buffers, outer, [](int) { return true; }))
+        return problem;
+    const Buffer& b = compute.buffers[static_cast<size_t>(stage.buffer)];
+    bool inner = static_cast<size_t>(stage.buffer) >= compute.params;
+    if (inner && written.contains(stage.buffer)) return fmt::format("{} has two stages", name_text(b.name));
+    auto readable = [&](int slot) {
+        if (slot == stage.buffer) return false;
+        return static_cast<size_t>(slot) < compute.params || written.contains(slot);
+    };
+    if (Problem problem = check_expr(stage.value, compute.buffers, variables, readable)) return problem;
+    if (stage.value.dtype() != b.dtype)
+        return fmt::format("a value of {} for {}, which holds {}", dtype_name(stage.value.dtype()), name_text(b.name),
+                           dtype_name(b.dtype));
+    if (!inner) return std::nullopt;
+    bool plain = stage.store.size() == stage.axes.size();
+    for (size_t i = 0; plain && i < stage.store.size(); ++i) plain = stage.store[i].same(stage.axes[i].var);
+    if (!plain) return fmt::format("{} is read by other stages and not stored at its axes", name_text(b.name));
+    return std::nullopt;
+}
+
 }  // namespace
+
+Status verify(const Compute& compute) {
+    auto broken = [&](const std::string& problem) {
+        return Error(Code::E0601, "{}", problem).at("compute " + name_text(compute.name));
+    };
+    if (Problem problem = check_buffers(compute.buffers, compute.params, compute.symbols)) return broken(*problem);
+    VariableBounds sizes;
+    for (const std::string& s : compute.symbols) sizes.emplace(s, symbol_bounds());
+    for (const Buffer& b : compute.buffers)
+        if (Problem problem = check_sizes(b, sizes)) return broken(*problem);
+    std::set<std::string> names;
+    std::set<int> written;
+    for (const Stage& stage : compute.stages) {
+        if (stage.name.empty() || !names.insert(stage.name).second)
+            return broken(fmt::format("two stages are called {}, or one has no name", name_text(stage.name)));
+        if (Problem problem = check_stage(stage, compute, written))
+            return broken(fmt::format("stage {}: {}", name_text(stage.name), *problem));
+        written.insert(stage.buffer);
+    }
+    for (size_t i = compute.params; i < compute.buffers.size(); ++i)
+        if (!written.contains(static_cast<int>(i)))
+            return broken(fmt::format("no stage writes {}", name_text(compute.buffers[i].name)));
+    return {};
+}
 
 Expr identity(ReduceOp op, DType dtype) {
     switch (op) {
