@@ -57,7 +57,7 @@ struct Program {
     std::vector<Kernel> kernels;         // scheduled; equal ones are one
     std::vector<KernelStep> prepare;     // once, before the first run: they fill Prepared buffers from Constant ones
     std::vector<Step> steps;
-    std::vector<int> inputs, outputs;    // buffers, in the order of the graph's
+    std::vector<int> inputs, outputs;    // buffers, in the order of the graph's; an output may be an input, a constant, or another output
     std::vector<Choice> choices;         // for --explain
 };
 

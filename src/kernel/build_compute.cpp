@@ -1,0 +1,213 @@
+#include "kernel/build_compute.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tessera {
+namespace {
+
+class Building {
+  public:
+    Building(const Definitions& all, const Grouping& grouping, int group, const std::vector<Storage>& storage,
+             const std::vector<ProgramBuffer>& buffers)
+        : all_(all),
+          grouping_(grouping),
+          group_(group),
+          storage_(storage),
+          program_(buffers),
+          members_(grouping.groups[size_t(group)]) {}
+
+    GroupCompute run() {
+        std::vector<Expr> values;
+        for (int n : members_) values.push_back(inlined(n));
+        for (const Expr& v : values) collect_reads(v);
+        for (int n : members_)
+            if (grouping_.whole[size_t(n)]) add_param(n, fmt::format("y{}", made_.writes.size()), made_.writes);
+        made_.compute.params = made_.compute.buffers.size();
+        for (int n : members_)
+            if (!grouping_.whole[size_t(n)]) add_intermediate(n);
+        for (size_t i = 0; i < members_.size(); ++i) add_stage(members_[i], values[i]);
+        give_names();
+        note_nodes();
+        return std::move(made_);
+    }
+
+  private:
+    const Definition& def(int n) const { return all_.list[size_t(n)]; }
+    bool inside(int n) const { return grouping_.group_of[size_t(n)] == group_; }
+    bool inlines(int n) const { return grouping_.group_of[size_t(n)] < 0 && !def(n).given(); }
+
+    // The order in which the dimensions of a definition lie in memory.
+    std::vector<int> order(int n) const {
+        std::vector<int> o = storage_[size_t(n)].order;
+        if (o.empty())
+            for (size_t d = 0; d < def(n).shape.size(); ++d) o.push_back(int(d));
+        return o;
+    }
+
+    // The body of a definition with the bodies of those that are inlined in the place of their loads.
+    const Expr& inlined(int n) {
+        auto found = bodies_.find(n);
+        if (found != bodies_.end()) return found->second;
+        held_.push_back(n);
+        Expr body = rewrite(def(n).body, [&](const Expr& e) -> Expr {
+            if (!e.is(ExprKind::Load) || !inlines(e.node().slot)) return e;
+            Bindings at;
+            for (size_t d = 0; d < e.args().size(); ++d) at.emplace(fmt::format("%i{}", d), e.arg(d));
+            return substitute(inlined(e.node().slot), at);
+        });
+        return bodies_.emplace(n, std::move(body)).first->second;
+    }
+
+    void collect_reads(const Expr& value) {
+        for (int n : loads_of(value))
+            if (!inside(n) && !slots_.contains(n)) add_param(n, fmt::format("x{}", made_.reads.size()), made_.reads);
+    }
+
+    void add_param(int n, std::string name, std::vector<int>& list) {
+        const int buffer = storage_[size_t(n)].buffer;
+        CHECK(buffer >= 0, "definition {} is read but not kept", n);
+        const ProgramBuffer& b = program_[size_t(buffer)];
+        slots_[n] = int(made_.compute.buffers.size());
+        made_.compute.buffers.push_back({.name = std::move(name), .dtype = b.dtype, .shape = b.shape});
+        made_.compute.known.push_back(b.role == BufferRole::Constant);
+        made_.args.push_back(buffer);
+        list.push_back(n);
+    }
+
+    void add_intermediate(int n) {
+        slots_[n] = int(made_.compute.buffers.size());
+        std::vector<Expr> shape;
+        for (int d : order(n)) shape.push_back(def(n).shape[size_t(d)]);
+        made_.compute.buffers.push_back(
+            {.name = fmt::format("t{}", slots_[n] - int(made_.compute.params)), .dtype = def(n).dtype, .shape = shape});
+    }
+
+    std::vector<Expr> place(int n, const std::vector<Expr>& at) const {
+        std::vector<Expr> out;
+        const std::vector<Expr>& offset = storage_[size_t(n)].offset;
+        for (int d : order(n)) out.push_back(at[size_t(d)]);
+        for (size_t d = 0; d < offset.size(); ++d) out[d] = out[d] + offset[d];
+        return out;
+    }
+
+    void add_stage(int n, const Expr& value) {
+        const Definition& d = def(n);
+        Stage stage;
+        stage.name = stage_name(d);
+        stage.buffer = slots_.at(n);
+        stage.combine = d.combine;
+        Bindings names;
+        std::vector<Expr> at(d.shape.size());
+        for (int dim : order(n)) {
+            const Expr& extent = d.shape[size_t(dim)];
+            Expr var = index_var(fmt::format("%a{}", stage.axes.size()), extent.as_int());
+            names.emplace(fmt::format("%i{}", dim), var);
+            at[size_t(dim)] = var;
+            stage.axes.push_back({var, extent});
+        }
+        for (const ReduceAxis& axis : d.reduce) {
+            Expr var = index_var(fmt::format("%b{}", stage.reduce.size()), axis.extent.as_int());
+            names.emplace(axis.var.node().name, var);
+            stage.reduce.push_back({var, axis.extent});
+        }
+        stage.store = place(n, at);
+        stage.value = rewrite(substitute(value, names), [&](const Expr& e) -> Expr {
+            if (!e.is(ExprKind::Load)) return e;
+            return load(slots_.at(e.node().slot), e.dtype(), place(e.node().slot, e.args()));
+        });
+        made_.compute.stages.push_back(std::move(stage));
+    }
+
+    std::string stage_name(const Definition& d) {
+        std::string name = d.node ? d.node->op().name : "copy";
+        if (!d.value) name += fmt::format("_{}", reduction_name(d.combine));
+        std::string unique = name;
+        for (int i = 1;; ++i) {
+            bool taken = std::any_of(made_.compute.stages.begin(), made_.compute.stages.end(),
+                                     [&](const Stage& s) { return s.name == unique; });
+            if (!taken) return unique;
+            unique = fmt::format("{}_{}", name, i);
+        }
+    }
+
+    static const char* reduction_name(ReduceOp op) {
+        switch (op) {
+            case ReduceOp::Sum: return "sum";
+            case ReduceOp::Prod: return "prod";
+            case ReduceOp::Min: return "min";
+            case ReduceOp::Max: return "max";
+        }
+        return "";
+    }
+
+    // The graph's symbols become n0, n1, ... in the order in which they are met, axes i0, i1, ... and r0, r1, ...
+    void give_names() {
+        Compute& c = made_.compute;
+        Bindings own;
+        auto meet = [&](const Expr& e) {
+            for (const std::string& name : free_symbols(e)) {
+                if (name[0] == '%' || own.contains(name)) continue;
+                std::string fresh = fmt::format("n{}", c.symbols.size());
+                own.emplace(name, symbol(fresh));
+                c.symbols.push_back(fresh);
+                made_.symbols.push_back(symbol(name));
+            }
+        };
+        for (Buffer& b : c.buffers) {
+            for (const Expr& e : b.shape) meet(e);
+            for (Expr& e : b.shape) e = substitute(e, own);
+        }
+        for (Stage& s : c.stages) {
+            for (const ReduceAxis& a : s.axes) meet(a.extent);
+            for (const ReduceAxis& a : s.reduce) meet(a.extent);
+            for (const Expr& e : s.store) meet(e);
+            meet(s.value);
+            Bindings names = own;
+            auto rename = [&](std::vector<ReduceAxis>& axes, char letter) {
+                for (size_t i = 0; i < axes.size(); ++i) {
+                    axes[i].extent = substitute(axes[i].extent, names);
+                    Expr var = index_var(fmt::format("{}{}", letter, i), axes[i].extent.as_int());
+                    names.emplace(axes[i].var.node().name, var);
+                    axes[i].var = var;
+                }
+            };
+            rename(s.axes, 'i');
+            rename(s.reduce, 'r');
+            for (Expr& e : s.store) e = substitute(e, names);
+            s.value = substitute(s.value, names);
+        }
+    }
+
+    void note_nodes() {
+        std::sort(held_.begin(), held_.end());
+        for (int n : held_)
+            if (def(n).node && std::find(made_.nodes.begin(), made_.nodes.end(), def(n).node) == made_.nodes.end())
+                made_.nodes.push_back(def(n).node);
+        std::string& name = made_.compute.name;
+        name.clear();
+        for (const Node* node : made_.nodes) name += (name.empty() ? "" : "_") + node->op().name;
+        if (name.empty()) name = "copy";
+        if (name.size() > 60) name.resize(60);
+    }
+
+    const Definitions& all_;
+    const Grouping& grouping_;
+    const int group_;
+    const std::vector<Storage>& storage_;
+    const std::vector<ProgramBuffer>& program_;
+    const std::vector<int>& members_;
+    std::map<int, Expr> bodies_;
+    std::map<int, int> slots_;  // by definition
+    std::vector<int> held_;
+    GroupCompute made_;
+};
+
+}  // namespace
+
+GroupCompute build_compute(const Definitions& all, const Grouping& grouping, int group,
+                           const std::vector<Storage>& storage, const std::vector<ProgramBuffer>& buffers) {
+    return Building(all, grouping, group, storage, buffers).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,13 @@
+// Groups as a program: storage for what is kept, a kernel for each group (equal ones are one), and steps in an order in
+// which everything is computed before it is read.
+#pragma once
+
+#include "kernel/build_compute.h"
+#include "kernel/from_graph.h"
+
+namespace tessera {
+
+Result<Program> build_program(std::shared_ptr<const Graph> graph, const Definitions& all, Grouping grouping,
+                              const LowerOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <set>
+
+#include "graph/infer.h"
+#include "kernel/definitions.h"
+#include "rewrite/edit.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxSplat = 4096;    // elements of a constant that are compared to see whether they are all the same
+constexpr int64_t kMaxIndices = 1024;  // elements of a constant list of indices that is looked at
+
+bool computable(const Type& t) {
+    return t.is_tensor() && t.tensor().shape.ranked() && kBodyTypes.has(t.tensor().dtype);
+}
+
+// All elements where they are one number.
+std::optional<Expr> splat(const Tensor& t) {
+    if (t.elements() < 1 || t.elements() > kMaxSplat) return std::nullopt;
+    const size_t size = dtype_bytes(t.dtype());
+    const char* data = static_cast<const char*>(t.data());
+    for (int64_t i = 1; i < t.elements(); ++i)
+        if (std::memcmp(data, data + size_t(i) * size, size) != 0) return std::nullopt;
+    if (is_float(t.dtype())) return real_const(t.real_at(0), t.dtype());
+    return int_const(t.int_at(0), t.dtype());
+}
+
+// start + step * i where the elements of a list are that.
+std::optional<Expr> progression(const Tensor& t, const std::vector<Expr>& at) {
+    if (t.rank() != 1 || t.elements() < 2 || t.elements() > kMaxIndices || t.dtype() != DType::i64) return std::nullopt;
+    int64_t start = t.int_at(0), step = t.int_at(1) - start;
+    for (int64_t i = 2; i < t.elements(); ++i)
+        if (t.int_at(i) - t.int_at(i - 1) != step) return std::nullopt;
+    return at[0] * step + start;
+}
+
+class Defining {
+  public:
+    explicit Defining(const Graph& graph) : graph_(graph) {}
+
+    Definitions run() {
+        for (const auto& v : graph_.inputs()) give(v.get(), nullptr);
+        for (const auto& v : graph_.inputs()) learn_symbols(v->type());
+        for (const auto& v : graph_.constants()) give(v.get(), nullptr);
+        for (const auto& node : graph_.nodes()) {
+            if (!used(*node)) continue;
+            std::string reason = by_body(*node);
+            if (!reason.empty()) on_host(*node, std::move(reason));
+        }
+        for (const Value* v : graph_.outputs()) all_.outputs.push_back(number_of(v));
+        return std::move(all_);
+    }
+
+  private:
+    static bool used(const Node& node) {
+        for (size_t i = 0; i < node.output_count(); ++i)
+            if (!node.output(i)->uses().empty()) return true;
+        return false;
+    }
+
+    int add(Definition d) {
+        all_.list.push_back(std::move(d));
+        return int(all_.list.size()) - 1;
+    }
+
+    void give(const Value* v, const Node* node) {
+        Definition d;
+        d.node = node;
+        d.value = v;
+        if (v->type().is_tensor()) d.dtype = v->type().tensor().dtype;
+        if (computable(v->type())) d.shape = v->type().tensor().shape.dims();
+        all_.numbers[v] = add(std::move(d));
+    }
+
+    int number_of(const Value* v) {
+        auto found = all_.numbers.find(v);
+        if (found == all_.numbers.end()) {
+            CHECK(v->is_constant(), "value {} is used before it is computed", v->name());
+            give(v, nullptr);  // a constant of a graph around this one
+            return all_.numbers[v];
+        }
+        return found->second;
+    }
+
+    // Sizes that a value has on its own are known from then on.
+    void learn_symbols(const Type& t) {
+        if (!t.is_tensor() || !t.tensor().shape.ranked()) return;
+        for (const Dim& d : t.tensor().shape)
+            if (d.is(ExprKind::Var)) symbols_.insert(d.node().name);
+    }
+
+    bool known_sizes(const std::vector<Expr>& shape) const {
+        for (const Expr& d : shape)
+            for (const std::string& name : free_symbols(d))
+                if (!symbols_.contains(name)) return false;
+        return true;
+    }
+
+    // Defines the node's outputs by its body; or says why that is not possible.
+    std::string by_body(const Node& node) {
+        const OpDef& op = node.op();
+        if (has_nested(node)) return "control flow";
+        if (!op.body) return node.is(Trait::Random) ? "draws random numbers" : "has no body";
+        for (const Value* v : node.inputs()) {
+            if (v && !v->type().is_tensor()) return "sequences and optionals";
+            if (v && !v->type().tensor().shape.ranked()) return fmt::format("{} has no known rank", v->name());
+            if (v && !computable(v->type())) return std::string(dtype_name(v->type().tensor().dtype)) + " elements";
+        }
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            if (v->uses().empty()) continue;
+            if (!computable(v->type())) return fmt::format("{} is {}", v->name(), to_string(v->type()));
+            if (!known_sizes(v->type().tensor().shape.dims()))
+                return fmt::format("the sizes of {}, {}, are known only when it is computed", v->name(),
+                                   to_string(v->type().tensor().shape));
+        }
+        OpView view = node.view();
+        if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";
+        view.throw_where_unknown();
+        const size_t before = all_.list.size();
+        std::vector<std::pair<const Value*, int>> made;
+        try {
+            std::string reason = add_check(node);
+            for (size_t i = 0; i < node.output_count() && reason.empty(); ++i) {
+                if (node.output(i)->uses().empty()) continue;
+                auto number = define_output(node, view, i);
+                if (!number) reason = "its body needs sizes that depend on the data";
+                else made.emplace_back(node.output(i), *number);
+            }
+            if (!reason.empty()) {
+                all_.list.resize(before);
+                return reason;
+            }
+        } catch (const UnknownContents& unknown) {
+            all_.list.resize(before);
+            return fmt::format("its body needs the contents of input {}, which only a run knows", unknown.input);
+        }
+        for (auto& [v, number] : made) all_.numbers[v] = number;
+        return {};
+    }
+
+    std::optional<int> define_output(const Node& node, OpView& view, size_t i) {
+        const Value* v = node.output(i);
+        const TensorType& type = v->type().tensor();
+        view.for_output(i);
+        const std::vector<Expr> vars = index_vars(type.shape.dims());
+        Expr body = widen(resolved(node, node.op().body(view, Indices(vars))));
+        for (const std::string& name : free_symbols(body))
+            if (name[0] != '%' && !symbols_.contains(name)) return std::nullopt;
+        Definition d;
+        d.kind = Definition::Kind::Map;
+        d.node = &node;
+        d.value = v;
+        d.dtype = type.dtype;
+        d.shape = type.shape.dims();
+        AddReduction add_reduction = [&](Definition r) {
+            r.node = &node;
+            return add(std::move(r));
+        };
+        auto lifted = lift_reductions(body, d.axes(), add_reduction);
+        if (!lifted) return std::nullopt;
+        // A body that is nothing but a reduction over all of its axes.
+        if (lifted->is(ExprKind::Load) && lifted->args() == vars && lifted->dtype() == d.dtype) {
+            int number = lifted->node().slot;
+            Definition& r = all_.list[size_t(number)];
+            if (r.kind == Definition::Kind::Reduction && r.node == &node && !r.value) {
+                r.value = v;
+                return number;
+            }
+        }
+        d.body = std::move(*lifted);
+        return add(std::move(d));
+    }
+
+    // Loads by the numbers of definitions; constants that are one number by that number. An index that is read stays
+    // within its dimension whatever it is.
+    Expr resolved(const Node& node, const Expr& body) {
+        Expr bounded = rewrite(body, [&](const Expr& e) -> Expr {
+            if (!e.is(ExprKind::Load)) return e;
+            const Shape& shape = node.inputs()[size_t(e.node().slot)]->type().tensor().shape;
+            std::vector<Expr> at = e.args();
+            for (size_t d = 0; d < at.size(); ++d)
+                if (at[d].node().reads) at[d] = clamp(at[d], 0, shape[int64_t(d)] - 1);
+            return load(e.node().slot, e.dtype(), std::move(at));
+        });
+        return rewrite(bounded, [&](const Expr& e) -> Expr {
+            if (!e.is(ExprKind::Load)) return e;
+            const Value* v = node.inputs()[size_t(e.node().slot)];
+            if (v->is_constant()) {
+                if (auto value = splat(*v->tensor())) return *value;
+                if (auto value = progression(*v->tensor(), e.args())) return *value;
+            }
+            return load(number_of(v), e.dtype(), e.args());
+        });
+    }
+
+    // The op's check of contents, now where they are constants; otherwise before the kernel.
+    std::string add_check(const Node& node) {
+        if (!node.op().check) return {};
+        bool constant = true;
+        HostNode host{&node, true, {}, {}, {}, "checks indices"};
+        for (const Value* v : node.inputs()) {
+            bool looked_at = v && is_int(v->type().tensor().dtype);
+            constant &= !looked_at || v->is_constant();
+            host.inputs.push_back(looked_at ? number_of(v) : -1);
+        }
+        if (!constant) {
+            all_.hosts.push_back(std::move(host));
+            return {};
+        }
+        Status checked = node.op().check(node.view());
+        return checked.ok() ? "" : "its check fails: " + checked.error().message();
+    }
+
+    void on_host(const Node& node, std::string reason) {
+        HostNode host{&node, false, {}, {}, {}, std::move(reason)};
+        for (const Value* v : node.inputs()) host.inputs.push_back(v ? number_of(v) : -1);
+        for (const auto& [name, attr] : node.attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr)) capture(**nested, host);
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            host.outputs.push_back(-1);
+            if (v->uses().empty()) continue;
+            give(v, &node);
+            host.outputs.back() = all_.numbers[v];
+            learn_symbols(v->type());
+        }
+        all_.hosts.push_back(std::move(host));
+    }
+
+    void capture(const Graph& nested, HostNode& host) {
+        auto consider = [&](const Value* v) {
+            if (!v || &v->graph() != &graph_) return;
+            int number = number_of(v);
+            if (std::find(host.captured.begin(), host.captured.end(), number) == host.captured.end())
+                host.captured.push_back(number);
+        };
+        for (const auto& node : nested.nodes()) {
+            for (const Value* v : node->inputs()) consider(v);
+            for (const auto& [name, attr] : node->attrs())
+                if (auto* inner = std::get_if<GraphPtr>(&attr)) capture(**inner, host);
+        }
+        for (const Value* v : nested.outputs()) consider(v);
+    }
+
+    const Graph& graph_;
+    Definitions all_;
+    std::set<std::string> symbols_;
+};
+
+}  // namespace
+
+std::vector<Expr> index_vars(const std::vector<Expr>& shape) {
+    std::vector<Expr> vars;
+    for (size_t d = 0; d < shape.size(); ++d) vars.push_back(index_var(fmt::format("%i{}", d), shape[d].as_int()));
+    return vars;
+}
+
+std::vector<ReduceAxis> Definition::axes() const {
+    std::vector<Expr> vars = index_vars(shape);
+    std::vector<ReduceAxis> out;
+    for (size_t d = 0; d < shape.size(); ++d) out.push_back({vars[d], shape[d]});
+    return out;
+}
+
+int Definitions::number(const Value* v) const {
+    auto found = numbers.find(v);
+    CHECK(found != numbers.end(), "value {} has no definition", v->name());
+    return found->second;
+}
+
+std::vector<int> loads_of(const Expr& e) {
+    std::vector<int> out;
+    visit(e, [&](const Expr& x) {
+        if (x.is(ExprKind::Load) && std::find(out.begin(), out.end(), x.node().slot) == out.end())
+            out.push_back(x.node().slot);
+    });
+    return out;
+}
+
+Definitions define(const Graph& graph) { return Defining(graph).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// Every tensor of a graph by its elements: a map, or one reduction of a map, over its own index variables. What a node's
+// body says in one expression is cut here so that each reduction is a tensor of its own.
+#pragma once
+
+#include <unordered_map>
+
+#include "graph/graph.h"
+
+namespace tessera {
+
+// Index variables are %i0, %i1, ... (one for each dimension, in ONNX's order) and %r0, %r1, ... of the reduction.
+struct Definition {
+    enum class Kind { Given, Map, Reduction };  // Given: by the caller, by a constant, or by a host step
+    Kind kind = Kind::Given;
+    const Node* node = nullptr;    // that computes it
+    const Value* value = nullptr;  // that it is; null: a part of one
+    DType dtype = DType::f32;
+    std::vector<Expr> shape;
+    std::vector<ReduceAxis> reduce = {};
+    ReduceOp combine = ReduceOp::Sum;
+    Expr body = {};                // loads: numbers of definitions. No Reduce, and no arithmetic on floats narrower than f32
+    std::vector<ReduceAxis> axes() const;
+    bool given() const { return kind == Kind::Given; }
+};
+
+// A node that the evaluator computes, or only checks.
+struct HostNode {
+    const Node* node;
+    bool check_only = false;
+    std::vector<int> inputs, outputs;  // definitions; -1 where not given, not needed, or not asked for
+    std::vector<int> captured = {};    // what its nested graphs use besides
+    std::string reason;
+};
+
+struct Definitions {
+    std::vector<Definition> list;      // producers before consumers
+    std::vector<HostNode> hosts;       // in the order of the graph
+    std::vector<int> outputs;          // of the graph
+    int number(const Value* v) const;  // CHECKs that there is one
+    std::unordered_map<const Value*, int> numbers;
+};
+
+Definitions define(const Graph& graph);
+
+// The variables %i0, %i1, ... that run over `shape`.
+std::vector<Expr> index_vars(const std::vector<Expr>& shape);
+
+// Numbers of the definitions that `e` loads, each once.
+std::vector<int> loads_of(const Expr& e);
+
+// The same values without arithmetic on floats narrower than f32: loads are widened, casts round.
+Expr widen(const Expr& e);
+
+// A body with its reductions taken out: each is handed to `add`, which gives the number to load it by. A reduction has the
+// axes that it depends on; one that stands in a branch of a Select is only computed where that branch is taken.
+// Nothing where the extent of a reduction is known only with the data.
+using AddReduction = std::function<int(Definition)>;
+std::optional<Expr> lift_reductions(const Expr& body, const std::vector<ReduceAxis>& axes, const AddReduction& add);
+
+}  // namespace tessera

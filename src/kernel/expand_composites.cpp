@@ -1,0 +1,73 @@
+#include "kernel/expand_composites.h"
+
+#include "graph/builder.h"
+#include "rewrite/edit.h"
+#include "rewrite/passes.h"
+
+namespace tessera {
+namespace {
+
+bool by_body(const Node& node) {
+    const OpDef& op = node.op();
+    if (!op.body) return false;
+    return !op.body_applies || op.body_applies(node.view());
+}
+
+bool ranked_inputs(const Node& node) {
+    for (const Value* v : node.inputs())
+        if (v && !(v->type().is_tensor() && v->type().tensor().shape.ranked())) return false;
+    return true;
+}
+
+// Its outputs made of smaller ops, appended to the graph; nothing where it stays as it is.
+std::optional<std::vector<Value*>> expansion(Graph& graph, const Node& node) {
+    Builder build(graph, node.where());
+    OpView view = node.view();
+    std::vector<bool> wanted;
+    for (size_t i = 0; i < node.output_count(); ++i) wanted.push_back(!node.output(i)->uses().empty());
+    view.with_wanted(wanted).throw_where_unknown();
+    try {
+        auto results = node.op().expand(view, node.inputs(), build);
+        if (!results.ok() || !build.status().ok() || results->size() < node.output_count()) return std::nullopt;
+        for (size_t i = 0; i < node.output_count(); ++i)
+            if (wanted[i] && !(*results)[i]) return std::nullopt;
+        return std::move(*results);
+    } catch (const UnknownContents&) {
+        return std::nullopt;
+    }
+}
+
+bool expand(Graph& graph, Node& node) {
+    const size_t before = graph.nodes().size();
+    auto results = expansion(graph, node);
+    bool kept = !results;
+    for (size_t i = before; i < graph.nodes().size() && !kept; ++i) kept = has_nested(*graph.nodes()[i]);
+    for (size_t i = 0; i < node.output_count() && !kept; ++i)
+        if (!node.output(i)->uses().empty()) kept = !put_in_place(*node.output(i), *(*results)[i], false);
+    if (kept) return false;
+    graph.disconnect(node);
+    return true;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Graph>> expand_composites(const Graph& graph) {
+    std::shared_ptr<Graph> copy = graph.clone();
+    bool changed = false;
+    for (size_t i = 0; i < copy->nodes().size(); ++i) {  // also what is made on the way
+        Node& node = *copy->nodes()[i];
+        bool used = false;
+        for (size_t k = 0; k < node.output_count(); ++k) used |= !node.output(k)->uses().empty();
+        if (!used || !node.op().expand || has_nested(node) || !ranked_inputs(node) || by_body(node)) continue;
+        changed |= expand(*copy, node);
+    }
+    copy->erase_unused();
+    copy->sort();
+    if (changed) {
+        PassContext context;
+        TRY(fold_constants(*copy, context));
+    }
+    return copy;
+}
+
+}  // namespace tessera

@@ -1,0 +1,11 @@
+// A copy of the graph in which ops without a body are the smaller graphs that they stand for, down to ops that have one,
+// with constants folded. What cannot be written out is left: strings, control flow, sizes that depend on the data.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace tessera {
+
+Result<std::shared_ptr<Graph>> expand_composites(const Graph& graph);
+
+}  // namespace tessera

@@ -1,0 +1,15 @@
+#include "kernel/from_graph.h"
+
+#include "kernel/build_program.h"
+#include "kernel/expand_composites.h"
+
+namespace tessera {
+
+Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
+    std::shared_ptr<const Graph> expanded = TRY(expand_composites(*graph));
+    Definitions all = define(*expanded);
+    Grouping grouping = group_nodes(all, options.fuse);
+    return build_program(expanded, all, std::move(grouping), options);
+}
+
+}  // namespace tessera
