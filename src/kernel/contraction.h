@@ -1,0 +1,47 @@
+// A stage that is a sum of products over two operands, as C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]: which of its
+// axes are which, and the sizes of tiles for it on a machine.
+#pragma once
+
+#include <optional>
+
+#include "kernel/compute.h"
+#include "kernel/machine.h"
+
+namespace tessera {
+
+// Numbers of axes, in their order. Columns hold the innermost axis of the output.
+struct Contraction {
+    std::vector<int> batch, rows, columns;  // axes of the stage that both operands have, A alone, B alone
+    std::vector<int> depth;                 // reduction axes, so ordered that A is read along the last
+    int a = 0, b = 1;                       // which factor of the product is A
+};
+
+std::optional<Contraction> match_contraction(const Stage& stage);
+
+// A variable's name among the free variables of e.
+bool depends_on(const Expr& e, const Expr& var);
+// The step that e takes when var grows by one; nullopt where it is not the same everywhere. Looks into no Load.
+std::optional<Expr> step_of(const Expr& e, const Expr& var);
+
+// Sizes; an extent that is not constant is taken for large.
+struct ContractionShape {
+    int64_t batch = 1, m = 1, n = 1, k = 1;
+    bool rows_known = true;     // m is a constant
+    bool packed_ahead = false;  // B is a parameter known ahead
+    int element_bytes = 4;
+    bool transposes = true;  // packing A turns rows into columns
+};
+
+struct ContractionTiles {
+    int64_t mr = 1, nr = 1;        // the register tile; nr is a multiple of the vector's lanes
+    int64_t kc = 1, k_blocks = 1;  // k in blocks of kc, kc * k_blocks >= k
+    int64_t mc = 1, nc = 1;        // what one task computes: multiples of mr and nr
+    int64_t tasks = 1;             // over batch, m and n
+    bool parallel = false;
+    bool pack_a = true, pack_b = true;
+    bool operator==(const ContractionTiles&) const = default;
+};
+
+ContractionTiles choose_tiles(const ContractionShape& shape, const Machine& machine, int threads);
+
+}  // namespace tessera

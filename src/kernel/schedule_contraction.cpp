@@ -1,0 +1,349 @@
+// Contractions: operands packed into panels, register tiles, blocks of k, tasks over batch, rows and columns.
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/schedule_kinds.h"
+
+namespace tessera {
+
+std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
+                                                             const std::vector<std::vector<int>>& groups) {
+    std::optional<Expr> read;
+    bool one = true;
+    visit(out.value, [&](const Expr& x) {
+        if (!x.is(ExprKind::Load) || x.node().slot != producer.buffer) return;
+        one &= !read || *read == x;
+        read = x;
+    });
+    if (!read || !one) return std::nullopt;
+    std::vector<std::vector<int>> result;
+    size_t placed = 0;
+    for (const auto& group : groups) {
+        // The index of the group's merged axis, over the axes of `out`.
+        Expr index = 0, extent = 1;
+        for (int i : group) {
+            index = index * producer.axes[size_t(i)].extent + read->arg(size_t(i));
+            extent = extent * producer.axes[size_t(i)].extent;
+        }
+        std::vector<int> mine;
+        Expr covered = 1;
+        for (int i = int(out.axes.size()) - 1; i >= 0; --i) {
+            if (depends_on(index, out.axes[size_t(i)].var)) mine.insert(mine.begin(), i);
+        }
+        // Axes of one element are read along by nobody; they are given to the first group below.
+        std::vector<int> ordered;
+        std::vector<int> left = mine;
+        while (!left.empty()) {
+            auto next = std::find_if(left.begin(), left.end(), [&](int i) {
+                auto step = step_of(index, out.axes[size_t(i)].var);
+                return step && *step == covered;
+            });
+            if (next == left.end()) return std::nullopt;
+            covered = covered * out.axes[size_t(*next)].extent;
+            ordered.insert(ordered.begin(), *next);
+            left.erase(next);
+        }
+        if (covered != extent) return std::nullopt;
+        placed += ordered.size();
+        result.push_back(ordered);
+    }
+    for (size_t i = 0; i < out.axes.size(); ++i) {
+        bool found = false;
+        for (const auto& g : result) found |= std::count(g.begin(), g.end(), int(i)) > 0;
+        if (found) continue;
+        if (!out.axes[i].extent.is_int(1)) return std::nullopt;
+        result[0].insert(result[0].begin(), int(i));
+        ++placed;
+    }
+    if (placed != out.axes.size()) return std::nullopt;
+    return result;
+}
+
+namespace {
+
+using Groups = std::vector<std::vector<int>>;
+
+int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
+
+Expr product(const std::vector<ReduceAxis>& axes, const std::vector<int>& which) {
+    Expr p = 1;
+    for (int i : which) p = p * axes[size_t(i)].extent;
+    return p;
+}
+
+class ContractionSchedule {
+  public:
+    ContractionSchedule(Schedule& s, std::string stage, Contraction c, std::string out, const ScheduleOptions& options)
+        : s_(s), options_(options), mm_(std::move(stage)), out_(std::move(out)), c_(std::move(c)) {}
+
+    Status apply() {
+        measure();
+        TRY(bring_to_one_form());
+        TRY(lay_out());
+        TRY(tile_output());
+        TRY(tile_sum());
+        TRY(attach_operands());
+        return {};
+    }
+
+  private:
+    void measure() {
+        const Stage& stage = find_stage(s_, mm_);
+        ContractionShape shape;
+        Expr m = product(stage.axes, c_.rows), n = product(stage.axes, c_.columns);
+        Expr k = product(stage.reduce, c_.depth), b = product(stage.axes, c_.batch);
+        shape.batch = constant_or(b, 16);
+        shape.m = constant_or(m, 1024);
+        shape.n = constant_or(n, 1024);
+        shape.k = constant_or(k, 512);
+        shape.rows_known = m.as_int().has_value();
+        shape.element_bytes = int(dtype_bytes(s_.compute().buffers[size_t(stage.buffer)].dtype));
+        tiles_ = choose_tiles(shape, options_.machine, options_.threads);
+        lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
+        tiles_.pack_a = !m.is_int(1);
+        // Blocks of k along whole axes, so that what is packed for one is a box.
+        if (tiles_.k_blocks > 1 && c_.depth.size() > 1) {
+            int64_t inner = 1;
+            for (auto i = c_.depth.rbegin(); i != c_.depth.rend(); ++i) {
+                int64_t extent = constant_or(stage.reduce[size_t(*i)].extent, 0);
+                if (extent == 0 || inner * extent > tiles_.kc * 3 / 2) break;
+                inner *= extent;
+            }
+            if (inner * 4 > tiles_.kc) {
+                tiles_.kc = inner;
+                tiles_.k_blocks = shape.k / inner;
+            }
+        }
+    }
+
+    // Stage mm[b,m,n] over k from a[b,m,k..] and b[b,k..,n], then out[b,m,n].
+    Status bring_to_one_form() {
+        const Stage stage = find_stage(s_, mm_);
+        Groups groups;
+        for (const auto& g : {c_.batch, c_.rows, c_.columns})
+            if (!g.empty()) groups.push_back(g);
+        has_batch_ = !c_.batch.empty();
+        has_rows_ = !c_.rows.empty();
+        Groups out_groups = groups;
+        if (out_.empty()) {
+            out_ = TRY(s_.cache_write(mm_, Scope::Register));
+        } else {
+            auto matched = matching_groups(find_stage(s_, out_), stage, groups);
+            CHECK(matched.has_value());
+            out_groups = *matched;
+        }
+        const Expr a_value = stage.value.arg(size_t(c_.a)), b_value = stage.value.arg(size_t(c_.b));
+        if (tiles_.pack_a) a_ = TRY(s_.reindex(mm_, c_.a));
+        b_ = TRY(s_.reindex(mm_, c_.b));
+        if (!a_.empty()) TRY(merge_operand(a_, stage, a_value, {c_.batch, c_.rows}));
+        TRY(merge_operand(b_, stage, b_value, {c_.batch, c_.columns}));
+        TRY(s_.merge_axes(mm_, groups, {c_.depth}));
+        TRY(s_.merge_axes(out_, out_groups));
+        std::vector<int64_t> multiples;
+        if (has_batch_) multiples.push_back(1);
+        if (has_rows_) multiples.push_back(tiles_.mr);
+        multiples.push_back(tiles_.nr);
+        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : 1);
+        TRY(s_.pad(mm_, multiples));
+        return {};
+    }
+
+    // The operand's axes as those of each group in one, then the reduction axes in the order of `depth`.
+    Status merge_operand(const std::string& name, const Stage& stage, const Expr& value, const Groups& outer) {
+        std::vector<int> position(stage.axes.size(), -1);
+        int next = 0;
+        for (size_t i = 0; i < stage.axes.size(); ++i)
+            if (depends_on(value, stage.axes[i].var)) position[i] = next++;
+        Groups groups;
+        for (const auto& group : outer) {
+            std::vector<int> mine;
+            for (int i : group)
+                if (position[size_t(i)] >= 0) mine.push_back(position[size_t(i)]);
+            if (!mine.empty()) groups.push_back(mine);
+        }
+        for (int k : c_.depth) groups.push_back({next + k});
+        return s_.merge_axes(name, groups);
+    }
+
+    // Panels: [b][m / mr][k][m % mr], and likewise for columns.
+    Status lay_out() {
+        if (!a_.empty()) TRY(panels(a_, tiles_.mr));
+        return panels(b_, tiles_.nr);
+    }
+
+    Status panels(const std::string& name, int64_t width) {
+        const Stage stage = find_stage(s_, name);
+        size_t depth = c_.depth.size(), outer = stage.axes.size() - depth;
+        IndexMap map;
+        for (size_t i = 0; i < stage.axes.size(); ++i)
+            map.vars.push_back(index_var("d" + std::to_string(i), stage.axes[i].extent.as_int()));
+        for (size_t i = 0; i + 1 < outer; ++i) {
+            map.indices.push_back(map.vars[i]);
+            map.shape.push_back(stage.axes[i].extent);
+        }
+        const Expr& along = map.vars[outer - 1];
+        Expr k = 0, k_extent = 1;
+        for (size_t i = outer; i < stage.axes.size(); ++i) {
+            k = k * stage.axes[i].extent + map.vars[i];
+            k_extent = k_extent * stage.axes[i].extent;
+        }
+        map.indices.insert(map.indices.end(), {floor_div(along, width), k, mod(along, width)});
+        map.shape.insert(map.shape.end(), {ceil_div(stage.axes[outer - 1].extent, width), k_extent, Expr(width)});
+        return s_.transform_layout(name, map);
+    }
+
+    // Tasks, tiles of columns, tiles of rows, and one register tile.
+    Status tile_output() {
+        std::vector<Loop> loops = s_.loops(out_), order, tasks;
+        size_t at = 0;
+        if (has_batch_) tasks.push_back(loops[at++]);
+        std::optional<Loop> row_tiles, rows;
+        if (has_rows_) {
+            Loop m = loops[at++];
+            if (!s_.extent(m).as_int() || *s_.extent(m).as_int() > tiles_.mc) {
+                auto [block, inner] = TRY(s_.split(m, tiles_.mc));
+                tasks.push_back(block);
+                m = inner;
+            }
+            auto [tile, inner] = TRY(s_.split(m, tiles_.mr));
+            row_tiles = tile;
+            rows = inner;
+        }
+        Loop n = loops[at];
+        if (!s_.extent(n).as_int() || *s_.extent(n).as_int() > tiles_.nc) {
+            auto [block, inner] = TRY(s_.split(n, tiles_.nc));
+            tasks.push_back(block);
+            n = inner;
+        }
+        auto [column_tiles, columns] = TRY(s_.split(n, tiles_.nr));
+        auto [vectors, lanes] = TRY(s_.split(columns, lanes_));
+        order = tasks;
+        order.push_back(column_tiles);
+        if (row_tiles) order.push_back(*row_tiles);
+        tile_loop_ = order.back();
+        if (rows) order.push_back(*rows);
+        order.insert(order.end(), {vectors, lanes});
+        TRY(s_.reorder(order));
+        TRY(s_.vectorize(lanes));
+        TRY(s_.unroll(vectors));
+        if (rows) TRY(s_.unroll(*rows));
+        if (row_tiles) TRY(s_.loop_partition(*row_tiles));
+        TRY(s_.loop_partition(column_tiles));
+        if (tasks.empty()) return {};
+        task_loop_ = tasks[0];
+        for (size_t i = 1; i < tasks.size(); ++i) task_loop_ = TRY(s_.fuse(*task_loop_, tasks[i]));
+        if (tiles_.parallel) TRY(s_.parallel(*task_loop_));
+        return {};
+    }
+
+    // The sum of one tile in registers; where k has several blocks, added up in a block of partial sums.
+    Status tile_sum() {
+        std::string tile = mm_;
+        Loop at = tile_loop_;
+        if (tiles_.k_blocks > 1) {
+            std::vector<Loop> loops = s_.loops(mm_);
+            Loop k = loops.back();
+            auto [ko, ki] = TRY(s_.split(k, tiles_.kc));
+            tile = TRY(s_.rfactor(ko));
+            if (task_loop_) TRY(s_.compute_at(mm_, *task_loop_));
+            TRY(s_.set_scope(mm_, Scope::Local));
+            loops = s_.loops(mm_);
+            size_t next = has_batch_ ? 1 : 0;
+            std::vector<Loop> order{loops.back()}, inner;
+            std::optional<Loop> row_tiles;
+            if (has_rows_) {
+                auto [tiles, rows] = TRY(s_.split(loops[next++], tiles_.mr));
+                row_tiles = tiles;
+                inner.push_back(rows);
+            }
+            auto [column_tiles, columns] = TRY(s_.split(loops[next], tiles_.nr));
+            auto [vectors, lanes] = TRY(s_.split(columns, lanes_));
+            order.push_back(column_tiles);
+            if (row_tiles) order.push_back(*row_tiles);
+            at = order.back();
+            block_loop_ = order.front();
+            inner.insert(inner.end(), {vectors, lanes});
+            order.insert(order.end(), inner.begin(), inner.end());
+            TRY(s_.reorder(order));
+            TRY(s_.vectorize(lanes));
+            for (size_t i = 0; i + 1 < inner.size(); ++i) TRY(s_.unroll(inner[i]));
+        }
+        TRY(s_.compute_at(tile, at));
+        TRY(s_.set_scope(tile, Scope::Register));
+        std::vector<Loop> loops = s_.loops(tile), order;
+        size_t next = has_batch_ ? 1 : 0;
+        std::optional<Loop> rows;
+        if (has_rows_) rows = loops[next++];
+        auto [vectors, lanes] = TRY(s_.split(loops[next], lanes_));
+        Loop k = loops.back();
+        order.push_back(k);
+        if (rows) order.push_back(*rows);
+        order.insert(order.end(), {vectors, lanes});
+        TRY(s_.reorder(order));
+        TRY(s_.vectorize(lanes));
+        TRY(s_.unroll(vectors));
+        if (rows) TRY(s_.unroll(*rows));
+        TRY(s_.annotate(k, "unroll", 4));
+        if (!a_.empty() && options_.machine.lane_multiply) {
+            std::string copy = TRY(s_.cache_read(tile, find_stage(s_, a_).buffer, Scope::Register));
+            TRY(s_.compute_at(copy, k));
+            TRY(s_.vectorize(s_.loops(copy)[has_batch_ ? 1 : 0]));
+        }
+        return {};
+    }
+
+    Status attach_operands() {
+        if (!a_.empty()) {
+            if (block_loop_) {
+                TRY(s_.compute_at(a_, *block_loop_));
+                TRY(s_.set_scope(a_, Scope::Local));
+            } else if (task_loop_) {
+                TRY(s_.compute_at(a_, *task_loop_));
+                TRY(s_.set_scope(a_, Scope::Local));
+            }
+            TRY(pack(a_, tiles_.mr, false));
+        }
+        return pack(b_, tiles_.nr, tiles_.parallel);
+    }
+
+    // Panel after panel, each row of it in vectors.
+    Status pack(const std::string& name, int64_t width, bool parallel) {
+        std::vector<Loop> loops = s_.loops(name);
+        size_t depth = c_.depth.size(), outer = loops.size() - depth;
+        auto [tiles, inner] = TRY(s_.split(loops[outer - 1], width));
+        std::vector<Loop> order{tiles};
+        order.insert(order.end(), loops.begin() + std::ptrdiff_t(outer), loops.end());
+        order.push_back(inner);
+        TRY(s_.reorder(order));
+        if (width % lanes_ == 0) {
+            auto [vectors, lanes] = TRY(s_.split(inner, lanes_));
+            TRY(s_.vectorize(lanes));
+            TRY(s_.unroll(vectors));
+        } else {
+            TRY(s_.unroll(inner));
+        }
+        if (!parallel) return {};
+        Loop whole = tiles;
+        if (outer > 1) whole = TRY(s_.fuse(loops[0], tiles));
+        return s_.parallel(whole);
+    }
+
+    Schedule& s_;
+    const ScheduleOptions& options_;
+    std::string mm_, out_, a_, b_;
+    Contraction c_;
+    ContractionTiles tiles_;
+    int64_t lanes_ = 1;
+    bool has_batch_ = false, has_rows_ = false;
+    Loop tile_loop_;
+    std::optional<Loop> task_loop_, block_loop_;
+};
+
+}  // namespace
+
+Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
+                            const ScheduleOptions& options) {
+    return ContractionSchedule(s, std::move(stage), std::move(c), std::move(out), options).apply();
+}
+
+}  // namespace tessera
