@@ -74,6 +74,29 @@ struct Linear {
     }
 };
 
+// A sum of multiples of g, which divides the divisor, and of what lies in [0, g): only the multiples count in the quotient.
+struct Fine {
+    int64_t g;
+    Expr multiples;  // divided by g
+    Expr small;
+};
+std::optional<Fine> part_small(const Linear& sum, int64_t divisor) {
+    for (const Expr& term : sum.terms) {
+        const int64_t g = std::gcd(as_monomial(term).coefficient, divisor);
+        if (g == 1) continue;
+        Linear multiples;
+        std::vector<Expr> small{floor_remainder(sum.constant, g)};
+        for (const Expr& t : sum.terms) (as_monomial(t).coefficient % g ? small : multiples.terms).push_back(t);
+        if (small.size() == 1) continue;
+        Expr rest = make_sum(std::move(small));
+        if (common_quotient(rest, g) != 0) continue;
+        multiples.constant = sum.constant - floor_remainder(sum.constant, g);
+        multiples.divide_by(g);
+        return Fine{g, multiples.sum(), std::move(rest)};
+    }
+    return std::nullopt;
+}
+
 bool has_unfolded_constants(const Expr& e) {
     int constants = 0;
     for (const Expr& t : terms_of(e)) {
@@ -113,6 +136,8 @@ Expr floor_div_by_constant(const Expr& a, int64_t divisor) {
         quotient = *q;
     } else if (rest.changes_in(dividend)) {
         quotient = simplify_floor_div(dividend, divisor);
+    } else if (std::optional<Fine> fine = part_small(rest, divisor)) {
+        quotient = simplify_floor_div(fine->multiples, divisor / fine->g);
     } else {
         quotient = raw(ExprKind::FloorDiv, dividend, divisor);
         // floordiv(floordiv(x, d) + r, c) is floordiv(x + r*d, c*d).
@@ -170,7 +195,12 @@ Expr mod_by_constant(const Expr& a, int64_t divisor) {
     Expr remainder = raw(ExprKind::Mod, dividend, divisor);
     if (std::optional<int64_t> q = common_quotient(dividend, divisor))
         if (std::optional<int64_t> offset = checked_mul(*q, divisor)) remainder = dividend - Expr(*offset);
-    if (rest.changes_in(dividend)) remainder = simplify_mod(dividend, divisor);
+    if (rest.changes_in(dividend)) {
+        remainder = simplify_mod(dividend, divisor);
+    } else if (remainder.is(ExprKind::Mod)) {
+        if (std::optional<Fine> fine = part_small(rest, divisor))
+            remainder = simplify_mul(fine->g, simplify_mod(fine->multiples, divisor / fine->g)) + fine->small;
+    }
     if (g == 1) return remainder;
     return simplify_add(simplify_mul(g, remainder), low_part);
 }

@@ -21,6 +21,14 @@ TEST(Simplify, SumsAndProducts) {
     EXPECT_EQ(n * 0, Expr(0));
 }
 
+TEST(Simplify, QuotientsDropWhatIsTooSmallToCount) {
+    EXPECT_EQ(floor_div(4 * n + i, 16), floor_div(n, 4));
+    EXPECT_EQ(mod(4 * n + i, 16), 4 * mod(n, 4) + i);
+    EXPECT_EQ(floor_div(8 * n + 2 * i + 1, 24), floor_div(n, 3));
+    EXPECT_EQ(mod(8 * n + j, 12).kind(), ExprKind::Mod);      // 8 does not divide 12, and j reaches beyond 4
+    EXPECT_EQ(mod(4 * n + i + 1, 16).kind(), ExprKind::Mod);  // i + 1 may be 4
+}
+
 TEST(Simplify, LongProductsAreNotExpanded) {
     Expr a = 0, b = 0;
     for (int t = 0; t < 9; ++t) {
