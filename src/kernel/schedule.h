@@ -11,17 +11,13 @@
 #include <vector>
 
 #include "kernel/compute.h"
+#include "kernel/stage_plan.h"
 
 namespace tessera {
 
 struct Loop {
     std::string name;  // unique in the schedule
     bool operator==(const Loop&) const = default;
-};
-
-// How a buffer is laid out: the element at logical `vars` stands at `indices`; sizes of the new dimensions in `shape`.
-struct IndexMap {
-    std::vector<Expr> vars, indices, shape;
 };
 
 struct TraceStep {
@@ -38,7 +34,7 @@ class Schedule {
 
     // Reading.
     std::vector<Loop> loops(std::string_view stage) const;  // outermost first
-    Expr extent(const Loop& loop) const;
+    Expr extent(const Loop& loop) const;  // where the stage is computed whole
     bool reduces(const Loop& loop) const;
 
     // Loops. A split whose factor does not divide the extent guards the last round (or see pad, loop_partition).
@@ -91,8 +87,31 @@ class Schedule {
     std::string print_trace() const;  // one primitive per line, as parse_trace reads
     static Result<std::vector<TraceStep>> parse_trace(std::string_view text);
 
+    // For lower(): by stage, how it is carried out.
+    const std::vector<StagePlan>& plans() const { return plans_; }
+
    private:
+    struct Place {
+        size_t stage, loop;
+    };
+    Result<size_t> find_stage(std::string_view name) const;
+    Result<Place> find_loop(const Loop& loop) const;
+    LoopPlan& at(const Place& place) { return plans_[place.stage].loops[place.loop]; }
+    std::optional<size_t> writer(int buffer) const;  // the stage that fills an intermediate
+    std::vector<size_t> readers(int buffer) const;
+    bool is_parameter(int buffer) const { return static_cast<size_t>(buffer) < compute_.params; }
+    bool inside(size_t stage, const Place& loop) const;  // computed in that loop, at any depth
+    bool hosts(size_t stage) const;                      // others are computed in its loops
+    std::string fresh_stage_name(std::string name) const;
+    size_t insert_stage(size_t before, Stage stage);
+    int add_buffer(std::string name, DType dtype, std::vector<Expr> shape);
+    void redirect(size_t stage, int from, int to);       // its loads
+    Result<std::pair<Loop, Loop>> split_loop(const Loop& loop, int64_t amount, LoopRelation::Kind kind);
+    Status untouched(size_t stage, std::string_view primitive) const;  // its loops are still its axes
+    void record(std::string primitive, std::vector<std::string> args, std::vector<std::string> results = {});
+
     Compute compute_;
+    std::vector<StagePlan> plans_;  // by stage of compute_
     std::vector<TraceStep> trace_;
 };
 

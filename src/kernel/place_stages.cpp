@@ -1,0 +1,401 @@
+#include "kernel/place_stages.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tessera {
+namespace {
+
+class Placing {
+  public:
+    explicit Placing(const Schedule& schedule)
+        : compute_(schedule.compute()), plans_(schedule.plans()), placed_(plans_.size()), done_(plans_.size()) {}
+
+    Result<std::vector<PlacedStage>> run() {
+        for (size_t i = 0; i < placed_.size(); ++i) {
+            placed_[i].stage = &compute_.stages[i];
+            placed_[i].plan = &plans_[i];
+            TRY(find_host(i));
+        }
+        // Consumers first, since they say what is needed of a producer; what follows its producer after that one.
+        for (size_t left = placed_.size(); left > 0;) {
+            size_t before = left;
+            for (size_t i = placed_.size(); i-- > 0;) {
+                if (done_[i] || !ready(i)) continue;
+                TRY(place(i));
+                done_[i] = true;
+                --left;
+            }
+            if (left == before) return Error(Code::E0602, "stages stand in each other's loops");
+        }
+        for (size_t i = 0; i < placed_.size(); ++i) TRY(place_storage(i));
+        return std::move(placed_);
+    }
+
+  private:
+    Status find_host(size_t i) {
+        if (plans_[i].at.empty()) return {};
+        for (size_t h = 0; h < plans_.size(); ++h) {
+            size_t loop = plans_[h].position(plans_[i].at);
+            if (loop == plans_[h].loops.size()) continue;
+            placed_[i].host = h;
+            placed_[i].host_loop = loop;
+            if (plans_[h].loops[loop].kind == LoopKind::Vector)
+                return Error(Code::E0602, "{} is computed inside {}, which runs in lanes", compute_.stages[i].name,
+                             plans_[i].at);
+            return {};
+        }
+        return Error(Code::E0602, "{} is computed at {}, which is gone", compute_.stages[i].name, plans_[i].at);
+    }
+
+    std::vector<size_t> readers(size_t i) const {
+        std::vector<size_t> found;
+        for (size_t r = 0; r < compute_.stages.size(); ++r)
+            if (reads_buffer(compute_.stages[r], compute_.stages[i].buffer)) found.push_back(r);
+        return found;
+    }
+
+    bool ready(size_t i) const {
+        if (!placed_[i].host) return true;
+        if (!done_[*placed_[i].host]) return false;
+        if (plans_[i].after) return true;
+        std::vector<size_t> all = readers(i);
+        return std::all_of(all.begin(), all.end(), [&](size_t r) { return done_[r]; });
+    }
+
+    // Whether stage r is computed in loop `loop` of stage h.
+    bool is_inside(size_t r, size_t h, size_t loop) const {
+        while (r != h) {
+            if (!placed_[r].host) return false;
+            if (*placed_[r].host == h) return placed_[r].host_loop >= loop;
+            r = *placed_[r].host;
+        }
+        return true;
+    }
+
+    Status place(size_t i) {
+        PlacedStage& p = placed_[i];
+        const Stage& stage = *p.stage;
+        if (p.host) {
+            const PlacedStage& host = placed_[*p.host];
+            p.around = host.around;
+            p.around_whole = host.around_whole;
+            for (size_t l = 0; l <= p.host_loop; ++l) {
+                const std::string& name = host.plan->loops[l].name;
+                p.around.insert_or_assign(name, host.extents[l]);
+                p.around_whole.insert_or_assign(name, host.loops.extents[l]);
+            }
+        }
+        if (!p.host) {
+            for (const ReduceAxis& axis : stage.axes) p.region.push_back({0, axis.extent - 1});
+        } else if (p.plan->after) {
+            TRY(region_made(i));
+        } else {
+            TRY(region_read(i));
+        }
+        TRY(make_loops(p));
+        find_guards(p);
+        cut_short(p);
+        return check_loops(p);
+    }
+
+    // What is read of it inside the loop where it is computed.
+    Status region_read(size_t i) {
+        PlacedStage& p = placed_[i];
+        std::vector<std::optional<Interval>> all(p.stage->axes.size());
+        std::vector<bool> unknown(all.size());
+        for (size_t r : readers(i)) {
+            const PlacedStage& reader = placed_[r];
+            if (!is_inside(r, *p.host, p.host_loop))
+                return Error(Code::E0602, "{} is computed at {}, but {} reads it elsewhere", p.stage->name, p.plan->at,
+                             reader.stage->name);
+            Extents running = reader.around_whole;
+            for (size_t l = 0; l < reader.loops.vars.size(); ++l)
+                running.insert_or_assign(reader.plan->loops[l].name, reader.loops.extents[l]);
+            for (const auto& [name, extent] : p.around_whole) running.erase(name);
+            for (const Expr& load : loads_of(reader.stage->value, p.stage->buffer))
+                for (size_t d = 0; d < all.size(); ++d) {
+                    std::optional<Interval> one = interval_of(substitute(load.arg(d), reader.values), running);
+                    if (!one || mentions_any(one->begin, running) || mentions_any(one->span, running))
+                        unknown[d] = true;
+                    else
+                        all[d] = all[d] ? unite(*all[d], *one) : *one;
+                }
+        }
+        for (size_t d = 0; d < all.size(); ++d) {
+            const Expr& whole = p.stage->axes[d].extent;
+            Interval everything{0, whole - 1};
+            bool use = all[d] && !unknown[d];
+            if (use && !all[d]->span.as_int() && whole.as_int()) use = false;
+            if (use && all[d]->begin.is_int(0) && always(le(whole - 1, all[d]->span), {})) use = false;
+            p.region.push_back(use ? *all[d] : everything);
+        }
+        return {};
+    }
+
+    // What its producer, in whose loop it stands, makes there.
+    Status region_made(size_t i) {
+        PlacedStage& p = placed_[i];
+        const PlacedStage& host = placed_[*p.host];
+        const Expr load = loads_of(p.stage->value, host.stage->buffer).at(0);
+        for (const ReduceAxis& axis : p.stage->axes) p.region.push_back({0, axis.extent - 1});
+        std::vector<Interval> made = TRY(region_inside(host, p.host_loop));
+        for (size_t d = 0; d < load.args().size(); ++d)
+            for (size_t a = 0; a < p.stage->axes.size(); ++a)
+                if (p.stage->axes[a].var.same(load.arg(d))) p.region[a] = made[d];
+        return {};
+    }
+
+    // The box of a stage's axes that one round of its loop fills, where it is a box.
+    Result<std::vector<Interval>> region_inside(const PlacedStage& p, size_t loop) {
+        Extents running;
+        Expr points = 1, box = 1;
+        for (size_t l = loop + 1; l < p.loops.vars.size(); ++l) {
+            running.emplace(p.plan->loops[l].name, p.loops.extents[l]);
+            if (!p.plan->loops[l].reduces) points = points * p.loops.extents[l];
+        }
+        std::vector<Interval> made;
+        for (const ReduceAxis& axis : p.stage->axes) {
+            std::optional<Interval> one = interval_of(p.values.at(axis.var.node().name), running);
+            if (one) box = box * (one->span + 1);
+            made.push_back(one ? *one : Interval{});
+        }
+        if (!box.same(points))
+            return Error(Code::E0602, "what {} makes inside {} is not a box of its axes", p.stage->name,
+                         p.plan->loops[loop].name)
+                .hint("choose a loop outside those that were fused or skewed");
+        return made;
+    }
+
+    Status make_loops(PlacedStage& p) {
+        const Stage& stage = *p.stage;
+        std::vector<Expr> extents, reduce_extents;
+        for (const Interval& i : p.region) extents.push_back(i.span + 1);
+        for (const ReduceAxis& axis : stage.reduce) reduce_extents.push_back(axis.extent);
+        auto derive = [&] {
+            p.loops = derive_loops(stage, *p.plan, extents, reduce_extents);
+            p.values = p.loops.values;
+            for (size_t a = 0; a < stage.axes.size(); ++a) {
+                Expr& value = p.values.at(stage.axes[a].var.node().name);
+                value = p.region[a].begin + value;
+            }
+        };
+        derive();
+        // A reduction may run as far as the element says (a causal mask): its extent is over the loops, then.
+        bool again = false;
+        for (Expr& e : reduce_extents) {
+            Expr over_loops = substitute(e, p.values);
+            again |= !over_loops.same(e);
+            e = over_loops;
+        }
+        if (again) derive();
+        p.extents = p.loops.extents;
+        size_t first_reduction = 0;
+        while (first_reduction < p.plan->loops.size() && !p.plan->loops[first_reduction].reduces) ++first_reduction;
+        p.init_level = first_reduction;
+        if (!p.plan->init_at.empty()) {
+            size_t level = p.plan->position(p.plan->init_at);
+            if (level > first_reduction)
+                return Error(Code::E0602, "the init of {} stands before {}, which is inside a reduction loop",
+                             stage.name, p.plan->init_at);
+            p.init_level = level;
+        }
+        return {};
+    }
+
+    void find_guards(PlacedStage& p) {
+        std::vector<Expr> conditions = p.loops.guards;
+        if (p.host)
+            for (size_t a = 0; a < p.stage->axes.size(); ++a) {
+                const ReduceAxis& axis = p.stage->axes[a];
+                const Expr& value = p.values.at(axis.var.node().name);
+                conditions.push_back(le(0, value));
+                conditions.push_back(lt(value, substitute(axis.extent, p.values)));
+            }
+        Extents running = p.running();
+        for (const Expr& condition : conditions) {
+            if (always(condition, running)) continue;
+            Guard guard{condition, 0, false};
+            for (size_t l = 0; l < p.loops.vars.size(); ++l)
+                if (mentions(condition, p.plan->loops[l].name)) {
+                    guard.level = l + 1;
+                    guard.reduces |= p.plan->loops[l].reduces;
+                }
+            p.guards.push_back(std::move(guard));
+        }
+    }
+
+    // A loop runs only as far as some round inside it counts; guards that then always hold are gone.
+    void cut_short(PlacedStage& p) {
+        for (size_t l = 0; l < p.extents.size(); ++l) {
+            const LoopPlan& loop = p.plan->loops[l];
+            if (loop.kind != LoopKind::Serial && loop.kind != LoopKind::Parallel) continue;
+            if (!loop.intrinsic.empty()) break;
+            Extents inner;
+            for (size_t k = l + 1; k < p.extents.size(); ++k) inner.emplace(p.plan->loops[k].name, p.loops.extents[k]);
+            for (const Guard& guard : p.guards) {
+                if (guard.level <= l || guard.reduces != loop.reduces) continue;
+                std::optional<Expr> some = holds_for_any(guard.condition, inner);
+                if (!some) continue;
+                std::optional<Expr> limit = solve_upper(*some, p.loops.vars[l]);
+                if (!limit || mentions_any(*limit, inner)) continue;
+                Extents running = p.running();
+                if (always(le(p.extents[l], *limit), running)) continue;
+                if (!always(le(0, *limit), running)) limit = max(*limit, 0);
+                p.extents[l] = min(p.extents[l], *limit);
+            }
+        }
+        Extents running = p.running();
+        std::erase_if(p.guards, [&](const Guard& guard) { return always(guard.condition, running); });
+    }
+
+    Status check_loops(const PlacedStage& p) {
+        for (size_t l = 0; l < p.extents.size(); ++l) {
+            const LoopPlan& loop = p.plan->loops[l];
+            bool expanded = loop.kind == LoopKind::Vector || loop.kind == LoopKind::Unrolled;
+            if (expanded && !p.extents[l].as_int())
+                return Error(Code::E0602, "{} is {}, but runs {} times, which is not a number", loop.name,
+                             loop_kind_name(loop.kind), to_string(p.extents[l]))
+                    .hint("split it by a constant");
+            if (loop.kind == LoopKind::Parallel && (l > 0 || p.host))
+                return Error(Code::E0602, "{} is parallel, but not the outermost loop of its nest", loop.name);
+            if (loop.kind == LoopKind::Vector)
+                for (size_t k = l + 1; k < p.extents.size(); ++k)
+                    if (p.plan->loops[k].kind != LoopKind::Unrolled && !p.extents[k].is_int(1))
+                        return Error(Code::E0602, "{} runs in lanes, but {} stands inside it", loop.name,
+                                     p.plan->loops[k].name)
+                            .hint("reorder it to be innermost, or above unrolled loops only");
+            for (size_t k = l; k < p.extents.size(); ++k)
+                if (mentions(p.extents[l], p.plan->loops[k].name))
+                    return Error(Code::E0602, "how often {} runs depends on {}, which stands inside it", loop.name,
+                                 p.plan->loops[k].name);
+        }
+        return {};
+    }
+
+    Status place_storage(size_t i) {
+        PlacedStage& p = placed_[i];
+        const Stage& stage = *p.stage;
+        if (static_cast<size_t>(stage.buffer) < compute_.params) return {};
+        p.scope = p.plan->scope.value_or(p.host && !p.plan->after ? Scope::Local : Scope::Global);
+        p.stored = p.region;
+        p.stored_host = p.host;
+        if (p.host) p.stored_at = p.host_loop;
+        if (!p.host || p.plan->after) TRY(store_for_followers(i));
+        bool local = p.scope == Scope::Local || p.scope == Scope::Register;
+        if (p.stored_at && p.scope == Scope::Global)
+            return Error(Code::E0602, "{} is computed inside {}: its rounds cannot share global memory", stage.name,
+                         p.plan->at)
+                .hint("set_scope to local or register");
+        if (!p.stored_at && local && runs_parallel())
+            return Error(Code::E0602, "{} stands at the root, in {} memory, which parallel loops do not share",
+                         stage.name, scope_name(p.scope))
+                .hint("compute it inside a loop of its reader");
+        return make_shape(p);
+    }
+
+    // A stage whose readers all follow it inside one of its loops keeps no more than a round of that loop makes.
+    Status store_for_followers(size_t i) {
+        PlacedStage& p = placed_[i];
+        if (p.scope != Scope::Local && p.scope != Scope::Register) {
+            if (p.host) {  // it follows a producer, and keeps all of its elements
+                p.stored.clear();
+                for (const ReduceAxis& axis : p.stage->axes) p.stored.push_back({0, axis.extent - 1});
+                p.stored_at.reset();
+                p.stored_host.reset();
+            }
+            return {};
+        }
+        size_t loop = p.plan->loops.size();
+        for (size_t r : readers(i)) {
+            if (placed_[r].host != i) return {};
+            loop = std::min(loop, placed_[r].host_loop);
+        }
+        if (loop == p.plan->loops.size()) return {};
+        p.stored = TRY(region_inside(p, loop));
+        p.stored_at = loop;
+        p.stored_host = i;
+        return {};
+    }
+
+    bool runs_parallel() const {
+        return std::any_of(plans_.begin(), plans_.end(), [](const StagePlan& plan) {
+            return !plan.loops.empty() && plan.loops[0].kind == LoopKind::Parallel;
+        });
+    }
+
+    Status make_shape(PlacedStage& p) {
+        std::vector<Expr> sizes;
+        for (const Interval& i : p.stored) sizes.push_back(i.span + 1);
+        if (p.plan->layout) {
+            const IndexMap& map = *p.plan->layout;
+            Extents running;
+            for (size_t d = 0; d < map.vars.size(); ++d) running.emplace(map.vars[d].node().name, sizes[d]);
+            sizes.clear();
+            for (size_t d = 0; d < map.indices.size(); ++d) {
+                std::optional<Interval> i = interval_of(map.indices[d], running);
+                bool fits = i && always(le(0, i->begin), {});
+                sizes.push_back(fits ? i->last() + 1 : map.shape[d]);
+            }
+        }
+        // A dimension that has a single place is left out of what lives inside a loop.
+        p.kept.assign(sizes.size(), true);
+        for (size_t d = 0; d < sizes.size(); ++d) {
+            if (p.stored_at && sizes[d].is_int(1)) p.kept[d] = false;
+            if (p.kept[d]) p.shape.push_back(sizes[d]);
+        }
+        for (const AlignPlan& align : p.plan->aligned) {
+            if (p.strides.empty()) {
+                p.strides.assign(sizes.size(), 1);
+                for (size_t d = sizes.size(); d-- > 1;) p.strides[d - 1] = p.strides[d] * sizes[d];
+            }
+            auto d = static_cast<size_t>(align.dim);
+            if (d >= sizes.size()) return Error(Code::E0602, "{} has no dimension {}", p.stage->name, align.dim);
+            // The next stride up that is `offset` over a multiple of `factor`; outer ones follow.
+            Expr aligned = ceil_div(p.strides[d] - align.offset, align.factor) * align.factor + align.offset;
+            p.strides[d] = aligned;
+            for (size_t o = d; o-- > 0;) p.strides[o] = p.strides[o + 1] * sizes[o + 1];
+        }
+        if (!p.strides.empty()) {
+            std::vector<Expr> kept;
+            for (size_t d = 0; d < sizes.size(); ++d)
+                if (p.kept[d]) kept.push_back(p.strides[d]);
+            p.strides = std::move(kept);
+        }
+        return {};
+    }
+
+    const Compute& compute_;
+    const std::vector<StagePlan>& plans_;
+    std::vector<PlacedStage> placed_;
+    std::vector<bool> done_;
+};
+
+}  // namespace
+
+Extents PlacedStage::running() const {
+    Extents all = around;
+    for (size_t l = 0; l < extents.size(); ++l) all.insert_or_assign(plan->loops[l].name, extents[l]);
+    return all;
+}
+
+std::vector<Expr> PlacedStage::location(const std::vector<Expr>& indices) const {
+    std::vector<Expr> inside;
+    for (size_t d = 0; d < indices.size(); ++d) inside.push_back(indices[d] - stored[d].begin);
+    if (plan->layout) {
+        Bindings bindings;
+        for (size_t d = 0; d < inside.size(); ++d)
+            bindings.insert_or_assign(plan->layout->vars[d].node().name, inside[d]);
+        inside.clear();
+        for (const Expr& index : plan->layout->indices) inside.push_back(substitute(index, bindings));
+    }
+    std::vector<Expr> at;
+    for (size_t d = 0; d < inside.size(); ++d)
+        if (kept[d]) at.push_back(inside[d]);
+    return at;
+}
+
+Result<std::vector<PlacedStage>> place_stages(const Schedule& schedule) { return Placing(schedule).run(); }
+
+}  // namespace tessera
