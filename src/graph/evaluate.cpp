@@ -5,6 +5,7 @@
 
 #include "graph/bind_inputs.h"
 #include "graph/builder.h"
+#include "graph/evaluate_node.h"
 #include "graph/infer.h"
 
 namespace tessera {
@@ -18,10 +19,13 @@ constexpr int64_t kMaxConstantInput = 4096;  // elements of an integer input tha
 struct Environment {
     const Environment* outer = nullptr;
     std::unordered_map<const Value*, Datum> values = {};
+    const NodeEvaluator::Find* kept = nullptr;  // values that somebody else keeps
 
     const Datum* find(const Value* v) const {
-        for (const Environment* e = this; e; e = e->outer)
+        for (const Environment* e = this; e; e = e->outer) {
             if (auto found = e->values.find(v); found != e->values.end()) return &found->second;
+            if (const Datum* d = e->kept ? (*e->kept)(v) : nullptr) return d;
+        }
         return nullptr;
     }
 };
@@ -90,6 +94,24 @@ class Evaluation {
 
     Result<std::vector<Datum>> call(const OpCall& c, const Environment* env);
 
+    Status run_node(const Node& node, Environment& env, bool outermost) {
+        TRY(spend(kWorkPerNode));
+        OpCall c{node.op(), node.attrs(), {}, node.output_count(), {}, {}};
+        for (const Value* v : node.inputs()) c.inputs.push_back(v ? TRY(value_of(v, env)) : nullptr);
+        const bool observed = outermost && options_.observe;
+        for (size_t i = 0; i < c.outputs; ++i) {
+            c.wanted.push_back(node.output_given(i) && (observed || !node.output(i)->uses().empty()));
+            c.output_names.push_back(node.output(i)->name());
+        }
+        std::vector<Datum> results = TRY(call(c, &env));
+        for (size_t i = 0; i < c.outputs && i < results.size(); ++i) {
+            if (!c.wanted[i]) continue;
+            if (observed) options_.observe(*node.output(i), results[i]);
+            env.values[node.output(i)] = std::move(results[i]);
+        }
+        return {};
+    }
+
     Status spend(int64_t work) {
         if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
             return Error(Code::E0410, "the run was cancelled");
@@ -127,24 +149,6 @@ class Evaluation {
         if (const Datum* d = env.find(v)) return d;
         if (v->tensor()) return &(env.values[v] = Datum(*v->tensor()));  // a constant, or an input's default
         return Error(Code::E0203, "value \"{}\" has not been computed", v->name());
-    }
-
-    Status run_node(const Node& node, Environment& env, bool outermost) {
-        TRY(spend(kWorkPerNode));
-        OpCall c{node.op(), node.attrs(), {}, node.output_count(), {}, {}};
-        for (const Value* v : node.inputs()) c.inputs.push_back(v ? TRY(value_of(v, env)) : nullptr);
-        const bool observed = outermost && options_.observe;
-        for (size_t i = 0; i < c.outputs; ++i) {
-            c.wanted.push_back(node.output_given(i) && (observed || !node.output(i)->uses().empty()));
-            c.output_names.push_back(node.output(i)->name());
-        }
-        std::vector<Datum> results = TRY(call(c, &env));
-        for (size_t i = 0; i < c.outputs && i < results.size(); ++i) {
-            if (!c.wanted[i]) continue;
-            if (observed) options_.observe(*node.output(i), results[i]);
-            env.values[node.output(i)] = std::move(results[i]);
-        }
-        return {};
     }
 
     Result<std::vector<Datum>> expand(const OpCall& c, const OpView& view, const Environment* env);
@@ -258,6 +262,72 @@ Result<std::vector<Datum>> evaluate_op(const OpDef& op, const std::vector<std::o
     OpCall c{op, attrs, {}, outputs, std::vector<bool>(outputs, true), {}};
     for (const auto& d : inputs) c.inputs.push_back(d ? &*d : nullptr);
     return Evaluation(options).call(c, nullptr);
+}
+
+struct NodeEvaluator::State {
+    Evaluation evaluation;
+};
+
+NodeEvaluator::NodeEvaluator(const EvaluateOptions& options) : state_(new State{Evaluation(options)}) {}
+NodeEvaluator::~NodeEvaluator() = default;
+
+Result<std::vector<Datum>> NodeEvaluator::run(const Node& node, const Find& find) {
+    Environment env{.kept = &find};
+    Status done = state_->evaluation.run_node(node, env, false);
+    if (!done.ok()) return std::move(done).error().at(node.where());
+    std::vector<Datum> results(node.output_count());
+    for (size_t i = 0; i < results.size(); ++i)
+        if (auto at = env.values.find(node.output(i)); at != env.values.end()) results[i] = std::move(at->second);
+    return results;
+}
+
+Status NodeEvaluator::check(const Node& node, const Find& find, const SymbolValues& symbols) {
+    if (!node.op().check) return {};
+    std::vector<Type> types;
+    std::vector<const Tensor*> tensors;
+    for (const Value* v : node.inputs()) {
+        const Datum* d = v ? find(v) : nullptr;
+        types.push_back(d ? type_of(*d) : v ? sized(v->type(), symbols) : Type());
+        tensors.push_back(d && d->is_tensor() ? &d->tensor() : v && v->tensor() ? &*v->tensor() : nullptr);
+    }
+    OpView view(node.op(), node.attrs(), std::move(types), node.output_count());
+    view.with_values(tensors).at(node.where());
+    view.with_outputs(TRY(infer_types(view)));
+    return node.op().check(view);
+}
+
+Type sized(const Type& type, const SymbolValues& symbols) {
+    if (type.is_sequence()) return Type::sequence(sized(type.element(), symbols));
+    if (type.is_optional()) return Type::optional(sized(type.element(), symbols));
+    if (!type.is_tensor() || !type.tensor().shape.ranked()) return type;
+    TensorType t = type.tensor();
+    for (int64_t d = 0; d < t.rank(); ++d)
+        if (auto n = evaluate_int(t.shape[d], symbols)) t.shape[d] = *n;
+    return t;
+}
+
+std::vector<const Value*> captured_values(const Node& node) {
+    std::vector<const Value*> found;
+    std::vector<const Graph*> open;
+    auto add_nested = [&](const Node& n) {
+        for (const auto& [_, attr] : n.attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr); nested && *nested) open.push_back(nested->get());
+    };
+    auto use = [&](const Value* v) {
+        if (v && &v->graph() == &node.graph() && std::find(found.begin(), found.end(), v) == found.end())
+            found.push_back(v);
+    };
+    add_nested(node);
+    while (!open.empty()) {
+        const Graph& graph = *open.back();
+        open.pop_back();
+        for (const Value* v : graph.outputs()) use(v);
+        for (const auto& n : graph.nodes()) {
+            for (const Value* v : n->inputs()) use(v);
+            add_nested(*n);
+        }
+    }
+    return found;
 }
 
 }  // namespace tessera
