@@ -1,0 +1,171 @@
+#include "runtime/loaded_program.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "graph/bind_inputs.h"
+#include "runtime/memory_plan.h"
+#include "runtime/run.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMostPlans = 64;
+
+// Takes a context for as long as it lives.
+class Borrowed {
+  public:
+    using GiveBack = std::function<void(std::unique_ptr<RunContext>)>;
+    Borrowed(std::unique_ptr<RunContext> context, GiveBack give_back)
+        : context_(std::move(context)), give_back_(std::move(give_back)) {}
+    ~Borrowed() { give_back_(std::move(context_)); }
+    Borrowed(const Borrowed&) = delete;
+    RunContext& operator*() { return *context_; }
+    RunContext* operator->() { return context_.get(); }
+
+  private:
+    std::unique_ptr<RunContext> context_;
+    GiveBack give_back_;
+};
+
+}  // namespace
+
+LoadedProgram::LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options)
+    : program_(std::move(program)),
+      module_(std::move(module)),
+      layout_(program_),
+      threads_(Team(options.threads).threads()) {}
+
+Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std::shared_ptr<CompiledModule> module,
+                                                           const LoadOptions& options) {
+    std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program), std::move(module), options));
+    TRY(loaded->prepare(options.keep_constants));
+    return loaded;
+}
+
+// Runs the steps of `prepare`, then keeps of the constants what runs use.
+Status LoadedProgram::prepare(bool keep_constants) {
+    const size_t count = program_.buffers.size();
+    weights_.assign(count, nullptr);
+    std::vector<std::shared_ptr<const void>> temporary;
+    auto place = [&](size_t root) -> Status {
+        if (weights_[root]) return {};
+        const ProgramBuffer& b = program_.buffers[root];
+        const bool stays = layout_.in_run[root];
+        auto& owners = stays ? weight_memory_ : temporary;
+        if (b.tensor && reinterpret_cast<uintptr_t>(b.tensor->data()) % kBlockAlignment == 0 && b.tensor->bytes()) {
+            weights_[root] = const_cast<void*>(b.tensor->data());
+            if (stays) weight_bytes_ += b.tensor->bytes();
+            return {};
+        }
+        auto sizes = TRY(buffer_sizes(b, {}));
+        CHECK(sizes, "weight \"{}\" has no known size", b.name);
+        const int64_t bytes = TRY(buffer_bytes(b, *sizes));
+        auto memory = TRY(allocate_bytes(bytes));
+        if (b.tensor && bytes) std::memcpy(memory.get(), b.tensor->data(), static_cast<size_t>(bytes));
+        weights_[root] = memory.get();
+        if (stays) weight_bytes_ += bytes;
+        owners.push_back(std::move(memory));
+        return {};
+    };
+    Team team(threads_);
+    for (const KernelStep& step : program_.prepare) {
+        BoundStep bound = TRY(bind_step(program_, step, *module_, {}));
+        CHECK(bound.bound, "preparing {} needs a size", step.label);
+        std::vector<void*> args;
+        for (int b : step.args) {
+            const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(b)]);
+            TRY(place(root));
+            args.push_back(weights_[root]);
+        }
+        for (const BoundLaunch& launch : bound.launches) {
+            auto scratch = TRY(allocate_bytes(launch.scratch_bytes * team.threads()));
+            auto body = [&](int64_t i, int thread) {
+                launch.function(args.data(), bound.symbols.data(), i, i + 1,
+                                static_cast<char*>(scratch.get()) + thread * launch.scratch_bytes);
+            };
+            if (launch.parallel)
+                team.each(launch.extent, body);
+            else if (launch.extent > 0)
+                launch.function(args.data(), bound.symbols.data(), 0, launch.extent, static_cast<char*>(scratch.get()));
+        }
+    }
+    for (size_t b = 0; b < count; ++b) {
+        if (layout_.root[b] != static_cast<int>(b) || !layout_.in_run[b]) continue;
+        if (layout_.in_kernel[b] && (layout_.home[b] == Home::Constant || layout_.home[b] == Home::Prepared))
+            TRY(place(b));
+    }
+    for (size_t b = 0; b < count; ++b) {
+        const auto root = static_cast<size_t>(layout_.root[b]);
+        if (layout_.in_run[root]) continue;
+        weights_[root] = nullptr;
+        if (!keep_constants) program_.buffers[b].tensor.reset();
+    }
+    return {};
+}
+
+Result<SymbolValues> LoadedProgram::sizes_of(const std::vector<Datum>& inputs) const {
+    SymbolValues values;
+    for (const auto& source : layout_.sizes) values[source.symbol] = inputs[source.input].tensor().size(source.dim);
+    return values;
+}
+
+Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector<Datum>& inputs) const {
+    std::vector<int64_t> key;
+    for (const auto& source : layout_.sizes) key.push_back(inputs[source.input].tensor().size(source.dim));
+    {
+        std::lock_guard lock(mutex_);
+        for (size_t i = plans_.size(); i-- > 0;)
+            if (plans_[i].first == key) {
+                if (i + 1 < plans_.size())
+                    std::rotate(plans_.begin() + long(i), plans_.begin() + long(i) + 1, plans_.end());
+                return plans_.back().second;
+            }
+    }
+    SymbolValues symbols = TRY(sizes_of(inputs));
+    auto plan = std::make_shared<const RunPlan>(TRY(plan_run(program_, layout_, *module_, symbols, {threads_})));
+    std::lock_guard lock(mutex_);
+    if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
+    plans_.emplace_back(std::move(key), plan);
+    return plan;
+}
+
+std::unique_ptr<RunContext> LoadedProgram::take_context() const {
+    std::lock_guard lock(mutex_);
+    if (contexts_.empty()) return std::make_unique<RunContext>();
+    auto context = std::move(contexts_.back());
+    contexts_.pop_back();
+    return context;
+}
+
+void LoadedProgram::give_back(std::unique_ptr<RunContext> context) const {
+    context->clear();
+    std::lock_guard lock(mutex_);
+    contexts_.push_back(std::move(context));
+}
+
+Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const RunOptions& options) const {
+    std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
+    auto plan = TRY(plan_for(bound));
+    Borrowed context(take_context(), [this](auto c) { give_back(std::move(c)); });
+    TRY(context->prepare(std::move(plan), layout_, weights_, threads_));
+    Run run(*this, *context, options);
+    TRY(run.begin(bound));
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+        TRY(run.step(i));
+        if (!options.progress) continue;
+        auto* kernel = std::get_if<KernelStep>(&program_.steps[i]);
+        const std::string& label = kernel ? kernel->label : std::get<HostStep>(program_.steps[i]).node->name();
+        options.progress(label, i + 1, program_.steps.size());
+    }
+    return run.outputs();
+}
+
+Result<int64_t> LoadedProgram::arena_bytes(const SymbolValues& symbols) const {
+    RunPlan plan = TRY(plan_run(program_, layout_, *module_, symbols, {threads_}));
+    return aligned(plan.block_bytes) + threads_ * plan.scratch_bytes;
+}
+
+}  // namespace tessera

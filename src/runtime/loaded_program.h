@@ -1,0 +1,52 @@
+// A program and its machine code, ready to run: weights in place, constants that nobody needs any more let go. Runs may
+// go on at the same time, each in a context of its own.
+#pragma once
+
+#include "runtime/run_context.h"
+#include "tessera/compile.h"
+
+namespace tessera {
+
+struct LoadOptions {
+    int threads = 0;             // of a run, at most; 0: as many as the pool has
+    bool keep_constants = true;  // for check(), also those that only the preparation reads
+};
+
+class LoadedProgram {
+  public:
+    static Result<std::unique_ptr<LoadedProgram>> load(Program program, std::shared_ptr<CompiledModule> module,
+                                                       const LoadOptions& options = {});
+
+    Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
+    Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
+    Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
+
+    Result<int64_t> arena_bytes(const SymbolValues& symbols) const;  // scratch included
+    int64_t weight_bytes() const { return weight_bytes_; }
+    const Program& program() const { return program_; }
+    int threads() const { return threads_; }
+
+  private:
+    friend class Run;
+    LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options);
+    Status prepare(bool keep_constants);
+    Result<SymbolValues> sizes_of(const std::vector<Datum>& inputs) const;
+    Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
+    std::unique_ptr<RunContext> take_context() const;
+    void give_back(std::unique_ptr<RunContext> context) const;
+
+    Program program_;
+    std::shared_ptr<CompiledModule> module_;
+    ProgramLayout layout_;
+    int threads_;
+    std::vector<void*> weights_;  // by root: constants and what was prepared; null: another home
+    std::vector<std::shared_ptr<const void>> weight_memory_;
+    int64_t weight_bytes_ = 0;
+
+    mutable std::mutex mutex_;                                                                    // over what follows
+    mutable std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<const RunPlan>>> plans_;  // newest use last
+    mutable std::vector<std::unique_ptr<RunContext>> contexts_;
+    std::shared_ptr<OutputMemory> outputs_ = std::make_shared<OutputMemory>();
+};
+
+}  // namespace tessera

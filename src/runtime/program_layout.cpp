@@ -1,0 +1,110 @@
+#include "runtime/program_layout.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "graph/evaluate_node.h"
+
+namespace tessera {
+namespace {
+
+int root_of(const Program& program, int buffer) {
+    int at = buffer;
+    for (size_t steps = 0; program.buffers[static_cast<size_t>(at)].alias >= 0; ++steps) {
+        CHECK(steps < program.buffers.size(), "buffers alias each other in a circle");
+        at = program.buffers[static_cast<size_t>(at)].alias;
+    }
+    return at;
+}
+
+// Homes stand in the order in which they win: that of a root is the first among those of its aliases.
+Home home_by_role(BufferRole role) {
+    switch (role) {
+        case BufferRole::Input: return Home::Input;
+        case BufferRole::Output: return Home::Output;
+        case BufferRole::Constant: return Home::Constant;
+        case BufferRole::Prepared: return Home::Prepared;
+        case BufferRole::Intermediate: return Home::Arena;
+    }
+    return Home::Arena;
+}
+
+}  // namespace
+
+ProgramLayout::ProgramLayout(const Program& program) {
+    const size_t count = program.buffers.size();
+    const int end = std::max(0, static_cast<int>(program.steps.size()) - 1);
+    std::unordered_map<const Value*, int> buffer_of;
+    for (size_t b = 0; b < count; ++b) {
+        root.push_back(root_of(program, static_cast<int>(b)));
+        if (const Value* v = program.buffers[b].value; v && program.buffers[b].order.empty())
+            buffer_of.emplace(v, static_cast<int>(b));
+    }
+    for (const Kernel& kernel : program.kernels) access.push_back(kernel_access(kernel));
+
+    // Homes, of roots first. What the outside gives comes before what a host step made, then outputs, then the arena.
+    std::vector<Home> of_root(count, Home::Arena);
+    auto claim = [&](int buffer, Home home) {
+        Home& h = of_root[static_cast<size_t>(root[static_cast<size_t>(buffer)])];
+        h = std::min(h, home);
+    };
+    for (size_t b = 0; b < count; ++b) claim(static_cast<int>(b), home_by_role(program.buffers[b].role));
+    for (const Step& step : program.steps)
+        if (auto* host = std::get_if<HostStep>(&step); host && !host->check_only)
+            for (int b : host->outputs)
+                if (b >= 0) claim(b, Home::Host);
+    for (int b : program.outputs) claim(b, Home::Output);
+    for (size_t b = 0; b < count; ++b) home.push_back(of_root[static_cast<size_t>(root[b])]);
+
+    // Lifetimes.
+    first.assign(count, -1);
+    last.assign(count, -1);
+    in_kernel.assign(count, false);
+    in_run.assign(count, false);
+    auto use = [&](int buffer, int step, bool kernel) {
+        const auto r = static_cast<size_t>(root[static_cast<size_t>(buffer)]);
+        if (first[r] < 0) first[r] = step;
+        last[r] = std::max(last[r], step);
+        in_run[r] = true;
+        if (kernel) in_kernel[r] = true;
+    };
+    captures.resize(program.steps.size());
+    for (int s = 0; s < static_cast<int>(program.steps.size()); ++s) {
+        if (auto* kernel = std::get_if<KernelStep>(&program.steps[static_cast<size_t>(s)])) {
+            for (int b : kernel->args) use(b, s, true);
+            most_args = std::max(most_args, kernel->args.size());
+            continue;
+        }
+        const auto& host = std::get<HostStep>(program.steps[static_cast<size_t>(s)]);
+        for (int b : host.inputs)
+            if (b >= 0) use(b, s, false);
+        for (int b : host.outputs)
+            if (b >= 0) use(b, s, false);
+        for (const Value* v : captured_values(*host.node)) {
+            auto at = buffer_of.find(v);
+            if (at == buffer_of.end() && v->tensor()) continue;  // the evaluator takes it from the graph
+            CHECK(at != buffer_of.end(), "no buffer holds \"{}\", which {} uses", v->name(), host.node->where());
+            captures[static_cast<size_t>(s)].emplace_back(v, at->second);
+            use(at->second, s, false);
+        }
+    }
+    for (const KernelStep& step : program.prepare) most_args = std::max(most_args, step.args.size());
+    for (int b : program.outputs) use(b, end, false);
+    for (size_t b = 0; b < count; ++b) {
+        if (first[b] < 0 || of_root[b] < Home::Host) first[b] = 0;
+        if (last[b] < 0) last[b] = end;
+    }
+
+    std::set<std::string> seen;
+    const auto& inputs = program.graph->inputs();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        if (!inputs[i]->type().is_tensor()) continue;
+        const Shape& shape = inputs[i]->type().tensor().shape;
+        for (int64_t d = 0; d < shape.rank(); ++d)
+            if (shape[d].is(ExprKind::Var) && seen.insert(shape[d].node().name).second)
+                sizes.push_back({shape[d].node().name, i, d});
+    }
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// What of a program holds for every run: where each buffer's memory comes from, from which step to which it is needed,
+// and which sizes the inputs define.
+#pragma once
+
+#include <unordered_map>
+
+#include "kernel/program.h"
+#include "runtime/kernel_access.h"
+
+namespace tessera {
+
+// Where a buffer's memory comes from.
+enum class Home : uint8_t {
+    Input,     // the caller's tensor
+    Constant,  // of the program
+    Prepared,  // filled once, when the program is loaded
+    Host,      // a tensor, or another value, that a host step made
+    Output,    // made for each run, and given to the caller
+    Arena,     // of the run's context
+};
+
+struct ProgramLayout {
+    explicit ProgramLayout(const Program& program);
+
+    std::vector<int> root;   // by buffer: the one that has the memory
+    std::vector<Home> home;  // by buffer: that of its root
+    std::vector<int> first;  // by root: the step that first writes it; 0 for what is there from the beginning
+    std::vector<int> last;   // by root: the last step that uses it; outputs and what is never used: the last there is
+    std::vector<bool> in_kernel;                                      // by root: a kernel step uses it
+    std::vector<bool> in_run;                                         // by root: some step uses it, or it is an output
+    std::vector<KernelAccess> access;                                 // by kernel
+    std::vector<std::vector<std::pair<const Value*, int>>> captures;  // by step: values that nested graphs use, buffers
+    size_t most_args = 0;
+
+    struct SizeSource {
+        std::string symbol;
+        size_t input;  // of the graph
+        int64_t dim;
+    };
+    std::vector<SizeSource> sizes;  // each symbol once
+};
+
+}  // namespace tessera

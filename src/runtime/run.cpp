@@ -1,0 +1,200 @@
+#include "runtime/run.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "runtime/memory_plan.h"
+
+namespace tessera {
+namespace {
+
+bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kBlockAlignment == 0; }
+
+struct LaunchCall {
+    LaunchFunction function;
+    void* const* buffers;
+    const int64_t* symbols;
+    char* scratch;
+    int64_t scratch_bytes;
+
+    static void run(void* self, int64_t begin, int64_t end, int thread) {
+        const auto& c = *static_cast<const LaunchCall*>(self);
+        c.function(c.buffers, c.symbols, begin, end, c.scratch + thread * c.scratch_bytes);
+    }
+};
+
+// The same value in memory of its own, where it lies in memory that `mark` owns.
+Result<Datum> detached(Datum d, const std::shared_ptr<const void>& mark) {
+    if (d.is_tensor()) {
+        const Tensor& t = d.tensor();
+        if (t.owner() != mark) return d;
+        Tensor copy = TRY(Tensor::zeros(t.dtype(), t.sizes()));
+        if (t.bytes()) std::memcpy(copy.mutable_data(), t.data(), static_cast<size_t>(t.bytes()));
+        return Datum(std::move(copy));
+    }
+    std::vector<Datum> items;
+    for (const Datum& item : d.items()) items.push_back(TRY(detached(item, mark)));
+    if (d.is_sequence()) return Datum::sequence(std::move(items));
+    return items.empty() ? Datum::none() : Datum::some(std::move(items[0]));
+}
+
+}  // namespace
+
+Run::Run(const LoadedProgram& loaded, RunContext& context, const RunOptions& options)
+    : loaded_(loaded),
+      program_(loaded.program_),
+      layout_(loaded.layout_),
+      context_(context),
+      options_(options),
+      team_(loaded.threads_) {}
+
+Status Run::begin(const std::vector<Datum>& inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        const int buffer = program_.inputs[i];
+        if (buffer < 0) continue;
+        const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
+        if (!layout_.in_run[root] || layout_.home[root] != Home::Input) continue;
+        context_.data[root] = inputs[i];
+        if (!layout_.in_kernel[root]) continue;
+        const Tensor& t = inputs[i].tensor();
+        context_.pointers[root] = is_aligned(t.data()) && t.data() ? const_cast<void*>(t.data())
+                                                                   : TRY(context_.stage(root, t.data(), t.bytes()));
+    }
+    for (int buffer : program_.outputs) {
+        const auto b = static_cast<size_t>(buffer);
+        const auto root = static_cast<size_t>(layout_.root[b]);
+        if (layout_.home[b] == Home::Output && context_.plan->bytes[root] >= 0 && !context_.data[root])
+            TRY(allocate(static_cast<int>(root)));
+    }
+    return {};
+}
+
+Status Run::allocate(int buffer) {
+    const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
+    const ProgramBuffer& b = program_.buffers[root];
+    auto sizes = TRY(buffer_sizes(b, context_.symbols));
+    CHECK(sizes, "the size of \"{}\" is not known where it is needed", b.name);
+    const int64_t bytes = TRY(buffer_bytes(b, *sizes));
+    if (layout_.home[root] == Home::Output) {
+        auto memory = TRY(loaded_.outputs_->take(bytes));
+        context_.pointers[root] = memory.get();
+        context_.data[root] = Datum(Tensor::view(b.dtype, std::move(*sizes), memory.get(), memory));
+        return {};
+    }
+    context_.late[root] = TRY(allocate_bytes(bytes));
+    context_.pointers[root] = context_.late[root].get();
+    return {};
+}
+
+Status Run::step(size_t i) {
+    if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
+        return Error(Code::E0410, "the run was cancelled");
+    if (auto* host_step = std::get_if<HostStep>(&program_.steps[i])) return host(*host_step, i);
+    return kernel(std::get<KernelStep>(program_.steps[i]), context_.plan->steps[i]);
+}
+
+Status Run::kernel(const KernelStep& step, const BoundStep& planned) {
+    const BoundStep* bound = &planned;
+    BoundStep late;
+    char* scratch = context_.scratch(0);
+    int64_t scratch_bytes = context_.plan->scratch_bytes;
+    if (!bound->bound) {
+        late = TRY(bind_step(program_, step, *loaded_.module_, context_.symbols));
+        CHECK(late.bound, "a size of {} is not known where it is needed", step.label);
+        bound = &late;
+        scratch_bytes = 0;
+        for (const BoundLaunch& l : late.launches) scratch_bytes = std::max(scratch_bytes, l.scratch_bytes);
+        scratch = TRY(context_.late_scratch(scratch_bytes * team_.threads()));
+    }
+    for (size_t k = 0; k < step.args.size(); ++k) {
+        const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(step.args[k])]);
+        if (!context_.pointers[root]) TRY(allocate(static_cast<int>(root)));
+        context_.args[k] = context_.pointers[root];
+    }
+    LaunchCall call{nullptr, context_.args.data(), bound->symbols.data(), scratch, scratch_bytes};
+    for (const BoundLaunch& launch : bound->launches) {
+        if (launch.extent <= 0) continue;
+        call.function = launch.function;
+        if (launch.parallel)
+            team_.run(launch.extent, &LaunchCall::run, &call);
+        else
+            launch.function(call.buffers, call.symbols, 0, launch.extent, scratch);
+    }
+    return {};
+}
+
+Result<Datum> Run::datum(int buffer) const {
+    const auto b = static_cast<size_t>(buffer), root = static_cast<size_t>(layout_.root[b]);
+    const ProgramBuffer& own = program_.buffers[b];
+    if (context_.data[root] && root == b) return *context_.data[root];
+    if (root == b && own.tensor) return Datum(*own.tensor);
+    auto sizes = TRY(buffer_sizes(own, context_.symbols));
+    CHECK(sizes, "the size of \"{}\" is not known where it is needed", own.name);
+    if (context_.data[root]) return Datum(context_.data[root]->tensor().reshaped(*sizes));
+    if (program_.buffers[root].tensor) return Datum(program_.buffers[root].tensor->reshaped(*sizes));
+    CHECK(context_.pointers[root], "\"{}\" is used before it is computed", own.name);
+    return Datum(Tensor::view(own.dtype, std::move(*sizes), context_.pointers[root], context_.mark));
+}
+
+Status Run::host(const HostStep& step, size_t i) {
+    if (!evaluator_) {
+        evaluation_.max_work = options_.max_work;
+        evaluation_.seed = options_.seed;
+        evaluation_.cancel = options_.cancel;
+        evaluator_.emplace(evaluation_);
+    }
+    std::vector<std::pair<const Value*, Datum>> values;
+    for (size_t k = 0; k < step.inputs.size(); ++k)
+        if (step.inputs[k] >= 0) values.emplace_back(step.node->input(k), TRY(datum(step.inputs[k])));
+    for (const auto& [value, buffer] : layout_.captures[i]) values.emplace_back(value, TRY(datum(buffer)));
+    auto find = [&](const Value* v) -> const Datum* {
+        for (const auto& [value, d] : values)
+            if (value == v) return &d;
+        return nullptr;
+    };
+    if (step.check_only) return evaluator_->check(*step.node, find, context_.symbols);
+    std::vector<Datum> results = TRY(evaluator_->run(*step.node, find));
+    for (size_t k = 0; k < step.outputs.size(); ++k)
+        if (step.outputs[k] >= 0) TRY(keep(step.outputs[k], std::move(results[k])));
+    return {};
+}
+
+Status Run::keep(int buffer, Datum result) {
+    const auto b = static_cast<size_t>(buffer), root = static_cast<size_t>(layout_.root[b]);
+    Datum own = TRY(detached(std::move(result), context_.mark));
+    if (own.is_tensor()) {
+        const Tensor& t = own.tensor();
+        if (const Value* v = program_.buffers[b].value) TRY(define_sizes(*v, t));
+        if (layout_.in_kernel[root])
+            context_.pointers[root] = is_aligned(t.data()) && t.data() ? const_cast<void*>(t.data())
+                                                                       : TRY(context_.stage(root, t.data(), t.bytes()));
+    }
+    context_.data[root] = std::move(own);
+    return {};
+}
+
+Status Run::define_sizes(const Value& value, const Tensor& t) {
+    if (!value.type().is_tensor() || !value.type().tensor().shape.ranked()) return {};
+    const Shape& shape = value.type().tensor().shape;
+    CHECK(shape.rank() == t.rank(), "\"{}\" has {} dimensions, not {}", value.name(), t.rank(), shape.rank());
+    for (int64_t d = 0; d < t.rank(); ++d) {
+        if (shape[d].is(ExprKind::Var)) context_.symbols.try_emplace(shape[d].node().name, t.size(d));
+        auto expected = evaluate_int(shape[d], context_.symbols);
+        if (expected && *expected != t.size(d))
+            return Error(Code::E0407, "\"{}\" has {} elements in dimension {}, the model says {} ({})", value.name(),
+                         t.size(d), d, *expected, to_string(shape[d]));
+    }
+    return {};
+}
+
+Result<std::vector<Datum>> Run::outputs() {
+    std::vector<Datum> list;
+    for (int buffer : program_.outputs) {
+        Datum d = TRY(datum(buffer));
+        list.push_back(TRY(detached(std::move(d), context_.mark)));
+    }
+    return list;
+}
+
+}  // namespace tessera

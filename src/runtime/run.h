@@ -1,0 +1,41 @@
+// One run of a loaded program: its steps in order over one context.
+#pragma once
+
+#include <optional>
+
+#include "base/thread_pool.h"
+#include "graph/evaluate_node.h"
+#include "runtime/loaded_program.h"
+
+namespace tessera {
+
+class Run {
+  public:
+    Run(const LoadedProgram& loaded, RunContext& context, const RunOptions& options);
+
+    // The inputs, bound; then each step; then the outputs.
+    Status begin(const std::vector<Datum>& inputs);
+    Status step(size_t i);
+    Result<std::vector<Datum>> outputs();
+
+    // What a buffer holds just now, as a tensor of the buffer's shape (or whatever a host step made).
+    Result<Datum> datum(int buffer) const;
+
+  private:
+    Status kernel(const KernelStep& step, const BoundStep& bound);
+    Status host(const HostStep& step, size_t i);
+    Status keep(int buffer, Datum result);  // what a host step made
+    Status define_sizes(const Value& value, const Tensor& t);
+    Status allocate(int buffer);  // a buffer whose size was not known before
+
+    const LoadedProgram& loaded_;
+    const Program& program_;
+    const ProgramLayout& layout_;
+    RunContext& context_;
+    const RunOptions& options_;
+    Team team_;
+    EvaluateOptions evaluation_;
+    std::optional<NodeEvaluator> evaluator_;
+};
+
+}  // namespace tessera

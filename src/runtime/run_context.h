@@ -1,0 +1,58 @@
+// What one run at a time uses: its arena with scratch for each thread, and where every buffer is just now. Kept between
+// runs, so that a run of sizes met before allocates nothing but its outputs' handles.
+#pragma once
+
+#include <mutex>
+
+#include "runtime/run_plan.h"
+
+namespace tessera {
+
+// Memory for outputs: what the caller lets go of comes back and serves again.
+class OutputMemory : public std::enable_shared_from_this<OutputMemory> {
+  public:
+    Result<std::shared_ptr<void>> take(int64_t bytes);
+
+  private:
+    static constexpr size_t kMostKept = 16;
+    struct Piece {
+        int64_t bytes;
+        std::shared_ptr<void> memory;
+    };
+    void give_back(Piece piece);
+    std::mutex mutex_;
+    std::vector<Piece> free_;
+};
+
+struct RunContext {
+    // Made ready for a run by this plan: arena and scratch are large enough, pointers into the arena and to weights are
+    // set, those that each run sets are null.
+    Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights,
+                   int threads);
+    char* scratch(int thread) const { return scratch_ + thread * plan->scratch_bytes; }
+    // A block of the context for input `root` that is not aligned.
+    Result<void*> stage(size_t root, const void* data, int64_t bytes);
+    // More scratch than planned, for a step with sizes that were not known.
+    Result<char*> late_scratch(int64_t bytes);
+    void clear();  // lets go of everything that belongs to the run just done
+
+    std::shared_ptr<const RunPlan> plan;
+    std::vector<void*> pointers;                                  // by root
+    std::vector<std::optional<Datum>> data;                       // by root: inputs, outputs, what host steps made
+    std::vector<std::shared_ptr<void>> late;                      // by root: memory of sizes that a host step defined
+    std::vector<void*> args;                                      // of the step in progress
+    SymbolValues symbols;                                         // as far as known
+    std::shared_ptr<const void> mark = std::make_shared<char>();  // owner of tensors that lie in this context
+
+  private:
+    struct Staged {
+        int64_t bytes = 0;
+        std::shared_ptr<void> memory;
+    };
+    std::shared_ptr<void> arena_, late_scratch_;
+    int64_t capacity_ = 0, late_capacity_ = 0;
+    char* scratch_ = nullptr;
+    std::vector<Staged> staged_;
+};
+
+}  // namespace tessera

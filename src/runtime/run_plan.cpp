@@ -1,0 +1,173 @@
+#include "runtime/run_plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/dtype.h"
+#include "runtime/memory_plan.h"
+
+namespace tessera {
+namespace {
+
+// Below this, in seconds of one thread, waking others costs more than they save. The rates are those of a slow core.
+constexpr double kParallelFrom = 3e-6, kFlopRate = 2e10, kByteRate = 2e10;
+
+double seconds_of(const KernelStep& step, const SymbolValues& symbols) {
+    auto flops = evaluate_int(step.flops, symbols), bytes = evaluate_int(step.bytes, symbols);
+    if (!flops || !bytes || (*flops == 0 && *bytes == 0)) return 1;  // not known
+    return std::max(double(*flops) / kFlopRate, double(*bytes) / kByteRate);
+}
+
+bool known(const Expr& e, const SymbolValues& symbols) {
+    for (const std::string& name : free_symbols(e))
+        if (!symbols.count(name)) return false;
+    return true;
+}
+
+// The kernel's symbols, as the step sees them; nothing where one is not known.
+std::optional<SymbolValues> kernel_symbols(const Kernel& kernel, const KernelStep& step, const SymbolValues& symbols) {
+    SymbolValues values;
+    for (size_t i = 0; i < kernel.symbols.size(); ++i) {
+        auto v = evaluate_int(i < step.symbols.size() ? step.symbols[i] : symbol(kernel.symbols[i]), symbols);
+        if (!v) return {};
+        values[kernel.symbols[i]] = *v;
+    }
+    return values;
+}
+
+// Blocks of the arena, joined where a step writes over what it reads for the last time.
+class ArenaBlocks {
+  public:
+    ArenaBlocks(const Program& program, const ProgramLayout& layout, const RunPlan& plan)
+        : program_(program), layout_(layout), plan_(plan), block_(program.buffers.size(), -1) {
+        for (size_t b = 0; b < program.buffers.size(); ++b) {
+            if (layout.root[b] != static_cast<int>(b) || layout.home[b] != Home::Arena || plan.bytes[b] < 0) continue;
+            if (!layout.in_run[b]) continue;
+            block_[b] = static_cast<int>(blocks_.size());
+            blocks_.push_back({plan.bytes[b], layout.first[b], layout.last[b]});
+        }
+    }
+
+    void keep_all(int steps) {
+        for (Block& b : blocks_) b = {b.bytes, 0, steps};
+    }
+
+    void join(int s) {
+        const auto* step = std::get_if<KernelStep>(&program_.steps[static_cast<size_t>(s)]);
+        if (!step || !plan_.steps[static_cast<size_t>(s)].bound) return;
+        const Kernel& kernel = program_.kernels[step->kernel];
+        auto symbols = kernel_symbols(kernel, *step, plan_.symbols);
+        for (size_t out = 0; out < step->args.size(); ++out) {
+            const int to = root(*step, out);
+            if (!alone(*step, out) || block_[size_t(to)] < 0 || layout_.first[size_t(to)] != s) continue;
+            for (size_t in = 0; in < step->args.size(); ++in) {
+                const int from = root(*step, in);
+                if (in == out || !alone(*step, in) || block_[size_t(from)] < 0) continue;
+                Block& block = blocks_[size_t(block_[size_t(from)])];
+                if (block.last != s || block.first == s || plan_.bytes[size_t(from)] != plan_.bytes[size_t(to)])
+                    continue;
+                if (!may_overwrite(kernel, in, out, *symbols)) continue;
+                block.last = std::max(block.last, blocks_[size_t(block_[size_t(to)])].last);
+                block_[size_t(to)] = block_[size_t(from)];
+                break;
+            }
+        }
+    }
+
+    void place(RunPlan& plan) const {
+        std::vector<Block> used;
+        std::vector<int> position(blocks_.size(), -1);
+        for (int b : block_)
+            if (b >= 0 && position[size_t(b)] < 0) {
+                position[size_t(b)] = static_cast<int>(used.size());
+                used.push_back(blocks_[size_t(b)]);
+            }
+        MemoryPlan memory = plan_memory(used);
+        plan.offsets.assign(block_.size(), -1);
+        for (size_t b = 0; b < block_.size(); ++b)
+            if (block_[b] >= 0) plan.offsets[b] = memory.offsets[size_t(position[size_t(block_[b])])];
+        plan.block_bytes = memory.bytes;
+    }
+
+  private:
+    int root(const KernelStep& step, size_t arg) const { return layout_.root[static_cast<size_t>(step.args[arg])]; }
+    // No other argument of the step lies in the same memory.
+    bool alone(const KernelStep& step, size_t arg) const {
+        for (size_t i = 0; i < step.args.size(); ++i)
+            if (i != arg && root(step, i) == root(step, arg)) return false;
+        return true;
+    }
+
+    const Program& program_;
+    const ProgramLayout& layout_;
+    const RunPlan& plan_;
+    std::vector<int> block_;  // by root; -1: none
+    std::vector<Block> blocks_;
+};
+
+}  // namespace
+
+Result<std::optional<Sizes>> buffer_sizes(const ProgramBuffer& buffer, const SymbolValues& symbols) {
+    Sizes sizes;
+    for (const Expr& d : buffer.shape) {
+        if (!known(d, symbols)) return std::optional<Sizes>();
+        auto n = evaluate_int(d, symbols);
+        if (!n || *n < 0)
+            return Error(Code::E0108, "\"{}\" has no size for these inputs: {}", buffer.name, to_string(d));
+        sizes.push_back(*n);
+    }
+    TRY(element_count(sizes));
+    return std::optional(std::move(sizes));
+}
+
+Result<int64_t> buffer_bytes(const ProgramBuffer& buffer, const Sizes& sizes) {
+    int64_t bytes = 0;
+    if (__builtin_mul_overflow(TRY(element_count(sizes)), int64_t(dtype_bytes(buffer.dtype)), &bytes))
+        return Error(Code::E0108, "\"{}\" is too large: {}", buffer.name, to_string(sizes));
+    return bytes;
+}
+
+Result<BoundStep> bind_step(const Program& program, const KernelStep& step, const CompiledModule& module,
+                            const SymbolValues& symbols) {
+    const Kernel& kernel = program.kernels[step.kernel];
+    BoundStep bound;
+    auto values = kernel_symbols(kernel, step, symbols);
+    if (!values) return bound;
+    bound.bound = true;
+    for (const std::string& name : kernel.symbols) bound.symbols.push_back(values->at(name));
+    const bool worth = seconds_of(step, symbols) >= kParallelFrom;
+    for (const Launch& launch : module.kernels()[step.kernel].launches) {
+        auto extent = evaluate_int(launch.extent, *values), scratch = evaluate_int(launch.scratch_bytes, *values);
+        if (!extent || !scratch)
+            return Error(Code::E0108, "{} has no range for these inputs: {}", step.label, to_string(launch.extent));
+        bound.launches.push_back({launch.function, *extent, aligned(*scratch), launch.parallel && worth});
+    }
+    return bound;
+}
+
+Result<RunPlan> plan_run(const Program& program, const ProgramLayout& layout, const CompiledModule& module,
+                         const SymbolValues& symbols, const PlanOptions& options) {
+    RunPlan plan;
+    plan.symbols = symbols;
+    for (size_t b = 0; b < program.buffers.size(); ++b) {
+        auto sizes = TRY(buffer_sizes(program.buffers[b], symbols));
+        plan.bytes.push_back(sizes ? TRY(buffer_bytes(program.buffers[b], *sizes)) : -1);
+        plan.sizes.push_back(sizes ? *sizes : Sizes{});
+    }
+    for (const Step& step : program.steps) {
+        BoundStep bound;
+        if (auto* kernel = std::get_if<KernelStep>(&step)) bound = TRY(bind_step(program, *kernel, module, symbols));
+        for (const BoundLaunch& l : bound.launches) plan.scratch_bytes = std::max(plan.scratch_bytes, l.scratch_bytes);
+        plan.steps.push_back(std::move(bound));
+    }
+    ArenaBlocks blocks(program, layout, plan);
+    const int steps = static_cast<int>(program.steps.size());
+    if (options.reuse)
+        for (int s = 0; s < steps; ++s) blocks.join(s);
+    else
+        blocks.keep_all(steps);
+    blocks.place(plan);
+    return plan;
+}
+
+}  // namespace tessera

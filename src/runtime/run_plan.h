@@ -1,0 +1,49 @@
+// A program for given sizes: how large each buffer is, where it lies in the arena, and the range of each launch.
+#pragma once
+
+#include "llvm/compile_kernels.h"
+#include "runtime/program_layout.h"
+
+namespace tessera {
+
+struct BoundLaunch {
+    LaunchFunction function = nullptr;
+    int64_t extent = 0;
+    int64_t scratch_bytes = 0;  // of each thread
+    bool parallel = false;      // and worth more than one thread
+};
+
+struct BoundStep {
+    bool bound = false;            // false: a host step, or one with sizes that a host step defines
+    std::vector<int64_t> symbols;  // of the kernel
+    std::vector<BoundLaunch> launches;
+};
+
+struct RunPlan {
+    SymbolValues symbols;
+    std::vector<int64_t> bytes;    // by buffer; -1: a host step defines the size
+    std::vector<int64_t> offsets;  // by root: in the arena; -1: not there
+    std::vector<Sizes> sizes;      // by buffer, where the bytes are known
+    std::vector<BoundStep> steps;
+    int64_t block_bytes = 0;    // of the arena that buffers take; scratch comes after them
+    int64_t scratch_bytes = 0;  // of one thread, the most of any step
+};
+
+struct PlanOptions {
+    int threads = 1;
+    bool reuse = true;  // memory, after its last use
+};
+
+// E0108 where a size is negative or overflows.
+Result<RunPlan> plan_run(const Program& program, const ProgramLayout& layout, const CompiledModule& module,
+                         const SymbolValues& symbols, const PlanOptions& options);
+
+// One kernel step with these sizes; not bound where one of them is not known.
+Result<BoundStep> bind_step(const Program& program, const KernelStep& step, const CompiledModule& module,
+                            const SymbolValues& symbols);
+
+// Nothing where a symbol is not known; E0108 where the product overflows or a size is negative.
+Result<std::optional<Sizes>> buffer_sizes(const ProgramBuffer& buffer, const SymbolValues& symbols);
+Result<int64_t> buffer_bytes(const ProgramBuffer& buffer, const Sizes& sizes);
+
+}  // namespace tessera
