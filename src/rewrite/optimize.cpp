@@ -87,7 +87,7 @@ class Pipeline {
     Result<PipelineReport> run() {
         if (!options_.stop_after.empty()) TRY(check_name(options_.stop_after));
         for (const std::string& name : options_.with) TRY(check_name(name));
-        for (int phase : {1, 2, 3}) TRY(run_phase(phase));
+        for (int phase = 1; phase <= options_.last_phase; ++phase) TRY(run_phase(phase));
         report_.applications = std::move(context_.applications);
         return std::move(report_);
     }

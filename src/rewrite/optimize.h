@@ -30,6 +30,7 @@ struct PipelineOptions {
     int64_t fold_limit = int64_t{1} << 24;  // bytes that one folded constant may take beyond its inputs
     std::vector<std::string> with = {};     // optional passes to run as well
     std::string stop_after = {};            // a pass: its first run is the last thing done
+    int last_phase = 3;                     // 1: ops stay that ONNX has not, or the model's opset
     bool record = false;                    // keep each rewrite
     bool verify = false;                    // after each pass; always so in debug builds
     int max_rounds = 30;

@@ -106,7 +106,7 @@ Status LoadedProgram::prepare(bool keep_constants) {
     return {};
 }
 
-Result<SymbolValues> LoadedProgram::sizes_of(const std::vector<Datum>& inputs) const {
+SymbolValues LoadedProgram::sizes_of(const std::vector<Datum>& inputs) const {
     SymbolValues values;
     for (const auto& source : layout_.sizes) values[source.symbol] = inputs[source.input].tensor().size(source.dim);
     return values;
@@ -124,8 +124,8 @@ Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector
                 return plans_.back().second;
             }
     }
-    SymbolValues symbols = TRY(sizes_of(inputs));
-    auto plan = std::make_shared<const RunPlan>(TRY(plan_run(program_, layout_, *module_, symbols, {threads_})));
+    auto plan =
+        std::make_shared<const RunPlan>(TRY(plan_run(program_, layout_, *module_, sizes_of(inputs), {threads_})));
     std::lock_guard lock(mutex_);
     if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
     plans_.emplace_back(std::move(key), plan);

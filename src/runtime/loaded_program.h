@@ -30,7 +30,7 @@ class LoadedProgram {
     friend class Run;
     LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options);
     Status prepare(bool keep_constants);
-    Result<SymbolValues> sizes_of(const std::vector<Datum>& inputs) const;
+    SymbolValues sizes_of(const std::vector<Datum>& inputs) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
     std::unique_ptr<RunContext> take_context() const;
     void give_back(std::unique_ptr<RunContext> context) const;

@@ -1,0 +1,149 @@
+#include <cmath>
+#include <complex>
+
+#include "base/check.h"
+#include "graph/bind_inputs.h"
+#include "runtime/run.h"
+
+namespace tessera {
+namespace {
+
+// The buffer's tensor with its dimensions in the value's order.
+Result<Tensor> in_value_order(const Tensor& t, const std::vector<int>& order) {
+    if (order.empty()) return t;
+    const auto rank = static_cast<size_t>(t.rank());
+    CHECK(order.size() == rank, "an order of {} axes for {} dimensions", order.size(), rank);
+    Sizes sizes(rank), strides(rank);  // by the value's axis; strides in the buffer
+    int64_t stride = 1;
+    for (size_t d = rank; d-- > 0; stride *= t.size(static_cast<int64_t>(d))) {
+        sizes[static_cast<size_t>(order[d])] = t.size(static_cast<int64_t>(d));
+        strides[static_cast<size_t>(order[d])] = stride;
+    }
+    Tensor out = TRY(Tensor::zeros(t.dtype(), sizes));
+    const size_t width = dtype_bytes(t.dtype());
+    std::vector<int64_t> at(rank);
+    for (int64_t i = 0; i < out.elements(); ++i) {
+        int64_t from = 0;
+        for (size_t d = 0; d < rank; ++d) from += at[d] * strides[d];
+        std::memcpy(static_cast<char*>(out.mutable_data()) + static_cast<size_t>(i) * width,
+                    static_cast<const char*>(t.data()) + static_cast<size_t>(from) * width, width);
+        for (size_t d = rank; d-- > 0;) {
+            if (++at[d] < sizes[d]) break;
+            at[d] = 0;
+        }
+    }
+    return out;
+}
+
+// The largest difference over the largest value; infinite where one is a number and the other is not.
+double relative_difference(const Tensor& got, const Tensor& want) {
+    if (got.sizes() != want.sizes() || got.dtype() != want.dtype()) return INFINITY;
+    double most = 0, size = 0;
+    for (int64_t i = 0; i < got.elements(); ++i) {
+        const double g = got.real_at(i), w = want.real_at(i);
+        if (g == w || (std::isnan(g) && std::isnan(w))) {
+            if (std::isfinite(w)) size = std::max(size, std::abs(w));
+            continue;
+        }
+        if (!std::isfinite(g) || !std::isfinite(w)) return INFINITY;
+        most = std::max(most, std::abs(g - w));
+        size = std::max(size, std::abs(w));
+    }
+    return most == 0 ? 0 : most / std::max(size, 1e-30);
+}
+
+// What values should be, from the buffers that were filled before a step: nodes in between are evaluated.
+class Expected {
+  public:
+    Expected(const Program& program, const ProgramLayout& layout, const Run& run, const std::vector<int>& written,
+             int step)
+        : program_(program), layout_(layout), run_(run), written_(written), step_(step) {}
+
+    Result<const Datum*> of(const Value* v) {
+        if (auto at = known_.find(v); at != known_.end()) return &at->second;
+        if (auto held = TRY(from_buffer(v))) return &(known_[v] = std::move(*held));
+        if (v->tensor()) return &(known_[v] = Datum(*v->tensor()));
+        CHECK(v->node(), "input \"{}\" is in no buffer", v->name());
+        for (const Value* in : v->node()->inputs())
+            if (in) TRY(of(in));
+        for (const Value* in : captured_values(*v->node())) TRY(of(in));
+        auto results = TRY(evaluator_.run(*v->node(), [&](const Value* in) -> const Datum* {
+            auto at = known_.find(in);
+            return at == known_.end() ? nullptr : &at->second;
+        }));
+        for (size_t i = 0; i < results.size(); ++i) known_[v->node()->output(i)] = std::move(results[i]);
+        return &known_[v];
+    }
+
+  private:
+    Result<std::optional<Datum>> from_buffer(const Value* v) {
+        for (size_t b = 0; b < program_.buffers.size(); ++b) {
+            const ProgramBuffer& buffer = program_.buffers[b];
+            if (buffer.value != v || written_[static_cast<size_t>(layout_.root[b])] >= step_) continue;
+            if (!layout_.in_run[static_cast<size_t>(layout_.root[b])]) continue;
+            Datum d = TRY(run_.datum(static_cast<int>(b)));
+            if (!d.is_tensor()) return std::optional(d);
+            return std::optional(Datum(TRY(in_value_order(d.tensor(), buffer.order))));
+        }
+        return std::optional<Datum>();
+    }
+
+    const Program& program_;
+    const ProgramLayout& layout_;
+    const Run& run_;
+    const std::vector<int>& written_;
+    int step_;
+    EvaluateOptions options_;
+    NodeEvaluator evaluator_{options_};
+    std::unordered_map<const Value*, Datum> known_;
+};
+
+}  // namespace
+
+Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const NamedData& inputs) const {
+    std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
+    // Nothing is written over, so that what every step read is still there.
+    auto plan = std::make_shared<const RunPlan>(
+        TRY(plan_run(program_, layout_, *module_, sizes_of(bound), {.threads = threads_, .reuse = false})));
+    RunContext context;
+    TRY(context.prepare(plan, layout_, weights_, threads_));
+    RunOptions options;
+    Run run(*this, context, options);
+    TRY(run.begin(bound));
+
+    std::vector<int> written(program_.buffers.size(), -1);  // by root: the step after which it is whole
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+        auto write = [&](int b) {
+            written[static_cast<size_t>(layout_.root[static_cast<size_t>(b)])] = static_cast<int>(i);
+        };
+        if (auto* kernel = std::get_if<KernelStep>(&program_.steps[i])) {
+            for (size_t k = 0; k < kernel->args.size(); ++k)
+                if (layout_.access[kernel->kernel].writes[k]) write(kernel->args[k]);
+        } else {
+            for (int b : std::get<HostStep>(program_.steps[i]).outputs)
+                if (b >= 0) write(b);
+        }
+    }
+
+    std::vector<std::pair<std::string, double>> differences;
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+        TRY(run.step(i));
+        auto* kernel = std::get_if<KernelStep>(&program_.steps[i]);
+        if (!kernel) continue;
+        Expected expected(program_, layout_, run, written, static_cast<int>(i));
+        double most = 0;
+        for (size_t k = 0; k < kernel->args.size(); ++k) {
+            const auto b = static_cast<size_t>(kernel->args[k]);
+            const ProgramBuffer& buffer = program_.buffers[b];
+            if (!buffer.value || written[static_cast<size_t>(layout_.root[b])] != static_cast<int>(i)) continue;
+            const Datum* want = TRY(expected.of(buffer.value));
+            Datum raw = TRY(run.datum(static_cast<int>(b)));
+            Tensor got = TRY(in_value_order(raw.tensor(), buffer.order));
+            most = std::max(most, relative_difference(got, want->tensor()));
+        }
+        differences.emplace_back(kernel->label, most);
+    }
+    return differences;
+}
+
+}  // namespace tessera

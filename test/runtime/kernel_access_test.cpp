@@ -1,0 +1,77 @@
+#include "runtime/kernel_access.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+// A kernel of one input and one output, both f32[shape].
+Kernel map_kernel(const Expr& extent, const std::function<Stmt(const Expr& i)>& body, std::vector<Expr> shape) {
+    Kernel k;
+    k.symbols = {"N"};
+    k.buffers = {{"x", DType::f32, shape, Scope::Global, {}}, {"y", DType::f32, shape, Scope::Global, {}}};
+    k.params = 2;
+    Expr i = index_var("i", extent.as_int());
+    k.body = for_loop({.var = i, .extent = extent, .kind = LoopKind::Parallel, .body = body(i)});
+    return k;
+}
+
+Expr x_at(std::vector<Expr> indices) { return load(0, DType::f32, std::move(indices)); }
+
+TEST(KernelAccess, ReadsAndWrites) {
+    Kernel k = map_kernel(8, [](const Expr& i) { return store(1, {i}, x_at({i}) + x_at({i})); }, {8});
+    KernelAccess access = kernel_access(k);
+    EXPECT_EQ(access.reads, (std::vector<bool>{true, false}));
+    EXPECT_EQ(access.writes, (std::vector<bool>{false, true}));
+}
+
+TEST(KernelAccess, ACombiningStoreReads) {
+    Kernel k = map_kernel(8, [](const Expr& i) { return store(1, {i}, x_at({i}), ReduceOp::Sum); }, {8});
+    EXPECT_TRUE(kernel_access(k).reads[1]);
+    EXPECT_FALSE(may_overwrite(k, 0, 1, {}));
+}
+
+TEST(KernelAccess, AMapMayOverwriteItsInput) {
+    Kernel k =
+        map_kernel(symbol("N"), [](const Expr& i) { return store(1, {i}, x_at({i}) * x_at({i})); }, {symbol("N")});
+    EXPECT_TRUE(may_overwrite(k, 0, 1, {{"N", 5}}));
+    EXPECT_TRUE(may_overwrite(k, 0, 1, {{"N", 0}}));
+    EXPECT_FALSE(may_overwrite(k, 0, 1, {}));  // a size that is not known
+}
+
+TEST(KernelAccess, NotWhereAnotherElementIsRead) {
+    Kernel k = map_kernel(8, [](const Expr& i) { return store(1, {i}, x_at({7 - i})); }, {8});
+    EXPECT_FALSE(may_overwrite(k, 0, 1, {}));
+}
+
+TEST(KernelAccess, NotWhereAnElementIsStoredTwice) {
+    auto twice = [](const Expr& i) {
+        return seq({store(1, {i}, x_at({i})), store(1, {i}, x_at({i}) + constant(1, DType::f32))});
+    };
+    EXPECT_FALSE(may_overwrite(map_kernel(8, twice, {8}), 0, 1, {}));
+    // An overlapping tail computes some elements again.
+    auto overlapping = [](const Expr& i) {
+        Expr j = index_var("j", 4);
+        Expr at = min(i * 4, 2) + j;
+        return for_loop({.var = j, .extent = 4, .body = store(1, {at}, x_at({at}))});
+    };
+    EXPECT_FALSE(may_overwrite(map_kernel(2, overlapping, {6}), 0, 1, {}));
+}
+
+TEST(KernelAccess, NotWhereAStoreIsGuarded) {
+    auto guarded = [](const Expr& i) { return if_then(lt(i, 6), store(1, {i}, x_at({i}))); };
+    EXPECT_FALSE(may_overwrite(map_kernel(8, guarded, {6}), 0, 1, {}));
+}
+
+TEST(KernelAccess, NotWhereTheInputIsAlsoReadElsewhere) {
+    Kernel k = map_kernel(8, [](const Expr& i) { return store(1, {i}, x_at({i}) + x_at({0})); }, {8});
+    EXPECT_FALSE(may_overwrite(k, 0, 1, {}));
+}
+
+TEST(KernelAccess, APartOfTheOutputIsNotEnough) {
+    Kernel k = map_kernel(4, [](const Expr& i) { return store(1, {i}, x_at({i})); }, {8});
+    EXPECT_FALSE(may_overwrite(k, 0, 1, {}));
+}
+
+}  // namespace
+}  // namespace tessera
