@@ -60,7 +60,7 @@ class Building {
     }
 
     void collect_reads(const Expr& value) {
-        for (int n : loads_of(value))
+        for (int n : loaded_slots(value))
             if (!inside(n) && !slots_.contains(n)) add_param(n, fmt::format("x{}", made_.reads.size()), made_.reads);
     }
 

@@ -181,7 +181,7 @@ class Assembly {
                 continue;
             }
             if (auto c = checks.find(def(n).node); c != checks.end()) check(c->second);
-            for (int from : loads_of(def(n).body)) work.push_back(from);
+            for (int from : loaded_slots(def(n).body)) work.push_back(from);
         }
         return reads;
     }

@@ -270,7 +270,7 @@ int Definitions::number(const Value* v) const {
     return found->second;
 }
 
-std::vector<int> loads_of(const Expr& e) {
+std::vector<int> loaded_slots(const Expr& e) {
     std::vector<int> out;
     visit(e, [&](const Expr& x) {
         if (x.is(ExprKind::Load) && std::find(out.begin(), out.end(), x.node().slot) == out.end())

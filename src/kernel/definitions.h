@@ -46,7 +46,7 @@ Definitions define(const Graph& graph);
 std::vector<Expr> index_vars(const std::vector<Expr>& shape);
 
 // Numbers of the definitions that `e` loads, each once.
-std::vector<int> loads_of(const Expr& e);
+std::vector<int> loaded_slots(const Expr& e);
 
 // The same values without arithmetic on floats narrower than f32: loads are widened, casts round.
 Expr widen(const Expr& e);
