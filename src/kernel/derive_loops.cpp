@@ -91,7 +91,7 @@ DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::
     return derived;
 }
 
-std::vector<Expr> loads_of(const Expr& value, std::optional<int> slot) {
+std::vector<Expr> loads_in(const Expr& value, std::optional<int> slot) {
     std::vector<Expr> loads;
     visit(value, [&](const Expr& e) {
         if (e.is(ExprKind::Load) && (!slot || e.node().slot == *slot)) loads.push_back(e);
@@ -99,6 +99,6 @@ std::vector<Expr> loads_of(const Expr& value, std::optional<int> slot) {
     return loads;
 }
 
-bool reads_buffer(const Stage& stage, int slot) { return !loads_of(stage.value, slot).empty(); }
+bool reads_buffer(const Stage& stage, int slot) { return !loads_in(stage.value, slot).empty(); }
 
 }  // namespace tessera

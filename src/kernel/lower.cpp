@@ -41,7 +41,7 @@ std::set<size_t> find_prepared(const Compute& compute, const std::vector<PlacedS
             const Stage& stage = *placed[i].stage;
             made.insert(stage.buffer);
             fits &= static_cast<size_t>(stage.buffer) >= compute.params && !uses_symbols(compute, stage);
-            for (const Expr& l : loads_of(stage.value)) {
+            for (const Expr& l : loads_in(stage.value)) {
                 reads |= known.contains(l.node().slot);
                 fits &= known.contains(l.node().slot) || made.contains(l.node().slot);
             }

@@ -114,7 +114,7 @@ class Placing {
             for (size_t l = 0; l < reader.loops.vars.size(); ++l)
                 running.insert_or_assign(reader.plan->loops[l].name, reader.loops.extents[l]);
             for (const auto& [name, extent] : p.around_whole) running.erase(name);
-            for (const Expr& load : loads_of(reader.stage->value, p.stage->buffer))
+            for (const Expr& load : loads_in(reader.stage->value, p.stage->buffer))
                 for (size_t d = 0; d < all.size(); ++d) {
                     std::optional<Interval> one = interval_of(substitute(load.arg(d), reader.values), running);
                     if (!one || mentions_any(one->begin, running) || mentions_any(one->span, running))
@@ -138,7 +138,7 @@ class Placing {
     Status region_made(size_t i) {
         PlacedStage& p = placed_[i];
         const PlacedStage& host = placed_[*p.host];
-        const Expr load = loads_of(p.stage->value, host.stage->buffer).at(0);
+        const Expr load = loads_in(p.stage->value, host.stage->buffer).at(0);
         for (const ReduceAxis& axis : p.stage->axes) p.region.push_back({0, axis.extent - 1});
         std::vector<Interval> made = TRY(region_inside(host, p.host_loop));
         for (size_t d = 0; d < load.args().size(); ++d)

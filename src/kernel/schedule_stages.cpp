@@ -60,7 +60,7 @@ Status Schedule::reverse_compute_inline(std::string_view name) {
     if (!stage.reduce.empty()) return Error(Code::E0602, "{} reduces: it cannot go into its producer", name);
     std::optional<size_t> producer;
     std::vector<Expr> loads;
-    for (const Expr& l : loads_of(stage.value)) {
+    for (const Expr& l : loads_in(stage.value)) {
         if (is_parameter(l.node().slot)) continue;
         std::optional<size_t> p = writer(l.node().slot);
         if (!p) continue;
@@ -143,7 +143,7 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
     const Stage& producer = compute_.stages[place.stage];
     if (place.stage == s || inside(place.stage, {s, 0}))
         return Error(Code::E0602, "{} stands in a loop of {} itself", loop.name, name);
-    std::vector<Expr> loads = loads_of(stage.value, producer.buffer);
+    std::vector<Expr> loads = loads_in(stage.value, producer.buffer);
     if (loads.empty()) return Error(Code::E0602, "{} does not read {}", name, producer.name);
     if (!plans_[place.stage].at.empty() && !plans_[place.stage].after)
         return Error(Code::E0602, "{} is computed inside {} itself", producer.name, plans_[place.stage].at)
@@ -165,7 +165,7 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
     if (at(place).kind == LoopKind::Vector)
         return Error(Code::E0602, "{} runs in lanes: nothing else is computed inside it", loop.name);
     // What else it reads must be complete before the producer's nest.
-    for (const Expr& l : loads_of(stage.value)) {
+    for (const Expr& l : loads_in(stage.value)) {
         if (is_parameter(l.node().slot) || l.node().slot == producer.buffer) continue;
         std::optional<size_t> other = writer(l.node().slot);
         if (other && *other > place.stage && plans_[*other].at.empty())

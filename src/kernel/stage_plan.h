@@ -83,7 +83,7 @@ DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::
                           const std::vector<Expr>& reduce_extents);
 
 // The loads of one buffer, or all, in an expression.
-std::vector<Expr> loads_of(const Expr& value, std::optional<int> slot = {});
+std::vector<Expr> loads_in(const Expr& value, std::optional<int> slot = {});
 bool reads_buffer(const Stage& stage, int slot);
 
 }  // namespace tessera
