@@ -18,7 +18,7 @@ std::vector<bool> live_definitions(const Definitions& all) {
         live[size_t(n)] = true;
         const Definition& d = all.list[size_t(n)];
         if (!d.given())
-            for (int from : loads_of(d.body)) work.push_back(from);
+            for (int from : loaded_slots(d.body)) work.push_back(from);
         auto found = hosts.find(d.node);
         if (!d.node || found == hosts.end()) continue;
         for (const HostNode* h : found->second) {
@@ -51,7 +51,7 @@ void find_whole(const Definitions& all, Grouping& g) {
     }
     for (size_t i = 0; i < all.list.size(); ++i) {
         if (!g.live[i] || all.list[i].given()) continue;
-        for (int from : loads_of(all.list[i].body))
+        for (int from : loaded_slots(all.list[i].body))
             if (g.group_of[size_t(from)] != g.group_of[i]) keep(from);
     }
 }
