@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-Result<Lowered> lowered(const Compute& compute, const LowerOptions&) {
+Lowered plainly(const Compute& compute) {
     Lowered made;
     made.kernel = plain_nests(compute);
     for (size_t i = compute.params; i < compute.buffers.size(); ++i) made.scratch.push_back(int(i));
@@ -54,7 +54,7 @@ class Assembly {
             else
                 TRY(add_kernel(unit.group));
         }
-        program_.choices = std::move(grouping_.choices);
+        program_.choices.insert(program_.choices.begin(), grouping_.choices.begin(), grouping_.choices.end());
         return std::move(program_);
     }
 
@@ -203,7 +203,7 @@ class Assembly {
         for (bool k : compute.known) key += k ? '1' : '0';
         auto [at, fresh] = shared_.try_emplace(std::move(key));
         if (!fresh) return &at->second;
-        at->second.lowered = TRY(lowered(compute, options_));
+        at->second.lowered = plainly(compute);
         at->second.kernel = program_.kernels.size();
         program_.kernels.push_back(at->second.lowered.kernel);
         if (at->second.lowered.prepare.body) {

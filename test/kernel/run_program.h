@@ -1,0 +1,132 @@
+// Runs a Program as it is written: kernels by the interpreter, host steps by the evaluator. Slow, and checked throughout.
+#pragma once
+
+#include "graph/bind_inputs.h"
+#include "graph/evaluate.h"
+#include "kernel/from_graph.h"
+
+namespace tessera::test {
+
+class ProgramRun {
+  public:
+    explicit ProgramRun(const Program& program) : p_(program), data_(program.buffers.size()) {}
+
+    Result<std::vector<Datum>> run(const Inputs& inputs) {
+        std::vector<Datum> bound = TRY(bind_inputs(*p_.graph, inputs));
+        for (size_t i = 0; i < bound.size(); ++i) {
+            binds(p_.graph->inputs()[i]->type(), type_of(bound[i]), symbols_);
+            data_[size_t(p_.inputs[i])] = std::move(bound[i]);
+        }
+        for (size_t i = 0; i < p_.buffers.size(); ++i)
+            if (p_.buffers[i].role == BufferRole::Constant) data_[i] = Datum(*p_.buffers[i].tensor);
+        for (const KernelStep& step : p_.prepare) TRY(run_kernel(step));
+        for (const Step& step : p_.steps) {
+            if (auto* kernel = std::get_if<KernelStep>(&step))
+                TRY(run_kernel(*kernel));
+            else
+                TRY(run_host(std::get<HostStep>(step)));
+        }
+        std::vector<Datum> outputs;
+        for (size_t i = 0; i < p_.outputs.size(); ++i) {
+            Datum d = data_[size_t(p_.outputs[i])];
+            const Type& type = p_.graph->outputs()[i]->type();
+            if (type.is_tensor() && d.is_tensor() && d.tensor().dtype() != DType::string) {
+                Sizes sizes = d.tensor().sizes();
+                if (type.tensor().shape.ranked()) sizes = TRY(sizes_of(type.tensor().shape.dims()));
+                d = Datum(d.tensor().reshaped(sizes));
+            }
+            outputs.push_back(std::move(d));
+        }
+        return outputs;
+    }
+
+  private:
+    Result<Sizes> sizes_of(const std::vector<Expr>& shape) {
+        Sizes sizes;
+        for (const Expr& e : shape) {
+            auto n = evaluate_int(e, symbols_);
+            if (!n) return Error(Code::E0203, "size {} is not known", to_string(e));
+            sizes.push_back(*n);
+        }
+        return sizes;
+    }
+
+    // The buffer that holds the memory of a buffer.
+    int base(int b) const {
+        while (p_.buffers[size_t(b)].alias >= 0) b = p_.buffers[size_t(b)].alias;
+        return b;
+    }
+
+    Result<Tensor> tensor(int b) {
+        const ProgramBuffer& buffer = p_.buffers[size_t(b)];
+        Datum& d = data_[size_t(base(b))];
+        Sizes sizes = TRY(sizes_of(buffer.shape));
+        int64_t elements = TRY(element_count(sizes));
+        const bool given = buffer.role == BufferRole::Constant || buffer.role == BufferRole::Input;
+        if (!d.is_tensor() || (!given && (d.tensor().dtype() != buffer.dtype || d.tensor().elements() != elements)))
+            d = Datum(TRY(Tensor::zeros(buffer.dtype, sizes)));
+        return d.tensor().reshaped(sizes);
+    }
+
+    Status run_kernel(const KernelStep& step) {
+        const Kernel& kernel = p_.kernels[step.kernel];
+        TRY(verify(kernel));
+        SymbolValues symbols;
+        for (size_t i = 0; i < kernel.symbols.size(); ++i) {
+            auto n = evaluate_int(step.symbols[i], symbols_);
+            if (!n) return Error(Code::E0203, "size {} is not known", to_string(step.symbols[i]));
+            symbols[kernel.symbols[i]] = *n;
+        }
+        std::vector<Tensor> buffers;
+        for (int b : step.args) buffers.push_back(TRY(tensor(b)));
+        return interpret(kernel, buffers, symbols);
+    }
+
+    Status run_host(const HostStep& step) {
+        std::vector<std::optional<Datum>> inputs;
+        OpView view = step.node->view();
+        std::vector<Type> types;
+        std::vector<const Tensor*> values;
+        for (size_t i = 0; i < step.inputs.size(); ++i) {
+            int b = step.inputs[i];
+            inputs.emplace_back();
+            if (b >= 0) {
+                const ProgramBuffer& buffer = p_.buffers[size_t(b)];
+                if (buffer.value->type().is_tensor() && !buffer.shape.empty() && !data_[size_t(base(b))].is_tensor())
+                    inputs.back() = Datum(TRY(tensor(b)));
+                else if (!buffer.shape.empty())
+                    inputs.back() = Datum(TRY(tensor(b)));
+                else
+                    inputs.back() = data_[size_t(b)];
+            }
+        }
+        if (step.check_only) {
+            for (size_t i = 0; i < inputs.size(); ++i) {
+                const Value* v = step.node->inputs()[i];
+                types.push_back(v ? Type(v->type().tensor().dtype, TRY(sizes_of(v->type().tensor().shape.dims()))) : Type());
+                values.push_back(inputs[i] ? &inputs[i]->tensor() : nullptr);
+            }
+            OpView concrete(step.node->op(), step.node->attrs(), types, step.node->output_count());
+            concrete.with_values(values);
+            return step.node->op().check(concrete);
+        }
+        std::vector<Datum> results =
+            TRY(evaluate_op(step.node->op(), inputs, step.node->attrs(), step.node->output_count()));
+        for (size_t i = 0; i < step.outputs.size(); ++i) {
+            if (step.outputs[i] < 0) continue;
+            binds(step.node->output(i)->type(), type_of(results[i]), symbols_);
+            data_[size_t(step.outputs[i])] = results[i];
+        }
+        return {};
+    }
+
+    const Program& p_;
+    std::vector<Datum> data_;
+    SymbolValues symbols_;
+};
+
+inline Result<std::vector<Datum>> run_program(const Program& program, const Inputs& inputs) {
+    return ProgramRun(program).run(inputs);
+}
+
+}  // namespace tessera::test
