@@ -122,7 +122,10 @@ Result<std::vector<Kernel>> parse_kernels(std::string_view text, std::string_vie
 Status verify(const Kernel& kernel);
 
 // The second oracle: runs a kernel as it is written, one element at a time, every access checked (E0406). `buffers` has a
-// tensor for each parameter, of its dtype and exactly its number of elements; results are written into them.
-Status interpret(const Kernel& kernel, std::vector<Tensor>& buffers, const SymbolValues& symbols = {});
+// tensor for each parameter, of its dtype and exactly its number of elements; results are written into them. Arithmetic
+// of floats is in f32 (f64 in f64), each operation rounded. Backwards: rounds of Parallel, Bound and Vector loops come
+// from the last to the first, which shows what depends on their order.
+Status interpret(const Kernel& kernel, std::vector<Tensor>& buffers, const SymbolValues& symbols = {},
+                 bool backwards = false);
 
 }  // namespace tessera
