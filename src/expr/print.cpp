@@ -191,8 +191,8 @@ class Printer {
     }
 
     // Whether factor times factor, as a reader of the text multiplies, gives this product again.
-    static bool multiplies_back(const Expr& e) {
-        if (e.node().reads) return true;
+    bool multiplies_back(const Expr& e) const {
+        if (e.node().reads && !buffers) return true;
         Expr product = 1;
         for (const Expr& factor : e.args()) product = product * factor;
         return product.same(e);
