@@ -5,6 +5,7 @@
 // stages. Names: a loop is called `<stage>.<axis>`; a split of `m.i` gives `m.i.o` and `m.i.i`, a fusion of `a.i` and `a.j` `a.i_j`.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -105,6 +106,7 @@ class Schedule {
     std::string fresh_stage_name(std::string name) const;
     size_t insert_stage(size_t before, Stage stage);
     int add_buffer(std::string name, DType dtype, std::vector<Expr> shape);
+    Status widen(const Expr& load, const std::map<std::string, Expr>& running, const std::string& reader);
     void redirect(size_t stage, int from, int to);       // its loads
     Result<std::pair<Loop, Loop>> split_loop(const Loop& loop, int64_t amount, LoopRelation::Kind kind);
     Status untouched(size_t stage, std::string_view primitive) const;  // its loops are still its axes
