@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "graph/bind_inputs.h"
+#include "graph/check_sizes.h"
 #include "runtime/memory_plan.h"
 #include "runtime/run.h"
 
