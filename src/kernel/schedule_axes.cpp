@@ -180,7 +180,8 @@ Status Schedule::pad(std::string_view name, const std::vector<int64_t>& multiple
 // Makes the stage that fills what is loaded cover every index that the loops reach; the rest of it is 0.
 Status Schedule::widen(const Expr& load, const Extents& running, const std::string& reader) {
     int buffer = load.node().slot;
-    std::optional<size_t> w = is_parameter(buffer) ? std::nullopt : writer(buffer);
+    std::optional<size_t> w;
+    if (!is_parameter(buffer)) w = writer(buffer);
     const std::vector<Expr> shape = compute_.buffers[static_cast<size_t>(buffer)].shape;
     Expr inside = int_const(1, DType::boolean);
     Bindings renewed;
@@ -208,7 +209,7 @@ Status Schedule::widen(const Expr& load, const Extents& running, const std::stri
         axis = {wider, extent};
         compute_.buffers[static_cast<size_t>(buffer)].shape[d] = extent;
     }
-    if (renewed.empty()) return {};
+    if (renewed.empty() || !w) return {};
     Stage& stage = compute_.stages[*w];
     for (Expr& e : stage.store) e = substitute(e, renewed);
     Expr fill = stage.reduce.empty() ? constant(0, stage.value.dtype()) : identity(stage.combine, stage.value.dtype());
