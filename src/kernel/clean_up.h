@@ -17,4 +17,7 @@ void simplify_kernel(Kernel& kernel);
 // Neighbouring dimensions of a parameter that every access splits one index for are one dimension.
 void merge_dimensions(Kernel& kernel);
 
+// What is allocated nowhere any more is no buffer of the kernel.
+void drop_unused_buffers(Kernel& kernel);
+
 }  // namespace tessera

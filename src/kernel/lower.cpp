@@ -59,6 +59,7 @@ Status clean_up(Kernel& kernel) {
     simplify_kernel(kernel);
     drop_unit_loops(kernel);
     merge_dimensions(kernel);
+    drop_unused_buffers(kernel);
     return {};
 }
 
@@ -86,6 +87,7 @@ Result<Lowered> lower(const Schedule& schedule) {
     for (size_t i : prepared) add_parameter(placed[i], lowered.prepared);
     if (!prepared.empty()) {
         prepare.name = compute.name + "_prepare";
+        prepare.symbols = kernel.symbols;
         prepare.buffers = kernel.buffers;
         prepare.params = prepare.buffers.size();
         prepare.body = StageEmitter(compute, placed, slots, prepare).emit_root({prepared.begin(), prepared.end()});

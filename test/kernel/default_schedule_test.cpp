@@ -1,0 +1,144 @@
+// Default schedules mean the same as plain nests, on machines of several kinds and shapes of every awkwardness.
+#include "kernel/default_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernel/contraction.h"
+#include "kernel/sample_computes.h"
+
+namespace tessera {
+namespace {
+
+using namespace sample;
+
+struct Processor {
+    const char* name;
+    Machine machine;
+};
+std::vector<Processor> processors() {
+    Machine neon, avx512, avx2;
+    neon.lane_multiply = true;
+    neon.fma_pipes = 4;
+    avx512.vector_bytes = 64;
+    avx512.load_broadcast = avx512.masked = true;
+    avx2.vector_bytes = 32;
+    avx2.vector_registers = 16;
+    // Caches so small that all blocks are cut.
+    Machine tiny = neon;
+    tiny.l1_bytes = 2 << 10;
+    tiny.l2_bytes = 8 << 10;
+    return {{"neon", neon}, {"avx512", avx512}, {"avx2", avx2}, {"tiny", tiny}};
+}
+
+// Runs the default schedule of every processor beside the plain nests.
+void check(const Compute& compute, const SymbolValues& symbols = {}) {
+    ASSERT_TRUE(verify(compute).ok()) << verify(compute).error().to_string() << to_string(compute);
+    std::vector<Tensor> inputs = random_parameters(compute, symbols);
+    std::vector<Tensor> expected = inputs;
+    ASSERT_NO_FATAL_FAILURE(run_kernel(plain_nests(compute), expected, symbols));
+    for (const Processor& p : processors()) {
+        for (int threads : {1, 2}) {
+            SCOPED_TRACE(fmt::format("{}, {} threads, {}", p.name, threads, compute.name));
+            ScheduleOptions options{p.machine, threads};
+            auto schedule = default_schedule(compute, options);
+            ASSERT_TRUE(schedule.ok()) << schedule.error().to_string() << "\n" << to_string(compute);
+            auto lowered = lower(*schedule);
+            ASSERT_TRUE(lowered.ok()) << lowered.error().to_string() << "\n" << schedule->print_trace();
+            std::vector<Tensor> got = inputs;
+            ASSERT_NO_FATAL_FAILURE(run_lowered(*lowered, got, symbols)) << to_string(lowered->kernel);
+            for (size_t i = 0; i < got.size(); ++i)
+                ASSERT_LE(distance(got[i], expected[i]), 1e-4) << compute.buffers[i].name << "\n"
+                                                               << schedule->print_trace() << to_string(lowered->kernel);
+        }
+    }
+}
+
+TEST(DefaultSchedule, Products) {
+    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{1, 1, 1},
+                                                              {12, 8, 4},
+                                                              {13, 9, 5},
+                                                              {7, 40, 33},
+                                                              {1, 17, 19},
+                                                              {17, 1, 3},
+                                                              {31, 37, 300},
+                                                              {5, 3, 0},
+                                                              {0, 3, 4}})
+        for (bool known : {false, true}) check(matmul(m, n, k, known));
+}
+
+TEST(DefaultSchedule, ProductsOfSymbolicSizes) {
+    Expr m = symbol("M"), n = symbol("N"), k = symbol("K");
+    for (int64_t at : {0, 1, 2, 13, 30}) {
+        check(matmul(m, 20, 11, true), {{"M", at}});
+        check(matmul(m, n, k, false), {{"M", at}, {"N", 9}, {"K", at}});
+    }
+}
+
+TEST(DefaultSchedule, ProductsWithBiasAndActivation) {
+    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{12, 8, 4}, {13, 9, 600}, {1, 17, 19}})
+        check(linear(m, n, k));
+}
+
+TEST(DefaultSchedule, BatchedProducts) {
+    for (auto [b, m, n, k] : std::vector<std::array<int64_t, 4>>{{1, 4, 5, 6}, {3, 13, 9, 5}, {2, 1, 33, 40}}) {
+        check(batched_matmul(b, m, n, k, false));
+        check(batched_matmul(b, m, n, k, true));
+    }
+}
+
+TEST(DefaultSchedule, HeadsAreSplitWhereTheyAreStored) { check(project_to_heads(2, 7, 3, 4, 10)); }
+
+TEST(DefaultSchedule, Convolutions) {
+    check(conv({.n = 1, .h = 5, .w = 6, .c = 3, .filters = 7, .kernel = 3}));
+    check(conv({.n = 2, .h = 7, .w = 7, .c = 8, .filters = 16, .kernel = 3, .stride = 2, .pad = 1}));
+    check(conv({.n = 1, .h = 4, .w = 4, .c = 33, .filters = 5, .kernel = 1}));
+    check(conv({.n = 1, .h = 9, .w = 5, .c = 40, .filters = 9, .kernel = 3, .stride = 1, .pad = 1, .dilation = 2}));
+    check(conv({.n = 1, .h = 1, .w = 1, .c = 1, .filters = 1, .kernel = 1}));
+    check(conv({.n = 1, .h = 5, .w = 3, .c = 6, .filters = 5, .kernel = 5, .pad = 2, .residual = true}));
+}
+
+TEST(DefaultSchedule, DepthwiseConvolutionsAndPools) {
+    for (int64_t c : {1, 3, 16, 33}) {
+        check(depthwise(6, 7, c, 3, 1, 1));
+        check(depthwise(7, 5, c, 3, 2, 1));
+        check(max_pool(9, 8, c, 3, 2, 1));
+    }
+    check(depthwise(9, 9, 8, 5, 1, 2));
+    check(depthwise(11, 11, 4, 9, 1, 4));
+}
+
+TEST(DefaultSchedule, Reductions) {
+    for (int64_t n : {0, 1, 3, 16, 37, 200}) {
+        check(reduce_last(5, n, ReduceOp::Sum));
+        check(reduce_last(1, n, ReduceOp::Max));
+        check(reduce_middle(3, n, 7));
+        check(reduce_middle(2, n, 64));
+    }
+}
+
+TEST(DefaultSchedule, SoftmaxAndLayerNorm) {
+    for (int64_t n : {1, 3, 16, 37, 200}) {
+        check(softmax(5, n));
+        check(layer_norm(3, 2, n));
+    }
+    check(softmax(symbol("R"), symbol("N")), {{"R", 3}, {"N", 21}});
+}
+
+TEST(DefaultSchedule, Maps) {
+    check(add_bias({2, 3, 5}, 2));
+    check(add_bias({2, 3, 5}, 1));
+    check(add_bias({1, 1, 1}, 0));
+    check(add_bias({0, 4}, 1));
+    check(add_bias({100, 1000}, 1));
+    check(add_bias({symbol("N"), 7}, 1), {{"N", 0}});
+    check(add_bias({symbol("N"), 7}, 1), {{"N", 5}});
+    check(transpose({37, 41}, {1, 0}));
+    check(transpose({3, 17, 5}, {0, 2, 1}));
+    check(transpose({3, 17, 70}, {2, 0, 1}));
+    check(gather_rows(10, 9, 4));
+}
+
+}  // namespace
+}  // namespace tessera

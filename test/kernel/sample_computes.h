@@ -1,0 +1,39 @@
+// Computes that networks are made of, and their execution by the interpreter, for tests of schedules and code.
+#pragma once
+
+#include <array>
+
+#include "kernel/schedule.h"
+
+namespace tessera::sample {
+
+Compute matmul(Expr m, Expr n, Expr k, bool known);                       // c[m,n] = a[m,k] b[k,n]; b known ahead
+Compute linear(Expr m, Expr n, Expr k);                                   // relu(x w^T + bias), w of [n,k] known
+Compute batched_matmul(Expr b, Expr m, Expr n, Expr k, bool transposed);  // b of [b,k,n] or, transposed, [b,n,k]
+Compute project_to_heads(Expr batch, Expr length, Expr heads, Expr size, Expr k);  // y[batch,heads,length,size]
+
+// Channels last; weights [filters, c, kernel, kernel].
+struct ConvSizes {
+    int64_t n = 1, h = 1, w = 1, c = 1, filters = 1, kernel = 1, stride = 1, pad = 0, dilation = 1;
+    bool residual = false;  // relu(conv + bias + x2), otherwise relu(conv + bias)
+};
+Compute conv(const ConvSizes& s);
+Compute depthwise(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t stride, int64_t pad);
+Compute max_pool(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t stride, int64_t pad);
+
+Compute reduce_last(Expr rows, Expr n, ReduceOp op);
+Compute reduce_middle(Expr outer, Expr n, Expr inner);  // the mean over n
+Compute softmax(Expr rows, Expr n);
+Compute layer_norm(Expr a, Expr b, Expr n);
+Compute add_bias(std::vector<Expr> shape, size_t axis);  // x + bias along that axis, then tanh
+Compute transpose(std::vector<Expr> shape, std::vector<size_t> order);
+Compute gather_rows(Expr rows, Expr width, Expr picked);
+
+// A tensor for each parameter; integers are small and not negative.
+std::vector<Tensor> random_parameters(const Compute& compute, const SymbolValues& symbols);
+// Interprets; tensors beyond those given are made as the kernel's parameters say.
+void run_kernel(const Kernel& kernel, std::vector<Tensor>& params, const SymbolValues& symbols);
+void run_lowered(const Lowered& lowered, std::vector<Tensor>& params, const SymbolValues& symbols);
+double distance(const Tensor& a, const Tensor& b);  // the largest difference, relative to values above 1
+
+}  // namespace tessera::sample
