@@ -44,10 +44,10 @@ std::optional<std::string> check_expr(const Expr& e, const std::vector<Buffer>& 
                                       const VariableBounds& variables, const std::function<bool(int)>& readable) {
     std::optional<std::string> problem;
     visit(e, [&](const Expr& x) {
-        if (problem) return;
         const ExprNode& n = x.node();
-        if (!kBodyTypes.has(n.dtype)) problem = fmt::format("a value of type {}", dtype_name(n.dtype));
         if (n.kind == ExprKind::Reduce) problem = "a reduction inside an expression";
+        if (problem) return;
+        if (!kBodyTypes.has(n.dtype)) problem = fmt::format("a value of type {}", dtype_name(n.dtype));
         if (n.kind == ExprKind::Var) problem = check_variable(n, variables);
         if (n.kind != ExprKind::Load || problem) return;
         problem = check_slot(n.slot, n.args.size(), buffers, readable);
