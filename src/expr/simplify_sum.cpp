@@ -50,7 +50,7 @@ void append_term(std::vector<Expr>& sum, Expr term) {
     if (!term.is_int(0)) sum.insert(sum.begin() + static_cast<ptrdiff_t>(place), std::move(term));
 }
 
-// k*c * floordiv(x, c) + k * mod(x, c) is k*x.
+// k*c * floordiv(x, c) + k * mod(x, c) is k*x, and k*c * mod(floordiv(x, c), d) + k * mod(x, c) is k * mod(x, c*d).
 std::optional<Expr> join_quotient_and_remainder(const std::vector<Expr>& sum) {
     auto single = [](const Expr& term, ExprKind kind) -> const Expr* {
         Monomial m = as_monomial(term);
@@ -64,6 +64,12 @@ std::optional<Expr> join_quotient_and_remainder(const std::vector<Expr>& sum) {
         int64_t k = as_monomial(sum[i]).coefficient;
         for (size_t j = 0; j < sum.size(); ++j) {
             const Expr* quotient = single(sum[j], ExprKind::FloorDiv);
+            std::optional<int64_t> again;  // what the quotient is taken modulo
+            if (const Expr* outer = single(sum[j], ExprKind::Mod); outer && outer->arg(0).is(ExprKind::FloorDiv)) {
+                again = outer->arg(1).as_int();
+                if (!again || *again <= 0 || !checked_mul(*again, *divisor)) continue;
+                quotient = &outer->arg(0);
+            }
             if (!quotient || !quotient->arg(1).same(remainder->arg(1))) continue;
             if (checked_mul(k, *divisor) != as_monomial(sum[j]).coefficient) continue;
             const Expr& x = quotient->arg(0);
@@ -71,7 +77,8 @@ std::optional<Expr> join_quotient_and_remainder(const std::vector<Expr>& sum) {
             std::vector<Expr> rest;
             for (size_t t = 0; t < sum.size(); ++t)
                 if (t != i && t != j) rest.push_back(sum[t]);
-            return simplify_add(make_sum(std::move(rest)), simplify_mul(k, x));
+            Expr joined = again ? simplify_mod(x, *again * *divisor) : x;
+            return simplify_add(make_sum(std::move(rest)), simplify_mul(k, joined));
         }
     }
     return std::nullopt;
@@ -80,14 +87,14 @@ std::optional<Expr> join_quotient_and_remainder(const std::vector<Expr>& sum) {
 Expr finish_sum(std::vector<Expr> sum) {
     if (sum.empty()) return 0;
     if (sum.size() == 1) return std::move(sum[0]);
-    bool quotient = false, remainder = false;
+    int quotients = 0, remainders = 0;
     for (const Expr& term : sum) {
         if (term.is(ExprKind::Add)) return make_sum(std::move(sum));
         const ExprKind last = term.is(ExprKind::Mul) ? term.args().back().kind() : term.kind();
-        quotient |= last == ExprKind::FloorDiv;
-        remainder |= last == ExprKind::Mod;
+        quotients += last == ExprKind::FloorDiv;
+        remainders += last == ExprKind::Mod;
     }
-    if (quotient && remainder)
+    if (remainders > 0 && quotients + remainders > 1)
         if (std::optional<Expr> joined = join_quotient_and_remainder(sum)) return std::move(*joined);
     return make_node(ExprKind::Add, DType::i64, std::move(sum));
 }

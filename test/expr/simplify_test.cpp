@@ -29,6 +29,12 @@ TEST(Simplify, QuotientsDropWhatIsTooSmallToCount) {
     EXPECT_EQ(mod(4 * n + i + 1, 16).kind(), ExprKind::Mod);  // i + 1 may be 4
 }
 
+TEST(Simplify, DigitsMakeUpTheirNumber) {
+    EXPECT_EQ(mod(n, 64) + 64 * mod(floor_div(n, 64), 3), mod(n, 192));
+    EXPECT_EQ(mod(n, 64) + 64 * mod(floor_div(n, 64), 3) + 192 * floor_div(n, 192), n);
+    EXPECT_EQ((floor_div(n, 12) * 3 + mod(floor_div(n, 4), 3)) * 4 + mod(n, 4), n);
+}
+
 TEST(Simplify, LongProductsAreNotExpanded) {
     Expr a = 0, b = 0;
     for (int t = 0; t < 9; ++t) {
