@@ -6,7 +6,8 @@ namespace {
 using MapStmt = std::function<Stmt(const Stmt&)>;
 using MapExpr = std::function<Expr(const Expr&)>;
 
-// The statement with f of each child; itself where nothing changed.
+// The statement with f of each child; itself where nothing changed. A sequence of which one child is left is that
+// child.
 Stmt with_children(const Stmt& s, const MapStmt& f) {
     auto child = [&](const Stmt& c) { return c ? f(c) : nullptr; };
     if (const For* loop = s->as<For>()) {
@@ -24,7 +25,8 @@ Stmt with_children(const Stmt& s, const MapStmt& f) {
     if (const If* branch = s->as<If>()) {
         Stmt then = child(branch->then), otherwise = child(branch->otherwise);
         if (then == branch->then && otherwise == branch->otherwise) return s;
-        return if_then(branch->condition, std::move(then), std::move(otherwise));
+        if (!then && !otherwise) return nullptr;
+        return make_stmt(If{branch->condition, std::move(then), std::move(otherwise)});
     }
     if (const Alloc* a = s->as<Alloc>()) {
         Stmt body = child(a->body);
@@ -32,6 +34,9 @@ Stmt with_children(const Stmt& s, const MapStmt& f) {
     }
     return s;
 }
+
+// Whether it is what became of s, rather than a child of it, for which everything is done.
+bool still(const Stmt& rebuilt, const Stmt& s) { return rebuilt && rebuilt->node.index() == s->node.index(); }
 
 // f of the statement's own expressions, loop variables left out.
 Stmt with_exprs(const Stmt& s, const MapExpr& f) {
@@ -65,7 +70,8 @@ Stmt with_exprs(const Stmt& s, const MapExpr& f) {
 
 Stmt mutate(const Stmt& s, const MapStmt& f) {
     if (!s) return nullptr;
-    return f(with_children(s, [&](const Stmt& child) { return mutate(child, f); }));
+    Stmt rebuilt = with_children(s, [&](const Stmt& child) { return mutate(child, f); });
+    return still(rebuilt, s) ? f(rebuilt) : rebuilt;
 }
 
 void visit(const Stmt& s, const std::function<void(const Stmt&)>& f) {
@@ -82,15 +88,16 @@ void visit(const Stmt& s, const std::function<void(const Stmt&)>& f) {
 }
 
 Stmt map_exprs(const Stmt& s, const MapExpr& f) {
-    return mutate(s, [&](const Stmt& each) { return each ? with_exprs(each, f) : each; });
+    return mutate(s, [&](const Stmt& each) { return with_exprs(each, f); });
 }
 
 Stmt substitute(const Stmt& s, const Bindings& bindings) {
     if (!s || bindings.empty()) return s;
     const For* loop = s->as<For>();
     if (!loop) {
-        Stmt mapped = with_children(s, [&](const Stmt& child) { return substitute(child, bindings); });
-        return mapped ? with_exprs(mapped, [&](const Expr& e) { return substitute(e, bindings); }) : mapped;
+        Stmt rebuilt = with_children(s, [&](const Stmt& child) { return substitute(child, bindings); });
+        return still(rebuilt, s) ? with_exprs(rebuilt, [&](const Expr& e) { return substitute(e, bindings); })
+                                 : rebuilt;
     }
     For copy = *loop;
     copy.extent = substitute(loop->extent, bindings);

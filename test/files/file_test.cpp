@@ -1,7 +1,8 @@
-// Runs the text files of this folder and those below it. A file says what to do with its graphs and, beside the lines,
-// what must come of it:
+// Runs the text files of this folder and those below it. A file says what to do with its graphs (.tsr) or kernels
+// (.tsk) and, beside the lines, what must come of it:
 //   // RUN: print                 a command, applied to the graphs from here on to the next RUN:
-//                                 one of kCommands, a pass of the optimizer by its name, or `rule NAME`, one rule alone
+//                                 one of kCommands, a pass of the optimizer by its name, or `rule NAME`, one rule
+//                                 alone; of kernels, one of kKernelCommands
 //   // CHECK: return x            the printed result has this text, each CHECK of a graph after the one before
 //   // CHECK-NOT: relu            the printed result does not have this text
 //   // UNCHANGED                  the result is the graph itself; a rule must change all graphs that do not say so
@@ -20,6 +21,7 @@
 #include "graph/print.h"
 #include "graph/to_onnx.h"
 #include "graph/verify.h"
+#include "kernel/clean_up.h"
 #include "rewrite/apply_rules.h"
 #include "rewrite/optimize.h"
 
@@ -81,6 +83,15 @@ std::optional<Command> find_command(const std::string& name) {
     return std::nullopt;
 }
 
+const std::map<std::string, void (*)(Kernel&)> kKernelCommands = {
+    {"print", [](Kernel&) {}},
+    {"partition_loops", partition_loops},
+    {"drop_unit_loops", drop_unit_loops},
+    {"simplify_kernel", simplify_kernel},
+    {"merge_dimensions", merge_dimensions},
+    {"drop_unused_buffers", drop_unused_buffers},
+};
+
 struct Expectation {
     enum class Kind { Check, CheckNot, Error };
     size_t line;
@@ -94,6 +105,7 @@ struct Case {
     std::string command, text;
     std::vector<Expectation> expected;
     bool unchanged = false;
+    bool kernel = false;
 };
 
 std::string trimmed(std::string s) {
@@ -112,7 +124,9 @@ std::vector<Case> read_cases(const std::filesystem::path& path) {
         ++number;
         if (size_t at = line.find("// RUN: "); at != std::string::npos) command = trimmed(line.substr(at + 8));
         bool graph = line.starts_with("graph "), model = line.starts_with("model ") || line.starts_with("weights ");
-        if (model || (graph && !header)) cases.push_back({number, command, std::string(number - 1, '\n'), {}});
+        bool kernel = path.extension() == ".tsk" && line.starts_with("kernel ");
+        if (model || kernel || (graph && !header))
+            cases.push_back({number, command, std::string(number - 1, '\n'), {}, false, kernel});
         if (model)
             header = true;
         else if (graph)
@@ -134,29 +148,55 @@ std::vector<Case> read_cases(const std::filesystem::path& path) {
     return cases;
 }
 
+// The result of a case's command on its graph, which is printed into `before`.
+Result<std::string> run_graph(const std::string& source, const Case& c, std::string& before) {
+    auto command = find_command(c.command);
+    EXPECT_TRUE(command) << "there is no command \"" << c.command << "\"";
+    if (!command) return std::string();
+    auto graph = TRY(parse(c.text, {.source = source}));
+    before = print(*graph);
+    auto broken = violations(*graph);
+    EXPECT_TRUE(broken.empty()) << broken[0];
+    return (*command)(std::move(graph));
+}
+
+Result<std::string> run_kernel(const std::string& source, const Case& c, std::string& before) {
+    auto command = kKernelCommands.find(c.command);
+    EXPECT_TRUE(command != kKernelCommands.end()) << "there is no command \"" << c.command << "\"";
+    if (command == kKernelCommands.end()) return std::string();
+    Kernel kernel = TRY(parse_kernels(c.text, source))[0];
+    before = to_string(kernel);
+    TRY(verify(kernel));
+    command->second(kernel);
+    TRY(verify(kernel));
+    return to_string(kernel);
+}
+
+void expect_reads_back(const std::string& text, bool kernel) {
+    if (!kernel) {
+        auto again = parse(text, {.source = "printed"});
+        ASSERT_TRUE(again.ok()) << again.error().to_string() << "\n" << text;
+        return;
+    }
+    auto again = parse_kernels(text, "printed");
+    ASSERT_TRUE(again.ok()) << again.error().to_string() << "\n" << text;
+    EXPECT_EQ(to_string((*again)[0]), text);
+}
+
 void run_case(const std::string& source, const Case& c) {
     SCOPED_TRACE(source + ":" + std::to_string(c.line));
-    auto command = find_command(c.command);
-    ASSERT_TRUE(command) << "there is no command \"" << c.command << "\"";
-    auto graph = parse(c.text, {.source = source});
-    Result<std::string> result = std::string();
     std::string before;
-    if (graph.ok()) {
-        before = print(**graph);
-        auto broken = violations(**graph);
-        EXPECT_TRUE(broken.empty()) << broken[0];
-        result = (*command)(std::move(*graph));
-    } else {
-        result = std::move(graph).error();
-    }
+    Result<std::string> result = c.kernel ? run_kernel(source, c, before) : run_graph(source, c, before);
     size_t at = 0;
     for (const Expectation& e : c.expected) {
         if (e.kind == Expectation::Kind::Error) {
             ASSERT_FALSE(result.ok()) << "no error, but line " << e.line << " expects " << e.code;
             EXPECT_EQ(code_name(result.error().code()), e.code) << result.error().to_string();
             EXPECT_TRUE(result.error().message().find(e.text) != std::string::npos) << result.error().to_string();
-            EXPECT_TRUE(result.error().where().starts_with(source + ":" + std::to_string(e.line) + ":"))
-                << result.error().to_string();
+            if (!c.kernel || e.code != "E0601") {
+                EXPECT_TRUE(result.error().where().starts_with(source + ":" + std::to_string(e.line) + ":"))
+                    << result.error().to_string();
+            }
             return;
         }
         ASSERT_TRUE(result.ok()) << result.error().to_string();
@@ -177,9 +217,7 @@ void run_case(const std::string& source, const Case& c) {
     } else if (c.command.starts_with(kRule)) {
         EXPECT_NE(*result, before) << "the rule changed nothing";
     }
-    // What is printed reads back, and prints the same.
-    auto again = parse(*result, {.source = "printed"});
-    ASSERT_TRUE(again.ok()) << again.error().to_string() << "\n" << *result;
+    expect_reads_back(*result, c.kernel);
 }
 
 const std::filesystem::path kFolder = std::filesystem::path(TESSERA_SOURCE_DIR) / "test" / "files";
@@ -187,7 +225,7 @@ const std::filesystem::path kFolder = std::filesystem::path(TESSERA_SOURCE_DIR) 
 TEST(Files, DoAsTheySay) {
     size_t graphs = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(kFolder)) {
-        if (entry.path().extension() != ".tsr") continue;
+        if (entry.path().extension() != ".tsr" && entry.path().extension() != ".tsk") continue;
         std::string source = entry.path().lexically_relative(kFolder).string();
         std::vector<Case> cases = read_cases(entry.path());
         EXPECT_FALSE(cases.empty()) << source;
