@@ -125,8 +125,9 @@ Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector
                 return plans_.back().second;
             }
     }
-    auto plan =
-        std::make_shared<const RunPlan>(TRY(plan_run(program_, layout_, *module_, sizes_of(inputs), {threads_})));
+    const SymbolValues symbols = sizes_of(inputs);
+    if (!symbols.empty()) TRY(check_sizes(*program_.graph, symbols));
+    auto plan = std::make_shared<const RunPlan>(TRY(plan_run(program_, layout_, *module_, symbols, {threads_})));
     std::lock_guard lock(mutex_);
     if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
     plans_.emplace_back(std::move(key), plan);

@@ -1,0 +1,152 @@
+#include "runtime/loaded_program.h"
+
+#include <gtest/gtest.h>
+
+#include "base/memory.h"
+#include "graph/evaluate.h"
+#include "graph/parse.h"
+#include "kernel/from_graph.h"
+#include "runtime/interpreted_module.h"
+
+namespace tessera {
+namespace {
+
+std::unique_ptr<LoadedProgram> load(std::string_view text, bool fuse = true) {
+    auto graph = parse(text);
+    EXPECT_TRUE(graph.ok()) << graph.error().to_string();
+    LowerOptions lower;
+    lower.fuse = fuse;
+    auto program = from_graph(std::shared_ptr<const Graph>(std::move(*graph)), lower);
+    EXPECT_TRUE(program.ok()) << program.error().to_string();
+    auto module = std::make_shared<test::InterpretedModule>(program->kernels);
+    auto loaded = LoadedProgram::load(std::move(*program), module, {.threads = 2});
+    EXPECT_TRUE(loaded.ok()) << loaded.error().to_string();
+    return std::move(*loaded);
+}
+
+Tensor counting(Sizes sizes) {
+    Tensor t = *Tensor::zeros(DType::f32, std::move(sizes));
+    for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, double(i % 13) - 6);
+    return t;
+}
+
+// As the evaluator computes it, for these inputs.
+void expect_same(const LoadedProgram& loaded, const NamedData& inputs) {
+    auto got = loaded.run(inputs);
+    auto want = evaluate(*loaded.program().graph, inputs);
+    ASSERT_TRUE(want.ok()) << want.error().to_string();
+    ASSERT_TRUE(got.ok()) << got.error().to_string();
+    ASSERT_EQ(got->size(), want->size());
+    for (size_t i = 0; i < got->size(); ++i) {
+        const Tensor &g = (*got)[i].tensor(), &w = (*want)[i].tensor();
+        ASSERT_EQ(to_string(g.sizes()), to_string(w.sizes()));
+        for (int64_t k = 0; k < g.elements(); ++k) ASSERT_NEAR(g.real_at(k), w.real_at(k), 1e-4) << k;
+    }
+}
+
+constexpr const char* kChain = R"(graph main(x: f32[N,4]) {
+  a = relu(x)
+  b = exp(a)
+  c = softmax(b, axis=1)
+  y = add(c, x)
+  return y
+})";
+
+TEST(LoadedProgram, RunsForEverySize) {
+    auto loaded = load(kChain, false);
+    for (int64_t n : {3, 1, 17, 3, 0}) expect_same(*loaded, {{"x", counting({n, 4})}});
+}
+
+TEST(LoadedProgram, InputsThatAreNotAligned) {
+    auto loaded = load(kChain);
+    auto memory = *allocate_bytes(1024);
+    for (int i = 0; i < 12; ++i) static_cast<float*>(memory.get())[i + 1] = float(i);
+    expect_same(*loaded, {{"x", Tensor::view(DType::f32, {3, 4}, static_cast<float*>(memory.get()) + 1, memory)}});
+}
+
+TEST(LoadedProgram, SizesThatAHostStepDefines) {
+    auto loaded = load(R"(graph main(x: f32[N]) {
+  a = relu(x)
+  i = non_zero(a)
+  f = cast(i, to=1)
+  y = mul(f, f)
+  z = exp(a)
+  return y, z
+})");
+    expect_same(*loaded, {{"x", counting({13})}});
+    expect_same(*loaded, {{"x", counting({40})}});
+    expect_same(*loaded, {{"x", counting({3})}});  // none is positive
+}
+
+TEST(LoadedProgram, OutputsThatAreInputsConstantsOrTheSame) {
+    auto loaded = load(R"(graph main(x: f32[N]) -> (o0, o1, o2, o3, o4) {
+  const c: f32[2] = [1, 2]
+  y = relu(x)
+  r = unsqueeze(y, [0])
+  return x, c, y, y, r
+})");
+    expect_same(*loaded, {{"x", counting({5})}});
+}
+
+TEST(LoadedProgram, MemoryIsReused) {
+    std::string text = "graph main(x: f32[1000]) {\n  v0 = exp(x)\n";
+    for (int i = 1; i < 20; ++i) text += fmt::format("  v{} = {}(v{})\n", i, i % 2 ? "relu" : "tanh", i - 1);
+    text += "  y = neg(v19)\n  return y\n}";
+    auto loaded = load(text, false);
+    EXPECT_LE(*loaded->arena_bytes({}), 2 * 4096 + 64);
+    expect_same(*loaded, {{"x", counting({1000})}});
+}
+
+TEST(LoadedProgram, Cancellation) {
+    auto loaded = load(kChain, false);
+    std::atomic<bool> cancel{true};
+    auto result = loaded->run({{"x", counting({2, 4})}}, {.cancel = &cancel});
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code(), Code::E0410);
+    cancel = false;
+    size_t seen = 0;
+    RunOptions options{.cancel = &cancel, .progress = [&](std::string_view, size_t done, size_t total) {
+                           seen = done;
+                           if (done + 1 == total) cancel = true;
+                       }};
+    EXPECT_FALSE(loaded->run({{"x", counting({2, 4})}}, options).ok());
+    EXPECT_GT(seen, 0u);
+    expect_same(*loaded, {{"x", counting({2, 4})}});
+}
+
+TEST(LoadedProgram, WrongInputs) {
+    auto loaded = load(kChain);
+    auto code = [&](const NamedData& inputs) { return loaded->run(inputs).error().code(); };
+    EXPECT_EQ(code({{"z", counting({2, 4})}}), Code::E0401);
+    EXPECT_EQ(code({}), Code::E0402);
+    EXPECT_EQ(code({{"x", Tensor::ints({1, 2})}}), Code::E0403);
+    EXPECT_EQ(code({{"x", counting({4})}}), Code::E0404);
+    EXPECT_EQ(code({{"x", counting({2, 5})}}), Code::E0405);
+}
+
+TEST(LoadedProgram, SizesThatDoNotFitEachOther) {
+    auto loaded = load(R"(graph main(x: f32[N], y: f32[M]) {
+  z = add(x, y)
+  return z
+})");
+    expect_same(*loaded, {{"x", counting({3})}, {"y", counting({3})}});
+    expect_same(*loaded, {{"x", counting({3})}, {"y", counting({1})}});
+    expect_same(*loaded, {{"x", counting({1})}, {"y", counting({4})}});
+    auto result = loaded->run({{"x", counting({3})}, {"y", counting({4})}});
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code(), Code::E0210);
+}
+
+TEST(LoadedProgram, ProfileAndCheck) {
+    auto loaded = load(kChain, false);
+    auto profile = loaded->profile({{"x", counting({3, 4})}}, 3);
+    ASSERT_TRUE(profile.ok());
+    EXPECT_EQ(profile->size(), loaded->program().steps.size());
+    auto check = loaded->check({{"x", counting({3, 4})}});
+    ASSERT_TRUE(check.ok()) << check.error().to_string();
+    for (const auto& [label, difference] : *check) EXPECT_LT(difference, 1e-5) << label;
+    EXPECT_FALSE(check->empty());
+}
+
+}  // namespace
+}  // namespace tessera
