@@ -184,14 +184,19 @@ class Defining {
                 if (at[d].node().reads) at[d] = clamp(at[d], 0, shape[int64_t(d)] - 1);
             return load(e.node().slot, e.dtype(), std::move(at));
         });
-        return rewrite(bounded, [&](const Expr& e) -> Expr {
-            if (!e.is(ExprKind::Load)) return e;
+        // In two steps, by negative slots: what is around a load may become that load when it is rebuilt.
+        Expr numbered = rewrite(bounded, [&](const Expr& e) -> Expr {
+            if (!e.is(ExprKind::Load) || e.node().slot < 0) return e;
             const Value* v = node.inputs()[size_t(e.node().slot)];
             if (v->is_constant()) {
                 if (auto value = splat(*v->tensor())) return *value;
                 if (auto value = progression(*v->tensor(), e.args())) return *value;
             }
-            return load(number_of(v), e.dtype(), e.args());
+            return load(-1 - number_of(v), e.dtype(), e.args());
+        });
+        return rewrite(numbered, [&](const Expr& e) -> Expr {
+            if (!e.is(ExprKind::Load) || e.node().slot >= 0) return e;
+            return load(-1 - e.node().slot, e.dtype(), e.args());
         });
     }
 
