@@ -26,6 +26,8 @@ fi
 
 mkdir -p build-fuzz/seeds/rules_fuzz
 cp rules/*.rules build-fuzz/seeds/rules_fuzz/
+mkdir -p build-fuzz/seeds/kernels_fuzz
+cp test/files/kernel/*.tsk build-fuzz/seeds/kernels_fuzz/
 
 targets=(build-fuzz/bin/*_fuzz)
 [[ -x ${targets[0]} ]] || { echo "No fuzz target."; exit 0; }

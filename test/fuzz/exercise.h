@@ -12,6 +12,7 @@
 #include "graph/evaluate.h"
 #include "graph/graph.h"
 #include "graph/verify.h"
+#include "kernel/kernel.h"
 #include "rewrite/rule.h"
 #include "tessera/tessera.h"
 
@@ -113,6 +114,19 @@ inline bool exercise_rules(std::string_view text) {
     for (const Rule& rule : *rules) {
         Result<Rules> again = read_rules(to_string(rule), "again.rules");
         CHECK(again.ok() && again->size() == 1 && to_string(again->front()) == to_string(rule), "{}", to_string(rule));
+    }
+    return true;
+}
+
+// Kernels through the reader, the verifier and the printer. False where they cannot be read.
+inline bool exercise_kernels(std::string_view text) {
+    Result<std::vector<Kernel>> kernels = parse_kernels(text, "fuzz.tsk");
+    if (!kernels.ok()) return false;
+    for (const Kernel& kernel : *kernels) {
+        (void)verify(kernel);
+        std::string printed = to_string(kernel);
+        Result<std::vector<Kernel>> again = parse_kernels(printed, "again.tsk");
+        CHECK(again.ok() && again->size() == 1 && to_string(again->front()) == printed, "{}", printed);
     }
     return true;
 }

@@ -10,6 +10,7 @@
 
 #include "fuzz/exercise.h"
 #include "fuzz/mutate.h"
+#include "kernel/random_kernel.h"
 #include "rewrite/rule.h"
 
 namespace tessera {
@@ -131,6 +132,19 @@ TEST(mutation, damaged_rules_never_crash) {
         read += exercise_rules(text);
     }
     printf("%zu damaged rule files: %zu still read\n", kDamagedTexts, read);
+    EXPECT_LT(read, kDamagedTexts);
+}
+
+TEST(mutation, damaged_kernels_never_crash) {
+    std::mt19937_64 random(seed());
+    size_t read = 0;
+    for (size_t i = 0; i < kDamagedTexts; ++i) {
+        std::string text = mutate_bytes(to_string(random_kernel(random(), {.exact = false}).kernel), random);
+        remember(text, "tessera-damaged.tsk");
+        read += exercise_kernels(text);
+    }
+    printf("%zu damaged kernels: %zu still read\n", kDamagedTexts, read);
+    EXPECT_GT(read, 0u);
     EXPECT_LT(read, kDamagedTexts);
 }
 
