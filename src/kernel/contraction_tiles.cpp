@@ -46,13 +46,14 @@ ContractionTiles choose_tiles(const ContractionShape& s, const Machine& machine,
     }
     const int64_t mr = best.mr, nr = best.nr;
 
-    // A panel of B stays in half of the first cache; blocks of k of one size.
-    int64_t kc_most = std::max<int64_t>(64, machine.l1_bytes / 2 / (nr * s.element_bytes));
-    best.k_blocks = k <= kc_most * 5 / 4 ? 1 : divide_up(k, kc_most);
+    // A panel of B that is read again for each tile of rows stays in the first cache; blocks of k of one size.
+    const int64_t row_tiles = divide_up(m, mr), column_tiles = divide_up(n, nr);
+    int64_t kc_most = std::max<int64_t>(std::min<int64_t>(256, machine.l1_bytes / 128),
+                                        machine.l1_bytes * 3 / 8 / (nr * s.element_bytes));
+    best.k_blocks = row_tiles == 1 || k <= kc_most * 5 / 4 ? 1 : divide_up(k, kc_most);
     best.kc = divide_up(k, best.k_blocks);
 
     // Blocks of A fill half of the second cache; tasks divide evenly among the threads.
-    const int64_t row_tiles = divide_up(m, mr), column_tiles = divide_up(n, nr);
     int64_t mc_most = std::max<int64_t>(1, machine.l2_bytes / 2 / (best.kc * s.element_bytes) / mr);
     double work = 2.0 * double(s.batch) * double(m) * double(n) * double(k);
     best.parallel = threads > 1 && work > 400e3;
@@ -79,14 +80,6 @@ ContractionTiles choose_tiles(const ContractionShape& s, const Machine& machine,
                 best.nc = tile_columns * nr;
                 best.tasks = tasks;
             }
-        }
-    }
-    // Partial sums of several blocks of k lie in the second cache beside A.
-    if (best.k_blocks > 1) {
-        int64_t nc_most = std::max<int64_t>(nr, machine.l2_bytes / 4 / (best.mc * s.element_bytes) / nr * nr);
-        if (best.nc > nc_most) {
-            int64_t blocks = divide_up(best.nc, nc_most);
-            best.nc = divide_up(divide_up(best.nc, blocks), nr) * nr;
         }
     }
     return best;

@@ -100,8 +100,15 @@ Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, si
     const double grain = 16 << 10;
     if (extent && double(*extent) * bytes < 2 * grain) return std::optional<Loop>(all);
     int64_t each = std::max<int64_t>(1, int64_t(grain / std::max(bytes, 1.0)));
-    // Enough tasks for threads that are not equally fast, and no more.
-    if (extent) each = std::max(each, *extent / (16 * options.threads));
+    // Enough tasks for threads that are not equally fast, and no more; without a rest where that is close.
+    if (extent) {
+        each = std::max(each, *extent / (16 * options.threads));
+        for (int64_t d = each; d >= std::max<int64_t>(1, each / 2); --d) {
+            if (*extent % d) continue;
+            each = d;
+            break;
+        }
+    }
     if (each > 1 && (!extent || *extent > each)) {
         auto [task, iteration] = TRY(s.split(all, each));
         TRY(s.parallel(task));

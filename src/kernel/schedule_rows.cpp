@@ -58,6 +58,7 @@ bool reduces_along_lanes(const Schedule& s, const Stage& stage) {
     bool along = false, across = false;
     for (const Expr& load : loads_of(stage)) {
         auto r = stride_of(s, load, stage.reduce.back().var);
+        if (r && r->is_int(0)) continue;  // the same for all that is combined
         along |= r && r->is_int(1);
         if (stage.axes.empty() || stage.axes.back().extent.is_int(1)) continue;
         auto a = stride_of(s, load, stage.axes.back().var);

@@ -7,7 +7,27 @@
 
 namespace tessera {
 
+namespace {
+
+// Axes of one element go into their neighbours: no loop needs them.
+Status merge_unit_axes(Schedule& s, const std::string& sum, const std::string& out) {
+    const auto& axes = find_stage(s, sum).axes;
+    std::vector<std::vector<int>> groups(1);
+    for (size_t i = 0; i < axes.size(); ++i) {
+        bool all_units = true;
+        for (int j : groups.back()) all_units &= axes[size_t(j)].extent.is_int(1);
+        if (!groups.back().empty() && !all_units && !axes[i].extent.is_int(1)) groups.emplace_back();
+        groups.back().push_back(int(i));
+    }
+    if (groups.size() == axes.size()) return {};
+    TRY(s.merge_axes(sum, groups));
+    return s.merge_axes(out, groups);
+}
+
+}  // namespace
+
 Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
+    TRY(merge_unit_axes(s, sum, out));
     const Stage stage = find_stage(s, sum);
     const int64_t lanes = lanes_of(s, stage, options.machine);
     std::vector<Loop> loops = s.loops(out);
@@ -41,7 +61,7 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
         order.back() = o;
         pixel = i;
     }
-    const size_t tasks = order.size();
+    size_t tasks = order.size();
     Loop at = loops[last], channel = loops[last];
     std::optional<Loop> vector, lane;
     if (in_lanes) {
@@ -81,7 +101,19 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     if (small)
         for (const Loop& r : reduced) TRY(s.unroll(r));
 
+    // Whole rows, where there are enough of them; parts of one where there is nothing else.
     double bytes = double(taps * pixels) * 4 * double(channels.value_or(64));
+    if (tasks > 1) {
+        int64_t rows = 1;
+        for (size_t i = 0; i + 1 < tasks; ++i) rows *= s.extent(order[i]).as_int().value_or(1 << 20);
+        if (rows >= 4 * options.threads) {
+            bytes *= double(s.extent(order[tasks - 1]).as_int().value_or(16));
+            --tasks;
+        }
+    } else if (tasks == 0) {
+        tasks = 1;
+        bytes = double(taps) * 4 * double(in_lanes ? vectors * lanes : 1);
+    }
     (void)TRY(make_tasks(s, out, tasks, bytes, options));
     return {};
 }
