@@ -244,8 +244,8 @@ class Assembly {
         step.flops = sum_of(std::move(flops));
         step.bytes = sum_of(std::move(bytes));
         if (low.prepare.body) {
-            KernelStep prepare{.kernel = shared->prepare, .args = step.args, .symbols = made.symbols, .label = "prepare " + step.label};
-            prepare.args.resize(low.prepare.params);
+            KernelStep prepare{.kernel = shared->prepare, .args = {}, .symbols = {}, .label = "prepare " + step.label};
+            for (int slot : low.prepare_args) prepare.args.push_back(step.args[size_t(slot)]);
             program_.prepare.push_back(std::move(prepare));
         }
         program_.steps.emplace_back(std::move(step));

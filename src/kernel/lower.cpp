@@ -87,10 +87,19 @@ Result<Lowered> lower(const Schedule& schedule) {
     for (size_t i : prepared) add_parameter(placed[i], lowered.prepared);
     if (!prepared.empty()) {
         prepare.name = compute.name + "_prepare";
-        prepare.symbols = kernel.symbols;
-        prepare.buffers = kernel.buffers;
+        std::map<int, int> own;  // slots of `prepare`
+        auto take = [&](int buffer) {
+            if (!own.emplace(buffer, static_cast<int>(prepare.buffers.size())).second) return;
+            prepare.buffers.push_back(kernel.buffers[static_cast<size_t>(slots.at(buffer))]);
+            lowered.prepare_args.push_back(slots.at(buffer));
+        };
+        for (size_t i = 0; i < placed.size(); ++i)
+            if (prepared.contains(root_of(placed, i)))
+                for (const Expr& l : loads_in(placed[i].stage->value))
+                    if (static_cast<size_t>(l.node().slot) < compute.params) take(l.node().slot);
+        for (size_t i : prepared) take(placed[i].stage->buffer);
         prepare.params = prepare.buffers.size();
-        prepare.body = StageEmitter(compute, placed, slots, prepare).emit_root({prepared.begin(), prepared.end()});
+        prepare.body = StageEmitter(compute, placed, own, prepare).emit_root({prepared.begin(), prepared.end()});
         TRY(clean_up(prepare));
     }
     std::vector<size_t> roots;

@@ -1,7 +1,245 @@
+#include <algorithm>
+#include <set>
+
 #include "kernel/clean_up.h"
+#include "kernel/regions.h"
 
 namespace tessera {
+namespace {
 
-void partition_loops(Kernel&) {}
+class Partition {
+  public:
+    explicit Partition(Kernel& kernel) : kernel_(kernel) {
+        visit(kernel.body, [&](const Stmt& s) {
+            if (const For* loop = s->as<For>()) names_.insert(loop->var.node().name);
+        });
+        for (const Buffer& b : kernel.buffers) names_.insert(b.name);
+    }
+
+    Stmt apply(const Stmt& s) {
+        if (!s) return s;
+        if (const For* loop = s->as<For>()) {
+            if (loop->notes.contains("partition")) return partitioned(*loop);
+            For copy = *loop;
+            copy.body = apply(loop->body);
+            return for_loop(std::move(copy));
+        }
+        if (const Seq* list = s->as<Seq>()) {
+            std::vector<Stmt> stmts;
+            for (const Stmt& each : list->stmts) stmts.push_back(apply(each));
+            return seq(std::move(stmts));
+        }
+        if (const If* branch = s->as<If>())
+            return if_then(branch->condition, apply(branch->then), apply(branch->otherwise));
+        if (const Alloc* a = s->as<Alloc>()) return alloc(a->buffer, apply(a->body));
+        return s;
+    }
+
+  private:
+    // What the rounds are told apart by: conditions, and extents that are the smaller of a number and something else.
+    struct Varying {
+        std::vector<Expr> conditions;
+        std::vector<std::pair<Expr, Expr>> minima;  // min(...), and its constant
+    };
+
+    static Varying varying_in(const Stmt& body) {
+        Varying found;
+        auto add = [&](const Expr& condition) {
+            for (const Expr& c : conjuncts(condition))
+                if (std::none_of(found.conditions.begin(), found.conditions.end(),
+                                 [&](const Expr& k) { return k.same(c); }))
+                    found.conditions.push_back(c);
+        };
+        visit(body, [&](const Stmt& s) {
+            if (const If* branch = s->as<If>()) add(branch->condition);
+            if (const For* loop = s->as<For>())
+                visit(loop->extent, [&](const Expr& e) {
+                    if (e.is(ExprKind::Min) && e.args().back().as_int()) found.minima.emplace_back(e, e.args().back());
+                });
+        });
+        visit_exprs(body, [&](const Expr& e) {
+            visit(e, [&](const Expr& x) {
+                if (x.is(ExprKind::Select)) add(x.arg(0));
+            });
+        });
+        return found;
+    }
+
+    static Extents loops_in(const Stmt& body) {
+        Extents inner;
+        visit(body, [&](const Stmt& s) {
+            const For* loop = s->as<For>();
+            if (!loop) return;
+            std::optional<int64_t> high = bounds(loop->var).high;
+            inner.insert_or_assign(loop->var.node().name, high ? Expr(*high + 1) : loop->extent);
+        });
+        return inner;
+    }
+
+    static Stmt assume(const Stmt& body, const std::vector<Expr>& facts,
+                       const std::vector<std::pair<Expr, Expr>>& minima) {
+        return map_exprs(body, [&](const Expr& e) {
+            return rewrite(e, [&](const Expr& x) -> Expr {
+                for (const Expr& f : facts)
+                    if (x.same(f)) return int_const(1, DType::boolean);
+                for (const auto& [minimum, constant] : minima)
+                    if (x.same(minimum)) return constant;
+                return x;
+            });
+        });
+    }
+
+    static Expr all_at_least(const Expr& minimum, const Expr& constant) {
+        Expr condition = int_const(1, DType::boolean);
+        for (const Expr& arm : minimum.args()) condition = logical_and(condition, le(constant, arm));
+        return condition;
+    }
+
+    Stmt partitioned(const For& given) {
+        For loop = given;
+        loop.notes.erase("partition");
+        bool splits = loop.kind == LoopKind::Serial;
+        return splits ? in_ranges(loop) : in_versions(loop);
+    }
+
+    // The rounds [low, high) in which all conditions hold apart from those before and after.
+    Stmt in_ranges(For loop) {
+        Varying varying = varying_in(loop.body);
+        Extents inner = loops_in(loop.body);
+        std::optional<Expr> low, high;
+        std::vector<Expr> facts;
+        std::vector<std::pair<Expr, Expr>> minima;
+        auto narrow = [&](const Expr& condition) {
+            if (!mentions(condition, loop.var.node().name)) return false;
+            std::optional<Expr> all = holds_for_all(condition, inner);
+            if (!all) return false;
+            std::optional<Expr> new_low = low, new_high = high;
+            for (const Expr& c : conjuncts(*all)) {
+                if (c.is(ExprKind::Const) && c.node().integer) continue;
+                std::optional<Expr> upper = solve_upper(c, loop.var), lower = solve_lower(c, loop.var);
+                if (upper)
+                    new_high = new_high ? min(*new_high, *upper) : *upper;
+                else if (lower)
+                    new_low = new_low ? max(*new_low, *lower) : *lower;
+                else
+                    return false;
+            }
+            low = new_low;
+            high = new_high;
+            return true;
+        };
+        for (const Expr& c : varying.conditions)
+            if (narrow(c)) facts.push_back(c);
+        for (const auto& m : varying.minima)
+            if (narrow(all_at_least(m.first, m.second))) minima.push_back(m);
+        Expr begin = low ? min(max(*low, 0), loop.extent) : Expr(0);
+        Expr end = high ? max(min(*high, loop.extent), begin) : loop.extent;
+        bool empty = begin.as_int() && end.as_int() && *begin.as_int() >= *end.as_int();
+        if ((!low && !high) || empty) {
+            loop.body = apply(loop.body);
+            return for_loop(std::move(loop));
+        }
+        auto rounds = [&](const Expr& first, const Expr& count, const char* suffix, bool clean) -> Stmt {
+            if (count.is_int(0)) return nullptr;
+            For part = loop;
+            part.extent = count;
+            part.var = index_var(loop.var.node().name, count.as_int());
+            if (clean) part.body = assume(part.body, facts, minima);
+            part.body = substitute(part.body, {{loop.var.node().name, part.var + first}});
+            part.body = apply(part.body);
+            Stmt made = for_loop(std::move(part));
+            return *suffix ? renamed(made, suffix) : made;
+        };
+        return seq({rounds(0, begin, ".head", false), rounds(begin, end - begin, "", true),
+                    rounds(end, loop.extent - end, ".tail", false)});
+    }
+
+    // Two versions, of which one has no conditions. Inside a loop that runs in parallel, around one that is expanded.
+    Stmt in_versions(For loop) {
+        bool inside = loop.kind == LoopKind::Parallel || loop.kind == LoopKind::Bound;
+        Stmt whole = for_loop(loop);
+        const Stmt& body = inside ? loop.body : whole;
+        Varying varying = varying_in(body);
+        Extents inner = loops_in(body);
+        Expr condition = int_const(1, DType::boolean);
+        std::vector<Expr> facts;
+        std::vector<std::pair<Expr, Expr>> minima;
+        auto require = [&](const Expr& c) {
+            std::optional<Expr> all = holds_for_all(c, inner);
+            if (!all || (all->is(ExprKind::Const) && !all->node().integer)) return false;
+            condition = logical_and(condition, *all);
+            return true;
+        };
+        for (const Expr& c : varying.conditions)
+            if (!c.node().reads && require(c)) facts.push_back(c);
+        for (const auto& m : varying.minima)
+            if (require(all_at_least(m.first, m.second))) minima.push_back(m);
+        Stmt clean = assume(body, facts, minima), guarded = condition.is(ExprKind::Const) ? nullptr : body;
+        auto below = [&](const Stmt& s) -> Stmt {  // the loop itself is done
+            if (inside || !s) return apply(s);
+            For copy = *s->as<For>();
+            copy.body = apply(copy.body);
+            return for_loop(std::move(copy));
+        };
+        Stmt both = if_then(condition, below(clean), guarded ? renamed(below(guarded), ".edge") : nullptr);
+        if (!inside) return both;
+        loop.body = both;
+        return for_loop(std::move(loop));
+    }
+
+    std::string fresh(const std::string& name) {
+        std::string made = name;
+        for (int i = 1; !names_.insert(made).second; ++i) made = name + std::to_string(i);
+        return made;
+    }
+
+    // A copy with loops and buffers of its own.
+    Stmt renamed(const Stmt& s, const std::string& suffix) {
+        Bindings vars;
+        std::map<int, int> slots;
+        visit(s, [&](const Stmt& each) {
+            if (const For* loop = each->as<For>()) {
+                ExprNode node = loop->var.node();
+                node.name = fresh(node.name + suffix);
+                vars.insert_or_assign(loop->var.node().name, make_expr(std::move(node)));
+            }
+            if (const Alloc* a = each->as<Alloc>()) {
+                Buffer copy = kernel_.buffers[static_cast<size_t>(a->buffer)];
+                copy.name = fresh(copy.name + suffix);
+                slots.emplace(a->buffer, static_cast<int>(kernel_.buffers.size()));
+                kernel_.buffers.push_back(std::move(copy));
+            }
+        });
+        auto slot = [&](int old) {
+            auto found = slots.find(old);
+            return found == slots.end() ? old : found->second;
+        };
+        Stmt copy = substitute(s, vars);
+        copy = map_exprs(copy, [&](const Expr& e) {
+            return rewrite(e, [&](const Expr& x) {
+                if (!x.is(ExprKind::Load) || !slots.contains(x.node().slot)) return x;
+                return load(slot(x.node().slot), x.dtype(), x.args());
+            });
+        });
+        return mutate(copy, [&](const Stmt& each) -> Stmt {
+            if (!each) return each;
+            StmtNode node = *each;
+            if (Store* to = std::get_if<Store>(&node.node)) to->to.buffer = slot(to->to.buffer);
+            if (Alloc* a = std::get_if<Alloc>(&node.node)) a->buffer = slot(a->buffer);
+            if (Call* call = std::get_if<Call>(&node.node)) {
+                for (Access& a : call->writes) a.buffer = slot(a.buffer);
+                for (Access& a : call->reads) a.buffer = slot(a.buffer);
+            }
+            return make_stmt(std::move(node.node));
+        });
+    }
+
+    Kernel& kernel_;
+    std::set<std::string> names_;
+};
+
+}  // namespace
+
+void partition_loops(Kernel& kernel) { kernel.body = Partition(kernel).apply(kernel.body); }
 
 }  // namespace tessera

@@ -120,10 +120,11 @@ class Schedule {
 // The nests. Stages that read nothing but parameters known ahead (Compute::known) and stand at the root are computed
 // once, by `prepare`, into buffers that the kernel then takes as parameters.
 struct Lowered {
-    Kernel kernel;              // parameters: the Compute's, then `prepared`, then `scratch` (Global intermediates)
-    Kernel prepare;             // no body: nothing to prepare. Parameters: the Compute's, then `prepared`
-    std::vector<int> prepared;  // slots, in both kernels
-    std::vector<int> scratch;   // slots of the kernel: their contents matter only while it runs
+    Kernel kernel;                  // parameters: the Compute's, then `prepared`, then `scratch` (Global intermediates)
+    Kernel prepare;                 // no body: nothing to prepare. It has no symbols
+    std::vector<int> prepare_args;  // its parameters, as slots of `kernel`: what it reads, then `prepared`
+    std::vector<int> prepared;      // slots of `kernel`
+    std::vector<int> scratch;       // slots of `kernel`: their contents matter only while it runs
 };
 Result<Lowered> lower(const Schedule& schedule);
 

@@ -52,10 +52,11 @@ inline void expect_same(const Compute& original, const Schedule& schedule, const
     if (lowered->prepare.body) {
         Status fine = verify(lowered->prepare);
         ASSERT_TRUE(fine.ok()) << fine.error().to_string() << to_string(lowered->prepare);
-        std::vector<Tensor> before(got.begin(), got.begin() + static_cast<ptrdiff_t>(lowered->prepare.params));
-        Status prepared = interpret(lowered->prepare, before, symbols);
+        std::vector<Tensor> before;
+        for (int slot : lowered->prepare_args) before.push_back(got[static_cast<size_t>(slot)]);
+        Status prepared = interpret(lowered->prepare, before);
         ASSERT_TRUE(prepared.ok()) << prepared.error().to_string() << to_string(lowered->prepare);
-        std::copy(before.begin(), before.end(), got.begin());
+        for (size_t i = 0; i < before.size(); ++i) got[static_cast<size_t>(lowered->prepare_args[i])] = before[i];
     }
     Status scheduled = interpret(lowered->kernel, got, symbols);
     ASSERT_TRUE(scheduled.ok()) << scheduled.error().to_string() << to_string(lowered->kernel)

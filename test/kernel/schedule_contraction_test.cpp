@@ -65,5 +65,38 @@ TEST(ScheduleContraction, Matmul) {
     }
 }
 
+TEST(ScheduleContraction, MatmulOfAnyRows) {
+    Expr m = symbol("M");
+    Compute c = matmul_bias_relu(m, 29, 7, {"M"});
+    Schedule s(c);
+    schedule_matmul(s, "mm", "out", {});
+    for (int64_t rows : {0, 1, 7, 8, 24, 25, 50}) expect_same(c, s, {{"M", rows}});
+    if (getenv("SHOW")) {
+        auto l = lower(s);
+        std::cout << to_string(l->kernel) << to_string(l->prepare);
+    }
+}
+
+TEST(ScheduleContraction, Conv) {
+    for (ConvSizes sizes : {ConvSizes{}, ConvSizes{.n = 2, .stride = 2}, ConvSizes{.kernel = 1, .pad = 0}}) {
+        Compute c = conv_bias_relu(sizes);
+        Schedule s(c);
+        std::string a = *s.reindex("conv", 0), b = *s.reindex("conv", 1);
+        ASSERT_OK(s.merge_axes(a, {{0, 1, 2}, {4, 5, 3}}));
+        ASSERT_OK(s.merge_axes(b, {{0}, {2, 3, 1}}));
+        ASSERT_OK(s.merge_axes("conv", {{0, 1, 2}, {3}}, {{1, 2, 0}}));
+        ASSERT_OK(s.merge_axes("out", {{0, 1, 2}, {3}}));
+        Tiles t;
+        ASSERT_OK(s.pad("conv", {t.mr, t.nr, 1}));
+        (void)a;
+        (void)b;
+        expect_same(c, s);
+        if (getenv("SHOW")) {
+            auto l = lower(s);
+            std::cout << to_string(l->kernel) << to_string(l->prepare);
+        }
+    }
+}
+
 }  // namespace
 }  // namespace tessera
