@@ -79,24 +79,27 @@ FlatValue apply(const FlatInstruction& i, FlatValue a, FlatValue b) {
     return out;
 }
 
-int64_t dense_strides(const std::vector<int64_t>& sizes, std::vector<int64_t>& strides) {
+void set_dense_strides(Memory& m) {
     int64_t stride = 1;
-    strides.assign(sizes.size(), 0);
-    for (size_t d = sizes.size(); d-- > 0;) {
-        strides[d] = stride;
-        stride *= sizes[d];
+    m.strides.assign(m.sizes.size(), 0);
+    for (size_t d = m.sizes.size(); d-- > 0;) {
+        m.strides[d] = stride;
+        stride *= m.sizes[d];
     }
-    return stride;
 }
 
-// One more than the largest offset; 0 where there is no element.
-int64_t reach(const Memory& m) {
-    int64_t last = 0;
+// How many elements there must be: one more than the largest offset.
+Result<int64_t> reach(const Memory& m, const Buffer& b) {
+    int64_t count = 1, last = 0;
     for (size_t d = 0; d < m.sizes.size(); ++d) {
-        if (m.sizes[d] <= 0) return 0;
-        last += (m.sizes[d] - 1) * m.strides[d];
+        int64_t step = 0;
+        if (m.sizes[d] < 0 || m.strides[d] < 0 || __builtin_mul_overflow(m.sizes[d] - 1, m.strides[d], &step) ||
+            __builtin_add_overflow(last, step, &last))
+            return Error(Code::E0405, "sizes {} and strides {} of {}", to_string(m.sizes), to_string(m.strides),
+                         name_text(b.name));
+        count = m.sizes[d] == 0 ? 0 : count;
     }
-    return last + 1;
+    return count == 0 ? 0 : last + 1;
 }
 
 class Interpreter {
@@ -125,11 +128,12 @@ class Interpreter {
                 return Error(Code::E0403, "{} holds {}, not {}", name_text(b.name), dtype_name(b.dtype),
                              dtype_name(tensors[i].dtype()));
             for (const Expr& e : b.shape) m.sizes.push_back(evaluate_int(e, symbols).value_or(-1));
-            int64_t elements = dense_strides(m.sizes, m.strides);
+            TRY(element_count(m.sizes));
+            set_dense_strides(m);
             for (size_t d = 0; d < b.strides.size(); ++d)
                 m.strides[d] = evaluate_int(b.strides[d], symbols).value_or(-1);
-            bool fits = b.strides.empty() ? tensors[i].elements() == elements : tensors[i].elements() >= reach(m);
-            if (!fits)
+            int64_t elements = TRY(reach(m, b));
+            if (b.strides.empty() ? tensors[i].elements() != elements : tensors[i].elements() < elements)
                 return Error(Code::E0405, "{} elements for {}, whose sizes are {}", tensors[i].elements(),
                              name_text(b.name), to_string(m.sizes));
             m.data = tensors[i].mutable_data();
@@ -260,10 +264,11 @@ class Interpreter {
         for (int reg : code_.sizes[slot]) sizes.push_back(registers_[static_cast<size_t>(reg)].integer);
         m.dtype = kernel_.buffers[slot].dtype;
         m.sizes = std::move(sizes);
-        dense_strides(m.sizes, m.strides);
+        TRY(element_count(m.sizes));
+        set_dense_strides(m);
         for (size_t d = 0; d < code_.strides[slot].size(); ++d)
             m.strides[d] = registers_[static_cast<size_t>(code_.strides[slot][d])].integer;
-        int64_t elements = reach(m);
+        int64_t elements = TRY(reach(m, kernel_.buffers[slot]));
         if (!m.data || m.owner.elements() != elements) {
             m.owner = TRY(Tensor::zeros(m.dtype, {elements}));
             m.data = m.owner.mutable_data();

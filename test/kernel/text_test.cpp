@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "kernel/compute.h"
 #include "kernel/text.h"
 
@@ -50,6 +52,16 @@ TEST(KernelText, ReadsWhatItPrints) {
         "    }\n"
         "  }\n"
         "}\n");
+}
+
+TEST(KernelText, IsAsDocumented) {
+    std::ifstream page(TESSERA_SOURCE_DIR "/docs/kernels.md");
+    std::string text;
+    for (std::string line; std::getline(page, line) && (text.empty() || line.starts_with("    "));)
+        if (line.starts_with("    ")) text += line.substr(4) + "\n";
+    Kernel kernel = read(text);
+    EXPECT_EQ(to_string(kernel), text);
+    EXPECT_TRUE(verify(kernel).ok());
 }
 
 TEST(KernelText, HasEveryStatement) {
