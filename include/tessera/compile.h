@@ -19,6 +19,7 @@ struct CompileOptions {
     std::string precision = "default";  // "strict": the same bits whatever the number of threads
     bool optimize = true;          // the graph's rewrites first
     bool fuse = true;
+    bool keep_weights = false;     // also the model's own that were prepared for running: for check() and emit("graph")
     std::optional<std::string> cache;  // folder of compiled code; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
 };
@@ -46,6 +47,7 @@ class Executable {
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
     // Each step against the evaluator, on these inputs: the largest difference relative to the values' size, per step.
+    // E0501 where the weights were not kept.
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
 
     std::vector<Port> inputs() const;
@@ -55,7 +57,8 @@ class Executable {
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
 
-    std::string emit(std::string_view what) const;  // "graph", "kernel", "llvm" or "asm"
+    // "graph" (E0501 where the weights were not kept), "kernel", "llvm" or "asm".
+    Result<std::string> emit(std::string_view what) const;
 
     struct State;
     explicit Executable(std::shared_ptr<State> state) : state_(std::move(state)) {}
