@@ -1,6 +1,7 @@
 // Primitives that change the axes of stages: merged, rounded up, or cut out of a reduction.
 #include <algorithm>
 
+#include "expr/simplify.h"
 #include "kernel/regions.h"
 #include "kernel/schedule.h"
 
@@ -59,6 +60,53 @@ std::vector<ReduceAxis> merged(const std::vector<ReduceAxis>& axes, const Groups
     return result;
 }
 
+// What var is multiplied by in a sum; empty where it stands anywhere but as a factor of a term.
+std::optional<Expr> coefficient_of(const Expr& sum, const Expr& var) {
+    Expr coefficient = 0;
+    for (const Expr& term : terms_of(sum)) {
+        if (!mentions(term, var.node().name)) continue;
+        Monomial m = as_monomial(term);
+        std::vector<Expr> others;
+        bool found = false;
+        for (size_t i = 0; i < m.count; ++i) {
+            if (!found && m.atoms[i].same(var))
+                found = true;
+            else if (mentions(m.atoms[i], var.node().name))
+                return std::nullopt;
+            else
+                others.push_back(m.atoms[i]);
+        }
+        if (!found) return std::nullopt;
+        coefficient = coefficient + make_term(m.coefficient, others.data(), others.size());
+    }
+    return coefficient;
+}
+
+// i*(c*J) + j*c becomes c times the merged variable, also where J is a symbol that may be 0, so that a quotient and a
+// remainder would not come together again.
+Expr recombined(const Expr& e, const std::vector<ReduceAxis>& axes, const Groups& groups,
+                const std::vector<ReduceAxis>& made) {
+    if (e.is(ExprKind::Load) || e.dtype() != DType::i64) return e;
+    Expr result = e;
+    for (size_t g = 0; g < groups.size(); ++g) {
+        if (groups[g].size() < 2) continue;
+        const ReduceAxis& last = axes[static_cast<size_t>(groups[g].back())];
+        std::optional<Expr> step = coefficient_of(result, last.var);
+        if (!step || step->is_int(0)) continue;
+        Expr old = 0, inner = *step;
+        bool fits = true;
+        for (size_t i = groups[g].size(); i-- > 0 && fits;) {
+            const ReduceAxis& axis = axes[static_cast<size_t>(groups[g][i])];
+            std::optional<Expr> c = coefficient_of(result, axis.var);
+            fits = c && c->same(inner);
+            old = old + inner * axis.var;
+            inner = inner * axis.extent;
+        }
+        if (fits) result = result - old + *step * made[g].var;
+    }
+    return result;
+}
+
 // Every factor of the product is a load at an index with the variable in it.
 bool vanishes_with(const Expr& value, const std::string& var) {
     Expr e = value;
@@ -83,12 +131,21 @@ Status Schedule::merge_axes(std::string_view name, const Groups& groups, const G
     if (plans_[s].layout)
         return Error(Code::E0602, "{} has a layout for its axes already", name).hint("merge_axes comes before");
     Bindings values;
-    std::vector<ReduceAxis> before = stage.axes;
+    std::vector<ReduceAxis> before = stage.axes, reduce_before = stage.reduce;
     stage.axes = merged(before, groups, values);
-    if (!reduce_groups.empty()) stage.reduce = merged(stage.reduce, reduce_groups, values);
+    if (!reduce_groups.empty()) stage.reduce = merged(reduce_before, reduce_groups, values);
+    auto index = [&](const Expr& e) {
+        return recombined(recombined(e, before, groups, stage.axes), reduce_before, reduce_groups, stage.reduce);
+    };
+    stage.value = rewrite(stage.value, [&](const Expr& e) -> Expr {
+        if (!e.is(ExprKind::Load)) return e;
+        std::vector<Expr> at;
+        for (const Expr& i : e.args()) at.push_back(index(i));
+        return load(e.node().slot, e.dtype(), std::move(at));
+    });
     stage.value = substitute(stage.value, values);
     if (is_parameter(stage.buffer)) {
-        for (Expr& index : stage.store) index = substitute(index, values);
+        for (Expr& e : stage.store) e = substitute(index(e), values);
     } else {
         int buffer = stage.buffer;
         stage.store.clear();

@@ -63,6 +63,13 @@ TEST(Simplify, OverflowIsLeftUnfolded) {
     EXPECT_EQ(evaluate_int(n * (int64_t{1} << 62) * 4, {{"N", 0}}), std::nullopt);
 }
 
+TEST(Simplify, QuotientsAndRemaindersComeTogether) {
+    Expr x = index_var("x", 1000);
+    EXPECT_EQ(7 * floor_div(x, 7) + mod(x, 7), x);
+    EXPECT_EQ(15 * floor_div(x, 15) + 5 * mod(floor_div(x, 5), 3) + mod(x, 5), x);
+    EXPECT_EQ(30 * floor_div(x, 15) + 10 * mod(floor_div(x, 5), 3) + 2 * mod(x, 5) + n, 2 * x + n);
+}
+
 TEST(Simplify, FloorDivision) {
     EXPECT_EQ(floor_div(4 * n + 8, 4), n + 2);
     EXPECT_EQ(floor_div(4 * n + 2, 4), n);

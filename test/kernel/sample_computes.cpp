@@ -290,9 +290,10 @@ void run_lowered(const Lowered& lowered, std::vector<Tensor>& params, const Symb
     const size_t given = params.size();
     for (size_t i = given; i < lowered.kernel.params; ++i) params.push_back(zeros(lowered.kernel.buffers[i], symbols));
     if (lowered.prepare.body) {
-        std::vector<Tensor> first(params.begin(), params.begin() + std::ptrdiff_t(lowered.prepare.params));
+        std::vector<Tensor> first;
+        for (int slot : lowered.prepare_args) first.push_back(params[size_t(slot)]);
         ASSERT_NO_FATAL_FAILURE(run_kernel(lowered.prepare, first, symbols));
-        std::copy(first.begin(), first.end(), params.begin());
+        for (size_t i = 0; i < first.size(); ++i) params[size_t(lowered.prepare_args[i])] = first[i];
     }
     ASSERT_NO_FATAL_FAILURE(run_kernel(lowered.kernel, params, symbols));
     params.resize(given);
