@@ -101,12 +101,15 @@ class Expected {
 }  // namespace
 
 Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const NamedData& inputs) const {
+    if (!complete_)
+        return Error(Code::E0501, "there is nothing to check against: the weights were not kept")
+            .hint("compile with keep_weights");
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
     // Nothing is written over, so that what every step read is still there.
     auto plan = std::make_shared<const RunPlan>(
         TRY(plan_run(program_, layout_, *module_, sizes_of(bound), {.threads = threads_, .reuse = false})));
     RunContext context;
-    TRY(context.prepare(plan, layout_, weights_, threads_));
+    TRY(context.prepare(plan, layout_, weights_.pointers, threads_));
     RunOptions options;
     Run run(*this, context, options);
     TRY(run.begin(bound));

@@ -42,69 +42,10 @@ LoadedProgram::LoadedProgram(Program program, std::shared_ptr<CompiledModule> mo
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std::shared_ptr<CompiledModule> module,
                                                            const LoadOptions& options) {
     std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program), std::move(module), options));
-    TRY(loaded->prepare(options.keep_constants));
+    loaded->weights_ = TRY(
+        prepare_weights(loaded->program_, loaded->layout_, *loaded->module_, loaded->threads_, options.keep_constants));
+    loaded->complete_ = options.keep_constants;
     return loaded;
-}
-
-// Runs the steps of `prepare`, then keeps of the constants what runs use.
-Status LoadedProgram::prepare(bool keep_constants) {
-    const size_t count = program_.buffers.size();
-    weights_.assign(count, nullptr);
-    std::vector<std::shared_ptr<const void>> temporary;
-    auto place = [&](size_t root) -> Status {
-        if (weights_[root]) return {};
-        const ProgramBuffer& b = program_.buffers[root];
-        const bool stays = layout_.in_run[root];
-        auto& owners = stays ? weight_memory_ : temporary;
-        if (b.tensor && reinterpret_cast<uintptr_t>(b.tensor->data()) % kBlockAlignment == 0 && b.tensor->bytes()) {
-            weights_[root] = const_cast<void*>(b.tensor->data());
-            if (stays) weight_bytes_ += b.tensor->bytes();
-            return {};
-        }
-        auto sizes = TRY(buffer_sizes(b, {}));
-        CHECK(sizes, "weight \"{}\" has no known size", b.name);
-        const int64_t bytes = TRY(buffer_bytes(b, *sizes));
-        auto memory = TRY(allocate_bytes(bytes));
-        if (b.tensor && bytes) std::memcpy(memory.get(), b.tensor->data(), static_cast<size_t>(bytes));
-        weights_[root] = memory.get();
-        if (stays) weight_bytes_ += bytes;
-        owners.push_back(std::move(memory));
-        return {};
-    };
-    Team team(threads_);
-    for (const KernelStep& step : program_.prepare) {
-        BoundStep bound = TRY(bind_step(program_, step, *module_, {}));
-        CHECK(bound.bound, "preparing {} needs a size", step.label);
-        std::vector<void*> args;
-        for (int b : step.args) {
-            const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(b)]);
-            TRY(place(root));
-            args.push_back(weights_[root]);
-        }
-        for (const BoundLaunch& launch : bound.launches) {
-            auto scratch = TRY(allocate_bytes(launch.scratch_bytes * team.threads()));
-            auto body = [&](int64_t i, int thread) {
-                launch.function(args.data(), bound.symbols.data(), i, i + 1,
-                                static_cast<char*>(scratch.get()) + thread * launch.scratch_bytes);
-            };
-            if (launch.parallel)
-                team.each(launch.extent, body);
-            else if (launch.extent > 0)
-                launch.function(args.data(), bound.symbols.data(), 0, launch.extent, static_cast<char*>(scratch.get()));
-        }
-    }
-    for (size_t b = 0; b < count; ++b) {
-        if (layout_.root[b] != static_cast<int>(b) || !layout_.in_run[b]) continue;
-        if (layout_.in_kernel[b] && (layout_.home[b] == Home::Constant || layout_.home[b] == Home::Prepared))
-            TRY(place(b));
-    }
-    for (size_t b = 0; b < count; ++b) {
-        const auto root = static_cast<size_t>(layout_.root[b]);
-        if (layout_.in_run[root]) continue;
-        weights_[root] = nullptr;
-        if (!keep_constants) program_.buffers[b].tensor.reset();
-    }
-    return {};
 }
 
 SymbolValues LoadedProgram::sizes_of(const std::vector<Datum>& inputs) const {
@@ -152,7 +93,7 @@ Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const Run
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
     auto plan = TRY(plan_for(bound));
     Borrowed context(take_context(), [this](auto c) { give_back(std::move(c)); });
-    TRY(context->prepare(std::move(plan), layout_, weights_, threads_));
+    TRY(context->prepare(std::move(plan), layout_, weights_.pointers, threads_));
     Run run(*this, *context, options);
     TRY(run.begin(bound));
     for (size_t i = 0; i < program_.steps.size(); ++i) {

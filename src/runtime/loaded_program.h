@@ -2,14 +2,15 @@
 // go on at the same time, each in a context of its own.
 #pragma once
 
+#include "runtime/prepare_weights.h"
 #include "runtime/run_context.h"
 #include "tessera/compile.h"
 
 namespace tessera {
 
 struct LoadOptions {
-    int threads = 0;             // of a run, at most; 0: as many as the pool has
-    bool keep_constants = true;  // for check(), also those that only the preparation reads
+    int threads = 0;              // of a run, at most; 0: as many as the pool has
+    bool keep_constants = false;  // for check(), also those that only the preparation reads
 };
 
 class LoadedProgram {
@@ -22,14 +23,14 @@ class LoadedProgram {
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
 
     Result<int64_t> arena_bytes(const SymbolValues& symbols) const;  // scratch included
-    int64_t weight_bytes() const { return weight_bytes_; }
+    int64_t weight_bytes() const { return weights_.bytes; }
     const Program& program() const { return program_; }
+    bool complete() const { return complete_; }  // constants that only preparing reads were kept
     int threads() const { return threads_; }
 
   private:
     friend class Run;
     LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options);
-    Status prepare(bool keep_constants);
     SymbolValues sizes_of(const std::vector<Datum>& inputs) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
     std::unique_ptr<RunContext> take_context() const;
@@ -39,9 +40,8 @@ class LoadedProgram {
     std::shared_ptr<CompiledModule> module_;
     ProgramLayout layout_;
     int threads_;
-    std::vector<void*> weights_;  // by root: constants and what was prepared; null: another home
-    std::vector<std::shared_ptr<const void>> weight_memory_;
-    int64_t weight_bytes_ = 0;
+    Weights weights_;
+    bool complete_ = true;  // all constants are still there
 
     mutable std::mutex mutex_;                                                                    // over what follows
     mutable std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<const RunPlan>>> plans_;  // newest use last

@@ -24,7 +24,7 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
     SymbolValues symbols;
     RunContext context;
     for (int r = -1; r < std::max(runs, 1); ++r) {  // the first warms up
-        TRY(context.prepare(plan, layout_, weights_, threads_));
+        TRY(context.prepare(plan, layout_, weights_.pointers, threads_));
         RunOptions options;
         Run run(*this, context, options);
         TRY(run.begin(bound));

@@ -11,7 +11,7 @@ namespace tessera::test {
 
 class InterpretedModule : public CompiledModule {
   public:
-    static constexpr size_t kMost = 64;
+    static constexpr size_t kMost = 1024;
 
     explicit InterpretedModule(const std::vector<Kernel>& list) {
         CHECK(list.size() <= kMost);

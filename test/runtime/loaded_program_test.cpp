@@ -19,7 +19,7 @@ std::unique_ptr<LoadedProgram> load(std::string_view text, bool fuse = true) {
     auto program = from_graph(std::shared_ptr<const Graph>(std::move(*graph)), lower);
     EXPECT_TRUE(program.ok()) << program.error().to_string();
     auto module = std::make_shared<test::InterpretedModule>(program->kernels);
-    auto loaded = LoadedProgram::load(std::move(*program), module, {.threads = 2});
+    auto loaded = LoadedProgram::load(std::move(*program), module, {.threads = 2, .keep_constants = true});
     EXPECT_TRUE(loaded.ok()) << loaded.error().to_string();
     return std::move(*loaded);
 }

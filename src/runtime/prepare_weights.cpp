@@ -1,0 +1,122 @@
+#include "runtime/prepare_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/thread_pool.h"
+#include "runtime/memory_plan.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kSmall = 4096;  // bytes of a constant that inference may still ask for
+
+class Preparation {
+  public:
+    Preparation(Program& program, const ProgramLayout& layout, const CompiledModule& module, int threads, bool keep)
+        : program_(program), layout_(layout), module_(module), team_(threads), keep_(keep) {
+        weights_.pointers.assign(program.buffers.size(), nullptr);
+        temporary_.resize(program.buffers.size());
+    }
+
+    Result<Weights> run() {
+        std::vector<size_t> last(program_.buffers.size(), 0);  // by root: the step that reads it last
+        for (size_t s = 0; s < program_.prepare.size(); ++s)
+            for (int b : program_.prepare[s].args) last[root(b)] = s;
+        for (size_t s = 0; s < program_.prepare.size(); ++s) {
+            TRY(step(program_.prepare[s]));
+            for (int b : program_.prepare[s].args)
+                if (last[root(b)] == s && !layout_.in_run[root(b)]) let_go(root(b));
+        }
+        for (size_t b = 0; b < program_.buffers.size(); ++b) {
+            if (layout_.root[b] != static_cast<int>(b)) continue;
+            const bool weight = layout_.home[b] == Home::Constant || layout_.home[b] == Home::Prepared;
+            if (weight && layout_.in_kernel[b]) TRY(place(b));
+            if (weight && !layout_.in_run[b]) let_go(b);
+        }
+        return std::move(weights_);
+    }
+
+  private:
+    size_t root(int buffer) const { return static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]); }
+
+    // The constant itself where it is aligned, else fresh memory, with the constant in it if it is one.
+    Status place(size_t b) {
+        if (weights_.pointers[b]) return {};
+        const ProgramBuffer& buffer = program_.buffers[b];
+        auto sizes = TRY(buffer_sizes(buffer, {}));
+        CHECK(sizes, "weight \"{}\" has no known size", buffer.name);
+        const int64_t bytes = TRY(buffer_bytes(buffer, *sizes));
+        if (layout_.in_run[b]) weights_.bytes += bytes;
+        const void* data = buffer.tensor ? buffer.tensor->data() : nullptr;
+        if (data && reinterpret_cast<uintptr_t>(data) % kBlockAlignment == 0) {
+            weights_.pointers[b] = const_cast<void*>(data);
+            return {};
+        }
+        auto memory = TRY(allocate_bytes(bytes));
+        if (data && bytes) std::memcpy(memory.get(), data, static_cast<size_t>(bytes));
+        weights_.pointers[b] = memory.get();
+        if (layout_.in_run[b])
+            weights_.memory.push_back(std::move(memory));
+        else
+            temporary_[b] = std::move(memory);
+        return {};
+    }
+
+    Status step(const KernelStep& step) {
+        BoundStep bound = TRY(bind_step(program_, step, module_, {}));
+        CHECK(bound.bound, "preparing {} needs a size", step.label);
+        std::vector<void*> args;
+        for (int b : step.args) {
+            TRY(place(root(b)));
+            args.push_back(weights_.pointers[root(b)]);
+        }
+        for (const BoundLaunch& launch : bound.launches) {
+            if (launch.extent <= 0) continue;
+            auto scratch = TRY(allocate_bytes(launch.scratch_bytes * team_.threads()));
+            auto own = [&](int thread) { return static_cast<char*>(scratch.get()) + thread * launch.scratch_bytes; };
+            auto one = [&](int64_t i, int thread) {
+                launch.function(args.data(), bound.symbols.data(), i, i + 1, own(thread));
+            };
+            if (launch.parallel)
+                team_.each(launch.extent, one);
+            else
+                launch.function(args.data(), bound.symbols.data(), 0, launch.extent, own(0));
+        }
+        return {};
+    }
+
+    void let_go(size_t b) {
+        weights_.pointers[b] = nullptr;
+        temporary_[b].reset();
+        if (keep_) return;
+        for (size_t i = 0; i < program_.buffers.size(); ++i) {
+            ProgramBuffer& buffer = program_.buffers[i];
+            if (root(static_cast<int>(i)) != b || !buffer.tensor || buffer.tensor->bytes() <= kSmall) continue;
+            // The graph is the program's own; the constant keeps its type, and nobody asks for its elements again.
+            if (const Value* v = buffer.value; v && v->is_constant())
+                const_cast<std::optional<Tensor>&>(v->tensor()) =
+                    Tensor::view(buffer.tensor->dtype(), buffer.tensor->sizes(), nullptr, nullptr);
+            buffer.tensor.reset();
+        }
+    }
+
+    Program& program_;
+    const ProgramLayout& layout_;
+    const CompiledModule& module_;
+    Team team_;
+    bool keep_;
+    Weights weights_;
+    std::vector<std::shared_ptr<const void>> temporary_;  // by root
+};
+
+}  // namespace
+
+Result<Weights> prepare_weights(Program& program, const ProgramLayout& layout, const CompiledModule& module,
+                                int threads, bool keep) {
+    return Preparation(program, layout, module, threads, keep).run();
+}
+
+}  // namespace tessera
