@@ -39,6 +39,7 @@ struct ContractionTiles {
     int64_t tasks = 1;             // over batch, m and n
     bool parallel = false;
     bool pack_a = true, pack_b = true;
+    bool b_in_task = false;          // B is packed by each task for itself
     bool operator==(const ContractionTiles&) const = default;
 };
 

@@ -15,9 +15,9 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const Machine
     int64_t a_registers = m.lane_multiply ? divide_up(mr, lanes) : m.load_broadcast ? 0 : 1;
     if (accumulators + a_registers + vectors > m.vector_registers - (m.load_broadcast ? 1 : 0)) return INFINITY;
     double multiply = double(accumulators) / m.fma_pipes;
-    double loads = double((m.lane_multiply ? divide_up(mr, lanes) : mr) + vectors) / 2;
-    // Each accumulator waits for its last sum.
-    return std::max({multiply, loads, double(m.fma_latency)}) + 0.1;
+    double loads = double((m.lane_multiply ? divide_up(mr, lanes) : mr) + vectors);
+    // Each accumulator waits for its last sum. Loads and the loop itself never hide quite.
+    return std::max({multiply, loads / 2, double(m.fma_latency)}) + 0.3 + 0.03 * loads;
 }
 
 // Whole tasks over `threads`: the time until the last is done, in tasks' time.
@@ -52,6 +52,13 @@ ContractionTiles choose_tiles(const ContractionShape& s, const Machine& machine,
                                         machine.l1_bytes * 3 / 8 / (nr * s.element_bytes));
     best.k_blocks = row_tiles == 1 || k <= kc_most * 5 / 4 ? 1 : divide_up(k, kc_most);
     best.kc = divide_up(k, best.k_blocks);
+    best.pack_a = m > 1;
+    if (m == 1 && !s.packed_ahead) {
+        // B is read as it lies, a few rows at a time, and its products added up in the first cache.
+        best.pack_b = false;
+        best.kc = std::min<int64_t>(k, 8);
+        best.k_blocks = divide_up(k, best.kc);
+    }
 
     // Blocks of A fill half of the second cache; tasks divide evenly among the threads.
     int64_t mc_most = std::max<int64_t>(1, machine.l2_bytes / 2 / (best.kc * s.element_bytes) / mr);
@@ -61,7 +68,7 @@ ContractionTiles choose_tiles(const ContractionShape& s, const Machine& machine,
     double best_time = INFINITY;
     const double tile_time = double(mr * nr) * double(k);
     // Packing a row of A costs about as much as multiplying it with so many columns.
-    const double pack_time = (s.transposes ? 16.0 : 8.0) * double(mr) * double(k);
+    const double pack_time = 16.0 * double(mr) * double(k);
     int64_t most_row_blocks =
         std::max<int64_t>(divide_up(row_tiles, mc_most), std::min<int64_t>(row_tiles, 8 * workers));
     for (int64_t row_blocks = divide_up(row_tiles, mc_most); row_blocks <= most_row_blocks; ++row_blocks) {
@@ -73,12 +80,17 @@ ContractionTiles choose_tiles(const ContractionShape& s, const Machine& machine,
             double task = double(tile_rows) * (double(tile_columns) * tile_time + pack_time) + 20e3;
             // B's panels come from far for each block of rows.
             task += double(tile_columns * nr) * double(k) * 2;
+            const bool in_task = !s.packed_ahead && best.pack_b && divide_up(row_tiles, tile_rows) == 1;
+            if (in_task) task += double(tile_columns * nr) * double(k) * 8;
             double time = rounds(tasks, workers) * task;
+            if (!s.packed_ahead && best.pack_b && !in_task)
+                time += 400e3 + double(s.batch * n) * double(k) * 8 / workers;
             if (time < best_time * 0.995) {
                 best_time = time;
                 best.mc = tile_rows * mr;
                 best.nc = tile_columns * nr;
                 best.tasks = tasks;
+                best.b_in_task = in_task;
             }
         }
     }

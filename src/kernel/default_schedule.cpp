@@ -85,6 +85,21 @@ Status inline_maps(Schedule& s) {
     return {};
 }
 
+// One row times a B that is not known ahead and lies along k: dot products, as rows are reduced.
+bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c) {
+    for (int i : c.rows)
+        if (!stage.axes[size_t(i)].extent.is_int(1)) return false;
+    bool along = false;
+    visit(stage.value.arg(size_t(c.b)), [&](const Expr& x) {
+        if (!x.is(ExprKind::Load)) return;
+        size_t slot = size_t(x.node().slot);
+        if (slot < s.compute().known.size() && s.compute().known[slot]) return;
+        auto step = stride_of(s, x, stage.reduce[size_t(c.depth.back())].var);
+        along |= step && step->is_int(1);
+    });
+    return along;
+}
+
 // The one map that reads `stage` element by element, if it can be its epilogue.
 std::string epilogue_of(const Schedule& s, const Stage& stage, const std::vector<std::vector<int>>& groups,
                         const std::set<std::string>& done) {
@@ -108,7 +123,7 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
         const Stage& stage = find_stage(s, name);
         if (done.count(name)) continue;
         auto c = match_contraction(stage);
-        if (!c) continue;
+        if (!c || is_dot_products(s, stage, *c)) continue;
         std::vector<std::vector<int>> groups;
         for (const auto& g : {c->batch, c->rows, c->columns})
             if (!g.empty()) groups.push_back(g);

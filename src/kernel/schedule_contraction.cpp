@@ -96,11 +96,11 @@ class ContractionSchedule {
         shape.m = constant_or(m, 1024);
         shape.n = constant_or(n, 1024);
         shape.k = constant_or(k, 512);
-        shape.rows_known = m.as_int().has_value();
+        shape.packed_ahead = is_known(stage.value.arg(size_t(c_.b)));
         shape.element_bytes = int(dtype_bytes(s_.compute().buffers[size_t(stage.buffer)].dtype));
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
         lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
-        tiles_.pack_a = !m.is_int(1);
+        if (!m.is_int(1)) tiles_.pack_a = true;
         // Blocks of k along whole axes, so that what is packed for one is a box.
         if (tiles_.k_blocks > 1 && c_.depth.size() > 1) {
             int64_t inner = 1;
@@ -114,6 +114,16 @@ class ContractionSchedule {
                 tiles_.k_blocks = shape.k / inner;
             }
         }
+    }
+
+    bool is_known(const Expr& operand) const {
+        bool known = true;
+        visit(operand, [&](const Expr& x) {
+            if (!x.is(ExprKind::Load)) return;
+            size_t slot = size_t(x.node().slot);
+            known &= slot < s_.compute().known.size() && s_.compute().known[slot];
+        });
+        return known;
     }
 
     // Stage mm[b,m,n] over k from a[b,m,k..] and b[b,k..,n], then out[b,m,n].
@@ -134,11 +144,12 @@ class ContractionSchedule {
         }
         const Expr a_value = stage.value.arg(size_t(c_.a)), b_value = stage.value.arg(size_t(c_.b));
         if (tiles_.pack_a) a_ = TRY(s_.reindex(mm_, c_.a));
-        b_ = TRY(s_.reindex(mm_, c_.b));
+        if (tiles_.pack_b) b_ = TRY(s_.reindex(mm_, c_.b));
         if (!a_.empty()) TRY(merge_operand(a_, stage, a_value, {c_.batch, c_.rows}));
-        TRY(merge_operand(b_, stage, b_value, {c_.batch, c_.columns}));
+        if (!b_.empty()) TRY(merge_operand(b_, stage, b_value, {c_.batch, c_.columns}));
         TRY(s_.merge_axes(mm_, groups, {c_.depth}));
         TRY(s_.merge_axes(out_, out_groups));
+        if (b_.empty()) return {};  // what lies outside cannot be padded
         std::vector<int64_t> multiples;
         if (has_batch_) multiples.push_back(1);
         if (has_rows_) multiples.push_back(tiles_.mr);
@@ -168,6 +179,7 @@ class ContractionSchedule {
     // Panels: [b][m / mr][k][m % mr], and likewise for columns.
     Status lay_out() {
         if (!a_.empty()) TRY(panels(a_, tiles_.mr));
+        if (b_.empty()) return {};
         return panels(b_, tiles_.nr);
     }
 
@@ -302,6 +314,12 @@ class ContractionSchedule {
                 TRY(s_.set_scope(a_, Scope::Local));
             }
             TRY(pack(a_, tiles_.mr, false));
+        }
+        if (b_.empty()) return {};
+        if (tiles_.b_in_task && task_loop_) {
+            TRY(s_.compute_at(b_, *task_loop_));
+            TRY(s_.set_scope(b_, Scope::Local));
+            return pack(b_, tiles_.nr, false);
         }
         return pack(b_, tiles_.nr, tiles_.parallel);
     }
