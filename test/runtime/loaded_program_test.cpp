@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "base/memory.h"
 #include "graph/evaluate.h"
 #include "graph/parse.h"
@@ -146,6 +148,37 @@ TEST(LoadedProgram, ProfileAndCheck) {
     ASSERT_TRUE(check.ok()) << check.error().to_string();
     for (const auto& [label, difference] : *check) EXPECT_LT(difference, 1e-5) << label;
     EXPECT_FALSE(check->empty());
+}
+
+TEST(LoadedProgram, ManyThreadsShareOne) {
+    auto loaded = load(kChain, false);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t)
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 20; ++i) expect_same(*loaded, {{"x", counting({1 + (t + i) % 5, 4})}});
+        });
+    for (auto& t : threads) t.join();
+}
+
+TEST(LoadedProgram, OutputsStayWhatTheyWere) {
+    auto loaded = load(kChain);
+    auto first = *loaded->run({{"x", counting({3, 4})}});
+    const std::vector<float> before(first[0].tensor().as<float>().begin(), first[0].tensor().as<float>().end());
+    Tensor other = *Tensor::filled(DType::f32, {3, 4}, 7);
+    auto second = *loaded->run({{"x", other}});
+    EXPECT_NE(first[0].tensor().data(), second[0].tensor().data());
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), first[0].tensor().as<float>().begin()));
+    loaded.reset();  // outputs outlive the program
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), first[0].tensor().as<float>().begin()));
+}
+
+TEST(LoadedProgram, AThousandRunsLeaveNothing) {
+    auto loaded = load(kChain, false);
+    const NamedData inputs = {{"x", counting({64, 4})}};
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(loaded->run(inputs).ok());
+    const int64_t before = memory_in_use();
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(loaded->run(inputs).ok());
+    EXPECT_EQ(memory_in_use(), before);
 }
 
 }  // namespace
