@@ -45,5 +45,6 @@ std::vector<OpDef> sort_ops();
 std::vector<OpDef> string_ops();
 std::vector<OpDef> suppression_ops();
 std::vector<OpDef> training_ops();
+std::vector<OpDef> winograd_ops();
 
 }  // namespace tessera

@@ -59,6 +59,7 @@ struct Registry {
                  string_ops,
                  suppression_ops,
                  training_ops,
+                 winograd_ops,
              })
             add(family());
         // clang-format on

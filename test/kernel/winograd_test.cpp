@@ -1,0 +1,83 @@
+// Convolutions in tiles: the matrices are exact, the rewritten graph computes what the convolution did.
+#include <gtest/gtest.h>
+
+#include "graph/evaluate.h"
+#include "graph/parse.h"
+#include "graph/print.h"
+#include "kernel/choose_winograd.h"
+
+namespace tessera::test {
+namespace {
+
+TEST(winograd, matrices_interpolate_exactly) {
+    WinogradMatrices m = winograd_matrices(4, 3, {0, 0.625, -0.625, 1.25, -1.25});
+    double d[6] = {3, -1, 4, 1, -5, 9}, g[3] = {2, -6, 5};
+    for (int64_t i = 0; i < 4; ++i) {
+        double y = 0;
+        for (int64_t j = 0; j < 6; ++j) {
+            double u = 0, v = 0;
+            for (int64_t k = 0; k < 3; ++k) u += m.g.real_at(j * 3 + k) * g[k];
+            for (int64_t k = 0; k < 6; ++k) v += m.bt.real_at(j * 6 + k) * d[k];
+            y += m.at.real_at(i * 6 + j) * u * v;
+        }
+        EXPECT_NEAR(y, d[i] * g[0] + d[i + 1] * g[1] + d[i + 2] * g[2], 1e-12);
+    }
+}
+
+struct Case {
+    int64_t n, c, o, h, w;
+    std::vector<int64_t> pads;
+};
+
+void check(const Case& k) {
+    SCOPED_TRACE(fmt::format("n={} c={} o={} {}x{} pads {}", k.n, k.c, k.o, k.h, k.w, k.pads[0]));
+    auto random = [seed = 1u](Sizes sizes) mutable {
+        auto t = Tensor::zeros(DType::f32, std::move(sizes));
+        for (int64_t i = 0; i < t->elements(); ++i) {
+            seed = seed * 1664525u + 1013904223u;
+            t->set_real(i, double(int32_t(seed)) / 2147483648.0);
+        }
+        return std::move(*t);
+    };
+    Tensor weight = random({k.o, k.c, 3, 3}), bias = random({k.o});
+    auto build = [&](Graph& g) {
+        Value* x = g.add_input("x", Type(DType::f32, Shape{k.n, k.c, k.h, k.w}));
+        NodeSpec spec{find_op("conv"), {x, g.constant(weight), g.constant(bias)}, {{"pads", Attr(k.pads)}}};
+        auto node = g.add(std::move(spec));
+        ASSERT_TRUE(node.ok()) << node.error().to_string();
+        g.add_output((*node)->output(), "y");
+    };
+    Graph plain("plain"), tiles("tiles");
+    build(plain);
+    build(tiles);
+    auto choices = choose_winograd(tiles);
+    ASSERT_EQ(choices.size(), 1u);
+    ASSERT_TRUE(choices[0].decision) << choices[0].decision.reason();
+    Inputs inputs{{"x", Datum(random({k.n, k.c, k.h, k.w}))}};
+    auto want = evaluate(plain, inputs), have = evaluate(tiles, inputs);
+    ASSERT_TRUE(want.ok() && have.ok()) << (have.ok() ? "" : have.error().to_string());
+    const Tensor &a = want->front().tensor(), &b = have->front().tensor();
+    ASSERT_EQ(a.sizes(), b.sizes());
+    for (int64_t i = 0; i < a.elements(); ++i) ASSERT_NEAR(a.real_at(i), b.real_at(i), 2e-5) << i;
+}
+
+TEST(winograd, tiles_compute_the_convolution) {
+    check({1, 64, 64, 16, 16, {1, 1, 1, 1}});
+    check({2, 64, 48, 13, 14, {1, 1, 1, 1}});
+    check({3, 72, 65, 15, 11, {0, 2, 1, 0}});
+}
+
+TEST(winograd, small_products_stay_direct) {
+    Graph g("g");
+    Value* x = g.add_input("x", Type(DType::f32, Shape{1, 3, 32, 32}));
+    auto node = g.add({find_op("conv"), {x, g.constant(*Tensor::zeros(DType::f32, {16, 3, 3, 3}))}});
+    ASSERT_TRUE(node.ok());
+    g.add_output((*node)->output(), "y");
+    auto choices = choose_winograd(g);
+    ASSERT_EQ(choices.size(), 1u);
+    EXPECT_FALSE(choices[0].decision);
+    EXPECT_EQ(g.nodes().size(), 1u);
+}
+
+}  // namespace
+}  // namespace tessera::test
