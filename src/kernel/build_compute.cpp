@@ -8,9 +8,10 @@ namespace {
 
 class Building {
   public:
-    Building(const Definitions& all, const Grouping& grouping, int group, const std::vector<Storage>& storage,
-             const std::vector<ProgramBuffer>& buffers)
+    Building(const Definitions& all, const Layouts& layouts, const Grouping& grouping, int group,
+             const std::vector<Storage>& storage, const std::vector<ProgramBuffer>& buffers)
         : all_(all),
+          layouts_(layouts),
           grouping_(grouping),
           group_(group),
           storage_(storage),
@@ -27,6 +28,8 @@ class Building {
         for (int n : members_)
             if (!grouping_.whole[size_t(n)]) add_intermediate(n);
         for (size_t i = 0; i < members_.size(); ++i) add_stage(members_[i], values[i]);
+        split_axes(made_.compute);
+        for (Stage& s : made_.compute.stages) order_reduction(s);
         give_names();
         note_nodes();
         return std::move(made_);
@@ -35,28 +38,47 @@ class Building {
   private:
     const Definition& def(int n) const { return all_.list[size_t(n)]; }
     bool inside(int n) const { return grouping_.group_of[size_t(n)] == group_; }
-    bool inlines(int n) const { return grouping_.group_of[size_t(n)] < 0 && !def(n).given(); }
+    bool inlines(int n) const { return grouping_.group_of[size_t(n)] < 0 && def(n).has_body(); }
 
     // The order in which the dimensions of a definition lie in memory.
-    std::vector<int> order(int n) const {
-        std::vector<int> o = storage_[size_t(n)].order;
-        if (o.empty())
-            for (size_t d = 0; d < def(n).shape.size(); ++d) o.push_back(int(d));
-        return o;
-    }
+    const std::vector<int>& order(int n) const { return layouts_.order[size_t(n)]; }
 
     // The body of a definition with the bodies of those that are inlined in the place of their loads.
     const Expr& inlined(int n) {
         auto found = bodies_.find(n);
         if (found != bodies_.end()) return found->second;
         held_.push_back(n);
-        Expr body = rewrite(def(n).body, [&](const Expr& e) -> Expr {
-            if (!e.is(ExprKind::Load) || !inlines(e.node().slot)) return e;
+        Expr body = map_loads(def(n).body, [&](const Expr& e) -> Expr {
+            if (!inlines(e.node().slot)) return e;
+            const Expr& value = inlined(e.node().slot);
+            if (is_alias(e.node().slot, value)) return e;
             Bindings at;
             for (size_t d = 0; d < e.args().size(); ++d) at.emplace(fmt::format("%i{}", d), e.arg(d));
-            return substitute(inlined(e.node().slot), at);
+            return substitute(value, at);
         });
         return bodies_.emplace(n, std::move(body)).first->second;
+    }
+
+    Expr offset_of(int n, const std::vector<Expr>& at) const {
+        Expr offset = 0;
+        for (int d : order(n)) offset = offset * def(n).shape[size_t(d)] + at[size_t(d)];
+        return offset;
+    }
+
+    // Whether a definition is another one's memory under its own shape.
+    bool is_alias(int n, const Expr& value) {
+        if (auto known = aliases_.find(n); known != aliases_.end()) return known->second >= 0;
+        int& of = aliases_[n] = -1;
+        if (!value.is(ExprKind::Load) || value.dtype() != def(n).dtype) return false;
+        int from = value.node().slot;
+        if (auto further = aliases_.find(from); further != aliases_.end() && further->second >= 0)
+            from = further->second;
+        if (from == value.node().slot && (inside(from) || inlines(from))) return false;
+        const Storage& s = storage_[size_t(from)];
+        if (s.buffer < 0 || !s.offset.empty()) return false;
+        if (!(offset_of(n, index_vars(def(n).shape)) == offset_of(value.node().slot, value.args()))) return false;
+        of = from;
+        return true;
     }
 
     void collect_reads(const Expr& value) {
@@ -65,11 +87,14 @@ class Building {
     }
 
     void add_param(int n, std::string name, std::vector<int>& list) {
-        const int buffer = storage_[size_t(n)].buffer;
+        auto alias = aliases_.find(n);
+        const bool other = alias != aliases_.end() && alias->second >= 0;
+        const int buffer = storage_[size_t(other ? alias->second : n)].buffer;
         CHECK(buffer >= 0, "definition {} is read but not kept", n);
         const ProgramBuffer& b = program_[size_t(buffer)];
         slots_[n] = int(made_.compute.buffers.size());
-        made_.compute.buffers.push_back({.name = std::move(name), .dtype = b.dtype, .shape = b.shape});
+        made_.compute.buffers.push_back(
+            {.name = std::move(name), .dtype = b.dtype, .shape = other ? shape_of(n) : b.shape});
         made_.compute.known.push_back(b.role == BufferRole::Constant);
         made_.args.push_back(buffer);
         list.push_back(n);
@@ -77,10 +102,15 @@ class Building {
 
     void add_intermediate(int n) {
         slots_[n] = int(made_.compute.buffers.size());
+        made_.compute.buffers.push_back({.name = fmt::format("t{}", slots_[n] - int(made_.compute.params)),
+                                         .dtype = def(n).dtype,
+                                         .shape = shape_of(n)});
+    }
+
+    std::vector<Expr> shape_of(int n) const {  // as it lies in memory
         std::vector<Expr> shape;
         for (int d : order(n)) shape.push_back(def(n).shape[size_t(d)]);
-        made_.compute.buffers.push_back(
-            {.name = fmt::format("t{}", slots_[n] - int(made_.compute.params)), .dtype = def(n).dtype, .shape = shape});
+        return shape;
     }
 
     std::vector<Expr> place(int n, const std::vector<Expr>& at) const {
@@ -112,11 +142,31 @@ class Building {
             stage.reduce.push_back({var, axis.extent});
         }
         stage.store = place(n, at);
-        stage.value = rewrite(substitute(value, names), [&](const Expr& e) -> Expr {
-            if (!e.is(ExprKind::Load)) return e;
+        stage.value = map_loads(substitute(value, names), [&](const Expr& e) {
             return load(slots_.at(e.node().slot), e.dtype(), place(e.node().slot, e.args()));
         });
         made_.compute.stages.push_back(std::move(stage));
+    }
+
+    // Reduction axes in the order in which what is read lies in memory, as its first large load has it.
+    static void order_reduction(Stage& stage) {
+        if (stage.reduce.size() < 2) return;
+        std::vector<size_t> place(stage.reduce.size(), 0);
+        visit(stage.value, [&](const Expr& e) {
+            if (!e.is(ExprKind::Load)) return;
+            for (size_t r = 0; r < stage.reduce.size(); ++r)
+                for (size_t d = 0; d < e.args().size(); ++d) {
+                    bool along = false;
+                    visit(e.arg(d), [&](const Expr& x) { along |= x == stage.reduce[r].var; });
+                    if (along && place[r] == 0) place[r] = d + 1;
+                }
+        });
+        std::vector<size_t> index(stage.reduce.size());
+        for (size_t r = 0; r < index.size(); ++r) index[r] = r;
+        std::stable_sort(index.begin(), index.end(), [&](size_t a, size_t b) { return place[a] < place[b]; });
+        std::vector<ReduceAxis> sorted;
+        for (size_t r : index) sorted.push_back(stage.reduce[r]);
+        stage.reduce = std::move(sorted);
     }
 
     std::string stage_name(const Definition& d) {
@@ -192,22 +242,24 @@ class Building {
     }
 
     const Definitions& all_;
+    const Layouts& layouts_;
     const Grouping& grouping_;
     const int group_;
     const std::vector<Storage>& storage_;
     const std::vector<ProgramBuffer>& program_;
     const std::vector<int>& members_;
     std::map<int, Expr> bodies_;
-    std::map<int, int> slots_;  // by definition
+    std::map<int, int> slots_;    // by definition
+    std::map<int, int> aliases_;  // by definition that could be inlined: whose memory it is; -1: nobody's
     std::vector<int> held_;
     GroupCompute made_;
 };
 
 }  // namespace
 
-GroupCompute build_compute(const Definitions& all, const Grouping& grouping, int group,
+GroupCompute build_compute(const Definitions& all, const Layouts& layouts, const Grouping& grouping, int group,
                            const std::vector<Storage>& storage, const std::vector<ProgramBuffer>& buffers) {
-    return Building(all, grouping, group, storage, buffers).run();
+    return Building(all, layouts, grouping, group, storage, buffers).run();
 }
 
 }  // namespace tessera

@@ -37,17 +37,14 @@ std::string label_of(const std::vector<const Node*>& nodes) {
 
 class Assembly {
   public:
-    Assembly(std::shared_ptr<const Graph> graph, const Definitions& all, Grouping grouping, const LowerOptions& options)
-        : all_(all), grouping_(std::move(grouping)), options_(options) {
+    Assembly(std::shared_ptr<const Graph> graph, const Definitions& all, const Layouts& layouts, Grouping grouping,
+             const LowerOptions& options)
+        : all_(all), layouts_(layouts), grouping_(std::move(grouping)), options_(options) {
         program_.graph = std::move(graph);
     }
 
     Result<Program> run() {
-        storage_.resize(all_.list.size());
-        store_given();
-        store_outputs();
-        for (size_t i = 0; i < all_.list.size(); ++i)
-            if (grouping_.whole[i] && storage_[i].buffer < 0) keep(int(i), BufferRole::Intermediate);
+        storage_ = place_buffers(all_, layouts_, grouping_, program_);
         for (const Unit& unit : order_units()) {
             if (unit.host)
                 add_host(*unit.host);
@@ -66,40 +63,6 @@ class Assembly {
 
     const Definition& def(int n) const { return all_.list[size_t(n)]; }
 
-    int keep(int n, BufferRole role) {
-        const Definition& d = def(n);
-        ProgramBuffer b;
-        b.dtype = d.dtype;
-        b.shape = d.shape;
-        b.role = role;
-        b.value = d.value;
-        if (d.value) b.name = d.value->name();
-        if (role == BufferRole::Constant) b.tensor = d.value->tensor();
-        storage_[size_t(n)].buffer = int(program_.buffers.size());
-        program_.buffers.push_back(std::move(b));
-        return storage_[size_t(n)].buffer;
-    }
-
-    void store_given() {
-        for (const auto& v : program_.graph->inputs())
-            program_.inputs.push_back(keep(all_.number(v.get()), BufferRole::Input));
-        for (size_t i = 0; i < all_.list.size(); ++i) {
-            const Definition& d = all_.list[i];
-            if (!grouping_.live[i] || !d.given() || storage_[i].buffer >= 0) continue;
-            bool constant = d.value->is_constant();
-            bool output = !constant && std::find(all_.outputs.begin(), all_.outputs.end(), int(i)) != all_.outputs.end();
-            keep(int(i), constant ? BufferRole::Constant : output ? BufferRole::Output : BufferRole::Intermediate);
-        }
-    }
-
-    // An output that is another one, an input or a constant is a buffer that already is.
-    void store_outputs() {
-        for (int n : all_.outputs) {
-            if (storage_[size_t(n)].buffer < 0) keep(n, BufferRole::Output);
-            program_.outputs.push_back(storage_[size_t(n)].buffer);
-        }
-    }
-
     // Kahn's order, the one that comes first in the graph before others.
     std::vector<Unit> order_units() {
         std::vector<Unit> units;
@@ -107,8 +70,9 @@ class Assembly {
         std::vector<int> unit_of(all_.list.size(), -1);
         std::map<const Node*, int> checks;
         for (size_t g = 0; g < grouping_.groups.size(); ++g) {
+            if (grouping_.groups[g].empty()) continue;
             for (int n : grouping_.groups[g]) unit_of[size_t(n)] = int(units.size());
-            first.push_back(grouping_.groups[g].empty() ? 0 : grouping_.groups[g].back());
+            first.push_back(grouping_.groups[g].back());
             units.push_back({int(g), nullptr});
         }
         for (const HostNode& h : all_.hosts) {
@@ -131,15 +95,18 @@ class Assembly {
             users[size_t(on)].push_back(unit);
             ++waits[size_t(unit)];
         };
+        std::function<void(int, int)> needs = [&](int unit, int n) {
+            depend(unit, unit_of[size_t(n)]);
+            for (int p : def(n).parts) needs(unit, made_part(p));
+        };
         for (size_t u = 0; u < units.size(); ++u) {
             if (units[u].host) {
                 for (const auto* list : {&units[u].host->inputs, &units[u].host->captured})
                     for (int n : *list)
-                        if (n >= 0) depend(int(u), unit_of[size_t(n)]);
+                        if (n >= 0) needs(int(u), n);
                 continue;
             }
-            for (int n : all_reads(units[u].group, checks, [&](int check) { depend(int(u), check); }))
-                depend(int(u), unit_of[size_t(n)]);
+            for (int n : all_reads(units[u].group, checks, [&](int check) { depend(int(u), check); })) needs(int(u), n);
         }
         using Entry = std::pair<int, int>;
         std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
@@ -157,15 +124,20 @@ class Assembly {
         return order;
     }
 
+    // A part of a joined definition, or what is made in its place.
+    int made_part(int p) const { return grouping_.group_of[size_t(p)] >= 0 ? p : def(p).body.node().slot; }
+
     bool needed(const HostNode& h) const {
         if (!h.check_only)
-            return std::any_of(h.outputs.begin(), h.outputs.end(), [&](int n) { return n >= 0 && grouping_.live[size_t(n)]; });
+            return std::any_of(h.outputs.begin(), h.outputs.end(),
+                               [&](int n) { return n >= 0 && grouping_.live[size_t(n)]; });
         for (size_t i = 0; i < all_.list.size(); ++i)
             if (grouping_.live[i] && all_.list[i].node == h.node) return true;
         return false;
     }
 
-    // The definitions that a group reads, through those that are inlined; calls `check` for nodes that are checked first.
+    // The definitions that a group reads, through those that are inlined; calls `check` for nodes that are checked
+    // first.
     template <typename Check>
     std::vector<int> all_reads(int group, const std::map<const Node*, int>& checks, const Check& check) {
         std::vector<int> reads, work = grouping_.groups[size_t(group)];
@@ -176,7 +148,7 @@ class Assembly {
             if (seen[size_t(n)]) continue;
             seen[size_t(n)] = true;
             bool own = grouping_.group_of[size_t(n)] == group;
-            if (!own && (def(n).given() || grouping_.group_of[size_t(n)] >= 0)) {
+            if (!own && (!def(n).has_body() || grouping_.group_of[size_t(n)] >= 0)) {
                 reads.push_back(n);
                 continue;
             }
@@ -214,7 +186,7 @@ class Assembly {
     }
 
     Status add_kernel(int group) {
-        GroupCompute made = build_compute(all_, grouping_, group, storage_, program_.buffers);
+        GroupCompute made = build_compute(all_, layouts_, grouping_, group, storage_, program_.buffers);
         const Shared* shared = TRY(kernel_for(made.compute));
         const Lowered& low = shared->lowered;
         KernelStep step{.kernel = shared->kernel, .args = made.args, .symbols = made.symbols};
@@ -253,6 +225,7 @@ class Assembly {
     }
 
     const Definitions& all_;
+    const Layouts& layouts_;
     Grouping grouping_;
     const LowerOptions& options_;
     std::vector<Storage> storage_;  // by definition
@@ -262,9 +235,9 @@ class Assembly {
 
 }  // namespace
 
-Result<Program> build_program(std::shared_ptr<const Graph> graph, const Definitions& all, Grouping grouping,
-                              const LowerOptions& options) {
-    return Assembly(std::move(graph), all, std::move(grouping), options).run();
+Result<Program> build_program(std::shared_ptr<const Graph> graph, const Definitions& all, const Layouts& layouts,
+                              Grouping grouping, const LowerOptions& options) {
+    return Assembly(std::move(graph), all, layouts, std::move(grouping), options).run();
 }
 
 }  // namespace tessera

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-Result<Program> build_program(std::shared_ptr<const Graph> graph, const Definitions& all, Grouping grouping,
-                              const LowerOptions& options);
+Result<Program> build_program(std::shared_ptr<const Graph> graph, const Definitions& all, const Layouts& layouts,
+                              Grouping grouping, const LowerOptions& options);
 
 }  // namespace tessera

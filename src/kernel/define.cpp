@@ -117,6 +117,7 @@ class Defining {
         }
         OpView view = node.view();
         if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";
+        if (op.name == "concat" && join(node)) return {};
         view.throw_where_unknown();
         const size_t before = all_.list.size();
         std::vector<std::pair<const Value*, int>> made;
@@ -125,8 +126,10 @@ class Defining {
             for (size_t i = 0; i < node.output_count() && reason.empty(); ++i) {
                 if (node.output(i)->uses().empty()) continue;
                 auto number = define_output(node, view, i);
-                if (!number) reason = "its body needs sizes that depend on the data";
-                else made.emplace_back(node.output(i), *number);
+                if (!number)
+                    reason = "its body needs sizes that depend on the data";
+                else
+                    made.emplace_back(node.output(i), *number);
             }
             if (!reason.empty()) {
                 all_.list.resize(before);
@@ -138,6 +141,33 @@ class Defining {
         }
         for (auto& [v, number] : made) all_.numbers[v] = number;
         return {};
+    }
+
+    // A concat of more than a few numbers: parts that are copies until somebody makes them in their place.
+    bool join(const Node& node) {
+        const Value* v = node.output();
+        const std::vector<Expr>& shape = v->type().tensor().shape.dims();
+        auto elements = v->type().tensor().shape.elements().as_int();
+        if (elements && *elements <= kMaxContents) return false;
+        Definition d;
+        d.kind = Definition::Kind::Joined;
+        d.node = &node;
+        d.value = v;
+        d.dtype = v->type().tensor().dtype;
+        d.shape = shape;
+        int64_t axis = std::get<int64_t>(node.attrs().at("axis"));
+        d.axis = int(axis < 0 ? axis + int64_t(shape.size()) : axis);
+        for (const Value* from : node.inputs()) {
+            Definition part;
+            part.kind = Definition::Kind::Map;
+            part.node = &node;
+            part.dtype = d.dtype;
+            part.shape = from->type().tensor().shape.dims();
+            part.body = load(number_of(from), d.dtype, index_vars(part.shape));
+            d.parts.push_back(add(std::move(part)));
+        }
+        all_.numbers[v] = add(std::move(d));
+        return true;
     }
 
     std::optional<int> define_output(const Node& node, OpView& view, size_t i) {
@@ -176,27 +206,20 @@ class Defining {
     // Loads by the numbers of definitions; constants that are one number by that number. An index that is read stays
     // within its dimension whatever it is.
     Expr resolved(const Node& node, const Expr& body) {
-        Expr bounded = rewrite(body, [&](const Expr& e) -> Expr {
-            if (!e.is(ExprKind::Load)) return e;
+        Expr bounded = map_loads(body, [&](const Expr& e) -> Expr {
             const Shape& shape = node.inputs()[size_t(e.node().slot)]->type().tensor().shape;
             std::vector<Expr> at = e.args();
             for (size_t d = 0; d < at.size(); ++d)
                 if (at[d].node().reads) at[d] = clamp(at[d], 0, shape[int64_t(d)] - 1);
             return load(e.node().slot, e.dtype(), std::move(at));
         });
-        // In two steps, by negative slots: what is around a load may become that load when it is rebuilt.
-        Expr numbered = rewrite(bounded, [&](const Expr& e) -> Expr {
-            if (!e.is(ExprKind::Load) || e.node().slot < 0) return e;
+        return map_loads(bounded, [&](const Expr& e) -> Expr {
             const Value* v = node.inputs()[size_t(e.node().slot)];
             if (v->is_constant()) {
                 if (auto value = splat(*v->tensor())) return *value;
                 if (auto value = progression(*v->tensor(), e.args())) return *value;
             }
-            return load(-1 - number_of(v), e.dtype(), e.args());
-        });
-        return rewrite(numbered, [&](const Expr& e) -> Expr {
-            if (!e.is(ExprKind::Load) || e.node().slot >= 0) return e;
-            return load(-1 - e.node().slot, e.dtype(), e.args());
+            return load(number_of(v), e.dtype(), e.args());
         });
     }
 
@@ -282,6 +305,34 @@ std::vector<int> loaded_slots(const Expr& e) {
             out.push_back(x.node().slot);
     });
     return out;
+}
+
+namespace {
+
+Expr mapped(const Expr& e, const std::function<Expr(const Expr&)>& f, std::unordered_map<const ExprNode*, Expr>& done) {
+    if (!e.node().reads) return e;
+    if (auto found = done.find(e.get()); found != done.end()) return found->second;
+    std::vector<Expr> args;
+    for (const Expr& a : e.args()) args.push_back(mapped(a, f, done));
+    Expr made = e;
+    if (e.is(ExprKind::Reduce)) {
+        std::vector<ReduceAxis> axes;
+        for (const ReduceAxis& a : e.node().axes) axes.push_back({a.var, mapped(a.extent, f, done)});
+        made = reduce(e.node().reduce_op, std::move(axes), args[0]);
+    } else if (e.is(ExprKind::Load)) {
+        made = f(load(e.node().slot, e.dtype(), std::move(args)));
+    } else {
+        made = with_args(e, std::move(args));
+    }
+    done.emplace(e.get(), made);
+    return made;
+}
+
+}  // namespace
+
+Expr map_loads(const Expr& e, const std::function<Expr(const Expr& load)>& f) {
+    std::unordered_map<const ExprNode*, Expr> done;
+    return mapped(e, f, done);
 }
 
 Definitions define(const Graph& graph) { return Defining(graph).run(); }

@@ -1,5 +1,5 @@
-// Every tensor of a graph by its elements: a map, or one reduction of a map, over its own index variables. What a node's
-// body says in one expression is cut here so that each reduction is a tensor of its own.
+// Every tensor of a graph by its elements: a map, or one reduction of a map, over its own index variables. What a
+// node's body says in one expression is cut here so that each reduction is a tensor of its own.
 #pragma once
 
 #include <unordered_map>
@@ -10,7 +10,9 @@ namespace tessera {
 
 // Index variables are %i0, %i1, ... (one for each dimension, in ONNX's order) and %r0, %r1, ... of the reduction.
 struct Definition {
-    enum class Kind { Given, Map, Reduction };  // Given: by the caller, by a constant, or by a host step
+    // Given: by the caller, by a constant, or by a host step. Joined: its parts, one after the other along an axis,
+    // each a definition that is only that part: so that what makes a part can put it where it belongs.
+    enum class Kind { Given, Map, Reduction, Joined };
     Kind kind = Kind::Given;
     const Node* node = nullptr;    // that computes it
     const Value* value = nullptr;  // that it is; null: a part of one
@@ -18,9 +20,11 @@ struct Definition {
     std::vector<Expr> shape;
     std::vector<ReduceAxis> reduce = {};
     ReduceOp combine = ReduceOp::Sum;
-    Expr body = {};                // loads: numbers of definitions. No Reduce, and no arithmetic on floats narrower than f32
+    Expr body = {};  // loads: numbers of definitions. No Reduce, and no arithmetic on floats narrower than f32
+    std::vector<int> parts = {};
+    int axis = 0;  // along which the parts are joined
     std::vector<ReduceAxis> axes() const;
-    bool given() const { return kind == Kind::Given; }
+    bool has_body() const { return kind == Kind::Map || kind == Kind::Reduction; }
 };
 
 // A node that the evaluator computes, or only checks.
@@ -48,11 +52,15 @@ std::vector<Expr> index_vars(const std::vector<Expr>& shape);
 // Numbers of the definitions that `e` loads, each once.
 std::vector<int> loaded_slots(const Expr& e);
 
+// The expression with f of each of its loads, their indices mapped already, in their place. (`rewrite` would call f
+// also on a load that is all that simplification leaves of a node.)
+Expr map_loads(const Expr& e, const std::function<Expr(const Expr& load)>& f);
+
 // The same values without arithmetic on floats narrower than f32: loads are widened, casts round.
 Expr widen(const Expr& e);
 
-// A body with its reductions taken out: each is handed to `add`, which gives the number to load it by. A reduction has the
-// axes that it depends on; one that stands in a branch of a Select is only computed where that branch is taken.
+// A body with its reductions taken out: each is handed to `add`, which gives the number to load it by. A reduction has
+// the axes that it depends on; one that stands in a branch of a Select is only computed where that branch is taken.
 // Nothing where the extent of a reduction is known only with the data.
 using AddReduction = std::function<int(Definition)>;
 std::optional<Expr> lift_reductions(const Expr& body, const std::vector<ReduceAxis>& axes, const AddReduction& add);

@@ -1,5 +1,5 @@
-// A copy of the graph in which ops without a body are the smaller graphs that they stand for, down to ops that have one,
-// with constants folded. What cannot be written out is left: strings, control flow, sizes that depend on the data.
+// A copy of the graph in which ops without a body are the smaller graphs that they stand for, down to ops that have
+// one, with constants folded. What cannot be written out is left: strings, control flow, sizes that depend on the data.
 #pragma once
 
 #include "graph/graph.h"

@@ -8,8 +8,9 @@ namespace tessera {
 Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
     std::shared_ptr<const Graph> expanded = TRY(expand_composites(*graph));
     Definitions all = define(*expanded);
-    Grouping grouping = group_nodes(all, options.fuse);
-    return build_program(expanded, all, std::move(grouping), options);
+    Layouts layouts = choose_layouts(all, options.fuse);
+    Grouping grouping = group_nodes(all, layouts, options.fuse);
+    return build_program(expanded, all, layouts, std::move(grouping), options);
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The graph, whose rewriting is done, as kernels: composite ops written out, layouts chosen, nodes grouped (fused), each
-// group a Compute from its nodes' bodies with a default schedule. What has no body becomes a host step.
+// The graph, whose rewriting is done, as kernels: composite ops written out, layouts chosen, nodes grouped (fused),
+// each group a Compute from its nodes' bodies with a default schedule. What has no body becomes a host step.
 #pragma once
 
 #include "kernel/compute.h"
@@ -10,10 +10,10 @@ namespace tessera {
 
 struct LowerOptions {
     Machine machine;
-    int threads = 1;         // that will run it: how finely work is cut
-    bool fuse = true;        // false: a kernel for each node
-    bool schedule = true;    // false: plain nests, one loop after the other
-    bool strict = false;     // one order of summation whatever the number of threads
+    int threads = 1;       // that will run it: how finely work is cut
+    bool fuse = true;      // false: a kernel for each node
+    bool schedule = true;  // false: plain nests, one loop after the other
+    bool strict = false;   // one order of summation whatever the number of threads
 };
 
 Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options);

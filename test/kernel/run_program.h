@@ -1,8 +1,9 @@
-// Runs a Program as it is written: kernels by the interpreter, host steps by the evaluator. Slow, and checked throughout.
+// Runs a Program as it is written: kernels by the interpreter, host steps by the evaluator. Slow, and checked
+// throughout.
 #pragma once
 
 #include "graph/bind_inputs.h"
-#include "graph/evaluate.h"
+#include "graph/evaluate_node.h"
 #include "kernel/from_graph.h"
 
 namespace tessera::test {
@@ -63,7 +64,8 @@ class ProgramRun {
         Sizes sizes = TRY(sizes_of(buffer.shape));
         int64_t elements = TRY(element_count(sizes));
         const bool given = buffer.role == BufferRole::Constant || buffer.role == BufferRole::Input;
-        if (!d.is_tensor() || (!given && (d.tensor().dtype() != buffer.dtype || d.tensor().elements() != elements)))
+        if (!d.is_tensor() ||
+            (!given && (d.tensor().dtype() != buffer.dtype || d.tensor().elements() != elements || elements == 0)))
             d = Datum(TRY(Tensor::zeros(buffer.dtype, sizes)));
         return d.tensor().reshaped(sizes);
     }
@@ -83,35 +85,13 @@ class ProgramRun {
     }
 
     Status run_host(const HostStep& step) {
-        std::vector<std::optional<Datum>> inputs;
-        OpView view = step.node->view();
-        std::vector<Type> types;
-        std::vector<const Tensor*> values;
-        for (size_t i = 0; i < step.inputs.size(); ++i) {
-            int b = step.inputs[i];
-            inputs.emplace_back();
-            if (b >= 0) {
-                const ProgramBuffer& buffer = p_.buffers[size_t(b)];
-                if (buffer.value->type().is_tensor() && !buffer.shape.empty() && !data_[size_t(base(b))].is_tensor())
-                    inputs.back() = Datum(TRY(tensor(b)));
-                else if (!buffer.shape.empty())
-                    inputs.back() = Datum(TRY(tensor(b)));
-                else
-                    inputs.back() = data_[size_t(b)];
-            }
-        }
-        if (step.check_only) {
-            for (size_t i = 0; i < inputs.size(); ++i) {
-                const Value* v = step.node->inputs()[i];
-                types.push_back(v ? Type(v->type().tensor().dtype, TRY(sizes_of(v->type().tensor().shape.dims()))) : Type());
-                values.push_back(inputs[i] ? &inputs[i]->tensor() : nullptr);
-            }
-            OpView concrete(step.node->op(), step.node->attrs(), types, step.node->output_count());
-            concrete.with_values(values);
-            return step.node->op().check(concrete);
-        }
-        std::vector<Datum> results =
-            TRY(evaluate_op(step.node->op(), inputs, step.node->attrs(), step.node->output_count()));
+        NodeEvaluator::Find find = [&](const Value* v) -> const Datum* {
+            for (size_t i = 0; i < p_.buffers.size(); ++i)
+                if (p_.buffers[i].value == v) return &data_[size_t(base(int(i)))];
+            return nullptr;
+        };
+        if (step.check_only) return evaluator_.check(*step.node, find, symbols_);
+        std::vector<Datum> results = TRY(evaluator_.run(*step.node, find));
         for (size_t i = 0; i < step.outputs.size(); ++i) {
             if (step.outputs[i] < 0) continue;
             binds(step.node->output(i)->type(), type_of(results[i]), symbols_);
@@ -123,6 +103,8 @@ class ProgramRun {
     const Program& p_;
     std::vector<Datum> data_;
     SymbolValues symbols_;
+    EvaluateOptions options_;
+    NodeEvaluator evaluator_{options_};
 };
 
 inline Result<std::vector<Datum>> run_program(const Program& program, const Inputs& inputs) {

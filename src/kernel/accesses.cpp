@@ -1,0 +1,142 @@
+#include "kernel/accesses.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept)
+    : all_(all),
+      layouts_(layouts),
+      live_(std::move(live)),
+      kept_(std::move(kept)),
+      view_(all.list.size()),
+      bodies_(all.list.size()),
+      reads_(all.list.size()),
+      readers_(all.list.size()) {
+    for (int n = 0; n < count(); ++n) {
+        const Definition& d = def(n);
+        if (!live_[size_t(n)] || !d.has_body()) continue;
+        bodies_[size_t(n)] = map_loads(d.body, [&](const Expr& e) -> Expr {
+            if (!is_view(e.node().slot)) return e;
+            Bindings at;
+            for (size_t k = 0; k < e.args().size(); ++k) at.emplace(fmt::format("%i{}", k), e.arg(k));
+            return substitute(body(e.node().slot), at);
+        });
+        const Expr& b = bodies_[size_t(n)];
+        auto places = [](const Expr& at) { return !at.node().reads; };
+        view_[size_t(n)] = d.kind == Definition::Kind::Map && !kept_[size_t(n)] && b.is(ExprKind::Load) &&
+                           b.dtype() == d.dtype && std::all_of(b.args().begin(), b.args().end(), places);
+        if (view_[size_t(n)]) continue;
+        visit(b, [&](const Expr& e) {
+            if (!e.is(ExprKind::Load)) return;
+            reads_[size_t(n)].push_back({e.node().slot, e.args()});
+            std::vector<int>& list = readers_[size_t(e.node().slot)];
+            if (list.empty() || list.back() != n) list.push_back(n);
+        });
+    }
+}
+
+std::string Accesses::name(int n) const {
+    const Definition& d = def(n);
+    if (d.value) return d.value->name();
+    if (!d.node) return fmt::format("#{}", n);
+    std::string of = d.node->name().empty() ? d.node->output()->name() : d.node->name();
+    return d.kind == Definition::Kind::Reduction ? "the sum of " + of : "a part of " + of;
+}
+
+bool same_elements(const std::vector<Expr>& shape, const std::vector<Expr>& of, const std::vector<Expr>& at) {
+    std::vector<bool> used(shape.size());
+    for (size_t d = 0; d < at.size(); ++d) {
+        if (of[d].is_int(1)) continue;
+        const Expr& e = at[d];
+        if (!e.is(ExprKind::Var) || !e.node().name.starts_with("%i")) return false;
+        size_t axis = size_t(std::stoi(e.node().name.substr(2)));
+        if (axis >= shape.size() || used[axis] || !(shape[axis] == of[d])) return false;
+        used[axis] = true;
+    }
+    for (size_t d = 0; d < shape.size(); ++d)
+        if (!used[d] && !shape[d].is_int(1)) return false;
+    return true;
+}
+
+bool depends_on_any(const Expr& e, const std::vector<ReduceAxis>& axes) {
+    std::vector<std::string> names = free_symbols(e);
+    return std::any_of(axes.begin(), axes.end(), [&](const ReduceAxis& a) {
+        return std::binary_search(names.begin(), names.end(), a.var.node().name);
+    });
+}
+
+bool is_contraction(const Definition& d, const Expr& body) {
+    if (d.kind != Definition::Kind::Reduction || d.combine != ReduceOp::Sum || !body.is(ExprKind::Mul)) return false;
+    if (body.args().size() != 2) return false;
+    for (const ReduceAxis& r : d.reduce)
+        if (!depends_on_any(body.arg(0), {r}) || !depends_on_any(body.arg(1), {r})) return false;
+    bool left = false, right = false;
+    for (const ReduceAxis& a : d.axes()) {
+        if (a.extent.is_int(1)) continue;
+        bool in_left = depends_on_any(body.arg(0), {a}), in_right = depends_on_any(body.arg(1), {a});
+        left |= in_left && !in_right;
+        right |= in_right && !in_left;
+    }
+    // A depthwise convolution has the axes of one operand alone: it is a window.
+    return (left && right) || ((left || right) && d.reduce.size() == 1);
+}
+
+bool is_row_reduction(const Accesses& acc, int n) {
+    const Definition& d = acc.def(n);
+    if (d.kind != Definition::Kind::Reduction || is_contraction(d, acc.body(n))) return false;
+    for (const Reading& a : acc.reads(n)) {
+        if (a.at.empty()) continue;
+        const Expr& inner = a.at[size_t(acc.order(a.source).back())];
+        if (depends_on_any(inner, d.reduce) && !depends_on_any(inner, d.axes())) return true;
+    }
+    return false;
+}
+
+double size_of(const Expr& e) {
+    constexpr int64_t kUsual = 64;
+    if (auto n = e.as_int()) return double(*n);
+    SymbolValues values;
+    for (const std::string& name : free_symbols(e)) values[name] = kUsual;
+    return double(evaluate_int(e, values).value_or(kUsual));
+}
+
+double elements_of(const std::vector<Expr>& shape) {
+    double n = 1;
+    for (const Expr& e : shape) n *= size_of(e);
+    return n;
+}
+
+double bytes_of(const Definition& d) { return elements_of(d.shape) * double(dtype_bytes(d.dtype)); }
+
+double operations(const Expr& body) {
+    double total = 0;
+    visit(body, [&](const Expr& e) {
+        if (!e.node().reads || e.args().empty()) return;
+        switch (e.kind()) {
+            case ExprKind::Load: return;
+            case ExprKind::Select: total += 1; return;
+            case ExprKind::Div:
+            case ExprKind::Mod:
+            case ExprKind::Rem: total += 4; return;
+            case ExprKind::Pow: total += 40; return;
+            case ExprKind::Call:
+                switch (e.node().fn) {
+                    case Fn::Abs:
+                    case Fn::Sign:
+                    case Fn::Floor:
+                    case Fn::Ceil:
+                    case Fn::Round:
+                    case Fn::Trunc:
+                    case Fn::IsNan:
+                    case Fn::IsInf: total += 1; return;
+                    case Fn::Sqrt: total += 4; return;
+                    default: total += 16; return;
+                }
+            default: total += 1;
+        }
+    });
+    return total;
+}
+
+}  // namespace tessera
