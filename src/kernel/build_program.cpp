@@ -5,7 +5,7 @@
 #include <queue>
 
 #include "graph/count.h"
-#include "kernel/schedule.h"
+#include "kernel/default_schedule.h"
 
 namespace tessera {
 namespace {
@@ -15,6 +15,12 @@ Lowered plainly(const Compute& compute) {
     made.kernel = plain_nests(compute);
     for (size_t i = compute.params; i < compute.buffers.size(); ++i) made.scratch.push_back(int(i));
     return made;
+}
+
+Result<Lowered> scheduled(const Compute& compute, const LowerOptions& options) {
+    Schedule schedule = TRY(
+        default_schedule(compute, {.machine = options.machine, .threads = options.threads, .strict = options.strict}));
+    return lower(schedule);
 }
 
 Expr bytes_of(const std::vector<Expr>& shape, DType dtype) {
@@ -175,7 +181,12 @@ class Assembly {
         for (bool k : compute.known) key += k ? '1' : '0';
         auto [at, fresh] = shared_.try_emplace(std::move(key));
         if (!fresh) return &at->second;
-        at->second.lowered = plainly(compute);
+        auto lowered = options_.schedule ? scheduled(compute, options_) : plainly(compute);
+        if (!lowered.ok()) {
+            program_.choices.push_back({"schedule " + compute.name, no("{}", lowered.error().message())});
+            lowered = plainly(compute);
+        }
+        at->second.lowered = std::move(*lowered);
         at->second.kernel = program_.kernels.size();
         program_.kernels.push_back(at->second.lowered.kernel);
         if (at->second.lowered.prepare.body) {
