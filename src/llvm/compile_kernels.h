@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/decision.h"
 #include "kernel/kernel.h"
 #include "kernel/machine.h"
 
@@ -35,6 +36,17 @@ struct CodegenOptions {
 // The host, its features read from the operating system; or a named target. E0603: there is no such target, with those there are.
 Result<Machine> describe_target(std::string_view name);
 std::vector<std::string> list_targets();
+
+// Whether code generation knows every element type, function and intrinsic in it.
+bool can_compute(DType dtype);
+Decision can_compile(const Kernel& kernel);
+
+// Whether a launch may be given one pointer for a parameter it reads and one it writes: each element is read only to
+// write the same element. Generated code counts on any other two parameters, of which one is written, being apart.
+bool may_share_memory(const Kernel& kernel, size_t read, size_t written);
+
+// The launches of each kernel without their functions, as they are named in objects for any target. E0604: cannot be compiled.
+Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels);
 
 // Machine code in this process, alive as long as the object is.
 class CompiledModule {

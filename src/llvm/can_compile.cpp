@@ -1,0 +1,27 @@
+#include "llvm/compile_kernels.h"
+
+namespace tessera {
+
+bool can_compute(DType dtype) { return dtype == DType::boolean || is_int(dtype) || kWideFloats.has(dtype); }
+
+Decision can_compile(const Kernel& kernel) {
+    for (const Buffer& b : kernel.buffers)
+        if (!can_compute(b.dtype)) return no("buffer {} has element type {}", b.name, dtype_name(b.dtype));
+    Decision out = yes();
+    visit(kernel.body, [&](const Stmt& s) {
+        const Call* call = s->as<Call>();
+        if (out && call && call->name != "prefetch") out = no("there is no intrinsic {} on a processor", call->name);
+        const For* loop = s->as<For>();
+        if (out && loop && loop->kind == LoopKind::Bound) out = no("a loop is bound to {}", loop->axis);
+    });
+    visit_exprs(kernel.body, [&](const Expr& whole) {
+        visit(whole, [&](const Expr& e) {
+            if (!out) return;
+            if (!can_compute(e.dtype())) out = no("an expression has element type {}", dtype_name(e.dtype()));
+            if (e.is(ExprKind::Reduce)) out = no("a reduction stands inside an expression");
+        });
+    });
+    return out;
+}
+
+}  // namespace tessera

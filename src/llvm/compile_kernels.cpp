@@ -1,0 +1,161 @@
+#include "llvm/compile_kernels.h"
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "llvm/compile_module.h"
+#include "llvm/link_objects.h"
+
+namespace tessera {
+namespace {
+
+using namespace codegen;
+
+// Kernels are spread over modules by how much there is to compile, whatever the number of threads, so that the same
+// kernels make the same objects.
+constexpr size_t kStatementsPerModule = 40;
+
+std::vector<std::span<const PlannedKernel>> into_modules(const std::vector<PlannedKernel>& kernels) {
+    std::vector<std::span<const PlannedKernel>> out;
+    size_t first = 0, statements = 0;
+    for (size_t i = 0; i < kernels.size(); ++i) {
+        visit(kernels[i].kernel->body, [&](const Stmt&) { ++statements; });
+        if (statements < kStatementsPerModule && i + 1 < kernels.size()) continue;
+        out.emplace_back(kernels.data() + first, i + 1 - first);
+        first = i + 1;
+        statements = 0;
+    }
+    return out;
+}
+
+Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& kernels, const Target& target,
+                                             const CodegenOptions& options) {
+    const auto modules = into_modules(kernels);
+    std::vector<std::optional<Result<std::string>>> objects(modules.size());
+    std::atomic<size_t> next = 0;
+    auto work = [&] {
+        for (size_t i; (i = next++) < modules.size();)
+            objects[i] = compile_module(modules[i], target, options, Form::Object);
+    };
+    const size_t wanted = options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < std::min(wanted, modules.size()); ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& t : threads) t.join();
+    std::vector<std::string> out;
+    for (auto& object : objects) out.push_back(TRY(std::move(*object)));
+    return out;
+}
+
+// Several object files in one string: a mark, their number, and each with its length before it.
+constexpr std::string_view kMark = "tessera-objects-1\n";
+
+void put_number(std::string& out, uint64_t n) {
+    for (int i = 0; i < 8; ++i) out += static_cast<char>(n >> (8 * i));
+}
+
+std::string pack(const std::vector<std::string>& objects) {
+    std::string out(kMark);
+    put_number(out, objects.size());
+    for (const std::string& o : objects) {
+        put_number(out, o.size());
+        out += o;
+    }
+    return out;
+}
+
+Result<std::vector<std::string_view>> unpack(std::string_view bytes) {
+    const Error malformed(Code::E0605, "not an object that this version wrote");
+    auto number = [&]() -> std::optional<uint64_t> {
+        if (bytes.size() < 8) return {};
+        uint64_t n = 0;
+        for (int i = 0; i < 8; ++i) n |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+        bytes.remove_prefix(8);
+        return n;
+    };
+    if (!bytes.starts_with(kMark)) return malformed;
+    bytes.remove_prefix(kMark.size());
+    const auto count = number();
+    if (!count || *count > bytes.size()) return malformed;
+    std::vector<std::string_view> out;
+    for (uint64_t i = 0; i < *count; ++i) {
+        const auto size = number();
+        if (!size || *size > bytes.size()) return malformed;
+        out.push_back(bytes.substr(0, *size));
+        bytes.remove_prefix(*size);
+    }
+    if (!bytes.empty()) return malformed;
+    return out;
+}
+
+std::vector<CompiledKernel> describe(const std::vector<PlannedKernel>& kernels) {
+    std::vector<CompiledKernel> out;
+    for (const PlannedKernel& planned : kernels) {
+        CompiledKernel& kernel = out.emplace_back();
+        for (size_t i = 0; i < planned.launches.size(); ++i) {
+            const LaunchPlan& plan = planned.launches[i];
+            kernel.launches.push_back({planned.symbols[i], nullptr, plan.parallel ? plan.parallel->extent : Expr(1),
+                                       plan.scratch_bytes, plan.parallel != nullptr});
+        }
+    }
+    return out;
+}
+
+class LoadedModule : public CompiledModule {
+  public:
+    static Result<std::shared_ptr<CompiledModule>> load(std::vector<CompiledKernel> kernels, std::string object) {
+        auto made = std::make_shared<LoadedModule>();
+        made->object_ = std::move(object);
+        made->kernels_ = std::move(kernels);
+        std::vector<std::string> symbols;
+        for (const CompiledKernel& k : made->kernels_)
+            for (const Launch& l : k.launches) symbols.push_back(l.symbol);
+        made->code_ = TRY(link_objects(TRY(unpack(made->object_)), symbols));
+        size_t next = 0;
+        for (CompiledKernel& k : made->kernels_)
+            for (Launch& l : k.launches) l.function = reinterpret_cast<LaunchFunction>(made->code_->addresses[next++]);
+        return std::shared_ptr<CompiledModule>(std::move(made));
+    }
+    const std::string& object() const override { return object_; }
+
+  private:
+    std::string object_;
+    std::unique_ptr<LinkedCode> code_;
+};
+
+Result<std::string> emit_whole(const std::vector<Kernel>& kernels, const CodegenOptions& options, Form form) {
+    const Target target = TRY(find_target(options.target));
+    return compile_module(TRY(plan_kernels(kernels)), target, options, form);
+}
+
+}  // namespace
+
+Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels) {
+    return describe(TRY(plan_kernels(kernels)));
+}
+
+Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel>& kernels,
+                                                        const CodegenOptions& options) {
+    const Target target = TRY(find_target(options.target));
+    const std::vector<PlannedKernel> planned = TRY(plan_kernels(kernels));
+    return LoadedModule::load(describe(planned), pack(TRY(compile_all(planned, target, options))));
+}
+
+Result<std::shared_ptr<CompiledModule>> load_object(const std::vector<Kernel>& kernels, std::string object,
+                                                    const CodegenOptions& options) {
+    TRY(find_target(options.target));
+    return LoadedModule::load(TRY(list_launches(kernels)), std::move(object));
+}
+
+Result<std::string> emit_object(const std::vector<Kernel>& kernels, const CodegenOptions& options) {
+    return emit_whole(kernels, options, Form::Object);
+}
+Result<std::string> emit_llvm(const std::vector<Kernel>& kernels, const CodegenOptions& options) {
+    return emit_whole(kernels, options, Form::Text);
+}
+Result<std::string> emit_assembly(const std::vector<Kernel>& kernels, const CodegenOptions& options) {
+    return emit_whole(kernels, options, Form::Assembly);
+}
+
+}  // namespace tessera

@@ -1,0 +1,92 @@
+#include "llvm/compile_module.h"
+
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include "base/check.h"
+
+namespace tessera::codegen {
+namespace {
+
+std::string symbol_name(const std::string& kernel, size_t index, size_t launch) {
+    std::string out = "tessera_";
+    for (char c : kernel.substr(0, 48)) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    return fmt::format("{}_{}_{}", out, index, launch);
+}
+
+void optimize(llvm::Module& module, llvm::TargetMachine& machine, int level) {
+    llvm::PipelineTuningOptions tuning;
+    tuning.LoopVectorization = false;
+    tuning.SLPVectorization = false;
+    tuning.LoopInterleaving = false;
+    tuning.LoopUnrolling = false;
+    llvm::PassBuilder builder(&machine, tuning);
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager graph;
+    llvm::ModuleAnalysisManager modules;
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(graph);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, graph, modules);
+    if (level <= 0)
+        builder.buildO0DefaultPipeline(llvm::OptimizationLevel::O0).run(module, modules);
+    else
+        builder
+            .buildPerModuleDefaultPipeline(level == 1   ? llvm::OptimizationLevel::O1
+                                           : level == 2 ? llvm::OptimizationLevel::O2
+                                                        : llvm::OptimizationLevel::O3)
+            .run(module, modules);
+}
+
+}  // namespace
+
+Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kernels) {
+    std::vector<PlannedKernel> out;
+    for (size_t i = 0; i < kernels.size(); ++i) {
+        if (Decision d = can_compile(kernels[i]); !d)
+            return Error(Code::E0604, "kernel {}: {}", kernels[i].name, d.reason());
+        PlannedKernel planned{&kernels[i], TRY(plan_launches(kernels[i])), {}};
+        for (size_t j = 0; j < planned.launches.size(); ++j)
+            planned.symbols.push_back(symbol_name(kernels[i].name, i, j));
+        out.push_back(std::move(planned));
+    }
+    return out;
+}
+
+Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const Target& target,
+                                   const CodegenOptions& options, Form form) {
+    auto machine = make_target_machine(target, options.optimize);
+    llvm::LLVMContext context;
+    llvm::Module module("tessera", context);
+    module.setTargetTriple(target.triple);
+    module.setDataLayout(machine->createDataLayout());
+    for (const PlannedKernel& planned : kernels)
+        for (size_t i = 0; i < planned.launches.size(); ++i)
+            TRY(Emitter(*planned.kernel, target, options, module).emit(planned.launches[i], planned.symbols[i]));
+    std::string problem;
+    llvm::raw_string_ostream problems(problem);
+    const bool broken = llvm::verifyModule(module, &problems);
+    CHECK(!broken, "{}", problem);
+    optimize(module, *machine, options.optimize);
+    if (form == Form::Text) {
+        std::string text;
+        llvm::raw_string_ostream(text) << module;
+        return text;
+    }
+    llvm::SmallVector<char, 0> bytes;
+    llvm::raw_svector_ostream stream(bytes);
+    llvm::legacy::PassManager codegen;
+    const auto type = form == Form::Object ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile;
+    if (machine->addPassesToEmitFile(codegen, stream, nullptr, type))
+        return Error(Code::E0604, "target {} cannot be written in this form", target.triple);
+    codegen.run(module);
+    return std::string(bytes.begin(), bytes.end());
+}
+
+}  // namespace tessera::codegen

@@ -1,0 +1,20 @@
+// Some kernels as one LLVM module: emitted, optimized, and written out as text or machine code.
+#pragma once
+
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+
+struct PlannedKernel {
+    const Kernel* kernel;
+    std::vector<LaunchPlan> launches;
+    std::vector<std::string> symbols;  // one a launch
+};
+// Symbols tell kernels of one name apart by their place in the list.
+Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kernels);
+
+enum class Form { Object, Assembly, Text };
+Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const Target& target,
+                                   const CodegenOptions& options, Form form);
+
+}  // namespace tessera::codegen

@@ -1,0 +1,293 @@
+#include <llvm/IR/Intrinsics.h>
+
+#include "base/check.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+
+Value* Emitter::emit(const Expr& e) {
+    for (const auto& layer : memo_)
+        if (auto it = layer.find(e.get()); it != layer.end()) return it->second;
+    Value* v = emit_new(e);
+    memo_.back()[e.get()] = v;
+    return v;
+}
+
+Value* Emitter::emit_new(const Expr& e) {
+    llvm::Type* type = scalar_type(e.dtype());
+    switch (e.kind()) {
+        case ExprKind::Const:
+            if (is_float(e.dtype())) return llvm::ConstantFP::get(type, e.node().real);
+            return of_int(type, e.node().integer);
+        case ExprKind::Var: return lane_offsets(linear(e));
+        case ExprKind::Load: return emit_load(e);
+        case ExprKind::Add:
+        case ExprKind::Sub: return emit_sum(e);
+        case ExprKind::FloorDiv:
+        case ExprKind::Mod:
+            return e.dtype() == DType::i64 && !e.node().reads ? lane_offsets(linear_quotient(e)) : emit_binary(e);
+        case ExprKind::Not:
+        case ExprKind::BitNot: return builder_.CreateNot(emit(e.arg(0)));
+        case ExprKind::Neg: {
+            Value* v = emit(e.arg(0));
+            return is_float(e.dtype()) ? builder_.CreateFNeg(v) : builder_.CreateNeg(v);
+        }
+        case ExprKind::Lt:
+        case ExprKind::Le:
+        case ExprKind::Eq:
+        case ExprKind::Ne: return emit_compare(e);
+        case ExprKind::Call: return emit_call(e);
+        case ExprKind::Cast: return cast(emit(e.arg(0)), e.arg(0).dtype(), e.dtype());
+        case ExprKind::CastSaturate: return cast_saturate(emit(e.arg(0)), e.arg(0).dtype(), e.dtype());
+        case ExprKind::Select: return emit_select(e);
+        case ExprKind::Reduce:
+            fail(Error(Code::E0601, "kernel {}: a reduction inside an expression", kernel_.name));
+            return llvm::PoisonValue::get(type);
+        default: return emit_binary(e);
+    }
+}
+
+Value* Emitter::emit_sum(const Expr& e) {
+    if (e.dtype() == DType::i64 && e.is(ExprKind::Add) && !e.node().reads) return lane_offsets(linear(e));
+    if (is_float(e.dtype()) && e.args().size() == 2) {
+        const bool subtract = e.is(ExprKind::Sub);
+        if (e.arg(1).is(ExprKind::Mul))
+            if (auto v = fused(e.dtype(), e.arg(1), emit(e.arg(0)), subtract)) return *v;
+        if (e.arg(0).is(ExprKind::Mul)) {
+            Value* c = emit(e.arg(1));
+            if (subtract) c = builder_.CreateFNeg(c);
+            if (auto v = fused(e.dtype(), e.arg(0), c, false)) return *v;
+        }
+    }
+    return emit_binary(e);
+}
+
+// product + addend (or addend - product) with one rounding, where that is allowed.
+std::optional<Value*> Emitter::fused(DType dtype, const Expr& product, Value* addend, bool negate_product) {
+    if (!options_.fast_math || !is_float(dtype) || !product.is(ExprKind::Mul)) return {};
+    Value *a = emit(product.arg(0)), *b = emit(product.arg(1));
+    if (negate_product) a = builder_.CreateFNeg(a);
+    return multiply_add(a, b, addend);
+}
+
+Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
+    if (a->getType()->isVectorTy() || b->getType()->isVectorTy() || c->getType()->isVectorTy())
+        a = splat(a), b = splat(b), c = splat(c);
+    return builder_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {a->getType()}, {a, b, c});
+}
+
+Value* Emitter::emit_binary(const Expr& e) {
+    const bool plain = e.dtype() == DType::i64 && !e.node().reads;
+    if (plain && (e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod))) {
+        Value *a = emit(e.arg(0)), *b = emit(e.arg(1));
+        match(a, b);
+        const bool positive = bounds(e.arg(0)).low.value_or(-1) >= 0 && bounds(e.arg(1)).low.value_or(-1) > 0;
+        return e.is(ExprKind::FloorDiv) ? floor_divide(a, b, positive) : floor_remainder(e.dtype(), a, b, positive);
+    }
+    Value* out = emit(e.arg(0));
+    for (size_t i = 1; i < e.args().size(); ++i) {
+        Value* next = emit(e.arg(i));
+        if (plain && e.is(ExprKind::Mul)) {
+            match(out, next);
+            out = builder_.CreateMul(out, next, "", false, true);
+        } else {
+            out = binary(e.kind(), e.dtype(), out, next);
+        }
+    }
+    return out;
+}
+
+Value* Emitter::binary(ExprKind kind, DType dtype, Value* a, Value* b) {
+    match(a, b);
+    const bool real = is_float(dtype), flag = dtype == DType::boolean;
+    switch (kind) {
+        case ExprKind::Add:
+            return real ? builder_.CreateFAdd(a, b) : flag ? builder_.CreateOr(a, b) : builder_.CreateAdd(a, b);
+        case ExprKind::Sub:
+            return real ? builder_.CreateFSub(a, b) : flag ? builder_.CreateXor(a, b) : builder_.CreateSub(a, b);
+        case ExprKind::Mul: return real ? builder_.CreateFMul(a, b) : builder_.CreateMul(a, b);
+        case ExprKind::Div: return real ? builder_.CreateFDiv(a, b) : int_divide(dtype, a, b);
+        case ExprKind::FloorDiv: return floor_divide(a, b, false);
+        case ExprKind::Mod: {
+            if (!real) return floor_remainder(dtype, a, b, false);
+            // The remainder, moved to the divisor's sign; a zero takes that sign too.
+            Value* r = builder_.CreateFRem(a, b);
+            Value* zero = of(r, 0);
+            Value* opposite = builder_.CreateXor(builder_.CreateFCmpOLT(r, zero), builder_.CreateFCmpOLT(b, zero));
+            Value* none = builder_.CreateFCmpOEQ(r, zero);
+            Value* moved = builder_.CreateSelect(opposite, builder_.CreateFAdd(r, b), r);
+            return builder_.CreateSelect(none, builder_.CreateCopySign(zero, b), moved);
+        }
+        case ExprKind::Rem: return real ? builder_.CreateFRem(a, b) : int_remainder(dtype, a, b);
+        case ExprKind::Min:
+        case ExprKind::Max:
+            return real ? float_extreme(kind == ExprKind::Max, a, b) : int_extreme(kind == ExprKind::Max, dtype, a, b);
+        case ExprKind::Pow: return real ? power(dtype, a, b) : int_power(dtype, a, b);
+        case ExprKind::BitAnd:
+        case ExprKind::And: return builder_.CreateAnd(a, b);
+        case ExprKind::BitOr:
+        case ExprKind::Or: return builder_.CreateOr(a, b);
+        case ExprKind::BitXor: return builder_.CreateXor(a, b);
+        case ExprKind::Shl:
+        case ExprKind::Shr: return shift(kind, dtype, a, b);
+        default: CHECK(false, "kind {} of two values", static_cast<int>(kind));
+    }
+}
+
+Value* Emitter::float_extreme(bool largest, Value* a, Value* b) {
+    if (target_.aarch64() || target_.triple.starts_with("wasm"))
+        return builder_.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, a, b);
+    auto known_number = [](Value* v) {
+        auto* c = llvm::dyn_cast<llvm::Constant>(v);
+        if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
+        auto* f = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr;
+        return f && !f->isNaN();
+    };
+    auto pick = [&](Value* x, Value* y) {  // y where they do not compare: one instruction
+        Value* better = largest ? builder_.CreateFCmpOGT(x, y) : builder_.CreateFCmpOLT(x, y);
+        return builder_.CreateSelect(better, x, y);
+    };
+    if (known_number(b)) return pick(b, a);
+    if (known_number(a)) return pick(a, b);
+    return builder_.CreateSelect(builder_.CreateFCmpUNO(a, a), a, pick(a, b));
+}
+
+Value* Emitter::emit_compare(const Expr& e) {
+    const DType dtype = e.arg(0).dtype();
+    const bool ordered = e.is(ExprKind::Lt) || e.is(ExprKind::Le);
+    if (dtype == DType::i64 && lanes_ > 1 && ordered)
+        if (Value* mask = lane_mask(e.arg(0), e.arg(1), e.is(ExprKind::Le))) return mask;
+    Value *a = emit(e.arg(0)), *b = emit(e.arg(1));
+    match(a, b);
+    using P = llvm::CmpInst;
+    if (is_float(dtype)) {
+        switch (e.kind()) {
+            case ExprKind::Lt: return builder_.CreateFCmpOLT(a, b);
+            case ExprKind::Le: return builder_.CreateFCmpOLE(a, b);
+            case ExprKind::Eq: return builder_.CreateFCmpOEQ(a, b);
+            default: return builder_.CreateFCmpUNE(a, b);
+        }
+    }
+    const bool is_signed = is_signed_int(dtype);
+    switch (e.kind()) {
+        case ExprKind::Lt: return builder_.CreateICmp(is_signed ? P::ICMP_SLT : P::ICMP_ULT, a, b);
+        case ExprKind::Le: return builder_.CreateICmp(is_signed ? P::ICMP_SLE : P::ICMP_ULE, a, b);
+        case ExprKind::Eq: return builder_.CreateICmpEQ(a, b);
+        default: return builder_.CreateICmpNE(a, b);
+    }
+}
+
+// below < above where their difference falls or rises by one a lane: the lanes before, or from, some lane.
+Value* Emitter::lane_mask(const Expr& below, const Expr& above, bool or_equal) {
+    Linear gap = linear(above);
+    add_linear(gap, linear(below), -1);
+    if (gap.irregular || (gap.lane != 1 && gap.lane != -1)) return nullptr;
+    // The lanes for which gap + lane * number > 0 (>= 0).
+    Linear start = gap;
+    start.lane = 0;
+    if (or_equal) start.constant += 1;
+    Value* at = sum_of(start);
+    std::vector<llvm::Constant*> numbers;
+    for (int i = 0; i < lanes_; ++i) numbers.push_back(builder_.getInt32(i));
+    Value* number = llvm::ConstantVector::get(numbers);
+    auto clamped = [&](Value* v) {
+        v = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, v, builder_.getInt64(0));
+        v = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, builder_.getInt64(lanes_));
+        return splat(builder_.CreateTrunc(v, builder_.getInt32Ty()));
+    };
+    if (gap.lane == -1) return builder_.CreateICmpULT(number, clamped(at));
+    return builder_.CreateICmpUGE(number, clamped(builder_.CreateAdd(builder_.CreateNeg(at), builder_.getInt64(1))));
+}
+
+// Whether nothing can go wrong when it is computed in vain.
+bool Emitter::speculatable(const Expr& e) const {
+    if (!e.node().reads) return true;
+    if (e.is(ExprKind::Load)) {
+        for (const Expr& a : e.args())
+            if (!speculatable(a)) return false;
+        return in_bounds(slots_[e.node().slot], e.args());
+    }
+    for (const Expr& a : e.args())
+        if (!speculatable(a)) return false;
+    return true;
+}
+
+Value* Emitter::emit_select(const Expr& e) {
+    Value* condition = emit(e.arg(0));
+    if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) return emit(e.arg(known->isOne() ? 1 : 2));
+    const bool eager = speculatable(e.arg(1)) && speculatable(e.arg(2));
+    if (eager) {
+        Value *a = emit(e.arg(1)), *b = emit(e.arg(2));
+        if (condition->getType()->isVectorTy())
+            a = splat(a), b = splat(b);
+        else
+            match(a, b);
+        return builder_.CreateSelect(condition, a, b);
+    }
+    if (condition->getType()->isVectorTy()) {
+        Value *a = nullptr, *b = nullptr;
+        auto branch = [&](Value*& out, Value* mask, const Expr& value) {
+            MemoScope scope(*this);
+            with_mask(mask, [&] { out = splat(emit(value)); });
+        };
+        branch(a, condition, e.arg(1));
+        branch(b, builder_.CreateNot(condition), e.arg(2));
+        return builder_.CreateSelect(condition, a, b);
+    }
+    llvm::LLVMContext& c = module_.getContext();
+    auto* then = llvm::BasicBlock::Create(c, "then", function_);
+    auto* otherwise = llvm::BasicBlock::Create(c, "else", function_);
+    auto* after = llvm::BasicBlock::Create(c, "after", function_);
+    const bool vector = depends_on_lane(e.arg(1)) || depends_on_lane(e.arg(2));
+    builder_.CreateCondBr(condition, then, otherwise);
+    auto branch = [&](llvm::BasicBlock*& block, const Expr& value) {
+        MemoScope scope(*this);
+        builder_.SetInsertPoint(block);
+        Value* v = emit(value);
+        if (vector) v = splat(v);
+        block = builder_.GetInsertBlock();
+        builder_.CreateBr(after);
+        return v;
+    };
+    Value* a = branch(then, e.arg(1));
+    Value* b = branch(otherwise, e.arg(2));
+    builder_.SetInsertPoint(after);
+    CHECK(a->getType() == b->getType(), "branches of {}", to_string(e));
+    auto* phi = builder_.CreatePHI(a->getType(), 2);
+    phi->addIncoming(a, then);
+    phi->addIncoming(b, otherwise);
+    return phi;
+}
+
+Value* Emitter::emit_call(const Expr& e) {
+    Value* a = emit(e.arg(0));
+    Value* b = e.args().size() > 1 ? emit(e.arg(1)) : nullptr;
+    if (b) match(a, b);
+    const DType dtype = e.arg(0).dtype();
+    const Fn fn = e.node().fn;
+    if (is_float(dtype)) return math(fn, dtype, a, b);
+    Value* zero = llvm::Constant::getNullValue(a->getType());
+    switch (fn) {
+        case Fn::Abs:
+            return is_signed_int(dtype) ? builder_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, builder_.getFalse())
+                                        : a;
+        case Fn::Sign: {
+            Value* positive = builder_.CreateZExt(builder_.CreateICmpNE(a, zero), a->getType());
+            if (!is_signed_int(dtype)) return positive;
+            return builder_.CreateSelect(builder_.CreateICmpSLT(a, zero), of_int(a->getType(), -1), positive);
+        }
+        case Fn::Floor:
+        case Fn::Ceil:
+        case Fn::Round:
+        case Fn::Trunc: return a;
+        case Fn::IsNan:
+        case Fn::IsInf: return of_int(like(a, builder_.getInt1Ty()), 0);
+        default: break;
+    }
+    // Any other function of an integer goes through a real.
+    Value* real = cast(a, dtype, DType::f64);
+    Value* other = b ? cast(b, dtype, DType::f64) : nullptr;
+    return cast(math(fn, DType::f64, real, other), DType::f64, dtype);
+}
+
+}  // namespace tessera::codegen

@@ -1,0 +1,212 @@
+#include <algorithm>
+
+#include "base/check.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+int64_t floor_div_int(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+}  // namespace
+
+int Emitter::depth_of(const Expr& e) const {
+    if (e.is(ExprKind::Var)) {
+        auto it = bindings_.find(e.node().name);
+        return it == bindings_.end() || !it->second.value ? 0 : it->second.depth + 1;
+    }
+    int depth = e.is(ExprKind::Load) ? depth_ : 0;
+    for (const Expr& a : e.args()) depth = std::max(depth, depth_of(a));
+    return depth;
+}
+
+bool Emitter::depends_on_lane(const Expr& e) const {
+    if (lanes_ == 1) return false;
+    if (e.is(ExprKind::Var)) return e.node().name == lane_var_;
+    if (e.is(ExprKind::Load) && slots_[e.node().slot].per_lane) return true;
+    return std::any_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return depends_on_lane(a); });
+}
+
+void Emitter::add_linear(Linear& to, const Linear& from, int64_t factor) {
+    for (Linear::Term t : from.terms) {
+        t.factor *= factor;
+        auto same = std::find_if(to.terms.begin(), to.terms.end(), [&](const auto& o) { return o.value == t.value; });
+        if (same == to.terms.end())
+            to.terms.push_back(t);
+        else if ((same->factor += t.factor) == 0)
+            to.terms.erase(same);
+    }
+    to.constant += from.constant * factor;
+    to.lane += from.lane * factor;
+    to.wraps |= from.wraps;
+    if (from.irregular) {
+        Value* v = factor == 1 ? from.irregular
+                               : builder_.CreateMul(from.irregular, of_int(from.irregular->getType(), factor));
+        to.irregular = to.irregular ? builder_.CreateAdd(to.irregular, v) : v;
+    }
+}
+
+Emitter::Linear Emitter::linear(const Expr& e) {
+    Linear out;
+    switch (e.kind()) {
+        case ExprKind::Const: out.constant = e.node().integer; return out;
+        case ExprKind::Var: {
+            auto it = bindings_.find(e.node().name);
+            CHECK(it != bindings_.end(), "kernel {}: {} is not bound", kernel_.name, e.node().name);
+            const Binding& b = it->second;
+            out.constant = b.offset;
+            out.lane = b.lane ? 1 : 0;
+            if (b.value) out.terms.push_back({b.value, 1, b.depth + 1});
+            return out;
+        }
+        case ExprKind::Add:
+            for (const Expr& a : e.args()) add_linear(out, linear(a), 1);
+            return out;
+        case ExprKind::Mul: {
+            Linear product;
+            product.constant = 1;
+            bool simple = true;
+            for (const Expr& a : e.args()) {
+                Linear next = linear(a);
+                if (!next.is_constant()) std::swap(next, product);
+                if (!next.is_constant()) {
+                    simple = false;
+                    break;
+                }
+                Linear scaled;
+                if (next.constant) add_linear(scaled, product, next.constant);
+                product = std::move(scaled);
+            }
+            if (simple) return product;
+            break;
+        }
+        case ExprKind::FloorDiv:
+        case ExprKind::Mod: return linear_quotient(e);
+        default: break;
+    }
+    Value* v = emit(e);
+    if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(v))
+        out.constant = known->getSExtValue();
+    else if (v->getType()->isVectorTy())
+        out.irregular = v;
+    else
+        out.terms.push_back({v, 1, depth_of(e)});
+    out.wraps = e.node().reads;
+    return out;
+}
+
+// A quotient by a constant, or the remainder, where most terms are multiples of the divisor and what is left of them
+// does not cross one.
+Emitter::Linear Emitter::linear_quotient(const Expr& e) {
+    const bool quotient = e.is(ExprKind::FloorDiv);
+    const int64_t divisor = e.arg(1).as_int().value_or(0);
+    Linear out;
+    if (divisor > 0) {
+        Linear top = linear(e.arg(0));
+        const int64_t rest = top.constant - floor_div_int(top.constant, divisor) * divisor;
+        const int64_t last = rest + top.lane * (lanes_ - 1);
+        const bool multiples =
+            std::all_of(top.terms.begin(), top.terms.end(), [&](const auto& t) { return t.factor % divisor == 0; });
+        const bool stays = last >= 0 && last < divisor;
+        if (multiples && !top.irregular && (stays || top.lane % divisor == 0)) {
+            if (quotient) {
+                for (const auto& t : top.terms) out.terms.push_back({t.value, t.factor / divisor, t.depth});
+                out.constant = floor_div_int(top.constant, divisor);
+                if (!stays) out.lane = top.lane / divisor;
+            } else {
+                out.constant = rest;
+                if (stays) out.lane = top.lane;
+            }
+            out.wraps = top.wraps;
+            return out;
+        }
+    }
+    Value* v = emit_binary(e);
+    if (v->getType()->isVectorTy())
+        out.irregular = v;
+    else
+        out.terms.push_back({v, 1, depth_of(e)});
+    out.wraps = e.node().reads;
+    return out;
+}
+
+Emitter::Linear Emitter::offset_of(const Slot& slot, const std::vector<Expr>& indices) {
+    Linear out;
+    CHECK(indices.size() == slot.strides.size(), "kernel {}: {} indices of a buffer of rank {}", kernel_.name,
+          indices.size(), slot.strides.size());
+    for (size_t d = 0; d < indices.size(); ++d) {
+        Linear index = linear(indices[d]);
+        if (auto stride = slot.strides[d].as_int()) {
+            if (*stride) add_linear(out, index, *stride);
+            continue;
+        }
+        if (index.is_constant() && index.constant == 0) continue;
+        Value* stride = emit(slot.strides[d]);
+        Linear scaled;
+        if (!index.uniform()) {
+            scaled.irregular = builder_.CreateMul(lane_offsets(index), splat(stride));
+        } else if (index.is_constant()) {
+            scaled.terms.push_back({stride, index.constant, 0});
+        } else {
+            int depth = 0;
+            for (const auto& t : index.terms) depth = std::max(depth, t.depth);
+            scaled.terms.push_back({builder_.CreateMul(sum_of(index), stride, "", false, !index.wraps), 1, depth});
+        }
+        scaled.wraps = index.wraps;
+        add_linear(out, scaled, 1);
+    }
+    if (slot.per_lane) {
+        Linear spread;
+        add_linear(spread, out, slot.per_lane);
+        spread.lane += 1;
+        return spread;
+    }
+    return out;
+}
+
+bool Emitter::in_bounds(const Slot& slot, const std::vector<Expr>& indices) const {
+    for (size_t d = 0; d < indices.size(); ++d) {
+        const auto extent = slot.shape[d].as_int();
+        const Bounds b = bounds(indices[d]);
+        if (!extent || !b.low || !b.high || *b.low < 0 || *b.high >= *extent) return false;
+    }
+    return true;
+}
+
+// Outer loops' terms first, so that their sum is computed outside the inner ones.
+Value* Emitter::sum_of(const Linear& l) {
+    std::vector<Linear::Term> terms = l.terms;
+    std::stable_sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.depth < b.depth; });
+    Value* sum = nullptr;
+    for (const auto& t : terms) {
+        Value* v =
+            t.factor == 1 ? t.value : builder_.CreateMul(t.value, builder_.getInt64(t.factor), "", false, !l.wraps);
+        sum = sum ? builder_.CreateAdd(sum, v, "", false, !l.wraps) : v;
+    }
+    if (!sum) return builder_.getInt64(l.constant);
+    return l.constant ? builder_.CreateAdd(sum, builder_.getInt64(l.constant), "", false, !l.wraps) : sum;
+}
+
+Value* Emitter::address(const Slot& slot, const Linear& at) {
+    llvm::Type* element = memory_type(slot.dtype);
+    Linear moving = at;
+    moving.constant = 0;
+    Value* base = slot.base;
+    if (!moving.terms.empty()) base = builder_.CreateGEP(element, base, sum_of(moving));
+    if (at.constant) base = builder_.CreateGEP(element, base, builder_.getInt64(at.constant));
+    return base;
+}
+
+Value* Emitter::lane_offsets(const Linear& at) {
+    Value* sum = sum_of(at);
+    if (at.uniform()) return sum;
+    sum = builder_.CreateVectorSplat(lanes_, sum);
+    if (at.lane) {
+        std::vector<llvm::Constant*> steps;
+        for (int i = 0; i < lanes_; ++i) steps.push_back(builder_.getInt64(i * at.lane));
+        sum = builder_.CreateAdd(sum, llvm::ConstantVector::get(steps));
+    }
+    return at.irregular ? builder_.CreateAdd(sum, at.irregular) : sum;
+}
+
+}  // namespace tessera::codegen

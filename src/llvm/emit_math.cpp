@@ -1,0 +1,103 @@
+#include <llvm/IR/Intrinsics.h>
+
+#include "base/check.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+const char* library_name(Fn fn) {
+    switch (fn) {
+        case Fn::Exp: return "exp";
+        case Fn::Log: return "log";
+        case Fn::Log1p: return "log1p";
+        case Fn::Expm1: return "expm1";
+        case Fn::Sin: return "sin";
+        case Fn::Cos: return "cos";
+        case Fn::Tan: return "tan";
+        case Fn::Asin: return "asin";
+        case Fn::Acos: return "acos";
+        case Fn::Atan: return "atan";
+        case Fn::Sinh: return "sinh";
+        case Fn::Cosh: return "cosh";
+        case Fn::Tanh: return "tanh";
+        case Fn::Asinh: return "asinh";
+        case Fn::Acosh: return "acosh";
+        case Fn::Atanh: return "atanh";
+        case Fn::Erf: return "erf";
+        case Fn::Atan2: return "atan2";
+        default: return nullptr;
+    }
+}
+
+}  // namespace
+
+Value* Emitter::math(Fn fn, DType dtype, Value* a, Value* b) {
+    namespace in = llvm::Intrinsic;
+    switch (fn) {
+        case Fn::Abs: return builder_.CreateUnaryIntrinsic(in::fabs, a);
+        case Fn::Sign: {
+            Value* one = builder_.CreateCopySign(of(a, 1), a);
+            Value* moved = builder_.CreateFCmpONE(a, of(a, 0));  // false of NaN
+            Value* still = builder_.CreateSelect(builder_.CreateFCmpUNO(a, a), a, of(a, 0));
+            return builder_.CreateSelect(moved, one, still);
+        }
+        case Fn::Floor: return builder_.CreateUnaryIntrinsic(in::floor, a);
+        case Fn::Ceil: return builder_.CreateUnaryIntrinsic(in::ceil, a);
+        case Fn::Round: return builder_.CreateUnaryIntrinsic(in::roundeven, a);
+        case Fn::Trunc: return builder_.CreateUnaryIntrinsic(in::trunc, a);
+        case Fn::Sqrt: return builder_.CreateUnaryIntrinsic(in::sqrt, a);
+        case Fn::IsNan: return builder_.CreateFCmpUNO(a, a);
+        case Fn::IsInf:
+            return builder_.CreateFCmpOEQ(builder_.CreateUnaryIntrinsic(in::fabs, a),
+                                          llvm::ConstantFP::getInfinity(a->getType()));
+        default: return library_call(library_name(fn), dtype, a, b);
+    }
+}
+
+Value* Emitter::library_call(const char* name, DType dtype, Value* a, Value* b) {
+    CHECK(name, "a function without a name");
+    llvm::Type* type = scalar_type(dtype);
+    const std::string symbol = dtype == DType::f64 ? std::string(name) : std::string(name) + "f";
+    std::vector<llvm::Type*> types(b ? 2 : 1, type);
+    llvm::FunctionCallee callee = module_.getOrInsertFunction(symbol, llvm::FunctionType::get(type, types, false));
+    if (auto* f = llvm::dyn_cast<llvm::Function>(callee.getCallee())) {
+        f->setDoesNotThrow();
+        f->setDoesNotAccessMemory();
+        f->setWillReturn();
+    }
+    auto one = [&](Value* x, Value* y) -> Value* {
+        return y ? builder_.CreateCall(callee, {x, y}) : builder_.CreateCall(callee, {x});
+    };
+    auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(a->getType());
+    if (!vector) return one(a, b);
+    Value* out = llvm::PoisonValue::get(vector);
+    for (unsigned i = 0; i < vector->getNumElements(); ++i) {
+        Value* v = one(builder_.CreateExtractElement(a, i), b ? builder_.CreateExtractElement(b, i) : nullptr);
+        out = builder_.CreateInsertElement(out, v, i);
+    }
+    return out;
+}
+
+Value* Emitter::power(DType dtype, Value* a, Value* b) {
+    auto* c = llvm::dyn_cast<llvm::Constant>(b);
+    if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
+    if (auto* f = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr) {
+        const double e =
+            f->getType()->isDoubleTy() ? f->getValueAPF().convertToDouble() : f->getValueAPF().convertToFloat();
+        if (e == 0) return of(a, 1);
+        if (e == 1) return a;
+        if (e == 2) return builder_.CreateFMul(a, a);
+        if (e == 3) return builder_.CreateFMul(builder_.CreateFMul(a, a), a);
+        if (e == -1) return builder_.CreateFDiv(of(a, 1), a);
+        if (e == 0.5 || e == -0.5) {  // +inf of -inf, and +0 of -0
+            Value* inf = llvm::ConstantFP::getInfinity(a->getType());
+            Value* root = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, builder_.CreateFAdd(a, of(a, 0)));
+            root = builder_.CreateSelect(builder_.CreateFCmpOEQ(a, builder_.CreateFNeg(inf)), inf, root);
+            return e < 0 ? builder_.CreateFDiv(of(a, 1), root) : root;
+        }
+    }
+    return library_call("pow", dtype, a, b);
+}
+
+}  // namespace tessera::codegen

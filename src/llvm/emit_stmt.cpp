@@ -1,0 +1,174 @@
+#include <llvm/IR/Intrinsics.h>
+
+#include "base/check.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+constexpr int64_t kMostCopies = 4096;
+
+}  // namespace
+
+void Emitter::emit(const Stmt& s) {
+    if (!s || !status_.ok()) return;
+    if (const Seq* all = s->as<Seq>()) {
+        for (const Stmt& each : all->stmts) emit(each);
+        return;
+    }
+    if (const Alloc* a = s->as<Alloc>()) return emit_alloc(*a);
+    if (const For* loop = s->as<For>()) return emit_for(*loop);
+    // Each statement sees memory anew.
+    FreshMemo memo(*this);
+    if (const Store* st = s->as<Store>()) emit_store(*st);
+    if (const If* branch = s->as<If>()) emit_if(*branch);
+    if (const Call* call = s->as<Call>()) emit_call(*call);
+}
+
+void Emitter::emit_for(const For& loop) {
+    const auto extent = loop.extent.as_int();
+    if (extent && *extent <= 0) return;
+    if (extent == 1) return emit_copies(loop, 1);
+    if (loop.kind == LoopKind::Vector && lanes_ == 1 && fits_lanes(loop)) return emit_vector(loop);
+    // Register buffers stay in registers only where their indices are constant.
+    const bool expand = loop.kind == LoopKind::Unrolled || (loop.kind == LoopKind::Vector && touches_registers(loop));
+    if (expand && extent && *extent <= kMostCopies) return emit_copies(loop, *extent);
+
+    Value* count = emit_alone(loop.extent);
+    if (!status_.ok()) return;
+    CHECK(!count->getType()->isVectorTy(), "an extent that differs between lanes: {}", to_string(loop.extent));
+    const bool runs = bounds(loop.extent).low.value_or(0) > 0;
+    auto at_note = loop.notes.find("unroll");
+    const int64_t copies = at_note == loop.notes.end() ? 1 : std::min<int64_t>(at_note->second, 64);
+    auto body = [&](Value* i, int64_t offset) {
+        with_binding(loop.var, {i, offset, false, depth_}, [&] { emit(loop.body); });
+    };
+    if (copies <= 1) return emit_loop(builder_.getInt64(0), count, 1, runs, [&](Value* i) { body(i, 0); });
+
+    // Several copies at a time, then the rest.
+    if (extent) {
+        const int64_t whole = *extent / copies * copies;
+        if (whole == copies)
+            for (int64_t j = 0; j < copies; ++j) body(nullptr, j);
+        else if (whole)
+            emit_loop(builder_.getInt64(0), builder_.getInt64(whole), copies, true, [&](Value* i) {
+                for (int64_t j = 0; j < copies; ++j) body(i, j);
+            });
+        for (int64_t i = whole; i < *extent; ++i) body(nullptr, i);
+        return;
+    }
+    Value* whole =
+        builder_.CreateSub(count, builder_.CreateURem(count, builder_.getInt64(copies)), "whole", true, true);
+    if (!runs)
+        whole = builder_.CreateSelect(builder_.CreateICmpSGT(count, builder_.getInt64(0)), whole, builder_.getInt64(0));
+    emit_loop(builder_.getInt64(0), whole, copies, false, [&](Value* i) {
+        for (int64_t j = 0; j < copies; ++j) body(i, j);
+    });
+    emit_loop(whole, count, 1, false, [&](Value* i) { body(i, 0); });
+}
+
+Value* Emitter::emit_alone(const Expr& e) {
+    FreshMemo memo(*this);
+    return emit(e);
+}
+
+void Emitter::emit_copies(const For& loop, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) with_binding(loop.var, {nullptr, i, false, 0}, [&] { emit(loop.body); });
+}
+
+void Emitter::emit_loop(Value* begin, Value* end, int64_t step, bool runs, const std::function<void(Value*)>& body) {
+    llvm::LLVMContext& c = module_.getContext();
+    auto* before = builder_.GetInsertBlock();
+    auto* block = llvm::BasicBlock::Create(c, "loop", function_);
+    auto* after = llvm::BasicBlock::Create(c, "after", function_);
+    if (runs)
+        builder_.CreateBr(block);
+    else
+        builder_.CreateCondBr(builder_.CreateICmpSLT(begin, end), block, after);
+    builder_.SetInsertPoint(block);
+    auto* i = builder_.CreatePHI(i64(), 2, "i");
+    i->addIncoming(begin, before);
+    ++depth_;
+    body(i);
+    --depth_;
+    Value* next = builder_.CreateAdd(i, builder_.getInt64(step), "next", true, true);
+    i->addIncoming(next, builder_.GetInsertBlock());
+    builder_.CreateCondBr(builder_.CreateICmpSLT(next, end), block, after);
+    builder_.SetInsertPoint(after);
+}
+
+void Emitter::with_binding(const Expr& var, Binding binding, const std::function<void()>& body) {
+    const std::string& name = var.node().name;
+    auto [it, added] = bindings_.try_emplace(name, binding);
+    Binding old = it->second;
+    it->second = binding;
+    body();
+    if (added)
+        bindings_.erase(name);
+    else
+        bindings_[name] = old;
+}
+
+void Emitter::with_mask(Value* mask, const std::function<void()>& body) {
+    Value* old = mask_;
+    mask_ = old ? builder_.CreateAnd(old, mask) : mask;
+    body();
+    mask_ = old;
+}
+
+void Emitter::emit_if(const If& branch) {
+    Value* condition = emit(branch.condition);
+    if (!status_.ok()) return;
+    if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition))
+        return emit(known->isOne() ? branch.then : branch.otherwise);
+    if (condition->getType()->isVectorTy()) {
+        with_mask(condition, [&] { emit(branch.then); });
+        if (branch.otherwise) with_mask(builder_.CreateNot(condition), [&] { emit(branch.otherwise); });
+        return;
+    }
+    llvm::LLVMContext& c = module_.getContext();
+    auto* then = llvm::BasicBlock::Create(c, "then", function_);
+    auto* otherwise = branch.otherwise ? llvm::BasicBlock::Create(c, "else", function_) : nullptr;
+    auto* after = llvm::BasicBlock::Create(c, "after", function_);
+    builder_.CreateCondBr(condition, then, otherwise ? otherwise : after);
+    builder_.SetInsertPoint(then);
+    emit(branch.then);
+    builder_.CreateBr(after);
+    if (otherwise) {
+        builder_.SetInsertPoint(otherwise);
+        emit(branch.otherwise);
+        builder_.CreateBr(after);
+    }
+    builder_.SetInsertPoint(after);
+}
+
+void Emitter::emit_alloc(const Alloc& a) {
+    Slot& slot = slots_[a.buffer];
+    const Slot old = slot;
+    if (auto it = plan_->in_scratch.find(a.buffer); it != plan_->in_scratch.end()) {
+        Value* offset = emit_alone(it->second);
+        slot.base = builder_.CreateInBoundsGEP(builder_.getInt8Ty(), scratch_, offset, kernel_.buffers[a.buffer].name);
+    } else {
+        Expr count = 1;
+        for (size_t d = 0; d < slot.shape.size(); ++d) count = count + (slot.shape[d] - 1) * slot.strides[d];
+        slot.per_lane = lanes_ > 1 ? lanes_ : 0;
+        auto* type = llvm::ArrayType::get(memory_type(slot.dtype), *count.as_int() * lanes_);
+        slot.base = entry_alloca(type, kernel_.buffers[a.buffer].name.c_str());
+    }
+    slot.padded = true;
+    emit(a.body);
+    slot = old;
+}
+
+void Emitter::emit_call(const Call& call) {
+    if (call.name != "prefetch" || call.reads.empty())
+        return fail(Error(Code::E0604, "kernel {}: there is no intrinsic {} on a processor", kernel_.name, call.name));
+    for (const Access& a : call.reads) {
+        const Slot& slot = slots_[a.buffer];
+        Value* at = address(slot, offset_of(slot, a.indices));
+        builder_.CreateIntrinsic(llvm::Intrinsic::prefetch, {builder_.getPtrTy()},
+                                 {at, builder_.getInt32(0), builder_.getInt32(3), builder_.getInt32(1)});
+    }
+}
+
+}  // namespace tessera::codegen

@@ -1,0 +1,159 @@
+#include <llvm/IR/Intrinsics.h>
+
+#include "base/check.h"
+#include "base/numeric.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+template <typename T>
+T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
+    if (scope) access->setMetadata(llvm::LLVMContext::MD_alias_scope, scope);
+    if (noalias && noalias->getNumOperands()) access->setMetadata(llvm::LLVMContext::MD_noalias, noalias);
+    return access;
+}
+
+}  // namespace
+
+Value* Emitter::emit_load(const Expr& e) {
+    const Slot& slot = slots_[e.node().slot];
+    CHECK(slot.base, "kernel {}: {} is read outside its Alloc", kernel_.name, kernel_.buffers[e.node().slot].name);
+    return from_memory(load_from(slot, offset_of(slot, e.args()), !mask_ || in_bounds(slot, e.args())), slot.dtype);
+}
+
+// In memory's type. A load under a mask, unless it is known to be in bounds, reads the dummy where a lane is off.
+Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
+    llvm::Type* type = memory_type(slot.dtype);
+    const llvm::Align align(dtype_bytes(slot.dtype));
+    auto load = [&](llvm::Type* t, Value* from) {
+        return tag(builder_.CreateAlignedLoad(t, from, align), slot.scope, slot.noalias);
+    };
+    if (at.uniform()) {
+        Value* from = address(slot, at);
+        if (in_bounds) return load(type, from);
+        return load(type, builder_.CreateSelect(builder_.CreateOrReduce(mask_), from, dummy()));
+    }
+    auto* vector = llvm::FixedVectorType::get(type, lanes_);
+    if (at.lane == 1 && !at.irregular) {
+        if (in_bounds) return load(vector, address(slot, at));
+        if (target_.machine.masked)
+            return tag(builder_.CreateMaskedLoad(vector, address(slot, at), align, mask_,
+                                                 llvm::Constant::getNullValue(vector)),
+                       slot.scope, slot.noalias);
+    }
+    Value* out = llvm::PoisonValue::get(vector);
+    Value* offsets = at.irregular ? lane_offsets(at) : nullptr;
+    Value* first = offsets ? nullptr : address(slot, at);
+    for (int i = 0; i < lanes_; ++i) {
+        Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
+        Value* from = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
+        if (!in_bounds) from = builder_.CreateSelect(builder_.CreateExtractElement(mask_, i), from, dummy());
+        out = builder_.CreateInsertElement(out, load(type, from), i);
+    }
+    return out;
+}
+
+void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
+    llvm::Type* type = memory_type(slot.dtype);
+    const llvm::Align align(dtype_bytes(slot.dtype));
+    auto save = [&](Value* what, Value* to) {
+        tag(builder_.CreateAlignedStore(what, to, align), slot.scope, slot.noalias);
+    };
+    if (at.uniform() && !v->getType()->isVectorTy()) {
+        Value* to = address(slot, at);
+        if (mask_) to = builder_.CreateSelect(builder_.CreateOrReduce(mask_), to, dummy());
+        return save(v, to);
+    }
+    v = splat(v);
+    if (at.lane == 1 && !at.irregular) {
+        if (!mask_) return save(v, address(slot, at));
+        if (target_.machine.masked) {
+            tag(builder_.CreateMaskedStore(v, address(slot, at), align, mask_), slot.scope, slot.noalias);
+            return;
+        }
+    }
+    Value* offsets = at.irregular ? lane_offsets(at) : nullptr;
+    Value* first = offsets ? nullptr : address(slot, at);
+    for (int i = 0; i < lanes_; ++i) {
+        Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
+        Value* to = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
+        if (mask_) to = builder_.CreateSelect(builder_.CreateExtractElement(mask_, i), to, dummy());
+        save(builder_.CreateExtractElement(v, i), to);
+    }
+}
+
+void Emitter::emit_store(const Store& s) {
+    const Slot& slot = slots_[s.to.buffer];
+    CHECK(slot.base, "kernel {}: {} is written outside its Alloc", kernel_.name, kernel_.buffers[s.to.buffer].name);
+    if (!s.combine) {
+        Value* v = to_memory(emit(s.value), slot.dtype);
+        if (!status_.ok()) return;
+        return store_lanes(slot, offset_of(slot, s.to.indices), v);
+    }
+    for (const Accumulator& a : accumulators_) {
+        if (a.store != &s) continue;
+        auto* type = llvm::FixedVectorType::get(scalar_type(slot.dtype), lanes_);
+        Value* old = builder_.CreateLoad(type, a.memory);
+        Value* sum = splat(combined(*s.combine, slot.dtype, old, s.value));
+        builder_.CreateStore(mask_ ? builder_.CreateSelect(mask_, sum, old) : sum, a.memory);
+        return;
+    }
+    Linear at = offset_of(slot, s.to.indices);
+    if (at.uniform() && lanes_ > 1) {
+        Value* v = splat(emit(s.value));
+        if (!status_.ok()) return;
+        if (mask_) v = builder_.CreateSelect(mask_, v, splat(identity(*s.combine, slot.dtype)));
+        Value* old = from_memory(load_from(slot, at, !mask_), slot.dtype);
+        return store_lanes(slot, at, to_memory(reduce_lanes(*s.combine, slot.dtype, v, old), slot.dtype));
+    }
+    if (at.irregular && lanes_ > 1) {  // lanes may meet in one element: one after the other
+        Value* v = splat(emit(s.value));
+        Value* offsets = lane_offsets(at);
+        Value* mask = std::exchange(mask_, nullptr);
+        llvm::Type* type = memory_type(slot.dtype);
+        const llvm::Align align(dtype_bytes(slot.dtype));
+        const int lanes = std::exchange(lanes_, 1);
+        const ExprKind kinds[] = {ExprKind::Add, ExprKind::Mul, ExprKind::Min, ExprKind::Max};
+        for (int i = 0; i < lanes; ++i) {
+            Value* to = builder_.CreateGEP(type, slot.base, builder_.CreateExtractElement(offsets, i));
+            if (mask) to = builder_.CreateSelect(builder_.CreateExtractElement(mask, i), to, dummy());
+            Value* old = tag(builder_.CreateAlignedLoad(type, to, align), slot.scope, slot.noalias);
+            Value* sum = binary(kinds[static_cast<int>(*s.combine)], slot.dtype, from_memory(old, slot.dtype),
+                                builder_.CreateExtractElement(v, i));
+            tag(builder_.CreateAlignedStore(to_memory(sum, slot.dtype), to, align), slot.scope, slot.noalias);
+        }
+        lanes_ = lanes;
+        mask_ = mask;
+        return;
+    }
+    Value* old = from_memory(load_from(slot, at, !mask_), slot.dtype);
+    Value* v = to_memory(combined(*s.combine, slot.dtype, old, s.value), slot.dtype);
+    if (!status_.ok()) return;
+    store_lanes(slot, at, v);
+}
+
+Value* Emitter::combined(ReduceOp op, DType dtype, Value* old, const Expr& value) {
+    if (op == ReduceOp::Sum)
+        if (auto sum = fused(dtype, value, old, false)) return *sum;
+    const ExprKind kinds[] = {ExprKind::Add, ExprKind::Mul, ExprKind::Min, ExprKind::Max};
+    return binary(kinds[static_cast<int>(op)], dtype, old, emit(value));
+}
+
+Value* Emitter::identity(ReduceOp op, DType dtype) {
+    llvm::Type* type = scalar_type(dtype);
+    if (is_float(dtype)) {
+        if (op == ReduceOp::Sum) return llvm::ConstantFP::get(type, -0.0);
+        if (op == ReduceOp::Prod) return llvm::ConstantFP::get(type, 1.0);
+        return llvm::ConstantFP::getInfinity(type, op == ReduceOp::Max);
+    }
+    switch (op) {
+        case ReduceOp::Sum: return of_int(type, 0);
+        case ReduceOp::Prod: return of_int(type, 1);
+        case ReduceOp::Min: return of_int(type, dtype == DType::boolean ? 1 : int_max(dtype));
+        case ReduceOp::Max: return of_int(type, dtype == DType::boolean ? 0 : int_min(dtype));
+    }
+    return nullptr;
+}
+
+}  // namespace tessera::codegen

@@ -1,0 +1,217 @@
+// Emits one launch of a kernel as an LLVM function. A value is a scalar where it is the same in every lane of the
+// Vector loop being emitted, and otherwise a vector with one element per lane. Loads and stores under a mask touch no
+// memory of lanes that are off.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <unordered_map>
+
+#include "kernel/kernel.h"
+#include "llvm/compile_kernels.h"
+#include "llvm/target.h"
+
+namespace tessera::codegen {
+
+using llvm::Value;
+
+// One parallel loop, or any other statement at the top, of a kernel.
+struct LaunchPlan {
+    Stmt stmt;
+    const For* parallel = nullptr;   // stmt's loop, where it is a parallel one
+    std::map<int, Expr> in_scratch;  // offsets in bytes of the buffers that live there
+    Expr scratch_bytes = 0;
+};
+Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel);
+
+class Emitter {
+  public:
+    Emitter(const Kernel& kernel, const Target& target, const CodegenOptions& options, llvm::Module& module);
+    Status emit(const LaunchPlan& plan, const std::string& symbol);
+
+  private:
+    // What a variable stands for: value + offset, plus the lane's number.
+    struct Binding {
+        Value* value = nullptr;
+        int64_t offset = 0;
+        bool lane = false;
+        int depth = 0;  // of the loop
+    };
+    struct Slot {
+        Value* base = nullptr;
+        DType dtype = DType::f32;
+        std::vector<Expr> strides;
+        std::vector<Expr> shape;
+        llvm::MDNode *scope = nullptr, *noalias = nullptr;
+        int per_lane = 0;     // allocated inside a Vector loop: so many copies, one per lane, interleaved
+        bool padded = false;  // memory of our own
+    };
+    // The sum of terms and a constant, plus `lane` times the lane's number, plus a vector where it is not so regular.
+    struct Linear {
+        struct Term {
+            Value* value;
+            int64_t factor;
+            int depth;
+        };
+        std::vector<Term> terms;
+        int64_t constant = 0, lane = 0;
+        Value* irregular = nullptr;
+        bool wraps = false;  // depends on run-time values
+        bool uniform() const { return lane == 0 && !irregular; }
+        bool is_constant() const { return terms.empty() && uniform(); }
+    };
+    // A store of a Vector loop that combines all lanes into one element: they are combined once, after the loop.
+    struct Accumulator {
+        const Store* store;
+        Value* memory;  // a vector
+    };
+    friend class MemoScope;
+    friend class FreshMemo;
+    using Memo = std::vector<std::unordered_map<const ExprNode*, Value*>>;
+
+    // emit_kernel.cpp
+    void open_function(const LaunchPlan& plan, const std::string& symbol);
+    void bind_buffers(const LaunchPlan& plan);
+    void describe_aliases();
+    void fail(Error error) {
+        if (status_.ok()) status_ = std::move(error);
+    }
+
+    // emit_stmt.cpp
+    void emit(const Stmt& s);
+    void emit_for(const For& loop);
+    void emit_if(const If& branch);
+    void emit_alloc(const Alloc& a);
+    void emit_call(const Call& call);
+    Value* emit_alone(const Expr& e);  // outside any statement
+    void emit_copies(const For& loop, int64_t count);
+    // for (i = begin; i < end; i += step) body(i), the binding's offset left to the caller.
+    void emit_loop(Value* begin, Value* end, int64_t step, bool runs, const std::function<void(Value*)>& body);
+    void with_binding(const Expr& var, Binding binding, const std::function<void()>& body);
+    void with_mask(Value* mask, const std::function<void()>& body);
+
+    // emit_vector.cpp
+    void emit_vector(const For& loop);
+    void emit_chunk(const For& loop, Value* at, int64_t offset, int lanes);
+    int lanes_for(const For& loop) const;
+    bool fits_lanes(const For& loop) const;
+    bool touches_registers(const For& loop) const;
+    void open_accumulators(const For& loop, int lanes);
+    void close_accumulators();
+    Value* reduce_lanes(ReduceOp op, DType dtype, Value* v, Value* start);
+
+    // emit_store.cpp
+    void emit_store(const Store& s);
+    Value* combined(ReduceOp op, DType dtype, Value* old, const Expr& value);
+    Value* identity(ReduceOp op, DType dtype);
+    void store_lanes(const Slot& slot, const Linear& at, Value* memory_value);
+    Value* load_from(const Slot& slot, const Linear& at, bool in_bounds);
+    Value* emit_load(const Expr& e);
+
+    // emit_index.cpp
+    Linear linear(const Expr& e);
+    void add_linear(Linear& to, const Linear& from, int64_t factor);
+    Linear linear_quotient(const Expr& e);
+    Linear offset_of(const Slot& slot, const std::vector<Expr>& indices);
+    bool in_bounds(const Slot& slot, const std::vector<Expr>& indices) const;
+    int depth_of(const Expr& e) const;
+    Value* sum_of(const Linear& l);                      // without its lane part
+    Value* address(const Slot& slot, const Linear& at);  // of lane 0
+    Value* lane_offsets(const Linear& at);               // a vector, or a scalar where uniform
+    bool depends_on_lane(const Expr& e) const;
+
+    // emit_expr.cpp
+    Value* emit(const Expr& e);
+    Value* emit_new(const Expr& e);
+    Value* emit_sum(const Expr& e);
+    Value* emit_binary(const Expr& e);
+    Value* emit_compare(const Expr& e);
+    Value* emit_select(const Expr& e);
+    Value* emit_call(const Expr& e);
+    Value* binary(ExprKind kind, DType dtype, Value* a, Value* b);
+    Value* multiply_add(Value* a, Value* b, Value* c);
+    std::optional<Value*> fused(DType dtype, const Expr& product, Value* addend, bool negate_product);
+    Value* float_extreme(bool largest, Value* a, Value* b);
+    Value* lane_mask(const Expr& below, const Expr& above, bool or_equal);
+    bool speculatable(const Expr& e) const;
+
+    // emit_int.cpp
+    Value* int_divide(DType dtype, Value* a, Value* b);
+    Value* int_remainder(DType dtype, Value* a, Value* b);
+    Value* floor_divide(Value* a, Value* b, bool positive);
+    Value* floor_remainder(DType dtype, Value* a, Value* b, bool positive);
+    Value* shift(ExprKind kind, DType dtype, Value* a, Value* b);
+    Value* int_power(DType dtype, Value* a, Value* b);
+    Value* int_extreme(bool largest, DType dtype, Value* a, Value* b);
+
+    // emit_cast.cpp
+    Value* cast(Value* v, DType from, DType to);
+    Value* cast_saturate(Value* v, DType from, DType to);
+    Value* round_to(Value* v, DType to);  // to what the type can hold, still in its computing type
+    Value* from_memory(Value* v, DType dtype);
+    Value* to_memory(Value* v, DType dtype);
+    Value* narrow_to_float(Value* v);  // f64 to f32, toward an odd last bit
+
+    // emit_math.cpp
+    Value* math(Fn fn, DType dtype, Value* a, Value* b);
+    Value* library_call(const char* name, DType dtype, Value* a, Value* b);
+    Value* power(DType dtype, Value* a, Value* b);
+
+    // Types.
+    llvm::Type* scalar_type(DType dtype) const;  // to compute with
+    llvm::Type* memory_type(DType dtype) const;
+    llvm::Type* like(Value* v, llvm::Type* scalar) const;  // with as many lanes as v
+    Value* splat(Value* v);                                // to the current number of lanes
+    void match(Value*& a, Value*& b);                      // both scalars, or both vectors
+    Value* of(Value* like_this, double value);             // constants
+    Value* of_int(llvm::Type* type, int64_t value);
+    template <typename F>
+    Value* per_lane(Value* v, F f);  // f of each lane's scalar, as a vector again
+    Value* entry_alloca(llvm::Type* type, const char* name);
+    Value* dummy();  // memory that lanes which are off read and write
+    llvm::Type* i64() const { return builder_.getInt64Ty(); }
+
+    const Kernel& kernel_;
+    const Target& target_;
+    const CodegenOptions& options_;
+    llvm::Module& module_;
+    mutable llvm::IRBuilder<> builder_;
+    llvm::Function* function_ = nullptr;
+    llvm::BasicBlock* entry_ = nullptr;
+    Value *scratch_ = nullptr, *dummy_ = nullptr;
+    const LaunchPlan* plan_ = nullptr;
+    Status status_;
+
+    std::unordered_map<std::string, Binding> bindings_;
+    std::vector<Slot> slots_;
+    std::vector<Accumulator> accumulators_;
+    Memo memo_{1};
+    int lanes_ = 1;
+    std::string lane_var_;
+    Value* mask_ = nullptr;  // null: all lanes
+    int depth_ = 0;
+};
+
+// What is emitted in here is not used outside: it may be in a branch.
+class MemoScope {
+  public:
+    explicit MemoScope(Emitter& emitter) : emitter_(emitter) { emitter_.memo_.emplace_back(); }
+    ~MemoScope() { emitter_.memo_.pop_back(); }
+
+  private:
+    Emitter& emitter_;
+};
+
+// Nothing that was emitted before is used in here: memory may have changed.
+class FreshMemo {
+  public:
+    explicit FreshMemo(Emitter& emitter) : emitter_(emitter) { memo_.swap(emitter_.memo_); }
+    ~FreshMemo() { memo_.swap(emitter_.memo_); }
+
+  private:
+    Emitter& emitter_;
+    Emitter::Memo memo_{1};
+};
+
+}  // namespace tessera::codegen

@@ -1,0 +1,130 @@
+#include <algorithm>
+
+#include "llvm/emitter.h"
+
+namespace tessera {
+namespace codegen {
+namespace {
+
+constexpr int64_t kStackBytes = 16 << 10, kAlignment = 64;
+
+Expr bytes_of(const Buffer& b) {
+    Expr count = 1;
+    if (b.strides.empty())
+        for (const Expr& e : b.shape) count = count * e;
+    else
+        for (size_t d = 0; d < b.shape.size(); ++d) count = count + (b.shape[d] - 1) * b.strides[d];
+    return ceil_div(count * static_cast<int64_t>(dtype_bytes(b.dtype)), kAlignment) * kAlignment;
+}
+
+// Gives each buffer that an Alloc makes its place: the stack while there is room, otherwise scratch memory, which is
+// used as a stack too.
+class Placement {
+  public:
+    Placement(const Kernel& kernel, LaunchPlan& plan) : kernel_(kernel), plan_(plan) {}
+
+    void place(const Stmt& s, Expr top) {
+        if (!s) return;
+        if (const Seq* all = s->as<Seq>())
+            for (const Stmt& each : all->stmts) place(each, top);
+        else if (const For* loop = s->as<For>())
+            place(loop->body, top);
+        else if (const If* branch = s->as<If>()) {
+            place(branch->then, top);
+            place(branch->otherwise, top);
+        } else if (const Alloc* a = s->as<Alloc>()) {
+            const Buffer& b = kernel_.buffers[a->buffer];
+            Expr bytes = bytes_of(b);
+            const auto constant = bytes.as_int();
+            const bool on_stack = constant && (b.scope == Scope::Register || stack_bytes_ + *constant <= kStackBytes);
+            if (on_stack) {
+                stack_bytes_ += *constant;
+            } else {
+                plan_.in_scratch.emplace(a->buffer, top);
+                top = top + bytes;
+                plan_.scratch_bytes = max(plan_.scratch_bytes, top);
+            }
+            place(a->body, top);
+        }
+    }
+
+  private:
+    const Kernel& kernel_;
+    LaunchPlan& plan_;
+    int64_t stack_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel) {
+    std::vector<Stmt> tops;
+    if (kernel.body) {
+        if (const Seq* all = kernel.body->as<Seq>())
+            tops = all->stmts;
+        else
+            tops.push_back(kernel.body);
+    }
+    std::vector<LaunchPlan> plans;
+    for (const Stmt& s : tops) {
+        if (!s) continue;
+        LaunchPlan plan{s, {}, {}, 0};
+        if (const For* loop = s->as<For>(); loop && loop->kind == LoopKind::Parallel) plan.parallel = loop;
+        bool inside = false;
+        visit(s, [&](const Stmt& each) {
+            const For* loop = each->as<For>();
+            inside |= loop && loop != plan.parallel && loop->kind == LoopKind::Parallel;
+        });
+        if (inside)
+            return Error(Code::E0601, "kernel {}: a parallel loop stands inside another statement", kernel.name);
+        Placement(kernel, plan).place(s, 0);
+        plans.push_back(std::move(plan));
+    }
+    return plans;
+}
+
+}  // namespace codegen
+
+namespace {
+
+using Indices = std::vector<Expr>;
+
+bool same_indices(const Indices& a, const Indices& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+}  // namespace
+
+bool may_share_memory(const Kernel& kernel, size_t read, size_t written) {
+    const Buffer &r = kernel.buffers[read], &w = kernel.buffers[written];
+    if (read == written) return true;
+    if (dtype_bytes(r.dtype) != dtype_bytes(w.dtype) || !same_indices(r.shape, w.shape)) return false;
+    if (!same_indices(r.strides, w.strides)) return false;
+    bool share = true;
+    auto check = [&](const Expr& e, const Indices* target) {
+        if (!e.node().reads) return;
+        visit(e, [&](const Expr& x) {
+            if (!x.is(ExprKind::Load)) return;
+            if (x.node().slot == static_cast<int>(written)) share = false;
+            if (x.node().slot == static_cast<int>(read) && !(target && same_indices(x.args(), *target))) share = false;
+        });
+    };
+    visit(kernel.body, [&](const Stmt& s) {
+        if (const Store* st = s->as<Store>()) {
+            const bool to_read = st->to.buffer == static_cast<int>(read),
+                       to_written = st->to.buffer == static_cast<int>(written);
+            if (to_read || (to_written && st->combine)) share = false;
+            check(st->value, to_written ? &st->to.indices : nullptr);
+            for (const Expr& e : st->to.indices) check(e, nullptr);
+        } else if (const If* branch = s->as<If>()) {
+            check(branch->condition, nullptr);
+        } else if (const For* loop = s->as<For>()) {
+            check(loop->extent, nullptr);
+        } else if (const Call* call = s->as<Call>()) {
+            for (const auto* list : {&call->writes, &call->reads})
+                for (const Access& a : *list)
+                    if (a.buffer == static_cast<int>(read) || a.buffer == static_cast<int>(written)) share = false;
+            for (const Expr& e : call->args) check(e, nullptr);
+        }
+    });
+    return share;
+}
+
+}  // namespace tessera
