@@ -20,7 +20,7 @@ struct CompileOptions {
     bool optimize = true;          // the graph's rewrites first
     bool fuse = true;
     bool keep_weights = false;     // also the model's own that were prepared for running: for check() and emit("graph")
-    std::optional<std::string> cache;  // folder of compiled code; none: the user's; empty: no cache
+    std::optional<std::string> cache = {};  // folder of compiled code; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
 };
 
