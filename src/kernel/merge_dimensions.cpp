@@ -70,14 +70,13 @@ void merge(Kernel& kernel, int slot, size_t d) {
 void merge_dimensions(Kernel& kernel) {
     for (size_t slot = 0; slot < kernel.params; ++slot) {
         if (!kernel.buffers[slot].strides.empty()) continue;
-        for (size_t d = 0; d + 1 < kernel.buffers[slot].shape.size();) {
-            const Expr inner = kernel.buffers[slot].shape[d + 1];
+        // Innermost first: a quotient by all inner sizes is taken last.
+        for (size_t d = kernel.buffers[slot].shape.size(); d-- > 1;) {
+            const Expr inner = kernel.buffers[slot].shape[d];
             Accesses accesses = accesses_of(kernel);
             auto found = accesses.find(static_cast<int>(slot));
-            if (found == accesses.end() || !pays(found->second, d, inner))
-                ++d;
-            else
-                merge(kernel, static_cast<int>(slot), d);
+            if (found != accesses.end() && pays(found->second, d - 1, inner))
+                merge(kernel, static_cast<int>(slot), d - 1);
         }
     }
 }

@@ -127,6 +127,10 @@ class Placing {
             const Expr& whole = p.stage->axes[d].extent;
             Interval everything{0, whole - 1};
             bool use = all[d] && !unknown[d];
+            if (use && d < p.plan->multiples.size()) {
+                int64_t m = p.plan->multiples[d];
+                if (mod(all[d]->begin, m).is_int(0)) all[d]->span = ceil_div(all[d]->span + 1, m) * m - 1;
+            }
             if (use && !all[d]->span.as_int() && whole.as_int()) use = false;
             if (use && all[d]->begin.is_int(0) && always(le(whole - 1, all[d]->span), {})) use = false;
             p.region.push_back(use ? *all[d] : everything);

@@ -1,12 +1,14 @@
 #include "kernel/regions.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "expr/simplify.h"
 
 namespace tessera {
 namespace {
 
+constexpr int64_t kMaxScale = 1 << 20;
 constexpr int kMaxArms = 6;  // choices of a min's arm that a proof tries, one below the other
 
 bool at_least(const Expr& e, int64_t value) {
@@ -144,7 +146,13 @@ bool stays_below(const Expr& e, int64_t limit, const Extents& running, int arms)
         Monomial m = as_monomial(term);
         if (m.count != 1 || !m.atoms[0].is(ExprKind::FloorDiv)) continue;
         std::optional<int64_t> d = m.atoms[0].arg(1).as_int();
-        if (!d || *d <= 0 || m.coefficient % *d != 0) continue;
+        if (!d || *d <= 0 || *d > kMaxScale) continue;
+        if (m.coefficient % *d != 0) {  // e <= limit where c*e <= c*limit + c - 1
+            int64_t c = *d / std::gcd(*d, m.coefficient);
+            if (limit > -kMaxScale && limit < kMaxScale && stays_below(e * c, limit * c + c - 1, running, arms - 1))
+                return true;
+            continue;
+        }
         Expr x = m.atoms[0].arg(0);
         Expr bound = m.coefficient > 0 ? x : x - (*d - 1);
         if (stays_below(e - term + (m.coefficient / *d) * bound, limit, running, arms - 1)) return true;

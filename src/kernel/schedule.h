@@ -107,6 +107,7 @@ class Schedule {
     size_t insert_stage(size_t before, Stage stage);
     int add_buffer(std::string name, DType dtype, std::vector<Expr> shape);
     Status widen(const Expr& load, const std::map<std::string, Expr>& running, const std::string& reader);
+    void merge_parameters(size_t stage, const std::vector<int>& group);
     void redirect(size_t stage, int from, int to);       // its loads
     Result<std::pair<Loop, Loop>> split_loop(const Loop& loop, int64_t amount, LoopRelation::Kind kind);
     Status untouched(size_t stage, std::string_view primitive) const;  // its loops are still its axes

@@ -130,6 +130,7 @@ Status Schedule::merge_axes(std::string_view name, const Groups& groups, const G
                      groups_text(reduce_groups), stage.reduce.size(), name);
     if (plans_[s].layout)
         return Error(Code::E0602, "{} has a layout for its axes already", name).hint("merge_axes comes before");
+    for (const auto& group : groups) merge_parameters(s, group);
     Bindings values;
     std::vector<ReduceAxis> before = stage.axes, reduce_before = stage.reduce;
     stage.axes = merged(before, groups, values);
@@ -172,8 +173,51 @@ Status Schedule::merge_axes(std::string_view name, const Groups& groups, const G
     }
     StagePlan plain = plain_plan(stage);
     plans_[s].loops = std::move(plain.loops);
+    plans_[s].multiples.clear();
     record("merge_axes", {std::string(name), groups_text(groups), groups_text(reduce_groups)});
     return {};
+}
+
+// A parameter that the stage reads or writes at just the axes of a group, in their order, gets one dimension for them.
+void Schedule::merge_parameters(size_t s, const std::vector<int>& group) {
+    if (group.size() < 2) return;
+    const Stage& stage = compute_.stages[s];
+    std::vector<Access> accesses;
+    for (const Expr& l : loads_in(stage.value)) accesses.push_back({l.node().slot, l.args()});
+    accesses.push_back({stage.buffer, stage.store});
+    for (const Access& access : accesses) {
+        Buffer& buffer = compute_.buffers[static_cast<size_t>(access.buffer)];
+        if (!is_parameter(access.buffer) || !buffer.strides.empty()) continue;
+        auto starts_at = [&](size_t d) {
+            for (size_t i = 0; i < group.size(); ++i) {
+                const ReduceAxis& axis = stage.axes[static_cast<size_t>(group[i])];
+                if (!access.indices[d + i].same(axis.var) || !buffer.shape[d + i].same(axis.extent)) return false;
+            }
+            return true;
+        };
+        for (size_t d = 0; d + group.size() <= buffer.shape.size() && buffer.shape.size() == access.indices.size();
+             ++d) {
+            if (!starts_at(d)) continue;
+            const std::vector<Expr> shape = buffer.shape;
+            auto merged = [&](std::vector<Expr> indices) {
+                for (size_t i = 1; i < group.size(); ++i) indices[d] = indices[d] * shape[d + i] + indices[d + i];
+                indices.erase(indices.begin() + static_cast<ptrdiff_t>(d) + 1,
+                              indices.begin() + static_cast<ptrdiff_t>(d + group.size()));
+                return indices;
+            };
+            for (size_t i = 1; i < group.size(); ++i) buffer.shape[d] = buffer.shape[d] * shape[d + i];
+            buffer.shape.erase(buffer.shape.begin() + static_cast<ptrdiff_t>(d) + 1,
+                               buffer.shape.begin() + static_cast<ptrdiff_t>(d + group.size()));
+            for (Stage& each : compute_.stages) {
+                if (each.buffer == access.buffer) each.store = merged(each.store);
+                each.value = rewrite(each.value, [&](const Expr& e) -> Expr {
+                    if (!e.is(ExprKind::Load) || e.node().slot != access.buffer) return e;
+                    return load(access.buffer, e.dtype(), merged(e.args()));
+                });
+            }
+            break;
+        }
+    }
 }
 
 Status Schedule::pad(std::string_view name, const std::vector<int64_t>& multiples) {
@@ -209,6 +253,7 @@ Status Schedule::pad(std::string_view name, const std::vector<int64_t>& multiple
             running.emplace(var, axis.extent);
         };
         for (size_t i = 0; i < stage.axes.size(); ++i) round_up(stage.axes[i], multiples[i], false);
+        plans_[s].multiples.assign(multiples.begin(), multiples.begin() + static_cast<ptrdiff_t>(stage.axes.size()));
         for (size_t i = 0; i < stage.reduce.size(); ++i)
             round_up(stage.reduce[i], multiples[stage.axes.size() + i], true);
         stage.value = substitute(stage.value, renewed);
@@ -338,6 +383,8 @@ Result<std::string> Schedule::rfactor(const Loop& reduction) {
     partial.value = substitute(stage.value, values);
     if (!always(inside, running)) partial.value = select(inside, partial.value, identity(stage.combine, dtype));
     partial.buffer = add_buffer(partial.name, dtype, shape);
+    std::vector<int64_t> multiples = plan.multiples;
+    if (!multiples.empty()) multiples.push_back(1);
 
     stage.value = load(partial.buffer, dtype, partial.store);
     stage.reduce = {kept};
@@ -357,7 +404,7 @@ Result<std::string> Schedule::rfactor(const Loop& reduction) {
     }
     plan.relations = std::move(relations);
     std::string made = partial.name;
-    insert_stage(s, std::move(partial));
+    plans_[insert_stage(s, std::move(partial))].multiples = std::move(multiples);
     record("rfactor", {reduction.name}, {made});
     return made;
 }
