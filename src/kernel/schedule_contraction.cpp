@@ -239,7 +239,7 @@ class ContractionSchedule {
         TRY(s_.vectorize(lanes));
         TRY(s_.unroll(vectors));
         if (rows) TRY(s_.unroll(*rows));
-        if (row_tiles) TRY(s_.loop_partition(*row_tiles));
+        // A row is left out by one test; columns in vectors, so their last tile stands apart.
         TRY(s_.loop_partition(column_tiles));
         if (tasks.empty()) return {};
         task_loop_ = tasks[0];

@@ -24,6 +24,50 @@ Status merge_unit_axes(Schedule& s, const std::string& sum, const std::string& o
     return s.merge_axes(out, groups);
 }
 
+struct WindowTiles {
+    int64_t vectors = 1, pixels = 1;
+    int64_t taps = 1;
+    bool small = true;  // the taps are few and known
+};
+
+int64_t largest_divisor(int64_t n, int64_t most) {
+    for (int64_t d = std::min(n, most); d > 1; --d)
+        if (n % d == 0) return d;
+    return 1;
+}
+
+// As many outputs as the registers hold sums for, of sizes that leave no rest where there are such.
+WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, const Machine& machine) {
+    WindowTiles t;
+    for (const ReduceAxis& r : stage.reduce) {
+        auto e = r.extent.as_int();
+        t.small &= e.has_value();
+        t.taps *= e.value_or(1);
+    }
+    t.small &= t.taps <= 49;
+    const int64_t sums = machine.vector_registers / 2;
+    auto channels = stage.axes.back().extent.as_int();
+    if (t.small && t.taps > 1 && stage.axes.size() > 1) {
+        auto width = stage.axes[stage.axes.size() - 2].extent.as_int();
+        if (width)
+            t.pixels = largest_divisor(*width, std::min<int64_t>(sums / 2, 8));
+        else
+            t.pixels = 4;
+    }
+    if (!in_lanes) return t;
+    t.vectors = std::max<int64_t>(1, std::min<int64_t>(4, sums / t.pixels));
+    if (channels && *channels % lanes == 0) t.vectors = largest_divisor(*channels / lanes, t.vectors);
+    while (t.vectors > 1 && channels && *channels < t.vectors * lanes) --t.vectors;
+    return t;
+}
+
+// How many rows one task takes, of images with so many.
+int64_t rows_per_task(int64_t images, int64_t rows, int threads) {
+    int64_t most = std::max<int64_t>(1, images * rows / (6 * threads));
+    int64_t even = largest_divisor(rows, most);
+    return even * 2 > most ? even : most;
+}
+
 }  // namespace
 
 Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
@@ -33,45 +77,64 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     std::vector<Loop> loops = s.loops(out);
     const size_t last = loops.size() - 1;
     auto channels = s.extent(loops[last]).as_int();
+    const bool in_lanes = lanes > 1 && (!channels || *channels >= lanes);
+    const WindowTiles tiles = choose_window(stage, lanes, in_lanes, options.machine);
 
-    // Vectors of channels, then neighbours along the next axis, as many as registers hold.
-    int64_t vectors = 4;
-    while (vectors > 1 && channels && *channels < vectors * lanes) --vectors;
-    int64_t pixels = 1;
-    int64_t taps = 1;
-    bool small = true;
-    for (const ReduceAxis& r : stage.reduce) {
-        auto e = r.extent.as_int();
-        small &= e.has_value();
-        taps *= e.value_or(1);
-    }
-    small &= taps <= 49;
-    if (small && last > 0) {
-        auto width = s.extent(loops[last - 1]).as_int();
-        pixels = std::max<int64_t>(1, std::min<int64_t>(4, options.machine.vector_registers / 2 / vectors));
-        while (pixels > 1 && width && *width % pixels) --pixels;
-    }
-    bool in_lanes = lanes > 1 && (!channels || *channels >= lanes);
-    if (!in_lanes) vectors = 1;
-
-    std::vector<Loop> order(loops.begin(), loops.end() - 1);
-    std::optional<Loop> pixel;
-    if (pixels > 1) {
-        auto [o, i] = TRY(s.split(loops[last - 1], pixels));
-        order.back() = o;
+    // A tile: neighbours along the axis before the last, in vectors along the last.
+    std::vector<Loop> outer(loops.begin(), loops.end() - 1);
+    std::optional<Loop> pixel, vector, lane, columns;
+    if (tiles.pixels > 1) {
+        auto [o, i] = TRY(s.split(loops[last - 1], tiles.pixels));
+        outer.back() = o;
+        columns = o;
         pixel = i;
     }
-    size_t tasks = order.size();
-    Loop at = loops[last], channel = loops[last];
-    std::optional<Loop> vector, lane;
+    Loop at = loops[last];
     if (in_lanes) {
-        auto [o, i] = TRY(s.split(channel, vectors * lanes));
+        auto [o, i] = TRY(s.split(loops[last], tiles.vectors * lanes));
         auto [v, l] = TRY(s.split(i, lanes));
         at = o;
         vector = v;
         lane = l;
     }
-    order.push_back(at);
+
+    // Tasks: parts of images in whole rows, or else parts of the channels.
+    double work = double(tiles.taps) * double(channels.value_or(64));
+    for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(32));
+    const bool parallel = options.threads > 1 && work > 100e3;
+    const size_t row_loops = columns ? outer.size() - 1 : outer.size();  // those before the columns
+    int64_t images = 1, rows = 1;
+    for (size_t i = 0; i < row_loops; ++i) {
+        images *= rows;
+        rows = s.extent(outer[i]).as_int().value_or(256);
+    }
+    int64_t channel_tiles = channels && in_lanes ? *channels / (tiles.vectors * lanes) : 1;
+    const bool by_channel = parallel && images * rows < 6 * options.threads && channel_tiles >= 2 * options.threads;
+    std::vector<Loop> tasks, order;
+    if (by_channel) {
+        tasks = {at};
+        order = {at};
+        order.insert(order.end(), outer.begin(), outer.end());
+    } else {
+        order = outer;
+        if (row_loops > 0 && parallel) {
+            Loop& row = order[row_loops - 1];
+            int64_t each = rows_per_task(images, rows, options.threads);
+            tasks.assign(order.begin(), order.begin() + std::ptrdiff_t(row_loops));
+            if (each > 1) {
+                auto [o, i] = TRY(s.split(row, each));
+                row = i;
+                tasks.back() = o;
+                order.insert(order.begin() + std::ptrdiff_t(row_loops) - 1, o);
+                TRY(s.loop_partition(i));
+            }
+        } else if (row_loops > 0) {
+            TRY(s.loop_partition(order[row_loops - 1]));
+        }
+        order.push_back(at);
+    }
+    const Loop inside = order.back();
+    if (columns) TRY(s.loop_partition(*columns));
     if (pixel) order.push_back(*pixel);
     if (vector) order.insert(order.end(), {*vector, *lane});
     TRY(s.reorder(order));
@@ -79,43 +142,34 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     if (vector) {
         TRY(s.unroll(*vector));
         TRY(s.vectorize(*lane));
-        if (!channels || *channels % (vectors * lanes)) TRY(s.loop_partition(at));
+        if (!channels || *channels % (tiles.vectors * lanes)) TRY(s.loop_partition(at));
     }
-    TRY(s.compute_at(sum, at));
+    TRY(s.compute_at(sum, inside));
     TRY(s.set_scope(sum, Scope::Register));
 
     std::vector<Loop> own = s.loops(sum), kept, reduced;
     for (const Loop& l : own) (s.reduces(l) ? reduced : kept).push_back(l);
-    std::vector<Loop> inside = reduced;
-    if (pixel) inside.push_back(kept[kept.size() - 2]);
+    std::vector<Loop> body = reduced;
+    if (pixel) body.push_back(kept[kept.size() - 2]);
     if (in_lanes) {
         auto [v, l] = TRY(s.split(kept.back(), lanes));
-        inside.insert(inside.end(), {v, l});
-        TRY(s.reorder(inside));
+        body.insert(body.end(), {v, l});
+        TRY(s.reorder(body));
         TRY(s.unroll(v));
         TRY(s.vectorize(l));
     } else {
-        TRY(s.reorder(inside));
+        TRY(s.reorder(body));
     }
     if (pixel) TRY(s.unroll(kept[kept.size() - 2]));
-    if (small)
+    if (tiles.small)
         for (const Loop& r : reduced) TRY(s.unroll(r));
+    else
+        TRY(s.annotate(reduced.back(), "unroll", 4));
 
-    // Whole rows, where there are enough of them; parts of one where there is nothing else.
-    double bytes = double(taps * pixels) * 4 * double(channels.value_or(64));
-    if (tasks > 1) {
-        int64_t rows = 1;
-        for (size_t i = 0; i + 1 < tasks; ++i) rows *= s.extent(order[i]).as_int().value_or(1 << 20);
-        if (rows >= 4 * options.threads) {
-            bytes *= double(s.extent(order[tasks - 1]).as_int().value_or(16));
-            --tasks;
-        }
-    } else if (tasks == 0) {
-        tasks = 1;
-        bytes = double(taps) * 4 * double(in_lanes ? vectors * lanes : 1);
-    }
-    (void)TRY(make_tasks(s, out, tasks, bytes, options));
-    return {};
+    if (tasks.empty()) return {};
+    Loop all = tasks[0];
+    for (size_t i = 1; i < tasks.size(); ++i) all = TRY(s.fuse(all, tasks[i]));
+    return s.parallel(all);
 }
 
 }  // namespace tessera
