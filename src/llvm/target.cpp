@@ -201,8 +201,10 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Target& target, i
                             : level == 1 ? llvm::CodeGenOptLevel::Less
                             : level == 2 ? llvm::CodeGenOptLevel::Default
                                          : llvm::CodeGenOptLevel::Aggressive;
-    return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
+    std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
         target.triple, target.cpu, target.features, options, llvm::Reloc::PIC_, std::nullopt, code_level));
+    machine->setGlobalISel(false);  // the same instruction selection at every level
+    return machine;
 }
 
 }  // namespace codegen

@@ -1,13 +1,14 @@
 // Matrix products as kernels: packed panels, a register tile, and the loops round it.
 #pragma once
 
-#include "run_kernel.h"
+#include "llvm/run_kernel.h"
 
 namespace tessera {
 
 struct GemmTile {
     int rows, columns;
-    bool lanes = true;  // A's panel is read into registers and multiplied by lane; otherwise element by element from memory
+    bool lanes =
+        true;  // A's panel is read into registers and multiplied by lane; otherwise element by element from memory
     int unroll = 2;
 };
 
@@ -36,8 +37,7 @@ inline Kernel packed_gemm(int64_t m_tiles, int64_t n_tiles, int64_t depth, GemmT
     });
     Stmt body = t.lanes ? alloc(4, seq({read, multiply})) : multiply;
     Stmt reduce = for_loop({k, depth, LoopKind::Serial, {}, {{"unroll", t.unroll}}, body});
-    Stmt write =
-        tile("2", [&](Expr i, Expr j) { return store(2, {mt * rows + i, nt * columns + j}, f(3, {i, j})); });
+    Stmt write = tile("2", [&](Expr i, Expr j) { return store(2, {mt * rows + i, nt * columns + j}, f(3, {i, j})); });
     Stmt micro = alloc(3, seq({zero, reduce, write}));
     Stmt loops = for_loop({mt, m_tiles, LoopKind::Serial, {}, {}, micro});
     loops = for_loop({nt, n_tiles, LoopKind::Parallel, {}, {}, loops});

@@ -1,14 +1,17 @@
 // Runs compiled kernels on tensors, for tests and benchmarks.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "llvm/compile_kernels.h"
 
 namespace tessera {
 
-inline Kernel make_kernel(std::string name, std::vector<std::string> symbols, std::vector<Buffer> buffers, size_t params,
-                          Stmt body) {
+inline Kernel make_kernel(std::string name, std::vector<std::string> symbols, std::vector<Buffer> buffers,
+                          size_t params, Stmt body) {
     Kernel k;
     k.name = std::move(name);
     k.symbols = std::move(symbols);
@@ -26,6 +29,29 @@ inline Memory make_memory(int64_t bytes) {
     return Memory(static_cast<char*>(std::aligned_alloc(64, (std::max<int64_t>(bytes, 1) + 63) / 64 * 64)));
 }
 
+// Memory that ends, but for less than 64 bytes, where the next access faults.
+class GuardedMemory {
+  public:
+    explicit GuardedMemory(int64_t bytes) {
+        const int64_t page = sysconf(_SC_PAGESIZE), used = (bytes + 63) / 64 * 64;
+        size_ = static_cast<size_t>((used + page - 1) / page * page + page);
+        start_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        data_ = start_ + size_ - page - used;
+        mprotect(start_ + size_ - page, static_cast<size_t>(page), PROT_NONE);
+    }
+    ~GuardedMemory() {
+        if (start_) munmap(start_, size_);
+    }
+    GuardedMemory(GuardedMemory&& other) noexcept
+        : start_(std::exchange(other.start_, nullptr)), data_(other.data_), size_(other.size_) {}
+    GuardedMemory& operator=(GuardedMemory&&) = delete;
+    char* data() const { return data_; }
+
+  private:
+    char *start_ = nullptr, *data_ = nullptr;
+    size_t size_ = 0;
+};
+
 // Each launch in `pieces` ranges, one after the other.
 inline void run_launches(const CompiledKernel& kernel, const std::vector<void*>& buffers,
                          const std::vector<std::string>& names, const SymbolValues& symbols, int pieces = 1) {
@@ -35,7 +61,8 @@ inline void run_launches(const CompiledKernel& kernel, const std::vector<void*>&
         const int64_t extent = *evaluate_int(launch.extent, symbols);
         Memory scratch = make_memory(*evaluate_int(launch.scratch_bytes, symbols));
         for (int p = 0; p < pieces; ++p)
-            launch.function(buffers.data(), values.data(), extent * p / pieces, extent * (p + 1) / pieces, scratch.get());
+            launch.function(buffers.data(), values.data(), extent * p / pieces, extent * (p + 1) / pieces,
+                            scratch.get());
     }
 }
 
