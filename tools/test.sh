@@ -61,6 +61,7 @@ dump_suite() {
 
 onnx_suite() { dump_suite && build/bin/onnx_suite "$suite" --round-trip --exclude test/onnx/excluded.txt; }
 optimized_suite() { build/bin/onnx_suite "$suite" --optimize --exclude test/onnx/excluded.txt; }
+compiled_suite() { build/bin/onnx_suite "$suite" --compiled --exclude test/onnx/excluded.txt; }
 
 sanitize() {
     cmake --preset asan && cmake --build --preset asan --target sanitize_tests && run_ctest sanitize asan -L sanitize
@@ -70,6 +71,7 @@ dump_suite >"$logs/dump.log" 2>&1  # the tests of damaged models start from thes
 stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage onnx last_line onnx_suite
 [[ -x build/bin/onnx_suite ]] && stage optimized last_line optimized_suite
+[[ -x build/bin/onnx_suite ]] && stage compiled last_line compiled_suite
 [[ -d test/python ]] && stage python last_line $python -m pytest -q test/python
 stage sanitize ctest_counts sanitize
 

@@ -26,9 +26,13 @@
 #include "graph/print.h"
 #include "graph/to_onnx.h"
 #include "graph/verify.h"
+#include "kernel/from_graph.h"
 #include "onnx/read.h"
 #include "onnx/write.h"
 #include "rewrite/optimize.h"
+#include "runtime/interpreted_module.h"
+#include "runtime/loaded_program.h"
+#include "tessera/compile.h"
 
 namespace fs = std::filesystem;
 using namespace tessera;
@@ -39,7 +43,7 @@ struct Options {
     fs::path folder;
     std::string filter = ".*";
     fs::path excluded, write;
-    bool round_trip = false, optimize = false, list = false, verbose = false;
+    bool round_trip = false, optimize = false, compiled = false, interpreted = false, list = false, verbose = false;
     int jobs = 2;
     int timeout = 300;  // seconds a test
 };
@@ -236,14 +240,17 @@ onnx::Model with_constants(const onnx::Model& model, const Inputs& values) {
     return out;
 }
 
+using RunModel = std::function<Result<std::vector<Datum>>(const Inputs&)>;
+
 // How the outputs differ from those that the test has; empty where they do not.
-std::string check_outputs(const Graph& graph, const DataSet& set, const std::string& ops, const Tolerance& tolerance) {
+std::string check_outputs(const Graph& graph, const RunModel& run, const DataSet& set, const std::string& ops,
+                          const Tolerance& tolerance) {
     Inputs inputs;
     for (const auto& v : graph.inputs())
         if (auto it = set.inputs.find(v->name()); it != set.inputs.end()) inputs.insert(*it);
-    auto outputs = evaluate(graph, inputs);
+    auto outputs = run(inputs);
     if (!outputs.ok())
-        return fmt::format("evaluating ({}): {} {}", ops, code_name(outputs.error().code()), outputs.error().message());
+        return fmt::format("running ({}): {} {}", ops, code_name(outputs.error().code()), outputs.error().message());
     if (outputs->size() < set.outputs.size())
         return fmt::format("wrong result ({}): {} outputs instead of {}", ops, outputs->size(), set.outputs.size());
     for (size_t i = 0; i < set.outputs.size(); ++i) {
@@ -251,6 +258,36 @@ std::string check_outputs(const Graph& graph, const DataSet& set, const std::str
         if (!d.empty()) return fmt::format("wrong result ({}): output {}: {}", ops, i, d);
     }
     return {};
+}
+
+RunModel evaluated(const Graph& graph) {
+    return [&graph](const Inputs& inputs) { return evaluate(graph, inputs); };
+}
+
+// Kernels as they are written, every access checked.
+RunModel interpreted(const Graph& graph) {
+    auto copy = graph.clone();
+    auto done = optimize(*copy, {.last_phase = 1});
+    if (!done.ok()) return [error = done.error()](const Inputs&) { return error; };
+    auto program = from_graph(std::shared_ptr<const Graph>(std::move(copy)), {});
+    if (!program.ok()) return [error = program.error()](const Inputs&) { return error; };
+    auto module = std::make_shared<test::InterpretedModule>(program->kernels);
+    auto loaded = LoadedProgram::load(std::move(*program), module, {.threads = 1});
+    if (!loaded.ok()) return [error = loaded.error()](const Inputs&) { return error; };
+    std::shared_ptr<LoadedProgram> kept = std::move(*loaded);
+    return [kept](const Inputs& inputs) { return kept->run(inputs); };
+}
+
+RunModel compiled(const Graph& graph) {
+    auto executable = compile(Model(graph.clone()), {.threads = 2, .cache = ""});
+    if (!executable.ok()) return [error = executable.error()](const Inputs&) { return error; };
+    return [executable = std::move(*executable)](const Inputs& inputs) { return executable.run(inputs); };
+}
+
+RunModel runner(const Graph& graph, const Options& options) {
+    if (options.compiled) return compiled(graph);
+    if (options.interpreted) return interpreted(graph);
+    return evaluated(graph);
 }
 
 // Empty: passed. Otherwise one line of why, ops in it, so that equal reasons group.
@@ -271,12 +308,14 @@ std::string run_test(const fs::path& folder, const Options& options) {
     }
     const Graph& graph = **imported;
 
+    const bool lowered = options.compiled || options.interpreted;
     Tolerance tolerance;
     if (std::ifstream file(folder / "tolerance.json"); file) {
         auto json = nlohmann::json::parse(file, nullptr, false);
         if (json.is_object()) tolerance = {json.value("rtol", 1e-3), json.value("atol", 1e-7)};
     }
-    if (options.optimize) tolerance.rtol *= 2;  // rules reassociate, which the tests in f16 can see
+    if (options.optimize || lowered) tolerance.rtol *= 2;  // rules reassociate, which the tests in f16 can see
+    const RunModel run = runner(graph, options);
     std::vector<fs::path> sets;
     for (const auto& entry : fs::directory_iterator(folder))
         if (entry.is_directory() && entry.path().filename().string().starts_with("test_data_set"))
@@ -285,13 +324,16 @@ std::string run_test(const fs::path& folder, const Options& options) {
     for (const fs::path& path : sets) {
         auto set = read_data_set(path, model->graph, graph);
         if (!set.ok()) return "test data: " + set.error().to_string();
-        if (auto why = check_outputs(graph, *set, ops, tolerance); !why.empty()) return why;
-        if (!options.optimize) continue;
-        auto constant = from_onnx(with_constants(*model, set->inputs));
+        if (auto why = check_outputs(graph, run, *set, ops, tolerance); !why.empty()) return why;
+        if (!options.optimize && !lowered) continue;
+        onnx::Model known = with_constants(*model, set->inputs);
+        if (lowered && known.graph.inputs.size() == model->graph.inputs.size()) continue;
+        auto constant = from_onnx(known);
         if (!constant.ok()) continue;  // an output that is an initializer, say
-        auto smaller = optimized(**constant);
+        auto smaller = options.optimize ? optimized(**constant) : std::move(constant);
         if (!smaller.ok()) return smaller.error().message();
-        if (auto why = check_outputs(**smaller, *set, ops, tolerance); !why.empty()) return "with constants, " + why;
+        auto why = check_outputs(**smaller, runner(**smaller, options), *set, ops, tolerance);
+        if (!why.empty()) return "with constants, " + why;
     }
     return {};
 }
@@ -445,10 +487,12 @@ int run_all(const Options& options) {
 int usage() {
     fmt::print(
         stderr,
-        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--optimize] [--list] [--jobs N] [--timeout SECONDS]\n"
-        "                  [--exclude FILE] [--write DIR] [--verbose]\n"
+        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--optimize] [--compiled] [--interpreted] [--list]\n"
+        "                  [--jobs N] [--timeout SECONDS] [--exclude FILE] [--write DIR] [--verbose]\n"
         "--round-trip goes ONNX -> graph -> text -> graph -> ONNX -> graph first; --write keeps those ONNX files\n"
-        "--optimize optimizes the model first, and once more with its integer inputs as constants\n");
+        "--optimize optimizes the model first, and once more with its integer inputs as constants\n"
+        "--compiled runs machine code, and once more with its integer inputs as constants; --interpreted runs the\n"
+        "  kernels as they are written, every access checked\n");
     return 2;
 }
 
@@ -473,6 +517,10 @@ int main(int argc, char** argv) {
             options.round_trip = true;
         else if (arg == "--optimize")
             options.optimize = true;
+        else if (arg == "--compiled")
+            options.compiled = true;
+        else if (arg == "--interpreted")
+            options.interpreted = true;
         else if (arg == "--list")
             options.list = true;
         else if (arg == "--verbose")

@@ -1,0 +1,190 @@
+// The table of contents: from a model to machine code that runs, each step by name.
+#include "tessera/compile.h"
+
+#include <chrono>
+
+#include "base/check.h"
+#include "base/thread_pool.h"
+#include "graph/print.h"
+#include "kernel/from_graph.h"
+#include "llvm/compile_kernels.h"
+#include "llvm/target.h"
+#include "rewrite/optimize.h"
+#include "runtime/code_cache.h"
+#include "runtime/loaded_program.h"
+
+namespace tessera {
+namespace {
+
+// Names and times the phases of a compilation.
+class Phases {
+  public:
+    Phases(const CompileOptions& options, CompileReport& report) : options_(options), report_(report) {}
+    template <typename F>
+    auto run(std::string name, F&& f) {
+        if (options_.progress) options_.progress(name, report_.phases.size(), kCount);
+        const auto began = std::chrono::steady_clock::now();
+        auto result = f();
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+        report_.phases.emplace_back(std::move(name), took.count());
+        return result;
+    }
+
+  private:
+    static constexpr size_t kCount = 4;
+    const CompileOptions& options_;
+    CompileReport& report_;
+};
+
+Result<Precision> precision_named(const std::string& name) {
+    for (Precision p : {Precision::Strict, Precision::Default, Precision::Fast})
+        if (name_of(p) == name) return p;
+    return Error(Code::E0501, "there is no precision \"{}\"", name).hint("there are: strict, default, fast");
+}
+
+// The model's graph, rewritten; ops that stand for smaller graphs stay whole, for lowering to see.
+Result<std::shared_ptr<const Graph>> rewritten(const Model& model, Precision precision, bool optimize_it) {
+    std::shared_ptr<Graph> graph = model.graph().clone();
+    if (optimize_it) TRY(optimize(*graph, {.precision = precision, .last_phase = 1}));
+    return std::shared_ptr<const Graph>(std::move(graph));
+}
+
+// From the cache where it is there, else generated and kept.
+Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& kernels, const CodegenOptions& codegen,
+                                                     const CodeCache& cache, CompileReport& report) {
+    std::string key;
+    if (cache.enabled()) {
+        const codegen::Target target = TRY(codegen::find_target(codegen.target));
+        std::vector<std::string> parts = {target.triple, target.cpu, target.tune, target.features,
+                                          fmt::format("{} {}", codegen.optimize, codegen.fast_math)};
+        for (const Kernel& kernel : kernels) parts.push_back(to_string(kernel));
+        key = code_key(parts);
+        if (auto object = cache.find(key)) {
+            auto loaded = load_object(kernels, std::move(*object), codegen);
+            report.from_cache = loaded.ok();
+            if (loaded.ok()) return loaded;
+            cache.drop(key);
+        }
+    }
+    auto module = TRY(compile_kernels(kernels, codegen));
+    if (cache.enabled())
+        if (Status kept = cache.store(key, module->object()); !kept.ok())
+            report.decisions.emplace_back("keep the code", "no: " + kept.error().message());
+    return module;
+}
+
+// The host itself, or a processor of its kind that has nothing more than it.
+bool runs_here(const std::string& name) {
+    if (name == "host") return true;
+    auto host = codegen::find_target("host"), target = codegen::find_target(name);
+    if (!host.ok() || !target.ok()) return false;
+    if (host->triple.substr(0, host->triple.find('-')) != target->triple.substr(0, target->triple.find('-')))
+        return false;
+    for (size_t at = 0; at < target->features.size();) {
+        const size_t end = std::min(target->features.find(',', at), target->features.size());
+        if (target->features[at] == '+' && !host->has(std::string_view(target->features).substr(at + 1, end - at - 1)))
+            return false;
+        at = end + 1;
+    }
+    return true;
+}
+
+void describe(const Program& program, CompileReport& report) {
+    report.kernels = program.kernels.size();
+    report.steps = program.steps.size();
+    for (const Choice& c : program.choices)
+        report.decisions.emplace_back(c.subject, (c.decision ? "yes: " : "no: ") + c.decision.reason());
+    for (const Step& step : program.steps)
+        if (auto* host = std::get_if<HostStep>(&step); host && !host->check_only) {
+            ++report.host_steps;
+            const std::string& name = host->node->name();
+            report.host_reasons.emplace_back(name.empty() ? host->node->op().name : name, host->reason);
+        }
+}
+
+}  // namespace
+
+struct Executable::State {
+    std::vector<Port> inputs, outputs;
+    CompileReport report;
+    CodegenOptions codegen;
+    std::unique_ptr<LoadedProgram> loaded;  // null: for another machine
+    Program foreign;                        // then
+
+    const Program& program() const { return loaded ? loaded->program() : foreign; }
+    Result<const LoadedProgram*> here() const {
+        if (loaded) return loaded.get();
+        return Error(Code::E0603, "this was compiled for {}, which this machine is not", codegen.target)
+            .hint("compile for the host to run it here");
+    }
+};
+
+Result<Executable> compile(const Model& model, const CompileOptions& options) {
+    CheckScope scope("compile", [&] { return model.to_text(); });
+    auto state = std::make_shared<Executable::State>();
+    state->inputs = model.inputs();
+    state->outputs = model.outputs();
+    state->codegen.target = options.target;
+    const Precision precision = TRY(precision_named(options.precision));
+    const CodeCache cache = TRY(CodeCache::open(options.cache));
+    LowerOptions lower;
+    lower.machine = TRY(describe_target(options.target));
+    lower.threads = options.threads > 0 ? std::min(options.threads, usable_cores()) : usable_cores();
+    lower.fuse = options.fuse;
+    lower.strict = precision == Precision::Strict;
+
+    Phases phases(options, state->report);
+    auto graph = TRY(phases.run("rewrite", [&] { return rewritten(model, precision, options.optimize); }));
+    Program program = TRY(phases.run("lower", [&] { return from_graph(std::move(graph), lower); }));
+    describe(program, state->report);
+    if (!runs_here(options.target)) {
+        state->foreign = std::move(program);
+        return Executable(std::move(state));
+    }
+    auto module = TRY(phases.run("generate code",
+                                 [&] { return machine_code(program.kernels, state->codegen, cache, state->report); }));
+    const LoadOptions load{.threads = lower.threads, .keep_constants = options.keep_weights};
+    state->loaded = TRY(phases.run("prepare weights",
+                                   [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
+    return Executable(std::move(state));
+}
+
+std::vector<std::string> compile_targets() { return list_targets(); }
+
+Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOptions& options) const {
+    return TRY(state_->here())->run(inputs, options);
+}
+Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, int runs) const {
+    return TRY(state_->here())->profile(inputs, runs);
+}
+Result<std::vector<std::pair<std::string, double>>> Executable::check(const NamedData& inputs) const {
+    return TRY(state_->here())->check(inputs);
+}
+
+std::vector<Port> Executable::inputs() const { return state_->inputs; }
+std::vector<Port> Executable::outputs() const { return state_->outputs; }
+const CompileReport& Executable::report() const { return state_->report; }
+int64_t Executable::weight_bytes() const { return state_->loaded ? state_->loaded->weight_bytes() : 0; }
+std::optional<int64_t> Executable::arena_bytes(const std::map<std::string, int64_t>& symbols) const {
+    if (!state_->loaded) return {};
+    auto bytes = state_->loaded->arena_bytes(symbols);
+    return bytes.ok() ? std::optional(*bytes) : std::nullopt;
+}
+
+Result<std::string> Executable::emit(std::string_view what) const {
+    const Program& program = state_->program();
+    if (what == "llvm") return emit_llvm(program.kernels, state_->codegen);
+    if (what == "asm") return emit_assembly(program.kernels, state_->codegen);
+    if (what == "kernel") {
+        std::string text;
+        for (const Kernel& kernel : program.kernels) text += to_string(kernel) + "\n";
+        return text;
+    }
+    if (what != "graph")
+        return Error(Code::E0501, "there is no stage \"{}\"", what).hint("there are: graph, kernel, llvm, asm");
+    if (state_->loaded && !state_->loaded->complete())
+        return Error(Code::E0501, "the graph has no weights any more").hint("compile with keep_weights");
+    return print(*program.graph);
+}
+
+}  // namespace tessera

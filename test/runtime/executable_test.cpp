@@ -1,0 +1,175 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/memory.h"
+#include "tessera/compile.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMlp = R"(graph mlp(x: f32[N,24]) {
+  const w: f32[24,40] = W
+  const b: f32[40] = B
+  h = matmul(x, w)
+  a = add(h, b)
+  r = relu(a)
+  s = softmax(r, axis=1)
+  m = reduce_mean(s, [0], keepdims=0)
+  return r, s, m
+})";
+
+std::string numbers(int count, int modulus) {
+    std::string text = "[";
+    for (int i = 0; i < count; ++i) text += fmt::format("{}{}", i ? "," : "", double(i * 7 % modulus) / modulus - 0.4);
+    return text + "]";
+}
+
+Model mlp() {
+    std::string rows, text = kMlp;
+    for (int i = 0; i < 24; ++i) rows += (i ? "," : "") + numbers(40, 31 + i);
+    text.replace(text.find("= W"), 3, "= [" + rows + "]");
+    text.replace(text.find("= B"), 3, "= " + numbers(40, 17));
+    auto model = Model::parse(text);
+    EXPECT_TRUE(model.ok()) << model.error().to_string();
+    return *model;
+}
+
+Executable compiled(const Model& model, const CompileOptions& options = {.cache = ""}) {
+    auto executable = compile(model, options);
+    EXPECT_TRUE(executable.ok()) << executable.error().to_string();
+    return *executable;
+}
+
+void expect_as_evaluated(const Model& model, const Executable& executable, const NamedData& inputs) {
+    auto want = model.run(inputs), got = executable.run(inputs);
+    ASSERT_TRUE(want.ok()) << want.error().to_string();
+    ASSERT_TRUE(got.ok()) << got.error().to_string();
+    ASSERT_EQ(got->size(), want->size());
+    for (size_t i = 0; i < got->size(); ++i) {
+        const Tensor &g = (*got)[i].tensor(), &w = (*want)[i].tensor();
+        ASSERT_EQ(g.sizes(), w.sizes());
+        for (int64_t k = 0; k < g.elements(); ++k) ASSERT_NEAR(g.real_at(k), w.real_at(k), 1e-4) << i << " " << k;
+    }
+}
+
+TEST(Executable, OneCompilationServesEverySize) {
+    Model model = mlp();
+    Executable executable = compiled(model);
+    for (int64_t n : {1, 2, 7, 64, 3, 129, 1})
+        expect_as_evaluated(model, executable, *model.random_inputs(uint64_t(n), {{"N", n}}));
+}
+
+TEST(Executable, WithoutRewritesOrFusion) {
+    Model model = mlp();
+    Executable executable = compiled(model, {.optimize = false, .fuse = false, .cache = ""});
+    expect_as_evaluated(model, executable, *model.random_inputs(1, {{"N", 5}}));
+    EXPECT_GE(executable.report().steps, 4u);
+}
+
+TEST(Executable, ManyThreadsShareOne) {
+    Model model = mlp();
+    Executable executable = compiled(model);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t)
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 25; ++i) {
+                const int64_t n = 1 + (t * 3 + i) % 6;
+                expect_as_evaluated(model, executable, *model.random_inputs(uint64_t(t), {{"N", n}}));
+            }
+        });
+    for (auto& t : threads) t.join();
+}
+
+TEST(Executable, StrictIsTheSameForEveryNumberOfThreads) {
+    Model model = mlp();
+    auto inputs = *model.random_inputs(3, {{"N", 100}});
+    auto one = *compiled(model, {.threads = 1, .precision = "strict", .cache = ""}).run(inputs);
+    auto all = *compiled(model, {.precision = "strict", .cache = ""}).run(inputs);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].tensor().same_bits(all[i].tensor())) << i;
+}
+
+TEST(Executable, AThousandRunsLeaveNothing) {
+    Model model = mlp();
+    Executable executable = compiled(model);
+    auto inputs = *model.random_inputs(3, {{"N", 10}});
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(executable.run(inputs).ok());
+    const int64_t before = memory_in_use();
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(executable.run(inputs).ok());
+    EXPECT_EQ(memory_in_use(), before);
+}
+
+TEST(Executable, WhatItTakes) {
+    Executable executable = compiled(mlp());
+    ASSERT_TRUE(executable.arena_bytes({{"N", 8}}));
+    EXPECT_GE(*executable.arena_bytes({{"N", 800}}), *executable.arena_bytes({{"N", 8}}));
+    EXPECT_GE(executable.weight_bytes(), 24 * 40 * 4);
+    EXPECT_EQ(executable.inputs()[0].type, "f32[N,24]");
+    EXPECT_EQ(executable.outputs().size(), 3u);
+    EXPECT_FALSE(executable.report().phases.empty());
+    EXPECT_EQ(executable.report().host_steps, 0u);
+}
+
+TEST(Executable, ChecksEachStepWhereWeightsAreKept) {
+    Model model = mlp();
+    auto inputs = *model.random_inputs(1, {{"N", 9}});
+    EXPECT_EQ(compiled(model).check(inputs).error().code(), Code::E0501);
+    Executable executable = compiled(model, {.keep_weights = true, .cache = ""});
+    auto steps = executable.check(inputs);
+    ASSERT_TRUE(steps.ok()) << steps.error().to_string();
+    EXPECT_FALSE(steps->empty());
+    for (const auto& [label, difference] : *steps) EXPECT_LT(difference, 1e-5) << label;
+    EXPECT_TRUE(executable.emit("graph").ok());
+}
+
+TEST(Executable, EveryStageCanBeShown) {
+    Executable executable = compiled(mlp());
+    for (const char* stage : {"kernel", "llvm", "asm"}) {
+        auto text = executable.emit(stage);
+        ASSERT_TRUE(text.ok()) << stage;
+        EXPECT_FALSE(text->empty());
+    }
+    EXPECT_EQ(executable.emit("graph").error().code(), Code::E0501);
+    EXPECT_EQ(executable.emit("film").error().code(), Code::E0501);
+}
+
+TEST(Executable, AskedForWhatThereIsNot) {
+    auto none = compile(mlp(), {.target = "abacus"});
+    ASSERT_FALSE(none.ok());
+    EXPECT_EQ(none.error().code(), Code::E0603);
+    EXPECT_EQ(compile(mlp(), {.precision = "vague"}).error().code(), Code::E0501);
+    EXPECT_EQ(compile(mlp(), {.cache = "/proc/tessera"}).error().code(), Code::E0605);
+}
+
+TEST(Executable, ForAnotherMachineItOnlyShowsItself) {
+    auto foreign = compile(mlp(), {.target = "wasm32", .cache = ""});
+    ASSERT_TRUE(foreign.ok()) << foreign.error().to_string();
+    EXPECT_TRUE(foreign->emit("asm").ok());
+    EXPECT_EQ(foreign->run({}).error().code(), Code::E0603);
+}
+
+TEST(Executable, TheCacheSparesCodeGeneration) {
+    const fs::path folder = fs::temp_directory_path() / fmt::format("tessera-code-{}", getpid());
+    fs::remove_all(folder);
+    Model model = mlp();
+    auto inputs = *model.random_inputs(1, {{"N", 9}});
+    const CompileOptions options{.cache = folder.string()};
+    EXPECT_FALSE(compiled(model, options).report().from_cache);
+    Executable again = compiled(model, options);
+    EXPECT_TRUE(again.report().from_cache);
+    expect_as_evaluated(model, again, inputs);
+    for (const auto& file : fs::directory_iterator(folder)) fs::resize_file(file.path(), 100);  // truncated
+    Executable rebuilt = compiled(model, options);
+    EXPECT_FALSE(rebuilt.report().from_cache);
+    expect_as_evaluated(model, rebuilt, inputs);
+    EXPECT_TRUE(compiled(model, options).report().from_cache);
+    fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace tessera
