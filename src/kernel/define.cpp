@@ -175,7 +175,7 @@ class Defining {
         const TensorType& type = v->type().tensor();
         view.for_output(i);
         const std::vector<Expr> vars = index_vars(type.shape.dims());
-        Expr body = widen(resolved(node, node.op().body(view, Indices(vars))));
+        Expr body = widen(resolved(node, without_broadcast(node.op().body(view, Indices(vars)), vars, type.shape)));
         for (const std::string& name : free_symbols(body))
             if (name[0] != '%' && !symbols_.contains(name)) return std::nullopt;
         Definition d;
@@ -201,6 +201,18 @@ class Defining {
         }
         d.body = std::move(*lifted);
         return add(std::move(d));
+    }
+
+    // An index that is 0 where its own extent is 1 is itself.
+    static Expr without_broadcast(const Expr& body, const std::vector<Expr>& vars, const Shape& shape) {
+        bool symbolic = std::any_of(shape.begin(), shape.end(), [](const Dim& d) { return !d.as_int(); });
+        if (!symbolic) return body;
+        return rewrite(body, [&](const Expr& e) -> Expr {
+            if (!e.is(ExprKind::Select) || !e.arg(1).is_int(0)) return e;
+            for (size_t d = 0; d < vars.size(); ++d)
+                if (e.arg(2) == vars[d] && e.arg(0) == eq(shape[int64_t(d)], 1)) return vars[d];
+            return e;
+        });
     }
 
     // Loads by the numbers of definitions; constants that are one number by that number. An index that is read stays

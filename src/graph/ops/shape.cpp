@@ -10,14 +10,29 @@
 namespace tessera {
 namespace {
 
-// The indices into `from` of the element that stands at `o` in `to`, both row-major over the same elements.
+// The next dimensions of `a` from `i` on and of `b` from `j` on that have as many elements together, as few as possible;
+// all that are left where there are no such.
+std::pair<int64_t, int64_t> matching_dims(const Shape& a, int64_t i, const Shape& b, int64_t j) {
+    const int64_t left_a = a.rank() - i, left_b = b.rank() - j;
+    for (int64_t total = 1; total < left_a + left_b; ++total)
+        for (int64_t n = std::max<int64_t>(total - left_b, 0); n <= std::min(total, left_a); ++n)
+            if (a.slice(i, i + n).elements() == b.slice(j, j + total - n).elements()) return {n, total - n};
+    return {left_a, left_b};
+}
+
+// The indices into `from` of the element that stands at `o` in `to`, both row-major over the same elements. Dimensions
+// that match are taken by themselves, so that one of a symbolic size is not divided.
 Indices reindex(const Indices& o, const Shape& to, const Shape& from) {
-    Expr flat = 0;
-    for (int64_t i = 0; i < to.rank(); ++i) flat = flat * to[i] + o[i];
     std::vector<Expr> at(from.rank());
-    for (int64_t i = from.rank() - 1; i >= 0; --i) {
-        at[i] = i == 0 ? flat : mod(flat, from[i]);
-        flat = floor_div(flat, from[i]);
+    for (int64_t i = 0, j = 0; i < to.rank() || j < from.rank();) {
+        auto [n, m] = matching_dims(to, i, from, j);
+        Expr flat = 0;
+        for (int64_t k = i; k < i + n; ++k) flat = flat * to[k] + o[k];
+        for (int64_t k = j + m - 1; k >= j; --k) {
+            at[k] = k == j ? flat : mod(flat, from[k]);
+            flat = floor_div(flat, from[k]);
+        }
+        i += n, j += m;
     }
     return at;
 }
