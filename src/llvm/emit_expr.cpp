@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "llvm/emitter.h"
+#include "llvm/vector_math.h"
 
 namespace tessera::codegen {
 
@@ -121,7 +122,8 @@ Value* Emitter::binary(ExprKind kind, DType dtype, Value* a, Value* b) {
         case ExprKind::Rem: return real ? builder_.CreateFRem(a, b) : int_remainder(dtype, a, b);
         case ExprKind::Min:
         case ExprKind::Max:
-            return real ? float_extreme(kind == ExprKind::Max, a, b) : int_extreme(kind == ExprKind::Max, dtype, a, b);
+            return real ? VectorMath(builder_, target_).extreme(kind == ExprKind::Max, a, b)
+                        : int_extreme(kind == ExprKind::Max, dtype, a, b);
         case ExprKind::Pow: return real ? power(dtype, a, b) : int_power(dtype, a, b);
         case ExprKind::BitAnd:
         case ExprKind::And: return builder_.CreateAnd(a, b);
@@ -132,24 +134,6 @@ Value* Emitter::binary(ExprKind kind, DType dtype, Value* a, Value* b) {
         case ExprKind::Shr: return shift(kind, dtype, a, b);
         default: CHECK(false, "kind {} of two values", static_cast<int>(kind));
     }
-}
-
-Value* Emitter::float_extreme(bool largest, Value* a, Value* b) {
-    if (target_.aarch64() || target_.triple.starts_with("wasm"))
-        return builder_.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, a, b);
-    auto known_number = [](Value* v) {
-        auto* c = llvm::dyn_cast<llvm::Constant>(v);
-        if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
-        auto* f = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr;
-        return f && !f->isNaN();
-    };
-    auto pick = [&](Value* x, Value* y) {  // y where they do not compare: one instruction
-        Value* better = largest ? builder_.CreateFCmpOGT(x, y) : builder_.CreateFCmpOLT(x, y);
-        return builder_.CreateSelect(better, x, y);
-    };
-    if (known_number(b)) return pick(b, a);
-    if (known_number(a)) return pick(a, b);
-    return builder_.CreateSelect(builder_.CreateFCmpUNO(a, a), a, pick(a, b));
 }
 
 Value* Emitter::emit_compare(const Expr& e) {

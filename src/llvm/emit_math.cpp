@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "llvm/emitter.h"
+#include "llvm/vector_math.h"
 
 namespace tessera::codegen {
 namespace {
@@ -51,8 +52,37 @@ Value* Emitter::math(Fn fn, DType dtype, Value* a, Value* b) {
         case Fn::IsInf:
             return builder_.CreateFCmpOEQ(builder_.CreateUnaryIntrinsic(in::fabs, a),
                                           llvm::ConstantFP::getInfinity(a->getType()));
-        default: return library_call(library_name(fn), dtype, a, b);
+        default: break;
     }
+    if (dtype == DType::f64) return library_call(library_name(fn), dtype, a, b);
+    VectorMath code(builder_, target_);
+    if (VectorMath::is_periodic(fn)) return angle(fn, dtype, a);
+    Value* out = code.call(fn, a);
+    return out ? out : library_call(library_name(fn), dtype, a, b);
+}
+
+// Straight code, but for angles too large for it.
+Value* Emitter::angle(Fn fn, DType dtype, Value* a) {
+    Value* magnitude = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a);
+    Value* large = builder_.CreateAnd(builder_.CreateFCmpOGT(magnitude, of(a, VectorMath::kLargestAngle)),
+                                      builder_.CreateFCmpOLT(magnitude, llvm::ConstantFP::getInfinity(a->getType())));
+    if (large->getType()->isVectorTy()) large = builder_.CreateOrReduce(large);
+    llvm::LLVMContext& c = module_.getContext();
+    auto* here = llvm::BasicBlock::Create(c, "angle", function_);
+    auto* library = llvm::BasicBlock::Create(c, "large_angle", function_);
+    auto* after = llvm::BasicBlock::Create(c, "after", function_);
+    builder_.CreateCondBr(large, library, here);
+    builder_.SetInsertPoint(here);
+    Value* fast = VectorMath(builder_, target_).periodic(fn, a);
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(library);
+    Value* slow = library_call(library_name(fn), dtype, a, nullptr);
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(after);
+    auto* phi = builder_.CreatePHI(a->getType(), 2);
+    phi->addIncoming(fast, here);
+    phi->addIncoming(slow, library);
+    return phi;
 }
 
 Value* Emitter::library_call(const char* name, DType dtype, Value* a, Value* b) {

@@ -132,7 +132,6 @@ class Emitter {
     Value* binary(ExprKind kind, DType dtype, Value* a, Value* b);
     Value* multiply_add(Value* a, Value* b, Value* c);
     std::optional<Value*> fused(DType dtype, const Expr& product, Value* addend, bool negate_product);
-    Value* float_extreme(bool largest, Value* a, Value* b);
     Value* lane_mask(const Expr& below, const Expr& above, bool or_equal);
     bool speculatable(const Expr& e) const;
 
@@ -156,6 +155,7 @@ class Emitter {
     // emit_math.cpp
     Value* math(Fn fn, DType dtype, Value* a, Value* b);
     Value* library_call(const char* name, DType dtype, Value* a, Value* b);
+    Value* angle(Fn fn, DType dtype, Value* a);
     Value* power(DType dtype, Value* a, Value* b);
 
     // Types.

@@ -1,0 +1,211 @@
+#include "llvm/vector_math.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace tessera::codegen {
+namespace {
+
+constexpr float kLog2e = 1.44269504088896341f;
+// ln 2 in two parts, of which the first has few bits: its product with a small integer is exact.
+constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440054690583e-4f;
+constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
+constexpr int32_t kRounderBits = 0x4b400000;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kSmallestNormal = std::numeric_limits<float>::min();
+
+}  // namespace
+
+VectorMath::Value* VectorMath::call(Fn fn, Value* x) {
+    switch (fn) {
+        case Fn::Exp: return exp(x);
+        case Fn::Expm1: return expm1(x);
+        case Fn::Log: return log(x);
+        case Fn::Log1p: return log1p(x);
+        case Fn::Tanh: return tanh(x);
+        case Fn::Erf: return erf(x);
+        case Fn::Sinh: return sinh(x);
+        case Fn::Cosh: return cosh(x);
+        case Fn::Sin:
+        case Fn::Cos:
+        case Fn::Tan: return periodic(fn, x);
+        case Fn::Atan: return atan(x);
+        case Fn::Asin: return asin(x);
+        case Fn::Acos: return acos(x);
+        default: return nullptr;
+    }
+}
+
+VectorMath::Value* VectorMath::real(Value* like, float c) { return llvm::ConstantFP::get(like->getType(), c); }
+
+llvm::Type* VectorMath::ints(Value* like) {
+    llvm::Type* type = like->getType();
+    const unsigned width = type->getScalarSizeInBits();
+    llvm::Type* scalar = b_.getIntNTy(width);
+    if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type))
+        return llvm::FixedVectorType::get(scalar, vector->getNumElements());
+    return scalar;
+}
+
+VectorMath::Value* VectorMath::integer(Value* like, int32_t c) { return llvm::ConstantInt::get(ints(like), c, true); }
+VectorMath::Value* VectorMath::bits(Value* x) { return b_.CreateBitCast(x, ints(x)); }
+VectorMath::Value* VectorMath::from_bits(Value* i, Value* like) { return b_.CreateBitCast(i, like->getType()); }
+VectorMath::Value* VectorMath::magnitude(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+
+VectorMath::Value* VectorMath::fma(Value* a, Value* b, Value* c) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {a->getType()}, {a, b, c});
+}
+
+VectorMath::Value* VectorMath::polynomial(Value* x, std::initializer_list<double> low_first) {
+    const std::vector<double> c(low_first);
+    Value* sum = llvm::ConstantFP::get(x->getType(), c.back());
+    for (size_t i = c.size() - 1; i-- > 0;) sum = fma(sum, x, llvm::ConstantFP::get(x->getType(), c[i]));
+    return sum;
+}
+
+VectorMath::Value* VectorMath::extreme(bool largest, Value* a, Value* b) {
+    if (!target_.x86())
+        return b_.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, a, b);
+    auto known_number = [](Value* v) {
+        auto* c = llvm::dyn_cast<llvm::Constant>(v);
+        if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
+        auto* f = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr;
+        return f && !f->isNaN();
+    };
+    auto pick = [&](Value* x, Value* y) {  // y where they do not compare: one instruction
+        return choose(largest ? b_.CreateFCmpOGT(x, y) : b_.CreateFCmpOLT(x, y), x, y);
+    };
+    if (known_number(b)) return pick(b, a);
+    if (known_number(a)) return pick(a, b);
+    return choose(b_.CreateFCmpUNO(a, a), a, pick(a, b));
+}
+
+VectorMath::Halvings VectorMath::halvings(Value* x) {
+    Value* shifted = fma(x, kLog2e, real(x, kRounder));
+    Value* n = b_.CreateFSub(shifted, real(x, kRounder));
+    Value* rest = fma(n, -kLn2High, x);
+    rest = fma(n, -kLn2Low, rest);
+    return {b_.CreateSub(bits(shifted), integer(x, kRounderBits)), rest};
+}
+
+VectorMath::Value* VectorMath::power_of_two(Value* n) {
+    Value* biased = b_.CreateAdd(n, llvm::ConstantInt::get(n->getType(), 127));
+    return b_.CreateShl(biased, llvm::ConstantInt::get(n->getType(), 23));
+}
+
+// rest + rest^2 q(rest), relative error 1.4e-8.
+VectorMath::Value* VectorMath::expm1_of_rest(Value* rest) {
+    Value* q = polynomial(rest, {0.4999999809923015, 0.16666541195005263, 0.041667210361955434, 0.008366846569209588,
+                                 0.0013882460297163929});
+    return fma(b_.CreateFMul(rest, rest), q, rest);
+}
+
+VectorMath::Value* VectorMath::exp(Value* x) {
+    x = at_least(at_most(x, 89.0f), -104.0f);
+    auto [n, rest] = halvings(x);
+    Value* e = b_.CreateFAdd(expm1_of_rest(rest), real(x, 1));
+    // In two steps: 2^n alone may overflow, or be subnormal.
+    Value* half = b_.CreateAShr(n, integer(x, 1));
+    e = b_.CreateFMul(e, from_bits(power_of_two(half), x));
+    return b_.CreateFMul(e, from_bits(power_of_two(b_.CreateSub(n, half)), x));
+}
+
+VectorMath::Value* VectorMath::expm1(Value* x) {
+    Value* y = at_least(at_most(x, 89.0f), -20.0f);
+    auto [n, rest] = halvings(y);
+    Value* half = from_bits(power_of_two(b_.CreateSub(n, integer(x, 1))), x);  // 2^n may overflow
+    Value* e = fma(half, expm1_of_rest(rest), b_.CreateFSub(half, real(x, 0.5f)));
+    return choose(b_.CreateFCmpOEQ(x, real(x, 0)), x, b_.CreateFAdd(e, e));
+}
+
+VectorMath::Value* VectorMath::expm1_negative(Value* x) {
+    auto [n, rest] = halvings(x);
+    Value* scale = from_bits(power_of_two(n), x);
+    return fma(scale, expm1_of_rest(rest), b_.CreateFSub(scale, real(x, 1)));
+}
+
+// -e / (2 + e), e = expm1(-2|x|).
+VectorMath::Value* VectorMath::tanh(Value* x) {
+    Value* y = at_least(b_.CreateFMul(magnitude(x), real(x, -2)), -20.0f);
+    Value* e = expm1_negative(y);
+    return with_sign(b_.CreateFDiv(e, b_.CreateFAdd(e, real(x, 2))), x);
+}
+
+// 1 - exp(-a g(a)), a = |x|, where a g(a) approximates -log(erfc(a)): relative error 3e-8 up to where erf rounds to 1.
+VectorMath::Value* VectorMath::erf(Value* x) {
+    Value* a = at_most(magnitude(x), 3.93f);
+    Value* g = polynomial(
+        a, {1.128379201260467, 0.6366171033654753, 0.10280495411903348, -0.019269710609026987, 7.404839623444721e-05,
+            0.0014228257618451984, -0.0004980257501514547, 8.047432936697349e-05, -5.251132310298506e-06});
+    Value* e = expm1_negative(b_.CreateFMul(g, b_.CreateFNeg(a)));
+    return with_sign(e, x);
+}
+
+VectorMath::Value* VectorMath::sinh(Value* x) {
+    // Half the argument where the whole one overflows before the result does.
+    Value *a = magnitude(x), *large = b_.CreateFCmpOGT(a, real(x, 88.0f));
+    Value* e = expm1(choose(large, b_.CreateFMul(a, real(x, 0.5f)), a));
+    Value* plus = b_.CreateFAdd(e, real(x, 1));
+    Value* small = b_.CreateFMul(b_.CreateFAdd(e, b_.CreateFDiv(e, plus)), real(x, 0.5f));
+    Value* square = b_.CreateFMul(b_.CreateFMul(plus, real(x, 0.5f)), plus);
+    return with_sign(choose(large, square, small), x);
+}
+
+VectorMath::Value* VectorMath::cosh(Value* x) {
+    Value *a = magnitude(x), *large = b_.CreateFCmpOGT(a, real(x, 88.0f));
+    Value* e = exp(choose(large, b_.CreateFMul(a, real(x, 0.5f)), a));
+    Value* half = b_.CreateFMul(e, real(x, 0.5f));
+    return choose(large, b_.CreateFMul(half, e), b_.CreateFAdd(half, b_.CreateFDiv(real(x, 0.5f), e)));
+}
+
+// log(1 + f) + exponent * ln 2 for f in [sqrt(1/2) - 1, sqrt(2) - 1]: f - f^2 / 2 + f^3 p(f), relative error 6e-9.
+VectorMath::Value* VectorMath::log_of(Value* f, Value* exponent) {
+    Value* k = b_.CreateSIToFP(exponent, f->getType());
+    Value* square = b_.CreateFMul(f, f);
+    Value* p = polynomial(f, {0.33333331707117564, -0.25000821024592573, 0.2000122689062753, -0.1662335766037611,
+                              0.14201758008318197, -0.1316017973571534, 0.12761575883015597, -0.07634501388061336});
+    Value* y = b_.CreateFMul(b_.CreateFMul(square, f), p);
+    y = fma(k, kLn2Low, y);
+    y = fma(square, -0.5f, y);
+    return fma(k, kLn2High, b_.CreateFAdd(f, y));
+}
+
+VectorMath::Value* VectorMath::log(Value* x) {
+    constexpr int32_t kRootHalf = 0x3f3504f3;
+    Value* tiny = b_.CreateFCmpOLT(x, real(x, kSmallestNormal));
+    Value* scaled = choose(tiny, b_.CreateFMul(x, real(x, 8388608.0f)), x);
+    Value* moved = b_.CreateSub(bits(scaled), integer(x, kRootHalf));
+    Value* exponent = b_.CreateAShr(moved, integer(x, 23));
+    exponent = b_.CreateSub(exponent, choose(tiny, integer(x, 23), integer(x, 0)));
+    Value* mantissa = b_.CreateAdd(b_.CreateAnd(moved, integer(x, 0x7fffff)), integer(x, kRootHalf));
+    Value* r = log_of(b_.CreateFSub(from_bits(mantissa, x), real(x, 1)), exponent);
+    r = choose(b_.CreateFCmpULT(x, real(x, kInfinity)), r, x);
+    r = choose(b_.CreateFCmpUGT(x, real(x, 0)), r, real(x, std::numeric_limits<float>::quiet_NaN()));
+    r = choose(b_.CreateFCmpOEQ(x, real(x, 0)), real(x, -kInfinity), r);
+    return choose(b_.CreateFCmpUNO(x, x), x, r);
+}
+
+// The logarithm of u = 1 + x rounded, with what the rounding lost added to its mantissa.
+VectorMath::Value* VectorMath::log1p(Value* x) {
+    constexpr int32_t kRootHalf = 0x3f3504f3;
+    Value *one = real(x, 1), *u = b_.CreateFAdd(x, one);
+    Value* back = b_.CreateFSub(u, one);
+    Value* lost = b_.CreateFAdd(b_.CreateFSub(one, b_.CreateFSub(u, back)), b_.CreateFSub(x, back));
+    Value* moved = b_.CreateSub(bits(u), integer(x, kRootHalf));
+    Value* exponent = b_.CreateAShr(moved, integer(x, 23));
+    Value* mantissa = b_.CreateAdd(b_.CreateAnd(moved, integer(x, 0x7fffff)), integer(x, kRootHalf));
+    Value* f = b_.CreateFSub(from_bits(mantissa, x), one);
+    Value* scale = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, exponent, integer(x, 126));
+    f = fma(lost, from_bits(power_of_two(b_.CreateNeg(scale)), x), f);
+    Value* r = log_of(f, exponent);
+    r = choose(b_.CreateFCmpULT(x, real(x, kInfinity)), r, x);
+    r = choose(b_.CreateFCmpUGT(u, real(x, 0)), r, real(x, std::numeric_limits<float>::quiet_NaN()));
+    r = choose(b_.CreateFCmpOEQ(x, real(x, -1)), real(x, -kInfinity), r);
+    Value* as_it_is = b_.CreateOr(b_.CreateFCmpUNO(x, x), b_.CreateFCmpOEQ(x, real(x, 0)));
+    return choose(as_it_is, x, r);
+}
+
+}  // namespace tessera::codegen
