@@ -11,8 +11,10 @@ namespace {
 constexpr int64_t kMaxSplat = 4096;    // elements of a constant that are compared to see whether they are all the same
 constexpr int64_t kMaxIndices = 1024;  // elements of a constant list of indices that is looked at
 
+// Floats narrower than 16 bits are left to the evaluator: code generation does not know them.
 bool computable(const Type& t) {
-    return t.is_tensor() && t.tensor().shape.ranked() && kBodyTypes.has(t.tensor().dtype);
+    return t.is_tensor() && t.tensor().shape.ranked() && kBodyTypes.has(t.tensor().dtype) &&
+           !kNarrowFloats.has(t.tensor().dtype);
 }
 
 // All elements where they are one number.
