@@ -132,6 +132,7 @@ class Placing {
                 if (mod(all[d]->begin, m).is_int(0)) all[d]->span = ceil_div(all[d]->span + 1, m) * m - 1;
             }
             if (use && !all[d]->span.as_int() && whole.as_int()) use = false;
+            if (use && mentions_any(all[d]->span, p.around_whole)) use = false;  // it is allocated once for all rounds
             if (use && all[d]->begin.is_int(0) && always(le(whole - 1, all[d]->span), {})) use = false;
             p.region.push_back(use ? *all[d] : everything);
         }
@@ -142,7 +143,11 @@ class Placing {
     Status region_made(size_t i) {
         PlacedStage& p = placed_[i];
         const PlacedStage& host = placed_[*p.host];
-        const Expr load = loads_in(p.stage->value, host.stage->buffer).at(0);
+        std::vector<Expr> loads = loads_in(p.stage->value, host.stage->buffer);
+        if (loads.empty())
+            return Error(Code::E0602, "{} follows {} at {}, but no longer reads it", p.stage->name, host.stage->name,
+                         p.plan->at);
+        const Expr& load = loads[0];
         for (const ReduceAxis& axis : p.stage->axes) p.region.push_back({0, axis.extent - 1});
         std::vector<Interval> made = TRY(region_inside(host, p.host_loop));
         for (size_t d = 0; d < load.args().size(); ++d)

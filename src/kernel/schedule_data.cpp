@@ -62,7 +62,8 @@ bool collides(const IndexMap& map, const std::vector<Expr>& extents) {
 
 }  // namespace
 
-Result<std::string> Schedule::cache_read(std::string_view name, int buffer, Scope scope) {
+Result<std::string> Schedule::cache_read(std::string_view given, int buffer, Scope scope) {
+    const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     if (buffer < 0 || static_cast<size_t>(buffer) >= compute_.buffers.size() ||
         !reads_buffer(compute_.stages[s], buffer))
@@ -82,14 +83,15 @@ Result<std::string> Schedule::cache_read(std::string_view name, int buffer, Scop
     redirect(s, buffer, copy.buffer);
     std::string made = copy.name;
     plans_[insert_stage(s, std::move(copy))].scope = scope;
-    record("cache_read", {std::string(name), std::to_string(buffer), std::string(scope_name(scope))}, {made});
+    record("cache_read", {name, std::to_string(buffer), std::string(scope_name(scope))}, {made});
     return made;
 }
 
-Result<std::string> Schedule::cache_write(std::string_view name, Scope scope) {
+Result<std::string> Schedule::cache_write(std::string_view given, Scope scope) {
+    const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     Stage out = compute_.stages[s];
-    out.name = fresh_stage_name(std::string(name) + "_out");
+    out.name = fresh_stage_name(name + "_out");
     DType dtype = compute_.buffers[static_cast<size_t>(out.buffer)].dtype;
     out.reduce.clear();
     Stage& stage = compute_.stages[s];
@@ -105,11 +107,12 @@ Result<std::string> Schedule::cache_write(std::string_view name, Scope scope) {
     plans_[o].layout = std::move(plans_[s].layout);
     plans_[s].layout.reset();
     plans_[s].scope = scope;
-    record("cache_write", {std::string(name), std::string(scope_name(scope))}, {made});
+    record("cache_write", {name, std::string(scope_name(scope))}, {made});
     return made;
 }
 
-Result<std::string> Schedule::reindex(std::string_view name, int operand) {
+Result<std::string> Schedule::reindex(std::string_view given, int operand) {
+    const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     const Stage& stage = compute_.stages[s];
     if (!stage.value.is(ExprKind::Mul) || stage.value.args().size() != 2)
@@ -130,7 +133,7 @@ Result<std::string> Schedule::reindex(std::string_view name, int operand) {
     compute_.stages[s].value = operands[0] * operands[1];
     std::string result = made.name;
     insert_stage(s, std::move(made));
-    record("reindex", {std::string(name), std::to_string(operand)}, {result});
+    record("reindex", {name, std::to_string(operand)}, {result});
     return result;
 }
 

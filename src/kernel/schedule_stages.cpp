@@ -29,7 +29,8 @@ std::optional<size_t> axis_of(const Stage& stage, const Expr& index) {
 
 }  // namespace
 
-Status Schedule::compute_inline(std::string_view name) {
+Status Schedule::compute_inline(std::string_view given) {
+    const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     const Stage stage = compute_.stages[s];
     if (is_parameter(stage.buffer))
@@ -50,11 +51,12 @@ Status Schedule::compute_inline(std::string_view name) {
     }
     compute_.stages.erase(compute_.stages.begin() + static_cast<ptrdiff_t>(s));
     plans_.erase(plans_.begin() + static_cast<ptrdiff_t>(s));
-    record("compute_inline", {std::string(name)});
+    record("compute_inline", {name});
     return {};
 }
 
-Status Schedule::reverse_compute_inline(std::string_view name) {
+Status Schedule::reverse_compute_inline(std::string_view given) {
+    const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     const Stage stage = compute_.stages[s];
     if (!stage.reduce.empty()) return Error(Code::E0602, "{} reduces: it cannot go into its producer", name);
@@ -82,7 +84,7 @@ Status Schedule::reverse_compute_inline(std::string_view name) {
     std::vector<bool> used(stage.axes.size());
     for (size_t d = 0; d < loads[0].args().size(); ++d) {
         std::optional<size_t> a = axis_of(stage, loads[0].arg(d));
-        if (!a || used[*a])
+        if (!a || used[*a] || !stage.axes[*a].extent.same(into.axes[d].extent))
             return Error(Code::E0602, "{} does not read {} at its own axes", name, into.name)
                 .hint("compute_inline of {} goes the other way", into.name);
         used[*a] = true;
@@ -107,7 +109,7 @@ Status Schedule::reverse_compute_inline(std::string_view name) {
     plans_[s] = std::move(plan);
     compute_.stages.erase(compute_.stages.begin() + static_cast<ptrdiff_t>(*producer));
     plans_.erase(plans_.begin() + static_cast<ptrdiff_t>(*producer));
-    record("reverse_compute_inline", {std::string(name)});
+    record("reverse_compute_inline", {name});
     return {};
 }
 
@@ -152,7 +154,9 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
         std::vector<bool> used(stage.axes.size());
         for (const Expr& index : l.args()) {
             std::optional<size_t> a = axis_of(stage, index);
-            if (!a || used[*a] || !l.same(loads[0]))
+            size_t d = static_cast<size_t>(&index - l.args().data());
+            bool whole = a && stage.axes[*a].extent.same(producer.axes[d].extent);
+            if (!a || used[*a] || !whole || !l.same(loads[0]))
                 return Error(Code::E0602, "{} does not read {} at its own axes", name, producer.name)
                     .hint("compute_at of {} goes the other way", producer.name);
             used[*a] = true;

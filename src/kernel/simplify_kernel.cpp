@@ -30,8 +30,11 @@ Expr simplified(const Expr& e, const Known& known) {
                 bool smallest = x.is(ExprKind::Min);
                 if (std::all_of(x.args().begin(), x.args().end(), [&](const Expr& other) {
                         return other.same(arm) || always(smallest ? le(arm, other) : le(other, arm), known.running);
-                    }))
-                    return arm;
+                    })) {
+                    // A number says how large a loop's variable gets, which the other arm may not.
+                    Bounds left = bounds(arm), all = bounds(x);
+                    if (left.low == all.low && left.high == all.high) return arm;
+                }
             }
         return x;
     });

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "kernel/regions.h"
 #include "kernel/schedule.h"
 
 namespace tessera {
