@@ -24,24 +24,26 @@ int StageEmitter::slot(int buffer) const {
     return found->second;
 }
 
+int StageEmitter::allocate(const PlacedStage& p) {
+    const Buffer& buffer = compute_.buffers[static_cast<size_t>(p.stage->buffer)];
+    int made = static_cast<int>(kernel_.buffers.size());
+    kernel_.buffers.push_back({buffer.name, buffer.dtype, p.shape, p.scope, p.strides});
+    slots_.insert_or_assign(p.stage->buffer, made);
+    return made;
+}
+
 Stmt StageEmitter::emit_root(const std::vector<size_t>& roots) {
     // What lives around everything is allocated first, so that its slots are known.
-    for (size_t r : roots) {
-        const PlacedStage& p = placed_[r];
-        if (slots_.contains(p.stage->buffer)) continue;
-        if (p.stored_host) continue;
-        CHECK(p.scope != Scope::Global, "{} has no slot", p.stage->name);
-    }
     std::vector<int> around;
-    auto allocate_around = [&](const PlacedStage& p) {
+    for (size_t i = 0; i < placed_.size(); ++i) {
+        const PlacedStage& p = placed_[i];
         if (static_cast<size_t>(p.stage->buffer) < compute_.params || p.stored_host || slots_.contains(p.stage->buffer))
-            return;
-        slots_.emplace(p.stage->buffer, static_cast<int>(kernel_.buffers.size()));
-        const Buffer& buffer = compute_.buffers[static_cast<size_t>(p.stage->buffer)];
-        kernel_.buffers.push_back({buffer.name, buffer.dtype, p.shape, p.scope, p.strides});
-        around.push_back(slots_.at(p.stage->buffer));
-    };
-    for (size_t r : roots) allocate_around(placed_[r]);
+            continue;
+        size_t root = i;
+        while (placed_[root].host) root = *placed_[root].host;
+        if (std::find(roots.begin(), roots.end(), root) == roots.end()) continue;
+        around.push_back(allocate(p));
+    }
     std::vector<Stmt> nests;
     for (size_t r : roots) nests.push_back(nest(r));
     Stmt body = seq(std::move(nests));
@@ -60,11 +62,7 @@ Stmt StageEmitter::inside(size_t stage, size_t level) {
             const PlacedStage& other = placed_[i];
             if (other.host == stage && other.host_loop == level - 1) (other.plan->after ? after : before).push_back(i);
             if (other.stored_host != stage || other.stored_at != level - 1) continue;
-            const Buffer& buffer = compute_.buffers[static_cast<size_t>(other.stage->buffer)];
-            int made = static_cast<int>(kernel_.buffers.size());
-            kernel_.buffers.push_back({buffer.name, buffer.dtype, other.shape, other.scope, other.strides});
-            slots_.insert_or_assign(other.stage->buffer, made);
-            allocated.push_back(made);
+            allocated.push_back(allocate(other));
         }
     }
     std::vector<Stmt> stmts;

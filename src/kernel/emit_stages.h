@@ -22,7 +22,7 @@ class StageEmitter {
     Stmt init(size_t stage);
     Stmt update(size_t stage);
     Stmt loop(size_t stage, size_t level, Stmt body) const;
-    Stmt with_allocs(Stmt body, std::optional<size_t> host, size_t loop);
+    int allocate(const PlacedStage& p);  // its slot in the kernel
     Expr value_of(const PlacedStage& p) const;
     std::vector<Expr> target(const PlacedStage& p, const Bindings& values) const;
     int slot(int buffer) const;

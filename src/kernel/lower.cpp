@@ -41,6 +41,8 @@ std::set<size_t> find_prepared(const Compute& compute, const std::vector<PlacedS
             const Stage& stage = *placed[i].stage;
             made.insert(stage.buffer);
             fits &= static_cast<size_t>(stage.buffer) >= compute.params && !uses_symbols(compute, stage);
+            for (size_t r = 0; r < placed.size() && i != root; ++r)  // only what the root fills is handed on
+                fits &= root_of(placed, r) == root || !reads_buffer(*placed[r].stage, stage.buffer);
             for (const Expr& l : loads_in(stage.value)) {
                 reads |= known.contains(l.node().slot);
                 fits &= known.contains(l.node().slot) || made.contains(l.node().slot);

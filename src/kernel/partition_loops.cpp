@@ -143,7 +143,9 @@ class Partition {
             if (count.is_int(0)) return nullptr;
             For part = loop;
             part.extent = count;
-            part.var = index_var(loop.var.node().name, count.as_int());
+            // The variable keeps the bound it had, also where the number of rounds does not show it.
+            std::optional<int64_t> had = bounds(loop.var).high, constant = count.as_int();
+            part.var = index_var(loop.var.node().name, constant || !had ? constant : *had + 1);
             if (clean) part.body = assume(part.body, facts, minima);
             part.body = substitute(part.body, {{loop.var.node().name, part.var + first}});
             part.body = apply(part.body);

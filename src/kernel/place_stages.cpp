@@ -18,6 +18,7 @@ class Placing {
             placed_[i].plan = &plans_[i];
             TRY(find_host(i));
         }
+        TRY(check_order());
         // Consumers first, since they say what is needed of a producer; what follows its producer after that one.
         for (size_t left = placed_.size(); left > 0;) {
             size_t before = left;
@@ -41,12 +42,36 @@ class Placing {
             if (loop == plans_[h].loops.size()) continue;
             placed_[i].host = h;
             placed_[i].host_loop = loop;
-            if (plans_[h].loops[loop].kind == LoopKind::Vector)
-                return Error(Code::E0602, "{} is computed inside {}, which runs in lanes", compute_.stages[i].name,
-                             plans_[i].at);
+            for (size_t l = 0; l <= loop; ++l)
+                if (plans_[h].loops[l].kind == LoopKind::Vector)
+                    return Error(Code::E0602, "{} is computed inside {}, which runs in lanes", compute_.stages[i].name,
+                                 plans_[h].loops[l].name);
             return {};
         }
         return Error(Code::E0602, "{} is computed at {}, which is gone", compute_.stages[i].name, plans_[i].at);
+    }
+
+    // What a stage reads is complete where it stands: in a nest before its own, computed for it, or made by the round
+    // that it follows.
+    Status check_order() const {
+        auto root_of = [&](size_t i) {
+            for (size_t steps = 0; placed_[i].host && steps <= placed_.size(); ++steps) i = *placed_[i].host;
+            return i;
+        };
+        for (size_t w = 0; w < placed_.size(); ++w)
+            for (size_t r : readers(w)) {
+                bool complete;
+                if (root_of(w) != root_of(r))
+                    complete = root_of(w) < root_of(r);
+                else if (placed_[w].host && !plans_[w].after)
+                    complete = is_inside(r, *placed_[w].host, placed_[w].host_loop);
+                else
+                    complete = placed_[r].host == w && plans_[r].after;
+                if (!complete)
+                    return Error(Code::E0602, "{} reads {} where that is not yet complete", compute_.stages[r].name,
+                                 compute_.stages[w].name);
+            }
+        return {};
     }
 
     std::vector<size_t> readers(size_t i) const {
@@ -66,8 +91,8 @@ class Placing {
 
     // Whether stage r is computed in loop `loop` of stage h.
     bool is_inside(size_t r, size_t h, size_t loop) const {
-        while (r != h) {
-            if (!placed_[r].host) return false;
+        for (size_t steps = 0; r != h; ++steps) {
+            if (!placed_[r].host || steps > placed_.size()) return false;
             if (*placed_[r].host == h) return placed_[r].host_loop >= loop;
             r = *placed_[r].host;
         }
@@ -148,11 +173,22 @@ class Placing {
             return Error(Code::E0602, "{} follows {} at {}, but no longer reads it", p.stage->name, host.stage->name,
                          p.plan->at);
         const Expr& load = loads[0];
+        for (size_t l = 0; l <= p.host_loop; ++l)
+            if (host.plan->loops[l].reduces)
+                return Error(Code::E0602, "{} follows {} inside {}, where its elements are not complete", p.stage->name,
+                             host.stage->name, host.plan->loops[l].name);
         for (const ReduceAxis& axis : p.stage->axes) p.region.push_back({0, axis.extent - 1});
         std::vector<Interval> made = TRY(region_inside(host, p.host_loop));
-        for (size_t d = 0; d < load.args().size(); ++d)
-            for (size_t a = 0; a < p.stage->axes.size(); ++a)
-                if (p.stage->axes[a].var.same(load.arg(d))) p.region[a] = made[d];
+        for (const Expr& l : loads)
+            for (size_t d = 0; d < l.args().size(); ++d) {
+                size_t a = 0;
+                while (a < p.region.size() && !p.stage->axes[a].var.same(l.arg(d))) ++a;
+                bool matches = a < p.region.size() && p.stage->axes[a].extent.same(host.stage->axes[d].extent);
+                if (!matches || !l.same(load))
+                    return Error(Code::E0602, "{} follows {}, but does not read it at its own axes", p.stage->name,
+                                 host.stage->name);
+                p.region[a] = made[d];
+            }
         return {};
     }
 
@@ -304,27 +340,36 @@ class Placing {
         return make_shape(p);
     }
 
-    // A stage whose readers all follow it inside one of its loops keeps no more than a round of that loop makes.
+    // A stage whose readers all follow it inside one of its loops keeps no more than a round of that loop makes; one
+    // that follows its producer and is read elsewhere keeps all of its elements.
     Status store_for_followers(size_t i) {
         PlacedStage& p = placed_[i];
-        if (p.scope != Scope::Local && p.scope != Scope::Register) {
-            if (p.host) {  // it follows a producer, and keeps all of its elements
-                p.stored.clear();
-                for (const ReduceAxis& axis : p.stage->axes) p.stored.push_back({0, axis.extent - 1});
-                p.stored_at.reset();
-                p.stored_host.reset();
+        const std::vector<size_t> all = readers(i);
+        bool local = p.scope == Scope::Local || p.scope == Scope::Register;
+        if (local && !all.empty()) {
+            size_t loop = p.plan->loops.size();
+            bool follow = true, inside_host = p.host.has_value();
+            for (size_t r : all) {
+                follow &= placed_[r].host == i;
+                if (follow) loop = std::min(loop, placed_[r].host_loop);
+                inside_host = inside_host && is_inside(r, *p.host, p.host_loop);
             }
-            return {};
+            if (follow) {
+                if (!p.stage->reduce.empty() && p.init_level <= loop)
+                    return Error(Code::E0602, "the init of {} stands outside of {}, where its elements live",
+                                 p.stage->name, p.plan->loops[loop].name);
+                p.stored = TRY(region_inside(p, loop));
+                p.stored_at = loop;
+                p.stored_host = i;
+                return {};
+            }
+            if (inside_host) return {};
         }
-        size_t loop = p.plan->loops.size();
-        for (size_t r : readers(i)) {
-            if (placed_[r].host != i) return {};
-            loop = std::min(loop, placed_[r].host_loop);
-        }
-        if (loop == p.plan->loops.size()) return {};
-        p.stored = TRY(region_inside(p, loop));
-        p.stored_at = loop;
-        p.stored_host = i;
+        if (!p.host) return {};
+        p.stored.clear();
+        for (const ReduceAxis& axis : p.stage->axes) p.stored.push_back({0, axis.extent - 1});
+        p.stored_at.reset();
+        p.stored_host.reset();
         return {};
     }
 

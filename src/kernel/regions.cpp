@@ -178,9 +178,17 @@ std::optional<Expr> holds(const Expr& condition, const Extents& running, bool fo
     }
     std::optional<Expr> difference = as_positive(condition);
     if (!difference) return std::nullopt;
-    std::optional<Interval> i = interval_of(*difference, running);
-    if (!i) return std::nullopt;
-    return lt(0, for_all ? i->begin : i->last());
+    // Innermost first: extents mention outer variables.
+    Expr end = *difference;
+    while (mentions_any(end, running)) {
+        std::optional<std::string> name = innermost(end, running);
+        if (!name) return std::nullopt;
+        std::optional<Interval> i = interval_of(end, {{*name, running.at(*name)}});
+        if (!i) return std::nullopt;
+        end = for_all ? i->begin : i->last();
+        if (mentions(end, *name)) return std::nullopt;
+    }
+    return lt(0, end);
 }
 
 // var's coefficient in a sum, and the rest; empty where var stands anywhere else.

@@ -170,7 +170,6 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
         return Error(Code::E0602, "{} runs in lanes: nothing else is computed inside it", loop.name);
     // What else it reads must be complete before the producer's nest.
     for (const Expr& l : loads_in(stage.value)) {
-        if (is_parameter(l.node().slot) || l.node().slot == producer.buffer) continue;
         std::optional<size_t> other = writer(l.node().slot);
         if (other && *other > place.stage && plans_[*other].at.empty())
             return Error(Code::E0602, "{} also reads {}, which is computed after {}", name,

@@ -45,6 +45,9 @@ Stmt simplified(const Stmt& s, const Known& known) {
     if (const For* loop = s->as<For>()) {
         For copy = *loop;
         copy.extent = simplified(loop->extent, known);
+        // What the variable says of its bounds, the extent must show.
+        std::optional<int64_t> most = bounds(copy.extent).high, claimed = bounds(copy.var).high;
+        if (claimed && (!most || *most > *claimed + 1)) copy.extent = min(copy.extent, *claimed + 1);
         // A variable says its bounds; what it runs over may be known better now.
         std::optional<int64_t> constant = copy.extent.as_int();
         Stmt body = loop->body;

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/check.h"
 #include "schedule_check.h"
 
 namespace tessera {
@@ -213,6 +214,7 @@ TEST(ScheduleRandom, LegalPrimitivesKeepTheMeaning) {
             Schedule next = s;
             if (!random.step(next)) continue;
             s = next;
+            CheckScope scope("schedule", [&] { return "seed " + std::to_string(seed) + "\n" + s.print_trace(); });
             Result<Lowered> lowered = lower(s);
             if (lowered.ok()) {
                 sound = s;
