@@ -35,7 +35,7 @@ std::set<size_t> find_prepared(const Compute& compute, const std::vector<PlacedS
     for (size_t root = 0; root < placed.size(); ++root) {
         if (placed[root].host) continue;
         std::set<int> made;
-        bool fits = true, reads = false;
+        bool fits = !placed[root].stored_host, reads = false;
         for (size_t i = 0; i < placed.size(); ++i) {
             if (root_of(placed, i) != root) continue;
             const Stage& stage = *placed[i].stage;
