@@ -8,4 +8,7 @@ namespace tessera {
 
 Result<std::shared_ptr<Graph>> expand_composites(const Graph& graph);
 
+// A concat that begins with all that another one joins takes that one's result, so that both can be one piece of memory.
+void nest_concats(Graph& graph);
+
 }  // namespace tessera

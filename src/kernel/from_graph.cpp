@@ -6,7 +6,8 @@
 namespace tessera {
 
 Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
-    std::shared_ptr<const Graph> expanded = TRY(expand_composites(*graph));
+    std::shared_ptr<Graph> expanded = TRY(expand_composites(*graph));
+    if (options.fuse) nest_concats(*expanded);
     Definitions all = define(*expanded);
     Layouts layouts = choose_layouts(all, options.fuse);
     Grouping grouping = group_nodes(all, layouts, options.fuse);
