@@ -66,25 +66,25 @@ bool depends_on_any(const Expr& e, const std::vector<ReduceAxis>& axes) {
     });
 }
 
-bool is_contraction(const Definition& d, const Expr& body) {
+bool is_contraction(const Accesses& acc, int n) {
+    const Definition& d = acc.def(n);
+    const Expr& body = acc.body(n);
     if (d.kind != Definition::Kind::Reduction || d.combine != ReduceOp::Sum || !body.is(ExprKind::Mul)) return false;
     if (body.args().size() != 2) return false;
     for (const ReduceAxis& r : d.reduce)
         if (!depends_on_any(body.arg(0), {r}) || !depends_on_any(body.arg(1), {r})) return false;
-    bool left = false, right = false;
-    for (const ReduceAxis& a : d.axes()) {
-        if (a.extent.is_int(1)) continue;
-        bool in_left = depends_on_any(body.arg(0), {a}), in_right = depends_on_any(body.arg(1), {a});
-        left |= in_left && !in_right;
-        right |= in_right && !in_left;
+    const std::vector<ReduceAxis> axes = d.axes();
+    for (size_t k = axes.size(); k-- > 0;) {
+        const ReduceAxis& inner = axes[size_t(acc.order(n)[k])];
+        if (inner.extent.is_int(1)) continue;
+        return depends_on_any(body.arg(0), {inner}) != depends_on_any(body.arg(1), {inner});
     }
-    // A depthwise convolution has the axes of one operand alone: it is a window.
-    return (left && right) || ((left || right) && d.reduce.size() == 1);
+    return false;
 }
 
 bool is_row_reduction(const Accesses& acc, int n) {
     const Definition& d = acc.def(n);
-    if (d.kind != Definition::Kind::Reduction || is_contraction(d, acc.body(n))) return false;
+    if (d.kind != Definition::Kind::Reduction || is_contraction(acc, n)) return false;
     for (const Reading& a : acc.reads(n)) {
         if (a.at.empty()) continue;
         const Expr& inner = a.at[size_t(acc.order(a.source).back())];

@@ -43,8 +43,8 @@ bool same_elements(const std::vector<Expr>& shape, const std::vector<Expr>& of, 
 
 bool depends_on_any(const Expr& e, const std::vector<ReduceAxis>& axes);
 
-// A sum of products of two operands, such that some axis belongs to one of them alone.
-bool is_contraction(const Definition& d, const Expr& body);
+// A sum of products of two operands, one of which alone has the axis that is innermost in memory.
+bool is_contraction(const Accesses& acc, int n);
 // A reduction along what is contiguous in memory.
 bool is_row_reduction(const Accesses& acc, int n);
 

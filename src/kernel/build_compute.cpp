@@ -229,10 +229,18 @@ class Building {
         }
     }
 
+    // What is left of a node whose reduction another group holds: nothing but that, in its place.
+    bool places_another(int n) const {
+        if (!inlines(n) || !def(n).body.is(ExprKind::Load)) return false;
+        int from = def(n).body.node().slot;
+        return def(from).node == def(n).node && !inside(from);
+    }
+
     void note_nodes() {
         std::sort(held_.begin(), held_.end());
         for (int n : held_)
-            if (def(n).node && std::find(made_.nodes.begin(), made_.nodes.end(), def(n).node) == made_.nodes.end())
+            if (def(n).node && !places_another(n) &&
+                std::find(made_.nodes.begin(), made_.nodes.end(), def(n).node) == made_.nodes.end())
                 made_.nodes.push_back(def(n).node);
         std::string& name = made_.compute.name;
         name.clear();

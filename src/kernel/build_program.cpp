@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <set>
 
 #include "graph/count.h"
 #include "kernel/default_schedule.h"
@@ -29,24 +30,39 @@ Expr bytes_of(const std::vector<Expr>& shape, DType dtype) {
     return bytes;
 }
 
+// Ops that only place elements elsewhere: not worth a word beside others.
+bool only_moves(const Node& node) {
+    static const std::set<std::string> kOps = {"reshape",   "transpose", "squeeze", "unsqueeze", "flatten",
+                                               "identity",  "concat",    "slice",   "split",     "expand",
+                                               "cast_like", "gather",    "shape",   "pad"};
+    return kOps.contains(node.op().name);
+}
+
 // "conv+relu conv1": what it computes, and where the model has it.
-std::string label_of(const std::vector<const Node*>& nodes) {
-    std::string ops, name;
-    for (const Node* node : nodes) {
-        ops += (ops.empty() ? "" : "+") + node->op().name;
-        if (name.empty()) name = node->name();
-    }
+std::string label_of(const std::vector<const Node*>& nodes, const Expanded& expanded) {
     if (nodes.empty()) return "copy";
+    const bool moves = std::all_of(nodes.begin(), nodes.end(), [](const Node* n) { return only_moves(*n); });
+    std::string ops, last, name;
+    for (const Node* node : nodes) {
+        if (!moves && only_moves(*node)) continue;
+        auto part = expanded.origins.find(node);
+        const bool whole = part == expanded.origins.end();
+        const std::string& own = whole ? node->name() : part->second.name;
+        std::string op = whole ? node->op().name : part->second.op;
+        if (whole || op + own != last) ops += (ops.empty() ? "" : "+") + op;
+        last = whole ? "" : op + own;
+        if (name.empty()) name = own;
+    }
     if (name.empty()) name = nodes.back()->output()->name();
     return ops + " " + name;
 }
 
 class Assembly {
   public:
-    Assembly(std::shared_ptr<const Graph> graph, const Definitions& all, const Layouts& layouts, Grouping grouping,
+    Assembly(const Expanded& expanded, const Definitions& all, const Layouts& layouts, Grouping grouping,
              const LowerOptions& options)
-        : all_(all), layouts_(layouts), grouping_(std::move(grouping)), options_(options) {
-        program_.graph = std::move(graph);
+        : expanded_(expanded), all_(all), layouts_(layouts), grouping_(std::move(grouping)), options_(options) {
+        program_.graph = expanded.graph;
     }
 
     Result<Program> run() {
@@ -218,7 +234,7 @@ class Assembly {
         };
         fill(low.prepared, BufferRole::Prepared);
         fill(low.scratch, BufferRole::Intermediate);
-        step.label = label_of(made.nodes);
+        step.label = label_of(made.nodes, expanded_);
         step.nodes = made.nodes;
         std::vector<Expr> flops, bytes;
         for (const Node* node : made.nodes) flops.push_back(count(*node).flops);
@@ -235,6 +251,7 @@ class Assembly {
         return {};
     }
 
+    const Expanded& expanded_;
     const Definitions& all_;
     const Layouts& layouts_;
     Grouping grouping_;
@@ -246,9 +263,9 @@ class Assembly {
 
 }  // namespace
 
-Result<Program> build_program(std::shared_ptr<const Graph> graph, const Definitions& all, const Layouts& layouts,
+Result<Program> build_program(const Expanded& expanded, const Definitions& all, const Layouts& layouts,
                               Grouping grouping, const LowerOptions& options) {
-    return Assembly(std::move(graph), all, layouts, std::move(grouping), options).run();
+    return Assembly(expanded, all, layouts, std::move(grouping), options).run();
 }
 
 }  // namespace tessera

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "kernel/build_compute.h"
+#include "kernel/expand_composites.h"
 #include "kernel/from_graph.h"
 
 namespace tessera {
 
-Result<Program> build_program(std::shared_ptr<const Graph> graph, const Definitions& all, const Layouts& layouts,
+Result<Program> build_program(const Expanded& expanded, const Definitions& all, const Layouts& layouts,
                               Grouping grouping, const LowerOptions& options);
 
 }  // namespace tessera

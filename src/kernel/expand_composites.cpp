@@ -37,7 +37,7 @@ std::optional<std::vector<Value*>> expansion(Graph& graph, const Node& node) {
     }
 }
 
-bool expand(Graph& graph, Node& node) {
+bool expand(Graph& graph, Node& node, Expanded& all) {
     const size_t before = graph.nodes().size();
     auto results = expansion(graph, node);
     bool kept = !results;
@@ -45,21 +45,25 @@ bool expand(Graph& graph, Node& node) {
     for (size_t i = 0; i < node.output_count() && !kept; ++i)
         if (!node.output(i)->uses().empty()) kept = !put_in_place(*node.output(i), *(*results)[i], false);
     if (kept) return false;
+    Expanded::Origin origin{node.op().name, node.name()};
+    if (auto outer = all.origins.find(&node); outer != all.origins.end()) origin = outer->second;
+    for (size_t i = before; i < graph.nodes().size(); ++i) all.origins.emplace(graph.nodes()[i].get(), origin);
     graph.disconnect(node);
     return true;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<Graph>> expand_composites(const Graph& graph) {
-    std::shared_ptr<Graph> copy = graph.clone();
+Result<Expanded> expand_composites(const Graph& graph) {
+    Expanded all{graph.clone()};
+    const std::shared_ptr<Graph>& copy = all.graph;
     bool changed = false;
     for (size_t i = 0; i < copy->nodes().size(); ++i) {  // also what is made on the way
         Node& node = *copy->nodes()[i];
         bool used = false;
         for (size_t k = 0; k < node.output_count(); ++k) used |= !node.output(k)->uses().empty();
         if (!used || !node.op().expand || has_nested(node) || !ranked_inputs(node) || by_body(node)) continue;
-        changed |= expand(*copy, node);
+        changed |= expand(*copy, node, all);
     }
     copy->erase_unused();
     copy->sort();
@@ -67,7 +71,7 @@ Result<std::shared_ptr<Graph>> expand_composites(const Graph& graph) {
         PassContext context;
         TRY(fold_constants(*copy, context));
     }
-    return copy;
+    return all;
 }
 
 }  // namespace tessera

@@ -6,9 +6,18 @@
 
 namespace tessera {
 
-Result<std::shared_ptr<Graph>> expand_composites(const Graph& graph);
+struct Expanded {
+    std::shared_ptr<Graph> graph;
+    // For nodes that were made: the op that they are a part of, and its name in the model.
+    struct Origin {
+        std::string op, name;
+    };
+    std::unordered_map<const Node*, Origin> origins = {};
+};
+Result<Expanded> expand_composites(const Graph& graph);
 
-// A concat that begins with all that another one joins takes that one's result, so that both can be one piece of memory.
+// A concat that begins with all that another one joins takes that one's result, so that both can be one piece of
+// memory.
 void nest_concats(Graph& graph);
 
 }  // namespace tessera

@@ -64,7 +64,7 @@ class MapFusion {
         const Definition& d = acc_.def(stage);
         const Expr& body = acc_.body(stage);
         const Expr* within = nullptr;
-        if (is_contraction(d, body)) {
+        if (is_contraction(acc_, stage)) {
             for (const Expr& operand : body.args())
                 for (int slot : loaded_slots(operand))
                     if (slot == a.source) within = &operand;
@@ -138,7 +138,7 @@ class MapFusion {
         for (int m : members) {
             const Definition& d = acc_.def(m);
             if (d.kind != Definition::Kind::Reduction) continue;
-            if (is_contraction(d, acc_.body(m)) || !is_row_reduction(acc_, m)) return false;
+            if (is_contraction(acc_, m) || !is_row_reduction(acc_, m)) return false;
             rows = std::min(rows, d.shape.size());
             reduces = true;
         }

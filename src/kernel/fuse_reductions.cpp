@@ -40,7 +40,7 @@ class Region {
     bool joins(int n) const {
         if (fusion_.decided[size_t(n)] || !acc_.live(n)) return false;
         const Definition& d = acc_.def(n);
-        if (d.kind == Definition::Kind::Reduction && (!rows_ || is_contraction(d, acc_.body(n)))) return false;
+        if (d.kind == Definition::Kind::Reduction && (!rows_ || is_contraction(acc_, n))) return false;
         if (!d.has_body()) return false;
         for (const Reading& a : acc_.reads(n))
             if (members_.contains(a.source) &&
@@ -127,7 +127,7 @@ void fuse_reductions(Fusion& fusion) {
         for (int n = 0; n < acc.count(); ++n) {
             const Definition& d = acc.def(n);
             if (!acc.live(n) || d.kind != Definition::Kind::Reduction || fusion.decided[size_t(n)]) continue;
-            if (is_contraction(d, acc.body(n)) != contractions) continue;
+            if (is_contraction(acc, n) != contractions) continue;
             Region region(fusion, n);
             std::vector<int> members = region.grow();
             add_region(fusion, members, region.rows());

@@ -30,7 +30,8 @@ void nest_concats(Graph& graph) {
         const Concat* best = nullptr;
         for (size_t a = 0; a < b; ++a) {
             const std::vector<Value*>& some = concats[a].all;
-            if (some.size() < 2 || some.size() >= large.all.size() || (best && some.size() <= best->all.size())) continue;
+            if (some.size() < 2 || some.size() >= large.all.size() || (best && some.size() <= best->all.size()))
+                continue;
             if (axis_of(*concats[a].node) != axis_of(*large.node)) continue;
             if (std::equal(some.begin(), some.end(), large.all.begin())) best = &concats[a];
         }
