@@ -53,7 +53,7 @@ class Executable {
     std::vector<Port> inputs() const;
     std::vector<Port> outputs() const;
     const CompileReport& report() const;
-    // What a run takes besides weights: the arena after planning, for these sizes of symbols.
+    // What a run takes besides weights: the arena after planning, for these sizes of symbols (1 where not given).
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
 

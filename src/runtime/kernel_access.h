@@ -8,6 +8,7 @@ namespace tessera {
 
 struct KernelAccess {
     std::vector<bool> reads, writes;  // by parameter
+    bool uses(size_t parameter) const { return reads[parameter] || writes[parameter]; }
 };
 KernelAccess kernel_access(const Kernel& kernel);
 

@@ -107,7 +107,9 @@ Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const Run
 }
 
 Result<int64_t> LoadedProgram::arena_bytes(const SymbolValues& symbols) const {
-    RunPlan plan = TRY(plan_run(program_, layout_, *module_, symbols, {threads_}));
+    SymbolValues all = symbols;
+    for (const auto& source : layout_.sizes) all.emplace(source.symbol, 1);
+    RunPlan plan = TRY(plan_run(program_, layout_, *module_, all, {threads_}));
     return aligned(plan.block_bytes) + threads_ * plan.scratch_bytes;
 }
 

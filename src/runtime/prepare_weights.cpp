@@ -69,9 +69,10 @@ class Preparation {
         BoundStep bound = TRY(bind_step(program_, step, module_, {}));
         CHECK(bound.bound, "preparing {} needs a size", step.label);
         std::vector<void*> args;
-        for (int b : step.args) {
-            TRY(place(root(b)));
-            args.push_back(weights_.pointers[root(b)]);
+        for (size_t k = 0; k < step.args.size(); ++k) {
+            const size_t b = root(step.args[k]);
+            if (layout_.access[step.kernel].uses(k)) TRY(place(b));
+            args.push_back(weights_.pointers[b]);
         }
         for (const BoundLaunch& launch : bound.launches) {
             if (launch.extent <= 0) continue;

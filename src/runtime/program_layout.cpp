@@ -72,7 +72,8 @@ ProgramLayout::ProgramLayout(const Program& program) {
     captures.resize(program.steps.size());
     for (int s = 0; s < static_cast<int>(program.steps.size()); ++s) {
         if (auto* kernel = std::get_if<KernelStep>(&program.steps[static_cast<size_t>(s)])) {
-            for (int b : kernel->args) use(b, s, true);
+            for (size_t k = 0; k < kernel->args.size(); ++k)
+                if (access[kernel->kernel].uses(k)) use(kernel->args[k], s, true);
             most_args = std::max(most_args, kernel->args.size());
             continue;
         }

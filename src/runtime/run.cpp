@@ -107,9 +107,10 @@ Status Run::kernel(const KernelStep& step, const BoundStep& planned) {
         for (const BoundLaunch& l : late.launches) scratch_bytes = std::max(scratch_bytes, l.scratch_bytes);
         scratch = TRY(context_.late_scratch(scratch_bytes * team_.threads()));
     }
+    const KernelAccess& access = layout_.access[step.kernel];
     for (size_t k = 0; k < step.args.size(); ++k) {
         const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(step.args[k])]);
-        if (!context_.pointers[root]) TRY(allocate(static_cast<int>(root)));
+        if (!context_.pointers[root] && access.uses(k)) TRY(allocate(static_cast<int>(root)));
         context_.args[k] = context_.pointers[root];
     }
     LaunchCall call{nullptr, context_.args.data(), bound->symbols.data(), scratch, scratch_bytes};

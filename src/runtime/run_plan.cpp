@@ -66,7 +66,7 @@ class ArenaBlocks {
                 Block& block = blocks_[size_t(block_[size_t(from)])];
                 if (block.last != s || block.first == s || plan_.bytes[size_t(from)] != plan_.bytes[size_t(to)])
                     continue;
-                if (!may_overwrite(kernel, in, out, *symbols)) continue;
+                if (!may_share_memory(kernel, in, out) || !may_overwrite(kernel, in, out, *symbols)) continue;
                 block.last = std::max(block.last, blocks_[size_t(block_[size_t(to)])].last);
                 block_[size_t(to)] = block_[size_t(from)];
                 break;
