@@ -88,10 +88,30 @@ int Emitter::lanes_for(const For& loop) const {
     return static_cast<int>(target_.machine.vector_bytes / widest);
 }
 
+// How many registers' worth of lanes to compute at a time: straight code for several of them is interleaved, and hides
+// the latency of long chains of operations.
+int Emitter::registers_at_once(const For& loop) const {
+    bool plain = !touches_registers(loop);
+    int64_t functions = 0;
+    visit(loop.body, [&](const Stmt& s) { plain &= s->as<Store>() || s->as<Seq>(); });
+    visit_exprs(loop.body, [&](const Expr& e) {
+        if (!e.node().reads) return;
+        visit(e, [&](const Expr& x) {
+            functions += x.is(ExprKind::Call) && x.node().fn >= Fn::Exp && x.node().fn <= Fn::Erf;
+            plain &= !x.is(ExprKind::Pow);
+        });
+    });
+    return !plain ? 1 : functions > 1 ? 2 : 4;
+}
+
 void Emitter::emit_vector(const For& loop) {
     const auto extent = loop.extent.as_int();
     int lanes = lanes_for(loop);
-    if (extent) lanes = static_cast<int>(std::min<int64_t>(lanes, std::bit_floor(static_cast<uint64_t>(*extent))));
+    if (extent) {
+        const int at_once = lanes > 1 ? registers_at_once(loop) : 1;
+        lanes = static_cast<int>(
+            std::min<int64_t>(lanes * at_once, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(*extent)))));
+    }
     Value* count = extent ? builder_.getInt64(*extent) : emit_alone(loop.extent);
     if (!status_.ok()) return;
     // One element after the other where there is no vector to fill.

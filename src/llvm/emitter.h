@@ -95,6 +95,7 @@ class Emitter {
     void emit_vector(const For& loop);
     void emit_chunk(const For& loop, Value* at, int64_t offset, int lanes);
     int lanes_for(const For& loop) const;
+    int registers_at_once(const For& loop) const;
     bool fits_lanes(const For& loop) const;
     bool touches_registers(const For& loop) const;
     void open_accumulators(const For& loop, int lanes);
