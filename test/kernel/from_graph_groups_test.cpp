@@ -1,0 +1,156 @@
+// Which nodes are computed together, and why.
+#include "kernel/lower_text.h"
+
+namespace tessera::test {
+namespace {
+
+using Labels = std::vector<std::string>;
+
+std::string reason_of(const Program& p, std::string_view subject) {
+    for (const Choice& c : p.choices)
+        if (c.subject.find(subject) != std::string::npos)
+            return fmt::format("{}: {}", bool(c.decision) ? "yes" : "no", c.decision.reason());
+    return "no such choice";
+}
+
+Labels fused(std::string_view text, const SymbolValues& symbols = {}) {
+    expect_as_evaluated(text, symbols, true);
+    return step_labels(lowered(text));
+}
+
+TEST(Groups, EpilogueOfConvolution) {
+    std::string_view text = R"(graph g(x: f32[1,8,10,10], w: f32[8,8,3,3], b: f32[8], r: f32[1,8,10,10]) {
+        %c = conv(x, w, b, pads=[1,1,1,1]) %a = add(%c, r) %y = relu(%a) %z = conv(%y, w, b) return %z })";
+    EXPECT_EQ(fused(text), (Labels{"conv+add+relu", "conv"}));
+    EXPECT_THAT(reason_of(lowered(text), "into"), testing::HasSubstr("yes: "));
+    EXPECT_THAT(reason_of(lowered(text), "into"), testing::HasSubstr("KB are not written and read again"));
+}
+
+TEST(Groups, ValueUsedTwiceInItsEpilogue) {
+    EXPECT_EQ(
+        fused("graph g(x: f32[4,16], w: f32[16,8]) { %m = matmul(x, w) %s = sigmoid(%m) %y = mul(%m, %s) return %y }"),
+        (Labels{"matmul+sigmoid+mul"}));
+}
+
+TEST(Groups, ValueThatOthersReadEndsAnEpilogue) {
+    EXPECT_EQ(fused(R"(graph g(x: f32[4,16], w: f32[16,16]) {
+        %m = matmul(x, w) %y = relu(%m) %n = matmul(%y, w) %z = add(%n, %y) return %z })"),
+              (Labels{"matmul+relu", "matmul+add"}));
+}
+
+TEST(Groups, SoftmaxIsOneKernel) {
+    EXPECT_EQ(fused("graph g(x: f32[6,40]) { %y = softmax(x) return %y }"), (Labels{"softmax"}));
+    EXPECT_EQ(fused("graph g(x: f32[N,M]) { %y = softmax(x) return %y }", {{"N", 3}, {"M", 9}}), (Labels{"softmax"}));
+}
+
+TEST(Groups, LayerNormIsOneKernelWithWhatFollows) {
+    EXPECT_EQ(fused("graph g(x: f32[6,40], s: f32[40], b: f32[40]) { %y = layer_normalization(x, s, b) %z = gelu(%y) "
+                    "return %z }"),
+              (Labels{"layer_normalization+gelu"}));
+}
+
+TEST(Groups, WhatFeedsRowsIsComputedOnce) {
+    Program p =
+        lowered("graph g(x: f32[64,512], y: f32[64,512]) { %h = tanh(x) %a = add(%h, y) %s = softmax(%a) return %s }");
+    EXPECT_EQ(step_labels(p), (Labels{"tanh+add+softmax"}));
+}
+
+TEST(Groups, AttentionIsThreeKernels) {
+    EXPECT_EQ(fused(R"(graph g(q: f32[1,5,32], k: f32[1,5,32], v: f32[1,5,32]) {
+        %q4 = reshape(q, [0,0,4,8]) %k4 = reshape(k, [0,0,4,8]) %v4 = reshape(v, [0,0,4,8])
+        %qt = transpose(%q4, [0,2,1,3]) %kt = transpose(%k4, [0,2,3,1]) %vt = transpose(%v4, [0,2,1,3])
+        %s = matmul(%qt, %kt) %m = mul(%s, 0.35) %p = softmax(%m) %o = matmul(%p, %vt)
+        %t = transpose(%o, [0,2,1,3]) %r = reshape(%t, [0,0,-1]) %e = relu(%r) return %e })"),
+              (Labels{"matmul+mul", "softmax", "matmul", "relu"}));
+}
+
+TEST(Groups, PrologueOfAProduct) {
+    EXPECT_EQ(
+        fused("graph g(x: f32[64,16], s: f32[64,1], w: f32[16,8]) { %y = mul(x, s) %z = matmul(%y, w) return %z }"),
+        (Labels{"mul+matmul"}));
+}
+
+TEST(Groups, CostlyMapBeforeAWindowIsKept) {
+    std::string_view text = R"(graph g(x: f32[1,64,56,56], w: f32[8,64,3,3]) {
+        %y = tanh(x) %z = conv(%y, w) return %z })";
+    Program p = lowered(text);
+    EXPECT_EQ(step_labels(p), (Labels{"tanh", "conv"}));
+    EXPECT_THAT(reason_of(p, "into"), testing::HasSubstr("no: computed 8."));
+}
+
+TEST(Groups, CheapMapWithTwoReadersIsComputedAgain) {
+    EXPECT_EQ(fused("graph g(x: f32[32,16], w: f32[16,8], v: f32[16,8]) { %y = relu(x) %a = matmul(%y, w) %b = "
+                    "matmul(%y, v) return %a, %b }"),
+              (Labels{"relu+matmul", "relu+matmul"}));
+}
+
+TEST(Groups, ConcatIsWrittenInPlace) {
+    std::string_view text = R"(graph g(x: f32[1,8,6,6], w: f32[8,8,1,1], v: f32[8,8,3,3]) {
+        %a = conv(x, w) %r = relu(%a) %b = conv(x, v, pads=[1,1,1,1]) %s = relu(%b)
+        %c = concat(%r, %s, axis=1) %d = conv(%c, const_w) return %d
+    })";
+    std::string with_weight(text);
+    with_weight.replace(with_weight.find("const_w"), 7, "u");
+    with_weight.replace(with_weight.find("v: f32[8,8,3,3]"), 15, "v: f32[8,8,3,3], u: f32[4,16,1,1]");
+    EXPECT_EQ(fused(with_weight), (Labels{"conv+relu", "conv+relu", "conv"}));
+}
+
+TEST(Groups, ConcatsThatBeginAlikeAreOneBuffer) {
+    std::string_view text = R"(graph g(x: f32[1,8,6,6], w: f32[4,8,3,3], v: f32[4,12,3,3], u: f32[4,16,1,1]) {
+        %a = conv(x, w, pads=[1,1,1,1]) %x1 = relu(x) %c = concat(%x1, %a, axis=1)
+        %b = conv(%c, v, pads=[1,1,1,1]) %d = concat(%x1, %a, %b, axis=1) %e = conv(%d, u) return %e })";
+    Program p = lowered(text);
+    expect_as_evaluated(text);
+    size_t own = 0;
+    for (const ProgramBuffer& b : p.buffers) own += b.role == BufferRole::Intermediate && b.value;
+    EXPECT_EQ(own, 1u);
+    EXPECT_EQ(step_labels(p), (Labels{"relu", "conv", "conv", "conv"}));
+}
+
+TEST(Groups, ReshapesAreNoKernels) {
+    EXPECT_EQ(fused("graph g(x: f32[4,6], w: f32[3,5]) { %a = exp(x) %b = reshape(%a, [8,3]) %c = matmul(%b, w) %d = "
+                    "reshape(%c, [2,4,5]) %e = softmax(%d) return %e }"),
+              (Labels{"exp+matmul", "softmax"}));
+}
+
+TEST(Groups, ChannelsLast) {
+    Program p = lowered(R"(graph g(x: f32[1,8,6,6], w: f32[8,8,1,1]) {
+        %a = conv(x, w) %m = max_pool(%a, kernel_shape=[2,2]) %b = conv(%m, w) return %b })");
+    size_t last = 0;
+    for (const ProgramBuffer& b : p.buffers) {
+        if (b.role == BufferRole::Intermediate && b.value) last += b.order == std::vector<int>{0, 2, 3, 1};
+        const bool given = b.role == BufferRole::Output || b.role == BufferRole::Input;
+        EXPECT_TRUE(!given || b.order.empty()) << b.name;
+    }
+    EXPECT_EQ(last, 2u);
+}
+
+TEST(Groups, EqualKernelsAreShared) {
+    Program p = lowered(R"(graph g(x: f32[4,16], a: f32[16,16], b: f32[16,16]) {
+        %m = matmul(x, a) %r = relu(%m) %n = matmul(%r, b) %s = relu(%n) return %s })");
+    EXPECT_EQ(p.steps.size(), 2u);
+    EXPECT_EQ(p.kernels.size(), 1u);
+    Program q = lowered(R"(graph g(x: f32[batch,16], a: f32[16,16]) { %m = matmul(x, a) return %m })");
+    Program r = lowered(
+        R"(graph g(x: f32[i0,16], weight: f32[16,16]) { %"some name" = matmul(x, weight) return %"some name" })");
+    EXPECT_EQ(to_string(q.kernels[0]), to_string(r.kernels[0]));
+}
+
+TEST(Groups, WithoutFusionEachNodeIsAKernel) {
+    LowerOptions options;
+    options.fuse = false;
+    EXPECT_EQ(step_labels(lowered("graph g(x: f32[4,16], w: f32[16,8]) { %m = matmul(x, w) %s = relu(%m) return %s }",
+                                  options)),
+              (Labels{"matmul", "relu"}));
+}
+
+TEST(Groups, StepsCountWorkAndBytes) {
+    Program p = lowered("graph g(x: f32[4,16], w: f32[16,8]) { %m = matmul(x, w) %s = relu(%m) return %s }");
+    const KernelStep& step = std::get<KernelStep>(p.steps[0]);
+    EXPECT_EQ(step.flops, Expr(4 * 8 * 16 * 2 + 32));
+    EXPECT_EQ(step.bytes, Expr((64 + 128 + 32) * 4));
+    EXPECT_EQ(step.nodes.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::test

@@ -1,0 +1,148 @@
+// Every family of ops as kernels, against the evaluator: usual sizes, sizes of one, and nothing at all.
+#include "kernel/lower_text.h"
+
+namespace tessera::test {
+namespace {
+
+void check_sizes(std::string_view text) {
+    for (SymbolValues s : std::vector<SymbolValues>{
+             {{"N", 2}, {"M", 5}}, {{"N", 1}, {"M", 1}}, {{"N", 3}, {"M", 17}}, {{"N", 0}, {"M", 4}}})
+        expect_as_evaluated(text, s);
+}
+
+TEST(LowerOps, Elementwise) {
+    check_sizes("graph g(x: f32[N,M], y: f32[M]) { %a = add(x, y) %b = mul(%a, x) %c = tanh(%b) return %c }");
+    check_sizes("graph g(x: f16[N,M], y: f16[N,1]) { %a = mul(x, y) %b = sigmoid(%a) return %b }");
+    check_sizes("graph g(x: bf16[N,M]) { %a = exp(x) %b = sub(%a, x) return %b }");
+    check_sizes(
+        "graph g(x: i32[N,M], y: i32[N,M]) { %a = add(x, y) %b = less(%a, y) %c = where(%b, x, %a) return %c }");
+    check_sizes("graph g(x: f64[N,M]) { %a = erf(x) return %a }");
+    expect_as_evaluated("graph g(x: f32[], y: f32[]) { %a = add(x, y) return %a }");
+    expect_as_evaluated(
+        "graph g(x: u8[3,4]) { %a = cast(x, to=1) %b = cast(%a, to=10) %c = cast(%b, to=1) return %c }");
+    expect_as_evaluated(
+        "graph g(x: f32[4], y: f32[4]) { %a = clip(x, -0.5, 0.5) %b = pow(%a, 2.0) %c = max(%b, y) return %c }");
+}
+
+TEST(LowerOps, Reductions) {
+    check_sizes("graph g(x: f32[N,M]) { %a = reduce_sum(x, [1]) return %a }");
+    check_sizes("graph g(x: f32[N,M]) { %a = reduce_max(x, [0], keepdims=0) return %a }");
+    check_sizes("graph g(x: f16[N,M]) { %a = reduce_mean(x, [1]) return %a }");
+    check_sizes("graph g(x: f32[N,M]) { %a = reduce_l2(x) return %a }");
+    check_sizes("graph g(x: i64[N,M]) { %a = reduce_prod(x, [1]) return %a }");
+    check_sizes("graph g(x: f32[N,M]) { %a = reduce_log_sum_exp(x, [1]) return %a }");
+    expect_as_evaluated("graph g(x: f32[3,5]) { %a = arg_max(x, axis=1) return %a }");
+    expect_as_evaluated("graph g(x: f32[3,5]) { %a = cum_sum(x, 1) return %a }", {}, true);
+}
+
+TEST(LowerOps, Contractions) {
+    check_sizes("graph g(x: f32[N,M], y: f32[M,6]) { %a = matmul(x, y) return %a }");
+    check_sizes("graph g(x: f32[N,1,3,M], y: f32[2,M,4]) { %a = matmul(x, y) return %a }");
+    check_sizes("graph g(x: f32[N,M], y: f32[7,M], z: f32[7]) { %a = gemm(x, y, z, transB=1, alpha=0.5) return %a }");
+    check_sizes("graph g(x: f16[N,M], y: f16[M,6]) { %a = matmul(x, y) return %a }");
+    check_sizes("graph g(x: f64[N,M], y: f64[M,6]) { %a = matmul(x, y) return %a }");
+    check_sizes("graph g(x: i32[N,M], y: i32[M,6]) { %a = matmul(x, y) return %a }");
+    check_sizes("graph g(x: f32[M], y: f32[M]) { %a = matmul(x, y) return %a }");
+    check_sizes("graph g(x: f32[N,M], y: f32[M]) { %a = matmul(x, y) return %a }");
+    expect_as_evaluated("graph g(x: f32[2,3,4], y: f32[4,3]) { %a = einsum(x, y, equation=\"bij,ji->bi\") return %a }");
+    expect_as_evaluated("graph g(x: u8[2,3], y: i8[3,4]) { %a = matmul_integer(x, y) return %a }");
+}
+
+TEST(LowerOps, Convolutions) {
+    expect_as_evaluated(
+        "graph g(x: f32[2,3,9,8], w: f32[5,3,3,3], b: f32[5]) { %a = conv(x, w, b, pads=[1,1,1,1]) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[1,4,9,8], w: f32[6,2,3,3]) { %a = conv(x, w, group=2, strides=[2,2]) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[1,4,9,8], w: f32[4,1,3,3]) { %a = conv(x, w, group=4, pads=[1,1,1,1]) return %a }");
+    expect_as_evaluated("graph g(x: f32[1,3,12], w: f32[5,3,3]) { %a = conv(x, w, dilations=[2]) return %a }");
+    expect_as_evaluated("graph g(x: f32[1,2,4,5,6], w: f32[3,2,2,2,2]) { %a = conv(x, w) return %a }");
+    expect_as_evaluated("graph g(x: f32[1,4,1,1], w: f32[6,4,1,1]) { %a = conv(x, w) return %a }");
+    expect_as_evaluated("graph g(x: f32[0,3,5,5], w: f32[6,3,3,3]) { %a = conv(x, w) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[1,4,5,5], w: f32[4,3,3,3]) { %a = conv_transpose(x, w, strides=[2,2]) return %a }");
+    expect_as_evaluated("graph g(x: f32[N,3,H,W], w: f32[4,3,3,3]) { %a = conv(x, w, pads=[1,1,1,1]) return %a }",
+                        {{"N", 2}, {"H", 7}, {"W", 9}});
+}
+
+TEST(LowerOps, Pools) {
+    expect_as_evaluated(
+        "graph g(x: f32[2,3,9,8]) { %a = max_pool(x, kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[2,3,9,8]) { %a = average_pool(x, kernel_shape=[3,3], pads=[1,1,1,1]) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[2,3,9,8]) { %a = average_pool(x, kernel_shape=[2,2], ceil_mode=1, strides=[2,2]) return %a }");
+    expect_as_evaluated("graph g(x: f32[2,3,9,8]) { %a, %i = max_pool(x, kernel_shape=[3,3]) return %a, %i }");
+    expect_as_evaluated("graph g(x: f32[2,3,9,8]) { %a = global_average_pool(x) return %a }");
+    expect_as_evaluated("graph g(x: f32[2,6,5]) { %a = lrn(x, size=3) return %a }");
+}
+
+TEST(LowerOps, Norms) {
+    check_sizes("graph g(x: f32[N,M]) { %a = softmax(x) return %a }");
+    check_sizes("graph g(x: f32[N,M,3]) { %a = softmax(x, axis=1) return %a }");
+    check_sizes("graph g(x: f32[N,M]) { %a = log_softmax(x, axis=0) return %a }");
+    check_sizes("graph g(x: f32[N,M], s: f32[M], b: f32[M]) { %a = layer_normalization(x, s, b) return %a }");
+    check_sizes("graph g(x: f16[N,M], s: f16[M]) { %a = rms_normalization(x, s) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[2,4,3,5], s: f32[4], b: f32[4]) { %a = instance_normalization(x, s, b) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[2,4,3,5], s: f32[4], b: f32[4]) { %a = group_normalization(x, s, b, num_groups=2) return %a }");
+    expect_as_evaluated("graph g(x: f32[2,3,4]) { %a = hardmax(x, axis=1) return %a }");
+}
+
+TEST(LowerOps, Movement) {
+    check_sizes("graph g(x: f32[N,M,4]) { %a = transpose(x, [2,0,1]) return %a }");
+    expect_as_evaluated("graph g(x: f32[N,M,4]) { %a = reshape(x, [0,-1]) %b = exp(%a) return %b }",
+                        {{"N", 3}, {"M", 5}});
+    check_sizes(
+        "graph g(x: f32[N,M,6]) { %a = reshape(x, [0,0,2,3]) %b = transpose(%a, [0,2,1,3]) %c = relu(%b) return %c }");
+    check_sizes("graph g(x: f32[N,M], y: f32[N,3]) { %a = concat(x, y, axis=1) return %a }");
+    check_sizes("graph g(x: f32[N,M]) { %a = pad(x, [0,1,0,2]) return %a }");
+    expect_as_evaluated("graph g(x: f32[6,5]) { %a = slice(x, [1,4], [6,0], [0,1], [2,-1]) return %a }");
+    expect_as_evaluated("graph g(x: f32[6,5]) { %a, %b = split(x, [2,4]) %c = neg(%b) return %a, %c }");
+    expect_as_evaluated("graph g(x: f32[2,8,3,3]) { %a = depth_to_space(x, blocksize=2) return %a }");
+    expect_as_evaluated("graph g(x: f32[2,3]) { %a = tile(x, [2,3]) return %a }");
+    expect_as_evaluated("graph g(x: f32[2,1]) { %a = expand(x, [3,2,4]) return %a }");
+    expect_as_evaluated("graph g(x: f32[5,4], i: i64[2,3]) { %a = gather(x, i) return %a }");
+    expect_as_evaluated("graph g(x: f32[5,4]) { %a = gather(x, [-1,0,2], axis=1) return %a }");
+    expect_as_evaluated("graph g(x: f32[4,4], i: i64[4,2]) { %a = gather_elements(x, i, axis=1) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[1,3,4,4]) { %a = resize(x, _, [1.0,1.0,2.0,2.0], mode=\"nearest\") return %a }");
+}
+
+TEST(LowerOps, Quantized) {
+    expect_as_evaluated(
+        "graph g(x: f32[2,3,4], s: f32[]) { %t = abs(s) %a = quantize_linear(x, %t, 3:u8) %b = dequantize_linear(%a, "
+        "%t, 3:u8) return %a, %b }");
+    expect_as_evaluated("graph g(x: f32[3,4]) { %a, %s, %z = dynamic_quantize_linear(x) return %a, %s, %z }");
+}
+
+TEST(LowerOps, Attention) {
+    expect_as_evaluated(
+        "graph g(q: f32[1,2,5,8], k: f32[1,2,7,8], v: f32[1,2,7,8]) { %a = attention(q, k, v) return %a }");
+    expect_as_evaluated(
+        "graph g(q: f32[1,5,16], k: f32[1,5,8], v: f32[1,5,8]) { %a = attention(q, k, v, q_num_heads=4, "
+        "kv_num_heads=2, is_causal=1) return %a }");
+}
+
+TEST(LowerOps, OutputsThatAreOthers) {
+    expect_as_evaluated("graph g(x: f32[2,3]) { const c: f32[2] = [1.0,2.0] %a = exp(x) return %a, x, %a, c }");
+    expect_as_evaluated("graph g(x: f32[2,3]) { %a = exp(x) %b = reshape(%a, [6]) return %b, %a }");
+}
+
+TEST(LowerOps, HostSteps) {
+    std::string_view text =
+        "graph g(x: f32[4,5]) { %y = relu(x) %i = non_zero(%y) %f = cast(%i, to=1) %s = reduce_sum(%f, [1]) return %f, "
+        "%s }";
+    expect_as_evaluated(text, {}, true);
+    Program p = lowered(text);
+    EXPECT_EQ(step_labels(p), (std::vector<std::string>{"relu", "host non_zero", "cast", "reduce_sum"}));
+    const HostStep* host = nullptr;
+    for (const Step& s : p.steps)
+        if (auto* h = std::get_if<HostStep>(&s)) host = h;
+    ASSERT_TRUE(host);
+    EXPECT_EQ(host->reason, "has no body");
+}
+
+}  // namespace
+}  // namespace tessera::test
