@@ -61,7 +61,7 @@ def test_run_json(tessera_command, linear, tmp_path):
     assert (y["name"], y["dtype"], y["shape"], y["first"][:2]) == ("y", "f32", [2, 2], [6.0, 9.0])
     assert (z["min"], z["max"]) == (7.0, 10.0)
     assert done.json["dims"] == {"N": 2} and done.json["flops"] == 2 * 2 * 3 * 2 + 4
-    assert set(done.json["seconds"]) == {"load", "inputs", "run"}
+    assert set(done.json["seconds"]) == {"load", "inputs", "compile", "run"}
 
 
 def test_random_inputs_follow_seed_and_dims(tessera_command, linear):

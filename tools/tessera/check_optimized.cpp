@@ -1,6 +1,6 @@
 #include "check_optimized.h"
 
-#include <cmath>
+#include "values.h"
 
 namespace tessera::cli {
 namespace {
@@ -9,32 +9,6 @@ double tolerance_of(DType dtype, const std::string& precision) {
     if (precision == "strict" || !is_float(dtype)) return 0;
     double base = dtype == DType::f64 || dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 1e-2 : 5e-2;
     return precision == "fast" ? 10 * base : base;
-}
-
-double difference(const Tensor& a, const Tensor& b) {
-    if (a.dtype() != b.dtype() || a.sizes() != b.sizes()) return INFINITY;
-    if (!is_float(a.dtype())) return a.same_bits(b) ? 0 : INFINITY;
-    double most = 0, largest = 0;
-    for (int64_t i = 0; i < a.elements(); ++i) {
-        double x = a.real_at(i), y = b.real_at(i);
-        if (std::isnan(x) && std::isnan(y)) continue;
-        if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
-        if (x == y) {
-            if (std::signbit(x) != std::signbit(y)) most = std::max(most, std::numeric_limits<double>::min());
-            continue;
-        }
-        most = std::max(most, std::isfinite(x) && std::isfinite(y) ? std::abs(x - y) : INFINITY);
-    }
-    return largest > 0 ? most / largest : most;
-}
-
-double difference(const Datum& a, const Datum& b) {
-    if (a.kind() != b.kind()) return INFINITY;
-    if (a.is_tensor()) return difference(a.tensor(), b.tensor());
-    if (a.items().size() != b.items().size()) return INFINITY;
-    double most = 0;
-    for (size_t i = 0; i < a.items().size(); ++i) most = std::max(most, difference(a.items()[i], b.items()[i]));
-    return most;
 }
 
 bool draws(const Graph& graph) {

@@ -32,6 +32,8 @@ std::string with_unit(double n, double base, std::initializer_list<const char*> 
     return whole ? fmt::format("{:.0f}{}", n, *unit) : fmt::format("{:.{}f}{}", n, n < 10 ? 2 : n < 100 ? 1 : 0, *unit);
 }
 
+}  // namespace
+
 Json error_json(const Error& e) {
     Json j{{"code", code_name(e.code())}, {"title", code_title(e.code())}, {"message", e.message()}};
     if (!e.where().empty()) j["where"] = e.where();
@@ -39,8 +41,6 @@ Json error_json(const Error& e) {
     if (!e.hint().empty()) j["hint"] = e.hint();
     return {{"error", j}};
 }
-
-}  // namespace
 
 int report(const Status& status, bool json) {
     if (status.ok()) return kDone;

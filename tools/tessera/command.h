@@ -27,6 +27,8 @@ void add_convert(CLI::App& app, Chosen& chosen);
 void add_optimize(CLI::App& app, Chosen& chosen);
 void add_ops(CLI::App& app, Chosen& chosen);
 void add_rules(CLI::App& app, Chosen& chosen);
+void add_compile(CLI::App& app, Chosen& chosen);
+void add_profile(CLI::App& app, Chosen& chosen);
 
 // Makes a subcommand's function out of one that may fail: prints the error, as JSON too where that is asked for.
 int report(const Status& status, bool json);
@@ -68,6 +70,7 @@ std::string human_count(double n);    // 25.6 M
 std::string human_bytes(double n);    // 102.4 MB
 std::string human_seconds(double s);  // 3.2 ms
 void print_json(const Json& json);
+Json error_json(const Error& error);
 std::string escaped(std::string_view text);  // control characters made visible: names in a file are anyone's
 
 // "N=4" pairs, as --dim takes them. E0501 where one is not NAME=SIZE.

@@ -1,5 +1,5 @@
 // tessera inspect: what is in a model.
-#include "command.h"
+#include "given.h"
 #include "graph/count.h"
 
 namespace tessera::cli {
@@ -16,7 +16,7 @@ constexpr size_t kLongest = 120;  // characters of an expression that are shown
 struct Inspect {
     std::string path;
     std::vector<std::string> dims;
-    bool nodes = false, json = false;
+    bool nodes = false, compiled = false, json = false;
 
     Status operator()() const;
 };
@@ -76,7 +76,7 @@ std::string counted(const std::string& expression, const Summary& s, const Symbo
 }
 
 Json inspect_json(const Model& model, const Summary& s, const SymbolValues& sizes, const std::vector<Nested>& nested,
-                  const std::optional<std::vector<NodeRow>>& nodes) {
+                  const std::optional<std::vector<NodeRow>>& nodes, const std::optional<Executable>& compiled) {
     const ModelInfo& info = model.graph().info();
     Json j{{"source", s.source}, {"name", s.name}, {"producer", s.producer}, {"opset", s.opset}};
     j["domains"] = info.domains;
@@ -96,6 +96,14 @@ Json inspect_json(const Model& model, const Summary& s, const SymbolValues& size
     for (const std::string& symbol : s.symbols) j["dims"][symbol] = sizes.contains(symbol) ? sizes.at(symbol) : 1;
     if (auto n = value_at(s.flops, sizes)) j["flops_at_dims"] = *n;
     if (auto n = value_at(s.bytes, sizes)) j["bytes_at_dims"] = *n;
+    if (auto n = model.peak_bytes(sizes)) j["peak_bytes_at_dims"] = *n;
+    if (compiled) {
+        const CompileReport& r = compiled->report();
+        Json c{{"kernels", r.kernels}, {"steps", r.steps}, {"host_steps", r.host_steps}};
+        c["weight_bytes"] = compiled->weight_bytes();
+        if (auto n = compiled->arena_bytes(sizes)) c["arena_bytes"] = *n;
+        j["compiled"] = std::move(c);
+    }
     j["ops"] = Json::array();
     for (const OpCount& op : s.ops)
         j["ops"].push_back({{"op", op.op}, {"nodes", op.nodes}, {"flops", op.flops}, {"bytes", op.bytes}});
@@ -120,7 +128,7 @@ Json inspect_json(const Model& model, const Summary& s, const SymbolValues& size
 }
 
 void print_text(const Model& model, const Summary& s, const SymbolValues& sizes, const std::vector<Nested>& nested,
-                const std::optional<std::vector<NodeRow>>& nodes) {
+                const std::optional<std::vector<NodeRow>>& nodes, const std::optional<Executable>& compiled) {
     const ModelInfo& info = model.graph().info();
     fmt::print("{}  {}\n", bold(escaped(s.source)), escaped(s.name));
     if (!s.producer.empty()) fmt::print("  producer    {}\n", escaped(s.producer));
@@ -130,6 +138,17 @@ void print_text(const Model& model, const Summary& s, const SymbolValues& sizes,
     fmt::print("  parameters  {} ({})\n", human_count(double(s.parameters)), human_bytes(double(s.parameter_bytes)));
     fmt::print("  FLOPs       {}\n", escaped(counted(s.flops, s, sizes, false)));
     fmt::print("  bytes       {}\n", escaped(counted(s.bytes, s, sizes, true)));
+    if (auto n = model.peak_bytes(sizes))
+        fmt::print("  peak        {} at the same time{}\n", human_bytes(double(*n)),
+                   escaped(at_dims(s.symbols, sizes)));
+    if (compiled) {
+        const CompileReport& r = compiled->report();
+        fmt::print("  compiled    {} kernels in {} steps, {} of them left to the reference\n", r.kernels, r.steps,
+                   r.host_steps);
+        fmt::print("  memory      weights {}", human_bytes(double(compiled->weight_bytes())));
+        if (auto n = compiled->arena_bytes(sizes)) fmt::print(", arena {}", human_bytes(double(*n)));
+        fmt::print("\n");
+    }
     fmt::print("{}\n", bold("inputs"));
     for (const Port& p : model.inputs())
         fmt::print("  {}  {}{}\n", escaped(p.name), escaped(p.type), p.has_default ? "  (has a default)" : "");
@@ -163,17 +182,19 @@ void print_text(const Model& model, const Summary& s, const SymbolValues& sizes,
 
 Status Inspect::operator()() const {
     SymbolValues sizes = TRY(parse_dims(dims));
-    Model model = TRY(path.empty() ? Model::demo("resnet50") : Model::load(path));
+    Model model = TRY(load_or_demo(path));
     TRY(check_dims(sizes, model));
     Summary s = model.summary();
     std::vector<Nested> nested;
     find_nested(model.graph(), 0, nested);
     std::optional<std::vector<NodeRow>> rows;
     if (nodes) rows = list_nodes(model.graph());
+    std::optional<Executable> executable;
+    if (compiled) executable = TRY(compile(model));
     if (json)
-        print_json(inspect_json(model, s, sizes, nested, rows));
+        print_json(inspect_json(model, s, sizes, nested, rows, executable));
     else
-        print_text(model, s, sizes, nested, rows);
+        print_text(model, s, sizes, nested, rows, executable);
     return {};
 }
 
@@ -186,6 +207,7 @@ void add_inspect(CLI::App& app, Chosen& chosen) {
     c->add_option("--dim", inspect->dims, "Size of a symbolic dimension in the counts (1)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
+    c->add_flag("--compiled", inspect->compiled, "Compile it too: kernels, and the memory that a run takes");
     c->add_flag("--nodes", inspect->nodes, "List each node");
     c->add_flag("--json", inspect->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));

@@ -7,8 +7,8 @@ int main(int argc, char** argv) {
     using namespace tessera;
     using namespace tessera::cli;
     CLI::App app(
-        "Tessera, a deep-learning compiler: runs ONNX models, optimizes them, shows what is in them, and converts "
-        "them.",
+        "Tessera, a deep-learning compiler: runs ONNX models, compiles, measures and optimizes them, shows what is "
+        "in them, and converts them.",
         "tessera");
     app.set_version_flag("--version", "tessera " TESSERA_VERSION);
     app.require_subcommand(1);
@@ -20,6 +20,8 @@ int main(int argc, char** argv) {
     add_run(app, chosen);
     add_inspect(app, chosen);
     add_optimize(app, chosen);
+    add_compile(app, chosen);
+    add_profile(app, chosen);
     add_convert(app, chosen);
     add_ops(app, chosen);
     add_rules(app, chosen);

@@ -30,6 +30,11 @@ struct Row {
         add(bool(def->evaluate), "evaluation");
         return text;
     }
+    // Compiled, it becomes a kernel, or is left to the evaluator.
+    std::string compiled() const {
+        if (!def) return imported() ? "kernel" : "missing";
+        return def->body || def->expand ? "kernel" : "reference";
+    }
     // Becomes a constant of the graph while the model is read.
     bool imported() const { return domain.empty() && onnx == "Constant"; }
 };
@@ -113,6 +118,7 @@ Json params_json(const std::vector<ParamDef>& params) {
 
 Json row_json(const Row& row) {
     Json j{{"op", row.def ? Json(row.def->name) : Json(nullptr)}, {"defined_by", row.how()}};
+    j["compiled"] = row.compiled();
     if (!row.onnx.empty()) {
         std::vector<int> since;
         std::istringstream versions(row.versions);
@@ -141,6 +147,7 @@ void print_detail(const Row& row) {
     fmt::print("{}\n", bold(row.shown()));
     if (row.def) fmt::print("  here        {}\n", row.def->name);
     fmt::print("  defined by  {}\n", row.how());
+    if (row.def) fmt::print("  compiled    {}\n", row.compiled() == "kernel" ? "as a kernel" : "left to the reference");
     if (!row.versions.empty()) fmt::print("  opsets      {}{}\n", row.versions, row.retired ? "  (retired)" : "");
     if (!row.def) return;
     const OpDef& def = *row.def;
@@ -171,25 +178,31 @@ void print_totals(const std::vector<Row>& rows) {
         separator = ", ";
     }
     fmt::print("\n");
+    std::vector<std::string> left;
+    for (const Row& row : rows)
+        if (!row.onnx.empty() && row.compiled() == "reference") left.push_back(row.shown());
+    if (!left.empty()) fmt::print("Compiled models leave {} to the reference: {}\n", left.size(), fmt::join(left, " "));
 }
 
 void print_table(const std::vector<Row>& rows) {
-    fmt::print("{}\n", bold(fmt::format("{:<44} {:<26} {:<24} {}", "ONNX", "here", "defined by", "inputs")));
+    fmt::print("{}\n",
+               bold(fmt::format("{:<44} {:<26} {:<24} {:<10} {}", "ONNX", "here", "defined by", "compiled", "inputs")));
     for (const Row& row : rows)
-        fmt::print("{:<44} {:<26} {:<24} {}\n", row.onnx.empty() ? "-" : row.shown(), row.def ? row.def->name : "-",
-                   row.how(), row.def ? params_text(row.def->inputs) : "");
+        fmt::print("{:<44} {:<26} {:<24} {:<10} {}\n", row.onnx.empty() ? "-" : row.shown(),
+                   row.def ? row.def->name : "-", row.how(), row.compiled(),
+                   row.def ? params_text(row.def->inputs) : "");
     print_totals(rows);
 }
 
 void print_markdown(const std::vector<Row>& rows) {
-    fmt::print("| ONNX | opsets | here | defined by | inputs | types | attributes |\n");
-    fmt::print("| --- | --- | --- | --- | --- | --- | --- |\n");
+    fmt::print("| ONNX | opsets | here | defined by | compiled | inputs | types | attributes |\n");
+    fmt::print("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (const Row& row : rows) {
         std::vector<std::string> attrs;
         if (row.def)
             for (const AttrDef& a : row.def->attrs) attrs.push_back(a.name);
-        fmt::print("| {} | {} | {} | {} | {} | {} | {} |\n", row.onnx.empty() ? "" : row.shown(), row.versions,
-                   row.def ? row.def->name : "", row.how(), row.def ? params_text(row.def->inputs) : "",
+        fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} |\n", row.onnx.empty() ? "" : row.shown(), row.versions,
+                   row.def ? row.def->name : "", row.how(), row.compiled(), row.def ? params_text(row.def->inputs) : "",
                    row.def ? types_text(*row.def) : "", fmt::join(attrs, ", "));
     }
 }

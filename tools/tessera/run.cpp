@@ -1,5 +1,6 @@
 // tessera run: computes a model's outputs.
 #include "base/memory.h"
+#include "given.h"
 #include "values.h"
 
 namespace tessera::cli {
@@ -10,7 +11,8 @@ constexpr const char* kExamples =
     "  tessera run\n"
     "      the built-in ResNet-50 on a random image\n"
     "  tessera run model.onnx --input x=x.npy --output y=y.npy\n"
-    "  tessera run model.onnx --random --dim N=4 --json\n";
+    "  tessera run model.onnx --random --dim N=4 --json\n"
+    "  tessera run model.onnx --random --backend=evaluate\n";
 
 // A folder that is made for the outputs, and goes again where the run fails.
 class OutputFolder {
@@ -43,11 +45,12 @@ struct Outputs {
 };
 
 struct Run {
-    std::string path;
-    std::vector<std::string> inputs, outputs, dims;
+    std::string path, backend = "compiled";
+    GivenInputs inputs;
+    CompileFlags flags;
+    std::vector<std::string> outputs;
     std::string output_dir, memory_limit, max_work;
     bool random = false, json = false;
-    uint64_t seed = 0;
     Progress::Mode progress = Progress::Mode::Auto;
 
     Status operator()();
@@ -55,50 +58,15 @@ struct Run {
   private:
     struct Times {
         double load = 0, inputs = 0, run = 0;
+        std::optional<double> compile;
     };
 
     bool demo() const { return path.empty(); }
-    Result<NamedData> gather_inputs(const Model& model) const;
+    Result<std::vector<Datum>> compute(const Model& model, const NamedData& given, Times& times) const;
     Result<Outputs> open_outputs(const Model& model) const;
     void show(const Model& model, const NamedData& given, const std::vector<Datum>& results,
               const std::vector<std::pair<size_t, ValueFile>>& files, const Times& times) const;
 };
-
-// The sizes that symbols take by the inputs that are given.
-SymbolValues sizes_of(const Graph& graph, const NamedData& given) {
-    SymbolValues symbols;
-    for (const auto& v : graph.inputs())
-        if (auto it = given.find(v->name()); it != given.end()) binds(v->type(), type_of(it->second), symbols);
-    return symbols;
-}
-
-Result<NamedData> Run::gather_inputs(const Model& model) const {
-    NamedData given;
-    std::vector<Port> ports = model.inputs();
-    for (const std::string& text : inputs) {
-        Assignment a = TRY(parse_assignment(text, ports, "--input"));
-        const std::string& name = ports[a.port].name;
-        if (given.contains(name)) return Error(Code::E0501, "--input {} is given twice", name);
-        given.emplace(name, TRY(read_value(a.file, model.graph().inputs()[a.port]->type())));
-    }
-    SymbolValues sizes = TRY(parse_dims(dims));
-    TRY(check_dims(sizes, model));
-    if (random || demo()) {
-        for (auto& [name, size] : sizes_of(model.graph(), given)) sizes.emplace(name, size);
-        for (auto& [name, value] : TRY(model.random_inputs(seed, sizes))) given.emplace(name, std::move(value));
-        return given;
-    }
-    if (!sizes.empty()) return Error(Code::E0501, "--dim sizes random inputs, and there are none").hint("add --random");
-    std::vector<std::string> missing;
-    for (const Port& p : ports)
-        if (!p.has_default && !given.contains(p.name)) missing.push_back(fmt::format("\"{}\" ({})", p.name, p.type));
-    if (!missing.empty())
-        return Error(Code::E0402, "no value for {} {}", missing.size() == 1 ? "input" : "inputs",
-                     fmt::join(missing, ", "))
-            .at(path)
-            .hint("give each with --input NAME=FILE.npy, or let --random draw them");
-    return given;
-}
 
 Result<Outputs> Run::open_outputs(const Model& model) const {
     Outputs opened;
@@ -142,7 +110,9 @@ void Run::show(const Model& model, const NamedData& given, const std::vector<Dat
         if (flops) j["flops"] = *flops;
         if (bytes) j["bytes"] = *bytes;
         j["counts_complete"] = s.complete;
+        j["backend"] = backend;
         j["seconds"] = {{"load", times.load}, {"inputs", times.inputs}, {"run", times.run}};
+        if (times.compile) j["seconds"]["compile"] = *times.compile;
         j["inputs"] = Json::object();
         for (auto& [name, value] : given) j["inputs"][name] = value_json(value);
         j["outputs"] = Json::array();
@@ -156,8 +126,8 @@ void Run::show(const Model& model, const NamedData& given, const std::vector<Dat
         if (top) j["top5"] = *top;
         return print_json(j);
     }
-    fmt::print("{}  {} nodes, {} parameters ({})", bold(demo() ? "resnet50 (built in)" : escaped(path)), s.nodes,
-               human_count(double(s.parameters)), human_bytes(double(s.parameter_bytes)));
+    fmt::print("{}  {} nodes, {} parameters ({})", bold(shown_path(path)), s.nodes, human_count(double(s.parameters)),
+               human_bytes(double(s.parameter_bytes)));
     if (flops)
         fmt::print(", {}{}FLOP{}", s.complete ? "" : "at least ",
                    human_count(double(*flops)) + (*flops < 1000 ? " " : ""), at_dims(s.symbols, sizes));
@@ -174,32 +144,46 @@ void Run::show(const Model& model, const NamedData& given, const std::vector<Dat
             fmt::print("  class {} ({:.3f})", t["class"].get<int64_t>(), t["value"].get<double>());
         fmt::print("\n");
     }
-    fmt::print("{} {}, inputs {}, run {}", demo() ? "build" : "load", human_seconds(times.load),
-               human_seconds(times.inputs), human_seconds(times.run));
+    fmt::print("{} {}, inputs {}, ", demo() ? "build" : "load", human_seconds(times.load), human_seconds(times.inputs));
+    if (times.compile) fmt::print("compile {}, ", human_seconds(*times.compile));
+    fmt::print("run {}", human_seconds(times.run));
     if (flops && times.run > 0) fmt::print(" ({}FLOP/s)", human_count(double(*flops) / times.run));
     fmt::print("\n");
 }
 
+Result<std::vector<Datum>> Run::compute(const Model& model, const NamedData& given, Times& times) const {
+    RunOptions options{.seed = inputs.seed, .cancel = &interrupted()};
+    if (!max_work.empty()) options.max_work = TRY(parse_size(max_work, "--max-work"));
+    Progress line(progress, "run");
+    options.progress = [&](std::string_view node, size_t done, size_t total) { line.update(node, done, total); };
+    if (backend == "evaluate") {
+        Stopwatch running;
+        auto results = model.run(given, options);
+        times.run = running.seconds();
+        return results;
+    }
+    CompileOptions chosen = TRY(flags.chosen());
+    Stopwatch compiling;
+    Executable executable = TRY(compile_with_progress(model, chosen, progress));
+    times.compile = compiling.seconds();
+    Stopwatch running;
+    auto results = executable.run(given, options);
+    times.run = running.seconds();
+    return results;
+}
+
 Status Run::operator()() {
     if (!memory_limit.empty()) set_memory_limit(TRY(parse_size(memory_limit, "--memory-limit")));
-    RunOptions options{.seed = seed, .cancel = &interrupted()};
-    if (!max_work.empty()) options.max_work = TRY(parse_size(max_work, "--max-work"));
+    inputs.random = random || demo();
     Times times;
     Stopwatch loading;
-    Model model = TRY(demo() ? Model::demo("resnet50", seed) : Model::load(path));
+    Model model = TRY(load_or_demo(path, inputs.seed));
     times.load = loading.seconds();
     Stopwatch drawing;
-    NamedData given = TRY(gather_inputs(model));
+    NamedData given = TRY(inputs.gather(model, path));
     Outputs opened = TRY(open_outputs(model));
     times.inputs = drawing.seconds();
-    Stopwatch running;
-    std::vector<Datum> results;
-    {
-        Progress line(progress, "run");
-        options.progress = [&](std::string_view node, size_t done, size_t total) { line.update(node, done, total); };
-        results = TRY(model.run(given, options));
-    }
-    times.run = running.seconds();
+    std::vector<Datum> results = TRY(compute(model, given, times));
     for (auto& [port, file] : opened.files) TRY(file.write(results[port], model.outputs()[port].name));
     for (auto& [port, file] : opened.files) TRY(file.commit());
     opened.folder.keep();
@@ -213,15 +197,8 @@ void add_run(CLI::App& app, Chosen& chosen) {
     auto run = std::make_shared<Run>();
     CLI::App* c = app.add_subcommand("run", "Compute a model's outputs");
     c->add_option("model", run->path, "An ONNX file or Tessera's text form; without it, a built-in ResNet-50");
-    c->add_option("--input,-i", run->inputs, "A value from a .npy or .pb file")
-        ->option_text("NAME=FILE ...")
-        ->allow_extra_args(false);
+    run->inputs.add_options(*c);
     c->add_flag("--random", run->random, "Draw the inputs that are not given");
-    c->add_option("--seed", run->seed, "Of random inputs, random ops and the built-in model's weights (0)")
-        ->option_text("S");
-    c->add_option("--dim", run->dims, "Size of a symbolic dimension in random inputs (1)")
-        ->option_text("NAME=SIZE ...")
-        ->allow_extra_args(false);
     c->add_option("--output,-o", run->outputs, "Write an output to a .npy or .pb file")
         ->option_text("NAME=FILE ...")
         ->allow_extra_args(false);
@@ -230,6 +207,11 @@ void add_run(CLI::App& app, Chosen& chosen) {
                   "Most memory for tensors, as in 4G (three quarters of the machine's)")
         ->option_text("BYTES");
     c->add_option("--max-work", run->max_work, "Most scalar operations, as in 500G")->option_text("COUNT");
+    c->add_option("--backend", run->backend, "compiled: by machine code; evaluate: by the reference, slowly")
+        ->option_text("compiled|evaluate")
+        ->check(CLI::IsMember({"compiled", "evaluate"}));
+    run->flags.add_threads(*c);
+    run->flags.add_options(*c);
     c->add_flag("--json", run->json, "Print JSON");
     add_progress_option(*c, run->progress);
     c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));

@@ -105,6 +105,23 @@ std::string element_text(const Tensor& t, int64_t i) {
     return element_json(t, i).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+double difference(const Tensor& a, const Tensor& b) {
+    if (a.dtype() != b.dtype() || a.sizes() != b.sizes()) return INFINITY;
+    if (!is_float(a.dtype())) return a.same_bits(b) ? 0 : INFINITY;
+    double most = 0, largest = 0;
+    for (int64_t i = 0; i < a.elements(); ++i) {
+        double x = a.real_at(i), y = b.real_at(i);
+        if (std::isnan(x) && std::isnan(y)) continue;
+        if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+        if (x == y) {
+            if (std::signbit(x) != std::signbit(y)) most = std::max(most, std::numeric_limits<double>::min());
+            continue;
+        }
+        most = std::max(most, std::isfinite(x) && std::isfinite(y) ? std::abs(x - y) : INFINITY);
+    }
+    return largest > 0 ? most / largest : most;
+}
+
 }  // namespace
 
 Result<Datum> read_value(const std::filesystem::path& path, const Type& expected) {
@@ -196,6 +213,15 @@ std::string value_text(const Datum& value) {
     for (int64_t i = 0; i < std::min(kShown, t.elements()); ++i) first.push_back(element_text(t, i));
     if (t.elements() > kShown) first.push_back("...");
     return text + fmt::format("  [{}]", fmt::join(first, ", "));
+}
+
+double difference(const Datum& a, const Datum& b) {
+    if (a.kind() != b.kind()) return INFINITY;
+    if (a.is_tensor()) return difference(a.tensor(), b.tensor());
+    if (a.items().size() != b.items().size()) return INFINITY;
+    double most = 0;
+    for (size_t i = 0; i < a.items().size(); ++i) most = std::max(most, difference(a.items()[i], b.items()[i]));
+    return most;
 }
 
 }  // namespace tessera::cli

@@ -38,4 +38,7 @@ std::string file_name(const Port& port);
 Json value_json(const Datum& value);
 std::string value_text(const Datum& value);  // f32[2,3]  min -1.2  max 3.4  mean 0.1  [0.5, 1.5, ...]
 
+// The largest difference, relative to the largest element of `a`; infinite where types or sizes differ.
+double difference(const Datum& a, const Datum& b);
+
 }  // namespace tessera::cli

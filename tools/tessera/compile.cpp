@@ -1,0 +1,199 @@
+// tessera compile: machine code for a model, and what was decided on the way.
+#include "base/output_file.h"
+#include "given.h"
+#include "values.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  tessera compile model.onnx                         how many kernels, how long\n"
+    "  tessera compile model.onnx --emit=kernel | less    the loops\n"
+    "  tessera compile model.onnx --emit=asm -o model.s --target x86_64-avx512\n"
+    "  tessera compile model.onnx --dump-dir stages       every stage, one file each\n"
+    "  tessera compile model.onnx --explain --time-passes\n"
+    "  tessera compile model.onnx --check --dim batch=2   each step against the reference\n";
+
+constexpr const char* kStages[] = {"graph", "kernel", "llvm", "asm"};
+constexpr const char* kSuffixes[] = {".tsr", ".kernel", ".ll", ".s"};
+constexpr double kLargestError = 1e-3;  // of a step, relative to the largest value
+
+using CheckedSteps = std::vector<std::pair<std::string, double>>;
+
+struct Compile {
+    std::string path, emit, out, dump_dir;
+    GivenInputs inputs;
+    CompileFlags flags;
+    bool time_passes = false, explain = false, check = false, json = false;
+    Progress::Mode progress = Progress::Mode::Auto;
+
+    Status operator()() const;
+
+  private:
+    Status check_usage() const;
+    Status write_stages(const Executable& executable) const;
+    Json to_json(const Executable& executable, double seconds, const SymbolValues& sizes,
+                 const std::optional<CheckedSteps>& checked) const;
+    void show(const Executable& executable, double seconds, const SymbolValues& sizes,
+              const std::optional<CheckedSteps>& checked) const;
+};
+
+Status Compile::check_usage() const {
+    if (!out.empty() && emit.empty()) return Error(Code::E0501, "-o {}: --emit says what goes there", out);
+    if (out.empty() && !emit.empty() && json)
+        return Error(Code::E0501, "--emit and --json both write to standard output").hint("give --emit a file with -o");
+    return {};
+}
+
+// ---- what is printed
+
+std::vector<std::string> grouped_reasons(const CompileReport& report) {
+    std::map<std::string, int> groups;
+    for (const auto& [node, why] : report.host_reasons) ++groups[why];
+    std::vector<std::string> lines;
+    for (const auto& [why, n] : groups) lines.push_back(fmt::format("{} x  {}", n, why));
+    return lines;
+}
+
+void Compile::show(const Executable& executable, double seconds, const SymbolValues& sizes,
+                   const std::optional<CheckedSteps>& checked) const {
+    const CompileReport& r = executable.report();
+    fmt::print("{}\n", bold(shown_path(path)));
+    fmt::print("  kernels      {}, in {} steps and the preparation of weights", r.kernels, r.steps);
+    if (r.host_steps) fmt::print(", {} steps left to the reference", r.host_steps);
+    fmt::print("\n  weights      {}\n", human_bytes(double(executable.weight_bytes())));
+    if (auto n = executable.arena_bytes(sizes)) fmt::print("  arena        {}\n", human_bytes(double(*n)));
+    fmt::print("  compiled in  {}{}\n", human_seconds(seconds), r.from_cache ? ", from the cache" : "");
+    for (const std::string& line : grouped_reasons(r)) fmt::print("  reference    {}\n", escaped(line));
+    if (checked) {
+        double most = 0;
+        for (const auto& [step, error] : *checked) most = std::max(most, error);
+        fmt::print("  checked      {} steps, largest relative error {:.2g}\n", checked->size(), most);
+    }
+    if (time_passes) {
+        fmt::print("{}\n", bold("phases"));
+        for (const auto& [name, s] : r.phases) fmt::print("  {:<24} {:>10}\n", name, human_seconds(s));
+    }
+    if (explain) {
+        fmt::print("{}\n", bold("decisions"));
+        for (const auto& [what, why] : r.decisions) fmt::print("  {}\n      {}\n", escaped(what), escaped(why));
+        if (!r.host_reasons.empty()) fmt::print("{}\n", bold("left to the reference"));
+        for (const auto& [node, why] : r.host_reasons) fmt::print("  {}\n      {}\n", escaped(node), escaped(why));
+    }
+    if (!out.empty()) fmt::print("  written to {}\n", escaped(out));
+    if (!dump_dir.empty()) fmt::print("  every stage is in {}\n", escaped(dump_dir));
+}
+
+Json Compile::to_json(const Executable& executable, double seconds, const SymbolValues& sizes,
+                      const std::optional<CheckedSteps>& checked) const {
+    const CompileReport& r = executable.report();
+    Json j{{"model", path.empty() ? "resnet50" : path}, {"target", flags.options.target}};
+    j["kernels"] = r.kernels;
+    j["steps"] = r.steps;
+    j["host_steps"] = r.host_steps;
+    j["weight_bytes"] = executable.weight_bytes();
+    if (auto n = executable.arena_bytes(sizes)) j["arena_bytes"] = *n;
+    j["seconds"] = seconds;
+    j["from_cache"] = r.from_cache;
+    j["phases"] = Json::array();
+    for (const auto& [name, s] : r.phases) j["phases"].push_back({{"phase", name}, {"seconds", s}});
+    j["host_reasons"] = Json::array();
+    for (const auto& [node, why] : r.host_reasons) j["host_reasons"].push_back({{"node", node}, {"why", why}});
+    if (explain) {
+        j["decisions"] = Json::array();
+        for (const auto& [what, why] : r.decisions) j["decisions"].push_back({{"what", what}, {"why", why}});
+    }
+    if (checked) {
+        j["check"] = Json::array();
+        for (const auto& [step, error] : *checked) j["check"].push_back({{"step", step}, {"error", error}});
+    }
+    if (!out.empty()) j["to"] = out;
+    if (!dump_dir.empty()) j["dump_dir"] = dump_dir;
+    return j;
+}
+
+// ---- the command
+
+Status Compile::write_stages(const Executable& executable) const {
+    if (!out.empty()) {
+        std::string text = TRY(executable.emit(emit));
+        TRY(write_file(out, text));
+    }
+    if (dump_dir.empty()) return {};
+    std::error_code error;
+    std::filesystem::create_directories(dump_dir, error);
+    if (error) return Error(Code::E0105, "cannot make the folder \"{}\": {}", dump_dir, error.message());
+    std::string stem = path.empty() ? "resnet50" : std::filesystem::path(path).stem().string();
+    for (size_t i = 0; i < std::size(kStages); ++i) {
+        std::string text = TRY(executable.emit(kStages[i]));
+        TRY(write_file(std::filesystem::path(dump_dir) / (stem + kSuffixes[i]), text));
+    }
+    return {};
+}
+
+Status check_errors(const CheckedSteps& steps) {
+    std::vector<std::string> wrong;
+    for (const auto& [step, error] : steps)
+        if (!(error <= kLargestError)) wrong.push_back(fmt::format("{} by {:.3g}", step, error));
+    if (wrong.empty()) return {};
+    size_t count = wrong.size();
+    if (count > 5) wrong.resize(5);
+    return Error(Code::E0407, "{} of {} steps compute something else than the reference: {}{}", count, steps.size(),
+                 fmt::join(wrong, "; "), count > 5 ? "; ..." : "")
+        .note("the largest difference relative to the largest value; allowed is {:.3g}", kLargestError)
+        .hint("this is a fault of tessera, not of your model; please report it");
+}
+
+Status Compile::operator()() const {
+    TRY(check_usage());
+    CompileOptions chosen = TRY(flags.chosen());
+    chosen.keep_weights = check || emit == "graph" || !dump_dir.empty();
+    Model model = TRY(load_or_demo(path, inputs.seed));
+    SymbolValues sizes = TRY(parse_dims(inputs.dims));
+    TRY(check_dims(sizes, model));
+    Stopwatch compiling;
+    Executable executable = TRY(compile_with_progress(model, chosen, progress));
+    double seconds = compiling.seconds();
+    TRY(write_stages(executable));
+    std::optional<CheckedSteps> checked;
+    if (check) {
+        NamedData given = TRY(inputs.gather(model, path));
+        checked = TRY(executable.check(given));
+        TRY(check_errors(*checked));
+    }
+    if (!emit.empty() && out.empty()) {
+        std::string text = TRY(executable.emit(emit));
+        fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+    } else if (json) {
+        print_json(to_json(executable, seconds, sizes, checked));
+    } else {
+        show(executable, seconds, sizes, checked);
+    }
+    return {};
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, Chosen& chosen) {
+    auto compile = std::make_shared<Compile>();
+    CLI::App* c = app.add_subcommand("compile", "Generate machine code for a model, and show it");
+    c->add_option("model", compile->path, "An ONNX file or Tessera's text form; without it, the built-in ResNet-50");
+    c->add_option("--emit", compile->emit, "Print a stage: the optimized graph, the kernels' loops, LLVM IR, assembly")
+        ->option_text("graph|kernel|llvm|asm")
+        ->check(CLI::IsMember(std::vector<std::string>(std::begin(kStages), std::end(kStages))));
+    c->add_option("-o,--output", compile->out, "Where --emit writes (standard output)")->option_text("FILE");
+    c->add_option("--dump-dir", compile->dump_dir, "Write every stage to this folder")->option_text("DIR");
+    compile->flags.add_threads(*c);
+    compile->flags.add_options(*c);
+    c->add_flag("--time-passes", compile->time_passes, "Say how long each phase took");
+    c->add_flag("--explain", compile->explain, "Say what was decided, and why");
+    c->add_flag("--check", compile->check, "Run each step and compare it with the reference");
+    compile->inputs.add_options(*c);
+    c->add_flag("--json", compile->json, "Print JSON");
+    add_progress_option(*c, compile->progress);
+    c->footer(fmt::format("Targets: host, {}\n\n{}\n{}", fmt::join(compile_targets(), ", "), kExamples, kExitStatus));
+    c->callback([compile, &chosen] { chosen = [compile] { return report((*compile)(), compile->json); }; });
+}
+
+}  // namespace tessera::cli

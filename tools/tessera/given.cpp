@@ -1,0 +1,94 @@
+#include "given.h"
+
+#include "values.h"
+
+namespace tessera::cli {
+
+void GivenInputs::add_options(CLI::App& command) {
+    command.add_option("--input,-i", files, "A value from a .npy or .pb file")
+        ->option_text("NAME=FILE ...")
+        ->allow_extra_args(false);
+    command.add_option("--seed", seed, "Of random inputs, random ops and the built-in model's weights (0)")
+        ->option_text("S");
+    command.add_option("--dim", dims, "Size of a symbolic dimension in random inputs (1)")
+        ->option_text("NAME=SIZE ...")
+        ->allow_extra_args(false);
+}
+
+SymbolValues sizes_of(const Graph& graph, const NamedData& given) {
+    SymbolValues symbols;
+    for (const auto& v : graph.inputs())
+        if (auto it = given.find(v->name()); it != given.end()) binds(v->type(), type_of(it->second), symbols);
+    return symbols;
+}
+
+Result<NamedData> GivenInputs::gather(const Model& model, const std::string& path) const {
+    NamedData given;
+    std::vector<Port> ports = model.inputs();
+    for (const std::string& text : files) {
+        Assignment a = TRY(parse_assignment(text, ports, "--input"));
+        const std::string& name = ports[a.port].name;
+        if (given.contains(name)) return Error(Code::E0501, "--input {} is given twice", name);
+        given.emplace(name, TRY(read_value(a.file, model.graph().inputs()[a.port]->type())));
+    }
+    SymbolValues sizes = TRY(parse_dims(dims));
+    TRY(check_dims(sizes, model));
+    if (random) {
+        for (auto& [name, size] : sizes_of(model.graph(), given)) sizes.emplace(name, size);
+        for (auto& [name, value] : TRY(model.random_inputs(seed, sizes))) given.emplace(name, std::move(value));
+        return given;
+    }
+    if (!sizes.empty()) return Error(Code::E0501, "--dim sizes random inputs, and there are none").hint("add --random");
+    std::vector<std::string> missing;
+    for (const Port& p : ports)
+        if (!p.has_default && !given.contains(p.name)) missing.push_back(fmt::format("\"{}\" ({})", p.name, p.type));
+    if (!missing.empty())
+        return Error(Code::E0402, "no value for {} {}", missing.size() == 1 ? "input" : "inputs",
+                     fmt::join(missing, ", "))
+            .at(path)
+            .hint("give each with --input NAME=FILE.npy, or let --random draw them");
+    return given;
+}
+
+void CompileFlags::add_options(CLI::App& command) {
+    command.add_option("--target", options.target, "The processor to generate code for (host)")->option_text("NAME");
+    command.add_option("--precision", options.precision, "strict: the same bits whatever the number of threads")
+        ->option_text("default|strict")
+        ->check(CLI::IsMember({"default", "strict"}));
+    command.add_option("--cache-dir", options.cache, "Folder of compiled code (the user's)")->option_text("DIR");
+    command.add_flag("--no-cache", no_cache, "Neither look for compiled code nor keep it");
+    command.add_flag("--no-optimize", no_optimize, "Leave the graph as it is");
+    command.add_flag("--no-fuse", no_fuse, "One kernel for each node");
+}
+
+void CompileFlags::add_threads(CLI::App& command) {
+    command.add_option("--threads", options.threads, "Threads of a run, at most (one for each core)")
+        ->option_text("N")
+        ->check(CLI::Range(0, 4096));
+}
+
+Result<CompileOptions> CompileFlags::chosen() const {
+    CompileOptions chosen = options;
+    if (no_cache) chosen.cache = "";
+    chosen.optimize = !no_optimize;
+    chosen.fuse = !no_fuse;
+    std::vector<std::string> targets = compile_targets();
+    if (chosen.target != "host" && std::find(targets.begin(), targets.end(), chosen.target) == targets.end())
+        return Error(Code::E0603, "there is no target \"{}\"", chosen.target)
+            .hint("there are: host, {}", fmt::join(targets, ", "));
+    return chosen;
+}
+
+Result<Executable> compile_with_progress(const Model& model, CompileOptions options, Progress::Mode mode) {
+    Progress line(mode, "compile");
+    options.progress = [&](std::string_view what, size_t done, size_t total) { line.update(what, done, total); };
+    return compile(model, options);
+}
+
+Result<Model> load_or_demo(const std::string& path, uint64_t seed) {
+    return path.empty() ? Model::demo("resnet50", seed) : Model::load(path);
+}
+
+std::string shown_path(const std::string& path) { return path.empty() ? "resnet50 (built in)" : escaped(path); }
+
+}  // namespace tessera::cli

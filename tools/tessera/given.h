@@ -1,0 +1,37 @@
+// What several subcommands take alike: a model's inputs, and how it is compiled.
+#pragma once
+
+#include "command.h"
+
+namespace tessera::cli {
+
+// Inputs from files, and random ones.
+struct GivenInputs {
+    std::vector<std::string> files, dims;
+    uint64_t seed = 0;
+    bool random = true;  // draw what no file gives
+
+    void add_options(CLI::App& command);  // --input, --dim, --seed
+    // E0401, E0402, E0501.
+    Result<NamedData> gather(const Model& model, const std::string& path) const;
+};
+
+// The sizes that symbols take by the inputs that are given.
+SymbolValues sizes_of(const Graph& graph, const NamedData& given);
+
+struct CompileFlags {
+    CompileOptions options;
+    bool no_cache = false, no_optimize = false, no_fuse = false;
+
+    void add_options(CLI::App& command);    // --target, --precision, --cache-dir, --no-cache, --no-optimize, --no-fuse
+    void add_threads(CLI::App& command);    // --threads
+    Result<CompileOptions> chosen() const;  // E0603
+};
+
+// Shows which kernel it is at.
+Result<Executable> compile_with_progress(const Model& model, CompileOptions options, Progress::Mode mode);
+
+Result<Model> load_or_demo(const std::string& path, uint64_t seed = 0);  // no path: the built-in ResNet-50
+std::string shown_path(const std::string& path);
+
+}  // namespace tessera::cli
