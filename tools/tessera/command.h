@@ -29,6 +29,7 @@ void add_ops(CLI::App& app, Chosen& chosen);
 void add_rules(CLI::App& app, Chosen& chosen);
 void add_compile(CLI::App& app, Chosen& chosen);
 void add_profile(CLI::App& app, Chosen& chosen);
+void add_bench(CLI::App& app, Chosen& chosen);
 
 // Makes a subcommand's function out of one that may fail: prints the error, as JSON too where that is asked for.
 int report(const Status& status, bool json);

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
     add_optimize(app, chosen);
     add_compile(app, chosen);
     add_profile(app, chosen);
+    add_bench(app, chosen);
     add_convert(app, chosen);
     add_ops(app, chosen);
     add_rules(app, chosen);

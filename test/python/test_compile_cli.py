@@ -1,0 +1,225 @@
+"""The command line around compiled models: compile, run, profile, bench."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import onnx
+import pytest
+from conftest import BINARY
+from onnx import TensorProto, helper, numpy_helper
+
+
+def info(name, shape):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+@pytest.fixture
+def network(tmp_path):
+    """relu(x @ w + b), then softmax: f32[N,8] to f32[N,4]."""
+    rng = np.random.default_rng(0)
+    w = numpy_helper.from_array(rng.standard_normal((8, 4), np.float32), "w")
+    b = numpy_helper.from_array(rng.standard_normal(4, np.float32), "b")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="product"),
+        helper.make_node("Add", ["m", "b"], ["a"], name="bias"),
+        helper.make_node("Relu", ["a"], ["r"], name="relu"),
+        helper.make_node("Softmax", ["r"], ["y"], name="softmax"),
+    ]
+    graph = helper.make_graph(nodes, "g", [info("x", ("N", 8))], [info("y", ("N", 4))], initializer=[w, b])
+    path = tmp_path / "network.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
+    return path
+
+
+def sort_model(path):
+    """A sort has no body, so that no kernel computes it."""
+    k = numpy_helper.from_array(np.array([2], np.int64), "k")
+    nodes = [helper.make_node("TopK", ["x", "k"], ["v", "i"], name="largest"), helper.make_node("Exp", ["v"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [info("x", ("N", 8))], [info("y", ("N", 2))], initializer=[k])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
+    return path
+
+
+def test_run_compiles_by_default_and_agrees_with_the_reference(tessera_command, network, tmp_path):
+    for backend in ("compiled", "evaluate"):
+        done = tessera_command("run", network, "--random", "--dim", "N=5", "--backend", backend, "--output", f"y={backend}.npy",
+                               "--json")
+        assert done.status == 0, done.err
+        assert done.json["backend"] == backend
+        assert ("compile" in done.json["seconds"]) == (backend == "compiled")
+    np.testing.assert_allclose(np.load(tmp_path / "compiled.npy"), np.load(tmp_path / "evaluate.npy"), rtol=1e-5)
+    assert tessera_command("run", network, "--random", "--json").json["backend"] == "compiled"
+
+
+def test_compile_reports(tessera_command, network):
+    done = tessera_command("compile", network, "--no-cache", "--explain", "--time-passes", "--json")
+    assert done.status == 0, done.err
+    report = done.json
+    assert report["kernels"] >= 1 and report["steps"] >= 1 and report["host_steps"] == 0 and not report["host_reasons"]
+    assert report["phases"] and all(p["seconds"] >= 0 for p in report["phases"])
+    assert report["weight_bytes"] > 0 and report["arena_bytes"] >= 0 and not report["from_cache"]
+    text = tessera_command("compile", network, "--explain", "--time-passes").out
+    for word in ("kernels", "weights", "arena", "compiled in", "phases", "decisions"):
+        assert word in text
+
+
+def test_compile_says_what_no_kernel_computes(tessera_command, tmp_path):
+    done = tessera_command("compile", sort_model(tmp_path / "sort.onnx"), "--no-cache", "--json")
+    assert done.status == 0, done.err
+    assert done.json["host_steps"] == 1 and "largest" in done.json["host_reasons"][0]["node"]
+
+
+def test_compile_check(tessera_command, network):
+    done = tessera_command("compile", network, "--check", "--dim", "N=3", "--json")
+    assert done.status == 0, done.err
+    assert done.json["check"] and all(step["error"] < 1e-4 for step in done.json["check"])
+    assert "checked" in tessera_command("compile", network, "--check").out
+
+
+@pytest.mark.parametrize("stage, word", [("graph", "graph"), ("kernel", "for"), ("llvm", "define"), ("asm", "ret")])
+def test_compile_emits_each_stage(tessera_command, network, tmp_path, stage, word):
+    printed = tessera_command("compile", network, f"--emit={stage}")
+    assert printed.status == 0, printed.err
+    assert word in printed.out
+    written = tessera_command("compile", network, f"--emit={stage}", "-o", "stage.txt")
+    assert written.status == 0 and (tmp_path / "stage.txt").read_text().strip() == printed.out.strip()
+
+
+def test_compile_dumps_every_stage(tessera_command, network, tmp_path):
+    assert tessera_command("compile", network, "--dump-dir", "stages").status == 0
+    assert sorted(p.name for p in (tmp_path / "stages").iterdir()) == ["network.kernel", "network.ll", "network.s", "network.tsr"]
+
+
+def test_compile_for_other_processors(tessera_command, network):
+    done = tessera_command("compile", network, "--emit=asm", "--target", "x86_64-avx512")
+    assert done.status == 0, done.err
+    assert "zmm" in done.out
+    unknown = tessera_command("compile", network, "--target", "pdp11")
+    assert unknown.status == 1 and "E0603" in unknown.err and "host" in unknown.err
+
+
+def test_compile_cache(tessera_command, network, tmp_path):
+    first = tessera_command("compile", network, "--cache-dir", tmp_path / "cache", "--json").json
+    second = tessera_command("compile", network, "--cache-dir", tmp_path / "cache", "--json").json
+    assert not first["from_cache"] and second["from_cache"]
+    assert first["kernels"] == second["kernels"]
+
+
+def test_compile_wrong_usage(tessera_command, network):
+    for flags in (["-o", "x"], ["--emit=kernel", "--json"], ["--emit=bytes"], ["--precision", "some"]):
+        done = tessera_command("compile", network, *flags)
+        assert done.status == 2 and "E0501" in done.err, flags
+    done = tessera_command("compile", network, "--dump-dir", "/proc/nowhere")
+    assert done.status == 1 and "E0105" in done.err
+
+
+def test_profile(tessera_command, network, tmp_path):
+    done = tessera_command("profile", network, "--dim", "N=64", "--runs", 5, "--threads", 1, "--trace", "trace.json", "--json")
+    assert done.status == 0, done.err
+    steps = done.json["steps"]
+    assert done.json["threads"] == 1 and done.json["peak"]["flops_per_second"] > 1e8
+    assert abs(sum(s["share"] for s in steps) - 1) < 1e-6 and all(s["seconds"] >= 0 for s in steps)
+    assert "bias" in {n for s in steps for n in s["nodes"]}
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert len(events) == len(steps) and all(e["ph"] == "X" for e in events)
+    text = tessera_command("profile", network, "--runs", 2, "--nodes").out
+    for word in ("FLOP/s", "of peak", "all", "bias"):
+        assert word in text
+
+
+def test_inspect_compiled(tessera_command, network):
+    j = tessera_command("inspect", network, "--compiled", "--json").json
+    assert j["compiled"]["kernels"] >= 1 and j["compiled"]["arena_bytes"] >= 0 and j["peak_bytes_at_dims"] > 0
+    text = tessera_command("inspect", network, "--compiled").out
+    assert "arena" in text and "peak" in text
+
+
+def test_ops_say_what_is_left_to_the_reference(tessera_command):
+    ops = {op["onnx"]["name"]: op["compiled"] for op in tessera_command("ops", "--json").json["ops"] if "onnx" in op}
+    assert ops["Conv"] == ops["Softmax"] == ops["LSTM"] == "kernel"
+    assert ops["StringConcat"] == ops["NonZero"] == "reference"
+    assert "left to the reference" in tessera_command("ops", "StringConcat").out
+
+
+FAKE_PEER = """
+    import sys
+    import numpy as np
+
+    class SessionOptions:
+        pass
+
+    class InferenceSession:
+        def __init__(self, path, options, providers):
+            assert options.intra_op_num_threads >= 1
+
+        def run(self, names, inputs):
+            print("noise")
+            x = inputs["x"]
+            return [np.zeros((x.shape[0], 4), np.float32)]
+
+    __version__ = "9.9"
+"""
+
+
+@pytest.fixture
+def fake_peer(tmp_path):
+    """A Python whose onnxruntime answers zeros."""
+    (tmp_path / "onnxruntime.py").write_text(textwrap.dedent(FAKE_PEER))
+    return {"PYTHONPATH": str(tmp_path), "TESSERA_BENCH_PYTHON": sys.executable}
+
+
+def test_bench_alone(tessera_command, network):
+    done = tessera_command("bench", network, "--threads", "1,2,1", "--runs", 3, "--seconds", 0, "--json")
+    assert done.status == 0, done.err
+    assert [m["threads"] for m in done.json["measured"]] == [1, 2]
+    for m in done.json["measured"]:
+        (ours,) = m["runners"]
+        assert ours["name"] == "tessera" and ours["runs"] >= 3 and ours["peak_rss"] > 1e6
+        assert ours["quartiles_s"][0] <= ours["median_s"] <= ours["quartiles_s"][1]
+
+
+def test_bench_against_a_peer(tessera_command, network, fake_peer):
+    flags = ["--against", "onnxruntime", "--threads", 1, "--runs", 3, "--seconds", 0, "--accuracy"]
+    done = tessera_command("bench", network, *flags, "--json", env=fake_peer)
+    assert done.status == 0, done.err
+    ours, theirs = done.json["measured"][0]["runners"]
+    assert theirs["name"] == "onnxruntime" and theirs["version"] == "9.9" and theirs["ratio"] > 0
+    assert theirs["difference"] == "inf" or theirs["difference"] > 0.1, "zeros are not our answer"
+    assert ours["error"] < 1e-5 < 0.1 < theirs["error"]
+    text = tessera_command("bench", network, *flags, env=fake_peer).out
+    assert "onnxruntime 9.9" in text and "ratio" in text
+
+
+def test_bench_goes_on_without_a_peer_that_fails(tessera_command, network, tmp_path, fake_peer):
+    (tmp_path / "onnxruntime.py").write_text("raise RuntimeError('no such luck')")
+    done = tessera_command("bench", network, "--against", "onnxruntime", "--threads", 1, "--runs", 1, "--seconds", 0, "--json",
+                           env=fake_peer)
+    assert done.status == 0, done.err
+    ours, theirs = done.json["measured"][0]["runners"]
+    assert ours["runs"] >= 1 and "no such luck" in theirs["failed"]
+    (tmp_path / "onnxruntime.py").write_text("import os; os.kill(os.getpid(), 9)")
+    done = tessera_command("bench", network, "--against", "onnxruntime", "--threads", 1, "--runs", 1, "--seconds", 0, env=fake_peer)
+    assert done.status == 0 and "signal 9" in done.out
+
+
+def test_bench_wrong_usage(tessera_command, network):
+    for flags, word in ((["--against", "tensorrt"], "onnxruntime, torch"), (["--threads", "many"], "1,all"),
+                        (["--against", "onnxruntime", "--python", "/nowhere"], "--python")):
+        done = tessera_command("bench", network, *flags)
+        assert done.status == 2 and "E0501" in done.err and word in done.err
+
+
+def test_bench_stops_on_interrupt_and_leaves_nothing(network, tmp_path):
+    (tmp_path / "tmp").mkdir()
+    command = [BINARY, "bench", str(network), "--seconds", "60", "--threads", "1"]
+    process = subprocess.Popen(command, env=dict(os.environ, TMPDIR=str(tmp_path / "tmp")), stderr=subprocess.PIPE)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert not list((tmp_path / "tmp").iterdir())

@@ -1,0 +1,288 @@
+// tessera bench: the compiled model against other runtimes, in turn.
+#include "bench.h"
+
+#include <cmath>
+
+#include "base/thread_pool.h"
+#include "child.h"
+#include "given.h"
+#include "in_f64.h"
+#include "values.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  tessera bench model.onnx\n"
+    "  tessera bench model.onnx --against onnxruntime,torch --threads 1,all --json\n"
+    "  tessera bench model.onnx --against onnxruntime --python ~/venv/bin/python --seconds 10\n"
+    "\nEach runs in a process of its own, and only one of them at a time: in turns, the others standing still. Ratios\n"
+    "are their time to ours, above 1 where ours is faster, turn by turn. Peers need a Python that has them: --python,\n"
+    "or TESSERA_BENCH_PYTHON, or python3.\n";
+
+constexpr double kTurnSeconds = 0.1;
+constexpr int kMostInTurn = 1000;
+
+struct Runner {
+    RunnerTimes times;
+    std::optional<Child> process;
+
+    bool alive() const { return times.failed.empty(); }
+    double typical() const { return times.seconds.empty() ? 0 : quartiles(times.seconds).median; }
+    double total() const {
+        double sum = 0;
+        for (double s : times.seconds) sum += s;
+        return sum;
+    }
+};
+
+struct Bench {
+    std::string path, python, clock = "wall", torch;
+    std::vector<std::string> against, threads = {"1", "all"};
+    GivenInputs inputs;
+    CompileFlags flags;
+    size_t runs = 10;
+    double seconds = 2;
+    bool accuracy = false, json = false, serve = false;
+    Progress::Mode progress = Progress::Mode::Auto;
+
+    Status operator()() const;
+
+  private:
+    Result<std::vector<int>> thread_counts() const;
+    std::string python_to_run() const;
+    Result<Runner> start(const std::string& name, Json spec, const std::filesystem::path& folder) const;
+    Status take_turns(std::vector<Runner>& runners, Progress& line) const;
+    Status compare(std::vector<Runner>& runners, const Model& model, const std::filesystem::path& folder,
+                   const std::optional<std::vector<Datum>>& reference) const;
+};
+
+Result<std::vector<int>> Bench::thread_counts() const {
+    std::vector<int> counts;
+    for (const std::string& word : threads) {
+        int n = 0;
+        if (word == "all")
+            n = usable_cores();
+        else if (CLI::detail::lexical_cast(word, n); n < 1 || n > 4096)
+            return Error(Code::E0501, "--threads {}: it takes numbers and \"all\", as in 1,all", word);
+        if (std::find(counts.begin(), counts.end(), n) == counts.end()) counts.push_back(n);
+    }
+    return counts;
+}
+
+std::string Bench::python_to_run() const {
+    if (!python.empty()) return python;
+    const char* named = std::getenv("TESSERA_BENCH_PYTHON");
+    return named && *named ? named : "python3";
+}
+
+// What went wrong in a process of ours: the user's fault as it is, or a fault of ours.
+Error ours_failed(const Json& answer) {
+    const Json& e = answer["error"];
+    for (Code code : all_codes())
+        if (code_name(code) == e.value("code", ""))
+            return Error(code, "{}", e.value("message", "")).at(e.value("where", "")).hint("{}", e.value("hint", ""));
+    throw std::runtime_error(e.value("message", "the compiled model's process gave no answer"));
+}
+
+Result<Runner> Bench::start(const std::string& name, Json spec, const std::filesystem::path& folder) const {
+    Runner runner;
+    runner.times.name = name;
+    bool ours = name == "tessera";
+    std::vector<std::string> command = {"/proc/self/exe", "bench", "--serve"};
+    if (!ours) {
+        std::string source;
+        for (const PeerFile& file : peer_files()) source += file.text;
+        command = {python_to_run(), "-u", "-c", source};
+        spec["peer"] = name;
+    }
+    auto began = Child::start(command, folder / (name + ".log"));
+    if (!began.ok()) {
+        if (ours) return began.error();
+        return std::move(began).error().hint("name a Python that has {} with --python", name);
+    }
+    runner.process.emplace(std::move(*began));
+    auto answer = runner.process->ask(spec);
+    if (ours) {
+        if (!answer.ok() && answer.error().code() == Code::E0410) return answer.error();
+        if (!answer.ok()) throw std::runtime_error("the compiled model's process " + answer.error().message());
+        if (answer->contains("error")) return ours_failed(*answer);
+    }
+    if (!answer.ok()) {
+        if (answer.error().code() == Code::E0410) return answer.error();
+        runner.times.failed = answer.error().message();
+        return runner;
+    }
+    runner.times.failed = answer->value("failed", "");
+    runner.times.version = answer->value("version", "");
+    runner.times.load = answer->value("load_s", 0.0);
+    return runner;
+}
+
+// One turn: a run to warm up where that is cheap, then as many as fit.
+Status Bench::take_turns(std::vector<Runner>& runners, Progress& line) const {
+    auto enough = [&](const Runner& r) {
+        return !r.alive() || (r.times.seconds.size() >= runs && r.total() >= seconds);
+    };
+    for (size_t turn = 0; !std::all_of(runners.begin(), runners.end(), enough); ++turn) {
+        for (Runner& r : runners) {
+            if (!r.alive()) continue;
+            line.update(r.times.name, r.times.seconds.size(), std::max(runs, r.times.seconds.size()));
+            bool first = turn == 0;
+            Json question{{"warm", first || r.typical() < kTurnSeconds / 2}, {"most", kMostInTurn}};
+            question["seconds"] = kTurnSeconds;
+            auto answer = r.process->ask(question);
+            if (!answer.ok() && answer.error().code() == Code::E0410) return answer.error();
+            bool ours = &r == &runners[0];
+            if (!answer.ok() && ours)
+                throw std::runtime_error("the compiled model's process " + answer.error().message());
+            if (ours && answer->contains("error")) return ours_failed(*answer);
+            r.times.failed = answer.ok() ? answer->value("failed", "") : answer.error().message();
+            if (!r.alive()) continue;
+            std::vector<double> taken = (*answer)["seconds"];
+            r.times.peak_rss = answer->value("peak_rss", int64_t{0});
+            r.times.turns.push_back(quartiles(taken).median);
+            r.times.seconds.insert(r.times.seconds.end(), taken.begin(), taken.end());
+        }
+    }
+    return {};
+}
+
+Result<std::vector<Datum>> outputs_of(Runner& runner, const Model& model, const std::filesystem::path& folder) {
+    std::filesystem::path place = folder / runner.times.name;
+    std::error_code error;
+    std::filesystem::create_directories(place, error);
+    Json answer = TRY(runner.process->ask({{"save", place.string()}}));
+    std::vector<Datum> values;
+    if (answer.contains("error")) return ours_failed(answer);
+    const Json& files = answer["files"];
+    if (files.size() != model.graph().outputs().size()) return values;
+    for (size_t i = 0; i < files.size(); ++i)
+        values.push_back(TRY(read_value(files[i].get<std::string>(), model.graph().outputs()[i]->type())));
+    return values;
+}
+
+std::optional<double> largest_difference(const std::vector<Datum>& a, const std::vector<Datum>& b) {
+    if (a.empty() || a.size() != b.size()) return std::nullopt;
+    double most = 0;
+    for (size_t i = 0; i < a.size(); ++i) most = std::max(most, difference(a[i], b[i]));
+    return most;
+}
+
+std::optional<double> error_to(const std::vector<Datum>& reference, const std::vector<Datum>& values) {
+    std::vector<Datum> wide;
+    for (const Datum& d : values) {
+        auto w = in_f64(d);
+        if (!w.ok()) return std::nullopt;
+        wide.push_back(std::move(*w));
+    }
+    return largest_difference(reference, wide);
+}
+
+Status Bench::compare(std::vector<Runner>& runners, const Model& model, const std::filesystem::path& folder,
+                      const std::optional<std::vector<Datum>>& reference) const {
+    std::vector<Datum> ours = TRY(outputs_of(runners[0], model, folder));
+    for (Runner& r : runners) {
+        if (!r.alive()) continue;
+        bool is_ours = &r == &runners[0];
+        auto theirs = is_ours ? Result<std::vector<Datum>>(ours) : outputs_of(r, model, folder);
+        if (!theirs.ok()) continue;
+        if (!is_ours) r.times.difference = largest_difference(*theirs, ours);
+        if (reference) r.times.error = error_to(*reference, *theirs);
+    }
+    return {};
+}
+
+Status Bench::operator()() const {
+    if (serve) return serve_compiled();
+    std::vector<int> counts = TRY(thread_counts());
+    for (const std::string& name : against)
+        if (name != "onnxruntime" && name != "torch")
+            return Error(Code::E0501, "--against {}: there is no such peer", name)
+                .hint("there are: onnxruntime, torch");
+    CompileOptions chosen = TRY(flags.chosen());
+    Model model = TRY(load_or_demo(path, inputs.seed));
+    NamedData given = TRY(inputs.gather(model, path));
+    TemporaryFolder folder = TRY(TemporaryFolder::make());
+
+    Json spec{
+        {"clock", clock}, {"precision", chosen.precision}, {"target", chosen.target}, {"optimize", chosen.optimize}};
+    spec["fuse"] = chosen.fuse;
+    if (chosen.cache) spec["cache"] = *chosen.cache;
+    if (!torch.empty()) spec["torch"] = torch;
+    bool onnx_file = path.ends_with(".onnx");
+    if (!onnx_file) TRY(model.save((folder.path() / "model.onnx").string()));
+    spec["model"] = onnx_file ? std::filesystem::absolute(path).string() : (folder.path() / "model.onnx").string();
+    spec["inputs"] = Json::object();
+    for (const Port& port : model.inputs()) {
+        auto it = given.find(port.name);
+        if (it == given.end()) continue;
+        ValueFile file = TRY(ValueFile::create(folder.path() / fmt::format("in{}.npy", spec["inputs"].size())));
+        TRY(file.write(it->second, port.name));
+        TRY(file.commit());
+        spec["inputs"][port.name] = file.path().string();
+    }
+    std::optional<std::vector<Datum>> reference;
+    Progress line(progress, "bench");
+    if (accuracy) {
+        line.update("the reference in f64", 0, counts.size());
+        reference = TRY(evaluate_in_f64(model, given));
+    }
+    std::vector<ThreadTimes> all;
+    for (int n : counts) {
+        spec["threads"] = n;
+        std::vector<Runner> runners;
+        std::vector<std::string> names = {"tessera"};
+        names.insert(names.end(), against.begin(), against.end());
+        for (const std::string& name : names) {
+            line.update("starting " + name, all.size(), counts.size());
+            runners.push_back(TRY(start(name, spec, folder.path())));
+        }
+        TRY(take_turns(runners, line));
+        TRY(compare(runners, model, folder.path(), reference));
+        ThreadTimes times{n, {}};
+        for (Runner& r : runners) times.runners.push_back(std::move(r.times));
+        all.push_back(std::move(times));
+    }
+    if (json) {
+        Json j{{"model", path.empty() ? "resnet50" : path}, {"clock", clock}};
+        j["dims"] = sizes_of(model.graph(), given);
+        j["measured"] = times_json(all);
+        print_json(j);
+    } else {
+        fmt::print("{}\n", bold(shown_path(path)));
+        print_times(all);
+    }
+    return {};
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Chosen& chosen) {
+    auto bench = std::make_shared<Bench>();
+    CLI::App* c = app.add_subcommand("bench", "Measure a compiled model, beside other runtimes");
+    c->add_option("model", bench->path, "An ONNX file or Tessera's text form; without it, the built-in ResNet-50");
+    c->add_option("--against", bench->against, "Peers: onnxruntime, torch")->option_text("NAME,...")->delimiter(',');
+    c->add_option("--threads", bench->threads, "Numbers of threads (1,all)")->option_text("N,...")->delimiter(',');
+    c->add_option("--runs", bench->runs, "At least this many of each (10)")
+        ->option_text("N")
+        ->check(CLI::Range(1, 1'000'000));
+    c->add_option("--seconds", bench->seconds, "At least this long for each (2)")->option_text("S");
+    c->add_option("--clock", bench->clock, "wall, or the process's processor time: for a machine that is busy")
+        ->option_text("wall|processor")
+        ->check(CLI::IsMember({"wall", "processor"}));
+    c->add_option("--python", bench->python, "The Python that has the peers")->option_text("PROGRAM");
+    c->add_option("--torch", bench->torch, "For torch: a file whose build(NAME) gives the module, instead of the graph")
+        ->option_text("FILE.py:NAME");
+    c->add_flag("--accuracy", bench->accuracy, "The error of each to the reference in f64, which is slow");
+    bench->inputs.add_options(*c);
+    bench->flags.add_options(*c);
+    c->add_flag("--json", bench->json, "Print JSON");
+    c->add_flag("--serve", bench->serve)->group("");
+    add_progress_option(*c, bench->progress);
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([bench, &chosen] { chosen = [bench] { return report((*bench)(), bench->json); }; });
+}
+
+}  // namespace tessera::cli

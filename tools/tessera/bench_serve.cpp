@@ -1,0 +1,101 @@
+#include <sys/resource.h>
+
+#include <ctime>
+#include <iostream>
+
+#include "bench.h"
+#include "given.h"
+#include "values.h"
+
+namespace tessera::cli {
+namespace {
+
+double seconds_of(clockid_t clock) {
+    timespec t{};
+    clock_gettime(clock, &t);
+    return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+void answer(Json values) {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    values["peak_rss"] = int64_t{usage.ru_maxrss} * 1024;
+    std::cout << values.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+}
+
+struct Prepared {
+    Executable executable;
+    NamedData given;
+    double load = 0;
+};
+
+Result<Prepared> prepare(const Json& spec) {
+    CompileOptions options;
+    options.threads = spec["threads"];
+    options.precision = spec["precision"];
+    options.target = spec["target"];
+    options.optimize = spec["optimize"];
+    options.fuse = spec["fuse"];
+    if (spec.contains("cache")) options.cache = spec["cache"].get<std::string>();
+    Stopwatch loading;
+    Model model = TRY(Model::load(spec["model"].get<std::string>()));
+    Executable executable = TRY(compile(model, options));
+    double load = loading.seconds();
+    NamedData given;
+    std::vector<Port> ports = model.inputs();
+    for (size_t i = 0; i < ports.size(); ++i)
+        if (auto file = spec["inputs"].find(ports[i].name); file != spec["inputs"].end())
+            given.emplace(ports[i].name, TRY(read_value(file->get<std::string>(), model.graph().inputs()[i]->type())));
+    return Prepared{std::move(executable), std::move(given), load};
+}
+
+Result<Json> take_turn(const Prepared& p, const Json& question, clockid_t clock, std::vector<Datum>& outputs) {
+    if (question["warm"]) outputs = TRY(p.executable.run(p.given));
+    std::vector<double> seconds;
+    Stopwatch turn;
+    while (seconds.empty() || (turn.seconds() < question["seconds"] && seconds.size() < question["most"])) {
+        double began = seconds_of(clock);
+        auto run = p.executable.run(p.given);
+        seconds.push_back(seconds_of(clock) - began);
+        outputs = TRY(std::move(run));
+    }
+    return Json{{"seconds", seconds}};
+}
+
+Result<Json> save_outputs(const std::string& folder, const std::vector<Datum>& outputs) {
+    Json files = Json::array();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        ValueFile file = TRY(ValueFile::create(std::filesystem::path(folder) / fmt::format("{}.npy", i)));
+        TRY(file.write(outputs[i], "output"));
+        TRY(file.commit());
+        files.push_back(file.path().string());
+    }
+    return Json{{"files", files}};
+}
+
+}  // namespace
+
+Status serve_compiled() {
+    std::string line;
+    std::getline(std::cin, line);
+    Json spec = Json::parse(line, nullptr, false);
+    if (!spec.is_object()) return Error(Code::E0501, "--serve is for tessera bench itself");
+    auto prepared = prepare(spec);
+    if (!prepared.ok()) {
+        answer(error_json(prepared.error()));
+        return {};
+    }
+    answer({{"version", TESSERA_VERSION}, {"load_s", prepared->load}});
+    clockid_t clock = spec["clock"] == "processor" ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+    std::vector<Datum> outputs;
+    while (std::getline(std::cin, line)) {
+        Json question = Json::parse(line);
+        auto done = question.contains("save") ? save_outputs(question["save"], outputs)
+                                              : take_turn(*prepared, question, clock, outputs);
+        answer(done.ok() ? *done : error_json(done.error()));
+        if (!done.ok()) break;
+    }
+    return {};
+}
+
+}  // namespace tessera::cli
