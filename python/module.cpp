@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <csignal>
 
 #include "tessera/tessera.h"
@@ -116,15 +117,21 @@ nb::object dlpack_of(const Tensor& t, nb::kwargs) {
 }
 
 // Runs without the GIL; Ctrl-C cancels.
-std::vector<Datum> run(const Model& model, const NamedData& inputs, uint64_t seed, int64_t max_work, nb::object progress) {
+template <typename Runnable>
+std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t seed, int64_t max_work, nb::object progress) {
     std::atomic<bool> cancel{false};
     RunOptions options;
     options.seed = seed;
     options.max_work = max_work;
     options.cancel = &cancel;
     bool interrupted = false;
+    constexpr auto kSignalsEvery = std::chrono::milliseconds(50);  // taking the GIL is not free
+    auto next = std::chrono::steady_clock::now() + kSignalsEvery;
     options.progress = [&](std::string_view node, size_t done, size_t total) {
         if (cancel) return;
+        auto now = std::chrono::steady_clock::now();
+        if (progress.is_none() && now < next) return;
+        next = now + kSignalsEvery;
         nb::gil_scoped_acquire gil;
         bool stop = PyErr_CheckSignals() != 0;
         if (!stop && !progress.is_none()) {
@@ -170,6 +177,50 @@ Optimized optimize_model(const Model& model, const std::string& precision, const
         return optimize(model, options);
     }();
     if (interrupted) throw nb::python_error();
+    return unwrap(std::move(result));
+}
+
+// Runs without the GIL; Ctrl-C is seen when it is done.
+Executable compile_model(const Model& model, const std::string& target, int threads, const std::string& precision,
+                         bool optimize, bool fuse, bool keep_weights,
+                         const std::optional<std::string>& cache, nb::object progress) {
+    CompileOptions options{.target = target, .threads = threads, .precision = precision, .optimize = optimize};
+    options.fuse = fuse;
+    options.keep_weights = keep_weights;
+    options.cache = cache;
+    std::optional<nb::python_error> failed;
+    if (!progress.is_none())
+        options.progress = [&](std::string_view what, size_t done, size_t total) {
+            nb::gil_scoped_acquire gil;
+            if (failed) return;
+            try {
+                progress(std::string(what), done, total);
+            } catch (nb::python_error& e) {
+                failed.emplace(std::move(e));
+            }
+        };
+    Result<Executable> result = [&] {
+        nb::gil_scoped_release release;
+        return compile(model, options);
+    }();
+    if (failed) throw std::move(*failed);
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    return unwrap(std::move(result));
+}
+
+std::vector<StepProfile> profile(const Executable& executable, const NamedData& inputs, int runs) {
+    Result<std::vector<StepProfile>> result = [&] {
+        nb::gil_scoped_release release;
+        return executable.profile(inputs, runs);
+    }();
+    return unwrap(std::move(result));
+}
+
+std::vector<std::pair<std::string, double>> check(const Executable& executable, const NamedData& inputs) {
+    Result<std::vector<std::pair<std::string, double>>> result = [&] {
+        nb::gil_scoped_release release;
+        return executable.check(inputs);
+    }();
     return unwrap(std::move(result));
 }
 
@@ -234,7 +285,7 @@ NB_MODULE(_tessera, m) {
         .def_prop_ro("outputs", &Model::outputs)
         .def("summary", &Model::summary)
         .def("peak_bytes", &Model::peak_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
-        .def("run", &run, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
+        .def("run", &run<Model>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none())
         .def("random_inputs", [](const Model& model, uint64_t seed, const std::map<std::string, int64_t>& symbols) {
             return unwrap(model.random_inputs(seed, symbols));
@@ -270,4 +321,31 @@ NB_MODULE(_tessera, m) {
     m.def("optimize", &optimize_model, nb::arg("model"), nb::arg("precision"), nb::arg("rules"), nb::arg("refute_rules"),
           nb::arg("fold_limit"), nb::arg("stop_after"), nb::arg("record"));
     m.def("optimizer_passes", &optimizer_passes);
+
+    nb::class_<StepProfile>(m, "StepProfile", "One step of a compiled model: its time, and what it holds.")
+        .def_ro("label", &StepProfile::label).def_ro("kind", &StepProfile::kind).def_ro("nodes", &StepProfile::nodes)
+        .def_ro("seconds", &StepProfile::seconds).def_ro("flops", &StepProfile::flops).def_ro("bytes", &StepProfile::bytes)
+        .def_ro("launches", &StepProfile::launches)
+        .def("__repr__", [](const StepProfile& s) { return fmt::format("<{} {}: {:.3f} ms>", s.kind, s.label, s.seconds * 1e3); });
+
+    nb::class_<CompileReport>(m, "CompileReport", "What compiling a model came to.")
+        .def_ro("kernels", &CompileReport::kernels).def_ro("steps", &CompileReport::steps)
+        .def_ro("host_steps", &CompileReport::host_steps).def_ro("from_cache", &CompileReport::from_cache)
+        .def_ro("phases", &CompileReport::phases).def_ro("decisions", &CompileReport::decisions)
+        .def_ro("host_reasons", &CompileReport::host_reasons);
+
+    nb::class_<Executable>(m, "Executable")
+        .def_prop_ro("inputs", &Executable::inputs)
+        .def_prop_ro("outputs", &Executable::outputs)
+        .def_prop_ro("report", [](const Executable& e) { return e.report(); })
+        .def_prop_ro("weight_bytes", &Executable::weight_bytes)
+        .def("arena_bytes", &Executable::arena_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
+        .def("emit", [](const Executable& e, const std::string& what) { return unwrap(e.emit(what)); }, nb::arg("what"))
+        .def("run", &run<Executable>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
+             nb::arg("progress") = nb::none())
+        .def("profile", &profile, nb::arg("inputs"), nb::arg("runs"))
+        .def("check", &check, nb::arg("inputs"));
+    m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
+          nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("progress").none());
+    m.def("compile_targets", &compile_targets);
 }

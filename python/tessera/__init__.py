@@ -4,6 +4,8 @@
     model = tessera.load("model.onnx")
     y = model(x)                       # or model.run({"x": x}) for a dict of all outputs
     smaller, report = tessera.optimize(model)
+    fast = tessera.compile(model)      # machine code for this processor
+    y = fast(x)
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from typing import Any
 
 from ._arrays import array_from, datum_from, numpy_dtype, tensor_from, value_from
 from ._errors import Error
+from ._tessera import CompileReport, NodeText, OptimizeReport, PassRun, Port, Rewrite, StepProfile, Summary, Tensor
 from ._tessera import Model as _Model
-from ._tessera import NodeText, OptimizeReport, PassRun, Port, Rewrite, Summary, Tensor, optimizer_passes
+from ._tessera import compile as _compile
+from ._tessera import compile_targets, optimizer_passes
 from ._tessera import optimize as _optimize
 
 try:
@@ -24,48 +28,42 @@ try:
 except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
-__all__ = ["Error", "Model", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "Summary", "Tensor", "array_from",
-           "demo", "from_onnx", "load", "numpy_dtype", "optimize", "optimizer_passes", "parse", "tensor_from"]
+__all__ = ["CompileReport", "Error", "Executable", "Model", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite",
+           "StepProfile", "Summary", "Tensor", "array_from", "compile", "compile_targets", "demo", "from_onnx", "load",
+           "numpy_dtype", "optimize", "optimizer_passes", "parse", "tensor_from"]
 
 Progress = Callable[[str, int, int], None]
 
 
-class Model:
-    """A model that can be inspected, run and written back. Make one with load, from_onnx, parse or demo."""
+class _Runnable:
+    """What has inputs and computes outputs: a model, or machine code for one."""
 
-    def __init__(self, model: _Model) -> None:
-        self._model = model
+    def __init__(self, held: Any) -> None:
+        self._held = held
 
     @property
     def inputs(self) -> list[Port]:
         """Name, type and symbolic dims of each input: model.inputs[0].dims == ["N", "3", "224", "224"]."""
-        return self._model.inputs
+        return self._held.inputs
 
     @property
     def outputs(self) -> list[Port]:
-        return self._model.outputs
+        return self._held.outputs
 
-    def summary(self) -> Summary:
-        """Ops used, parameters, FLOPs and bytes (as expressions over the symbolic dims), opset."""
-        return self._model.summary()
-
-    def peak_bytes(self, **symbols: int) -> int | None:
-        """The most that inputs, results and outputs take at the same time; symbolic dims are sized by name (1 otherwise).
-        None where a size is not known."""
-        return self._model.peak_bytes(symbols)
-
-    def run(self, inputs: Mapping[str, Any] | Sequence[Any], *, seed: int = 0, max_work: int | None = None,
-            progress: Progress | None = None) -> dict[str, Any]:
-        """Computes all outputs, by name. Inputs by name or in order: NumPy arrays, anything with __dlpack__, numbers,
-        lists for sequences, None for an empty optional. `progress(node, done, total)` is called after each node."""
+    def _data(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
         ports = {port.name: port for port in self.inputs}
         if not isinstance(inputs, Mapping):
             if len(inputs) > len(ports):
                 raise Error("E0401", f"{len(inputs)} inputs were given, the model takes {len(ports)}")
             inputs = dict(zip(ports, inputs))
-        data = {name: datum_from(value, ports.get(name)) for name, value in inputs.items()}
+        return {name: datum_from(value, ports.get(name)) for name, value in inputs.items()}
+
+    def run(self, inputs: Mapping[str, Any] | Sequence[Any], *, seed: int = 0, max_work: int | None = None,
+            progress: Progress | None = None) -> dict[str, Any]:
+        """Computes all outputs, by name. Inputs by name or in order: NumPy arrays, anything with __dlpack__, numbers,
+        lists for sequences, None for an empty optional. `progress(node, done, total)` is called after each node."""
         limits = {} if max_work is None else {"max_work": max_work}
-        results = self._model.run(data, seed=seed, progress=progress, **limits)
+        results = self._held.run(self._data(inputs), seed=seed, progress=progress, **limits)
         return {port.name: value_from(result) for port, result in zip(self.outputs, results)}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -76,6 +74,28 @@ class Model:
         inputs = dict(zip(names, args)) | kwargs
         outputs = tuple(self.run(inputs).values())
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
+        outs = ", ".join(f"{p.name}: {p.type}" for p in self.outputs)
+        return f"<tessera.{type(self).__name__} ({ins}) -> ({outs})>"
+
+
+class Model(_Runnable):
+    """A model that can be inspected, run and written back. Make one with load, from_onnx, parse or demo."""
+
+    @property
+    def _model(self) -> _Model:
+        return self._held
+
+    def summary(self) -> Summary:
+        """Ops used, parameters, FLOPs and bytes (as expressions over the symbolic dims), opset."""
+        return self._model.summary()
+
+    def peak_bytes(self, **symbols: int) -> int | None:
+        """The most that inputs, results and outputs take at the same time; symbolic dims are sized by name (1 otherwise).
+        None where a size is not known."""
+        return self._model.peak_bytes(symbols)
 
     def random_inputs(self, seed: int = 0, **symbols: int) -> dict[str, Any]:
         """Inputs of the right types; symbolic dims are sized by name (1 otherwise)."""
@@ -91,10 +111,34 @@ class Model:
     def to_text(self) -> str:
         return self._model.to_text()
 
-    def __repr__(self) -> str:
-        ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
-        outs = ", ".join(f"{p.name}: {p.type}" for p in self.outputs)
-        return f"<tessera.Model ({ins}) -> ({outs})>"
+
+class Executable(_Runnable):
+    """A model as machine code. Safe to call from many threads at once. Make one with compile."""
+
+    @property
+    def report(self) -> CompileReport:
+        """Kernels and steps, time by phase, what was decided and why, which nodes no kernel computes."""
+        return self._held.report
+
+    @property
+    def weight_bytes(self) -> int:
+        return self._held.weight_bytes
+
+    def arena_bytes(self, **symbols: int) -> int | None:
+        """What a run takes besides weights; symbolic dims are sized by name (1 otherwise). None where it is not known."""
+        return self._held.arena_bytes(symbols)
+
+    def profile(self, inputs: Mapping[str, Any] | Sequence[Any], runs: int = 10) -> list[StepProfile]:
+        """The time of each step, the median of some runs."""
+        return self._held.profile(self._data(inputs), runs)
+
+    def check(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str, float]]:
+        """Each step against the reference: its label, and the largest difference relative to the largest value."""
+        return self._held.check(self._data(inputs))
+
+    def emit(self, what: str) -> str:
+        """A stage as text: "graph", "kernel", "llvm" or "asm"."""
+        return self._held.emit(what)
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -131,3 +175,16 @@ def optimize(model: Model, precision: str = "default", *, rules: str | os.PathLi
     done = _optimize(model._model, precision, [os.fspath(path) for path in rules], refute_rules, fold_limit, stop_after,
                      record)
     return Model(done.model), done.report
+
+
+def compile(model: Model, *, target: str = "host", threads: int = 0, precision: str = "default", optimize: bool = True,
+            fuse: bool = True, keep_weights: bool = False, cache: str | os.PathLike[str] | None = None,
+            progress: Progress | None = None) -> Executable:
+    """Machine code for a model, for this processor or for another (compile_targets() lists them).
+
+    `threads` is the most that a run uses (0: one for each core). `precision` "strict" gives the same bits whatever the
+    number of threads. `keep_weights` also keeps the model's own where they were rearranged for running, which check and
+    emit("graph") need. `cache` is a folder of compiled code (None: the user's; "": none)."""
+    folder = None if cache is None else os.fspath(cache)
+    return Executable(_compile(model._model, target, threads, precision, optimize, fuse, keep_weights, folder,
+                               progress))
