@@ -17,8 +17,9 @@ test: all python ## Build everything and run every test
 	@tools/setup.sh browser || echo "Without a browser, the tests of the report's page are skipped."
 	@tools/test.sh
 
-bench: all ## Run the benchmarks
+bench: all ## Run the benchmarks, and put the models' speed into docs/benchmarks.md
 	@for b in build/bin/*_bench; do [ ! -x $$b ] || $$b || exit 1; done
+	@bench/speed.sh --markdown
 
 fuzz: ## Fuzz each target for FUZZ_SECONDS (600)
 	@tools/fuzz.sh $(FUZZ_SECONDS)

@@ -9,6 +9,8 @@ import torch  # noqa: E402
 import torchvision  # noqa: E402
 import transformers  # noqa: E402
 
+from groups import SPEED  # noqa: E402
+
 SEED = 20240
 BATCH, LENGTH = 2, 64  # of the example inputs of the language models
 
@@ -148,7 +150,7 @@ def narrow_bert(layers):
 # Exported only when named: one graph and another ten times as deep, to see how the time to optimize grows.
 DEPTHS = {"bert_narrow_12": narrow_bert(12), "bert_narrow_120": narrow_bert(120)}
 
-# Those of them, and others, whose speed is compared: batch 1, every size fixed.
+# Batch 1 and every size fixed, beside those of MODELS that have no others.
 FIXED = {
     "mobilenet_v2": vision("mobilenet_v2"),
     "squeezenet1_1": vision("squeezenet1_1"),
@@ -156,19 +158,6 @@ FIXED = {
     "bert_s128": bert(128),
     "gpt2_s128": gpt2(128),
 }
-SPEED = [
-    "resnet50",
-    "mobilenet_v2",
-    "squeezenet1_1",
-    "inception_v3",
-    "vgg16",
-    "densenet121",
-    "efficientnet_b0",
-    "vit_b_16",
-    "bert_s128",
-    "gpt2_s128",
-]
-
 ALL = MODELS | DEPTHS | FIXED
 GROUPS = {"all": list(MODELS), "speed": SPEED, "depths": list(DEPTHS)}
 

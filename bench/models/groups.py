@@ -1,0 +1,15 @@
+"""Names of models that go together; apart from zoo.py, so that they can be read without torch."""
+
+# Those whose speed is compared: batch 1, every size fixed.
+SPEED = [
+    "resnet50",
+    "mobilenet_v2",
+    "squeezenet1_1",
+    "inception_v3",
+    "vgg16",
+    "densenet121",
+    "efficientnet_b0",
+    "vit_b_16",
+    "bert_s128",
+    "gpt2_s128",
+]
