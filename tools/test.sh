@@ -67,6 +67,11 @@ sanitize() {
     cmake --preset asan && cmake --build --preset asan --target sanitize_tests && run_ctest sanitize asan -L sanitize
 }
 
+threads() {
+    cmake --preset tsan && cmake --build --preset tsan --target thread_tests &&
+        TESSERA_THREADS=8 run_ctest threads tsan -L threads
+}
+
 dump_suite >"$logs/dump.log" 2>&1  # the tests of damaged models start from these
 stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage onnx last_line onnx_suite
@@ -74,6 +79,7 @@ stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage compiled last_line compiled_suite
 [[ -d test/python ]] && stage python last_line $python -m pytest -q test/python
 stage sanitize ctest_counts sanitize
+stage threads ctest_counts threads
 
 echo
 printf '%s\n' "${summary[@]}"

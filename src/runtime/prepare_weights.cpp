@@ -25,6 +25,7 @@ class Preparation {
         std::vector<size_t> last(program_.buffers.size(), 0);  // by root: the step that reads it last
         for (size_t s = 0; s < program_.prepare.size(); ++s)
             for (int b : program_.prepare[s].args) last[root(b)] = s;
+        TRY(place_prepared());
         for (size_t s = 0; s < program_.prepare.size(); ++s) {
             TRY(step(program_.prepare[s]));
             for (int b : program_.prepare[s].args)
@@ -42,13 +43,37 @@ class Preparation {
   private:
     size_t root(int buffer) const { return static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]); }
 
+    // One piece of memory for all that stays, so that it is on few and large pages.
+    Status place_prepared() {
+        std::vector<int64_t> offsets(program_.buffers.size(), -1);
+        int64_t total = 0;
+        for (size_t b = 0; b < offsets.size(); ++b) {
+            if (layout_.root[b] != static_cast<int>(b) || layout_.home[b] != Home::Prepared || !layout_.in_run[b])
+                continue;
+            offsets[b] = total;
+            total += aligned(TRY(bytes_of(b)));
+        }
+        if (total == 0) return {};
+        auto memory = TRY(allocate_bytes(total));
+        for (size_t b = 0; b < offsets.size(); ++b)
+            if (offsets[b] >= 0) weights_.pointers[b] = static_cast<char*>(memory.get()) + offsets[b];
+        weights_.bytes += total;
+        weights_.memory.push_back(std::move(memory));
+        return {};
+    }
+
+    Result<int64_t> bytes_of(size_t b) const {
+        const ProgramBuffer& buffer = program_.buffers[b];
+        auto sizes = TRY(buffer_sizes(buffer, {}));
+        CHECK(sizes, "weight \"{}\" has no known size", buffer.name);
+        return buffer_bytes(buffer, *sizes);
+    }
+
     // The constant itself where it is aligned, else fresh memory, with the constant in it if it is one.
     Status place(size_t b) {
         if (weights_.pointers[b]) return {};
         const ProgramBuffer& buffer = program_.buffers[b];
-        auto sizes = TRY(buffer_sizes(buffer, {}));
-        CHECK(sizes, "weight \"{}\" has no known size", buffer.name);
-        const int64_t bytes = TRY(buffer_bytes(buffer, *sizes));
+        const int64_t bytes = TRY(bytes_of(b));
         if (layout_.in_run[b]) weights_.bytes += bytes;
         const void* data = buffer.tensor ? buffer.tensor->data() : nullptr;
         if (data && reinterpret_cast<uintptr_t>(data) % kBlockAlignment == 0) {
