@@ -76,6 +76,7 @@ class Building {
         if (from == value.node().slot && (inside(from) || inlines(from))) return false;
         const Storage& s = storage_[size_t(from)];
         if (s.buffer < 0 || !s.offset.empty()) return false;
+        if (!(Shape(def(n).shape).elements() == Shape(def(from).shape).elements())) return false;
         if (!(offset_of(n, index_vars(def(n).shape)) == offset_of(value.node().slot, value.args()))) return false;
         of = from;
         return true;

@@ -130,6 +130,20 @@ TEST(LowerOps, OutputsThatAreOthers) {
     expect_as_evaluated("graph g(x: f32[2,3]) { %a = exp(x) %b = reshape(%a, [6]) return %b, %a }");
 }
 
+TEST(LowerOps, IndicesAreCheckedBeforeTheKernel) {
+    std::string_view text = "graph g(x: f32[3,4], i: i64[2]) { %a = gather(x, i) %b = relu(%a) return %b }";
+    Program p = lowered(text);
+    EXPECT_EQ(step_labels(p), (std::vector<std::string>{"check gather", "relu"}));
+    Inputs inputs{{"x", Datum(*Tensor::zeros(DType::f32, {3, 4}))}, {"i", Datum(Tensor::ints({0, 3}))}};
+    auto got = run_program(p, inputs);
+    ASSERT_FALSE(got.ok());
+    EXPECT_EQ(got.error().code(), Code::E0406);
+    EXPECT_EQ(step_labels(lowered("graph g(x: f32[3,4]) { %a = gather(x, [2,0]) %b = relu(%a) return %b }")),
+              (std::vector<std::string>{"relu"}));
+    EXPECT_EQ(step_labels(lowered("graph g(x: f32[3,4]) { %a = gather(x, [5]) %b = relu(%a) return %b }")),
+              (std::vector<std::string>{"host gather", "relu"}));
+}
+
 TEST(LowerOps, HostSteps) {
     std::string_view text =
         "graph g(x: f32[4,5]) { %y = relu(x) %i = non_zero(%y) %f = cast(%i, to=1) %s = reduce_sum(%f, [1]) return %f, "

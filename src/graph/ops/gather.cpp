@@ -15,6 +15,18 @@ int64_t axis_of(const OpView& op, int64_t rank) {
     return axis < 0 ? axis + rank : axis;
 }
 
+// Indices into [-extent, extent), those from `first` on with a distance of `step`; where they and the extent are known.
+Status check_indices(const OpView& op, const Tensor* indices, const Dim& extent, int64_t axis, int64_t first = 0,
+                     int64_t step = 1) {
+    auto size = extent.as_int();
+    if (!indices || !size) return {};
+    for (int64_t i = first; i < indices->elements(); i += step)
+        if (int64_t at = indices->int_at(i); at < -*size || at >= *size)
+            return op.error(Code::E0406, "index {} is outside [{}, {}) in dimension {} of {}", at, -*size, *size, axis,
+                            op.shape(0));
+    return {};
+}
+
 const OpDef kGather{
     .name = "gather",
     .inputs = {"x: T", "indices: I"},
@@ -34,6 +46,10 @@ const OpDef kGather{
             Expr i = op.in(1).at(o.slice(axis, end));
             return op.in(0).at(o.slice(0, axis) + Indices{wrap_index(i, op.shape(0)[axis])} + o.slice(end, o.rank()));
         },
+    .check = [](const OpView& op) -> Status {
+        int64_t axis = axis_of(op, op.rank(0));
+        return check_indices(op, op.value(1), op.shape(0)[axis], axis);
+    },
 };
 
 const OpDef kGatherElements{
@@ -58,6 +74,10 @@ const OpDef kGatherElements{
             int64_t axis = axis_of(op, o.rank());
             return op.in(0).at(o.with(axis, wrap_index(op.in(1).at(o), op.shape(0)[axis])));
         },
+    .check = [](const OpView& op) -> Status {
+        int64_t axis = axis_of(op, op.rank(0));
+        return check_indices(op, op.value(1), op.shape(0)[axis], axis);
+    },
 };
 
 const OpDef kGatherNd{
@@ -94,6 +114,13 @@ const OpDef kGatherNd{
             }
             return op.in(0).at(at + o.slice(outer, o.rank()));
         },
+    .check = [](const OpView& op) -> Status {
+        auto depth = op.shape(1)[-1].as_int();
+        int64_t batch = op.integer("batch_dims");
+        for (int64_t k = 0; depth && k < *depth; ++k)
+            TRY(check_indices(op, op.value(1), op.shape(0)[batch + k], batch + k, k, *depth));
+        return {};
+    },
     .body_applies = [](const OpView& op) { return op.shape(1).ranked() && op.rank(1) > 0 && op.shape(1)[-1].as_int(); },
 };
 
