@@ -27,7 +27,8 @@ std::optional<Expr> step_of(const Expr& e, const Expr& var);
 struct ContractionShape {
     int64_t batch = 1, m = 1, n = 1, k = 1;
     bool rows_known = true;     // m is a constant
-    bool packed_ahead = false;  // B is a parameter known ahead
+    bool packed_ahead = false;    // B is known before it runs
+    bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
     int element_bytes = 4;
     bool transposes = true;  // packing A turns rows into columns
 };

@@ -97,10 +97,10 @@ class ContractionSchedule {
         shape.n = constant_or(n, 1024);
         shape.k = constant_or(k, 512);
         shape.packed_ahead = is_known(stage.value.arg(size_t(c_.b)));
+        shape.b_along_columns = lies_along_columns(stage);
         shape.element_bytes = int(dtype_bytes(s_.compute().buffers[size_t(stage.buffer)].dtype));
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
         lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
-        if (!m.is_int(1)) tiles_.pack_a = true;
         // Blocks of k along whole axes, so that what is packed for one is a box.
         if (tiles_.k_blocks > 1 && c_.depth.size() > 1) {
             int64_t inner = 1;
@@ -114,6 +114,14 @@ class ContractionSchedule {
                 tiles_.k_blocks = shape.k / inner;
             }
         }
+    }
+
+    // Is B one load, contiguous along the columns?
+    bool lies_along_columns(const Stage& stage) const {
+        const Expr& b = stage.value.arg(size_t(c_.b));
+        if (!b.is(ExprKind::Load)) return false;
+        auto step = stride_of(s_, b, stage.axes[size_t(c_.columns.back())].var);
+        return step && step->is_int(1) && c_.columns.size() == 1;
     }
 
     bool is_known(const Expr& operand) const {
@@ -204,6 +212,31 @@ class ContractionSchedule {
         return s_.transform_layout(name, map);
     }
 
+    // Partial sums lie tile by tile: rows far apart would fight for places in the cache.
+    Status tile_partial_sums() {
+        const Stage& stage = find_stage(s_, mm_);
+        IndexMap map;
+        for (size_t i = 0; i < stage.axes.size(); ++i)
+            map.vars.push_back(index_var("d" + std::to_string(i), stage.axes[i].extent.as_int()));
+        size_t next = 0;
+        if (has_batch_) {
+            map.indices.push_back(map.vars[0]);
+            map.shape.push_back(stage.axes[next++].extent);
+        }
+        std::vector<Expr> inner, inner_shape;
+        auto cut = [&](int64_t size) {
+            map.indices.push_back(floor_div(map.vars[next], size));
+            map.shape.push_back(ceil_div(stage.axes[next].extent, size));
+            inner.push_back(mod(map.vars[next++], size));
+            inner_shape.push_back(size);
+        };
+        if (has_rows_) cut(tiles_.mr);
+        cut(tiles_.nr);
+        map.indices.insert(map.indices.end(), inner.begin(), inner.end());
+        map.shape.insert(map.shape.end(), inner_shape.begin(), inner_shape.end());
+        return s_.transform_layout(mm_, map);
+    }
+
     // Tasks, tiles of columns, tiles of rows, and one register tile.
     Status tile_output() {
         std::vector<Loop> loops = s_.loops(out_), order, tasks;
@@ -259,6 +292,7 @@ class ContractionSchedule {
             tile = TRY(s_.rfactor(ko));
             if (task_loop_) TRY(s_.compute_at(mm_, *task_loop_));
             TRY(s_.set_scope(mm_, Scope::Local));
+            TRY(tile_partial_sums());
             loops = s_.loops(mm_);
             size_t next = has_batch_ ? 1 : 0;
             std::vector<Loop> order{loops.back()}, inner;

@@ -116,6 +116,7 @@ void describe_registers(const Target& target, Machine& m) {
     if (target.aarch64()) {
         m.vector_bytes = 16, m.vector_registers = 32, m.fma_pipes = 2, m.fma_latency = 4;
         m.lane_multiply = true;
+        if (target.tune.starts_with("neoverse-v") || target.tune.starts_with("apple-")) m.fma_pipes = 4;
     } else if (target.x86() && target.has("avx512f")) {
         m.vector_bytes = 64, m.vector_registers = 32, m.fma_pipes = 2, m.fma_latency = 4;
         m.load_broadcast = m.masked = true;

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "kernel/contraction.h"
-#include "kernel/sample_computes.h"
+#include "kernel/run_sample.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-// Computes that networks are made of, and their execution by the interpreter, for tests of schedules and code.
+// Computes that networks are made of, for tests and measurements of schedules and code.
 #pragma once
 
 #include <array>
@@ -28,12 +28,5 @@ Compute layer_norm(Expr a, Expr b, Expr n);
 Compute add_bias(std::vector<Expr> shape, size_t axis);  // x + bias along that axis, then tanh
 Compute transpose(std::vector<Expr> shape, std::vector<size_t> order);
 Compute gather_rows(Expr rows, Expr width, Expr picked);
-
-// A tensor for each parameter; integers are small and not negative.
-std::vector<Tensor> random_parameters(const Compute& compute, const SymbolValues& symbols);
-// Interprets; tensors beyond those given are made as the kernel's parameters say.
-void run_kernel(const Kernel& kernel, std::vector<Tensor>& params, const SymbolValues& symbols);
-void run_lowered(const Lowered& lowered, std::vector<Tensor>& params, const SymbolValues& symbols);
-double distance(const Tensor& a, const Tensor& b);  // the largest difference, relative to values above 1
 
 }  // namespace tessera::sample
