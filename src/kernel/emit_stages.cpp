@@ -32,7 +32,7 @@ int StageEmitter::allocate(const PlacedStage& p) {
     return made;
 }
 
-Stmt StageEmitter::emit_root(const std::vector<size_t>& roots) {
+Result<Stmt> StageEmitter::emit_root(const std::vector<size_t>& roots) {
     // What lives around everything is allocated first, so that its slots are known.
     std::vector<int> around;
     for (size_t i = 0; i < placed_.size(); ++i) {
@@ -45,34 +45,109 @@ Stmt StageEmitter::emit_root(const std::vector<size_t>& roots) {
         around.push_back(allocate(p));
     }
     std::vector<Stmt> nests;
-    for (size_t r : roots) nests.push_back(nest(r));
+    for (size_t r : roots) nests.push_back(TRY(inside(r, 0)));
     Stmt body = seq(std::move(nests));
     for (size_t i = around.size(); i-- > 0;) body = alloc(around[i], std::move(body));
     return body;
 }
 
-Stmt StageEmitter::nest(size_t stage) { return inside(stage, 0); }
+Stmt StageEmitter::guard(size_t stage, size_t level, Stmt body) const {
+    return guarded(placed_[stage].guards, level, false, {}, std::move(body));
+}
 
-Stmt StageEmitter::inside(size_t stage, size_t level) {
+Result<StageEmitter::Parts> StageEmitter::parts(size_t stage, size_t level) {
     const PlacedStage& p = placed_[stage];
-    std::vector<int> allocated;
+    Parts parts;
     std::vector<size_t> before, after;
-    if (level > 0) {
+    if (level > 0)
         for (size_t i = 0; i < placed_.size(); ++i) {
             const PlacedStage& other = placed_[i];
             if (other.host == stage && other.host_loop == level - 1) (other.plan->after ? after : before).push_back(i);
-            if (other.stored_host != stage || other.stored_at != level - 1) continue;
-            allocated.push_back(allocate(other));
+            if (other.stored_host == stage && other.stored_at == level - 1) parts.allocated.push_back(allocate(other));
+        }
+    for (size_t i : before) parts.before.push_back(TRY(inside(i, 0)));
+    if (level > 0) parts.rest = prefetches(stage, level - 1);
+    if (!p.stage->reduce.empty() && p.init_level == level) parts.rest.push_back(init(stage));
+    parts.rest.push_back(TRY(next(stage, level)));
+    for (size_t i : after) parts.rest.push_back(TRY(inside(i, 0)));
+    return parts;
+}
+
+Result<Stmt> StageEmitter::inside(size_t stage, size_t level) {
+    Parts all = TRY(parts(stage, level));
+    std::vector<Stmt> stmts = std::move(all.before);
+    stmts.insert(stmts.end(), all.rest.begin(), all.rest.end());
+    Stmt body = guard(stage, level, seq(std::move(stmts)));
+    for (size_t i = all.allocated.size(); i-- > 0;) body = alloc(all.allocated[i], std::move(body));
+    return body;
+}
+
+Result<Stmt> StageEmitter::next(size_t stage, size_t level) {
+    const PlacedStage& p = placed_[stage];
+    if (level == p.loops.vars.size()) return update(stage);
+    const LoopPlan& plan = p.plan->loops[level];
+    if (!plan.intrinsic.empty()) return tensorized(stage, level);
+    if (plan.fission) return fissioned(stage, level);
+    if (plan.pipeline > 1) return pipelined(stage, level);
+    return loop(stage, level, TRY(inside(stage, level + 1)));
+}
+
+// Each statement in a loop of its own. What they hand on has a copy for each round, and is allocated outside.
+Result<Stmt> StageEmitter::fissioned(size_t stage, size_t level) {
+    Parts all = TRY(parts(stage, level + 1));
+    CHECK(all.allocated.empty(), "something is allocated inside a loop whose statements are apart");
+    std::vector<Stmt> stmts = std::move(all.before), loops;
+    stmts.insert(stmts.end(), all.rest.begin(), all.rest.end());
+    const Expr& var = placed_[stage].loops.vars[level];
+    for (size_t i = 0; i < stmts.size(); ++i) {
+        Stmt made = loop(stage, level, guard(stage, level + 1, stmts[i]));
+        if (i + 1 < stmts.size()) {
+            ExprNode node = var.node();
+            node.name += ".part" + std::to_string(i);
+            made = substitute(made, {{var.node().name, make_expr(std::move(node))}});
+        }
+        loops.push_back(std::move(made));
+    }
+    return seq(std::move(loops));
+}
+
+// The stages computed in the loop run some rounds ahead of what reads them.
+Result<Stmt> StageEmitter::pipelined(size_t stage, size_t level) {
+    const PlacedStage& p = placed_[stage];
+    Parts all = TRY(parts(stage, level + 1));
+    const Expr &var = p.loops.vars[level], &extent = p.extents[level];
+    int64_t ahead = p.plan->loops[level].pipeline - 1;
+    auto make_ahead = [&](const Expr& round) {
+        Stmt body = substitute(guard(stage, level + 1, seq(all.before)), {{var.node().name, round}});
+        return if_then(lt(round, extent), std::move(body));
+    };
+    std::vector<Stmt> first;
+    for (int64_t i = 0; i < ahead; ++i) first.push_back(copies_.copy(make_ahead(i), ".first"));
+    std::vector<Stmt> stmts{make_ahead(var + ahead), guard(stage, level + 1, seq(all.rest))};
+    Stmt body = seq(std::move(stmts));
+    for (size_t i = all.allocated.size(); i-- > 0;) body = alloc(all.allocated[i], std::move(body));
+    first.push_back(loop(stage, level, std::move(body)));
+    return seq(std::move(first));
+}
+
+// Where the stage will read some rounds on, from the first of the loops inside.
+std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
+    const PlacedStage& p = placed_[stage];
+    std::vector<Stmt> calls;
+    for (const PrefetchPlan& plan : p.plan->prefetches) {
+        if (plan.loop != p.plan->loops[level].name) continue;
+        Bindings later{{plan.loop, p.loops.vars[level] + plan.ahead}};
+        for (size_t l = level + 1; l < p.loops.vars.size(); ++l) later.emplace(p.plan->loops[l].name, 0);
+        for (const Expr& l : loads_in(value_of(p), slot(plan.buffer))) {
+            Call call{.name = "prefetch", .writes = {}, .reads = {}, .args = {}};
+            Access at{l.node().slot, {}};
+            for (const Expr& index : l.args()) at.indices.push_back(substitute(index, later));
+            call.reads.push_back(std::move(at));
+            calls.push_back(
+                if_then(lt(p.loops.vars[level] + plan.ahead, p.extents[level]), make_stmt(std::move(call))));
         }
     }
-    std::vector<Stmt> stmts;
-    for (size_t i : before) stmts.push_back(nest(i));
-    if (!p.stage->reduce.empty() && p.init_level == level) stmts.push_back(init(stage));
-    stmts.push_back(level == p.loops.vars.size() ? update(stage) : loop(stage, level, inside(stage, level + 1)));
-    for (size_t i : after) stmts.push_back(nest(i));
-    Stmt body = guarded(p.guards, level, false, {}, seq(std::move(stmts)));
-    for (size_t i = allocated.size(); i-- > 0;) body = alloc(allocated[i], std::move(body));
-    return body;
+    return calls;
 }
 
 Stmt StageEmitter::loop(size_t stage, size_t level, Stmt body) const {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "kernel/place_stages.h"
+#include "kernel/renamed_copy.h"
 
 namespace tessera {
 
@@ -12,13 +13,24 @@ class StageEmitter {
     // `slots`: the kernel's slots of the Compute's buffers that come from outside; others are added when allocated.
     StageEmitter(const Compute& compute, const std::vector<PlacedStage>& placed, std::map<int, int> slots,
                  Kernel& kernel)
-        : compute_(compute), placed_(placed), slots_(std::move(slots)), kernel_(kernel) {}
+        : compute_(compute), placed_(placed), slots_(std::move(slots)), kernel_(kernel), copies_(kernel) {}
 
-    Stmt emit_root(const std::vector<size_t>& roots);  // nests one after the other, with what lives around them
+    Result<Stmt> emit_root(const std::vector<size_t>& roots);  // nests one after the other, with what lives around them
 
   private:
-    Stmt nest(size_t stage);
-    Stmt inside(size_t stage, size_t level);  // from the level-th loop on, with what stands there
+    // What stands inside so many loops of a stage.
+    struct Parts {
+        std::vector<int> allocated;
+        std::vector<Stmt> before, rest;  // other stages computed for what follows; the init, the next loop, followers
+    };
+    Result<Parts> parts(size_t stage, size_t level);
+    Result<Stmt> inside(size_t stage, size_t level);
+    Result<Stmt> next(size_t stage, size_t level);  // the level-th loop and all in it, or the update
+    Result<Stmt> fissioned(size_t stage, size_t level);
+    Result<Stmt> pipelined(size_t stage, size_t level);
+    Result<Stmt> tensorized(size_t stage, size_t level);
+    std::vector<Stmt> prefetches(size_t stage, size_t level) const;
+    Stmt guard(size_t stage, size_t level, Stmt body) const;
     Stmt init(size_t stage);
     Stmt update(size_t stage);
     Stmt loop(size_t stage, size_t level, Stmt body) const;
@@ -31,6 +43,7 @@ class StageEmitter {
     const std::vector<PlacedStage>& placed_;
     std::map<int, int> slots_;
     Kernel& kernel_;
+    RenamedCopies copies_;
 };
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include "base/numeric.h"
 #include "graph/strip/loops.h"
 #include "kernel/flat_code.h"
+#include "kernel/intrinsic.h"
 #include "kernel/text.h"
 
 namespace tessera {
@@ -284,8 +285,9 @@ class Interpreter {
 
 Status interpret(const Kernel& kernel, std::vector<Tensor>& buffers, const SymbolValues& symbols, bool backwards) {
     TRY(verify(kernel));
-    FlatCode code = TRY(flatten(kernel, backwards));
-    Interpreter interpreter(kernel, code);
+    const Kernel written_out = expand_intrinsics(kernel);
+    FlatCode code = TRY(flatten(written_out, backwards));
+    Interpreter interpreter(written_out, code);
     TRY(interpreter.set_symbols(symbols));
     TRY(interpreter.bind(buffers, symbols));
     return interpreter.run();

@@ -101,7 +101,7 @@ Result<Lowered> lower(const Schedule& schedule) {
                     if (static_cast<size_t>(l.node().slot) < compute.params) take(l.node().slot);
         for (size_t i : prepared) take(placed[i].stage->buffer);
         prepare.params = prepare.buffers.size();
-        prepare.body = StageEmitter(compute, placed, own, prepare).emit_root({prepared.begin(), prepared.end()});
+        prepare.body = TRY(StageEmitter(compute, placed, own, prepare).emit_root({prepared.begin(), prepared.end()}));
         TRY(clean_up(prepare));
     }
     std::vector<size_t> roots;
@@ -113,7 +113,7 @@ Result<Lowered> lower(const Schedule& schedule) {
             add_parameter(p, lowered.scratch);
     }
     kernel.params = kernel.buffers.size();
-    kernel.body = StageEmitter(compute, placed, slots, kernel).emit_root(roots);
+    kernel.body = TRY(StageEmitter(compute, placed, slots, kernel).emit_root(roots));
     TRY(clean_up(kernel));
     return lowered;
 }

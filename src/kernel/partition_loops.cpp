@@ -1,20 +1,15 @@
 #include <algorithm>
-#include <set>
 
 #include "kernel/clean_up.h"
 #include "kernel/regions.h"
+#include "kernel/renamed_copy.h"
 
 namespace tessera {
 namespace {
 
 class Partition {
   public:
-    explicit Partition(Kernel& kernel) : kernel_(kernel) {
-        visit(kernel.body, [&](const Stmt& s) {
-            if (const For* loop = s->as<For>()) names_.insert(loop->var.node().name);
-        });
-        for (const Buffer& b : kernel.buffers) names_.insert(b.name);
-    }
+    explicit Partition(Kernel& kernel) : copies_(kernel) {}
 
     Stmt apply(const Stmt& s) {
         if (!s) return s;
@@ -150,7 +145,7 @@ class Partition {
             part.body = substitute(part.body, {{loop.var.node().name, part.var + first}});
             part.body = apply(part.body);
             Stmt made = for_loop(std::move(part));
-            return *suffix ? renamed(made, suffix) : made;
+            return *suffix ? copies_.copy(made, suffix) : made;
         };
         return seq({rounds(0, begin, ".head", false), rounds(begin, end - begin, "", true),
                     rounds(end, loop.extent - end, ".tail", false)});
@@ -183,61 +178,13 @@ class Partition {
             copy.body = apply(copy.body);
             return for_loop(std::move(copy));
         };
-        Stmt both = if_then(condition, below(clean), guarded ? renamed(below(guarded), ".edge") : nullptr);
+        Stmt both = if_then(condition, below(clean), guarded ? copies_.copy(below(guarded), ".edge") : nullptr);
         if (!inside) return both;
         loop.body = both;
         return for_loop(std::move(loop));
     }
 
-    std::string fresh(const std::string& name) {
-        std::string made = name;
-        for (int i = 1; !names_.insert(made).second; ++i) made = name + std::to_string(i);
-        return made;
-    }
-
-    // A copy with loops and buffers of its own.
-    Stmt renamed(const Stmt& s, const std::string& suffix) {
-        Bindings vars;
-        std::map<int, int> slots;
-        visit(s, [&](const Stmt& each) {
-            if (const For* loop = each->as<For>()) {
-                ExprNode node = loop->var.node();
-                node.name = fresh(node.name + suffix);
-                vars.insert_or_assign(loop->var.node().name, make_expr(std::move(node)));
-            }
-            if (const Alloc* a = each->as<Alloc>()) {
-                Buffer copy = kernel_.buffers[static_cast<size_t>(a->buffer)];
-                copy.name = fresh(copy.name + suffix);
-                slots.emplace(a->buffer, static_cast<int>(kernel_.buffers.size()));
-                kernel_.buffers.push_back(std::move(copy));
-            }
-        });
-        auto slot = [&](int old) {
-            auto found = slots.find(old);
-            return found == slots.end() ? old : found->second;
-        };
-        Stmt copy = substitute(s, vars);
-        copy = map_exprs(copy, [&](const Expr& e) {
-            return rewrite(e, [&](const Expr& x) {
-                if (!x.is(ExprKind::Load) || !slots.contains(x.node().slot)) return x;
-                return load(slot(x.node().slot), x.dtype(), x.args());
-            });
-        });
-        return mutate(copy, [&](const Stmt& each) -> Stmt {
-            if (!each) return each;
-            StmtNode node = *each;
-            if (Store* to = std::get_if<Store>(&node.node)) to->to.buffer = slot(to->to.buffer);
-            if (Alloc* a = std::get_if<Alloc>(&node.node)) a->buffer = slot(a->buffer);
-            if (Call* call = std::get_if<Call>(&node.node)) {
-                for (Access& a : call->writes) a.buffer = slot(a.buffer);
-                for (Access& a : call->reads) a.buffer = slot(a.buffer);
-            }
-            return make_stmt(std::move(node.node));
-        });
-    }
-
-    Kernel& kernel_;
-    std::set<std::string> names_;
+    RenamedCopies copies_;
 };
 
 }  // namespace

@@ -328,8 +328,12 @@ class Placing {
         p.stored_host = p.host;
         if (p.host) p.stored_at = p.host_loop;
         if (!p.host || p.plan->after) TRY(store_for_followers(i));
+        std::vector<Expr> copies = keep_copies(p);
+        if (!copies.empty() && p.scope == Scope::Register)
+            return Error(Code::E0602, "{} in registers cannot be kept for several rounds of a loop", stage.name)
+                .hint("set_scope to local");
         bool local = p.scope == Scope::Local || p.scope == Scope::Register;
-        if (p.stored_at && p.scope == Scope::Global)
+        if (p.host && !p.plan->after && p.scope == Scope::Global)
             return Error(Code::E0602, "{} is computed inside {}: its rounds cannot share global memory", stage.name,
                          p.plan->at)
                 .hint("set_scope to local or register");
@@ -337,7 +341,37 @@ class Placing {
             return Error(Code::E0602, "{} stands at the root, in {} memory, which parallel loops do not share",
                          stage.name, scope_name(p.scope))
                 .hint("compute it inside a loop of its reader");
-        return make_shape(p);
+        TRY(make_shape(p));
+        p.shape.insert(p.shape.begin(), copies.begin(), copies.end());
+        if (p.strides.empty()) return {};
+        Expr all = p.strides[0] * p.shape[copies.size()];
+        for (size_t i = copies.size(); i-- > 0; all = all * copies[i]) p.strides.insert(p.strides.begin(), all);
+        return {};
+    }
+
+    // A loop whose statements are apart, or whose rounds overlap, keeps what one leaves for another: a copy for each
+    // round, allocated outside of it. The numbers of copies.
+    std::vector<Expr> keep_copies(PlacedStage& p) {
+        std::vector<Expr> copies;
+        bool doubled = p.plan->double_buffer;
+        while (p.stored_at) {
+            const PlacedStage& host = placed_[*p.stored_host];
+            const LoopPlan& loop = host.plan->loops[*p.stored_at];
+            const Expr& var = host.loops.vars[*p.stored_at];
+            bool ahead = loop.pipeline > 1 && p.host == p.stored_host && p.host_loop == *p.stored_at && !p.plan->after;
+            int64_t rounds = ahead ? loop.pipeline : doubled ? 2 : 0;
+            if (!loop.fission && rounds == 0) break;
+            doubled = false;
+            copies.insert(copies.begin(), loop.fission ? host.loops.extents[*p.stored_at] : Expr(rounds));
+            p.copy.insert(p.copy.begin(), loop.fission ? var : mod(var, rounds));
+            if (*p.stored_at > 0) {
+                --*p.stored_at;
+            } else {
+                p.stored_at = host.host ? std::optional<size_t>(host.host_loop) : std::nullopt;
+                p.stored_host = host.host;
+            }
+        }
+        return copies;
     }
 
     // A stage whose readers all follow it inside one of its loops keeps no more than a round of that loop makes; one
@@ -396,7 +430,7 @@ class Placing {
         // A dimension that has a single place is left out of what lives inside a loop.
         p.kept.assign(sizes.size(), true);
         for (size_t d = 0; d < sizes.size(); ++d) {
-            if (p.stored_at && sizes[d].is_int(1)) p.kept[d] = false;
+            if ((p.stored_at || !p.copy.empty()) && sizes[d].is_int(1)) p.kept[d] = false;
             if (p.kept[d]) p.shape.push_back(sizes[d]);
         }
         for (const AlignPlan& align : p.plan->aligned) {
@@ -444,7 +478,7 @@ std::vector<Expr> PlacedStage::location(const std::vector<Expr>& indices) const 
         inside.clear();
         for (const Expr& index : plan->layout->indices) inside.push_back(substitute(index, bindings));
     }
-    std::vector<Expr> at;
+    std::vector<Expr> at = copy;
     for (size_t d = 0; d < inside.size(); ++d)
         if (kept[d]) at.push_back(inside[d]);
     return at;

@@ -35,8 +35,7 @@ struct PlacedStage {
     Scope scope = Scope::Global;
     std::vector<Expr> shape, strides;  // of its buffer
     std::vector<bool> kept;            // by dimension of its layout: one that has a single place is left out
-    Expr ring = 0;                     // pipelined: which of `rounds` copies; a first dimension of its own
-    int64_t rounds = 1;
+    std::vector<Expr> copy;            // which of several copies of it, as its first dimensions: for rounds in flight
 
     Extents running() const;                                             // every loop around its stores
     std::vector<Expr> location(const std::vector<Expr>& indices) const;  // in its buffer

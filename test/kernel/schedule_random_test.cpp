@@ -56,7 +56,7 @@ class RandomSchedule {
         std::vector<Loop> host_loops = s.loops(host.name);
         Loop at = host_loops.empty() ? Loop{"none"} : host_loops[pick(host_loops.size())];
         int64_t factor = 1 + static_cast<int64_t>(pick(5));
-        switch (pick(27)) {
+        switch (pick(30)) {
             case 0:
             case 1:
             case 2: return s.split(loop, factor).ok();
@@ -89,7 +89,10 @@ class RandomSchedule {
             case 22: return s.set_scope(stage, chance(70) ? Scope::Local : Scope::Global).ok();
             case 23: return s.rfactor(loop).ok();
             case 24: return s.decompose_reduction(stage, loop).ok();
-            case 25: return merge(s, stage) || s.fission(loop).ok();
+            case 25: return merge(s, stage);
+            case 26: return s.fission(loop).ok();
+            case 27: return s.pipeline(loop, static_cast<int>(factor)).ok();
+            case 28: return chance(50) ? s.double_buffer(stage).ok() : s.compute_root(stage).ok();
             default: return layout(s, stage);
         }
     }
