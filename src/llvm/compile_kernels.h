@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// buffers: one pointer per parameter, aligned to 64 bytes; symbols: in the kernel's order; scratch: of this thread alone,
-// aligned to 64 bytes. Runs the iterations [begin, end).
+// buffers: one pointer per parameter, best aligned to 64 bytes, but nothing relies on that; symbols: in the kernel's order;
+// scratch: of this thread alone, aligned to 64 bytes. Runs the iterations [begin, end).
 using LaunchFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, char* scratch);
 
 struct Launch {

@@ -63,7 +63,6 @@ void Emitter::open_function(const LaunchPlan& plan, const std::string& symbol) {
 void Emitter::bind_buffers(const LaunchPlan&) {
     llvm::LLVMContext& c = module_.getContext();
     auto* invariant = llvm::MDNode::get(c, {});
-    auto* align = llvm::MDNode::get(c, llvm::ConstantAsMetadata::get(builder_.getInt64(64)));
     slots_.assign(kernel_.buffers.size(), {});
     for (size_t i = 0; i < slots_.size(); ++i) {
         const Buffer& b = kernel_.buffers[i];
@@ -79,7 +78,6 @@ void Emitter::bind_buffers(const LaunchPlan&) {
         auto* at = builder_.CreateConstInBoundsGEP1_64(builder_.getPtrTy(), function_->getArg(0), i);
         auto* loaded = builder_.CreateAlignedLoad(builder_.getPtrTy(), at, llvm::Align(8), b.name);
         loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant);
-        loaded->setMetadata(llvm::LLVMContext::MD_align, align);
         slot.base = loaded;
     }
     describe_aliases();

@@ -69,19 +69,18 @@ class Preparation {
         return buffer_bytes(buffer, *sizes);
     }
 
-    // The constant itself where it is aligned, else fresh memory, with the constant in it if it is one.
+    // A constant where it lies, mapped from its file it may be; fresh memory for what is to be filled.
     Status place(size_t b) {
         if (weights_.pointers[b]) return {};
         const ProgramBuffer& buffer = program_.buffers[b];
         const int64_t bytes = TRY(bytes_of(b));
         if (layout_.in_run[b]) weights_.bytes += bytes;
         const void* data = buffer.tensor ? buffer.tensor->data() : nullptr;
-        if (data && reinterpret_cast<uintptr_t>(data) % kBlockAlignment == 0) {
+        if (data) {
             weights_.pointers[b] = const_cast<void*>(data);
             return {};
         }
         auto memory = TRY(allocate_bytes(bytes));
-        if (data && bytes) std::memcpy(memory.get(), data, static_cast<size_t>(bytes));
         weights_.pointers[b] = memory.get();
         if (layout_.in_run[b])
             weights_.memory.push_back(std::move(memory));

@@ -4,12 +4,12 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "runtime/memory_plan.h"
 
 namespace tessera {
 namespace {
 
-bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kBlockAlignment == 0; }
+// By a kernel, where it lies: there, and aligned to its elements as every array is that somebody allocated for it.
+bool usable(const Tensor& t) { return t.data() && reinterpret_cast<uintptr_t>(t.data()) % dtype_bytes(t.dtype()) == 0; }
 
 struct LaunchCall {
     LaunchFunction function;
@@ -58,8 +58,7 @@ Status Run::begin(const std::vector<Datum>& inputs) {
         context_.data[root] = inputs[i];
         if (!layout_.in_kernel[root]) continue;
         const Tensor& t = inputs[i].tensor();
-        context_.pointers[root] = is_aligned(t.data()) && t.data() ? const_cast<void*>(t.data())
-                                                                   : TRY(context_.stage(root, t.data(), t.bytes()));
+        context_.pointers[root] = usable(t) ? const_cast<void*>(t.data()) : TRY(context_.stage(root, t));
     }
     for (int buffer : program_.outputs) {
         const auto b = static_cast<size_t>(buffer);
@@ -168,8 +167,7 @@ Status Run::keep(int buffer, Datum result) {
         const Tensor& t = own.tensor();
         if (const Value* v = program_.buffers[b].value) TRY(define_sizes(*v, t));
         if (layout_.in_kernel[root])
-            context_.pointers[root] = is_aligned(t.data()) && t.data() ? const_cast<void*>(t.data())
-                                                                       : TRY(context_.stage(root, t.data(), t.bytes()));
+            context_.pointers[root] = usable(t) ? const_cast<void*>(t.data()) : TRY(context_.stage(root, t));
     }
     context_.data[root] = std::move(own);
     return {};

@@ -66,14 +66,15 @@ void RunContext::clear() {
     }
 }
 
-Result<void*> RunContext::stage(size_t root, const void* from, int64_t bytes) {
+Result<void*> RunContext::stage(size_t root, const Tensor& t) {
+    const int64_t bytes = t.bytes();
     Staged& staged = staged_[root];
     if (staged.bytes < bytes || !staged.memory) {
         staged.memory.reset();
         staged.memory = TRY(allocate_bytes(bytes));
         staged.bytes = bytes;
     }
-    if (bytes) std::memcpy(staged.memory.get(), from, static_cast<size_t>(bytes));
+    if (bytes) std::memcpy(staged.memory.get(), t.data(), static_cast<size_t>(bytes));
     return staged.memory.get();
 }
 

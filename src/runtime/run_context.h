@@ -30,8 +30,8 @@ struct RunContext {
     Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights,
                    int threads);
     char* scratch(int thread) const { return scratch_ + thread * plan->scratch_bytes; }
-    // A block of the context for input `root` that is not aligned.
-    Result<void*> stage(size_t root, const void* data, int64_t bytes);
+    // A copy in the context, for a tensor that kernels cannot read where it lies.
+    Result<void*> stage(size_t root, const Tensor& t);
     // More scratch than planned, for a step with sizes that were not known.
     Result<char*> late_scratch(int64_t bytes);
     void clear();  // lets go of everything that belongs to the run just done
