@@ -37,7 +37,8 @@ bool is_spatial(const Node& node) {
                                                "depth_to_space",
                                                "space_to_depth",
                                                "resize",
-                                               "col2im"};
+                                               "col2im",
+                                               "winograd_output"};
     return kOps.contains(node.op().name);
 }
 

@@ -80,9 +80,13 @@ Status rewrite(Graph& graph, Node& node, const Tiled& c, const WinogradMatrices&
     auto wide = TRY(evaluate_op(*find_op("cast"), {Datum(*node.input(1)->tensor())}, {{"to", Attr(int64_t(11))}}));
     auto u = TRY(evaluate_op(*find_op("winograd_weight"), {wide.front(), Datum(matrices.g)}, {}));
     Builder b(graph, node.where());
-    std::vector<int64_t> pads(c.pads, c.pads + 4);
-    Value* v = b.op("winograd_input", {node.input(0), b.constant(as_f32(matrices.bt))},
-                    {{"kernel", Attr(kKernel)}, {"pads", Attr(pads)}});
+    // Padded first, to whole tiles: the transform then reads without asking where it is.
+    auto whole = [](int64_t n) { return (n + kSide - 1) / kSide * kSide; };
+    std::vector<int64_t> around = {
+        0, 0, c.pads[0], c.pads[1], 0, 0, c.pads[2] + whole(c.height) - c.height, c.pads[3] + whole(c.width) - c.width};
+    Value* padded = b.op("pad", {node.input(0), b.ints(around)});
+    Value* v = b.op("winograd_input", {padded, b.constant(as_f32(matrices.bt))},
+                    {{"kernel", Attr(kKernel)}, {"pads", Attr(std::vector<int64_t>(4, 0))}});
     Value* y =
         b.op("winograd_output", {b.matmul(v, b.constant(as_f32(u.front().tensor()))), b.constant(as_f32(matrices.at))},
              {{"height", Attr(c.height)}, {"width", Attr(c.width)}});

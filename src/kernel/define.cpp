@@ -177,7 +177,12 @@ class Defining {
         const TensorType& type = v->type().tensor();
         view.for_output(i);
         const std::vector<Expr> vars = index_vars(type.shape.dims());
-        Expr body = widen(resolved(node, without_broadcast(node.op().body(view, Indices(vars)), vars, type.shape)));
+        Expr meaning = without_broadcast(node.op().body(view, Indices(vars)), vars, type.shape);
+        Expr spelled = spell_out_sums(meaning, [&](int slot) {
+            const Value* v = node.inputs()[size_t(slot)];
+            return v->is_constant() ? &*v->tensor() : nullptr;
+        });
+        Expr body = widen(resolved(node, spelled));
         for (const std::string& name : free_symbols(body))
             if (name[0] != '%' && !symbols_.contains(name)) return std::nullopt;
         Definition d;

@@ -59,6 +59,11 @@ Expr map_loads(const Expr& e, const std::function<Expr(const Expr& load)>& f);
 // The same values without arithmetic on floats narrower than f32: loads are widened, casts round.
 Expr widen(const Expr& e);
 
+// Sums of a few products with numbers from a small constant, by the slot that loads it, written out. `known` gives null
+// for what is no constant.
+using KnownTensor = std::function<const Tensor*(int slot)>;
+Expr spell_out_sums(const Expr& body, const KnownTensor& known);
+
 // A body with its reductions taken out: each is handed to `add`, which gives the number to load it by. A reduction has
 // the axes that it depends on; one that stands in a branch of a Select is only computed where that branch is taken.
 // Nothing where the extent of a reduction is known only with the data.

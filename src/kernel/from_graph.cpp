@@ -1,16 +1,22 @@
 #include "kernel/from_graph.h"
 
 #include "kernel/build_program.h"
+#include "kernel/choose_winograd.h"
 #include "kernel/expand_composites.h"
 
 namespace tessera {
 
 Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
     Expanded expanded = TRY(expand_composites(*graph));
-    if (options.fuse) nest_concats(*expanded.graph);
+    std::vector<Choice> choices;
+    if (options.fuse) {
+        nest_concats(*expanded.graph);
+        choices = choose_winograd(*expanded.graph);
+    }
     Definitions all = define(*expanded.graph);
     Layouts layouts = choose_layouts(all, options.fuse);
     Grouping grouping = group_nodes(all, layouts, options.fuse);
+    grouping.choices.insert(grouping.choices.begin(), choices.begin(), choices.end());
     return build_program(expanded, all, layouts, std::move(grouping), options);
 }
 

@@ -9,6 +9,7 @@ namespace {
 constexpr double kFlopsPerByte = 4;  // what can be computed while a byte is moved
 constexpr double kLaunch = 20000;    // operations that a kernel of its own costs
 constexpr size_t kMaxNodes = 600;    // of an expression after inlining
+constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
 constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
 
 // Where a map would be computed if it were inlined: in a stage, so many times.
@@ -107,7 +108,11 @@ class MapFusion {
         const double saved = inputs + own + readers * own - readers * inputs;
         const double again = work * std::max(0.0, times - elements);
         if (sites.size() > kMaxStages && work > 0) return no("{} kernels read it", sites.size());
-        if (node_count(acc_.body(n)) > kMaxNodes) return no("its expression is too large");
+        const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) == 1 &&
+                          acc_.def(sites[0].stage).kind == Definition::Kind::Map;
+        if (!once && node_count(acc_.body(n)) > kMaxNodes) return no("its expression is too large");
+        if (int places = most_places(n, sites); places > kMaxPlaces && chooses(acc_.body(n)))
+            return no("each of the {} places where it is read would ask for its padding", places);
         if (again > std::max(0.0, saved) * kFlopsPerByte + kLaunch)
             return no("computed {:.1f} times: {:.0f} Kflop again against {:.0f} KB", times / elements, again / 1000,
                       saved / 1000);
@@ -115,6 +120,23 @@ class MapFusion {
             return no("what it is made of is {:.0f} KB more to read", -saved / 1000);
         return yes("{:.0f} KB are not written and read again, {:.0f} Kflop are done again", std::max(0.0, saved) / 1000,
                    again / 1000);
+    }
+
+    // The most loads of n in one stage.
+    int most_places(int n, const std::vector<Site>& sites) const {
+        int most = 0;
+        for (const Site& s : sites) {
+            int places = 0;
+            for (const Reading& a : acc_.reads(s.stage)) places += a.source == n;
+            most = std::max(most, places);
+        }
+        return most;
+    }
+
+    static bool chooses(const Expr& body) {
+        bool found = false;
+        visit(body, [&](const Expr& e) { found |= e.is(ExprKind::Select); });
+        return found;
     }
 
     static std::vector<Reading> distinct(const std::vector<Reading>& reads) {

@@ -87,6 +87,84 @@ std::optional<size_t> crossing_axis(const Schedule& s, const Stage& stage) {
     return std::nullopt;
 }
 
+// An axis along which the value is another expression for each of a few places, or for each remainder by a few.
+struct Phases {
+    size_t axis;
+    int64_t count;
+};
+
+constexpr int64_t kMostPhases = 8, kMostCopies = 64;
+
+std::vector<Phases> find_phases(const Stage& stage) {
+    std::vector<Phases> found;
+    int64_t copies = 1;
+    auto add = [&](size_t axis, int64_t count) {
+        for (const Phases& p : found)
+            if (p.axis == axis) return;
+        if (count < 2 || count > kMostPhases || copies * count > kMostCopies) return;
+        found.push_back({axis, count});
+        copies *= count;
+    };
+    visit(stage.value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Select) || !e.arg(0).is(ExprKind::Eq)) return;
+        for (size_t side : {0, 1}) {
+            const Expr &what = e.arg(0).arg(side), &number = e.arg(0).arg(1 - side);
+            if (!number.as_int()) continue;
+            for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+                const Expr& var = stage.axes[i].var;
+                if (what == var) add(i, stage.axes[i].extent.as_int().value_or(0));
+                if (what.is(ExprKind::Mod) && what.arg(0) == var) add(i, what.arg(1).as_int().value_or(0));
+            }
+        }
+    });
+    return found;
+}
+
+// All phases at once, lane by lane: what their expressions share is computed once.
+Status schedule_phases(Schedule& s, const std::string& name, const std::vector<Phases>& phases, double element,
+                       const ScheduleOptions& options) {
+    const int64_t lanes = lanes_of(s, find_stage(s, name), options.machine);
+    std::vector<Loop> loops = s.loops(name), outer, unrolled;
+    int64_t copies = 1;
+    for (size_t i = 0; i + 1 < loops.size(); ++i) {
+        auto p = std::find_if(phases.begin(), phases.end(), [&](const Phases& p) { return p.axis == i; });
+        if (p == phases.end()) {
+            outer.push_back(loops[i]);
+            continue;
+        }
+        copies *= p->count;
+        auto extent = s.extent(loops[i]).as_int();
+        if (extent == p->count) {
+            unrolled.push_back(loops[i]);
+            continue;
+        }
+        auto [rounds, phase] = TRY(s.split(loops[i], p->count));
+        if (!extent || *extent % p->count) TRY(s.loop_partition(rounds));
+        outer.push_back(rounds);
+        unrolled.push_back(phase);
+    }
+    auto extent = s.extent(loops.back()).as_int();
+    double inner = double(extent.value_or(256) * copies) * element;
+    std::vector<Loop> order = outer;
+    Loop lane = loops.back();
+    const bool vector = lanes > 1 && (!extent || *extent >= lanes);
+    if (vector && extent != lanes) {
+        auto [rounds, in] = TRY(s.split(lane, lanes));
+        if (!extent || *extent % lanes) TRY(s.loop_partition(rounds));
+        order.push_back(rounds);
+        lane = in;
+    } else if (!vector) {
+        order.push_back(lane);
+    }
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    if (vector) order.push_back(lane);
+    TRY(s.reorder(order));
+    for (const Loop& l : unrolled) TRY(s.unroll(l));
+    if (vector) TRY(s.vectorize(lane));
+    (void)TRY(make_tasks(s, name, outer.size(), inner, options));
+    return {};
+}
+
 }  // namespace
 
 Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, size_t count, double bytes,
@@ -145,6 +223,7 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
     std::vector<Loop> loops = s.loops(name);
     double element = double(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
     for (const Expr& load : loads_of(stage)) element += double(dtype_bytes(load.dtype()));
+    if (auto phases = find_phases(stage); !phases.empty()) return schedule_phases(s, name, phases, element, options);
     const int64_t lanes = lanes_of(s, stage, options.machine);
     if (auto crossing = crossing_axis(s, stage); crossing && lanes > 1) {
         // Squares of which each side is a cache line.

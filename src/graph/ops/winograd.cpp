@@ -111,8 +111,8 @@ const OpDef kWinogradOutput{
             Tiles tiles(op.out().shape[2], op.out().shape[3], side);
             Expr t = (o[0] * tiles.rows + floor_div(o[2], side)) * tiles.columns + floor_div(o[3], side);
             auto r = op.reduce(m.dim(0)), s = op.reduce(m.dim(0));
-            return sum({r, s}, at.at({mod(o[2], side), r.var}) * at.at({mod(o[3], side), s.var}) *
-                                   m.at({r.var, s.var, t, o[1]}));
+            Expr across = sum({s}, at.at({mod(o[3], side), s.var}) * m.at({r.var, s.var, t, o[1]}));
+            return sum({r}, at.at({mod(o[2], side), r.var}) * across);
         },
 };
 
