@@ -23,7 +23,7 @@ Status check_node(const Node& node, const SymbolValues& symbols) {
     std::deque<std::vector<Expr>> known;
     for (const Value* v : node.inputs()) {
         types.push_back(v ? sized(v->type(), symbols) : Type());
-        values.push_back(v && v->is_constant() ? &*v->tensor() : nullptr);
+        values.push_back(v && v->is_constant() && v->tensor()->data() ? &*v->tensor() : nullptr);  // not let go of
         contents.push_back(nullptr);
         if (!v || !v->contents()) continue;
         known.emplace_back();
