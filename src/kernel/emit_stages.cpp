@@ -135,13 +135,23 @@ std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
     const PlacedStage& p = placed_[stage];
     std::vector<Stmt> calls;
     for (const PrefetchPlan& plan : p.plan->prefetches) {
-        if (plan.loop != p.plan->loops[level].name) continue;
+        if (plan.loop != p.plan->loops[level].name || !reads_buffer(*p.stage, plan.buffer)) continue;
         Bindings later{{plan.loop, p.loops.vars[level] + plan.ahead}};
         for (size_t l = level + 1; l < p.loops.vars.size(); ++l) later.emplace(p.plan->loops[l].name, 0);
-        for (const Expr& l : loads_in(value_of(p), slot(plan.buffer))) {
+        for (const Expr& l : loads_in(p.stage->value, plan.buffer)) {
             Call call{.name = "prefetch", .writes = {}, .reads = {}, .args = {}};
-            Access at{l.node().slot, {}};
-            for (const Expr& index : l.args()) at.indices.push_back(substitute(index, later));
+            std::vector<Expr> indices;
+            bool computed = false;
+            for (const Expr& index : l.args()) {
+                indices.push_back(substitute(index, p.values));
+                computed |= index.node().reads;
+            }
+            if (computed) continue;  // where that lies is not known before
+            for (const PlacedStage& other : placed_)
+                if (other.stage->buffer == plan.buffer && static_cast<size_t>(plan.buffer) >= compute_.params)
+                    indices = other.location(indices);
+            Access at{slot(plan.buffer), {}};
+            for (const Expr& index : indices) at.indices.push_back(substitute(index, later));
             call.reads.push_back(std::move(at));
             calls.push_back(
                 if_then(lt(p.loops.vars[level] + plan.ahead, p.extents[level]), make_stmt(std::move(call))));

@@ -59,9 +59,16 @@ void merge(Kernel& kernel, int slot, size_t d) {
         });
     });
     kernel.body = mutate(kernel.body, [&](const Stmt& s) -> Stmt {
-        const Store* to = s ? s->as<Store>() : nullptr;
-        if (!to || to->to.buffer != slot) return s;
-        return store(slot, merged(to->to.indices, d, inner), to->value, to->combine);
+        if (!s) return s;
+        if (const Store* to = s->as<Store>(); to && to->to.buffer == slot)
+            return store(slot, merged(to->to.indices, d, inner), to->value, to->combine);
+        const Call* call = s->as<Call>();
+        if (!call) return s;
+        Call copy = *call;
+        for (auto* list : {&copy.writes, &copy.reads})
+            for (Access& a : *list)
+                if (a.buffer == slot) a.indices = merged(a.indices, d, inner);
+        return make_stmt(std::move(copy));
     });
 }
 

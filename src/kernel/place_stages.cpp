@@ -31,6 +31,12 @@ class Placing {
             if (left == before) return Error(Code::E0602, "stages stand in each other's loops");
         }
         for (size_t i = 0; i < placed_.size(); ++i) TRY(place_storage(i));
+        for (const PlacedStage& p : placed_)
+            for (const PrefetchPlan& prefetch : p.plan->prefetches)
+                for (const PlacedStage& other : placed_)
+                    if (other.stage->buffer == prefetch.buffer && other.stored_host)
+                        return Error(Code::E0602, "{} prefetches what {} computes nearby", p.stage->name,
+                                     other.stage->name);
         return std::move(placed_);
     }
 
@@ -296,6 +302,15 @@ class Placing {
     }
 
     Status check_loops(const PlacedStage& p) {
+        for (const PrefetchPlan& prefetch : p.plan->prefetches) {
+            size_t last = p.plan->position(prefetch.loop);
+            if (last == p.plan->loops.size())
+                return Error(Code::E0602, "{} prefetches in {}, which is gone", p.stage->name, prefetch.loop);
+            for (size_t l = 0; l <= last; ++l)
+                if (p.plan->loops[l].kind == LoopKind::Vector)
+                    return Error(Code::E0602, "{} prefetches inside {}, which runs in lanes", p.stage->name,
+                                 p.plan->loops[l].name);
+        }
         for (size_t l = 0; l < p.extents.size(); ++l) {
             const LoopPlan& loop = p.plan->loops[l];
             bool expanded = loop.kind == LoopKind::Vector || loop.kind == LoopKind::Unrolled;

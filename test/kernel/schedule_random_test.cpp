@@ -56,7 +56,7 @@ class RandomSchedule {
         std::vector<Loop> host_loops = s.loops(host.name);
         Loop at = host_loops.empty() ? Loop{"none"} : host_loops[pick(host_loops.size())];
         int64_t factor = 1 + static_cast<int64_t>(pick(5));
-        switch (pick(30)) {
+        switch (pick(32)) {
             case 0:
             case 1:
             case 2: return s.split(loop, factor).ok();
@@ -92,6 +92,12 @@ class RandomSchedule {
             case 25: return merge(s, stage);
             case 26: return s.fission(loop).ok();
             case 27: return s.pipeline(loop, static_cast<int>(factor)).ok();
+            case 29: return s.reindex(stage, static_cast<int>(pick(2))).ok();
+            case 30: {
+                std::vector<Expr> loads = loads_in(host.value);
+                if (loads.empty()) return false;
+                return s.prefetch(host.name, loads[pick(loads.size())].node().slot, at, factor).ok();
+            }
             case 28: return chance(50) ? s.double_buffer(stage).ok() : s.compute_root(stage).ok();
             default: return layout(s, stage);
         }
@@ -153,12 +159,13 @@ class RandomSchedule {
         value = value + read(ready_.back(), all);
         (void)last;
         ReduceOp op = chance(70) ? ReduceOp::Sum : chance(50) ? ReduceOp::Max : ReduceOp::Min;
-        if (chance(20) && !reduce.empty()) {  // a product, for reindex
-            value = any() * any();
+        if (chance(30) && !reduce.empty()) {  // a product, for reindex
+            auto small = [](const Expr& e) { return max(min(e, constant(4, DType::f32)), constant(-4, DType::f32)); };
+            value = small(any()) * small(any());
             op = ReduceOp::Sum;
+        } else {  // small, so that products of products stay exact
+            value = max(min(value, constant(50, DType::f32)), constant(-50, DType::f32));
         }
-        // Small, so that products of products stay exact.
-        value = max(min(value, constant(50, DType::f32)), constant(-50, DType::f32));
         c_.stages.push_back({name, slot, axes, reduce, op, vars_of(axes), value});
     }
 
