@@ -59,6 +59,64 @@ bool same_elements(const std::vector<Expr>& shape, const std::vector<Expr>& of, 
     return true;
 }
 
+namespace {
+
+// A variable that is divided becomes two: its quotient and its rest.
+void split_digits(std::vector<ReduceAxis>& digits, std::vector<Expr>& at) {
+    constexpr int kRounds = 12;
+    for (int round = 0; round < kRounds; ++round) {
+        std::optional<std::pair<size_t, int64_t>> found;
+        for (const Expr& e : at)
+            visit(e, [&](const Expr& x) {
+                if (found || (!x.is(ExprKind::FloorDiv) && !x.is(ExprKind::Mod))) return;
+                auto by = x.arg(1).as_int();
+                for (size_t k = 0; k < digits.size() && by && *by > 1; ++k)
+                    if (x.arg(0) == digits[k].var && mod(digits[k].extent, *by).is_int(0)) found = {k, *by};
+            });
+        if (!found) return;
+        auto [k, by] = *found;
+        const ReduceAxis whole = digits[k];
+        Expr outer = floor_div(whole.extent, by);
+        digits[k] = {index_var(fmt::format("%d{}", 2 * round), outer.as_int()), outer};
+        digits.push_back({index_var(fmt::format("%d{}", 2 * round + 1), by), Expr(by)});
+        for (Expr& e : at) e = substitute(e, {{whole.var.node().name, digits[k].var * by + digits.back().var}});
+    }
+}
+
+}  // namespace
+
+bool same_elements_by_digits(const std::vector<Expr>& shape, const std::vector<Expr>& of, const std::vector<Expr>& at) {
+    std::vector<Expr> vars = index_vars(shape), indices = at;
+    std::vector<ReduceAxis> digits;
+    for (size_t d = 0; d < shape.size(); ++d) digits.push_back({vars[d], shape[d]});
+    split_digits(digits, indices);
+    std::erase_if(digits, [](const ReduceAxis& a) { return a.extent.is_int(1); });
+    std::vector<bool> used(digits.size());
+    Bindings zero;
+    for (const ReduceAxis& a : digits) zero.emplace(a.var.node().name, Expr(0));
+    for (size_t d = 0; d < of.size(); ++d) {
+        if (of[d].is_int(1)) continue;
+        if (!substitute(indices[d], zero).is_int(0)) return false;
+        Expr covered = 1;
+        for (bool more = true; more && !(covered == of[d]);) {
+            more = false;
+            for (size_t k = 0; k < digits.size() && !more; ++k) {
+                const Expr& var = digits[k].var;
+                if (used[k] || !depends_on_any(indices[d], {digits[k]})) continue;
+                Expr step = substitute(indices[d], {{var.node().name, var + 1}}) - indices[d];
+                if (!(step == covered)) continue;
+                used[k] = more = true;
+                covered = covered * digits[k].extent;
+            }
+        }
+        if (!(covered == of[d])) return false;
+        // Nothing else moves it.
+        for (size_t k = 0; k < digits.size(); ++k)
+            if (!used[k] && depends_on_any(indices[d], {digits[k]})) return false;
+    }
+    return std::all_of(used.begin(), used.end(), [](bool u) { return u; });
+}
+
 bool depends_on_any(const Expr& e, const std::vector<ReduceAxis>& axes) {
     std::vector<std::string> names = free_symbols(e);
     return std::any_of(axes.begin(), axes.end(), [&](const ReduceAxis& a) {

@@ -41,6 +41,9 @@ class Accesses {
 // different variables, up to dimensions of one element.
 bool same_elements(const std::vector<Expr>& shape, const std::vector<Expr>& of, const std::vector<Expr>& at);
 
+// The same up to a reshape: each index is made of digits, which are the reader's variables or parts of them.
+bool same_elements_by_digits(const std::vector<Expr>& shape, const std::vector<Expr>& of, const std::vector<Expr>& at);
+
 bool depends_on_any(const Expr& e, const std::vector<ReduceAxis>& axes);
 
 // A sum of products of two operands, one of which alone has the axis that is innermost in memory.

@@ -22,6 +22,7 @@ class Building {
         std::vector<Expr> values;
         for (int n : members_) values.push_back(inlined(n));
         for (const Expr& v : values) collect_reads(v);
+        for (int n : made_.reads) made_.read_elements.push_back(elements_read(n, values));
         for (int n : members_)
             if (grouping_.whole[size_t(n)]) add_param(n, fmt::format("y{}", made_.writes.size()), made_.writes);
         made_.compute.params = made_.compute.buffers.size();
@@ -85,6 +86,25 @@ class Building {
     void collect_reads(const Expr& value) {
         for (int n : loaded_slots(value))
             if (!inside(n) && !slots_.contains(n)) add_param(n, fmt::format("x{}", made_.reads.size()), made_.reads);
+    }
+
+    Expr elements_read(int n, const std::vector<Expr>& values) const {
+        Expr all = Shape(def(n).shape).elements(), looked_up = 0;
+        for (size_t i = 0; i < values.size(); ++i) {
+            const Definition& stage = def(members_[i]);
+            Expr times = Shape(stage.shape).elements();
+            for (const ReduceAxis& r : stage.reduce) times = times * r.extent;
+            bool whole = false;
+            visit(values[i], [&](const Expr& e) {
+                if (!e.is(ExprKind::Load) || e.node().slot != n) return;
+                auto known = [](const Expr& at) { return !at.node().reads; };
+                whole |= std::all_of(e.args().begin(), e.args().end(), known);
+                looked_up = looked_up + times;
+            });
+            if (whole) return all;
+        }
+        auto a = all.as_int(), b = looked_up.as_int();
+        return a && b ? Expr(std::min(*a, *b)) : a ? looked_up : all;
     }
 
     void add_param(int n, std::string name, std::vector<int>& list) {

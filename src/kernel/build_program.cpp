@@ -238,8 +238,9 @@ class Assembly {
         step.nodes = made.nodes;
         std::vector<Expr> flops, bytes;
         for (const Node* node : made.nodes) flops.push_back(count(*node).flops);
-        for (const auto* list : {&made.reads, &made.writes})
-            for (int n : *list) bytes.push_back(bytes_of(def(n).shape, def(n).dtype));
+        for (size_t i = 0; i < made.reads.size(); ++i)
+            bytes.push_back(made.read_elements[i] * int64_t(dtype_bytes(def(made.reads[i]).dtype)));
+        for (int n : made.writes) bytes.push_back(bytes_of(def(n).shape, def(n).dtype));
         step.flops = sum_of(std::move(flops));
         step.bytes = sum_of(std::move(bytes));
         if (low.prepare.body) {

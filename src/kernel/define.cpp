@@ -119,7 +119,7 @@ class Defining {
         }
         OpView view = node.view();
         if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";
-        if (op.name == "concat" && join(node)) return {};
+        if (op.name == "concat" && (roll(node) || join(node))) return {};
         view.throw_where_unknown();
         const size_t before = all_.list.size();
         std::vector<std::pair<const Value*, int>> made;
@@ -143,6 +143,46 @@ class Defining {
         }
         for (auto& [v, number] : made) all_.numbers[v] = number;
         return {};
+    }
+
+    // A concat of the end of a tensor and its beginning turns it around: one load, of an index that wraps.
+    bool roll(const Node& node) {
+        if (node.inputs().size() != 2) return false;
+        const Value* v = node.output();
+        const std::vector<Expr>& shape = v->type().tensor().shape.dims();
+        int64_t axis = std::get<int64_t>(node.attrs().at("axis"));
+        if (axis < 0) axis += int64_t(shape.size());
+        const std::vector<Expr> vars = index_vars(shape);
+        int from[2];
+        Expr start[2];
+        for (size_t k = 0; k < 2; ++k) {
+            const Definition& d = all_.list[size_t(number_of(node.inputs()[k]))];
+            if (d.kind != Definition::Kind::Map || !d.body.is(ExprKind::Load)) return false;
+            if (d.body.args().size() != d.shape.size()) return false;
+            const std::vector<Expr> own = index_vars(d.shape);
+            from[k] = d.body.node().slot;
+            for (size_t i = 0; i < own.size(); ++i) {
+                if (int64_t(i) == axis)
+                    start[k] = d.body.arg(i) - own[i];
+                else if (!(d.body.arg(i) == own[i]))
+                    return false;
+            }
+        }
+        const Definition& first = all_.list[size_t(number_of(node.inputs()[0]))];
+        const Expr& cut = first.shape[size_t(axis)];
+        if (from[0] != from[1] || !(all_.list[size_t(from[0])].shape == shape) || !start[1].is_int(0)) return false;
+        if (!start[0].as_int() || !(start[0] + cut == shape[size_t(axis)])) return false;
+        std::vector<Expr> at = vars;
+        at[size_t(axis)] = mod(vars[size_t(axis)] + start[0], shape[size_t(axis)]);
+        Definition d;
+        d.kind = Definition::Kind::Map;
+        d.node = &node;
+        d.value = v;
+        d.dtype = v->type().tensor().dtype;
+        d.shape = shape;
+        d.body = load(from[0], d.dtype, std::move(at));
+        all_.numbers[v] = add(std::move(d));
+        return true;
     }
 
     // A concat of more than a few numbers: parts that are copies until somebody makes them in their place.

@@ -13,6 +13,7 @@ class Region {
   public:
     Region(const Fusion& fusion, int first) : fusion_(fusion), acc_(fusion.acc), members_{first} {
         rows_ = is_row_reduction(acc_, first);
+        contraction_ = is_contraction(acc_, first);
     }
 
     std::vector<int> grow() {
@@ -43,10 +44,13 @@ class Region {
         if (d.kind == Definition::Kind::Reduction && (!rows_ || is_contraction(acc_, n))) return false;
         if (!d.has_body()) return false;
         for (const Reading& a : acc_.reads(n))
-            if (members_.contains(a.source) &&
-                !(rows_ ? same_row(n, a) : same_elements(d.shape, acc_.def(a.source).shape, a.at)))
-                return false;
+            if (members_.contains(a.source) && !(rows_ ? same_row(n, a) : elementwise(n, a))) return false;
         return true;
+    }
+
+    bool elementwise(int n, const Reading& a) const {
+        const std::vector<Expr>&shape = acc_.def(n).shape, &of = acc_.def(a.source).shape;
+        return same_elements(shape, of, a.at) || (contraction_ && same_elements_by_digits(shape, of, a.at));
     }
 
     // The source's rows are the reader's: the outermost dimensions of both, in the same order.
@@ -77,7 +81,7 @@ class Region {
     const Fusion& fusion_;
     const Accesses& acc_;
     std::set<int> members_;
-    bool rows_;
+    bool rows_, contraction_;
 };
 
 // Maps of a region that become a part of what reads them: all but the last, where elements are computed one by one; by

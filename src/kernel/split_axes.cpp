@@ -98,8 +98,6 @@ class Splitting {
                             add({other, size_t(found - axes.begin())});
                     } else if (index == var) {
                         add({other, d});
-                    } else if (depends(index, var)) {
-                        fits = false;
                     }
                 }
             };

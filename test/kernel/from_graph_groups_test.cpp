@@ -38,6 +38,23 @@ TEST(Groups, ValueThatOthersReadEndsAnEpilogue) {
               (Labels{"matmul+relu", "matmul+add"}));
 }
 
+TEST(Groups, EpilogueBehindAReshape) {
+    EXPECT_EQ(fused(R"(graph g(x: f32[N,M,16], w: f32[16,8], b: f32[8], r: f32[N,M,8]) {
+        %f = reshape(x, [-1,16]) %m = gemm(%f, w, b) %s = shape(r) %u = reshape(%m, %s) %y = add(%u, r) return %y })",
+                    {{"N", 2}, {"M", 7}}),
+              (Labels{"gemm+add"}));
+    EXPECT_EQ(fused(R"(graph g(x: f32[6,4,16], w: f32[16,8], r: f32[1,4,6,8]) {
+        %m = matmul(x, w) %v = reshape(%m, [1,2,3,2,2,8]) %t = transpose(%v, [0,1,3,2,4,5]) %u = reshape(%t, [1,4,6,8])
+        %y = add(%u, r) return %y })"),
+              (Labels{"matmul+add"}));
+}
+
+TEST(Groups, RollsAreIndices) {
+    EXPECT_EQ(fused(R"(graph g(x: f32[6,8], w: f32[8,5]) {
+        %r = relu(x) %a, %b = split(%r, [2,4]) %c = concat(%b, %a, axis=0) %y = matmul(%c, w) return %y })"),
+              (Labels{"relu+matmul"}));
+}
+
 TEST(Groups, SoftmaxIsOneKernel) {
     EXPECT_EQ(fused("graph g(x: f32[6,40]) { %y = softmax(x) return %y }"), (Labels{"softmax"}));
     EXPECT_EQ(fused("graph g(x: f32[N,M]) { %y = softmax(x) return %y }", {{"N", 3}, {"M", 9}}), (Labels{"softmax"}));
@@ -61,7 +78,7 @@ TEST(Groups, AttentionIsThreeKernels) {
         %qt = transpose(%q4, [0,2,1,3]) %kt = transpose(%k4, [0,2,3,1]) %vt = transpose(%v4, [0,2,1,3])
         %s = matmul(%qt, %kt) %m = mul(%s, 0.35) %p = softmax(%m) %o = matmul(%p, %vt)
         %t = transpose(%o, [0,2,1,3]) %r = reshape(%t, [0,0,-1]) %e = relu(%r) return %e })"),
-              (Labels{"matmul+mul", "softmax", "matmul", "relu"}));
+              (Labels{"matmul+mul", "softmax", "matmul+relu"}));
 }
 
 TEST(Groups, PrologueOfAProduct) {
