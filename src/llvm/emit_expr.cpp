@@ -99,6 +99,12 @@ Value* Emitter::emit_binary(const Expr& e) {
 }
 
 Value* Emitter::binary(ExprKind kind, DType dtype, Value* a, Value* b) {
+    if (kind == ExprKind::And || kind == ExprKind::Or) {
+        if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(a))
+            return known->isOne() == (kind == ExprKind::And) ? b : a;
+        if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(b))
+            return known->isOne() == (kind == ExprKind::And) ? a : b;
+    }
     match(a, b);
     const bool real = is_float(dtype), flag = dtype == DType::boolean;
     switch (kind) {
@@ -139,8 +145,13 @@ Value* Emitter::binary(ExprKind kind, DType dtype, Value* a, Value* b) {
 Value* Emitter::emit_compare(const Expr& e) {
     const DType dtype = e.arg(0).dtype();
     const bool ordered = e.is(ExprKind::Lt) || e.is(ExprKind::Le);
-    if (dtype == DType::i64 && lanes_ > 1 && ordered)
-        if (Value* mask = lane_mask(e.arg(0), e.arg(1), e.is(ExprKind::Le))) return mask;
+    if (dtype == DType::i64 && ordered && !e.node().reads) {
+        Linear gap = linear(e.arg(1));
+        add_linear(gap, linear(e.arg(0)), -1);
+        if (e.is(ExprKind::Le)) gap.constant += 1;
+        if (auto known = decided(gap)) return builder_.getInt1(*known);
+        if (Value* mask = lane_mask(gap)) return mask;
+    }
     Value *a = emit(e.arg(0)), *b = emit(e.arg(1));
     match(a, b);
     using P = llvm::CmpInst;
@@ -161,15 +172,11 @@ Value* Emitter::emit_compare(const Expr& e) {
     }
 }
 
-// below < above where their difference falls or rises by one a lane: the lanes before, or from, some lane.
-Value* Emitter::lane_mask(const Expr& below, const Expr& above, bool or_equal) {
-    Linear gap = linear(above);
-    add_linear(gap, linear(below), -1);
+// The lanes where gap > 0, if it falls or rises by one a lane: those before, or from, some lane.
+Value* Emitter::lane_mask(const Linear& gap) {
     if (gap.irregular || (gap.lane != 1 && gap.lane != -1)) return nullptr;
-    // The lanes for which gap + lane * number > 0 (>= 0).
     Linear start = gap;
     start.lane = 0;
-    if (or_equal) start.constant += 1;
     Value* at = sum_of(start);
     std::vector<llvm::Constant*> numbers;
     for (int i = 0; i < lanes_; ++i) numbers.push_back(builder_.getInt32(i));
@@ -224,8 +231,10 @@ Value* Emitter::emit_select(const Expr& e) {
     auto* after = llvm::BasicBlock::Create(c, "after", function_);
     const bool vector = depends_on_lane(e.arg(1)) || depends_on_lane(e.arg(2));
     builder_.CreateCondBr(condition, then, otherwise);
+    const Loads before = loads_;
     auto branch = [&](llvm::BasicBlock*& block, const Expr& value) {
         MemoScope scope(*this);
+        loads_ = before;
         builder_.SetInsertPoint(block);
         Value* v = emit(value);
         if (vector) v = splat(v);
@@ -235,6 +244,7 @@ Value* Emitter::emit_select(const Expr& e) {
     };
     Value* a = branch(then, e.arg(1));
     Value* b = branch(otherwise, e.arg(2));
+    loads_ = before;
     builder_.SetInsertPoint(after);
     CHECK(a->getType() == b->getType(), "branches of {}", to_string(e));
     auto* phi = builder_.CreatePHI(a->getType(), 2);

@@ -56,7 +56,7 @@ Emitter::Linear Emitter::linear(const Expr& e) {
             const Binding& b = it->second;
             out.constant = b.offset;
             out.lane = b.lane ? 1 : 0;
-            if (b.value) out.terms.push_back({b.value, 1, b.depth + 1});
+            if (b.value) out.terms.push_back({b.value, 1, b.depth + 1, {0, b.most}});
             return out;
         }
         case ExprKind::Add:
@@ -90,7 +90,7 @@ Emitter::Linear Emitter::linear(const Expr& e) {
     else if (v->getType()->isVectorTy())
         out.irregular = v;
     else
-        out.terms.push_back({v, 1, depth_of(e)});
+        out.terms.push_back({v, 1, depth_of(e), bounds(e)});
     out.wraps = e.node().reads;
     return out;
 }
@@ -110,7 +110,7 @@ Emitter::Linear Emitter::linear_quotient(const Expr& e) {
         const bool stays = last >= 0 && last < divisor;
         if (multiples && !top.irregular && (stays || top.lane % divisor == 0)) {
             if (quotient) {
-                for (const auto& t : top.terms) out.terms.push_back({t.value, t.factor / divisor, t.depth});
+                for (const auto& t : top.terms) out.terms.push_back({t.value, t.factor / divisor, t.depth, t.bounds});
                 out.constant = floor_div_int(top.constant, divisor);
                 if (!stays) out.lane = top.lane / divisor;
             } else {
@@ -125,7 +125,7 @@ Emitter::Linear Emitter::linear_quotient(const Expr& e) {
     if (v->getType()->isVectorTy())
         out.irregular = v;
     else
-        out.terms.push_back({v, 1, depth_of(e)});
+        out.terms.push_back({v, 1, depth_of(e), bounds(e)});
     out.wraps = e.node().reads;
     return out;
 }
@@ -171,6 +171,26 @@ bool Emitter::in_bounds(const Slot& slot, const std::vector<Expr>& indices) cons
         if (!extent || !b.low || !b.high || *b.low < 0 || *b.high >= *extent) return false;
     }
     return true;
+}
+
+std::optional<bool> Emitter::decided(const Linear& gap) const {
+    if (gap.irregular || gap.wraps) return {};
+    std::optional<int64_t> low = gap.constant, high = gap.constant;
+    auto add = [](std::optional<int64_t>& sum, std::optional<int64_t> v, int64_t factor) {
+        int64_t scaled = 0, total = 0;
+        if (!sum || !v || __builtin_mul_overflow(*v, factor, &scaled) || __builtin_add_overflow(*sum, scaled, &total))
+            sum.reset();
+        else
+            sum = total;
+    };
+    add(gap.lane < 0 ? low : high, lanes_ - 1, gap.lane);
+    for (const auto& t : gap.terms) {
+        add(low, t.factor > 0 ? t.bounds.low : t.bounds.high, t.factor);
+        add(high, t.factor > 0 ? t.bounds.high : t.bounds.low, t.factor);
+    }
+    if (low && *low > 0) return true;
+    if (high && *high <= 0) return false;
+    return {};
 }
 
 // Outer loops' terms first, so that their sum is computed outside the inner ones.

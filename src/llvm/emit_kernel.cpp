@@ -14,7 +14,8 @@ Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     Value *begin = function_->getArg(2), *end = function_->getArg(3);
     if (plan.parallel) {
         emit_loop(begin, end, 1, false, [&](Value* i) {
-            with_binding(plan.parallel->var, {i, 0, false, depth_}, [&] { emit(plan.parallel->body); });
+            with_binding(plan.parallel->var, {i, 0, false, depth_, last_of(plan.parallel->extent)},
+                         [&] { emit(plan.parallel->body); });
         });
     } else {
         emit_loop(begin, end, 1, false, [&](Value*) { emit(plan.stmt); });

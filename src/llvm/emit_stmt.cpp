@@ -40,8 +40,8 @@ void Emitter::emit_for(const For& loop) {
     const bool runs = bounds(loop.extent).low.value_or(0) > 0;
     auto at_note = loop.notes.find("unroll");
     const int64_t copies = at_note == loop.notes.end() ? 1 : std::min<int64_t>(at_note->second, 64);
-    auto body = [&](Value* i, int64_t offset) {
-        with_binding(loop.var, {i, offset, false, depth_}, [&] { emit(loop.body); });
+    auto body = [&](Value* i, int64_t offset, int64_t step = 1) {
+        with_binding(loop.var, {i, offset, false, depth_, last_of(loop.extent, step)}, [&] { emit(loop.body); });
     };
     if (copies <= 1) return emit_loop(builder_.getInt64(0), count, 1, runs, [&](Value* i) { body(i, 0); });
 
@@ -52,7 +52,7 @@ void Emitter::emit_for(const For& loop) {
             for (int64_t j = 0; j < copies; ++j) body(nullptr, j);
         else if (whole)
             emit_loop(builder_.getInt64(0), builder_.getInt64(whole), copies, true, [&](Value* i) {
-                for (int64_t j = 0; j < copies; ++j) body(i, j);
+                for (int64_t j = 0; j < copies; ++j) body(i, j, copies);
             });
         for (int64_t i = whole; i < *extent; ++i) body(nullptr, i);
         return;
@@ -62,9 +62,14 @@ void Emitter::emit_for(const For& loop) {
     if (!runs)
         whole = builder_.CreateSelect(builder_.CreateICmpSGT(count, builder_.getInt64(0)), whole, builder_.getInt64(0));
     emit_loop(builder_.getInt64(0), whole, copies, false, [&](Value* i) {
-        for (int64_t j = 0; j < copies; ++j) body(i, j);
+        for (int64_t j = 0; j < copies; ++j) body(i, j, copies);
     });
     emit_loop(whole, count, 1, false, [&](Value* i) { body(i, 0); });
+}
+
+std::optional<int64_t> Emitter::last_of(const Expr& extent, int64_t step) {
+    const auto high = bounds(extent).high;
+    return high ? std::optional(*high - step) : std::nullopt;
 }
 
 Value* Emitter::emit_alone(const Expr& e) {
@@ -88,9 +93,11 @@ void Emitter::emit_loop(Value* begin, Value* end, int64_t step, bool runs, const
     builder_.SetInsertPoint(block);
     auto* i = builder_.CreatePHI(i64(), 2, "i");
     i->addIncoming(begin, before);
+    loads_.clear();
     ++depth_;
     body(i);
     --depth_;
+    loads_.clear();
     Value* next = builder_.CreateAdd(i, builder_.getInt64(step), "next", true, true);
     i->addIncoming(next, builder_.GetInsertBlock());
     builder_.CreateCondBr(builder_.CreateICmpSLT(next, end), block, after);
@@ -131,14 +138,17 @@ void Emitter::emit_if(const If& branch) {
     auto* otherwise = branch.otherwise ? llvm::BasicBlock::Create(c, "else", function_) : nullptr;
     auto* after = llvm::BasicBlock::Create(c, "after", function_);
     builder_.CreateCondBr(condition, then, otherwise ? otherwise : after);
+    const Loads before = loads_;
     builder_.SetInsertPoint(then);
     emit(branch.then);
     builder_.CreateBr(after);
     if (otherwise) {
+        loads_ = before;
         builder_.SetInsertPoint(otherwise);
         emit(branch.otherwise);
         builder_.CreateBr(after);
     }
+    loads_.clear();
     builder_.SetInsertPoint(after);
 }
 
@@ -155,8 +165,9 @@ void Emitter::emit_alloc(const Alloc& a) {
         auto* type = llvm::ArrayType::get(memory_type(slot.dtype), *count.as_int() * lanes_);
         slot.base = entry_alloca(type, kernel_.buffers[a.buffer].name.c_str());
     }
-    slot.padded = true;
+    forget_loads(a.buffer);
     emit(a.body);
+    forget_loads(a.buffer);
     slot = old;
 }
 

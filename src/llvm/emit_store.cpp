@@ -1,5 +1,7 @@
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/numeric.h"
 #include "llvm/emitter.h"
@@ -19,7 +21,23 @@ T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
 Value* Emitter::emit_load(const Expr& e) {
     const Slot& slot = slots_[e.node().slot];
     CHECK(slot.base, "kernel {}: {} is read outside its Alloc", kernel_.name, kernel_.buffers[e.node().slot].name);
-    return from_memory(load_from(slot, offset_of(slot, e.args()), !mask_ || in_bounds(slot, e.args())), slot.dtype);
+    const Linear at = offset_of(slot, e.args());
+    const bool safe = !mask_ || in_bounds(slot, e.args());
+    if (!safe || at.irregular) return from_memory(load_from(slot, at, safe), slot.dtype);
+    LoadKey key{e.node().slot, at.uniform() ? 1 : lanes_, at.constant, at.lane, {}};
+    for (const auto& t : at.terms) key.terms.emplace_back(t.value, t.factor);
+    std::sort(key.terms.begin(), key.terms.end());
+    auto [known, added] = loads_.try_emplace(std::move(key));
+    if (added) known->second = from_memory(load_from(slot, at, true), slot.dtype);
+    return known->second;
+}
+
+void Emitter::forget_loads(int slot) {
+    const auto params = static_cast<int>(kernel_.params);
+    std::erase_if(loads_, [&](const auto& entry) {
+        const int other = entry.first.slot;
+        return other == slot || (other < params && slot < params);
+    });
 }
 
 // In memory's type. A load under a mask, unless it is known to be in bounds, reads the dummy where a lane is off.
@@ -86,11 +104,15 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
 void Emitter::emit_store(const Store& s) {
     const Slot& slot = slots_[s.to.buffer];
     CHECK(slot.base, "kernel {}: {} is written outside its Alloc", kernel_.name, kernel_.buffers[s.to.buffer].name);
-    if (!s.combine) {
-        Value* v = to_memory(emit(s.value), slot.dtype);
-        if (!status_.ok()) return;
-        return store_lanes(slot, offset_of(slot, s.to.indices), v);
-    }
+    if (s.combine)
+        emit_combine(s);
+    else
+        store_lanes(slot, offset_of(slot, s.to.indices), to_memory(emit(s.value), slot.dtype));
+    forget_loads(s.to.buffer);
+}
+
+void Emitter::emit_combine(const Store& s) {
+    const Slot& slot = slots_[s.to.buffer];
     for (const Accumulator& a : accumulators_) {
         if (a.store != &s) continue;
         auto* type = llvm::FixedVectorType::get(scalar_type(slot.dtype), lanes_);
@@ -102,7 +124,6 @@ void Emitter::emit_store(const Store& s) {
     Linear at = offset_of(slot, s.to.indices);
     if (at.uniform() && lanes_ > 1) {
         Value* v = splat(emit(s.value));
-        if (!status_.ok()) return;
         if (mask_) v = builder_.CreateSelect(mask_, v, splat(identity(*s.combine, slot.dtype)));
         Value* old = from_memory(load_from(slot, at, !mask_), slot.dtype);
         return store_lanes(slot, at, to_memory(reduce_lanes(*s.combine, slot.dtype, v, old), slot.dtype));
@@ -128,9 +149,7 @@ void Emitter::emit_store(const Store& s) {
         return;
     }
     Value* old = from_memory(load_from(slot, at, !mask_), slot.dtype);
-    Value* v = to_memory(combined(*s.combine, slot.dtype, old, s.value), slot.dtype);
-    if (!status_.ok()) return;
-    store_lanes(slot, at, v);
+    store_lanes(slot, at, to_memory(combined(*s.combine, slot.dtype, old, s.value), slot.dtype));
 }
 
 Value* Emitter::combined(ReduceOp op, DType dtype, Value* old, const Expr& value) {

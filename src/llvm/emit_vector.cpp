@@ -118,7 +118,7 @@ void Emitter::emit_vector(const For& loop) {
     if (lanes <= 1) {
         if (extent && touches_registers(loop)) return emit_copies(loop, *extent);
         return emit_loop(builder_.getInt64(0), count, 1, extent.has_value(), [&](Value* i) {
-            with_binding(loop.var, {i, 0, false, depth_}, [&] { emit(loop.body); });
+            with_binding(loop.var, {i, 0, false, depth_, last_of(loop.extent)}, [&] { emit(loop.body); });
         });
     }
     open_accumulators(loop, lanes);
@@ -142,7 +142,7 @@ void Emitter::emit_vector(const For& loop) {
     close_accumulators();
     if (!extent) {
         emit_loop(whole, count, 1, false, [&](Value* i) {
-            with_binding(loop.var, {i, 0, false, depth_}, [&] { emit(loop.body); });
+            with_binding(loop.var, {i, 0, false, depth_, last_of(loop.extent)}, [&] { emit(loop.body); });
         });
         return;
     }
@@ -156,7 +156,7 @@ void Emitter::emit_vector(const For& loop) {
 void Emitter::emit_chunk(const For& loop, Value* at, int64_t offset, int lanes) {
     lanes_ = lanes;
     lane_var_ = loop.var.node().name;
-    with_binding(loop.var, {at, offset, lanes > 1, depth_}, [&] { emit(loop.body); });
+    with_binding(loop.var, {at, offset, lanes > 1, depth_, last_of(loop.extent, lanes)}, [&] { emit(loop.body); });
     lanes_ = 1;
     lane_var_.clear();
 }

@@ -36,7 +36,8 @@ class Emitter {
         Value* value = nullptr;
         int64_t offset = 0;
         bool lane = false;
-        int depth = 0;  // of the loop
+        int depth = 0;                     // of the loop
+        std::optional<int64_t> most = {};  // value is in [0, most]
     };
     struct Slot {
         Value* base = nullptr;
@@ -44,8 +45,7 @@ class Emitter {
         std::vector<Expr> strides;
         std::vector<Expr> shape;
         llvm::MDNode *scope = nullptr, *noalias = nullptr;
-        int per_lane = 0;     // allocated inside a Vector loop: so many copies, one per lane, interleaved
-        bool padded = false;  // memory of our own
+        int per_lane = 0;  // allocated inside a Vector loop: so many copies, one per lane, interleaved
     };
     // The sum of terms and a constant, plus `lane` times the lane's number, plus a vector where it is not so regular.
     struct Linear {
@@ -53,6 +53,7 @@ class Emitter {
             Value* value;
             int64_t factor;
             int depth;
+            Bounds bounds = {};  // of the value
         };
         std::vector<Term> terms;
         int64_t constant = 0, lane = 0;
@@ -66,6 +67,15 @@ class Emitter {
         const Store* store;
         Value* memory;  // a vector
     };
+    // A load at a regular place, in all lanes. Its value holds until the buffer is written, or control flow splits or
+    // meets.
+    struct LoadKey {
+        int slot, lanes;
+        int64_t constant, lane;
+        std::vector<std::pair<Value*, int64_t>> terms;
+        auto operator<=>(const LoadKey&) const = default;
+    };
+    using Loads = std::map<LoadKey, Value*>;
     friend class MemoScope;
     friend class FreshMemo;
     using Memo = std::vector<std::unordered_map<const ExprNode*, Value*>>;
@@ -84,6 +94,8 @@ class Emitter {
     void emit_if(const If& branch);
     void emit_alloc(const Alloc& a);
     void emit_call(const Call& call);
+    // The largest value of a variable that runs in steps of `step` below an extent.
+    static std::optional<int64_t> last_of(const Expr& extent, int64_t step = 1);
     Value* emit_alone(const Expr& e);  // outside any statement
     void emit_copies(const For& loop, int64_t count);
     // for (i = begin; i < end; i += step) body(i), the binding's offset left to the caller.
@@ -104,8 +116,10 @@ class Emitter {
 
     // emit_store.cpp
     void emit_store(const Store& s);
+    void emit_combine(const Store& s);
     Value* combined(ReduceOp op, DType dtype, Value* old, const Expr& value);
     Value* identity(ReduceOp op, DType dtype);
+    void forget_loads(int slot);  // of a buffer that is written
     void store_lanes(const Slot& slot, const Linear& at, Value* memory_value);
     Value* load_from(const Slot& slot, const Linear& at, bool in_bounds);
     Value* emit_load(const Expr& e);
@@ -133,7 +147,8 @@ class Emitter {
     Value* binary(ExprKind kind, DType dtype, Value* a, Value* b);
     Value* multiply_add(Value* a, Value* b, Value* c);
     std::optional<Value*> fused(DType dtype, const Expr& product, Value* addend, bool negate_product);
-    Value* lane_mask(const Expr& below, const Expr& above, bool or_equal);
+    std::optional<bool> decided(const Linear& gap) const;  // whether it is above 0 in all lanes, or in none
+    Value* lane_mask(const Linear& gap);
     bool speculatable(const Expr& e) const;
 
     // emit_int.cpp
@@ -188,6 +203,7 @@ class Emitter {
     std::vector<Slot> slots_;
     std::vector<Accumulator> accumulators_;
     Memo memo_{1};
+    Loads loads_;
     int lanes_ = 1;
     std::string lane_var_;
     Value* mask_ = nullptr;  // null: all lanes

@@ -15,7 +15,7 @@ namespace tessera::codegen {
 class VectorMath {
   public:
     using Value = llvm::Value;
-    VectorMath(llvm::IRBuilder<>& builder, const Target& target) : b_(builder), target_(target) {}
+    VectorMath(llvm::IRBuilderBase& builder, const Target& target) : b_(builder), target_(target) {}
 
     // Null where there is no such code.
     Value* call(Fn fn, Value* x);
@@ -65,7 +65,7 @@ class VectorMath {
     Value* choose(Value* c, Value* a, Value* b) { return b_.CreateSelect(c, a, b); }
     Value* with_sign(Value* x, Value* sign) { return b_.CreateCopySign(x, sign); }
 
-    llvm::IRBuilder<>& b_;
+    llvm::IRBuilderBase& b_;
     const Target& target_;
 };
 
