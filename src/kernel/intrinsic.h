@@ -1,12 +1,13 @@
-// Instructions as nests: what an intrinsic computes on tiles of its operands. Schedules know them by name (tensorize), the
-// code generator emits them, and everyone else can write them out again as the nest they stand for.
+// Instructions as nests: what an intrinsic computes on tiles of its operands. Schedules know them by name (tensorize),
+// the code generator emits them, and everyone else can write them out again as the nest they stand for.
 #pragma once
 
 #include "kernel/compute.h"
 
 namespace tessera {
 
-// out[axes] += value over reduce. In `value` a Load of slot i is operand i, at indices that are axes; extents are constant.
+// out[axes] += value over reduce. In `value` a Load of slot i is operand i, at indices that are axes; extents are
+// constant.
 struct Intrinsic {
     std::string name;
     std::vector<ReduceAxis> axes, reduce;

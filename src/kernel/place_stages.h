@@ -41,6 +41,16 @@ struct PlacedStage {
     std::vector<Expr> location(const std::vector<Expr>& indices) const;  // in its buffer
 };
 
+// The stages that read what stage i fills.
+std::vector<size_t> readers_of(const Compute& compute, size_t i);
+// Whether stage r is computed in loop number `loop` of stage h, at any depth.
+bool is_inside(const std::vector<PlacedStage>& placed, size_t r, size_t h, size_t loop);
+// The box of a stage's axes that one round of its loop fills, where it is a box.
+Result<std::vector<Interval>> region_inside(const PlacedStage& p, size_t loop);
+
+// The last step of placing, for stages whose loops are there.
+Status store_stages(const Compute& compute, std::vector<PlacedStage>& placed);
+
 Result<std::vector<PlacedStage>> place_stages(const Schedule& schedule);
 
 }  // namespace tessera

@@ -60,7 +60,7 @@ struct StagePlan {
     std::optional<Scope> scope;
     std::string init_at;  // the init stands before this loop; none: before the first reduction loop
     std::optional<IndexMap> layout;
-    std::vector<int64_t> multiples;       // by axis: what it was padded to; regions are rounded up to them too
+    std::vector<int64_t> multiples;  // by axis: what it was padded to; regions are rounded up to them too
     std::vector<AlignPlan> aligned;
     std::vector<PrefetchPlan> prefetches;
     bool double_buffer = false;
