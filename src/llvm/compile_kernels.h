@@ -1,5 +1,5 @@
-// Kernels to machine code. Each top-level statement of a kernel is one launch: a function over a range of its parallel
-// loop (or over [0, 1)). Headers of LLVM stay inside this folder.
+// Kernels to machine code. Each parallel loop of a kernel is one launch, a function over a range of its iterations; so is
+// what stands between them, over [0, 1). Headers of LLVM stay inside this folder.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,7 @@ namespace tessera::codegen {
 
 using llvm::Value;
 
-// One parallel loop, or any other statement at the top, of a kernel.
+// One parallel loop of a kernel, or what stands between them.
 struct LaunchPlan {
     Stmt stmt;
     const For* parallel = nullptr;   // stmt's loop, where it is a parallel one

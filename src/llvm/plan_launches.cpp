@@ -64,11 +64,24 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel) {
         else
             tops.push_back(kernel.body);
     }
+    // What stands between parallel loops is one launch.
+    auto is_parallel = [](const Stmt& s) {
+        const For* loop = s->as<For>();
+        return loop && loop->kind == LoopKind::Parallel;
+    };
+    std::erase(tops, nullptr);
+    std::vector<Stmt> launched;
+    for (size_t i = 0; i < tops.size();) {
+        size_t end = i + 1;
+        while (!is_parallel(tops[i]) && end < tops.size() && !is_parallel(tops[end])) ++end;
+        launched.push_back(
+            seq({tops.begin() + static_cast<std::ptrdiff_t>(i), tops.begin() + static_cast<std::ptrdiff_t>(end)}));
+        i = end;
+    }
     std::vector<LaunchPlan> plans;
-    for (const Stmt& s : tops) {
-        if (!s) continue;
+    for (const Stmt& s : launched) {
         LaunchPlan plan{s, {}, {}, 0};
-        if (const For* loop = s->as<For>(); loop && loop->kind == LoopKind::Parallel) plan.parallel = loop;
+        if (is_parallel(s)) plan.parallel = s->as<For>();
         bool inside = false;
         visit(s, [&](const Stmt& each) {
             const For* loop = each->as<For>();
