@@ -54,15 +54,22 @@ void choose_tasks(const ContractionShape& s, const Machine& machine, int workers
     const double start = 20e3, barrier = 400e3;
     const bool packs_b = best.pack_b && !s.packed_ahead;
     double least = INFINITY;
-    int64_t most_blocks = std::max(divide_up(row_tiles, most), std::min<int64_t>(row_tiles, 8 * workers));
-    for (int64_t row_blocks = divide_up(row_tiles, most); row_blocks <= most_blocks; ++row_blocks) {
-        const int64_t rows = divide_up(row_tiles, row_blocks);
+    std::vector<int64_t> row_counts;
+    for (int64_t blocks = divide_up(row_tiles, most); blocks <= row_tiles; blocks += 1 + blocks / 16) {
+        int64_t rows = divide_up(row_tiles, blocks);
+        if (row_counts.empty() || rows < row_counts.back()) row_counts.push_back(rows);
+    }
+    for (const int64_t rows : row_counts) {
         const bool one_block = rows >= row_tiles;
         for (int64_t blocks = 1; blocks <= std::min<int64_t>(column_tiles, 4 * workers); ++blocks) {
             const int64_t columns = divide_up(column_tiles, blocks);
             const int64_t tasks = s.batch * divide_up(row_tiles, rows) * divide_up(column_tiles, columns);
             const double b_elements = double(columns * nr * s.k);
             double task = start + double(rows) * (double(columns) * tile + pack_row) + far_b * b_elements;
+            // Parts of lines of C meet in the second cache, or else in memory.
+            const double c_elements = double(rows * mr) * double(columns * nr);
+            const bool meets = (c_elements + double(rows * mr * best.kc)) * s.element_bytes < double(machine.l2_bytes);
+            task += c_elements * (meets ? 2 : 16);
             double once = 0;
             if (packs_b && one_block) task += pack_b * b_elements;
             if (packs_b && !one_block) once = barrier + pack_b * double(s.batch * s.n * s.k) / workers;

@@ -124,6 +124,18 @@ class ContractionSchedule {
         return step && step->is_int(1) && c_.columns.size() == 1;
     }
 
+    // Is something of A contiguous along the last axis of k?
+    bool lies_along_depth(const Stage& stage) const {
+        const Expr& var = stage.reduce[size_t(c_.depth.back())].var;
+        bool along = false;
+        visit(stage.value.arg(size_t(c_.a)), [&](const Expr& x) {
+            if (!x.is(ExprKind::Load)) return;
+            auto step = stride_of(s_, x, var);
+            along |= step && step->is_int(1);
+        });
+        return along;
+    }
+
     bool is_known(const Expr& operand) const {
         bool known = true;
         visit(operand, [&](const Expr& x) {
@@ -137,6 +149,7 @@ class ContractionSchedule {
     // Stage mm[b,m,n] over k from a[b,m,k..] and b[b,k..,n], then out[b,m,n].
     Status bring_to_one_form() {
         const Stage stage = find_stage(s_, mm_);
+        const bool along_depth = lies_along_depth(stage);
         Groups groups;
         for (const auto& g : {c_.batch, c_.rows, c_.columns})
             if (!g.empty()) groups.push_back(g);
@@ -164,6 +177,18 @@ class ContractionSchedule {
         multiples.push_back(tiles_.nr);
         multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : 1);
         TRY(s_.pad(mm_, multiples));
+        if (along_depth) TRY(turn_in_registers());
+        return {};
+    }
+
+    // Rows that lie along k are read in vectors and turned in registers, a square at a time.
+    Status turn_in_registers() {
+        if (a_.empty() || lanes_ < 2) return {};
+        const Stage& stage = find_stage(s_, a_);
+        auto k = stage.axes.back().extent.as_int();
+        if (!k || *k % lanes_ || *k == 0) return {};
+        rows_ = a_;
+        a_ = TRY(s_.cache_read(mm_, stage.buffer, Scope::Local));
         return {};
     }
 
@@ -347,7 +372,8 @@ class ContractionSchedule {
                 TRY(s_.compute_at(a_, *task_loop_));
                 TRY(s_.set_scope(a_, Scope::Local));
             }
-            TRY(pack(a_, tiles_.mr, false));
+            if (rows_.empty()) TRY(pack(a_, tiles_.mr, false));
+            else TRY(pack_turned());
         }
         if (b_.empty()) return {};
         if (tiles_.b_in_task && task_loop_) {
@@ -356,6 +382,32 @@ class ContractionSchedule {
             return pack(b_, tiles_.nr, false);
         }
         return pack(b_, tiles_.nr, tiles_.parallel);
+    }
+
+    // Squares of A: read along k, stored along the rows of a panel.
+    Status pack_turned() {
+        std::vector<Loop> loops = s_.loops(a_);
+        size_t depth = c_.depth.size(), outer = loops.size() - depth;
+        auto [tiles, rows] = TRY(s_.split(loops[outer - 1], tiles_.mr));
+        auto [squares, k] = TRY(s_.split(loops.back(), lanes_));
+        std::vector<Loop> order{tiles};
+        order.insert(order.end(), loops.begin() + std::ptrdiff_t(outer), loops.end() - 1);
+        order.insert(order.end(), {squares, k, rows});
+        TRY(s_.reorder(order));
+        TRY(s_.unroll(k));
+        if (tiles_.mr % lanes_ == 0 && tiles_.mr > lanes_) {
+            auto [vectors, lanes] = TRY(s_.split(rows, lanes_));
+            TRY(s_.unroll(vectors));
+            TRY(s_.vectorize(lanes));
+        } else {
+            TRY(s_.vectorize(rows));
+        }
+        TRY(s_.loop_partition(tiles));
+        TRY(s_.compute_at(rows_, squares));
+        TRY(s_.set_scope(rows_, Scope::Register));
+        std::vector<Loop> own = s_.loops(rows_);
+        TRY(s_.vectorize(own.back()));
+        return s_.unroll(own[outer - 1]);
     }
 
     // Panel after panel, each row of it in vectors.
@@ -374,7 +426,7 @@ class ContractionSchedule {
         } else {
             TRY(s_.unroll(inner));
         }
-        if (!parallel) return {};
+        if (!parallel) return s_.loop_partition(tiles);
         Loop whole = tiles;
         if (outer > 1) whole = TRY(s_.fuse(loops[0], tiles));
         return s_.parallel(whole);
@@ -383,6 +435,7 @@ class ContractionSchedule {
     Schedule& s_;
     const ScheduleOptions& options_;
     std::string mm_, out_, a_, b_;
+    std::string rows_;  // A as it lies, where a_ is turned
     Contraction c_;
     ContractionTiles tiles_;
     int64_t lanes_ = 1;
