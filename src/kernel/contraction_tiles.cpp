@@ -20,7 +20,7 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const Machine
     double multiply = double(accumulators) / m.fma_pipes;
     double loads = double((m.lane_multiply ? divide_up(mr, lanes) : mr) + vectors);
     // Each accumulator waits for its last sum. Loads and the loop itself never hide quite.
-    return std::max({multiply, loads / 2, double(m.fma_latency)}) + 0.3 + 0.03 * loads;
+    return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.3 + 0.03 * loads;
 }
 
 // The register tile with the least time over the whole, edges included: each tile also stores and starts.
@@ -37,7 +37,7 @@ void choose_register_tile(const ContractionShape& s, const Machine& machine, int
             double cost = tiles * (double(s.k) * step + double(mr * vectors) * 1.5 + 20);
             // Rows that are no multiple of the lanes load their A in pieces.
             if (machine.lane_multiply && mr % lanes) cost *= 1.02;
-            if (!best.pack_b && s.n % nr) cost *= 1.1;
+            if (!best.pack_b && s.n % nr) cost *= 8;
             if (cost < least * 0.999) least = cost, best.mr = mr, best.nr = nr;
         }
     }
