@@ -63,6 +63,8 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
+constexpr int64_t kRowsAtOnce = 16;  // of a B that is packed
+
 int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
 
 Expr product(const std::vector<ReduceAxis>& axes, const std::vector<int>& which) {
@@ -97,7 +99,7 @@ class ContractionSchedule {
         shape.n = constant_or(n, 1024);
         shape.k = constant_or(k, 512);
         shape.packed_ahead = is_known(stage.value.arg(size_t(c_.b)));
-        shape.b_along_columns = lies_along_columns(stage);
+        shape.b_along_columns = b_along_columns_ = lies_along_columns(stage);
         shape.element_bytes = int(dtype_bytes(s_.compute().buffers[size_t(stage.buffer)].dtype));
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
         lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
@@ -372,16 +374,18 @@ class ContractionSchedule {
                 TRY(s_.compute_at(a_, *task_loop_));
                 TRY(s_.set_scope(a_, Scope::Local));
             }
-            if (rows_.empty()) TRY(pack(a_, tiles_.mr, false));
-            else TRY(pack_turned());
+            if (rows_.empty())
+                TRY(pack(a_, tiles_.mr, false, false));
+            else
+                TRY(pack_turned());
         }
         if (b_.empty()) return {};
         if (tiles_.b_in_task && task_loop_) {
             TRY(s_.compute_at(b_, *task_loop_));
             TRY(s_.set_scope(b_, Scope::Local));
-            return pack(b_, tiles_.nr, false);
+            return pack(b_, tiles_.nr, false, b_along_columns_);
         }
-        return pack(b_, tiles_.nr, tiles_.parallel);
+        return pack(b_, tiles_.nr, tiles_.parallel, b_along_columns_);
     }
 
     // Squares of A: read along k, stored along the rows of a panel.
@@ -410,14 +414,28 @@ class ContractionSchedule {
         return s_.unroll(own[outer - 1]);
     }
 
-    // Panel after panel, each row of it in vectors.
-    Status pack(const std::string& name, int64_t width, bool parallel) {
+    // Panel after panel, each row of it in vectors. What lies along the columns of panels is read a few rows of k at a
+    // time, all panels of them: not in steps from row to row, each on another page.
+    Status pack(const std::string& name, int64_t width, bool parallel, bool along_columns) {
         std::vector<Loop> loops = s_.loops(name);
         size_t depth = c_.depth.size(), outer = loops.size() - depth;
         auto [tiles, inner] = TRY(s_.split(loops[outer - 1], width));
-        std::vector<Loop> order{tiles};
-        order.insert(order.end(), loops.begin() + std::ptrdiff_t(outer), loops.end());
+        Loop whole = tiles;
+        std::vector<Loop> order(loops.begin() + std::ptrdiff_t(outer), loops.end());
         order.push_back(inner);
+        auto count = s_.extent(tiles).as_int();
+        if (along_columns && depth == 1 && (!count || *count > 1)) {
+            auto [blocks, rows] = TRY(s_.split(loops.back(), kRowsAtOnce));
+            order = {blocks, tiles, rows, inner};
+            if (parallel) {
+                int64_t each = std::max<int64_t>(1, count.value_or(64) / (4 * options_.threads));
+                auto [chunks, in_chunk] = TRY(s_.split(tiles, each));
+                whole = chunks;
+                order = {chunks, blocks, in_chunk, rows, inner};
+            }
+        } else {
+            order.insert(order.begin(), tiles);
+        }
         TRY(s_.reorder(order));
         if (width % lanes_ == 0) {
             auto [vectors, lanes] = TRY(s_.split(inner, lanes_));
@@ -427,8 +445,7 @@ class ContractionSchedule {
             TRY(s_.unroll(inner));
         }
         if (!parallel) return s_.loop_partition(tiles);
-        Loop whole = tiles;
-        if (outer > 1) whole = TRY(s_.fuse(loops[0], tiles));
+        if (outer > 1) whole = TRY(s_.fuse(loops[0], whole));
         return s_.parallel(whole);
     }
 
@@ -439,7 +456,7 @@ class ContractionSchedule {
     Contraction c_;
     ContractionTiles tiles_;
     int64_t lanes_ = 1;
-    bool has_batch_ = false, has_rows_ = false;
+    bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false;
     Loop tile_loop_;
     std::optional<Loop> task_loop_, block_loop_;
 };
