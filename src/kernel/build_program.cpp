@@ -232,7 +232,16 @@ class Assembly {
                 program_.buffers.push_back(std::move(own));
             }
         };
-        fill(low.prepared, BufferRole::Prepared);
+        // The same weights prepared in the same way are prepared once.
+        std::vector<int> sources = {int(shared->kernel)};
+        for (int slot : low.prepare_args) sources.push_back(step.args[size_t(slot)]);
+        auto [known, fresh] = prepared_.try_emplace(std::move(sources));
+        if (fresh) {
+            fill(low.prepared, BufferRole::Prepared);
+            for (int slot : low.prepared) known->second.push_back(step.args[size_t(slot)]);
+        } else {
+            for (size_t i = 0; i < low.prepared.size(); ++i) step.args[size_t(low.prepared[i])] = known->second[i];
+        }
         fill(low.scratch, BufferRole::Intermediate);
         step.label = label_of(made.nodes, expanded_);
         step.nodes = made.nodes;
@@ -243,7 +252,7 @@ class Assembly {
         for (int n : made.writes) bytes.push_back(bytes_of(def(n).shape, def(n).dtype));
         step.flops = sum_of(std::move(flops));
         step.bytes = sum_of(std::move(bytes));
-        if (low.prepare.body) {
+        if (low.prepare.body && fresh) {
             KernelStep prepare{.kernel = shared->prepare, .args = {}, .symbols = {}, .label = "prepare " + step.label};
             for (int slot : low.prepare_args) prepare.args.push_back(step.args[size_t(slot)]);
             program_.prepare.push_back(std::move(prepare));
@@ -259,6 +268,7 @@ class Assembly {
     const LowerOptions& options_;
     std::vector<Storage> storage_;  // by definition
     std::map<std::string, Shared> shared_;
+    std::map<std::vector<int>, std::vector<int>> prepared_;  // by kernel and constants
     Program program_;
 };
 

@@ -37,18 +37,33 @@ std::optional<std::vector<Value*>> expansion(Graph& graph, const Node& node) {
     }
 }
 
+// The nodes from `before` on are parts of `node`, or of what it is a part of.
+void note_origin(const Graph& graph, const Node& node, size_t before, Expanded& all) {
+    Expanded::Origin origin{node.op().name, node.name()};
+    if (auto outer = all.origins.find(&node); outer != all.origins.end()) origin = outer->second;
+    for (size_t i = before; i < graph.nodes().size(); ++i) all.origins.emplace(graph.nodes()[i].get(), origin);
+}
+
 bool expand(Graph& graph, Node& node, Expanded& all) {
     const size_t before = graph.nodes().size();
     auto results = expansion(graph, node);
     bool kept = !results;
-    for (size_t i = before; i < graph.nodes().size() && !kept; ++i) kept = has_nested(*graph.nodes()[i]);
+    for (size_t i = before; i < graph.nodes().size() && !kept; ++i) {
+        Node& made = *graph.nodes()[i];
+        kept = has_nested(made) && !can_unroll(graph, made);
+    }
     for (size_t i = 0; i < node.output_count() && !kept; ++i)
         if (!node.output(i)->uses().empty()) kept = !put_in_place(*node.output(i), *(*results)[i], false);
     if (kept) return false;
-    Expanded::Origin origin{node.op().name, node.name()};
-    if (auto outer = all.origins.find(&node); outer != all.origins.end()) origin = outer->second;
-    for (size_t i = before; i < graph.nodes().size(); ++i) all.origins.emplace(graph.nodes()[i].get(), origin);
+    note_origin(graph, node, before, all);
     graph.disconnect(node);
+    return true;
+}
+
+bool unroll(Graph& graph, Node& node, Expanded& all) {
+    const size_t before = graph.nodes().size();
+    if (!unroll_scan(graph, node)) return false;
+    note_origin(graph, node, before, all);
     return true;
 }
 
@@ -62,6 +77,7 @@ Result<Expanded> expand_composites(const Graph& graph) {
         Node& node = *copy->nodes()[i];
         bool used = false;
         for (size_t k = 0; k < node.output_count(); ++k) used |= !node.output(k)->uses().empty();
+        if (used && has_nested(node)) changed |= unroll(*copy, node, all);
         if (!used || !node.op().expand || has_nested(node) || !ranked_inputs(node) || by_body(node)) continue;
         changed |= expand(*copy, node, all);
     }

@@ -1,4 +1,5 @@
 // Which nodes are computed together, and why.
+#include "graph/builder.h"
 #include "kernel/lower_text.h"
 
 namespace tessera::test {
@@ -151,6 +152,20 @@ TEST(Groups, EqualKernelsAreShared) {
     Program r = lowered(
         R"(graph g(x: f32[i0,16], weight: f32[16,16]) { %"some name" = matmul(x, weight) return %"some name" })");
     EXPECT_EQ(to_string(q.kernels[0]), to_string(r.kernels[0]));
+}
+
+TEST(Groups, WeightsThatAreSharedArePreparedOnce) {
+    auto graph = std::make_shared<Graph>("g");
+    Builder b(*graph);
+    Value* x = graph->add_input("x", Type(DType::f32, Shape{32, 16}));
+    std::mt19937 gen(1);
+    Value* w = b.constant(random_tensor(DType::f32, {16, 16}, gen));
+    for (int i = 0; i < 3; ++i) x = b.op("relu", {b.matmul(x, w)});
+    graph->add_output(x, "y");
+    auto program = from_graph(graph, {});
+    ASSERT_TRUE(program.ok());
+    EXPECT_EQ(program->steps.size(), 3u);
+    EXPECT_LE(program->prepare.size(), 1u);
 }
 
 TEST(Groups, WithoutFusionEachNodeIsAKernel) {

@@ -125,6 +125,18 @@ TEST(LowerOps, Attention) {
         "kv_num_heads=2, is_causal=1) return %a }");
 }
 
+TEST(LowerOps, Recurrent) {
+    expect_as_evaluated(
+        "graph g(x: f32[4,2,3], w: f32[1,20,3], r: f32[1,20,5], b: f32[1,40]) { %y, %h, %c = lstm(x, w, r, b, "
+        "hidden_size=5) return %y, %h, %c }");
+    expect_as_evaluated(
+        "graph g(x: f32[4,2,3], w: f32[2,15,3], r: f32[2,15,5]) { %y, %h = gru(x, w, r, hidden_size=5, "
+        "direction=\"bidirectional\") return %y, %h }");
+    expect_as_evaluated(
+        "graph g(x: f32[S,2,3], w: f32[1,5,3], r: f32[1,5,5]) { %y = rnn(x, w, r, hidden_size=5) return %y }",
+        {{"S", 3}}, true);
+}
+
 TEST(LowerOps, OutputsThatAreOthers) {
     expect_as_evaluated("graph g(x: f32[2,3]) { const c: f32[2] = [1.0,2.0] %a = exp(x) return %a, x, %a, c }");
     expect_as_evaluated("graph g(x: f32[2,3]) { %a = exp(x) %b = reshape(%a, [6]) return %b, %a }");
