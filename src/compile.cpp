@@ -9,6 +9,7 @@
 #include "kernel/from_graph.h"
 #include "llvm/compile_kernels.h"
 #include "llvm/target.h"
+#include "onnx/file.h"
 #include "rewrite/optimize.h"
 #include "runtime/code_cache.h"
 #include "runtime/loaded_program.h"
@@ -146,6 +147,8 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     const LoadOptions load{.threads = lower.threads, .keep_constants = options.keep_weights};
     state->loaded = TRY(phases.run("prepare weights",
                                    [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
+    for (const auto& v : model.graph().constants())  // what rewriting read; a run reads its own
+        onnx::MappedFile::let_go_of_pages(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
     return Executable(std::move(state));
 }
 

@@ -18,6 +18,9 @@ class MappedFile {
     MappedFile& operator=(const MappedFile&) = delete;
 
     std::string_view bytes() const { return bytes_; }
+    // Lets the system take back the pages of a range where they are a file's, to be read again should somebody ask; memory
+    // that is not of a mapped file stays as it is.
+    static void let_go_of_pages(const void* data, size_t bytes);
     const std::filesystem::path& path() const { return path_; }
 
   private:

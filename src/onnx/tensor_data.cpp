@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "onnx/dtypes.h"
+#include "onnx/file.h"
 #include "onnx/wire.h"
 
 namespace tessera::onnx {
@@ -95,6 +96,7 @@ Status decode_raw(const Bytes& raw, TensorData& out) {
     if (reinterpret_cast<uintptr_t>(raw.data()) % alignment != 0 && !raw.empty()) {
         Buffer buffer = TRY(make_buffer(static_cast<int64_t>(raw.size())));
         std::memcpy(buffer.data, raw.data(), raw.size());
+        MappedFile::let_go_of_pages(raw.data(), raw.size());  // the copy is what will be read
         set_bytes(out, std::move(buffer));
         return {};
     }

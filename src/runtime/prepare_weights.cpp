@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/thread_pool.h"
+#include "onnx/file.h"
 #include "runtime/memory_plan.h"
 
 namespace tessera {
@@ -120,6 +121,7 @@ class Preparation {
         for (size_t i = 0; i < program_.buffers.size(); ++i) {
             ProgramBuffer& buffer = program_.buffers[i];
             if (root(static_cast<int>(i)) != b || !buffer.tensor || buffer.tensor->bytes() <= kSmall) continue;
+            onnx::MappedFile::let_go_of_pages(buffer.tensor->data(), static_cast<size_t>(buffer.tensor->bytes()));
             // The graph is the program's own; the constant keeps its type, and nobody asks for its elements again.
             if (const Value* v = buffer.value; v && v->is_constant())
                 const_cast<std::optional<Tensor>&>(v->tensor()) =
