@@ -35,6 +35,7 @@ inline Kernel packed_gemm(int64_t m_tiles, int64_t n_tiles, int64_t depth, GemmT
         Expr a = t.lanes ? f(4, {i}) : f(0, {mt, k, i});
         return store(3, {i, j}, a * f(1, {nt, k, j}), ReduceOp::Sum);
     });
+    if (!t.lanes) buffers.pop_back();
     Stmt body = t.lanes ? alloc(4, seq({read, multiply})) : multiply;
     Stmt reduce = for_loop({k, depth, LoopKind::Serial, {}, {{"unroll", t.unroll}}, body});
     Stmt write = tile("2", [&](Expr i, Expr j) { return store(2, {mt * rows + i, nt * columns + j}, f(3, {i, j})); });
