@@ -61,6 +61,22 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
     return t;
 }
 
+// How many tiles of channels to take at once, so that the rows of input that neighbouring rows of output share are
+// still in the first cache; 0: all.
+int64_t channel_block(const Stage& stage, int64_t channels, int64_t tile, const Machine& machine) {
+    if (stage.axes.size() < 3 || stage.reduce.size() < 2) return 0;
+    const ReduceAxis& x = stage.axes[stage.axes.size() - 2];
+    int64_t stride = 1;
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            if (auto step = step_of(index, x.var); step && step->as_int()) stride = std::max(stride, *step->as_int());
+    int64_t row = x.extent.as_int().value_or(64) * stride * 4, window = stage.reduce[0].extent.as_int().value_or(3);
+    int64_t fits = machine.l1_bytes * 3 / 4 / std::max<int64_t>(row * window, 1);
+    if (fits >= channels) return 0;
+    int64_t whole_lines = std::max<int64_t>(tile, 16);
+    return largest_divisor(channels / tile, std::max(fits, whole_lines) / tile);
+}
+
 // How many rows one task takes, of images with so many.
 int64_t rows_per_task(int64_t images, int64_t rows, int threads) {
     int64_t most = std::max<int64_t>(1, images * rows / (6 * threads));
@@ -111,12 +127,21 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     int64_t channel_tiles = channels && in_lanes ? *channels / (tiles.vectors * lanes) : 1;
     const bool by_channel = parallel && images * rows < 6 * options.threads && channel_tiles >= 2 * options.threads;
     std::vector<Loop> tasks, order;
+    std::optional<Loop> blocks;
+    if (tiles.small && in_lanes && channels && *channels % (tiles.vectors * lanes) == 0)
+        if (int64_t each = channel_block(stage, *channels, tiles.vectors * lanes, options.machine); each > 0) {
+            auto [o, i] = TRY(s.split(at, each));
+            blocks = o;
+            at = i;
+        }
     if (by_channel) {
-        tasks = {at};
-        order = {at};
+        tasks = {blocks ? *blocks : at};
+        order = tasks;
+        if (blocks) outer.push_back(at);
         order.insert(order.end(), outer.begin(), outer.end());
     } else {
         order = outer;
+        bool row_is_inside = row_loops > 0;
         if (row_loops > 0 && parallel) {
             Loop& row = order[row_loops - 1];
             int64_t each = rows_per_task(images, rows, options.threads);
@@ -127,14 +152,26 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
                 tasks.back() = o;
                 order.insert(order.begin() + std::ptrdiff_t(row_loops) - 1, o);
                 TRY(s.loop_partition(i));
+            } else {
+                row_is_inside = false;
             }
         } else if (row_loops > 0) {
             TRY(s.loop_partition(order[row_loops - 1]));
         }
+        // Blocks of channels stand inside the tasks, around the rows of each.
+        if (blocks)
+            order.insert(order.end() - std::ptrdiff_t(outer.size() - row_loops) - (row_is_inside ? 1 : 0), *blocks);
         order.push_back(at);
     }
     const Loop inside = order.back();
-    if (columns) TRY(s.loop_partition(*columns));
+    if (columns) {
+        // Where all tiles of a row touch its ends, each is told what it touches.
+        auto count = s.extent(*columns).as_int();
+        if (count && *count <= 3)
+            TRY(s.unroll(*columns));
+        else
+            TRY(s.loop_partition(*columns));
+    }
     if (pixel) order.push_back(*pixel);
     if (vector) order.insert(order.end(), {*vector, *lane});
     TRY(s.reorder(order));
