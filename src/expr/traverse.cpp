@@ -1,16 +1,27 @@
 #include <algorithm>
 #include <set>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "base/check.h"
 #include "expr/expr.h"
+#include "expr/node_table.h"
 #include "expr/simplify.h"
 
 namespace tessera {
 namespace {
 
-using Rebuilt = std::unordered_map<const ExprNode*, Expr>;
+using Rebuilt = RebuiltExprs;
+constexpr uint32_t kShallow = 200;  // nodes on the way to a leaf, up to which a walk may recurse
+
+template <typename Enter, typename Leave>
+void walk_shallow(const Expr& e, NodeTable& done, const Enter& enter, const Leave& leave) {
+    if (done.at(e.get()).second) return;
+    if (enter(e)) {
+        const auto& axes = e.node().axes;
+        for (size_t i = axes.size(); i-- > 0;) walk_shallow(axes[i].extent, done, enter, leave);
+        for (const Expr& a : e.args()) walk_shallow(a, done, enter, leave);
+    }
+    leave(e);
+}
 
 // Calls `leave` on each distinct node, children first. `enter` says whether to go under a node.
 template <typename Enter, typename Leave>
@@ -19,11 +30,12 @@ void walk(const Expr& root, const Enter& enter, const Leave& leave) {
         leave(root);
         return;
     }
+    NodeTable done;
+    if (root.node().depth <= kShallow) return walk_shallow(root, done, enter, leave);
     struct Frame {
         const Expr* e;
         bool entered;
     };
-    std::unordered_set<const ExprNode*> done;
     std::vector<Frame> stack{{&root, false}};
     while (!stack.empty()) {
         Frame& top = stack.back();
@@ -33,7 +45,7 @@ void walk(const Expr& root, const Enter& enter, const Leave& leave) {
             leave(e);
             continue;
         }
-        if (!done.insert(e.get()).second) {
+        if (done.at(e.get()).second) {
             stack.pop_back();
             continue;
         }
@@ -52,11 +64,17 @@ Expr with_axes(const Expr& e, std::vector<ReduceAxis> axes, const Expr& value) {
 Expr rebuild(const Expr& e, const Rebuilt& rebuilt) {
     bool changed = false;
     auto look_up = [&](const Expr& child) -> const Expr& {
-        auto found = rebuilt.find(child.get());
-        if (found == rebuilt.end()) return child;
-        changed |= found->second.get() != child.get();
-        return found->second;
+        const Expr* found = rebuilt.find(child.get());
+        if (!found) return child;
+        changed |= found->get() != child.get();
+        return *found;
     };
+    for (const Expr& a : e.args()) look_up(a);
+    for (const ReduceAxis& axis : e.node().axes) {
+        look_up(axis.var);
+        look_up(axis.extent);
+    }
+    if (!changed) return e;
     std::vector<Expr> args;
     args.reserve(e.args().size());
     for (const Expr& a : e.args()) args.push_back(look_up(a));
@@ -65,7 +83,6 @@ Expr rebuild(const Expr& e, const Rebuilt& rebuilt) {
         const Expr& var = look_up(axis.var);
         axes.push_back({var.is(ExprKind::Var) ? var : axis.var, look_up(axis.extent)});
     }
-    if (!changed) return e;
     return e.is(ExprKind::Reduce) ? with_axes(e, std::move(axes), args[0]) : with_args(e, std::move(args));
 }
 
@@ -128,7 +145,7 @@ Expr rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f) {
     Expr result = e;
     visit(e, [&](const Expr& x) {
         for (const ReduceAxis& axis : x.node().axes)
-            if (!rebuilt.contains(axis.var.get())) rebuilt.emplace(axis.var.get(), f(axis.var));
+            if (!rebuilt.find(axis.var.get())) rebuilt.emplace(axis.var.get(), f(axis.var));
         result = f(rebuild(x, rebuilt));
         rebuilt.emplace(x.get(), result);
     });
