@@ -38,9 +38,29 @@ class MapFusion {
             if (fusion_.decided[size_t(n)]) continue;  // a part of a region
             decide(n);
         }
+        for (int n = 0; n < acc_.count(); ++n) take_along(n);
     }
 
   private:
+    // A map that is kept, and is read by nothing but a map of its elements that was inlined elsewhere: that one is kept
+    // instead, since as many bytes are moved, and it is computed once.
+    void take_along(int n) {
+        const int group = fusion_.group_of[size_t(n)];
+        if (group < 0 || acc_.kept(n) || acc_.def(n).kind != Definition::Kind::Map) return;
+        if (fusion_.groups[size_t(group)].size() != 1 || acc_.readers(n).size() != 1) return;
+        const int reader = acc_.readers(n)[0];
+        const Definition& d = acc_.def(reader);
+        if (d.kind != Definition::Kind::Map || fusion_.group_of[size_t(reader)] >= 0) return;
+        for (const Reading& a : acc_.reads(reader))
+            if (a.source == n && !same_elements(d.shape, acc_.def(n).shape, a.at)) return;
+        if (bytes_of(d) > bytes_of(acc_.def(n))) return;
+        fusion_.group_of[size_t(n)] = -1;
+        fusion_.group_of[size_t(reader)] = group;
+        fusion_.groups[size_t(group)] = {reader};
+        fusion_.choose(fmt::format("fuse {} into {}", acc_.name(reader), acc_.name(n)),
+                       yes("what is written is read by nothing else"));
+    }
+
     void add_sites(int n, int reader) {
         for (const Reading& a : acc_.reads(reader)) {
             if (a.source != n) continue;
