@@ -1,5 +1,7 @@
 #include <llvm/IR/Intrinsics.h>
 
+#include <cmath>
+
 #include "base/check.h"
 #include "llvm/emitter.h"
 #include "llvm/vector_math.h"
@@ -203,12 +205,44 @@ bool Emitter::speculatable(const Expr& e) const {
     return true;
 }
 
+// A load where the condition holds, and otherwise something that can be had without one: the load is from memory that
+// holds zeros where the condition does not.
+Value* Emitter::guarded_load(Value* condition, const Expr& e, const Expr& otherwise) {
+    const Slot& slot = slots_[e.node().slot];
+    if (mask_ || !slot.base) return nullptr;
+    Linear at = offset_of(slot, e.args());
+    if (!at.uniform() && (at.irregular || at.lane != 1)) return nullptr;
+    auto* type = memory_type(slot.dtype);
+    if (!at.uniform()) type = llvm::FixedVectorType::get(type, lanes_);
+    const uint64_t bytes = module_.getDataLayout().getTypeStoreSize(type);
+    Value* from = builder_.CreateSelect(condition, address(slot, at), zeros(static_cast<int64_t>(bytes)));
+    Value* loaded = builder_.CreateAlignedLoad(type, from, llvm::Align(dtype_bytes(slot.dtype)));
+    Value* v = from_memory(loaded, slot.dtype);
+    const bool is_zero =
+        otherwise.is(ExprKind::Const) && otherwise.node().integer == 0 &&
+        (!is_float(otherwise.dtype()) || (otherwise.node().real == 0 && !std::signbit(otherwise.node().real)));
+    if (is_zero) return v;
+    Value* other = emit(otherwise);
+    match(v, other);
+    return builder_.CreateSelect(condition, v, other);
+}
+
 Value* Emitter::emit_select(const Expr& e) {
     Value* condition = emit(e.arg(0));
     if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) return emit(e.arg(known->isOne() ? 1 : 2));
-    const bool eager = speculatable(e.arg(1)) && speculatable(e.arg(2));
+    // A choice inside the first branch with the same alternative: one choice by both conditions.
+    Expr taken = e.arg(1);
+    while (taken.is(ExprKind::Select) && taken.arg(2) == e.arg(2) && speculatable(taken.arg(0))) {
+        condition = binary(ExprKind::And, DType::boolean, condition, emit(taken.arg(0)));
+        taken = taken.arg(1);
+        if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) return emit(known->isOne() ? taken : e.arg(2));
+    }
+    if (!condition->getType()->isVectorTy() && taken.is(ExprKind::Load) && !speculatable(taken) &&
+        speculatable(e.arg(2)))
+        if (Value* v = guarded_load(condition, taken, e.arg(2))) return v;
+    const bool eager = speculatable(taken) && speculatable(e.arg(2));
     if (eager) {
-        Value *a = emit(e.arg(1)), *b = emit(e.arg(2));
+        Value *a = emit(taken), *b = emit(e.arg(2));
         if (condition->getType()->isVectorTy())
             a = splat(a), b = splat(b);
         else
@@ -221,7 +255,7 @@ Value* Emitter::emit_select(const Expr& e) {
             MemoScope scope(*this);
             with_mask(mask, [&] { out = splat(emit(value)); });
         };
-        branch(a, condition, e.arg(1));
+        branch(a, condition, taken);
         branch(b, builder_.CreateNot(condition), e.arg(2));
         return builder_.CreateSelect(condition, a, b);
     }
@@ -229,7 +263,7 @@ Value* Emitter::emit_select(const Expr& e) {
     auto* then = llvm::BasicBlock::Create(c, "then", function_);
     auto* otherwise = llvm::BasicBlock::Create(c, "else", function_);
     auto* after = llvm::BasicBlock::Create(c, "after", function_);
-    const bool vector = depends_on_lane(e.arg(1)) || depends_on_lane(e.arg(2));
+    const bool vector = depends_on_lane(taken) || depends_on_lane(e.arg(2));
     builder_.CreateCondBr(condition, then, otherwise);
     const Loads before = loads_;
     auto branch = [&](llvm::BasicBlock*& block, const Expr& value) {
@@ -242,7 +276,7 @@ Value* Emitter::emit_select(const Expr& e) {
         builder_.CreateBr(after);
         return v;
     };
-    Value* a = branch(then, e.arg(1));
+    Value* a = branch(then, taken);
     Value* b = branch(otherwise, e.arg(2));
     loads_ = before;
     builder_.SetInsertPoint(after);

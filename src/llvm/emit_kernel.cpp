@@ -163,4 +163,14 @@ Value* Emitter::dummy() {
     return dummy_;
 }
 
+Value* Emitter::zeros(int64_t bytes) {
+    const std::string name = fmt::format("tessera_zeros_{}", bytes);
+    if (llvm::GlobalVariable* found = module_.getNamedGlobal(name)) return found;
+    auto* type = llvm::ArrayType::get(builder_.getInt8Ty(), static_cast<uint64_t>(bytes));
+    auto* made = new llvm::GlobalVariable(module_, type, true, llvm::GlobalValue::PrivateLinkage,
+                                          llvm::Constant::getNullValue(type), name);
+    made->setAlignment(llvm::Align(64));
+    return made;
+}
+
 }  // namespace tessera::codegen

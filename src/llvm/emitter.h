@@ -114,6 +114,12 @@ class Emitter {
     void close_accumulators();
     Value* reduce_lanes(ReduceOp op, DType dtype, Value* v, Value* start);
 
+    // emit_transposed.cpp
+    bool emit_transposed(const For& loop);  // false: nothing of the kind
+    const Store* transposed_store(const Stmt& body, const Expr& along, int64_t side) const;
+    void emit_squares(const Stmt& body, const For& along, Value* at, int side);
+    void turn(std::vector<Value*>& rows);
+
     // emit_store.cpp
     void emit_store(const Store& s);
     void emit_combine(const Store& s);
@@ -143,6 +149,7 @@ class Emitter {
     Value* emit_binary(const Expr& e);
     Value* emit_compare(const Expr& e);
     Value* emit_select(const Expr& e);
+    Value* guarded_load(Value* condition, const Expr& e, const Expr& otherwise);
     Value* emit_call(const Expr& e);
     Value* binary(ExprKind kind, DType dtype, Value* a, Value* b);
     Value* multiply_add(Value* a, Value* b, Value* c);
@@ -185,7 +192,8 @@ class Emitter {
     template <typename F>
     Value* per_lane(Value* v, F f);  // f of each lane's scalar, as a vector again
     Value* entry_alloca(llvm::Type* type, const char* name);
-    Value* dummy();  // memory that lanes which are off read and write
+    Value* dummy();               // memory that lanes which are off read and write
+    Value* zeros(int64_t bytes);  // memory that holds zeros
     llvm::Type* i64() const { return builder_.getInt64Ty(); }
 
     const Kernel& kernel_;

@@ -94,6 +94,16 @@ TEST(CompileKernels, StridesAndReversals) {
                "      y[i, j] = x[j, i] + x[15 - j, 8 - i]\n      z[j, i] = x[j, i] * 3.0\n    }\n  }\n}"));
 }
 
+TEST(CompileKernels, Transposes) {
+    for (const char* value : {"x[16*o + j, i]", "select(16*o + j < 30, x[16*o + j, i], 5.0)",
+                              "x[16*o + j, i] * z[i] + z[16*o + j]", "select(0 < o, x[16*o + j - 16, i], 0.0)"})
+        compare(
+            parsed(fmt::format("kernel turn() (x: f32[32, 37], z: f32[37], y: f32[37, 2, 32]) {{\n  for i < 37 {{\n"
+                               "    unrolled o < 2 {{\n      vector j < 16 {{\n        y[i, 1, 16*o + j] = {}\n"
+                               "      }}\n    }}\n  }}\n}}",
+                               value)));
+}
+
 TEST(CompileKernels, ScratchBeyondTheStack) {
     Kernel k = parsed(
         "kernel scratch(N) (x: f32[N, 64], y: f32[N, 64]) {\n  parallel i < N {\n"
