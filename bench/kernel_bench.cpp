@@ -33,6 +33,7 @@ std::vector<Case> cases() {
             {"conv1x1 56 256-64", conv_of(56, 256, 64, 1)},
             {"conv1x1 7 2048-512", conv_of(7, 2048, 512, 1)},
             {"conv1x1 112 16-96", conv_of(112, 16, 96, 1)},
+            {"conv1x1 112 16-96 swish", conv({.n = 1, .h = 112, .w = 112, .c = 16, .filters = 96, .swish = true})},
             {"conv7x7/2 224 3-64", conv_of(224, 3, 64, 7, 2)},
             {"depthwise3x3 112 32", depthwise(112, 112, 32, 3, 1, 1)},
             {"depthwise3x3/2 112 96", depthwise(112, 112, 96, 3, 2, 1)},

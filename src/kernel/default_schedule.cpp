@@ -40,7 +40,8 @@ namespace {
 
 bool is_param(const Schedule& s, int buffer) { return size_t(buffer) < s.compute().params; }
 
-// Functions that take about ten times as long as a multiplication, or more.
+}  // namespace
+
 bool is_costly(const Expr& value) {
     bool costly = false;
     visit(value, [&](const Expr& x) {
@@ -52,6 +53,8 @@ bool is_costly(const Expr& value) {
     });
     return costly;
 }
+
+namespace {
 
 // Does `reader` ask for each element once, through the one load?
 bool reads_once(const Stage& reader, const Expr& load) {

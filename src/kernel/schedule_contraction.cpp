@@ -164,6 +164,9 @@ class ContractionSchedule {
             auto matched = matching_groups(find_stage(s_, out_), stage, groups);
             CHECK(matched.has_value());
             out_groups = *matched;
+            // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
+            if (is_costly(find_stage(s_, out_).value) && tiles_.k_blocks == 1)
+                tile_ = TRY(s_.cache_write(mm_, Scope::Register));
         }
         const Expr a_value = stage.value.arg(size_t(c_.a)), b_value = stage.value.arg(size_t(c_.b));
         if (tiles_.pack_a) a_ = TRY(s_.reindex(mm_, c_.a));
@@ -171,6 +174,7 @@ class ContractionSchedule {
         if (!a_.empty()) TRY(merge_operand(a_, stage, a_value, {c_.batch, c_.rows}));
         if (!b_.empty()) TRY(merge_operand(b_, stage, b_value, {c_.batch, c_.columns}));
         TRY(s_.merge_axes(mm_, groups, {c_.depth}));
+        if (!tile_.empty()) TRY(s_.merge_axes(tile_, groups));
         TRY(s_.merge_axes(out_, out_groups));
         if (b_.empty()) return {};  // what lies outside cannot be padded
         std::vector<int64_t> multiples;
@@ -179,6 +183,10 @@ class ContractionSchedule {
         multiples.push_back(tiles_.nr);
         multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : 1);
         TRY(s_.pad(mm_, multiples));
+        if (!tile_.empty()) {
+            multiples.pop_back();
+            TRY(s_.pad(tile_, multiples));
+        }
         if (along_depth) TRY(turn_in_registers());
         return {};
     }
@@ -288,7 +296,8 @@ class ContractionSchedule {
             n = inner;
         }
         auto [column_tiles, columns] = TRY(s_.split(n, tiles_.nr));
-        auto [vectors, lanes] = TRY(s_.split(columns, lanes_));
+        // Long chains of instructions run best side by side: a whole row of the tile.
+        auto [vectors, lanes] = TRY(s_.split(columns, tile_.empty() ? lanes_ : tiles_.nr));
         order = tasks;
         order.push_back(column_tiles);
         if (row_tiles) order.push_back(*row_tiles);
@@ -298,7 +307,8 @@ class ContractionSchedule {
         TRY(s_.reorder(order));
         TRY(s_.vectorize(lanes));
         TRY(s_.unroll(vectors));
-        if (rows) TRY(s_.unroll(*rows));
+        if (rows && tile_.empty()) TRY(s_.unroll(*rows));
+        if (rows && !tile_.empty()) TRY(s_.annotate(*rows, "unroll", 2));
         // A row is left out by one test; columns in vectors, so their last tile stands apart.
         TRY(s_.loop_partition(column_tiles));
         if (tasks.empty()) return {};
@@ -341,6 +351,7 @@ class ContractionSchedule {
             TRY(s_.vectorize(lanes));
             for (size_t i = 0; i + 1 < inner.size(); ++i) TRY(s_.unroll(inner[i]));
         }
+        if (!tile_.empty()) TRY(keep_tile(at));
         TRY(s_.compute_at(tile, at));
         TRY(s_.set_scope(tile, Scope::Register));
         std::vector<Loop> loops = s_.loops(tile), order;
@@ -363,6 +374,17 @@ class ContractionSchedule {
             TRY(s_.vectorize(s_.loops(copy)[has_batch_ ? 1 : 0]));
         }
         return {};
+    }
+
+    // The sums of one tile in memory.
+    Status keep_tile(const Loop& at) {
+        TRY(s_.compute_at(tile_, at));
+        TRY(s_.set_scope(tile_, Scope::Local));
+        std::vector<Loop> loops = s_.loops(tile_);
+        auto [vectors, lanes] = TRY(s_.split(loops.back(), lanes_));
+        TRY(s_.unroll(vectors));
+        if (has_rows_) TRY(s_.unroll(loops[loops.size() - 2]));
+        return s_.vectorize(lanes);
     }
 
     Status attach_operands() {
@@ -453,6 +475,7 @@ class ContractionSchedule {
     const ScheduleOptions& options_;
     std::string mm_, out_, a_, b_;
     std::string rows_;  // A as it lies, where a_ is turned
+    std::string tile_;  // the sums of a tile in memory, where the epilogue reads them there
     Contraction c_;
     ContractionTiles tiles_;
     int64_t lanes_ = 1;

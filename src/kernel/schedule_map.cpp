@@ -202,8 +202,13 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     std::vector<Loop> loops = s.loops(name);
     if (loops.size() <= first) return {};
     const Loop inner = loops.back();
-    const int64_t lanes = lanes_of(s, stage, options.machine);
+    int64_t lanes = lanes_of(s, stage, options.machine);
     auto extent = s.extent(inner).as_int();
+    // Long chains of instructions run best side by side: each on several vectors.
+    int64_t together = 1;
+    if (is_costly(stage.value))
+        for (together = 4; together > 1 && extent && *extent < together * lanes;) together /= 2;
+    lanes *= together;
     if (lanes < 2 || (extent && *extent < lanes)) {
         if (extent && *extent <= 8) return s.unroll(inner);
         return {};
@@ -211,7 +216,7 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     if (extent && *extent == lanes) return s.vectorize(inner);
     auto [rounds, vector] = TRY(s.split(inner, lanes));
     TRY(s.vectorize(vector));
-    TRY(s.annotate(rounds, "unroll", 4));
+    if (together == 1) TRY(s.annotate(rounds, "unroll", 4));
     if (!extent || *extent % lanes) TRY(s.loop_partition(rounds));
     return {};
 }

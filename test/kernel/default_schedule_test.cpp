@@ -99,6 +99,11 @@ TEST(DefaultSchedule, Convolutions) {
     check(conv({.n = 1, .h = 5, .w = 3, .c = 6, .filters = 5, .kernel = 5, .pad = 2, .residual = true}));
 }
 
+TEST(DefaultSchedule, CostlyEpilogues) {
+    check(conv({.n = 1, .h = 5, .w = 6, .c = 3, .filters = 7, .kernel = 3, .swish = true}));
+    check(conv({.n = 2, .h = 4, .w = 4, .c = 33, .filters = 16, .kernel = 1, .residual = true, .swish = true}));
+}
+
 TEST(DefaultSchedule, DepthwiseConvolutionsAndPools) {
     for (int64_t c : {1, 3, 16, 33}) {
         check(depthwise(6, 7, c, 3, 1, 1));

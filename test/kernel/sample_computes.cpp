@@ -133,7 +133,8 @@ Compute conv(const ConvSizes& s) {
     Expr n2 = var("n2", s.n), y2 = var("y2", oh), z2 = var("x2", ow), f2 = var("f2", s.filters);
     Expr value = at(sum, {n2, y2, z2, f2}) + at(bias, {f2});
     if (s.residual) value = value + at(extra, {n2, y2, z2, f2});
-    make.stage("out", true, {{n2, s.n}, {y2, oh}, {z2, ow}, {f2, s.filters}}, relu(value));
+    make.stage("out", true, {{n2, s.n}, {y2, oh}, {z2, ow}, {f2, s.filters}},
+               s.swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : relu(value));
     return make.done();
 }
 

@@ -16,6 +16,7 @@ Compute project_to_heads(Expr batch, Expr length, Expr heads, Expr size, Expr k)
 struct ConvSizes {
     int64_t n = 1, h = 1, w = 1, c = 1, filters = 1, kernel = 1, stride = 1, pad = 0, dilation = 1;
     bool residual = false;  // relu(conv + bias + x2), otherwise relu(conv + bias)
+    bool swish = false;     // not relu but x * sigmoid(x)
 };
 Compute conv(const ConvSizes& s);
 Compute depthwise(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t stride, int64_t pad);
