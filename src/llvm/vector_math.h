@@ -46,8 +46,7 @@ class VectorMath {
     };
     Halvings halvings(Value* x);
     Value* expm1_of_rest(Value* rest);
-    Value* power_of_two(Value* n);    // of an i32 in [-126, 127]
-    Value* expm1_negative(Value* x);  // for x in [-20, 0]
+    Value* power_of_two(Value* n);  // of an i32 in [-126, 127]
     Value* log_of(Value* mantissa_less_one, Value* exponent);
     Value* asin_small(Value* x);
 

@@ -59,8 +59,8 @@ struct Bound {
 };
 
 // The bounds of docs/vector_math.md.
-const std::vector<Bound> kBounds{{Fn::Exp, 1.5}, {Fn::Expm1, 2}, {Fn::Log, 1},  {Fn::Log1p, 2}, {Fn::Tanh, 3},
-                                 {Fn::Erf, 3},   {Fn::Sinh, 3},  {Fn::Cosh, 2}, {Fn::Sin, 2},   {Fn::Cos, 2},
+const std::vector<Bound> kBounds{{Fn::Exp, 1.5}, {Fn::Expm1, 2}, {Fn::Log, 1},  {Fn::Log1p, 2}, {Fn::Tanh, 5},
+                                 {Fn::Erf, 5},   {Fn::Sinh, 3},  {Fn::Cosh, 2}, {Fn::Sin, 2},   {Fn::Cos, 2},
                                  {Fn::Tan, 4},   {Fn::Atan, 2},  {Fn::Asin, 3}, {Fn::Acos, 2},  {Fn::Sqrt, 0.5001}};
 
 TEST(VectorMath, KeepsItsErrorBounds) {
@@ -76,11 +76,13 @@ TEST(VectorMath, KeepsItsErrorBounds) {
     for (size_t k = 0; k < kBounds.size(); ++k) {
         const Fn fn = kBounds[k].fn;
         double worst = 0;
+        bool above_one = false;
         float worst_at = 0;
         auto check = [&] {
             run_launches((*compiled)->kernels()[k], buffers, {}, {});
             for (int64_t i = 0; i < kCount; ++i) {
                 double e = ulps(y[i], exact(fn, x[i]));
+                if ((fn == Fn::Tanh || fn == Fn::Erf) && std::abs(y[i]) > 1) above_one = true;
                 if (e > worst) worst = e, worst_at = x[i];
             }
         };
@@ -99,6 +101,7 @@ TEST(VectorMath, KeepsItsErrorBounds) {
         for (int i = -60000; i < 60000; ++i) add(static_cast<float>(i) * 0.001f);
         for (int i = -60000; i < 60000; ++i) add(static_cast<float>(i) * 0.0000173f);
         while (filled) add(0);
+        EXPECT_FALSE(above_one) << fn_name(fn);
         RecordProperty(std::string(fn_name(fn)), std::to_string(worst));
         EXPECT_LE(worst, kBounds[k].ulps) << fn_name(fn) << " at " << worst_at;
         if (std::getenv("TESSERA_SHOW_MATH")) fmt::print("{:8} {:.3f} ulp at {}\n", fn_name(fn), worst, worst_at);
