@@ -192,7 +192,7 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     compile->inputs.add_options(*c);
     c->add_flag("--json", compile->json, "Print JSON");
     add_progress_option(*c, compile->progress);
-    c->footer(fmt::format("Targets: host, {}\n\n{}\n{}", fmt::join(compile_targets(), ", "), kExamples, kExitStatus));
+    c->footer(fmt::format("Targets: {}\n\n{}\n{}", fmt::join(compile_targets(), ", "), kExamples, kExitStatus));
     c->callback([compile, &chosen] { chosen = [compile] { return report((*compile)(), compile->json); }; });
 }
 

@@ -73,9 +73,9 @@ Result<CompileOptions> CompileFlags::chosen() const {
     chosen.optimize = !no_optimize;
     chosen.fuse = !no_fuse;
     std::vector<std::string> targets = compile_targets();
-    if (chosen.target != "host" && std::find(targets.begin(), targets.end(), chosen.target) == targets.end())
+    if (std::find(targets.begin(), targets.end(), chosen.target) == targets.end())
         return Error(Code::E0603, "there is no target \"{}\"", chosen.target)
-            .hint("there are: host, {}", fmt::join(targets, ", "));
+            .hint("there are: {}", fmt::join(targets, ", "));
     return chosen;
 }
 
