@@ -106,6 +106,7 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.kc = divide_up(s.k, best.k_blocks);
     best.parallel = threads > 1 && 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 400e3;
     choose_tasks(s, machine, best.parallel ? threads : 1, best);
+    best.parallel &= best.tasks > 1;
     return best;
 }
 

@@ -181,7 +181,9 @@ class ContractionSchedule {
         if (has_batch_) multiples.push_back(1);
         if (has_rows_) multiples.push_back(tiles_.mr);
         multiples.push_back(tiles_.nr);
-        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : 1);
+        // A k of no whole vectors is filled up with zeros, so that A can be read in vectors.
+        const bool fills = along_depth && !a_.empty() && lanes_ > 1 && c_.depth.size() == 1;
+        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : fills ? lanes_ : 1);
         TRY(s_.pad(mm_, multiples));
         if (!tile_.empty()) {
             multiples.pop_back();
@@ -195,8 +197,8 @@ class ContractionSchedule {
     Status turn_in_registers() {
         if (a_.empty() || lanes_ < 2) return {};
         const Stage& stage = find_stage(s_, a_);
-        auto k = stage.axes.back().extent.as_int();
-        if (!k || *k % lanes_ || *k == 0) return {};
+        const Expr& k = stage.axes.back().extent;
+        if (k.is_int(0) || !mod(k, lanes_).is_int(0)) return {};
         rows_ = a_;
         a_ = TRY(s_.cache_read(mm_, stage.buffer, Scope::Local));
         return {};
@@ -429,6 +431,7 @@ class ContractionSchedule {
             TRY(s_.vectorize(rows));
         }
         TRY(s_.loop_partition(tiles));
+        if (c_.depth.size() == 1) TRY(s_.loop_partition(squares));
         TRY(s_.compute_at(rows_, squares));
         TRY(s_.set_scope(rows_, Scope::Register));
         std::vector<Loop> own = s_.loops(rows_);
