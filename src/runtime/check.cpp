@@ -105,9 +105,10 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
         return Error(Code::E0501, "there is nothing to check against: the weights were not kept")
             .hint("compile with keep_weights");
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
+    const SymbolValues symbols = TRY(plan_for(bound))->symbols;
     // Nothing is written over, so that what every step read is still there.
     auto plan = std::make_shared<const RunPlan>(
-        TRY(plan_run(program_, layout_, *module_, sizes_of(bound), {.threads = threads_, .reuse = false})));
+        TRY(plan_run(program_, layout_, *module_, symbols, {.threads = threads_, .reuse = false})));
     RunContext context;
     TRY(context.prepare(plan, layout_, weights_.pointers, threads_));
     RunOptions options;

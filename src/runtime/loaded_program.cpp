@@ -48,15 +48,9 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std:
     return loaded;
 }
 
-SymbolValues LoadedProgram::sizes_of(const std::vector<Datum>& inputs) const {
-    SymbolValues values;
-    for (const auto& source : layout_.sizes) values[source.symbol] = inputs[source.input].tensor().size(source.dim);
-    return values;
-}
-
 Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector<Datum>& inputs) const {
     std::vector<int64_t> key;
-    for (const auto& source : layout_.sizes) key.push_back(inputs[source.input].tensor().size(source.dim));
+    read_sizes(layout_.sizes, inputs, key);
     {
         std::lock_guard lock(mutex_);
         for (size_t i = plans_.size(); i-- > 0;)
@@ -66,7 +60,7 @@ Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector
                 return plans_.back().second;
             }
     }
-    const SymbolValues symbols = sizes_of(inputs);
+    const SymbolValues symbols = TRY(bind_sizes(layout_.sizes, key));
     if (!symbols.empty()) TRY(check_sizes(*program_.graph, symbols));
     auto plan = std::make_shared<const RunPlan>(TRY(plan_run(program_, layout_, *module_, symbols, {threads_})));
     std::lock_guard lock(mutex_);
@@ -108,7 +102,8 @@ Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const Run
 
 Result<int64_t> LoadedProgram::arena_bytes(const SymbolValues& symbols) const {
     SymbolValues all = symbols;
-    for (const auto& source : layout_.sizes) all.emplace(source.symbol, 1);
+    for (const SizeSource& source : layout_.sizes)
+        for (const std::string& name : free_symbols(source.size)) all.emplace(name, 1);
     RunPlan plan = TRY(plan_run(program_, layout_, *module_, all, {threads_}));
     return aligned(plan.block_bytes) + threads_ * plan.scratch_bytes;
 }

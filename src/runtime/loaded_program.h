@@ -31,7 +31,6 @@ class LoadedProgram {
   private:
     friend class Run;
     LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options);
-    SymbolValues sizes_of(const std::vector<Datum>& inputs) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
     std::unique_ptr<RunContext> take_context() const;
     void give_back(std::unique_ptr<RunContext> context) const;

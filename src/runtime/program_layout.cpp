@@ -1,7 +1,6 @@
 #include "runtime/program_layout.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/check.h"
 #include "graph/evaluate_node.h"
@@ -96,16 +95,7 @@ ProgramLayout::ProgramLayout(const Program& program) {
         if (first[b] < 0 || of_root[b] < Home::Host) first[b] = 0;
         if (last[b] < 0) last[b] = end;
     }
-
-    std::set<std::string> seen;
-    const auto& inputs = program.graph->inputs();
-    for (size_t i = 0; i < inputs.size(); ++i) {
-        if (!inputs[i]->type().is_tensor()) continue;
-        const Shape& shape = inputs[i]->type().tensor().shape;
-        for (int64_t d = 0; d < shape.rank(); ++d)
-            if (shape[d].is(ExprKind::Var) && seen.insert(shape[d].node().name).second)
-                sizes.push_back({shape[d].node().name, i, d});
-    }
+    sizes = size_sources(*program.graph);
 }
 
 }  // namespace tessera

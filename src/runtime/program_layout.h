@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "kernel/program.h"
+#include "runtime/bind_sizes.h"
 #include "runtime/kernel_access.h"
 
 namespace tessera {
@@ -31,13 +32,7 @@ struct ProgramLayout {
     std::vector<KernelAccess> access;                                 // by kernel
     std::vector<std::vector<std::pair<const Value*, int>>> captures;  // by step: values that nested graphs use, buffers
     size_t most_args = 0;
-
-    struct SizeSource {
-        std::string symbol;
-        size_t input;  // of the graph
-        int64_t dim;
-    };
-    std::vector<SizeSource> sizes;  // each symbol once
+    std::vector<SizeSource> sizes;
 };
 
 }  // namespace tessera

@@ -144,6 +144,22 @@ TEST(LoadedProgram, SizesThatDoNotFitEachOther) {
     EXPECT_EQ(result.error().code(), Code::E0210);
 }
 
+TEST(LoadedProgram, SizesThatAreExpressions) {
+    auto loaded = load(R"(graph main(x: f32[2*N + 1], y: f32[N], z: f32[3*M]) {
+  a = slice(x, [0], [1])
+  b = mul(a, y)
+  c = neg(z)
+  return b, c
+})");
+    expect_same(*loaded, {{"x", counting({7})}, {"y", counting({3})}, {"z", counting({6})}});
+    expect_same(*loaded, {{"x", counting({1})}, {"y", counting({0})}, {"z", counting({0})}});
+    auto code = [&](int64_t x, int64_t y, int64_t z) {
+        return loaded->run({{"x", counting({x})}, {"y", counting({y})}, {"z", counting({z})}}).error().code();
+    };
+    EXPECT_EQ(code(6, 3, 6), Code::E0405);  // not 2*3 + 1
+    EXPECT_EQ(code(7, 3, 7), Code::E0405);  // no multiple of 3
+}
+
 TEST(LoadedProgram, ProfileAndCheck) {
     auto loaded = load(kChain, false);
     auto profile = loaded->profile({{"x", counting({3, 4})}}, 3);
