@@ -90,7 +90,8 @@ class Choosing {
         if (!d.value || !d.node || fixed_[size_t(n)] || rank < 3 || rank > 5) return;
         if (is_spatial(*d.node)) {
             made_.order[size_t(n)] = channels_last(rank);
-            note(n, yes("{} works on all channels of a place", d.node->op().name));
+            note(n, yes("{} takes all channels of a place at once, so that {} lie side by side", d.node->op().name,
+                        to_string(d.shape[1])));
             return;
         }
         if (!follows(*d.node)) return;

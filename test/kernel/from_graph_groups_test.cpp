@@ -141,6 +141,7 @@ TEST(Groups, ChannelsLast) {
         EXPECT_TRUE(!given || b.order.empty()) << b.name;
     }
     EXPECT_EQ(last, 2u);
+    EXPECT_THAT(reason_of(p, "channels of m innermost"), testing::HasSubstr("yes: max_pool takes all channels"));
 }
 
 TEST(Groups, EqualKernelsAreShared) {
