@@ -26,7 +26,8 @@ std::optional<Expr> step_of(const Expr& e, const Expr& var);
 // Sizes; an extent that is not constant is taken for large.
 struct ContractionShape {
     int64_t batch = 1, m = 1, n = 1, k = 1;
-    bool rows_known = true;     // m is a constant
+    bool rows_known = true;  // m is a constant
+    bool m_known = true, n_known = true;
     bool packed_ahead = false;    // B is known before it runs
     bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
     int element_bytes = 4;
@@ -40,7 +41,7 @@ struct ContractionTiles {
     int64_t tasks = 1;             // over batch, m and n
     bool parallel = false;
     bool pack_a = true, pack_b = true;
-    bool b_in_task = false;          // B is packed by each task for itself
+    bool b_in_task = false;  // B is packed by each task for itself
     bool operator==(const ContractionTiles&) const = default;
 };
 

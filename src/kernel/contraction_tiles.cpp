@@ -43,43 +43,67 @@ void choose_register_tile(const ContractionShape& s, const Machine& machine, int
     }
 }
 
-// What one task computes, so that tasks divide evenly among the threads. Times are in multiply-adds.
-void choose_tasks(const ContractionShape& s, const Machine& machine, int workers, ContractionTiles& best) {
-    const int64_t mr = best.mr, nr = best.nr;
-    const int64_t row_tiles = divide_up(s.m, mr), column_tiles = divide_up(s.n, nr);
-    // A block of A lies in the second cache, beside the panels of B that pass.
-    const int64_t most = std::max<int64_t>(1, machine.l2_bytes * 7 / 8 / (best.kc * s.element_bytes) / mr);
-    const double tile = double(mr * nr * s.k), pack_row = 12.0 * double(mr * s.k);
-    const double pack_b = 8, far_b = 5;  // an element of B: packing it, fetching it for a block of rows
-    const double start = 20e3, barrier = 400e3;
-    const bool packs_b = best.pack_b && !s.packed_ahead;
-    double least = INFINITY;
-    std::vector<int64_t> row_counts;
-    for (int64_t blocks = divide_up(row_tiles, most); blocks <= row_tiles; blocks += 1 + blocks / 16) {
-        int64_t rows = divide_up(row_tiles, blocks);
-        if (row_counts.empty() || rows < row_counts.back()) row_counts.push_back(rows);
+// Times are in multiply-adds.
+constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
+constexpr double kFetchB = 5;                // fetching an element of B from far, for each block of rows
+constexpr double kStart = 20e3, kBarrier = 400e3;
+
+// The time of all tasks of so many tiles of rows and columns each, until the last is done.
+double time_of_tasks(const ContractionShape& s, const Machine& machine, int workers, const ContractionTiles& t,
+                     int64_t rows, int64_t columns) {
+    const int64_t row_tiles = divide_up(s.m, t.mr), column_tiles = divide_up(s.n, t.nr);
+    const int64_t tasks = s.batch * divide_up(row_tiles, rows) * divide_up(column_tiles, columns);
+    rows = std::min(rows, row_tiles);
+    columns = std::min(columns, column_tiles);
+    const double b = double(columns * t.nr * s.k), a = double(rows * t.mr * s.k);
+    const double c = double(rows * t.mr) * double(columns * t.nr);
+    double task = kStart + c * double(s.k) + kPackRow * a + kFetchB * b;
+    // Parts of lines of C meet in the second cache, or else in memory.
+    const bool meets = (c + double(rows * t.mr * t.kc)) * s.element_bytes < double(machine.l2_bytes);
+    task += c * (meets ? 2 : 16);
+    double once = 0;
+    if (t.pack_b && !s.packed_ahead) {
+        if (rows >= row_tiles)
+            task += kPackB * b;
+        else
+            once = kBarrier + kPackB * double(s.batch * s.n * s.k) / workers;
     }
-    for (const int64_t rows : row_counts) {
-        const bool one_block = rows >= row_tiles;
-        for (int64_t blocks = 1; blocks <= std::min<int64_t>(column_tiles, 4 * workers); ++blocks) {
-            const int64_t columns = divide_up(column_tiles, blocks);
-            const int64_t tasks = s.batch * divide_up(row_tiles, rows) * divide_up(column_tiles, columns);
-            const double b_elements = double(columns * nr * s.k);
-            double task = start + double(rows) * (double(columns) * tile + pack_row) + far_b * b_elements;
-            // Parts of lines of C meet in the second cache, or else in memory.
-            const double c_elements = double(rows * mr) * double(columns * nr);
-            const bool meets = (c_elements + double(rows * mr * best.kc)) * s.element_bytes < double(machine.l2_bytes);
-            task += c_elements * (meets ? 2 : 16);
-            double once = 0;
-            if (packs_b && one_block) task += pack_b * b_elements;
-            if (packs_b && !one_block) once = barrier + pack_b * double(s.batch * s.n * s.k) / workers;
-            double time = once + double(divide_up(tasks, workers)) * task;
+    return once + double(divide_up(tasks, workers)) * task;
+}
+
+// What one task computes, so that tasks divide evenly among the threads; sizes that are not known are tried small and
+// large.
+void choose_tasks(const ContractionShape& s, const Machine& machine, int workers, ContractionTiles& best) {
+    const int64_t row_tiles = divide_up(s.m, best.mr), column_tiles = divide_up(s.n, best.nr);
+    // A block of A lies in the second cache, beside the panels of B that pass.
+    const int64_t most = std::max<int64_t>(1, machine.l2_bytes * 7 / 8 / (best.kc * s.element_bytes) / best.mr);
+    std::vector<ContractionShape> shapes{s};
+    if (!s.m_known || !s.n_known) {
+        shapes.clear();
+        for (int64_t size : {24, 96, 384, 1536}) {
+            shapes.push_back(s);
+            if (!s.m_known) shapes.back().m = size;
+            if (!s.n_known) shapes.back().n = size;
+        }
+    }
+    double least = INFINITY;
+    int64_t last = 0;
+    for (int64_t blocks = divide_up(row_tiles, most); blocks <= row_tiles; blocks += 1 + blocks / 16) {
+        const int64_t rows = divide_up(row_tiles, blocks);
+        if (rows == last) continue;
+        last = rows;
+        for (int64_t parts = 1; parts <= std::min<int64_t>(column_tiles, 4 * workers); ++parts) {
+            const int64_t columns = divide_up(column_tiles, parts);
+            double time = 0;
+            for (const ContractionShape& shape : shapes)
+                time +=
+                    time_of_tasks(shape, machine, workers, best, rows, columns) / (double(shape.m) * double(shape.n));
             if (time >= least * 0.995) continue;
             least = time;
-            best.mc = rows * mr;
-            best.nc = columns * nr;
-            best.tasks = tasks;
-            best.b_in_task = packs_b && one_block;
+            best.mc = rows * best.mr;
+            best.nc = columns * best.nr;
+            best.tasks = s.batch * divide_up(row_tiles, rows) * divide_up(column_tiles, columns);
+            best.b_in_task = best.pack_b && !s.packed_ahead && rows >= row_tiles;
         }
     }
 }

@@ -97,6 +97,8 @@ class ContractionSchedule {
         shape.batch = constant_or(b, 16);
         shape.m = constant_or(m, 1024);
         shape.n = constant_or(n, 1024);
+        shape.m_known = m.as_int().has_value();
+        shape.n_known = n.as_int().has_value();
         shape.k = constant_or(k, 512);
         shape.packed_ahead = is_known(stage.value.arg(size_t(c_.b)));
         shape.b_along_columns = b_along_columns_ = lies_along_columns(stage);
