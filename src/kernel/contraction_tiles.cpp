@@ -13,14 +13,16 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Cycles that one step of k takes in a register tile of mr rows and `vectors` vectors of columns; infinite where the
 // tile does not fit the registers.
-double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const Machine& m) {
+double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, int element_bytes, const Machine& m) {
     int64_t accumulators = mr * vectors;
     int64_t a_registers = m.lane_multiply ? divide_up(mr, lanes) : m.load_broadcast ? 0 : 1;
     if (accumulators + a_registers + vectors > m.vector_registers - (m.load_broadcast ? 1 : 0)) return INFINITY;
     double multiply = double(accumulators) / m.fma_pipes;
     double loads = double((m.lane_multiply ? divide_up(mr, lanes) : mr) + vectors);
-    // Each accumulator waits for its last sum. Loads and the loop itself never hide quite.
-    return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.3 + 0.03 * loads;
+    // Each accumulator waits for its last sum. Loads, panels that come from the second cache, and the loop itself never
+    // hide quite.
+    const double bytes = double(mr + vectors * lanes) * element_bytes;
+    return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + 0.02 * loads + 0.004 * bytes;
 }
 
 // The register tile with the least time over the whole, edges included: each tile also stores and starts.
@@ -28,7 +30,7 @@ void choose_register_tile(const ContractionShape& s, const Machine& machine, int
     double least = INFINITY;
     for (int64_t vectors = 1; vectors <= 8; ++vectors) {
         for (int64_t mr = 1; mr <= 16; ++mr) {
-            double step = cycles_per_step(mr, vectors, lanes, machine);
+            double step = cycles_per_step(mr, vectors, lanes, s.element_bytes, machine);
             if (std::isinf(step)) continue;
             int64_t nr = vectors * lanes;
             // Columns of a B that is read as it lies are cut off one by one.
