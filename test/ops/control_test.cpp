@@ -49,6 +49,24 @@ TEST(Loop, EndsByCountByConditionOrByTheWorkLimit) {
     EXPECT_EQ(endless.error().code(), Code::E0408);
 }
 
+TEST(Loop, SizesOfWhatItCollectsAreApartFromItsCount) {
+    Graph g;
+    Builder b(g);
+    Value *trips = g.add_input("trips", Type(DType::i64, Shape{})), *x = g.add_input("x", kVector);
+    GraphPtr body = g.nested("body");
+    Builder inner(*body);
+    body->add_input("trip", Type(DType::i64, Shape{}));
+    body->add_output(body->add_input("go", Type(DType::boolean, Shape{})));
+    Value* carried = body->add_input("carried", Type(DType::f32, {symbol("inside")}));
+    body->add_output(carried);
+    body->add_output(inner.op("neg", {carried}));
+    auto out = b.ops("loop", {trips, b.constant(Tensor::scalar(true)), x}, {{"body", Attr(body)}}, 2);
+    ASSERT_TRUE(b.status().ok()) << b.status().error().to_string();
+    const Shape& shape = out[1]->type().tensor().shape;
+    ASSERT_EQ(shape.rank(), 2);
+    EXPECT_NE(shape[0], shape[1]);
+}
+
 TEST(If, JoinsItsBranches) {
     Graph g;
     Builder b(g);

@@ -82,7 +82,7 @@ const OpDef kLoop{
                             body.outputs().size(), carried, op.output_count());
         Types types;
         for (size_t i = 0; i + 1 < body.outputs().size(); ++i) {
-            Type inside = seen_outside(op, body, body.outputs()[i + 1]->type(), i);
+            Type inside = seen_outside(op, body, body.outputs()[i + 1]->type(), i, i < carried ? 0 : 1);
             if (i < carried) {
                 if (!op.has(i + 2)) return op.error(Code::E0207, "carried value {} has no initial value", i);
                 types.push_back(TRY(carried_type(op, op.type(i + 2), inside, i)));

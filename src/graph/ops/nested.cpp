@@ -12,15 +12,15 @@ void collect_symbols(const Type& t, std::set<std::string>& names) {
         for (std::string& s : free_symbols(d)) names.insert(std::move(s));
 }
 
-Type with_fresh_dims(const OpView& op, const Type& t, size_t output, const std::set<std::string>& inner) {
+Type with_fresh_dims(const OpView& op, const Type& t, size_t output, size_t first, const std::set<std::string>& inner) {
     if (t.is_none()) return t;
-    if (t.is_sequence()) return Type::sequence(with_fresh_dims(op, t.element(), output, inner));
-    if (t.is_optional()) return Type::optional(with_fresh_dims(op, t.element(), output, inner));
+    if (t.is_sequence()) return Type::sequence(with_fresh_dims(op, t.element(), output, first, inner));
+    if (t.is_optional()) return Type::optional(with_fresh_dims(op, t.element(), output, first, inner));
     Shape shape = t.tensor().shape;
     for (int64_t d = 0; d < shape.rank(); ++d)
         for (const std::string& s : free_symbols(shape[d]))
             if (inner.contains(s)) {
-                shape[d] = op.fresh(output, d);
+                shape[d] = op.fresh(output, first + d);
                 break;
             }
     return Type(t.tensor().dtype, shape);
@@ -33,12 +33,12 @@ std::string output_name(const OpView& op, size_t output) {
     return first.substr(0, first.size() - 3);
 }
 
-Type seen_outside(const OpView& op, const Graph& body, const Type& type, size_t output) {
+Type seen_outside(const OpView& op, const Graph& body, const Type& type, size_t output, size_t first) {
     std::set<std::string> inner, outer;
     for (const auto& input : body.inputs()) collect_symbols(input->type(), inner);
     for (const Type& t : op.inputs()) collect_symbols(t, outer);
     for (const std::string& s : outer) inner.erase(s);
-    return inner.empty() ? type : with_fresh_dims(op, type, output, inner);
+    return inner.empty() ? type : with_fresh_dims(op, type, output, first, inner);
 }
 
 Result<Type> carried_type(const OpView& op, const Type& initial, const Type& step, size_t output) {

@@ -88,13 +88,14 @@ Result<Types> infer_scan(const OpView& op) {
     }
     Types types;
     for (size_t i = 0; i < body.outputs().size(); ++i) {
-        Type inside = seen_outside(op, body, body.outputs()[i]->type(), i);
+        const size_t stacked_on = (i >= f.states) + f.batched;
+        Type inside = seen_outside(op, body, body.outputs()[i]->type(), i, stacked_on);
         if (!inside.is_tensor()) return op.error(Code::E0208, "its body gives {}, not a tensor", inside);
         if (i >= f.states) {
             const Shape& element = inside.tensor().shape;
             int64_t axis = f.output_axes[i - f.states];
             if (element.ranked()) axis = TRY(op.axis(axis, element.rank() + 1));
-            inside = stacked(inside, length.value_or(op.fresh(i, 0)), axis);
+            inside = stacked(inside, length.value_or(op.fresh(i, stacked_on - 1)), axis);
         }
         if (f.batched) inside = stacked(inside, batch.value_or(op.fresh(i, 0)), 0);
         types.push_back(i < f.states ? TRY(carried_type(op, op.type(i), inside, i)) : inside);
