@@ -133,6 +133,8 @@ Result<Datum> Run::datum(int buffer) const {
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", own.name);
     if (context_.data[root]) return Datum(context_.data[root]->tensor().reshaped(*sizes));
     if (program_.buffers[root].tensor) return Datum(program_.buffers[root].tensor->reshaped(*sizes));
+    const bool empty = std::find(sizes->begin(), sizes->end(), 0) != sizes->end();
+    if (!context_.pointers[root] && empty) return Datum(TRY(Tensor::zeros(own.dtype, std::move(*sizes))));
     CHECK(context_.pointers[root], "\"{}\" is used before it is computed", own.name);
     return Datum(Tensor::view(own.dtype, std::move(*sizes), context_.pointers[root], context_.mark));
 }

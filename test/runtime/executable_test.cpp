@@ -138,6 +138,14 @@ TEST(Executable, EveryStageCanBeShown) {
     EXPECT_EQ(executable.emit("film").error().code(), Code::E0501);
 }
 
+TEST(Executable, NothingOfASizeThatTheRunTells) {
+    auto model = Model::parse(
+        "graph g(x: f32[4], c: f32[0,1,1]) { %i = non_zero(x) %f = cast(%i, to=1) %y = add(%f, c) return %y }");
+    ASSERT_TRUE(model.ok()) << model.error().to_string();
+    auto none = Tensor::zeros(DType::f32, {0, 1, 1});
+    expect_as_evaluated(*model, compiled(*model), {{"x", Tensor::of<float>({4}, {0, 1, 0, 2})}, {"c", *none}});
+}
+
 TEST(Executable, AskedForWhatThereIsNot) {
     auto none = compile(mlp(), {.target = "abacus"});
     ASSERT_FALSE(none.ok());
