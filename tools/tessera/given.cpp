@@ -1,8 +1,27 @@
 #include "given.h"
 
+#include <unistd.h>
+
+#include <csignal>
+
 #include "values.h"
 
 namespace tessera::cli {
+namespace {
+
+// While it lives, Ctrl-C ends the process at once: compiling looks at no flag, and leaves nothing to undo.
+class EndAtOnce {
+  public:
+    EndAtOnce() : before_(std::signal(SIGINT, [](int) { _exit(kInterrupted); })) {}
+    ~EndAtOnce() { std::signal(SIGINT, before_); }
+    EndAtOnce(const EndAtOnce&) = delete;
+    EndAtOnce& operator=(const EndAtOnce&) = delete;
+
+  private:
+    void (*before_)(int);
+};
+
+}  // namespace
 
 void GivenInputs::add_options(CLI::App& command) {
     command.add_option("--input,-i", files, "A value from a .npy or .pb file")
@@ -82,6 +101,7 @@ Result<CompileOptions> CompileFlags::chosen() const {
 Result<Executable> compile_with_progress(const Model& model, CompileOptions options, Progress::Mode mode) {
     Progress line(mode, "compile");
     options.progress = [&](std::string_view what, size_t done, size_t total) { line.update(what, done, total); };
+    const EndAtOnce compiling;
     return compile(model, options);
 }
 
