@@ -198,10 +198,13 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
         TRY(s.reorder(body));
     }
     if (pixel) TRY(s.unroll(kept[kept.size() - 2]));
-    if (tiles.small)
-        for (const Loop& r : reduced) TRY(s.unroll(r));
-    else
+    // Small windows are written out, of larger ones a row.
+    if (tiles.small) {
+        const size_t first = tiles.taps > 9 ? reduced.size() - 1 : 0;
+        for (size_t i = first; i < reduced.size(); ++i) TRY(s.unroll(reduced[i]));
+    } else {
         TRY(s.annotate(reduced.back(), "unroll", 4));
+    }
 
     if (tasks.empty()) return {};
     Loop all = tasks[0];
