@@ -120,16 +120,29 @@ std::optional<std::string> innermost(const Expr& e, const Extents& running) {
     return std::nullopt;
 }
 
+// Whether the atom is a term of e, but for its coefficient, and in no other.
+bool stands_alone(const Expr& atom, const Expr& e) {
+    bool elsewhere = false;
+    for (const Expr& term : terms_of(e)) {
+        Monomial m = as_monomial(term);
+        if (m.count == 1 && m.atoms[0].same(atom)) continue;
+        visit(term, [&](const Expr& x) { elsewhere |= x.same(atom); });
+    }
+    return !elsewhere;
+}
+
 // Whether e <= limit for all values of the running variables. An arm of a min is chosen before the variables in it get
 // their ends, since those are what makes one arm the smaller.
 bool stays_below(const Expr& e, int64_t limit, const Extents& running, int arms) {
     if (at_most(e, limit)) return true;
     if (arms > 0) {
         for (auto [kind, positive] : {std::pair{ExprKind::Min, true}, std::pair{ExprKind::Max, false}})
-            if (const Expr* atom = find_atom(e, kind, positive))
-                return std::any_of(atom->args().begin(), atom->args().end(), [&](const Expr& arm) {
-                    return stays_below(replace(e, *atom, arm), limit, running, arms - 1);
-                });
+            if (const Expr* atom = find_atom(e, kind, positive)) {
+                auto with = [&](const Expr& arm) { return stays_below(replace(e, *atom, arm), limit, running, arms - 1); };
+                // Any arm is a bound, but of this term alone: elsewhere the atom may count the other way.
+                return stands_alone(*atom, e) ? std::any_of(atom->args().begin(), atom->args().end(), with)
+                                              : std::all_of(atom->args().begin(), atom->args().end(), with);
+            }
         for (auto [kind, positive] : {std::pair{ExprKind::Max, true}, std::pair{ExprKind::Min, false}})
             if (const Expr* atom = find_atom(e, kind, positive))
                 return std::all_of(atom->args().begin(), atom->args().end(), [&](const Expr& arm) {

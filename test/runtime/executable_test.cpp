@@ -146,6 +146,17 @@ TEST(Executable, NothingOfASizeThatTheRunTells) {
     expect_as_evaluated(*model, compiled(*model), {{"x", Tensor::of<float>({4}, {0, 1, 0, 2})}, {"c", *none}});
 }
 
+TEST(Executable, EndsOfSlicesWhoseSizeIsAMinimum) {
+    auto model = Model::parse("graph g(x: f32[n,n]) { %a = relu(x) %y = slice(%a, [-2,-4], [4,99], [0,1]) return %y }");
+    ASSERT_TRUE(model.ok()) << model.error().to_string();
+    Executable executable = compiled(*model);
+    for (int64_t n = 0; n < 7; ++n) {
+        std::vector<float> values(static_cast<size_t>(n * n));
+        for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 5) - 1;
+        expect_as_evaluated(*model, executable, {{"x", Tensor::of<float>({n, n}, values)}});
+    }
+}
+
 TEST(Executable, AskedForWhatThereIsNot) {
     auto none = compile(mlp(), {.target = "abacus"});
     ASSERT_FALSE(none.ok());
