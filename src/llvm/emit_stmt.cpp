@@ -30,7 +30,7 @@ void Emitter::emit_for(const For& loop) {
     if (extent && *extent <= 0) return;
     if (extent == 1) return emit_copies(loop, 1);
     if (loop.kind == LoopKind::Vector && lanes_ == 1 && fits_lanes(loop)) return emit_vector(loop);
-    if (emit_transposed(loop)) return;
+    if (emit_transposed(loop) || emit_merged(loop)) return;
     // Register buffers stay in registers only where their indices are constant.
     const bool expand = loop.kind == LoopKind::Unrolled || (loop.kind == LoopKind::Vector && touches_registers(loop));
     if (expand && extent && *extent <= kMostCopies) return emit_copies(loop, *extent);

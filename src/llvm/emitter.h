@@ -114,6 +114,9 @@ class Emitter {
     void close_accumulators();
     Value* reduce_lanes(ReduceOp op, DType dtype, Value* v, Value* start);
 
+    // emit_merged.cpp
+    bool emit_merged(const For& loop);  // false: nothing of the kind
+
     // emit_transposed.cpp
     bool emit_transposed(const For& loop);  // false: nothing of the kind
     const Store* transposed_store(const Stmt& body, const Expr& along, int64_t side) const;

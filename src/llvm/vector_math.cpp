@@ -103,14 +103,21 @@ VectorMath::Value* VectorMath::expm1_of_rest(Value* rest) {
     return fma(b_.CreateFMul(rest, rest), q, rest);
 }
 
+// 2^n times 1 + r + r^2 q(r), relative error 3e-9. 2^n is two factors, since alone it may overflow or be subnormal: the
+// biased exponents of both add up to n + 254, which the low bits hold after rounding.
 VectorMath::Value* VectorMath::exp(Value* x) {
     x = at_least(at_most(x, 89.0f), -104.0f);
-    auto [n, rest] = halvings(x);
-    Value* e = b_.CreateFAdd(expm1_of_rest(rest), real(x, 1));
-    // In two steps: 2^n alone may overflow, or be subnormal.
-    Value* half = b_.CreateAShr(n, integer(x, 1));
-    e = b_.CreateFMul(e, from_bits(power_of_two(half), x));
-    return b_.CreateFMul(e, from_bits(power_of_two(b_.CreateSub(n, half)), x));
+    Value* rounder = real(x, kRounder + 254);
+    Value* shifted = fma(x, kLog2e, rounder);
+    Value* n = b_.CreateFSub(shifted, rounder);
+    Value* r = fma(n, -kLn2Low, fma(n, -kLn2High, x));
+    Value* e = polynomial(r, {1.0, 1.0, 0.49999993253688213, 0.1666651776251651, 0.04166842181590073,
+                              0.008369063451101522, 0.0013813880849100494});
+    Value* both = bits(shifted);
+    Value* one = b_.CreateLShr(both, integer(x, 1));
+    Value* other = b_.CreateSub(both, one);
+    e = b_.CreateFMul(e, from_bits(b_.CreateShl(one, integer(x, 23)), x));
+    return b_.CreateFMul(e, from_bits(b_.CreateShl(other, integer(x, 23)), x));
 }
 
 VectorMath::Value* VectorMath::expm1(Value* x) {
