@@ -29,6 +29,7 @@ struct ContractionShape {
     bool rows_known = true;  // m is a constant
     bool m_known = true, n_known = true;
     bool packed_ahead = false;    // B is known before it runs
+    bool a_along_depth = false;   // A is one load that lies along k: its elements can be read where they are
     bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
     int element_bytes = 4;
     bool transposes = true;  // packing A turns rows into columns

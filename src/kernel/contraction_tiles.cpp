@@ -9,6 +9,11 @@ namespace {
 constexpr int64_t kRowsWorthPacking = 4;  // of A: fewer, and B is read as it lies
 constexpr int64_t kRowsAtOnce = 16;       // of such a B
 
+// Times are in multiply-adds.
+constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
+constexpr double kFetchA = 3, kFetchB = 5;   // fetching an element from far
+constexpr double kStart = 20e3, kBarrier = 400e3;
+
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Cycles that one step of k takes in a register tile of mr rows and `vectors` vectors of columns; infinite where the
@@ -25,30 +30,30 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, int element_b
     return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + 0.02 * loads + 0.004 * bytes;
 }
 
-// The register tile with the least time over the whole, edges included: each tile also stores and starts.
-void choose_register_tile(const ContractionShape& s, const Machine& machine, int64_t lanes, ContractionTiles& best) {
+// The register tile with the least time over the whole, edges included: each tile also stores and starts. Gives that
+// time in cycles.
+double choose_register_tile(const ContractionShape& s, const Machine& machine, int64_t lanes, ContractionTiles& best) {
     double least = INFINITY;
     for (int64_t vectors = 1; vectors <= 8; ++vectors) {
         for (int64_t mr = 1; mr <= 16; ++mr) {
+            // What is read where it lies has no rows to fill the last tile with.
+            if (!best.pack_a && s.m % mr) continue;
             double step = cycles_per_step(mr, vectors, lanes, s.element_bytes, machine);
             if (std::isinf(step)) continue;
             int64_t nr = vectors * lanes;
-            // Columns of a B that is read as it lies are cut off one by one.
-            double columns = double(divide_up(s.n, nr));
-            double tiles = double(divide_up(s.m, mr)) * columns;
+            double tiles = double(divide_up(s.m, mr)) * double(divide_up(s.n, nr));
             double cost = tiles * (double(s.k) * step + double(mr * vectors) * 1.5 + 20);
             // Rows that are no multiple of the lanes load their A in pieces.
-            if (machine.lane_multiply && mr % lanes) cost *= 1.02;
+            if (best.pack_a && machine.lane_multiply && mr % lanes) cost *= 1.02;
+            // Elements of A one by one, each in a row of its own.
+            if (!best.pack_a && s.m > 1) cost *= machine.lane_multiply ? 1.25 : 1.05;
+            // Columns of a B that is read as it lies are cut off one by one.
             if (!best.pack_b && s.n % nr) cost *= 8;
             if (cost < least * 0.999) least = cost, best.mr = mr, best.nr = nr;
         }
     }
+    return least;
 }
-
-// Times are in multiply-adds.
-constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
-constexpr double kFetchB = 5;                // fetching an element of B from far, for each block of rows
-constexpr double kStart = 20e3, kBarrier = 400e3;
 
 // The time of all tasks of so many tiles of rows and columns each, until the last is done.
 double time_of_tasks(const ContractionShape& s, const Machine& machine, int workers, const ContractionTiles& t,
@@ -59,9 +64,14 @@ double time_of_tasks(const ContractionShape& s, const Machine& machine, int work
     columns = std::min(columns, column_tiles);
     const double b = double(columns * t.nr * s.k), a = double(rows * t.mr * s.k);
     const double c = double(rows * t.mr) * double(columns * t.nr);
-    double task = kStart + c * double(s.k) + kPackRow * a + kFetchB * b;
+    double task = kStart + c * double(s.k) + (t.pack_a ? kPackRow * a : 0) + kFetchB * b;
+    // What of A does not stay in the second cache beside a panel of B comes from far for each tile of columns.
+    const double block = double(rows * t.mr * t.kc) * s.element_bytes, panel = double(t.kc * t.nr) * s.element_bytes;
+    const double over = std::clamp((block + panel - 0.9 * double(machine.l2_bytes)) / block, 0.0, 1.0);
+    task += over * kFetchA * a * double(columns);
     // Parts of lines of C meet in the second cache, or else in memory.
-    const bool meets = (c + double(rows * t.mr * t.kc)) * s.element_bytes < double(machine.l2_bytes);
+    const bool whole = columns >= column_tiles || columns * t.nr * s.element_bytes % 64 == 0;
+    const bool meets = whole && (c + double(rows * t.mr * t.kc)) * s.element_bytes < double(machine.l2_bytes);
     task += c * (meets ? 2 : 16);
     double once = 0;
     if (t.pack_b && !s.packed_ahead) {
@@ -78,7 +88,7 @@ double time_of_tasks(const ContractionShape& s, const Machine& machine, int work
 void choose_tasks(const ContractionShape& s, const Machine& machine, int workers, ContractionTiles& best) {
     const int64_t row_tiles = divide_up(s.m, best.mr), column_tiles = divide_up(s.n, best.nr);
     // A block of A lies in the second cache, beside the panels of B that pass.
-    const int64_t most = std::max<int64_t>(1, machine.l2_bytes * 7 / 8 / (best.kc * s.element_bytes) / best.mr);
+    const int64_t most = std::max<int64_t>(1, machine.l2_bytes * 5 / 4 / (best.kc * s.element_bytes) / best.mr);
     std::vector<ContractionShape> shapes{s};
     if (!s.m_known || !s.n_known) {
         shapes.clear();
@@ -117,14 +127,22 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     for (int64_t* extent : {&s.batch, &s.m, &s.n, &s.k}) *extent = std::max<int64_t>(*extent, 1);
     const int64_t lanes = std::max<int64_t>(1, machine.vector_bytes / s.element_bytes);
     ContractionTiles best;
-    best.pack_a = s.m > 1;
+    best.pack_a = s.m > 1 || !s.m_known;
     // A B that comes late and is read for few rows is not worth a copy.
     best.pack_b = s.packed_ahead || !s.b_along_columns || s.m > kRowsWorthPacking;
-    choose_register_tile(s, machine, lanes, best);
+    double packed = choose_register_tile(s, machine, lanes, best);
+    if (best.pack_a && best.pack_b && s.a_along_depth && s.m_known) {
+        // Few columns are not worth a copy of A.
+        ContractionTiles direct = best;
+        direct.pack_a = false;
+        double cost = choose_register_tile(s, machine, lanes, direct);
+        packed += kPackRow * double(s.m * s.k) / double(lanes * machine.fma_pipes);
+        if (cost < packed) best = direct;
+    }
     if (best.pack_b) {
         // All of k at once, unless two tiles of rows would not fit the second cache.
         int64_t most = std::max<int64_t>(64, machine.l2_bytes / 2 / (2 * best.mr * s.element_bytes));
-        best.k_blocks = s.m <= best.mr ? 1 : divide_up(s.k, most);
+        best.k_blocks = s.m <= best.mr || !best.pack_a ? 1 : divide_up(s.k, most);
     } else {
         // A few rows of B at a time, along whole pages; products are added up in the first cache.
         best.k_blocks = divide_up(s.k, kRowsAtOnce);

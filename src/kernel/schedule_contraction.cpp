@@ -101,6 +101,7 @@ class ContractionSchedule {
         shape.n_known = n.as_int().has_value();
         shape.k = constant_or(k, 512);
         shape.packed_ahead = is_known(stage.value.arg(size_t(c_.b)));
+        shape.a_along_depth = stage.value.arg(size_t(c_.a)).is(ExprKind::Load) && lies_along_depth(stage);
         shape.b_along_columns = b_along_columns_ = lies_along_columns(stage);
         shape.element_bytes = int(dtype_bytes(s_.compute().buffers[size_t(stage.buffer)].dtype));
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
@@ -191,7 +192,8 @@ class ContractionSchedule {
             multiples.pop_back();
             TRY(s_.pad(tile_, multiples));
         }
-        if (along_depth) TRY(turn_in_registers());
+        by_rows_ = along_depth && !options_.machine.lane_multiply;
+        if (along_depth && !by_rows_) TRY(turn_in_registers());
         return {};
     }
 
@@ -223,14 +225,15 @@ class ContractionSchedule {
         return s_.merge_axes(name, groups);
     }
 
-    // Panels: [b][m / mr][k][m % mr], and likewise for columns.
+    // Panels: [b][m / mr][k][m % mr], and likewise for columns. Where elements of A are broadcast from memory, its
+    // panels may stay as rows: [b][m / mr][m % mr][k].
     Status lay_out() {
-        if (!a_.empty()) TRY(panels(a_, tiles_.mr));
+        if (!a_.empty()) TRY(panels(a_, tiles_.mr, by_rows_));
         if (b_.empty()) return {};
-        return panels(b_, tiles_.nr);
+        return panels(b_, tiles_.nr, false);
     }
 
-    Status panels(const std::string& name, int64_t width) {
+    Status panels(const std::string& name, int64_t width, bool by_rows) {
         const Stage stage = find_stage(s_, name);
         size_t depth = c_.depth.size(), outer = stage.axes.size() - depth;
         IndexMap map;
@@ -246,8 +249,15 @@ class ContractionSchedule {
             k = k * stage.axes[i].extent + map.vars[i];
             k_extent = k_extent * stage.axes[i].extent;
         }
-        map.indices.insert(map.indices.end(), {floor_div(along, width), k, mod(along, width)});
-        map.shape.insert(map.shape.end(), {ceil_div(stage.axes[outer - 1].extent, width), k_extent, Expr(width)});
+        std::vector<Expr> inner{k, mod(along, width)}, inner_shape{k_extent, Expr(width)};
+        if (by_rows) {
+            std::swap(inner[0], inner[1]);
+            std::swap(inner_shape[0], inner_shape[1]);
+        }
+        map.indices.push_back(floor_div(along, width));
+        map.indices.insert(map.indices.end(), inner.begin(), inner.end());
+        map.shape.push_back(ceil_div(stage.axes[outer - 1].extent, width));
+        map.shape.insert(map.shape.end(), inner_shape.begin(), inner_shape.end());
         return s_.transform_layout(name, map);
     }
 
@@ -400,10 +410,10 @@ class ContractionSchedule {
                 TRY(s_.compute_at(a_, *task_loop_));
                 TRY(s_.set_scope(a_, Scope::Local));
             }
-            if (rows_.empty())
-                TRY(pack(a_, tiles_.mr, false, false));
-            else
-                TRY(pack_turned());
+            // Rows an odd number of cache lines apart, so that they do not fight for places.
+            const int64_t line = lanes_ * 64 / options_.machine.vector_bytes;
+            if (by_rows_ && task_loop_) TRY(s_.storage_align(a_, has_batch_ ? 2 : 1, 2 * line, line));
+            TRY(by_rows_ ? pack_by_rows() : rows_.empty() ? pack(a_, tiles_.mr, false, false) : pack_turned());
         }
         if (b_.empty()) return {};
         if (tiles_.b_in_task && task_loop_) {
@@ -412,6 +422,17 @@ class ContractionSchedule {
             return pack(b_, tiles_.nr, false, b_along_columns_);
         }
         return pack(b_, tiles_.nr, tiles_.parallel, b_along_columns_);
+    }
+
+    // Rows of A as they lie.
+    Status pack_by_rows() {
+        std::vector<Loop> loops = s_.loops(a_);
+        auto [tiles, rows] = TRY(s_.split(loops[loops.size() - c_.depth.size() - 1], tiles_.mr));
+        TRY(s_.loop_partition(tiles));
+        auto [vectors, lanes] = TRY(s_.split(loops.back(), lanes_));
+        TRY(s_.annotate(vectors, "unroll", 4));
+        TRY(s_.loop_partition(vectors));
+        return s_.vectorize(lanes);
     }
 
     // Squares of A: read along k, stored along the rows of a panel.
@@ -484,7 +505,7 @@ class ContractionSchedule {
     Contraction c_;
     ContractionTiles tiles_;
     int64_t lanes_ = 1;
-    bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false;
+    bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
     Loop tile_loop_;
     std::optional<Loop> task_loop_, block_loop_;
 };
