@@ -79,7 +79,20 @@ Value* Emitter::multiply_add(Value* a, Value* b, Value* c) {
     return builder_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {a->getType()}, {a, b, c});
 }
 
+// The x of 1 / (1 + exp(x)) in f32.
+std::optional<Expr> Emitter::sigmoid_argument(const Expr& e) {
+    auto is_one = [](const Expr& x) { return x.is(ExprKind::Const) && x.node().real == 1; };
+    if (!e.is(ExprKind::Div) || !is_float(e.dtype()) || e.dtype() == DType::f64 || !is_one(e.arg(0))) return {};
+    const Expr& sum = e.arg(1);
+    if (!sum.is(ExprKind::Add) || sum.args().size() != 2) return {};
+    for (size_t i : {0u, 1u})
+        if (is_one(sum.arg(i)) && sum.arg(1 - i).is(ExprKind::Call) && sum.arg(1 - i).node().fn == Fn::Exp)
+            return sum.arg(1 - i).arg(0);
+    return {};
+}
+
 Value* Emitter::emit_binary(const Expr& e) {
+    if (auto x = sigmoid_argument(e)) return VectorMath(builder_, target_).sigmoid_of_minus(emit(*x));
     const bool plain = e.dtype() == DType::i64 && !e.node().reads;
     if (plain && (e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod))) {
         Value *a = emit(e.arg(0)), *b = emit(e.arg(1));

@@ -150,6 +150,7 @@ class Emitter {
     Value* emit_new(const Expr& e);
     Value* emit_sum(const Expr& e);
     Value* emit_binary(const Expr& e);
+    static std::optional<Expr> sigmoid_argument(const Expr& e);
     Value* emit_compare(const Expr& e);
     Value* emit_select(const Expr& e);
     Value* guarded_load(Value* condition, const Expr& e, const Expr& otherwise);

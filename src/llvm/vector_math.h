@@ -25,6 +25,7 @@ class VectorMath {
 
     Value* exp(Value* x);
     Value* expm1(Value* x);
+    Value* sigmoid_of_minus(Value* x);  // 1 / (1 + exp(x)), down to 1e-38
     Value* log(Value* x);
     Value* log1p(Value* x);
     Value* tanh(Value* x);

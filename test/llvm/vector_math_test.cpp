@@ -108,5 +108,33 @@ TEST(VectorMath, KeepsItsErrorBounds) {
     }
 }
 
+TEST(VectorMath, Sigmoid) {
+    Expr i = index_var("i", kCount / 32), j = index_var("j", 32), at = i * 32 + j;
+    Expr one = constant(1, DType::f32), x = load(0, DType::f32, {at});
+    Stmt body = store(1, {at}, one / (one + call(Fn::Exp, {-x})));
+    body = for_loop({i, kCount / 32, LoopKind::Serial, {}, {}, for_loop({j, 32, LoopKind::Vector, {}, {}, body})});
+    auto compiled = compile_kernels(
+        {make_kernel("sigmoid", {}, {{"x", DType::f32, {kCount}}, {"y", DType::f32, {kCount}}}, 2, body)}, {});
+    ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+    Memory x_memory = make_memory(kCount * 4), y_memory = make_memory(kCount * 4);
+    float *in = reinterpret_cast<float*>(x_memory.get()), *out = reinterpret_cast<float*>(y_memory.get());
+    double worst = 0;
+    for (int block = 0; block < 64; ++block) {
+        for (int64_t k = 0; k < kCount; ++k) in[k] = static_cast<float>(block * kCount + k) * 0.00033f - 86.0f;
+        const float inf = std::numeric_limits<float>::infinity();
+        in[0] = inf, in[1] = -inf, in[2] = std::nanf(""), in[3] = -200, in[4] = 1e30f;
+        run_launches((*compiled)->kernels()[0], {in, out}, {}, {});
+        EXPECT_EQ(out[0], 1);
+        EXPECT_LE(out[1], 1e-38f);
+        EXPECT_TRUE(std::isnan(out[2]));
+        EXPECT_LE(out[3], 1e-38f);
+        EXPECT_EQ(out[4], 1);
+        for (int64_t k = 5; k < kCount; ++k)
+            worst = std::max(worst, ulps(out[k], 1 / (1 + std::exp(-static_cast<double>(in[k])))));
+    }
+    if (std::getenv("TESSERA_SHOW_MATH")) fmt::print("sigmoid {:.3f} ulp\n", worst);
+    EXPECT_LE(worst, 3.5);
+}
+
 }  // namespace
 }  // namespace tessera
