@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every test against build/ and prints what was counted. `make test` builds first, then calls this.
-# The output of each stage is kept in build/test-logs/<stage>.log and shown when the stage fails.
+# TESSERA_TSAN=1: also the tests of threads under ThreadSanitizer. The output of each stage is kept in build/test-logs/<stage>.log and shown when the stage fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -79,7 +79,8 @@ stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage compiled last_line compiled_suite
 [[ -d test/python ]] && stage python last_line $python -m pytest -q test/python
 stage sanitize ctest_counts sanitize
-stage threads ctest_counts threads
+# A build of everything for a few tests: only where it is asked for.
+[[ ${TESSERA_TSAN:-0} == 1 ]] && stage threads ctest_counts threads
 
 echo
 printf '%s\n' "${summary[@]}"
