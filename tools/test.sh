@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test against build/ and prints what was counted. `make test` builds first, then calls this.
-# TESSERA_TSAN=1: also the tests of threads under ThreadSanitizer. The output of each stage is kept in build/test-logs/<stage>.log and shown when the stage fails.
+# TESSERA_TSAN=1: also the tests of threads under ThreadSanitizer, which need a build of everything.
+# The output of each stage is kept in build/test-logs/<stage>.log and shown when the stage fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
