@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kSharedUpTo = 64 << 10;  // bytes; larger constants are shared only when they are the same memory
 
 uint64_t content_key(const Tensor& t) {
-    return t.bytes() > kSharedUpTo ? reinterpret_cast<uintptr_t>(t.data()) : t.content_hash();
+    return t.bytes() > kSharedUpTo || !t.data() ? reinterpret_cast<uintptr_t>(t.data()) : t.content_hash();
 }
 
 template <typename F>

@@ -14,6 +14,7 @@ namespace tessera {
 struct ParseOptions {
     std::string source = "text";   // for messages: source:line:column
     std::filesystem::path folder = {};  // where a weights file may lie; empty: there can be none
+    bool without_weights = false;  // constants of the weights file get no elements: their data is null
 };
 
 Result<std::unique_ptr<Graph>> parse(std::string_view text, const ParseOptions& options = {});

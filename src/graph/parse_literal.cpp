@@ -212,6 +212,7 @@ Result<Tensor> TextParser::bytes_of(const Literal& literal, DType dtype, Sizes s
                                to_string(sizes), bytes, literal.reference, data.size());
     } else {
         if (weights_.empty()) return scan_.error(literal.at, Code::E0302, "the text names no weights file");
+        if (options_.without_weights) return Tensor::view(dtype, std::move(sizes), nullptr, nullptr);
         auto file = folder_.open(weights_);
         if (!file.ok()) return moved(std::move(file).error(), literal.at);
         data = (*file)->bytes();
