@@ -58,8 +58,8 @@ Status OutputFile::write(std::string_view bytes) {
     return {};
 }
 
-Status OutputFile::commit() {
-    if (::fsync(fd_) != 0 && errno != EINVAL) return failed(errno);
+Status OutputFile::commit(bool flush) {
+    if (flush && ::fsync(fd_) != 0 && errno != EINVAL) return failed(errno);
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed(errno);
     ::close(std::exchange(fd_, -1));
     return {};

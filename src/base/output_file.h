@@ -17,7 +17,8 @@ class OutputFile {
     ~OutputFile();  // without commit(), nothing is left behind
 
     Status write(std::string_view bytes);
-    Status commit();
+    // Without `flush`, what a crash of the machine leaves may be cut short: for one who can tell and do it again.
+    Status commit(bool flush = true);
 
   private:
     OutputFile(std::filesystem::path target, std::filesystem::path temporary, int fd)
