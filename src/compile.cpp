@@ -13,6 +13,8 @@
 #include "rewrite/optimize.h"
 #include "runtime/code_cache.h"
 #include "runtime/loaded_program.h"
+#include "runtime/model_key.h"
+#include "runtime/stored_program.h"
 
 namespace tessera {
 namespace {
@@ -32,7 +34,7 @@ class Phases {
     }
 
   private:
-    static constexpr size_t kCount = 4;
+    static constexpr size_t kCount = 6;
     const CompileOptions& options_;
     CompileReport& report_;
 };
@@ -50,14 +52,19 @@ Result<std::shared_ptr<const Graph>> rewritten(const Model& model, Precision pre
     return std::shared_ptr<const Graph>(std::move(graph));
 }
 
+std::vector<std::string> target_parts(const CodegenOptions& codegen) {
+    auto target = codegen::find_target(codegen.target);
+    CHECK(target.ok(), "{}", target.error().message());
+    return {target->triple, target->cpu, target->tune, target->features,
+            fmt::format("{} {}", codegen.optimize, codegen.fast_math)};
+}
+
 // From the cache where it is there, else generated and kept.
 Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& kernels, const CodegenOptions& codegen,
                                                      const CodeCache& cache, CompileReport& report) {
     std::string key;
     if (cache.enabled()) {
-        const codegen::Target target = TRY(codegen::find_target(codegen.target));
-        std::vector<std::string> parts = {target.triple, target.cpu, target.tune, target.features,
-                                          fmt::format("{} {}", codegen.optimize, codegen.fast_math)};
+        std::vector<std::string> parts = target_parts(codegen);
         for (const Kernel& kernel : kernels) parts.push_back(to_string(kernel));
         key = code_key(parts);
         if (auto object = cache.find(key)) {
@@ -72,6 +79,52 @@ Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& 
         if (Status kept = cache.store(key, module->object()); !kept.ok())
             report.decisions.emplace_back("keep the code", "no: " + kept.error().message());
     return module;
+}
+
+// All that a compiled program depends on.
+std::string program_key(const Model& model, const CompileOptions& options, const LowerOptions& lower,
+                        const CodegenOptions& codegen) {
+    std::vector<std::string> parts = target_parts(codegen);
+    const Machine& m = lower.machine;
+    parts.push_back(fmt::format("{} {} {} {}", m.l1_bytes, m.l2_bytes, m.l3_bytes, m.cores));
+    parts.push_back(fmt::format("{} {} {} {} {}", options.precision, options.optimize, lower.threads, lower.fuse,
+                                lower.schedule));
+    parts.push_back(model_key(model.graph()));
+    return code_key(parts);
+}
+
+// A program that was kept, ready to run; nothing where there is none.
+std::unique_ptr<LoadedProgram> find_program(const CodeCache& cache, const std::string& key, const Model& model,
+                                            const CodegenOptions& codegen, const LoadOptions& load,
+                                            CompileReport& report) {
+    auto entry = cache.find_program(key);
+    if (!entry) return nullptr;
+    auto restored = [&]() -> Result<std::unique_ptr<LoadedProgram>> {
+        StoredProgram stored = TRY(unpack_program(entry->program, model.graph().info().source));
+        auto module = TRY(load_object(stored.program.kernels, std::string(entry->code), codegen));
+        auto program = LoadedProgram::restore(std::move(stored.program), std::move(module), entry->weights,
+                                              entry->file, load);
+        if (program.ok()) report = std::move(stored.report);
+        return program;
+    }();
+    if (restored.ok()) return std::move(*restored);
+    cache.drop_program(key);
+    return nullptr;
+}
+
+// Keeps a program and goes on with what was kept, whose weights are a file's and not this process's own.
+void keep_program(const CodeCache& cache, const std::string& key, const Model& model, const CodegenOptions& codegen,
+                  const LoadOptions& load, std::string_view packed, CompileReport& report,
+                  std::unique_ptr<LoadedProgram>& loaded) {
+    auto store = [&]() -> Status {
+        return cache.store_program(key, packed, loaded->module().object(), TRY(loaded->weight_pieces()));
+    };
+    if (Status kept = store(); !kept.ok()) {
+        report.decisions.emplace_back("keep the program", "no: " + kept.error().message());
+        return;
+    }
+    CompileReport stored;
+    if (auto restored = find_program(cache, key, model, codegen, load, stored)) loaded = std::move(restored);
 }
 
 // The host itself, or a processor of its kind that has nothing more than it.
@@ -135,18 +188,37 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     lower.strict = precision == Precision::Strict;
 
     Phases phases(options, state->report);
+    const bool here = runs_here(options.target);
+    const LoadOptions load{.threads = lower.threads, .keep_constants = options.keep_weights};
+    std::string key;
+    if (here && cache.enabled() && !options.keep_weights) {
+        key = phases.run("look it up", [&] { return program_key(model, options, lower, state->codegen); });
+        CompileReport report;
+        state->loaded = phases.run("load", [&] { return find_program(cache, key, model, state->codegen, load, report); });
+        if (state->loaded) {
+            report.from_cache = true;
+            report.phases = std::move(state->report.phases);
+            state->report = std::move(report);
+            return Executable(std::move(state));
+        }
+    }
     auto graph = TRY(phases.run("rewrite", [&] { return rewritten(model, precision, options.optimize); }));
     Program program = TRY(phases.run("lower", [&] { return from_graph(std::move(graph), lower); }));
     describe(program, state->report);
-    if (!runs_here(options.target)) {
+    if (!here) {
         state->foreign = std::move(program);
         return Executable(std::move(state));
     }
     auto module = TRY(phases.run("generate code",
                                  [&] { return machine_code(program.kernels, state->codegen, cache, state->report); }));
-    const LoadOptions load{.threads = lower.threads, .keep_constants = options.keep_weights};
+    const Decision keep = key.empty() ? no("there is no cache") : can_store(program);
+    const std::string packed = keep ? pack_program(program, state->report) : std::string();
     state->loaded = TRY(phases.run("prepare weights",
                                    [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
+    if (keep)
+        keep_program(cache, key, model, state->codegen, load, packed, state->report, state->loaded);
+    else if (!key.empty())
+        state->report.decisions.emplace_back("keep the program", "no: " + keep.reason());
     for (const auto& v : model.graph().constants())  // what rewriting read; a run reads its own
         onnx::MappedFile::let_go_of_pages(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
     return Executable(std::move(state));

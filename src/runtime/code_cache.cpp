@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kMagic = "TSRCODE1", kSuffix = ".tsro";
-constexpr int64_t kDefaultLimit = int64_t{1} << 30;
+constexpr int64_t kDefaultLimit = int64_t{8} << 30;
 constexpr auto kAbandoned = std::chrono::hours(1);  // a temporary file of a process that is gone
 
 // The header of an entry, before its code.
@@ -162,10 +162,12 @@ void CodeCache::shrink() const {
     std::error_code ignored;
     for (const auto& file : fs::directory_iterator(folder_, ignored)) {
         const std::string name = file.path().filename().string();
-        const size_t at = name.find(kSuffix);
+        size_t end = name.size() + 1;
+        for (std::string_view suffix : {kSuffix, kProgramSuffix})
+            if (const size_t at = name.find(suffix); at != std::string::npos) end = at + suffix.size();
         const auto used = file.last_write_time(ignored);
-        if (at == std::string::npos || ignored) continue;
-        if (at + kSuffix.size() != name.size()) {  // half written
+        if (end > name.size() || ignored) continue;
+        if (end < name.size()) {  // half written
             if (fs::file_time_type::clock::now() - used > kAbandoned) fs::remove(file.path(), ignored);
             continue;
         }

@@ -1,18 +1,26 @@
-// Compiled code on disk, by a key of everything it was made from. Processes may share a folder: an entry appears whole
-// or not at all, and one that is damaged or not ours is dropped. The least recently used go when the folder grows too
-// large.
+// Compiled code on disk, alone or with the program and its weights, by a key of everything it was made from. Processes may
+// share a folder: an entry appears whole or not at all, and one that is damaged or not ours is dropped. The least
+// recently used go when the folder grows too large.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "onnx/file.h"
 
 namespace tessera {
 
 // A key of 32 hexadecimal digits. `parts` is all that the code depends on besides this build of the compiler.
 std::string code_key(const std::vector<std::string>& parts);
+
+// A program as it lies in its file, which is mapped for as long as somebody holds it.
+struct ProgramEntry {
+    std::shared_ptr<const onnx::MappedFile> file;
+    std::string_view program, code, weights;  // weights begin on a page
+};
 
 class CodeCache {
   public:
@@ -27,10 +35,19 @@ class CodeCache {
     Status store(const std::string& key, std::string_view code) const;
     void drop(const std::string& key) const;
 
+    // Checks everything but the weights, of which it looks at a page in each megabyte.
+    std::optional<ProgramEntry> find_program(const std::string& key) const;
+    // `weights` one after the other, each on a multiple of 64 bytes.
+    Status store_program(const std::string& key, std::string_view program, std::string_view code,
+                         const std::vector<std::string_view>& weights) const;
+    void drop_program(const std::string& key) const;
+
   private:
     std::filesystem::path path_of(const std::string& key) const;
+    std::filesystem::path program_path(const std::string& key) const;
     void shrink() const;
 
+    static constexpr std::string_view kProgramSuffix = ".tsrp";
     std::filesystem::path folder_;
     int64_t limit_ = 0;  // bytes of all entries
 };

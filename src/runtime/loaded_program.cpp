@@ -9,6 +9,7 @@
 #include "graph/check_sizes.h"
 #include "runtime/memory_plan.h"
 #include "runtime/run.h"
+#include "runtime/weight_places.h"
 
 namespace tessera {
 namespace {
@@ -46,6 +47,46 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std:
         prepare_weights(loaded->program_, loaded->layout_, *loaded->module_, loaded->threads_, options.keep_constants));
     loaded->complete_ = options.keep_constants;
     return loaded;
+}
+
+Result<std::unique_ptr<LoadedProgram>> LoadedProgram::restore(Program program, std::shared_ptr<CompiledModule> module,
+                                                              std::string_view weights,
+                                                              std::shared_ptr<const void> owner,
+                                                              const LoadOptions& options) {
+    std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program), std::move(module), options));
+    Program& p = loaded->program_;
+    const WeightPlaces places = TRY(place_weights(p, loaded->layout_));
+    if (places.bytes != static_cast<int64_t>(weights.size()))
+        return Error(Code::E0605, "the program has {} bytes of weights, {} are there", places.bytes, weights.size());
+    Weights& w = loaded->weights_;
+    w.pointers.assign(p.buffers.size(), nullptr);
+    w.bytes = places.bytes;
+    for (size_t b = 0; b < p.buffers.size(); ++b) {
+        if (places.offsets[b] < 0) continue;
+        ProgramBuffer& buffer = p.buffers[b];
+        const char* data = weights.data() + places.offsets[b];
+        w.pointers[b] = const_cast<char*>(data);
+        if (buffer.role != BufferRole::Constant) continue;
+        Sizes sizes;
+        for (const Expr& d : buffer.shape) sizes.push_back(*evaluate_int(d, {}));  // known: place_weights needed it
+        buffer.tensor = Tensor::view(buffer.dtype, std::move(sizes), data, owner);
+    }
+    w.memory.push_back(std::move(owner));
+    loaded->complete_ = false;
+    return loaded;
+}
+
+Result<std::vector<std::string_view>> LoadedProgram::weight_pieces() const {
+    const WeightPlaces places = TRY(place_weights(program_, layout_));
+    std::vector<std::string_view> pieces;
+    for (size_t b = 0; b < program_.buffers.size(); ++b) {
+        if (places.offsets[b] < 0) continue;
+        const auto& tensor = program_.buffers[b].tensor;
+        const void* data = weights_.pointers[b] ? weights_.pointers[b] : tensor ? tensor->data() : nullptr;
+        CHECK(data || places.sizes[b] == 0, "weight \"{}\" is not there", program_.buffers[b].name);
+        pieces.emplace_back(static_cast<const char*>(data), static_cast<size_t>(places.sizes[b]));
+    }
+    return pieces;
 }
 
 Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector<Datum>& inputs) const {

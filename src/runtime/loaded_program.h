@@ -17,6 +17,10 @@ class LoadedProgram {
   public:
     static Result<std::unique_ptr<LoadedProgram>> load(Program program, std::shared_ptr<CompiledModule> module,
                                                        const LoadOptions& options = {});
+    // With weights that were prepared before, as place_weights lays them out; `owner` keeps them.
+    static Result<std::unique_ptr<LoadedProgram>> restore(Program program, std::shared_ptr<CompiledModule> module,
+                                                          std::string_view weights, std::shared_ptr<const void> owner,
+                                                          const LoadOptions& options = {});
 
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
@@ -25,6 +29,9 @@ class LoadedProgram {
     Result<int64_t> arena_bytes(const SymbolValues& symbols) const;  // scratch included
     int64_t weight_bytes() const { return weights_.bytes; }
     const Program& program() const { return program_; }
+    // What restore takes: one piece for each weight, in order.
+    Result<std::vector<std::string_view>> weight_pieces() const;
+    const CompiledModule& module() const { return *module_; }
     bool complete() const { return complete_; }  // constants that only preparing reads were kept
     int threads() const { return threads_; }
 

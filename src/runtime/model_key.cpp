@@ -1,0 +1,54 @@
+#include "runtime/model_key.h"
+
+#include "base/hash.h"
+#include "base/thread_pool.h"
+#include "graph/print.h"
+#include "onnx/file.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kByValue = 32;     // elements of a constant that stands in the text
+constexpr size_t kAtOnce = 4 << 20;  // bytes that one thread hashes
+
+void collect(const Graph& graph, std::vector<const Tensor*>& into) {
+    auto add = [&](const Tensor& t) {
+        if (t.dtype() != DType::string && t.elements() > kByValue) into.push_back(&t);
+    };
+    for (const auto& v : graph.inputs())
+        if (v->tensor()) add(*v->tensor());
+    for (const auto& v : graph.constants()) add(*v->tensor());
+    for (const auto& node : graph.nodes())
+        for (const auto& [name, attr] : node->attrs()) {
+            if (auto* t = std::get_if<Tensor>(&attr)) add(*t);
+            if (auto* nested = std::get_if<GraphPtr>(&attr)) collect(**nested, into);
+        }
+}
+
+}  // namespace
+
+std::string model_key(const Graph& graph) {
+    auto bare = graph.clone();
+    bare->info() = {};
+    bare->info().opset = graph.info().opset;
+    bare->info().domains = graph.info().domains;
+    std::string key = print(*bare, {.by_value = kByValue, .weights_file = "weights"});
+    std::vector<const Tensor*> tensors;
+    collect(graph, tensors);
+    std::vector<std::string_view> pieces;
+    for (const Tensor* t : tensors) {
+        std::string_view rest(static_cast<const char*>(t->data()), static_cast<size_t>(t->bytes()));
+        for (; rest.size() > kAtOnce; rest.remove_prefix(kAtOnce)) pieces.push_back(rest.substr(0, kAtOnce));
+        pieces.push_back(rest);
+    }
+    std::vector<uint64_t> hashes(pieces.size());
+    Team().each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
+        const std::string_view piece = pieces[static_cast<size_t>(i)];
+        hashes[static_cast<size_t>(i)] = hash_bytes(piece.data(), piece.size());
+        onnx::MappedFile::let_go_of_pages(piece.data(), piece.size());
+    });
+    key.append(reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof hashes[0]);
+    return key;
+}
+
+}  // namespace tessera

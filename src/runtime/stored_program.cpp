@@ -1,0 +1,215 @@
+#include "runtime/stored_program.h"
+
+#include <nlohmann/json.hpp>
+
+#include "expr/text.h"
+#include "graph/parse.h"
+#include "graph/print.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kByValue = 512;  // elements of a constant that checks of sizes may ask for
+
+// The node that gave a value: nodes need have no names, values have.
+std::string name_of(const Node& node) { return node.output()->name(); }
+
+bool is_found(const Graph& graph, const Node* node) {
+    if (node->output_count() == 0) return false;
+    const Value* v = graph.find_value(name_of(*node));
+    return v && v->node() == node;
+}
+
+// ---- to bytes
+
+Json packed(const Expr& e) {
+    if (auto n = e.as_int()) return *n;
+    return to_string(e, [](int) { return std::string(); });
+}
+
+Json packed(const std::vector<Expr>& list) {
+    Json out = Json::array();
+    for (const Expr& e : list) out.push_back(packed(e));
+    return out;
+}
+
+Json packed(const ProgramBuffer& b) {
+    return Json::array({b.name, static_cast<int>(b.dtype), packed(b.shape), static_cast<int>(b.role),
+                        b.value ? b.value->name() : "", b.order, b.alias});
+}
+
+Json packed(const Step& step) {
+    if (auto* host = std::get_if<HostStep>(&step))
+        return Json::array({name_of(*host->node), host->inputs, host->outputs, host->reason});
+    const auto& kernel = std::get<KernelStep>(step);
+    Json nodes = Json::array();
+    for (const Node* node : kernel.nodes) nodes.push_back(name_of(*node));
+    return Json::array({kernel.kernel, kernel.args, packed(kernel.symbols), kernel.label, nodes, packed(kernel.flops),
+                        packed(kernel.bytes)});
+}
+
+// ---- from bytes: what does not fit throws, here alone
+
+struct Misfit {};
+
+Expr expr_of(const Json& j) {
+    if (j.is_number_integer()) return Expr(j.get<int64_t>());
+    const auto& text = j.get_ref<const std::string&>();
+    ExprNames names{[](const std::string& name) { return std::optional(symbol(name)); },
+                    [](const std::string&) { return std::optional<std::pair<int, DType>>(); }};
+    ExprText read = parse_expr(text, 0, names);
+    if (!read.expr || read.end != text.size()) throw Misfit{};
+    return *read.expr;
+}
+
+std::vector<Expr> exprs_of(const Json& list) {
+    std::vector<Expr> out;
+    for (const Json& j : list) out.push_back(expr_of(j));
+    return out;
+}
+
+class Unpacking {
+  public:
+    Unpacking(const Json& from, const std::string& source) : from_(from), source_(source) {}
+
+    StoredProgram run() {
+        graph();
+        kernels();
+        for (const Json& j : from_.at("buffers")) program_.buffers.push_back(buffer(j));
+        for (const Json& j : from_.at("steps")) program_.steps.push_back(step(j));
+        program_.inputs = buffers(from_.at("inputs"));
+        program_.outputs = buffers(from_.at("outputs"));
+        for (const ProgramBuffer& b : program_.buffers) (void)checked(b.alias);
+        CompileReport reported = report();
+        return {std::move(program_), std::move(reported)};
+    }
+
+  private:
+    void graph() {
+        const auto& text = from_.at("graph").get_ref<const std::string&>();
+        auto graph = parse(text, {.source = "stored program", .without_weights = true});
+        if (!graph.ok()) throw Misfit{};
+        (*graph)->info().source = source_;
+        program_.graph = std::shared_ptr<const Graph>(std::move(*graph));
+    }
+
+    void kernels() {
+        auto kernels = parse_kernels(from_.at("kernels").get_ref<const std::string&>(), "stored program");
+        if (!kernels.ok()) throw Misfit{};
+        program_.kernels = std::move(*kernels);
+    }
+
+    const Value* value(const std::string& name) const {
+        const Value* v = program_.graph->find_value(name);
+        if (!v) throw Misfit{};
+        return v;
+    }
+
+    const Node* node(const std::string& name) const {
+        const Node* n = value(name)->node();
+        if (!n) throw Misfit{};
+        return n;
+    }
+
+    int checked(int b) const {
+        if (b < -1 || b >= static_cast<int>(program_.buffers.size())) throw Misfit{};
+        return b;
+    }
+
+    std::vector<int> buffers(const Json& list) const {
+        std::vector<int> out;
+        for (const Json& j : list) out.push_back(checked(j.get<int>()));
+        return out;
+    }
+
+    ProgramBuffer buffer(const Json& j) const {
+        ProgramBuffer b;
+        b.name = j.at(0).get<std::string>();
+        b.dtype = static_cast<DType>(j.at(1).get<int>());
+        b.shape = exprs_of(j.at(2));
+        b.role = static_cast<BufferRole>(j.at(3).get<int>());
+        if (auto name = j.at(4).get<std::string>(); !name.empty()) b.value = value(name);
+        b.order = j.at(5).get<std::vector<int>>();
+        b.alias = j.at(6).get<int>();
+        return b;
+    }
+
+    Step step(const Json& j) const {
+        if (j.at(0).is_string())
+            return HostStep{node(j.at(0)), buffers(j.at(1)), buffers(j.at(2)), true, j.at(3).get<std::string>()};
+        KernelStep s{j.at(0).get<size_t>(), buffers(j.at(1)), exprs_of(j.at(2)), j.at(3).get<std::string>()};
+        if (s.kernel >= program_.kernels.size() || s.args.size() != program_.kernels[s.kernel].params) throw Misfit{};
+        for (const Json& name : j.at(4)) s.nodes.push_back(node(name));
+        s.flops = expr_of(j.at(5));
+        s.bytes = expr_of(j.at(6));
+        return s;
+    }
+
+    CompileReport report() const {
+        CompileReport r;
+        r.kernels = program_.kernels.size();
+        r.steps = program_.steps.size();
+        for (const Json& j : from_.at("decisions")) r.decisions.emplace_back(j.at(0), j.at(1));
+        return r;
+    }
+
+    const Json& from_;
+    const std::string& source_;
+    Program program_;
+};
+
+}  // namespace
+
+Decision can_store(const Program& program) {
+    for (const Step& step : program.steps) {
+        if (auto* kernel = std::get_if<KernelStep>(&step)) {
+            for (const Node* node : kernel->nodes)
+                if (!is_found(*program.graph, node)) return no("{} is not in the graph", node->where());
+            continue;
+        }
+        const auto& host = std::get<HostStep>(step);
+        if (!host.check_only) return no("{} is left to the evaluator", host.node->where());
+        if (!is_found(*program.graph, host.node)) return no("{} is not in the graph", host.node->where());
+    }
+    for (const ProgramBuffer& b : program.buffers) {
+        if (b.dtype == DType::string) return no("\"{}\" holds strings", b.name);
+        if (b.value && program.graph->find_value(b.value->name()) != b.value)
+            return no("\"{}\" is not in the graph", b.value->name());
+    }
+    return yes();
+}
+
+std::string pack_program(const Program& program, const CompileReport& report) {
+    Json j;
+    j["graph"] = print(*program.graph, {.by_value = kByValue, .weights_file = "none"});
+    std::string kernels;
+    for (const Kernel& k : program.kernels) kernels += to_string(k) + "\n";
+    j["kernels"] = std::move(kernels);
+    j["buffers"] = Json::array();
+    for (const ProgramBuffer& b : program.buffers) j["buffers"].push_back(packed(b));
+    j["steps"] = Json::array();
+    for (const Step& s : program.steps) j["steps"].push_back(packed(s));
+    j["inputs"] = program.inputs;
+    j["outputs"] = program.outputs;
+    j["decisions"] = report.decisions;
+    std::string bytes;
+    Json::to_cbor(j, bytes);
+    return bytes;
+}
+
+Result<StoredProgram> unpack_program(std::string_view bytes, const std::string& source) {
+    const Error foreign(Code::E0605, "these bytes are no program that this version stored");
+    const Json j = Json::from_cbor(bytes, true, false);
+    if (j.is_discarded()) return foreign;
+    try {
+        return Unpacking(j, source).run();
+    } catch (const Misfit&) {
+        return foreign;
+    } catch (const Json::exception&) {
+        return foreign;
+    }
+}
+
+}  // namespace tessera
