@@ -6,7 +6,7 @@
 #include <set>
 
 #include "graph/count.h"
-#include "kernel/default_schedule.h"
+#include "kernel/lower_variants.h"
 
 namespace tessera {
 namespace {
@@ -16,12 +16,6 @@ Lowered plainly(const Compute& compute) {
     made.kernel = plain_nests(compute);
     for (size_t i = compute.params; i < compute.buffers.size(); ++i) made.scratch.push_back(int(i));
     return made;
-}
-
-Result<Lowered> scheduled(const Compute& compute, const LowerOptions& options) {
-    Schedule schedule = TRY(
-        default_schedule(compute, {.machine = options.machine, .threads = options.threads, .strict = options.strict}));
-    return lower(schedule);
 }
 
 Expr bytes_of(const std::vector<Expr>& shape, DType dtype) {
@@ -197,7 +191,8 @@ class Assembly {
         for (bool k : compute.known) key += k ? '1' : '0';
         auto [at, fresh] = shared_.try_emplace(std::move(key));
         if (!fresh) return &at->second;
-        auto lowered = options_.schedule ? scheduled(compute, options_) : plainly(compute);
+        const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict};
+        auto lowered = options_.schedule ? lower_variants(compute, schedule, program_.choices) : plainly(compute);
         if (!lowered.ok()) {
             program_.choices.push_back({"schedule " + compute.name, no("{}", lowered.error().message())});
             lowered = plainly(compute);

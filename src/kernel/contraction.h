@@ -33,6 +33,7 @@ struct ContractionShape {
     bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
     int element_bytes = 4;
     bool transposes = true;  // packing A turns rows into columns
+    int64_t tile_rows = 0;   // of the register tile, where m is not known; 0: chosen
 };
 
 struct ContractionTiles {
@@ -47,5 +48,14 @@ struct ContractionTiles {
 };
 
 ContractionTiles choose_tiles(const ContractionShape& shape, const Machine& machine, int threads);
+
+// A register tile of some rows on the panels of B that `tiles` has, and what one costs for all columns and all of k.
+struct RowTile {
+    int64_t rows, cost;
+};
+// Those worth having where the number of rows is only known when it runs, and may be any of `sizes`: with fewest rows
+// first, the tile of `tiles` last.
+std::vector<RowTile> choose_row_tiles(const ContractionShape& shape, const ContractionTiles& tiles,
+                                      const std::vector<int64_t>& sizes, const Machine& machine);
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernel/contraction.h"
@@ -13,6 +14,12 @@ constexpr int64_t kRowsAtOnce = 16;       // of such a B
 constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
 constexpr double kFetchA = 3, kFetchB = 5;   // fetching an element from far
 constexpr double kStart = 20e3, kBarrier = 400e3;
+
+constexpr double kFarBytesPerCycle = 12;  // from memory, to one core
+constexpr double kRowOfTile = 0.35;       // cycles for each row and step of k that nothing hides
+constexpr int64_t kMostRows = 16;         // of a register tile
+constexpr int kMostRowTiles = 4;          // besides the one for many rows
+constexpr double kFastEnough = 1.06;      // times the best there is, for any size
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -94,7 +101,7 @@ void choose_tasks(const ContractionShape& s, const Machine& machine, int workers
         shapes.clear();
         for (int64_t size : {24, 96, 384, 1536}) {
             shapes.push_back(s);
-            if (!s.m_known) shapes.back().m = size;
+            if (!s.m_known) shapes.back().m = s.tile_rows ? s.tile_rows * size / 24 : size;
             if (!s.n_known) shapes.back().n = size;
         }
     }
@@ -148,10 +155,61 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
         best.k_blocks = divide_up(s.k, kRowsAtOnce);
     }
     best.kc = divide_up(s.k, best.k_blocks);
+    if (s.tile_rows && !s.m_known) best.mr = s.tile_rows;
     best.parallel = threads > 1 && 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 400e3;
     choose_tasks(s, machine, best.parallel ? threads : 1, best);
     best.parallel &= best.tasks > 1;
     return best;
+}
+
+std::vector<RowTile> choose_row_tiles(const ContractionShape& s, const ContractionTiles& tiles,
+                                      const std::vector<int64_t>& sizes, const Machine& machine) {
+    const int64_t lanes = std::max<int64_t>(1, machine.vector_bytes / s.element_bytes), vectors = tiles.nr / lanes;
+    const double k = double(std::max<int64_t>(s.k, 1));
+    // A B that does not stay in the second cache comes from far once, whatever the tiles.
+    const bool far = double(s.n) * k * s.element_bytes > double(machine.l2_bytes);
+    const double fetch = far ? double(tiles.nr * s.element_bytes) / kFarBytesPerCycle : 0;
+    auto tile_time = [&](int64_t rows) {
+        const double step = cycles_per_step(rows, vectors, lanes, s.element_bytes, machine);
+        return step + kRowOfTile * double(rows) + (double(rows * vectors) * 1.5 + 20) / k;
+    };
+    std::vector<std::vector<double>> times(size_t(kMostRows) + 1);  // by rows of the tile, by size
+    std::vector<double> ideal(sizes.size(), INFINITY);
+    for (int64_t rows = 1; rows <= kMostRows; ++rows)
+        for (size_t i = 0; i < sizes.size(); ++i) {
+            times[size_t(rows)].push_back(std::max(double(divide_up(sizes[i], rows)) * tile_time(rows), fetch));
+            ideal[i] = std::min(ideal[i], times[size_t(rows)].back());
+        }
+    // How far the worst size is from its best, with these tiles and that for many rows.
+    auto worst = [&](uint32_t set) {
+        double most = 1;
+        for (size_t i = 0; i < sizes.size(); ++i) {
+            double least = times[size_t(tiles.mr)][i];
+            for (int64_t rows = 1; rows <= kMostRows; ++rows)
+                if (set >> rows & 1) least = std::min(least, times[size_t(rows)][i]);
+            most = std::max(most, least / ideal[i]);
+        }
+        return most;
+    };
+    // One row is what is asked for most: a batch of one, a token at a time.
+    const bool one = std::find(sizes.begin(), sizes.end(), 1) != sizes.end() && tiles.mr > 1 &&
+                     tile_time(1) * kFastEnough < tile_time(tiles.mr);
+    uint32_t chosen = one ? 2 : 0;
+    double now = worst(chosen);
+    for (int count = std::popcount(chosen) + 1; count <= kMostRowTiles && now > kFastEnough; ++count) {
+        uint32_t best = 0;
+        double least = now / 1.01;
+        for (uint32_t set = 2; set < 2u << kMostRows; set += 2) {
+            if (std::popcount(set) != count || (one && !(set & 2)) || set >> tiles.mr & 1) continue;
+            if (double w = worst(set); w < least) least = w, best = set;
+        }
+        if (best) chosen = best, now = least;
+    }
+    std::vector<RowTile> result;
+    for (int64_t rows = 1; rows <= kMostRows; ++rows)
+        if (chosen >> rows & 1) result.push_back({rows, std::llround(100 * tile_time(rows))});
+    result.push_back({tiles.mr, std::llround(100 * tile_time(tiles.mr))});
+    return result;
 }
 
 }  // namespace tessera

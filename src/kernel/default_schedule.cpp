@@ -116,6 +116,21 @@ std::string epilogue_of(const Schedule& s, const Stage& stage, const std::vector
 
 }  // namespace
 
+std::optional<OpenRows> open_rows(const Compute& compute) {
+    Schedule s(compute);
+    if (!inline_maps(s).ok()) return std::nullopt;
+    std::optional<OpenRows> found;
+    size_t contractions = 0;
+    for (const Stage& stage : s.compute().stages) {
+        auto c = match_contraction(stage);
+        if (!c || is_dot_products(s, stage, *c)) continue;
+        ++contractions;
+        OpenRows open{rows_of(stage, *c), measure_contraction(s, stage, *c)};
+        if (!open.shape.m_known && open.shape.packed_ahead) found = open;
+    }
+    return contractions == 1 ? found : std::nullopt;
+}
+
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
     Schedule s(std::move(compute));
     TRY(inline_maps(s));

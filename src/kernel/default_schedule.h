@@ -12,6 +12,7 @@ struct ScheduleOptions {
     Machine machine;
     int threads = 1;
     bool strict = false;
+    int64_t tile_rows = 0;  // of the register tile of a contraction whose rows are not known; 0: chosen
 };
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options);

@@ -2,6 +2,26 @@
 
 namespace tessera {
 
+Stmt with_slots(const Stmt& s, const std::function<int(int)>& slot) {
+    Stmt moved = map_exprs(s, [&](const Expr& e) {
+        return rewrite(e, [&](const Expr& x) {
+            if (!x.is(ExprKind::Load) || slot(x.node().slot) == x.node().slot) return x;
+            return load(slot(x.node().slot), x.dtype(), x.args());
+        });
+    });
+    return mutate(moved, [&](const Stmt& each) -> Stmt {
+        if (!each) return each;
+        StmtNode node = *each;
+        if (Store* to = std::get_if<Store>(&node.node)) to->to.buffer = slot(to->to.buffer);
+        if (Alloc* a = std::get_if<Alloc>(&node.node)) a->buffer = slot(a->buffer);
+        if (Call* call = std::get_if<Call>(&node.node)) {
+            for (Access& a : call->writes) a.buffer = slot(a.buffer);
+            for (Access& a : call->reads) a.buffer = slot(a.buffer);
+        }
+        return make_stmt(std::move(node.node));
+    });
+}
+
 std::string RenamedCopies::fresh(const std::string& name) {
     std::string made = name;
     for (int i = 1; !names_.insert(made).second; ++i) made = name + std::to_string(i);
@@ -28,24 +48,7 @@ Stmt RenamedCopies::copy(const Stmt& s, const std::string& suffix) {
         auto found = slots.find(old);
         return found == slots.end() ? old : found->second;
     };
-    Stmt copy = substitute(s, vars);
-    copy = map_exprs(copy, [&](const Expr& e) {
-        return rewrite(e, [&](const Expr& x) {
-            if (!x.is(ExprKind::Load) || !slots.contains(x.node().slot)) return x;
-            return load(slot(x.node().slot), x.dtype(), x.args());
-        });
-    });
-    return mutate(copy, [&](const Stmt& each) -> Stmt {
-        if (!each) return each;
-        StmtNode node = *each;
-        if (Store* to = std::get_if<Store>(&node.node)) to->to.buffer = slot(to->to.buffer);
-        if (Alloc* a = std::get_if<Alloc>(&node.node)) a->buffer = slot(a->buffer);
-        if (Call* call = std::get_if<Call>(&node.node)) {
-            for (Access& a : call->writes) a.buffer = slot(a.buffer);
-            for (Access& a : call->reads) a.buffer = slot(a.buffer);
-        }
-        return make_stmt(std::move(node.node));
-    });
+    return with_slots(substitute(s, vars), slot);
 }
 
 }  // namespace tessera

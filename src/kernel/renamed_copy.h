@@ -7,6 +7,9 @@
 
 namespace tessera {
 
+// The statement with other numbers for its buffers.
+Stmt with_slots(const Stmt& s, const std::function<int(int)>& slot);
+
 class RenamedCopies {
   public:
     explicit RenamedCopies(Kernel& kernel) : kernel_(kernel) {}

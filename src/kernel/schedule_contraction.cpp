@@ -73,6 +73,36 @@ Expr product(const std::vector<ReduceAxis>& axes, const std::vector<int>& which)
     return p;
 }
 
+// Is B one load, contiguous along the columns?
+bool lies_along_columns(const Schedule& s, const Stage& stage, const Contraction& c) {
+    const Expr& b = stage.value.arg(size_t(c.b));
+    if (!b.is(ExprKind::Load)) return false;
+    auto step = stride_of(s, b, stage.axes[size_t(c.columns.back())].var);
+    return step && step->is_int(1) && c.columns.size() == 1;
+}
+
+// Is something of A contiguous along the last axis of k?
+bool lies_along_depth(const Schedule& s, const Stage& stage, const Contraction& c) {
+    const Expr& var = stage.reduce[size_t(c.depth.back())].var;
+    bool along = false;
+    visit(stage.value.arg(size_t(c.a)), [&](const Expr& x) {
+        if (!x.is(ExprKind::Load)) return;
+        auto step = stride_of(s, x, var);
+        along |= step && step->is_int(1);
+    });
+    return along;
+}
+
+bool is_known(const Schedule& s, const Expr& operand) {
+    bool known = true;
+    visit(operand, [&](const Expr& x) {
+        if (!x.is(ExprKind::Load)) return;
+        size_t slot = size_t(x.node().slot);
+        known &= slot < s.compute().known.size() && s.compute().known[slot];
+    });
+    return known;
+}
+
 class ContractionSchedule {
   public:
     ContractionSchedule(Schedule& s, std::string stage, Contraction c, std::string out, const ScheduleOptions& options)
@@ -91,19 +121,9 @@ class ContractionSchedule {
   private:
     void measure() {
         const Stage& stage = find_stage(s_, mm_);
-        ContractionShape shape;
-        Expr m = product(stage.axes, c_.rows), n = product(stage.axes, c_.columns);
-        Expr k = product(stage.reduce, c_.depth), b = product(stage.axes, c_.batch);
-        shape.batch = constant_or(b, 16);
-        shape.m = constant_or(m, 1024);
-        shape.n = constant_or(n, 1024);
-        shape.m_known = m.as_int().has_value();
-        shape.n_known = n.as_int().has_value();
-        shape.k = constant_or(k, 512);
-        shape.packed_ahead = is_known(stage.value.arg(size_t(c_.b)));
-        shape.a_along_depth = stage.value.arg(size_t(c_.a)).is(ExprKind::Load) && lies_along_depth(stage);
-        shape.b_along_columns = b_along_columns_ = lies_along_columns(stage);
-        shape.element_bytes = int(dtype_bytes(s_.compute().buffers[size_t(stage.buffer)].dtype));
+        ContractionShape shape = measure_contraction(s_, stage, c_);
+        shape.tile_rows = options_.tile_rows;
+        b_along_columns_ = shape.b_along_columns;
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
         lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
         // Blocks of k along whole axes, so that what is packed for one is a box.
@@ -121,40 +141,10 @@ class ContractionSchedule {
         }
     }
 
-    // Is B one load, contiguous along the columns?
-    bool lies_along_columns(const Stage& stage) const {
-        const Expr& b = stage.value.arg(size_t(c_.b));
-        if (!b.is(ExprKind::Load)) return false;
-        auto step = stride_of(s_, b, stage.axes[size_t(c_.columns.back())].var);
-        return step && step->is_int(1) && c_.columns.size() == 1;
-    }
-
-    // Is something of A contiguous along the last axis of k?
-    bool lies_along_depth(const Stage& stage) const {
-        const Expr& var = stage.reduce[size_t(c_.depth.back())].var;
-        bool along = false;
-        visit(stage.value.arg(size_t(c_.a)), [&](const Expr& x) {
-            if (!x.is(ExprKind::Load)) return;
-            auto step = stride_of(s_, x, var);
-            along |= step && step->is_int(1);
-        });
-        return along;
-    }
-
-    bool is_known(const Expr& operand) const {
-        bool known = true;
-        visit(operand, [&](const Expr& x) {
-            if (!x.is(ExprKind::Load)) return;
-            size_t slot = size_t(x.node().slot);
-            known &= slot < s_.compute().known.size() && s_.compute().known[slot];
-        });
-        return known;
-    }
-
     // Stage mm[b,m,n] over k from a[b,m,k..] and b[b,k..,n], then out[b,m,n].
     Status bring_to_one_form() {
         const Stage stage = find_stage(s_, mm_);
-        const bool along_depth = lies_along_depth(stage);
+        const bool along_depth = lies_along_depth(s_, stage, c_);
         Groups groups;
         for (const auto& g : {c_.batch, c_.rows, c_.columns})
             if (!g.empty()) groups.push_back(g);
@@ -511,6 +501,24 @@ class ContractionSchedule {
 };
 
 }  // namespace
+
+Expr rows_of(const Stage& stage, const Contraction& c) { return product(stage.axes, c.rows); }
+
+ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c) {
+    ContractionShape shape;
+    const Expr m = rows_of(stage, c), n = product(stage.axes, c.columns);
+    shape.batch = constant_or(product(stage.axes, c.batch), 16);
+    shape.m = constant_or(m, 1024);
+    shape.n = constant_or(n, 1024);
+    shape.m_known = m.as_int().has_value();
+    shape.n_known = n.as_int().has_value();
+    shape.k = constant_or(product(stage.reduce, c.depth), 512);
+    shape.packed_ahead = is_known(s, stage.value.arg(size_t(c.b)));
+    shape.a_along_depth = stage.value.arg(size_t(c.a)).is(ExprKind::Load) && lies_along_depth(s, stage, c);
+    shape.b_along_columns = lies_along_columns(s, stage, c);
+    shape.element_bytes = int(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    return shape;
+}
 
 Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
                             const ScheduleOptions& options) {

@@ -26,6 +26,16 @@ int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine);
 Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
                             const ScheduleOptions& options);
 
+Expr rows_of(const Stage& stage, const Contraction& c);
+ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);
+
+// The one contraction of a Compute, where the number of its rows is not known, and its B is.
+struct OpenRows {
+    Expr rows;
+    ContractionShape shape;
+};
+std::optional<OpenRows> open_rows(const Compute& compute);
+
 // The axes of `out` that make up each group of `producer`'s axes, in such an order that both merge to the same index;
 // nullopt where they do not.
 std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,

@@ -1,0 +1,133 @@
+// Kernels with variants behind guards mean the same as plain nests at every size, and exactly one variant runs.
+#include "kernel/lower_variants.h"
+
+#include <gtest/gtest.h>
+
+#include "kernel/contraction.h"
+#include "kernel/run_sample.h"
+
+namespace tessera {
+namespace {
+
+using namespace sample;
+
+Machine neon() {
+    Machine m;
+    m.lane_multiply = true;
+    m.fma_pipes = 4;
+    return m;
+}
+Machine avx512() {
+    Machine m;
+    m.vector_bytes = 64;
+    m.load_broadcast = m.masked = true;
+    return m;
+}
+
+size_t taken(const std::vector<Choice>& choices) {
+    size_t n = 0;
+    for (const Choice& c : choices) n += bool(c.decision);
+    return n;
+}
+
+// Runs it at these sizes of M beside the plain nests. Gives how many variants there are besides the default.
+size_t check(const Compute& compute, const std::vector<int64_t>& sizes, SymbolValues symbols = {}) {
+    size_t most = 0;
+    for (const Machine& machine : {neon(), avx512()})
+        for (int threads : {1, 2}) {
+            std::vector<Choice> choices;
+            auto lowered = lower_variants(compute, {machine, threads}, choices);
+            EXPECT_TRUE(lowered.ok()) << lowered.error().to_string();
+            if (!lowered.ok()) return 0;
+            EXPECT_TRUE(verify(lowered->kernel).ok())
+                << verify(lowered->kernel).error().to_string() << to_string(lowered->kernel);
+            auto again = parse_kernels(to_string(lowered->kernel));
+            EXPECT_TRUE(again.ok()) << again.error().to_string();
+            most = std::max(most, taken(choices));
+            for (int64_t size : sizes) {
+                SCOPED_TRACE(fmt::format("{}, {} rows, {} threads", compute.name, size, threads));
+                symbols["M"] = size;
+                std::vector<Tensor> expected = random_parameters(compute, symbols), got = expected;
+                run_kernel(plain_nests(compute), expected, symbols);
+                run_lowered(*lowered, got, symbols);
+                for (size_t i = 0; i < compute.params; ++i) EXPECT_LE(distance(got[i], expected[i]), 1e-4);
+            }
+        }
+    return most;
+}
+
+TEST(LowerVariants, ProductsOfAnyNumberOfRows) {
+    const std::vector<int64_t> sizes{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 31};
+    const Expr m = symbol("M");
+    EXPECT_GE(check(matmul(m, 40, 33, true), sizes), 2u);
+    EXPECT_GE(check(linear(m, 50, 12), sizes), 2u);
+    EXPECT_GE(check(project_to_heads(symbol("B"), m, 3, 4, 10), sizes, {{"B", 2}}), 2u);
+}
+
+TEST(LowerVariants, NoneWithoutNeed) {
+    EXPECT_EQ(check(matmul(7, 40, 33, true), {1}), 0u);                // the size is known
+    EXPECT_EQ(check(matmul(symbol("M"), 40, 33, false), {1, 9}), 0u);  // B is not known ahead
+    EXPECT_EQ(check(softmax(symbol("M"), 20), {0, 1, 9}), 0u);
+    EXPECT_EQ(check(matmul(symbol("M") * 4096, 8, 5, true), {0, 1}), 0u);  // never few
+}
+
+// Every variant writes its number, so that the result tells which of them ran.
+TEST(LowerVariants, TheFirstWhoseGuardHolds) {
+    for (LoopKind kind : {LoopKind::Serial, LoopKind::Parallel}) {
+        auto part = [&](int64_t value, bool scratch) {
+            Lowered l;
+            l.kernel.symbols = {"M"};
+            l.kernel.buffers = {{"y", DType::i64, {Expr(2)}}};
+            if (scratch) {
+                l.kernel.buffers.push_back({"t", DType::i64, {symbol("M")}});
+                l.scratch = {1};
+            }
+            l.kernel.params = l.kernel.buffers.size();
+            Expr i = index_var("i", 2);
+            For loop{i, 2, kind, {}, {}, store(0, {i}, int_const(value, DType::i64))};
+            l.kernel.body = for_loop(std::move(loop));
+            return l;
+        };
+        const Expr m = symbol("M");
+        Lowered joined = join_variants({{le(m, 1), part(1, false)}, {le(m, 3), part(2, true)}}, part(3, true));
+        ASSERT_TRUE(verify(joined.kernel).ok()) << verify(joined.kernel).error().to_string();
+        EXPECT_EQ(joined.scratch.size(), 2u);
+        EXPECT_EQ(joined.kernel.params, 3u);
+        for (auto [size, ran] : std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 1}, {2, 2}, {3, 2}, {4, 3}}) {
+            // Scratch of what does not run takes no memory.
+            auto bytes = [&](size_t slot) {
+                return *evaluate_int(joined.kernel.buffers[slot].shape[0], {{"M", size}});
+            };
+            EXPECT_EQ(bytes(1), ran == 2 ? size : 0);
+            EXPECT_EQ(bytes(2), ran == 3 ? size : 0);
+            std::vector<Tensor> buffers{*Tensor::zeros(DType::i64, {2})};
+            run_kernel(joined.kernel, buffers, {{"M", size}});
+            EXPECT_EQ(buffers[0].int_at(0), ran);
+            EXPECT_EQ(buffers[0].int_at(1), ran);
+        }
+    }
+}
+
+TEST(LowerVariants, TilesOfFewRowsAreFastEnoughForEverySize) {
+    std::vector<int64_t> sizes;
+    for (int64_t m = 1; m <= 100; ++m) sizes.push_back(m);
+    for (const Machine& machine : {neon(), avx512()}) {
+        ContractionShape shape{.m = 1024, .n = 768, .k = 768, .m_known = false, .packed_ahead = true};
+        const ContractionTiles tiles = choose_tiles(shape, machine, 1);
+        std::vector<RowTile> row_tiles = choose_row_tiles(shape, tiles, sizes, machine);
+        ASSERT_GE(row_tiles.size(), 3u);
+        EXPECT_LE(row_tiles.size(), 5u);
+        EXPECT_EQ(row_tiles[0].rows, 1);
+        EXPECT_EQ(row_tiles.back().rows, tiles.mr);
+        for (size_t i = 1; i < row_tiles.size(); ++i) EXPECT_GT(row_tiles[i].cost, row_tiles[i - 1].cost);
+        // The panels of B are those of the default.
+        shape.tile_rows = 2;
+        const ContractionTiles few = choose_tiles(shape, machine, 1);
+        EXPECT_EQ(few.mr, 2);
+        EXPECT_EQ(few.nr, tiles.nr);
+        EXPECT_EQ(few.kc, tiles.kc);
+    }
+}
+
+}  // namespace
+}  // namespace tessera
