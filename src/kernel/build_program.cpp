@@ -117,6 +117,7 @@ class Assembly {
         };
         for (size_t u = 0; u < units.size(); ++u) {
             if (units[u].host) {
+                if (auto c = checks.find(units[u].host->node); c != checks.end()) depend(int(u), c->second);
                 for (const auto* list : {&units[u].host->inputs, &units[u].host->captured})
                     for (int n : *list)
                         if (n >= 0) needs(int(u), n);
@@ -174,7 +175,43 @@ class Assembly {
         return reads;
     }
 
+    // A kernel that was written out; equal ones are one.
+    void add_written(const HostNode& h) {
+        const WrittenKernel& written = *h.kernel;
+        auto [at, fresh] = written_.try_emplace(to_string(written.kernel), program_.kernels.size());
+        if (fresh) program_.kernels.push_back(written.kernel);
+        KernelStep step{.kernel = at->second, .args = {}, .symbols = written.symbols};
+        std::vector<Expr> bytes;
+        Bindings symbols;
+        for (size_t i = 0; i < written.symbols.size(); ++i)
+            symbols.emplace(written.kernel.symbols[i], written.symbols[i]);
+        for (size_t i = 0; i < written.params.size(); ++i) {
+            const WrittenKernel::Param& p = written.params[i];
+            const Buffer& b = written.kernel.buffers[i];
+            std::vector<Expr> shape;
+            for (const Expr& d : b.shape) shape.push_back(substitute(d, symbols));
+            bytes.push_back(bytes_of(shape, b.dtype));
+            if (p.role != WrittenKernel::Role::Scratch) {
+                int n = (p.role == WrittenKernel::Role::Input ? h.inputs : h.outputs)[p.index];
+                step.args.push_back(storage_[size_t(n)].buffer);
+                continue;
+            }
+            step.args.push_back(int(program_.buffers.size()));
+            ProgramBuffer own;
+            own.name = b.name;
+            own.dtype = b.dtype;
+            own.shape = std::move(shape);
+            program_.buffers.push_back(std::move(own));
+        }
+        step.label = label_of({h.node}, expanded_);
+        step.nodes = {h.node};
+        step.flops = count(*h.node).flops;
+        step.bytes = sum_of(std::move(bytes));
+        program_.steps.emplace_back(std::move(step));
+    }
+
     void add_host(const HostNode& h) {
+        if (h.kernel) return add_written(h);
         HostStep step{.node = h.node, .inputs = {}, .outputs = {}, .check_only = h.check_only, .reason = h.reason};
         for (int n : h.inputs) step.inputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
         for (int n : h.outputs) step.outputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
@@ -263,6 +300,7 @@ class Assembly {
     const LowerOptions& options_;
     std::vector<Storage> storage_;  // by definition
     std::map<std::string, Shared> shared_;
+    std::map<std::string, size_t> written_;
     std::map<std::vector<int>, std::vector<int>> prepared_;  // by kernel and constants
     Program program_;
 };

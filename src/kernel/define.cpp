@@ -47,7 +47,7 @@ class Defining {
         for (const auto& v : graph_.constants()) give(v.get(), nullptr);
         for (const auto& node : graph_.nodes()) {
             if (!used(*node)) continue;
-            std::string reason = by_body(*node);
+            std::string reason = kernel_writing(node->op()) ? by_written_kernel(*node) : by_body(*node);
             if (!reason.empty()) on_host(*node, std::move(reason));
         }
         for (const Value* v : graph_.outputs()) all_.outputs.push_back(number_of(v));
@@ -99,11 +99,8 @@ class Defining {
         return true;
     }
 
-    // Defines the node's outputs by its body; or says why that is not possible.
-    std::string by_body(const Node& node) {
-        const OpDef& op = node.op();
-        if (has_nested(node)) return "control flow";
-        if (!op.body) return node.is(Trait::Random) ? "draws random numbers" : "has no body";
+    // Why no kernel can read the node's inputs or write its outputs; empty where one can.
+    std::string unfit(const Node& node) const {
         for (const Value* v : node.inputs()) {
             if (v && !v->type().is_tensor()) return "sequences and optionals";
             if (v && !v->type().tensor().shape.ranked()) return fmt::format("{} has no known rank", v->name());
@@ -117,6 +114,31 @@ class Defining {
                 return fmt::format("the sizes of {}, {}, are known only when it is computed", v->name(),
                                    to_string(v->type().tensor().shape));
         }
+        return {};
+    }
+
+    // Writes a kernel out for the node; or says why that is not possible.
+    std::string by_written_kernel(const Node& node) {
+        const KernelWriting& writing = *kernel_writing(node.op());
+        if (std::string reason = unfit(node); !reason.empty()) return reason;
+        KernelWriter writer(node);
+        Stmt body = writing.write(writer);
+        if (!writer.refusal().empty()) return writer.refusal();
+        std::string reason = add_check(node, [&](size_t i) {
+            return std::find(writing.checked.begin(), writing.checked.end(), i) != writing.checked.end();
+        });
+        if (!reason.empty()) return reason;
+        on_host(node, {});
+        all_.hosts.back().kernel = std::make_shared<const WrittenKernel>(writer.finish(std::move(body)));
+        return {};
+    }
+
+    // Defines the node's outputs by its body; or says why that is not possible.
+    std::string by_body(const Node& node) {
+        const OpDef& op = node.op();
+        if (has_nested(node)) return "control flow";
+        if (!op.body) return node.is(Trait::Random) ? "draws random numbers" : "has no body";
+        if (std::string reason = unfit(node); !reason.empty()) return reason;
         OpView view = node.view();
         if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";
         if (op.name == "concat" && (roll(node) || join(node))) return {};
@@ -124,7 +146,8 @@ class Defining {
         const size_t before = all_.list.size();
         std::vector<std::pair<const Value*, int>> made;
         try {
-            std::string reason = add_check(node);
+            auto whole_numbers = [&](size_t k) { return is_int(node.input(k)->type().tensor().dtype); };
+            std::string reason = add_check(node, whole_numbers);
             for (size_t i = 0; i < node.output_count() && reason.empty(); ++i) {
                 if (node.output(i)->uses().empty()) continue;
                 auto number = define_output(node, view, i);
@@ -282,13 +305,14 @@ class Defining {
         });
     }
 
-    // The op's check of contents, now where they are constants; otherwise before the kernel.
-    std::string add_check(const Node& node) {
+    // The op's check of contents, now where they are constants; otherwise before the kernel. It looks at some inputs.
+    std::string add_check(const Node& node, const std::function<bool(size_t)>& looks_at) {
         if (!node.op().check) return {};
         bool constant = true;
         HostNode host{&node, true, {}, {}, {}, "checks indices"};
-        for (const Value* v : node.inputs()) {
-            bool looked_at = v && is_int(v->type().tensor().dtype);
+        for (size_t i = 0; i < node.inputs().size(); ++i) {
+            const Value* v = node.inputs()[i];
+            bool looked_at = v && looks_at(i);
             constant &= !looked_at || v->is_constant();
             host.inputs.push_back(looked_at ? number_of(v) : -1);
         }

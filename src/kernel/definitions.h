@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "graph/graph.h"
+#include "kernel/write_kernel.h"
 
 namespace tessera {
 
@@ -27,13 +28,14 @@ struct Definition {
     bool has_body() const { return kind == Kind::Map || kind == Kind::Reduction; }
 };
 
-// A node that the evaluator computes, or only checks.
+// A node that is a step of its own: the evaluator computes it, or only checks it; or a kernel was written out for it.
 struct HostNode {
     const Node* node;
     bool check_only = false;
     std::vector<int> inputs, outputs;  // definitions; -1 where not given, not needed, or not asked for
     std::vector<int> captured = {};    // what its nested graphs use besides
     std::string reason;
+    std::shared_ptr<const WrittenKernel> kernel = {};
 };
 
 struct Definitions {

@@ -266,13 +266,10 @@ const OpDef kMaxUnpool{
         auto corner = TRY(unpooled_shape(op)).sizes();
         if (!corner) return op.error(Code::E0108, "the unpooled shape of {} is too large", op.shape(0));
         const Sizes& from = *corner;
-        int64_t count = TRY(element_count(from));
         Tensor y = TRY(Tensor::zeros(x.dtype(), sizes));
         TRY(ctx.spend(x.elements() * x.rank()));
         for (int64_t i = 0; i < x.elements(); ++i) {
             int64_t at = indices.int_at(i), to = 0, stride = 1;
-            if (at < 0 || at >= count)
-                return op.error(Code::E0406, "index {} of an unpooled shape {}", at, to_string(from));
             bool inside = true;
             for (size_t d = from.size(); d-- > 0;) {
                 int64_t position = at % from[d];
@@ -284,6 +281,15 @@ const OpDef kMaxUnpool{
             if (inside) y.set_real(to, x.real_at(i));
         }
         return std::vector<Datum>{y};
+    },
+    .check = [](const OpView& op) -> Status {
+        auto corner = TRY(unpooled_shape(op)).sizes();
+        if (!corner || !op.value(1)) return {};
+        int64_t count = TRY(element_count(*corner));
+        for (int64_t i = 0; i < op.value(1)->elements(); ++i)
+            if (int64_t at = op.value(1)->int_at(i); at < 0 || at >= count)
+                return op.error(Code::E0406, "index {} of an unpooled shape {}", at, to_string(*corner));
+        return {};
     },
 };
 

@@ -114,11 +114,8 @@ const OpDef kRoiAlign{
         bool average = op.string("mode") == "avg";
         Tensor y = TRY(Tensor::zeros(x.dtype(), TRY(op.out_sizes())));
         int64_t channels = x.size(1), height = x.size(2), width = x.size(3), rows = y.size(2), columns = y.size(3);
-        if (height * width == 0 && y.elements() > 0) return op.shape_error("regions of an empty image {}", op.shape(0));
         for (int64_t r = 0, to = 0; r < rois.size(0); ++r) {
             int64_t image = batch.int_at(r);
-            if (image < 0 || image >= x.size(0))
-                return op.error(Code::E0406, "batch index {} of {} images", image, x.size(0));
             Bins across = TRY(bins_of(op, rois.real_at(4 * r), rois.real_at(4 * r + 2), columns));
             Bins down = TRY(bins_of(op, rois.real_at(4 * r + 1), rois.real_at(4 * r + 3), rows));
             for (int64_t c = 0; c < channels; ++c)
@@ -138,6 +135,21 @@ const OpDef kRoiAlign{
                     }
         }
         return std::vector<Datum>{y};
+    },
+    .check = [](const OpView& op) -> Status {
+        auto x = op.shape(0).sizes(), y = op.out().shape.sizes();
+        if (!op.value(1) || !op.value(2) || !x || !y) return {};
+        const Tensor &rois = *op.value(1), &batch = *op.value(2);
+        if ((*x)[2] * (*x)[3] == 0 && TRY(element_count(*y)) > 0)
+            return op.shape_error("regions of an empty image {}", op.shape(0));
+        for (int64_t r = 0; r < rois.size(0); ++r) {
+            int64_t image = batch.int_at(r);
+            if (image < 0 || image >= (*x)[0])
+                return op.error(Code::E0406, "batch index {} of {} images", image, (*x)[0]);
+            TRY(bins_of(op, rois.real_at(4 * r), rois.real_at(4 * r + 2), (*y)[3]));
+            TRY(bins_of(op, rois.real_at(4 * r + 1), rois.real_at(4 * r + 3), (*y)[2]));
+        }
+        return {};
     },
 };
 
@@ -164,8 +176,6 @@ const OpDef kMaxRoiPool{
         };
         for (int64_t r = 0, to = 0; r < rois.size(0); ++r) {
             double image = rois.real_at(5 * r);
-            if (!(image >= 0 && image < double(x.size(0))))
-                return op.error(Code::E0406, "batch index {} of {} images", image, x.size(0));
             // The elements [first, last) of bin b along an axis of `size` elements.
             auto bin = [](int64_t from, int64_t until, int64_t b, int64_t bins, int64_t size) {
                 double extent = double(std::max<int64_t>(until - from + 1, 1)) / double(bins);
@@ -187,6 +197,16 @@ const OpDef kMaxRoiPool{
                     }
         }
         return std::vector<Datum>{y};
+    },
+    .check = [](const OpView& op) -> Status {
+        auto x = op.shape(0).sizes();
+        if (!op.value(1) || !x) return {};
+        for (int64_t r = 0; r < op.value(1)->size(0); ++r) {
+            double image = op.value(1)->real_at(5 * r);
+            if (!(image >= 0 && image < double((*x)[0])))
+                return op.error(Code::E0406, "batch index {} of {} images", image, (*x)[0]);
+        }
+        return {};
     },
 };
 

@@ -80,11 +80,12 @@ Status check_reduction(const OpView& op) {
     return {};
 }
 
-// A position that may count from the end, or E0406.
-Result<int64_t> in_range(const OpView& op, int64_t i, int64_t extent) {
+// Positions may count from the end.
+Status in_range(const OpView& op, int64_t i, int64_t extent) {
     if (i < -extent || i >= extent) return op.error(Code::E0406, "index {} is outside [{}, {})", i, -extent, extent);
-    return i < 0 ? i + extent : i;
+    return {};
 }
+int64_t from_start(int64_t i, int64_t extent) { return i < 0 ? i + extent : i; }
 
 OnnxChange reduction_added(int opset) { return attr_added(opset, "reduction", Attr(std::string("none"))); }
 
@@ -109,21 +110,29 @@ const OpDef kScatterElements{
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         const Tensor &x = ctx.tensor(0), &indices = ctx.tensor(1), &updates = ctx.tensor(2);
         int64_t rank = x.rank(), axis = op.integer("axis") < 0 ? op.integer("axis") + rank : op.integer("axis");
-        for (int64_t d = 0; d < rank; ++d)
-            if (d != axis && indices.size(d) > x.size(d) && indices.elements() > 0)
-                return op.shape_error("indices {} reach outside {} off axis {}", to_string(indices.sizes()),
-                                      to_string(x.sizes()), axis);
         TRY(ctx.spend(indices.elements() * (rank + 1)));
         Scatter scatter = TRY(Scatter::into(op, x));
         Sizes at(rank, 0);
         for (int64_t i = 0; i < indices.elements(); ++i) {
             int64_t to = 0;
             for (int64_t d = 0; d < rank; ++d)
-                to = to * x.size(d) + (d == axis ? TRY(in_range(op, indices.int_at(i), x.size(d))) : at[d]);
+                to = to * x.size(d) + (d == axis ? from_start(indices.int_at(i), x.size(d)) : at[d]);
             scatter.write(to, updates, i, 1);
             for (int64_t d = rank - 1; d >= 0 && ++at[d] == indices.size(d); --d) at[d] = 0;
         }
         return std::vector<Datum>{scatter.finish()};
+    },
+    .check = [](const OpView& op) -> Status {
+        auto sizes = op.shape(0).sizes();
+        if (!op.value(1) || !sizes) return {};
+        const Tensor& indices = *op.value(1);
+        int64_t rank = op.rank(0), axis = op.integer("axis") < 0 ? op.integer("axis") + rank : op.integer("axis");
+        for (int64_t d = 0; d < rank; ++d)
+            if (d != axis && indices.size(d) > (*sizes)[d] && indices.elements() > 0)
+                return op.shape_error("indices {} reach outside {} off axis {}", to_string(indices.sizes()),
+                                      to_string(*sizes), axis);
+        for (int64_t i = 0; i < indices.elements(); ++i) TRY(in_range(op, indices.int_at(i), (*sizes)[axis]));
+        return {};
     },
 };
 
@@ -159,10 +168,18 @@ const OpDef kScatterNd{
         for (int64_t i = 0; i < count; ++i) {
             int64_t to = 0;
             for (int64_t k = 0; k < depth; ++k)
-                to = to * x.size(k) + TRY(in_range(op, indices.int_at(i * depth + k), x.size(k)));
+                to = to * x.size(k) + from_start(indices.int_at(i * depth + k), x.size(k));
             scatter.write(to * inner, updates, i * inner, inner);
         }
         return std::vector<Datum>{scatter.finish()};
+    },
+    .check = [](const OpView& op) -> Status {
+        auto sizes = op.shape(0).sizes();
+        if (!op.value(1) || !sizes) return {};
+        const Tensor& indices = *op.value(1);
+        int64_t depth = indices.size(-1);
+        for (int64_t i = 0; i < indices.elements(); ++i) TRY(in_range(op, indices.int_at(i), (*sizes)[i % depth]));
+        return {};
     },
 };
 

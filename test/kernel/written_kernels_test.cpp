@@ -1,0 +1,221 @@
+// Ops whose kernels are written out as loops, on every back end: what the evaluator gives, the kernels give as they are
+// written, and so does machine code on one thread and on two.
+#include "kernel/lower_text.h"
+#include "tessera/compile.h"
+
+namespace tessera::test {
+namespace {
+
+using Fill = std::function<void(Inputs&, std::mt19937&)>;
+
+void expect_everywhere(std::string_view text, const SymbolValues& symbols = {}, const Fill& fill = {}) {
+    SCOPED_TRACE(text);
+    auto graph = graph_of(text);
+    std::mt19937 gen(11);
+    Inputs inputs = random_inputs(*graph, symbols, 7);
+    if (fill) fill(inputs, gen);
+    auto want = evaluate(*graph, inputs);
+    auto same = [&](const Result<std::vector<Datum>>& got) {
+        ASSERT_EQ(got.ok(), want.ok()) << (got.ok() ? want.error() : got.error()).to_string();
+        if (!want.ok()) {
+            EXPECT_EQ(got.error().code(), want.error().code());
+            EXPECT_EQ(got.error().message(), want.error().message());
+            return;
+        }
+        ASSERT_EQ(got->size(), want->size());
+        for (size_t i = 0; i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
+    };
+    auto program = from_graph(graph, {});
+    ASSERT_TRUE(program.ok()) << program.error().to_string();
+    for (const Step& s : program->steps)
+        if (auto* host = std::get_if<HostStep>(&s); host && !host->check_only)
+            ADD_FAILURE() << host->node->op().name << " is left to the host: " << host->reason;
+    {
+        SCOPED_TRACE("interpreted");
+        same(run_program(*program, inputs));
+    }
+    for (int threads : {1, 2}) {
+        SCOPED_TRACE(fmt::format("compiled, {} threads", threads));
+        auto executable = compile(Model(graph->clone()), {.threads = threads, .cache = ""});
+        ASSERT_TRUE(executable.ok()) << executable.error().to_string();
+        same(executable->run(inputs));
+    }
+}
+
+// Random indices in [-size, size), of which many are equal.
+Fill indices(const std::string& name, int64_t size) {
+    return [=](Inputs& inputs, std::mt19937& gen) {
+        const Tensor& old = inputs.at(name).tensor();
+        Tensor t = *Tensor::zeros(old.dtype(), old.sizes());
+        std::uniform_int_distribution<int64_t> any(-size, size - 1);
+        for (int64_t i = 0; i < t.elements(); ++i) t.set_int(i, any(gen));
+        inputs[name] = Datum(t);
+    };
+}
+
+Fill with(const std::string& name, std::vector<double> values) {
+    return [=](Inputs& inputs, std::mt19937&) {
+        const Tensor& old = inputs.at(name).tensor();
+        Tensor t = *Tensor::zeros(old.dtype(), old.sizes());
+        for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, values[size_t(i) % values.size()]);
+        inputs[name] = Datum(t);
+    };
+}
+
+const double kNan = std::nan(""), kInf = INFINITY;
+
+std::vector<SymbolValues> usual_sizes() {
+    return {
+        {{"N", 3}, {"M", 5}}, {{"N", 1}, {"M", 1}}, {{"N", 17}, {"M", 37}}, {{"N", 0}, {"M", 4}}, {{"N", 4}, {"M", 0}}};
+}
+
+TEST(WrittenKernels, ScatterElements) {
+    for (const char* reduction : {"none", "add", "mul", "max", "min"})
+        for (const char* type : {"f32", "f16", "i32", "u8", "f64", "bf16"})
+            for (int axis : {0, 1, -1})
+                expect_everywhere(
+                    fmt::format("graph g(x: {0}[6,5], i: i64[4,3], u: {0}[4,3]) {{ %a = scatter_elements(x, i, "
+                                "u, axis={1}, reduction=\"{2}\") return %a }}",
+                                type, axis, reduction),
+                    {}, indices("i", 5));
+    for (const SymbolValues& s : usual_sizes())
+        expect_everywhere(
+            "graph g(x: f32[N,7,M], i: i32[N,20,M], u: f32[N,20,M]) { %a = scatter_elements(x, i, u, axis=1, "
+            "reduction=\"add\") return %a }",
+            s, indices("i", 7));
+    expect_everywhere("graph g(x: f32[300], i: i64[1000], u: f32[1000]) { %a = scatter_elements(x, i, u) return %a }",
+                      {}, indices("i", 300));
+    expect_everywhere("graph g(x: bool[9], i: i64[20], u: bool[20]) { %a = scatter_elements(x, i, u) return %a }", {},
+                      indices("i", 9));
+    for (const char* reduction : {"max", "min", "add"})
+        expect_everywhere(fmt::format("graph g(x: f32[4], i: i64[6], u: f32[6]) {{ %a = scatter_elements(x, i, u, "
+                                      "reduction=\"{}\") return %a }}",
+                                      reduction),
+                          {}, with("u", {1, kNan, kInf, -kInf, 2, -3}));
+    expect_everywhere("graph g(x: f32[4], i: i64[2], u: f32[2]) { %a = scatter_elements(x, i, u) return %a }", {},
+                      with("i", {1, 4}));
+    expect_everywhere("graph g(x: f32[4], i: i64[2], u: f32[2]) { %a = scatter_elements(x, i, u) return %a }", {},
+                      with("i", {-5, 0}));
+    expect_everywhere(
+        "graph g(x: f32[2,3], i: i64[3,1], u: f32[3,1]) { %a = scatter_elements(x, i, u, axis=1) return %a }", {},
+        with("i", {0}));
+}
+
+TEST(WrittenKernels, ScatterNd) {
+    for (const char* reduction : {"none", "add", "mul", "max", "min"})
+        for (const char* type : {"f32", "f16", "i64"})
+            for (const char* shape : {"[7,1], u: {0}[7,4,3]", "[7,2], u: {0}[7,3]", "[7,3], u: {0}[7]",
+                                      "[0,2], u: {0}[0,3]", "[2,3,1], u: {0}[2,3,4,3]", "[1,0], u: {0}[1,5,4,3]"})
+                expect_everywhere(
+                    fmt::format(
+                        "graph g(x: {0}[5,4,3], i: i64{1}) {{ %a = scatter_nd(x, i, u, reduction=\"{2}\") return %a }}",
+                        type, fmt::format(fmt::runtime(shape), type), reduction),
+                    {}, indices("i", 3));
+    for (const SymbolValues& s : usual_sizes())
+        expect_everywhere(
+            "graph g(x: f32[4,N,M], i: i64[9,1], u: f32[9,N,M]) { %a = scatter_nd(x, i, u, "
+            "reduction=\"add\") return %a }",
+            s, indices("i", 4));
+    expect_everywhere(
+        "graph g(x: f32[3,2000], i: i64[5,1], u: f32[5,2000]) { %a = scatter_nd(x, i, u) %b = relu(%a) return %b }", {},
+        indices("i", 3));
+    expect_everywhere("graph g(x: f32[3,4], i: i64[2,2], u: f32[2]) { %a = scatter_nd(x, i, u) return %a }", {},
+                      with("i", {0, 1, 2, 4}));
+}
+
+TEST(WrittenKernels, RunningSums) {
+    for (const char* op : {"cum_sum", "cum_prod"})
+        for (const char* attrs : {"", ", exclusive=1", ", reverse=1", ", exclusive=1, reverse=1"})
+            for (int axis : {0, 1, 2, -1})
+                for (const char* type : {"f32", "i32"})
+                    expect_everywhere(
+                        fmt::format("graph g(x: {}[3,4,5]) {{ %a = {}(x, {}{}) return %a }}", type, op, axis, attrs));
+    for (const SymbolValues& s : usual_sizes())
+        for (int axis : {0, 1})
+            for (const char* type : {"f32", "f16", "f64"})
+                expect_everywhere(fmt::format("graph g(x: {}[N,M]) {{ %a = cum_sum(x, {}) return %a }}", type, axis),
+                                  s);
+    expect_everywhere("graph g(x: f32[5]) { %a = cum_sum(x, 0) %b = exp(%a) return %b }", {},
+                      with("x", {1, kInf, 2, -kInf, kNan}));
+    expect_everywhere("graph g(x: u8[40,3]) { %a = cum_prod(x, 0) return %a }");
+}
+
+TEST(WrittenKernels, TopK) {
+    for (const char* attrs : {"", ", largest=0", ", sorted=0"})
+        for (const char* type : {"f32", "f16", "i64", "u8", "f64"})
+            for (int k : {0, 1, 2, 5, 6})
+                expect_everywhere(fmt::format(
+                    "graph g(x: {}[3,6,2]) {{ %v, %i = top_k(x, [{}], axis=1{}) return %v, %i }}", type, k, attrs));
+    for (int64_t n : {1, 7, 100, 1000})
+        expect_everywhere(fmt::format("graph g(x: f32[2,{0}]) {{ %v, %i = top_k(x, [{0}]) return %v, %i }}", n));
+    expect_everywhere("graph g(x: i32[4,500]) { %v, %i = top_k(x, [50], largest=0) return %v, %i }");
+    for (const SymbolValues& s :
+         std::vector<SymbolValues>{{{"N", 3}, {"M", 9}}, {{"N", 1}, {"M", 3}}, {{"N", 0}, {"M", 40}}})
+        expect_everywhere("graph g(x: f32[N,M]) { %v, %i = top_k(x, [3]) return %v, %i }", s);
+    for (const char* attrs : {"", ", largest=0"})
+        expect_everywhere(fmt::format("graph g(x: f32[8]) {{ %v, %i = top_k(x, [6]{}) return %v, %i }}", attrs), {},
+                          with("x", {1, kNan, kInf, -kInf, 1, kNan, -0.0, 0.0}));
+    expect_everywhere("graph g(x: f32[3,6]) { %v, %i = top_k(x, [2], axis=-2) return %i }");
+    expect_everywhere("graph g(x: f32[3,6]) { %v, %i = top_k(x, [2], axis=0) %a = exp(%v) return %a }");
+}
+
+TEST(WrittenKernels, Regions) {
+    auto rois = [](Inputs& inputs, std::mt19937& gen) {
+        Tensor t = *Tensor::zeros(DType::f32, inputs.at("r").tensor().sizes());
+        std::uniform_real_distribution<double> at(-3, 14);
+        for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, at(gen));
+        inputs["r"] = Datum(t);
+        if (inputs.contains("b")) indices("b", 1)(inputs, gen);
+        if (inputs.contains("b"))
+            inputs["b"] = Datum(Tensor::of<int64_t>({5}, std::vector<int64_t>{0, 1, 1, 0, 1}));
+        else
+            for (int64_t i = 0; i < t.size(0); ++i) t.set_real(i * 5, double(i % 2));
+    };
+    for (const char* mode : {"avg", "max"})
+        for (const char* transform : {"half_pixel", "output_half_pixel"})
+            for (int ratio : {0, 2})
+                expect_everywhere(
+                    fmt::format(
+                        "graph g(x: f32[2,3,9,11], r: f32[5,4], b: i64[5]) {{ %a = roi_align(x, r, b, mode=\"{}\", "
+                        "coordinate_transformation_mode=\"{}\", sampling_ratio={}, output_height=3, output_width=2, "
+                        "spatial_scale=0.7) return %a }}",
+                        mode, transform, ratio),
+                    {}, rois);
+    expect_everywhere(
+        "graph g(x: f32[2,3,9,11], r: f32[5,5]) { %a = max_roi_pool(x, r, pooled_shape=[2,3]) return %a }", {}, rois);
+    expect_everywhere(
+        "graph g(x: f16[2,C,9,11], r: f16[R,5]) { %a = max_roi_pool(x, r, pooled_shape=[2,3]) return %a }",
+        {{"C", 2}, {"R", 0}});
+    expect_everywhere("graph g(x: f32[2,3,9,11], r: f32[2,4], b: i64[2]) { %a = roi_align(x, r, b) return %a }", {},
+                      with("b", {0, 2}));
+    expect_everywhere("graph g(x: f32[2,3,9,11], r: f32[2,4], b: i64[2]) { %a = roi_align(x, r, b) return %a }", {},
+                      [](Inputs& inputs, std::mt19937& gen) {
+                          with("b", {0})(inputs, gen);
+                          with("r", {0, 1, 2, kInf})(inputs, gen);
+                      });
+}
+
+TEST(WrittenKernels, MaxUnpool) {
+    std::string_view there_and_back =
+        "graph g(x: f32[N,2,6,8]) { %p, %i = max_pool(x, kernel_shape=[2,2], strides=[2,2]) %a = max_unpool(%p, %i, "
+        "kernel_shape=[2,2], strides=[2,2]) return %a }";
+    for (int64_t n : {0, 1, 3}) expect_everywhere(there_and_back, {{"N", n}});
+    expect_everywhere(
+        "graph g(x: f32[1,1,2,2], i: i64[1,1,2,2]) { %a = max_unpool(x, i, [1,1,5,5], kernel_shape=[2,2], "
+        "strides=[2,2]) "
+        "return %a }",
+        {}, with("i", {5, 7, 13, 15}));
+    expect_everywhere("graph g(x: f32[1,1,2], i: i64[1,1,2]) { %a = max_unpool(x, i, kernel_shape=[2]) return %a }", {},
+                      with("i", {0, 3}));
+}
+
+TEST(WrittenKernels, Det) {
+    for (int n : {0, 1, 2, 3, 8})
+        expect_everywhere(fmt::format("graph g(x: f32[3,{0},{0}]) {{ %a = det(x) return %a }}", n));
+    expect_everywhere("graph g(x: f64[N,5,5]) { %a = det(x) return %a }", {{"N", 2}});
+    expect_everywhere("graph g(x: f32[3,3]) { %a = det(x) return %a }", {}, with("x", {0, 1, 2, 0, 3, 4, 0, 5, 6}));
+    expect_everywhere("graph g(x: f32[2,2]) { %a = det(x) return %a }", {}, with("x", {0, 2, 3, 0}));
+}
+
+}  // namespace
+}  // namespace tessera::test
