@@ -278,20 +278,27 @@ RunModel interpreted(const Graph& graph) {
     return [kept](const Inputs& inputs) { return kept->run(inputs); };
 }
 
-RunModel compiled(const Graph& graph) {
+// What a test leaves to the evaluator, as "op: why"; nullopt until something was compiled.
+using HostSteps = std::optional<std::set<std::string>>;
+
+RunModel compiled(const Graph& graph, HostSteps& hosts) {
     auto executable = compile(Model(graph.clone()), {.threads = 2, .cache = ""});
     if (!executable.ok()) return [error = executable.error()](const Inputs&) { return error; };
+    std::set<std::string> left;
+    for (const auto& [node, why] : executable->report().host_reasons) left.insert(node + ": " + why);
+    if (!hosts || left.size() < hosts->size()) hosts = std::move(left);
     return [executable = std::move(*executable)](const Inputs& inputs) { return executable.run(inputs); };
 }
 
-RunModel runner(const Graph& graph, const Options& options) {
-    if (options.compiled) return compiled(graph);
+RunModel runner(const Graph& graph, const Options& options, HostSteps& hosts) {
+    if (options.compiled) return compiled(graph, hosts);
     if (options.interpreted) return interpreted(graph);
     return evaluated(graph);
 }
 
-// Empty: passed. Otherwise one line of why, ops in it, so that equal reasons group.
-std::string run_test(const fs::path& folder, const Options& options) {
+// Empty: passed. Otherwise one line of why, ops in it, so that equal reasons group. Of a test that is compiled both with
+// its integer inputs and with them as constants, `hosts` is what the better of the two leaves.
+std::string run_test(const fs::path& folder, const Options& options, HostSteps& hosts) {
     auto model = onnx::read_model_file(folder / "model.onnx");
     if (!model.ok()) return "reading: " + model.error().to_string();
     auto imported = from_onnx(*model);
@@ -315,7 +322,7 @@ std::string run_test(const fs::path& folder, const Options& options) {
         if (json.is_object()) tolerance = {json.value("rtol", 1e-3), json.value("atol", 1e-7)};
     }
     if (options.optimize || lowered) tolerance.rtol *= 2;  // rules reassociate, which the tests in f16 can see
-    const RunModel run = runner(graph, options);
+    const RunModel run = runner(graph, options, hosts);
     std::vector<fs::path> sets;
     for (const auto& entry : fs::directory_iterator(folder))
         if (entry.is_directory() && entry.path().filename().string().starts_with("test_data_set"))
@@ -332,7 +339,7 @@ std::string run_test(const fs::path& folder, const Options& options) {
         if (!constant.ok()) continue;  // an output that is an initializer, say
         auto smaller = options.optimize ? optimized(**constant) : std::move(constant);
         if (!smaller.ok()) return smaller.error().message();
-        auto why = check_outputs(**smaller, runner(**smaller, options), *set, ops, tolerance);
+        auto why = check_outputs(**smaller, runner(**smaller, options, hosts), *set, ops, tolerance);
         if (!why.empty()) return "with constants, " + why;
     }
     return {};
@@ -354,8 +361,10 @@ Job start(const fs::path& folder, const Options& options) {
     if (pid == 0) {
         close(ends[0]);
         if (!options.verbose && !std::freopen("/dev/null", "w", stderr)) std::abort();
-        std::string text = run_test(folder, options);
+        HostSteps hosts;
+        std::string text = run_test(folder, options, hosts);
         text = text.empty() ? "ok" : "x" + text;
+        if (text == "ok" && hosts) text += fmt::format("\n{}", fmt::join(*hosts, "\n"));
         size_t at = 0;
         while (at < text.size()) {
             ssize_t n = write(ends[1], text.data() + at, text.size() - at);
@@ -438,6 +447,13 @@ int run_all(const Options& options) {
     }
 
     std::map<std::string, std::vector<std::pair<std::string, std::string>>> failures;  // cause -> (test, text)
+    std::map<std::string, std::vector<std::string>> left;                              // host step -> tests
+    int whole = 0;                                                                     // compiled without any
+    auto note_hosts = [&](const std::string& test, const std::string& text) {
+        if (text == "ok\n") ++whole;
+        std::istringstream lines(text.substr(std::min<size_t>(text.size(), 3)));
+        for (std::string line; std::getline(lines, line);) left[line].push_back(test);
+    };
     std::vector<Job> running;
     for (size_t next = 0; next < tests.size() || !running.empty();) {
         while (next < tests.size() && running.size() < static_cast<size_t>(options.jobs))
@@ -450,9 +466,10 @@ int run_all(const Options& options) {
             }
             std::string name = job.folder.filename().string();
             Counts& count = counts[job.folder.parent_path().filename().string()];
-            if (job.text == "ok") {
+            if (job.text.starts_with("ok")) {
                 ++count.passed;
                 if (options.verbose) fmt::print("passed {}\n", name);
+                note_hosts(name, job.text);
             } else {
                 ++count.failed;
                 std::string text = job.text.substr(1);
@@ -480,7 +497,9 @@ int run_all(const Options& options) {
         all.passed += c.passed;
         all.failed += c.failed;
     }
-    fmt::print("all: {} passed, {} failed\n", all.passed, all.failed);
+    for (const auto& [step, list] : left) fmt::print("left to the evaluator: {} ({})\n", step, fmt::join(list, " "));
+    fmt::print("all: {} passed, {} failed{}\n", all.passed, all.failed,
+               options.compiled ? fmt::format(", {} of them without a host step", whole) : "");
     return all.failed ? 1 : 0;
 }
 
