@@ -1,6 +1,8 @@
 // The table of contents: from a model to machine code that runs, each step by name.
 #include "tessera/compile.h"
 
+#include <malloc.h>
+
 #include <chrono>
 
 #include "base/check.h"
@@ -93,38 +95,40 @@ std::string program_key(const Model& model, const CompileOptions& options, const
     return code_key(parts);
 }
 
-// A program that was kept, ready to run; nothing where there is none.
-std::unique_ptr<LoadedProgram> find_program(const CodeCache& cache, const std::string& key, const Model& model,
-                                            const CodegenOptions& codegen, const LoadOptions& load,
-                                            CompileReport& report) {
+// A program that was kept, ready to run.
+struct Found {
+    ProgramEntry entry;
+    std::unique_ptr<LoadedProgram> loaded;
+    CompileReport report;
+};
+std::optional<Found> find_program(const CodeCache& cache, const std::string& key, const Model& model,
+                                  const CodegenOptions& codegen, const LoadOptions& load) {
     auto entry = cache.find_program(key);
-    if (!entry) return nullptr;
-    auto restored = [&]() -> Result<std::unique_ptr<LoadedProgram>> {
+    if (!entry) return {};
+    auto restored = [&]() -> Result<Found> {
         StoredProgram stored = TRY(unpack_program(entry->program, model.graph().info().source));
         auto module = TRY(load_object(stored.program.kernels, std::string(entry->code), codegen));
-        auto program = LoadedProgram::restore(std::move(stored.program), std::move(module), entry->weights,
-                                              entry->file, load);
-        if (program.ok()) report = std::move(stored.report);
-        return program;
+        auto loaded = TRY(LoadedProgram::restore(std::move(stored.program), std::move(module), entry->weights,
+                                                 entry->file, load));
+        return Found{std::move(*entry), std::move(loaded), std::move(stored.report)};
     }();
     if (restored.ok()) return std::move(*restored);
     cache.drop_program(key);
-    return nullptr;
+    return {};
 }
 
-// Keeps a program and goes on with what was kept, whose weights are a file's and not this process's own.
-void keep_program(const CodeCache& cache, const std::string& key, const Model& model, const CodegenOptions& codegen,
-                  const LoadOptions& load, std::string_view packed, CompileReport& report,
-                  std::unique_ptr<LoadedProgram>& loaded) {
+// Keeps a program, to go on with what was kept: its weights are a file's and not this process's own.
+std::optional<Found> keep_program(const CodeCache& cache, const std::string& key, const Model& model,
+                                  const CodegenOptions& codegen, const LoadOptions& load, std::string_view packed,
+                                  const LoadedProgram& loaded, CompileReport& report) {
     auto store = [&]() -> Status {
-        return cache.store_program(key, packed, loaded->module().object(), TRY(loaded->weight_pieces()));
+        return cache.store_program(key, packed, loaded.module().object(), TRY(loaded.weight_pieces()));
     };
     if (Status kept = store(); !kept.ok()) {
         report.decisions.emplace_back("keep the program", "no: " + kept.error().message());
-        return;
+        return {};
     }
-    CompileReport stored;
-    if (auto restored = find_program(cache, key, model, codegen, load, stored)) loaded = std::move(restored);
+    return find_program(cache, key, model, codegen, load);
 }
 
 // The host itself, or a processor of its kind that has nothing more than it.
@@ -141,6 +145,14 @@ bool runs_here(const std::string& name) {
         at = end + 1;
     }
     return true;
+}
+
+// What only compiling needed goes back to the system.
+void let_go_of_memory() {
+    let_go_of_compiler();
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 void describe(const Program& program, CompileReport& report) {
@@ -164,7 +176,16 @@ struct Executable::State {
     CodegenOptions codegen;
     std::unique_ptr<LoadedProgram> loaded;  // null: for another machine
     Program foreign;                        // then
+    std::optional<ProgramEntry> entry;      // of the cache that it was loaded from
 
+    void take(Found found) {
+        loaded = std::move(found.loaded);
+        entry = std::move(found.entry);
+    }
+    Result<std::vector<Kernel>> kernels() const {
+        if (!entry) return program().kernels;
+        return TRY(unpack_program(entry->program, {})).program.kernels;
+    }
     const Program& program() const { return loaded ? loaded->program() : foreign; }
     Result<const LoadedProgram*> here() const {
         if (loaded) return loaded.get();
@@ -193,12 +214,13 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     std::string key;
     if (here && cache.enabled() && !options.keep_weights) {
         key = phases.run("look it up", [&] { return program_key(model, options, lower, state->codegen); });
-        CompileReport report;
-        state->loaded = phases.run("load", [&] { return find_program(cache, key, model, state->codegen, load, report); });
-        if (state->loaded) {
-            report.from_cache = true;
-            report.phases = std::move(state->report.phases);
-            state->report = std::move(report);
+        auto found = phases.run("load", [&] { return find_program(cache, key, model, state->codegen, load); });
+        if (found) {
+            found->report.from_cache = true;
+            found->report.phases = std::move(state->report.phases);
+            state->report = std::move(found->report);
+            state->take(std::move(*found));
+            let_go_of_memory();
             return Executable(std::move(state));
         }
     }
@@ -215,10 +237,13 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     const std::string packed = keep ? pack_program(program, state->report) : std::string();
     state->loaded = TRY(phases.run("prepare weights",
                                    [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
-    if (keep)
-        keep_program(cache, key, model, state->codegen, load, packed, state->report, state->loaded);
-    else if (!key.empty())
+    if (keep) {
+        auto kept = keep_program(cache, key, model, state->codegen, load, packed, *state->loaded, state->report);
+        if (kept) state->take(std::move(*kept));
+    } else if (!key.empty()) {
         state->report.decisions.emplace_back("keep the program", "no: " + keep.reason());
+    }
+    let_go_of_memory();
     for (const auto& v : model.graph().constants())  // what rewriting read; a run reads its own
         onnx::MappedFile::let_go_of_pages(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
     return Executable(std::move(state));
@@ -248,11 +273,12 @@ std::optional<int64_t> Executable::arena_bytes(const std::map<std::string, int64
 
 Result<std::string> Executable::emit(std::string_view what) const {
     const Program& program = state_->program();
-    if (what == "llvm") return emit_llvm(program.kernels, state_->codegen);
-    if (what == "asm") return emit_assembly(program.kernels, state_->codegen);
+    if (what == "llvm") return emit_llvm(TRY(state_->kernels()), state_->codegen);
+    if (what == "asm") return emit_assembly(TRY(state_->kernels()), state_->codegen);
     if (what == "kernel") {
         std::string text;
-        for (const Kernel& kernel : program.kernels) text += to_string(kernel) + "\n";
+        const std::vector<Kernel> kernels = TRY(state_->kernels());
+        for (const Kernel& kernel : kernels) text += to_string(kernel) + "\n";
         return text;
     }
     if (what != "graph")

@@ -64,6 +64,10 @@ Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel
 Result<std::shared_ptr<CompiledModule>> load_object(const std::vector<Kernel>& kernels, std::string object,
                                                     const CodegenOptions& options);
 
+// Lets the system take back the pages of LLVM's and our own code, tens of megabytes that starting and compiling have
+// touched; they are read again should somebody need them.
+void let_go_of_compiler();
+
 // For other machines, and for people.
 Result<std::string> emit_object(const std::vector<Kernel>& kernels, const CodegenOptions& options);
 Result<std::string> emit_llvm(const std::vector<Kernel>& kernels, const CodegenOptions& options);      // optimized IR, as text

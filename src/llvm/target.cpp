@@ -1,5 +1,6 @@
 #include "llvm/target.h"
 
+#include <link.h>
 #include <llvm/ADT/StringMap.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/CodeGen.h>
@@ -7,11 +8,14 @@
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
 #include <llvm/TargetParser/Host.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <mutex>
+#include <span>
 #include <thread>
 
 #include "base/check.h"
@@ -209,6 +213,31 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Target& target, i
 }
 
 }  // namespace codegen
+
+void let_go_of_compiler() {
+    codegen::initialize_llvm();
+    std::string ignored;
+    const void* theirs = llvm::TargetRegistry::lookupTarget(llvm::sys::getDefaultTargetTriple(), ignored);
+    const void* ours = &codegen::kAvx2;
+    std::array<uintptr_t, 2> inside = {reinterpret_cast<uintptr_t>(theirs), reinterpret_cast<uintptr_t>(ours)};
+    auto each_library = [](dl_phdr_info* info, size_t, void* data) {
+        const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+        const std::span segments(info->dlpi_phdr, info->dlpi_phnum);
+        bool is_one = false;
+        for (uintptr_t address : *static_cast<const std::array<uintptr_t, 2>*>(data))
+            for (const auto& p : segments)
+                is_one |= p.p_type == PT_LOAD && address - (info->dlpi_addr + p.p_vaddr) < p.p_memsz;
+        if (!is_one) return 0;
+        for (const auto& p : segments) {
+            if (p.p_type != PT_LOAD || p.p_flags & PF_W) continue;  // what the linker wrote into must stay
+            const uintptr_t begin = (info->dlpi_addr + p.p_vaddr + page - 1) / page * page;
+            const uintptr_t end = (info->dlpi_addr + p.p_vaddr + p.p_filesz) / page * page;
+            if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+        }
+        return 0;
+    };
+    dl_iterate_phdr(each_library, &inside);
+}
 
 Result<Machine> describe_target(std::string_view name) { return TRY(codegen::find_target(name)).machine; }
 

@@ -73,6 +73,12 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::restore(Program program, s
     }
     w.memory.push_back(std::move(owner));
     loaded->complete_ = false;
+    if (!loaded->layout_.sizes.empty()) return loaded;
+    loaded->plans_.emplace_back(std::vector<int64_t>(), TRY(loaded->plan({})));
+    for (Kernel& kernel : p.kernels) {
+        kernel.body = nullptr;
+        kernel.buffers.clear();
+    }
     return loaded;
 }
 
@@ -89,6 +95,10 @@ Result<std::vector<std::string_view>> LoadedProgram::weight_pieces() const {
     return pieces;
 }
 
+Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan(const SymbolValues& symbols) const {
+    return std::make_shared<const RunPlan>(TRY(plan_run(program_, layout_, *module_, symbols, {threads_})));
+}
+
 Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector<Datum>& inputs) const {
     std::vector<int64_t> key;
     read_sizes(layout_.sizes, inputs, key);
@@ -103,7 +113,7 @@ Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector
     }
     const SymbolValues symbols = TRY(bind_sizes(layout_.sizes, key));
     if (!symbols.empty()) TRY(check_sizes(*program_.graph, symbols));
-    auto plan = std::make_shared<const RunPlan>(TRY(plan_run(program_, layout_, *module_, symbols, {threads_})));
+    auto plan = TRY(this->plan(symbols));
     std::lock_guard lock(mutex_);
     if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
     plans_.emplace_back(std::move(key), plan);
@@ -145,8 +155,8 @@ Result<int64_t> LoadedProgram::arena_bytes(const SymbolValues& symbols) const {
     SymbolValues all = symbols;
     for (const SizeSource& source : layout_.sizes)
         for (const std::string& name : free_symbols(source.size)) all.emplace(name, 1);
-    RunPlan plan = TRY(plan_run(program_, layout_, *module_, all, {threads_}));
-    return aligned(plan.block_bytes) + threads_ * plan.scratch_bytes;
+    auto plan = layout_.sizes.empty() ? TRY(plan_for({})) : TRY(this->plan(all));
+    return aligned(plan->block_bytes) + threads_ * plan->scratch_bytes;
 }
 
 }  // namespace tessera

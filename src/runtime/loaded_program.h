@@ -17,7 +17,8 @@ class LoadedProgram {
   public:
     static Result<std::unique_ptr<LoadedProgram>> load(Program program, std::shared_ptr<CompiledModule> module,
                                                        const LoadOptions& options = {});
-    // With weights that were prepared before, as place_weights lays them out; `owner` keeps them.
+    // With weights that were prepared before, as place_weights lays them out; `owner` keeps them. Where no size is
+    // open, the plan is made here and the kernels' loops, which nobody needs then, go.
     static Result<std::unique_ptr<LoadedProgram>> restore(Program program, std::shared_ptr<CompiledModule> module,
                                                           std::string_view weights, std::shared_ptr<const void> owner,
                                                           const LoadOptions& options = {});
@@ -38,6 +39,7 @@ class LoadedProgram {
   private:
     friend class Run;
     LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options);
+    Result<std::shared_ptr<const RunPlan>> plan(const SymbolValues& symbols) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
     std::unique_ptr<RunContext> take_context() const;
     void give_back(std::unique_ptr<RunContext> context) const;
