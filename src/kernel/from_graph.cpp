@@ -15,7 +15,7 @@ Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOption
     }
     Definitions all = define(*expanded.graph);
     Layouts layouts = choose_layouts(all, options.fuse);
-    Grouping grouping = group_nodes(all, layouts, options.fuse);
+    Grouping grouping = group_nodes(all, layouts, options);
     choices.insert(choices.end(), layouts.choices.begin(), layouts.choices.end());
     grouping.choices.insert(grouping.choices.begin(), choices.begin(), choices.end());
     return build_program(expanded, all, layouts, std::move(grouping), options);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/accesses.h"
+#include "kernel/from_graph.h"
 
 namespace tessera {
 
@@ -19,6 +20,9 @@ struct Fusion {
         choices.push_back({std::move(subject), std::move(decision)});
     }
 };
+
+// Scores, softmax and the product with the values as one group, where that pays.
+void fuse_attention(Fusion& fusion, const LowerOptions& options);
 
 // Each reduction with the maps that can be computed on its elements as they are made, or row by row along with it.
 void fuse_reductions(Fusion& fusion);

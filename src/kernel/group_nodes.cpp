@@ -109,19 +109,20 @@ std::vector<bool> kept_definitions(const Definitions& all) {
     return kept;
 }
 
-Grouping group_nodes(const Definitions& all, Layouts& layouts, bool fuse) {
+Grouping group_nodes(const Definitions& all, Layouts& layouts, const LowerOptions& options) {
     Grouping g;
     g.live = live_definitions(all);
     g.group_of.assign(all.list.size(), -1);
     g.whole.assign(all.list.size(), false);
     std::vector<bool> kept = kept_definitions(all);
-    if (!fuse) {
+    if (!options.fuse) {
         one_for_each_node(all, g);
         find_whole(all, kept, g);
         return g;
     }
     Accesses acc(all, layouts, g.live, kept);
     Fusion fusion(acc);
+    if (options.schedule) fuse_attention(fusion, options);
     fuse_reductions(fusion);
     fuse_maps(fusion);
     g.groups = std::move(fusion.groups);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/choose_layouts.h"
+#include "kernel/from_graph.h"
 
 namespace tessera {
 
@@ -14,9 +15,9 @@ struct Grouping {
     std::vector<Choice> choices;
 };
 
-// With `fuse`, as few bytes as possible are moved; without, a group for each node. Where a definition is only read
+// With options.fuse, as few bytes as possible are moved; without, a group for each node. Where a definition is only read
 // inside its group, its layout follows its reader's.
-Grouping group_nodes(const Definitions& all, Layouts& layouts, bool fuse);
+Grouping group_nodes(const Definitions& all, Layouts& layouts, const LowerOptions& options);
 
 // By definition: whether it is an output, a part of a joined one, or used by a host step.
 std::vector<bool> kept_definitions(const Definitions& all);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "kernel/attention.h"
 #include "kernel/renamed_copy.h"
 #include "kernel/schedule_kinds.h"
 
@@ -143,6 +144,8 @@ Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
 }
 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices) {
+    if (auto attention = match_attention(compute))
+        return lower_attention(compute, *attention, options.machine, options.threads);
     Lowered general = TRY(lower(TRY(default_schedule(compute, options))));
     auto open = open_rows(compute);
     if (!open) return general;

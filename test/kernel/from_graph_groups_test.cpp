@@ -73,7 +73,7 @@ TEST(Groups, WhatFeedsRowsIsComputedOnce) {
     EXPECT_EQ(step_labels(p), (Labels{"tanh+add+softmax"}));
 }
 
-TEST(Groups, AttentionIsThreeKernels) {
+TEST(Groups, AttentionOfFewQueriesIsThreeKernels) {
     EXPECT_EQ(fused(R"(graph g(q: f32[1,5,32], k: f32[1,5,32], v: f32[1,5,32]) {
         %q4 = reshape(q, [0,0,4,8]) %k4 = reshape(k, [0,0,4,8]) %v4 = reshape(v, [0,0,4,8])
         %qt = transpose(%q4, [0,2,1,3]) %kt = transpose(%k4, [0,2,3,1]) %vt = transpose(%v4, [0,2,1,3])
