@@ -48,6 +48,26 @@ std::optional<Interval> product(const Expr& e, const Extents& running) {
     return scaled(*moving, fixed);
 }
 
+// e / divisor where e is one product and the divisor's factors are among its own.
+std::optional<Expr> exact_quotient(const Expr& e, const Expr& divisor) {
+    if (terms_of(e).size() != 1 || terms_of(divisor).size() != 1) return std::nullopt;
+    Monomial all = as_monomial(e), part = as_monomial(divisor);
+    if (part.coefficient <= 0 || all.coefficient % part.coefficient != 0) return std::nullopt;
+    std::vector<Expr> left(all.atoms, all.atoms + all.count);
+    for (size_t i = 0; i < part.count; ++i) {
+        auto found = std::find_if(left.begin(), left.end(), [&](const Expr& x) { return x.same(part.atoms[i]); });
+        if (found == left.end()) return std::nullopt;
+        left.erase(found);
+    }
+    return make_term(all.coefficient / part.coefficient, left.data(), left.size());
+}
+
+// How many multiples of a divisor lie in an interval that begins at 0 and ends before another one: what loops that were
+// fused run over. They run only where the divisor is not 0.
+std::optional<Expr> whole_parts(const Interval& i, const Expr& divisor) {
+    return i.begin.is_int(0) && !divisor.as_int() ? exact_quotient(i.span + 1, divisor) : std::nullopt;
+}
+
 // How far apart quotients of an interval's ends can be.
 Expr quotient_span(const Interval& i, const Expr& divisor) {
     Expr exact = floor_div(i.last(), divisor) - floor_div(i.begin, divisor);
@@ -62,6 +82,7 @@ std::optional<Interval> divided(const Expr& e, const Extents& running) {
     if (mentions_any(divisor, running) || !at_least(divisor, 0)) return std::nullopt;
     std::optional<Interval> i = interval_of(e.arg(0), running);
     if (!i) return std::nullopt;
+    if (auto parts = whole_parts(*i, divisor)) return Interval{0, *parts - 1};
     return Interval{floor_div(i->begin, divisor), quotient_span(*i, divisor)};
 }
 
@@ -70,6 +91,7 @@ std::optional<Interval> remainder(const Expr& e, const Extents& running) {
     if (mentions_any(divisor, running) || !at_least(divisor, 0)) return std::nullopt;
     std::optional<Interval> i = interval_of(e.arg(0), running);
     if (i && quotient_span(*i, divisor).is_int(0)) return Interval{mod(i->begin, divisor), i->span};
+    if (i && whole_parts(*i, divisor)) return Interval{0, divisor - 1};
     return Interval{0, max(divisor - 1, 0)};
 }
 

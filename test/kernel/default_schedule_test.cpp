@@ -88,6 +88,23 @@ TEST(DefaultSchedule, BatchedProducts) {
     }
 }
 
+// Loops over a batch of one, which ask each time whether there is one, would stand inside the loop over k.
+TEST(DefaultSchedule, NoLoopsAroundOneOfABatchOfSymbolicSize) {
+    Expr b = symbol("B"), m = symbol("M"), n = symbol("N");
+    for (bool transposed : {false, true}) {
+        Compute compute = batched_matmul(12 * b, m, n, 40, transposed);
+        check(compute, {{"B", 1}, {"M", 13}, {"N", 9}});
+        check(compute, {{"B", 0}, {"M", 13}, {"N", 9}});
+        for (const Processor& p : processors()) {
+            auto schedule = default_schedule(compute, {p.machine, 2});
+            ASSERT_TRUE(schedule.ok());
+            const std::string text = to_string(lower(*schedule)->kernel);
+            EXPECT_EQ(text.find("< 12*B {"), text.rfind("< 12*B {")) << text;  // at most the one that packs
+            EXPECT_EQ(text.find("max(12*B"), std::string::npos) << text;
+        }
+    }
+}
+
 TEST(DefaultSchedule, HeadsAreSplitWhereTheyAreStored) { check(project_to_heads(2, 7, 3, 4, 10)); }
 
 TEST(DefaultSchedule, Convolutions) {
