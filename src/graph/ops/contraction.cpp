@@ -31,6 +31,13 @@ Result<MatmulShape> matmul_shape(const OpView& op, size_t left, size_t right) {
     return shape;
 }
 
+Expr matrix_at(const TensorRef& x, const Indices& at) {
+    std::vector<Expr> own(static_cast<size_t>(x.rank()));
+    for (int64_t d = 1; d <= x.rank(); ++d)
+        own[static_cast<size_t>(x.rank() - d)] = d <= 2 ? at[-d] : select(eq(x.dim(-d), 1), 0, at[-d]);
+    return x.at(std::move(own));
+}
+
 Expr matmul_term(const OpView& op, size_t left, size_t right, const Indices& o, const Expr& k,
                  const std::function<Expr(size_t, const Indices&)>& value) {
     auto a = op.in(left), b = op.in(right);
@@ -58,7 +65,7 @@ const OpDef kMatmul{
     .body =
         [](const OpView& op, const Indices& o) {
             auto k = op.reduce(op.in(0).dim(-1));
-            auto value = [&](size_t i, const Indices& at) { return op.in(i).broadcast_at(at); };
+            auto value = [&](size_t i, const Indices& at) { return matrix_at(op.in(i), at); };
             return sum({k}, matmul_term(op, 0, 1, o, k.var, value));
         },
 };

@@ -36,7 +36,7 @@ Status check_lines(const OpView& op, size_t matrix, size_t i, bool rows) {
 // The matrix element at `at` less its zero point (input `zero`, where it is given).
 Expr centered(const OpView& op, size_t matrix, size_t zero, const Indices& at, bool rows) {
     DType t = is_int(op.dtype(matrix)) ? DType::i32 : DType::f32;
-    Expr x = cast(op.in(matrix).broadcast_at(at), t);
+    Expr x = cast(matrix_at(op.in(matrix), at), t);
     return op.has(zero) ? x - cast(by_line(op.in(zero), at, rows), t) : x;
 }
 

@@ -13,6 +13,9 @@ struct MatmulShape {
 };
 Result<MatmulShape> matmul_shape(const OpView& op, size_t left, size_t right);
 
+// The element of a matrix in x; batch axes of one element serve all.
+Expr matrix_at(const TensorRef& x, const Indices& at);
+
 // The product of one term at inner position k; `value(i, indices)` reads input i, at batch, row and column indices that
 // may be more than it has dimensions.
 Expr matmul_term(const OpView& op, size_t left, size_t right, const Indices& o, const Expr& k,
