@@ -1,5 +1,6 @@
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -205,17 +206,26 @@ Value* Emitter::lane_mask(const Linear& gap) {
     return builder_.CreateICmpUGE(number, clamped(builder_.CreateAdd(builder_.CreateNeg(at), builder_.getInt64(1))));
 }
 
-// Whether nothing can go wrong when it is computed in vain.
-bool Emitter::speculatable(const Expr& e) const {
+// Whether nothing can go wrong when it is computed in vain, after these loads.
+bool Emitter::speculatable(const Expr& e, const std::vector<Expr>& done) const {
     if (!e.node().reads) return true;
     if (e.is(ExprKind::Load)) {
+        if (std::find(done.begin(), done.end(), e) != done.end()) return true;
         for (const Expr& a : e.args())
-            if (!speculatable(a)) return false;
+            if (!speculatable(a, done)) return false;
         return in_bounds(slots_[e.node().slot], e.args());
     }
     for (const Expr& a : e.args())
-        if (!speculatable(a)) return false;
+        if (!speculatable(a, done)) return false;
     return true;
+}
+
+// The loads that computing e does in any case.
+static void add_certain_loads(const Expr& e, std::vector<Expr>& into) {
+    if (!e.node().reads) return;
+    if (e.is(ExprKind::Load)) into.push_back(e);
+    const size_t certain = e.is(ExprKind::Select) ? 1 : e.args().size();
+    for (size_t i = 0; i < certain; ++i) add_certain_loads(e.arg(i), into);
 }
 
 // A load where the condition holds, and otherwise something that can be had without one: the load is from memory that
@@ -253,7 +263,9 @@ Value* Emitter::emit_select(const Expr& e) {
     if (!condition->getType()->isVectorTy() && taken.is(ExprKind::Load) && !speculatable(taken) &&
         speculatable(e.arg(2)))
         if (Value* v = guarded_load(condition, taken, e.arg(2))) return v;
-    const bool eager = speculatable(taken) && speculatable(e.arg(2));
+    std::vector<Expr> done;
+    add_certain_loads(e.arg(0), done);
+    const bool eager = speculatable(taken, done) && speculatable(e.arg(2), done);
     if (eager) {
         Value *a = emit(taken), *b = emit(e.arg(2));
         if (condition->getType()->isVectorTy())

@@ -160,7 +160,7 @@ class Emitter {
     std::optional<Value*> fused(DType dtype, const Expr& product, Value* addend, bool negate_product);
     std::optional<bool> decided(const Linear& gap) const;  // whether it is above 0 in all lanes, or in none
     Value* lane_mask(const Linear& gap);
-    bool speculatable(const Expr& e) const;
+    bool speculatable(const Expr& e, const std::vector<Expr>& done = {}) const;
 
     // emit_int.cpp
     Value* int_divide(DType dtype, Value* a, Value* b);
