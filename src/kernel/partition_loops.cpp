@@ -141,7 +141,10 @@ class Partition {
             // The variable keeps the bound it had, also where the number of rounds does not show it.
             std::optional<int64_t> had = bounds(loop.var).high, constant = count.as_int();
             part.var = index_var(loop.var.node().name, constant || !had ? constant : *had + 1);
-            if (clean) part.body = assume(part.body, facts, minima);
+            if (clean)
+                part.body = assume(part.body, facts, minima);
+            else
+                part.notes.erase("unroll");  // few rounds
             part.body = substitute(part.body, {{loop.var.node().name, part.var + first}});
             part.body = apply(part.body);
             Stmt made = for_loop(std::move(part));

@@ -207,7 +207,7 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     // Long chains of instructions run best side by side: each on several vectors.
     int64_t together = 1;
     if (is_costly(stage.value))
-        for (together = extent ? 4 : 2; together > 1 && extent && *extent < together * lanes;) together /= 2;
+        for (together = 4; together > 1 && extent && *extent < together * lanes;) together /= 2;
     lanes *= together;
     if (lanes < 2 || (extent && *extent < lanes)) {
         if (extent && *extent <= 8) return s.unroll(inner);
