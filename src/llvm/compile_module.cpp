@@ -2,6 +2,7 @@
 
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/OptBisect.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
@@ -25,6 +26,14 @@ constexpr const char* kPasses =
     "simplifycfg,"
     "loop-mssa(licm),gvn,loop-mssa(licm),dse,instcombine<max-iterations=1;no-verify-fixpoint>,vector-combine,early-cse,"
     "simplifycfg)";
+
+// The emitter lets pointers move along with loops, and gives the rest as constant offsets: what loop strength reduction
+// makes of that is no better, and takes as long as half of code generation.
+class WithoutStrengthReduction : public llvm::OptPassGate {
+  public:
+    bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override { return pass != "Loop Strength Reduction"; }
+    bool isEnabled() const override { return true; }
+};
 
 void optimize(llvm::Module& module, llvm::TargetMachine& machine, int level) {
     if (level <= 0) return;
@@ -67,7 +76,9 @@ Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kerne
 Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const Target& target,
                                    const CodegenOptions& options, Form form) {
     auto machine = make_target_machine(target, options.optimize);
+    WithoutStrengthReduction gate;
     llvm::LLVMContext context;
+    context.setOptPassGate(gate);
     llvm::Module module("tessera", context);
     module.setTargetTriple(target.triple);
     module.setDataLayout(machine->createDataLayout());

@@ -207,12 +207,67 @@ Value* Emitter::sum_of(const Linear& l) {
     return l.constant ? builder_.CreateAdd(sum, builder_.getInt64(l.constant), "", false, !l.wraps) : sum;
 }
 
+Value* Emitter::moving_pointer(const Slot& slot, const Linear& at) {
+    if (open_loops_.empty()) return nullptr;
+    OpenLoop& loop = open_loops_.back();
+    // What is at hand here and was not made inside the loop was made before it.
+    auto known_before = [&](Value* v) {
+        auto* made = llvm::dyn_cast<llvm::Instruction>(v);
+        if (!made) return true;
+        return std::none_of(loop.block->getIterator(), function_->end(),
+                            [&](const llvm::BasicBlock& b) { return &b == made->getParent(); });
+    };
+    if (!known_before(slot.base)) return nullptr;
+    Linear start = at;
+    int64_t factor = 0;
+    std::erase_if(start.terms, [&](const auto& t) {
+        if (t.value == loop.counter) factor = t.factor;
+        return t.value == loop.counter;
+    });
+    if (!factor || !std::all_of(start.terms.begin(), start.terms.end(), [&](auto& t) { return known_before(t.value); }))
+        return nullptr;
+    std::vector<std::pair<Value*, int64_t>> terms;
+    for (const auto& t : at.terms) terms.emplace_back(t.value, t.factor);
+    std::sort(terms.begin(), terms.end());
+    auto [found, fresh] = loop.pointers.try_emplace({slot.base, std::move(terms)});
+    if (!fresh) return found->second.phi;
+    llvm::Type* element = memory_type(slot.dtype);
+    llvm::IRBuilder<>::InsertPointGuard guard(builder_);
+    builder_.SetInsertPoint(loop.before->getTerminator());
+    Value* first = start.terms.empty() ? slot.base : builder_.CreateGEP(element, slot.base, sum_of(start));
+    builder_.SetInsertPoint(loop.block, loop.block->begin());
+    found->second = {first, builder_.CreatePHI(builder_.getPtrTy(), 2), factor, element};
+    return found->second.phi;
+}
+
+// The pointers of an innermost loop grow from round to round; those of others are computed from the counter.
+void Emitter::close_loop(const OpenLoop& loop, Value* begin, llvm::BasicBlock* end) {
+    llvm::IRBuilder<>::InsertPointGuard guard(builder_);
+    for (const auto& [key, p] : loop.pointers) {
+        auto moved = [&](Value* from, Value* rounds) {
+            Value* by = builder_.CreateMul(rounds, builder_.getInt64(p.factor), "", false, true);
+            return builder_.CreateGEP(p.element, from, by);
+        };
+        if (!loop.innermost) {
+            builder_.SetInsertPoint(loop.block, loop.block->getFirstNonPHIIt());
+            p.phi->replaceAllUsesWith(moved(p.start, loop.counter));
+            p.phi->eraseFromParent();
+            continue;
+        }
+        builder_.SetInsertPoint(loop.before->getTerminator());
+        p.phi->addIncoming(moved(p.start, begin), loop.before);
+        builder_.SetInsertPoint(end);
+        p.phi->addIncoming(moved(p.phi, builder_.getInt64(loop.step)), end);
+    }
+}
+
 Value* Emitter::address(const Slot& slot, const Linear& at) {
     llvm::Type* element = memory_type(slot.dtype);
     Linear moving = at;
     moving.constant = 0;
-    Value* base = slot.base;
-    if (!moving.terms.empty()) base = builder_.CreateGEP(element, base, sum_of(moving));
+    Value* base = moving_pointer(slot, moving);
+    if (!base) base = slot.base;
+    if (base == slot.base && !moving.terms.empty()) base = builder_.CreateGEP(element, base, sum_of(moving));
     if (at.constant) base = builder_.CreateGEP(element, base, builder_.getInt64(at.constant));
     return base;
 }

@@ -95,10 +95,14 @@ void Emitter::emit_loop(Value* begin, Value* end, int64_t step, bool runs, const
     auto* i = builder_.CreatePHI(i64(), 2, "i");
     i->addIncoming(begin, before);
     loads_.clear();
+    if (!open_loops_.empty()) open_loops_.back().innermost = false;
+    open_loops_.push_back({before, block, i, step, {}});
     ++depth_;
     body(i);
     --depth_;
     loads_.clear();
+    close_loop(open_loops_.back(), begin, builder_.GetInsertBlock());
+    open_loops_.pop_back();
     Value* next = builder_.CreateAdd(i, builder_.getInt64(step), "next", true, true);
     i->addIncoming(next, builder_.GetInsertBlock());
     builder_.CreateCondBr(builder_.CreateICmpSLT(next, end), block, after);

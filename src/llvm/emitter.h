@@ -76,6 +76,21 @@ class Emitter {
         auto operator<=>(const LoadKey&) const = default;
     };
     using Loads = std::map<LoadKey, Value*>;
+    // A loop that is being emitted, and the pointers that move along with its counter: one for all accesses whose
+    // places differ by constants.
+    struct OpenLoop {
+        struct Pointer {
+            Value* start;
+            llvm::PHINode* phi;
+            int64_t factor;
+            llvm::Type* element;
+        };
+        llvm::BasicBlock *before, *block;
+        llvm::PHINode* counter;
+        int64_t step;
+        std::map<std::pair<Value*, std::vector<std::pair<Value*, int64_t>>>, Pointer> pointers;
+        bool innermost = true;
+    };
     friend class MemoScope;
     friend class FreshMemo;
     using Memo = std::vector<std::unordered_map<const ExprNode*, Value*>>;
@@ -142,6 +157,8 @@ class Emitter {
     int depth_of(const Expr& e) const;
     Value* sum_of(const Linear& l);                      // without its lane part
     Value* address(const Slot& slot, const Linear& at);  // of lane 0
+    Value* moving_pointer(const Slot& slot, const Linear& at);  // null: it does not move with the innermost loop
+    void close_loop(const OpenLoop& loop, Value* begin, llvm::BasicBlock* end);
     Value* lane_offsets(const Linear& at);               // a vector, or a scalar where uniform
     bool depends_on_lane(const Expr& e) const;
 
@@ -220,6 +237,7 @@ class Emitter {
     std::string lane_var_;
     Value* mask_ = nullptr;  // null: all lanes
     int depth_ = 0;
+    std::vector<OpenLoop> open_loops_;
 };
 
 // What is emitted in here is not used outside: it may be in a branch.
