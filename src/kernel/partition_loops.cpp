@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernel/clean_up.h"
+#include "kernel/compute.h"
 #include "kernel/regions.h"
 #include "kernel/renamed_copy.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 class Partition {
   public:
-    explicit Partition(Kernel& kernel) : copies_(kernel) {}
+    explicit Partition(Kernel& kernel) : kernel_(kernel), copies_(kernel) {}
 
     Stmt apply(const Stmt& s) {
         if (!s) return s;
@@ -94,7 +95,57 @@ class Partition {
         For loop = given;
         loop.notes.erase("partition");
         bool splits = loop.kind == LoopKind::Serial;
-        return splits ? in_ranges(loop) : in_versions(loop);
+        return splits ? in_ranges(without_idle_rounds(std::move(loop))) : in_versions(loop);
+    }
+
+    // Is `value`, where the condition does not hold, what combining leaves everything as it is with? Padding is: it
+    // counts as zero in a product, whatever the other factor.
+    static bool idle_without(const Expr& condition, const Expr& value, const Expr& neutral, bool sums) {
+        if (value.is(ExprKind::Mul) && sums)
+            return std::any_of(value.args().begin(), value.args().end(),
+                               [&](const Expr& x) { return idle_without(condition, x, neutral, sums); });
+        if (!value.is(ExprKind::Select) || !value.arg(2).same(neutral)) return false;
+        std::vector<Expr> all = conjuncts(value.arg(0));
+        return std::any_of(all.begin(), all.end(), [&](const Expr& c) { return c.same(condition); });
+    }
+
+    // Every statement of a body combines, and nothing new unless the condition holds.
+    bool idle_without(const Expr& condition, const Stmt& body) const {
+        bool idle = true;
+        visit(body, [&](const Stmt& s) {
+            if (s->as<For>() || s->as<Seq>()) return;
+            const Store* store = s->as<Store>();
+            idle &= store && store->combine;
+            if (!idle) return;
+            const Expr neutral = identity(*store->combine, kernel_.buffers[size_t(store->to.buffer)].dtype);
+            idle &= idle_without(condition, store->value, neutral, *store->combine == ReduceOp::Sum);
+        });
+        return idle;
+    }
+
+    // A reduction leaves out the rounds that only meet padding.
+    For without_idle_rounds(For loop) const {
+        Extents inner = loops_in(loop.body);
+        Expr begin = 0, end = loop.extent;
+        std::vector<Expr> facts;
+        for (const Expr& c : varying_in(loop.body).conditions) {
+            if (!mentions(c, loop.var.node().name) || mentions_any(c, inner) || !idle_without(c, loop.body)) continue;
+            if (std::optional<Expr> upper = solve_upper(c, loop.var))
+                end = min(end, *upper);
+            else if (std::optional<Expr> lower = solve_lower(c, loop.var))
+                begin = max(begin, *lower);
+            else
+                continue;
+            facts.push_back(c);
+        }
+        if (facts.empty()) return loop;
+        loop.body = assume(loop.body, facts, {});
+        std::optional<int64_t> had = bounds(loop.var).high;
+        Expr var = index_var(loop.var.node().name, had ? std::optional(*had + 1) : std::nullopt);
+        loop.body = substitute(loop.body, {{loop.var.node().name, var + begin}});
+        loop.var = var;
+        loop.extent = max(end - begin, 0);
+        return loop;
     }
 
     // The rounds [low, high) in which all conditions hold apart from those before and after.
@@ -187,6 +238,7 @@ class Partition {
         return for_loop(std::move(loop));
     }
 
+    const Kernel& kernel_;
     RenamedCopies copies_;
 };
 

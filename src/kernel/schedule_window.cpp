@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/regions.h"
 #include "kernel/schedule_kinds.h"
 
 namespace tessera {
@@ -77,6 +78,63 @@ int64_t channel_block(const Stage& stage, int64_t channels, int64_t tile, const 
     return largest_divisor(channels / tile, std::max(fits, whole_lines) / tile);
 }
 
+// Weights that do not lie along the channels are prepared so that they do.
+Status turn_weights(Schedule& s, const std::string& sum) {
+    const Stage stage = find_stage(s, sum);
+    const Expr& channel = stage.axes.back().var;
+    for (const Expr& load : loads_of(stage)) {
+        const int slot = load.node().slot;
+        auto along = stride_of(s, load, channel);
+        if (size_t(slot) >= s.compute().known.size() || !s.compute().known[size_t(slot)]) continue;
+        if (!along || along->is_int(0) || along->is_int(1)) continue;
+        std::vector<size_t> order, last;
+        for (size_t d = 0; d < load.args().size(); ++d) (depends_on(load.arg(d), channel) ? last : order).push_back(d);
+        if (last.size() != 1 || loads_of(find_stage(s, sum), slot).empty()) continue;
+        order.push_back(last[0]);
+        const Buffer& from = s.compute().buffers[size_t(slot)];
+        IndexMap map;
+        for (size_t d = 0; d < from.shape.size(); ++d)
+            map.vars.push_back(index_var("d" + std::to_string(d), from.shape[d].as_int()));
+        for (size_t d : order) {
+            map.indices.push_back(map.vars[d]);
+            map.shape.push_back(from.shape[d]);
+        }
+        std::string turned = TRY(s.cache_read(sum, slot, Scope::Global));
+        TRY(s.transform_layout(turned, map));
+    }
+    return {};
+}
+
+// What is padded along this reduction axis is padded for all places of a tile at once, so that its rounds are left out.
+bool skips_padding(const Expr& condition, const ReduceAxis& r, const Stage& stage) {
+    if (!depends_on(condition, r.var)) return false;
+    for (const ReduceAxis& other : stage.reduce)
+        if (other.var != r.var && depends_on(condition, other.var)) return false;
+    for (size_t i = stage.axes.size() - std::min<size_t>(2, stage.axes.size()); i < stage.axes.size(); ++i)
+        if (depends_on(condition, stage.axes[i].var)) return false;
+    return true;
+}
+
+struct Padding {
+    std::vector<bool> skipped;  // by reduction axis
+    bool others = false;        // conditions on outer axes that are not of that kind
+};
+
+Padding find_padding(const Stage& stage) {
+    Padding found{std::vector<bool>(stage.reduce.size()), false};
+    visit(stage.value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Select)) return;
+        for (const Expr& c : conjuncts(e.arg(0))) {
+            bool skipped = false;
+            for (size_t i = 0; i < stage.reduce.size(); ++i)
+                if (skips_padding(c, stage.reduce[i], stage)) found.skipped[i] = skipped = true;
+            for (size_t i = 0; i + 2 < stage.axes.size(); ++i)
+                found.others |= !skipped && depends_on(c, stage.axes[i].var);
+        }
+    });
+    return found;
+}
+
 // How many rows one task takes, of images with so many.
 int64_t rows_per_task(int64_t images, int64_t rows, int threads) {
     int64_t most = std::max<int64_t>(1, images * rows / (6 * threads));
@@ -88,7 +146,9 @@ int64_t rows_per_task(int64_t images, int64_t rows, int threads) {
 
 Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
     TRY(merge_unit_axes(s, sum, out));
+    TRY(turn_weights(s, sum));
     const Stage stage = find_stage(s, sum);
+    const Padding padding = find_padding(stage);
     const int64_t lanes = lanes_of(s, stage, options.machine);
     std::vector<Loop> loops = s.loops(out);
     const size_t last = loops.size() - 1;
@@ -106,12 +166,17 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
         pixel = i;
     }
     Loop at = loops[last];
+    // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
+    const bool in_memory = in_lanes && pixel && is_costly(find_stage(s, out).value);
     if (in_lanes) {
         auto [o, i] = TRY(s.split(loops[last], tiles.vectors * lanes));
-        auto [v, l] = TRY(s.split(i, lanes));
         at = o;
-        vector = v;
-        lane = l;
+        lane = i;
+        if (!in_memory) {
+            auto [v, l] = TRY(s.split(i, lanes));
+            vector = v;
+            lane = l;
+        }
     }
 
     // Tasks: parts of images in whole rows, or else parts of the channels.
@@ -151,11 +216,11 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
                 row = i;
                 tasks.back() = o;
                 order.insert(order.begin() + std::ptrdiff_t(row_loops) - 1, o);
-                TRY(s.loop_partition(i));
+                if (padding.others) TRY(s.loop_partition(i));
             } else {
                 row_is_inside = false;
             }
-        } else if (row_loops > 0) {
+        } else if (row_loops > 0 && padding.others) {
             TRY(s.loop_partition(order[row_loops - 1]));
         }
         // Blocks of channels stand inside the tasks, around the rows of each.
@@ -173,13 +238,25 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
             TRY(s.loop_partition(*columns));
     }
     if (pixel) order.push_back(*pixel);
-    if (vector) order.insert(order.end(), {*vector, *lane});
+    if (vector) order.push_back(*vector);
+    if (lane) order.push_back(*lane);
     TRY(s.reorder(order));
-    if (pixel) TRY(s.unroll(*pixel));
-    if (vector) {
-        TRY(s.unroll(*vector));
+    if (pixel && in_memory) TRY(s.annotate(*pixel, "unroll", 2));
+    if (pixel && !in_memory) TRY(s.unroll(*pixel));
+    if (vector) TRY(s.unroll(*vector));
+    if (lane) {
         TRY(s.vectorize(*lane));
         if (!channels || *channels % (tiles.vectors * lanes)) TRY(s.loop_partition(at));
+    }
+    if (in_memory) {
+        std::string tile = TRY(s.cache_write(sum, Scope::Register));
+        TRY(s.compute_at(tile, inside));
+        TRY(s.set_scope(tile, Scope::Local));
+        std::vector<Loop> own = s.loops(tile);
+        TRY(s.unroll(own[own.size() - 2]));
+        auto [v, l] = TRY(s.split(own.back(), lanes));
+        TRY(s.unroll(v));
+        TRY(s.vectorize(l));
     }
     TRY(s.compute_at(sum, inside));
     TRY(s.set_scope(sum, Scope::Register));
@@ -198,10 +275,15 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
         TRY(s.reorder(body));
     }
     if (pixel) TRY(s.unroll(kept[kept.size() - 2]));
-    // Small windows are written out, of larger ones a row.
+    // Small windows are written out, of larger ones a row. Padding is left out row by row.
     if (tiles.small) {
         const size_t first = tiles.taps > 9 ? reduced.size() - 1 : 0;
-        for (size_t i = first; i < reduced.size(); ++i) TRY(s.unroll(reduced[i]));
+        for (size_t i = 0; i < reduced.size(); ++i) {
+            if (padding.skipped[i])
+                TRY(s.loop_partition(reduced[i]));
+            else if (i >= first)
+                TRY(s.unroll(reduced[i]));
+        }
     } else {
         TRY(s.annotate(reduced.back(), "unroll", 4));
     }

@@ -102,6 +102,7 @@ TEST(DefaultCompiled, Convolutions) {
     for (int64_t c : {3, 16, 33}) {
         check(depthwise(14, 14, c, 3, 1, 1));
         check(depthwise(7, 9, c, 5, 2, 2));
+        check(depthwise(9, 17, c, 3, 1, 1, true));
         check(max_pool(13, 16, c, 3, 2, 1));
     }
 }

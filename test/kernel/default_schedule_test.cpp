@@ -129,6 +129,34 @@ TEST(DefaultSchedule, DepthwiseConvolutionsAndPools) {
     }
     check(depthwise(9, 9, 8, 5, 1, 2));
     check(depthwise(11, 11, 4, 9, 1, 4));
+    check(depthwise(2, 2, 16, 5, 1, 2));  // no place without padding
+    check(depthwise(1, 40, 16, 3, 1, 1));
+    check(max_pool(4, 4, 16, 2, 2, 1));
+    for (int64_t c : {3, 16, 40}) check(depthwise(8, 17, c, 3, 1, 1, true));
+}
+
+size_t loops_of(const Kernel& kernel, LoopKind kind) {
+    size_t found = 0;
+    visit(kernel.body, [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        found += loop && loop->kind == kind;
+    });
+    return found;
+}
+
+TEST(DefaultSchedule, WindowsHaveOneBodyForAllRows) {
+    for (bool swish : {false, true}) {
+        auto schedule = default_schedule(depthwise(56, 56, 32, 3, 1, 1, swish), {.machine = {}, .threads = 1});
+        ASSERT_TRUE(schedule.ok());
+        auto lowered = lower(*schedule);
+        ASSERT_TRUE(lowered.ok());
+        // Where a row begins, inside, and where it ends: each with an init, a sum and what is stored.
+        EXPECT_LE(loops_of(lowered->kernel, LoopKind::Vector), swish ? 12 : 9) << to_string(lowered->kernel);
+        // The weights lie along the channels.
+        ASSERT_EQ(lowered->prepared.size(), 1);
+        const Buffer& weights = lowered->kernel.buffers[size_t(lowered->prepared[0])];
+        EXPECT_TRUE(weights.shape.back().is_int(32)) << to_string(lowered->kernel);
+    }
 }
 
 TEST(DefaultSchedule, Reductions) {

@@ -138,18 +138,20 @@ Compute conv(const ConvSizes& s) {
     return make.done();
 }
 
-Compute depthwise(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t stride, int64_t pad) {
+Compute depthwise(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t stride, int64_t pad, bool swish) {
     Maker make("depthwise");
     int64_t oh = (h + 2 * pad - kernel) / stride + 1, ow = (w + 2 * pad - kernel) / stride + 1;
-    int x = make.input("x", {1, h, w, c}), weight = make.input("w", {kernel, kernel, c}, true);
+    int x = make.input("x", {1, h, w, c}), weight = make.input("w", {c, kernel, kernel}, true);
     int bias = make.input("bias", {c}, true);
     Expr n = var("n", 1), y = var("y", oh), z = var("x", ow), d = var("c", c), p = var("p", kernel),
          q = var("q", kernel);
     Expr read = padded(x, h, w, n, y * stride + p - pad, z * stride + q - pad, d, constant(0, f32));
-    int sum = make.stage("sum", false, {{n, 1}, {y, oh}, {z, ow}, {d, c}}, read * at(weight, {p, q, d}),
+    int sum = make.stage("sum", false, {{n, 1}, {y, oh}, {z, ow}, {d, c}}, read * at(weight, {d, p, q}),
                          {{p, kernel}, {q, kernel}});
     Expr n2 = var("n2", 1), y2 = var("y2", oh), z2 = var("x2", ow), d2 = var("c2", c);
-    make.stage("out", true, {{n2, 1}, {y2, oh}, {z2, ow}, {d2, c}}, relu(at(sum, {n2, y2, z2, d2}) + at(bias, {d2})));
+    Expr value = at(sum, {n2, y2, z2, d2}) + at(bias, {d2});
+    make.stage("out", true, {{n2, 1}, {y2, oh}, {z2, ow}, {d2, c}},
+               swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : relu(value));
     return make.done();
 }
 
