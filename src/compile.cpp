@@ -157,7 +157,7 @@ void let_go_of_memory() {
 
 void describe(const Program& program, CompileReport& report) {
     report.kernels = program.kernels.size();
-    report.steps = program.steps.size();
+    report.steps += program.steps.size();
     for (const Choice& c : program.choices)
         report.decisions.emplace_back(c.subject, (c.decision ? "yes: " : "no: ") + c.decision.reason());
     for (const Step& step : program.steps)
@@ -166,6 +166,7 @@ void describe(const Program& program, CompileReport& report) {
             const std::string& name = host->node->name();
             report.host_reasons.emplace_back(name.empty() ? host->node->op().name : name, host->reason);
         }
+    for (const NestedProgram& n : program.nested) describe(*n.program, report);
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ struct OpCall {
 
 class Evaluation {
   public:
-    explicit Evaluation(const EvaluateOptions& options) : options_(options) {}
+    explicit Evaluation(const EvaluateOptions& options, NodeEvaluator::RunNested nested = {})
+        : options_(options), nested_(std::move(nested)) {}
 
     // The graph's outputs; its inputs are in the environment already.
     Result<std::vector<Datum>> walk(const Graph& graph, Environment& env, bool outermost) {
@@ -139,6 +140,10 @@ class Evaluation {
         if (inputs.size() != nested.inputs().size())
             return Error(Code::E0207, "graph \"{}\" takes {} inputs, gets {}", nested.name(), nested.inputs().size(),
                          inputs.size());
+        if (nested_) {
+            const NodeEvaluator::Find find = [&](const Value* v) { return outer ? outer->find(v) : nullptr; };
+            if (auto results = nested_(nested, inputs, find)) return std::move(*results);
+        }
         Environment env{outer};
         for (size_t i = 0; i < inputs.size(); ++i) env.values[nested.inputs()[i].get()] = std::move(inputs[i]);
         return walk(nested, env, false);
@@ -162,6 +167,7 @@ class Evaluation {
     }
 
     const EvaluateOptions& options_;
+    const NodeEvaluator::RunNested nested_;
     std::unordered_map<const Graph*, WalkPlan> walks_;
     int64_t spent_ = 0;
     uint64_t random_count_ = 0;
@@ -268,7 +274,8 @@ struct NodeEvaluator::State {
     Evaluation evaluation;
 };
 
-NodeEvaluator::NodeEvaluator(const EvaluateOptions& options) : state_(new State{Evaluation(options)}) {}
+NodeEvaluator::NodeEvaluator(const EvaluateOptions& options, RunNested nested)
+    : state_(new State{Evaluation(options, std::move(nested))}) {}
 NodeEvaluator::~NodeEvaluator() = default;
 
 Result<std::vector<Datum>> NodeEvaluator::run(const Node& node, const Find& find) {

@@ -7,12 +7,16 @@ namespace tessera {
 
 class NodeEvaluator {
   public:
-    explicit NodeEvaluator(const EvaluateOptions& options = {});  // which must outlive it
+    // A value of the outermost graph that the node, or a graph nested in it, uses; null: there is none.
+    using Find = std::function<const Datum*(const Value*)>;
+    // Somebody else's way to run a nested graph; nothing: it has none, or it failed, and the evaluator shall do it.
+    using RunNested = std::function<std::optional<std::vector<Datum>>(const Graph& nested, const std::vector<Datum>& inputs,
+                                                                      const Find& outer)>;
+
+    explicit NodeEvaluator(const EvaluateOptions& options = {}, RunNested nested = {});  // options must outlive it
     ~NodeEvaluator();
     NodeEvaluator(const NodeEvaluator&) = delete;
 
-    // A value of the outermost graph that the node, or a graph nested in it, uses; null: there is none.
-    using Find = std::function<const Datum*(const Value*)>;
     // What the node computes; outputs that nobody uses are empty.
     Result<std::vector<Datum>> run(const Node& node, const Find& find);
     // Only the op's own check of its inputs. Those that `find` has not are of their declared type, sized by `symbols`.

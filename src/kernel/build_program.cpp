@@ -121,6 +121,9 @@ class Assembly {
                 for (const auto* list : {&units[u].host->inputs, &units[u].host->captured})
                     for (int n : *list)
                         if (n >= 0) needs(int(u), n);
+                for (int n : units[u].host->outputs)
+                    if (n >= 0)
+                        for (int from : all_.size_sources(n)) needs(int(u), from);
                 continue;
             }
             for (int n : all_reads(units[u].group, checks, [&](int check) { depend(int(u), check); })) needs(int(u), n);
@@ -170,6 +173,7 @@ class Assembly {
                 continue;
             }
             if (auto c = checks.find(def(n).node); c != checks.end()) check(c->second);
+            for (int from : all_.size_sources(n)) reads.push_back(from);
             for (int from : loaded_slots(def(n).body)) work.push_back(from);
         }
         return reads;

@@ -85,11 +85,12 @@ class Defining {
         return found->second;
     }
 
-    // Sizes that a value has on its own are known from then on.
-    void learn_symbols(const Type& t) {
+    // Sizes that a value has on its own are known from then on; `made`: the definition of a value that a host step makes.
+    void learn_symbols(const Type& t, int made = -1) {
         if (!t.is_tensor() || !t.tensor().shape.ranked()) return;
         for (const Dim& d : t.tensor().shape)
-            if (d.is(ExprKind::Var)) symbols_.insert(d.node().name);
+            if (d.is(ExprKind::Var) && symbols_.insert(d.node().name).second && made >= 0)
+                all_.sizes.emplace(d.node().name, made);
     }
 
     bool known_sizes(const std::vector<Expr>& shape) const {
@@ -340,7 +341,7 @@ class Defining {
             if (v->uses().empty()) continue;
             give(v, &node);
             host.outputs.back() = all_.numbers[v];
-            learn_symbols(v->type());
+            learn_symbols(v->type(), all_.numbers[v]);
         }
         all_.hosts.push_back(std::move(host));
     }
@@ -384,6 +385,20 @@ int Definitions::number(const Value* v) const {
     auto found = numbers.find(v);
     CHECK(found != numbers.end(), "value {} has no definition", v->name());
     return found->second;
+}
+
+std::vector<int> Definitions::size_sources(int n) const {
+    std::vector<int> out;
+    if (sizes.empty()) return out;
+    auto add = [&](const Expr& e) {
+        for (const std::string& name : free_symbols(e))
+            if (auto found = sizes.find(name); found != sizes.end() && found->second != n) out.push_back(found->second);
+    };
+    const Definition& d = list[size_t(n)];
+    for (const Expr& e : d.shape) add(e);
+    for (const ReduceAxis& a : d.reduce) add(a.extent);
+    if (d.has_body()) add(d.body);
+    return out;
 }
 
 std::vector<int> loaded_slots(const Expr& e) {

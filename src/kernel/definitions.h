@@ -44,6 +44,8 @@ struct Definitions {
     std::vector<int> outputs;          // of the graph
     int number(const Value* v) const;  // CHECKs that there is one
     std::unordered_map<const Value*, int> numbers;
+    std::unordered_map<std::string, int> sizes;  // symbols that a host step defines, by the definition they are a size of
+    std::vector<int> size_sources(int n) const;  // of those that a definition uses
 };
 
 Definitions define(const Graph& graph);

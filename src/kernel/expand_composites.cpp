@@ -48,10 +48,6 @@ bool expand(Graph& graph, Node& node, Expanded& all) {
     const size_t before = graph.nodes().size();
     auto results = expansion(graph, node);
     bool kept = !results;
-    for (size_t i = before; i < graph.nodes().size() && !kept; ++i) {
-        Node& made = *graph.nodes()[i];
-        kept = has_nested(made) && !can_unroll(graph, made);
-    }
     for (size_t i = 0; i < node.output_count() && !kept; ++i)
         if (!node.output(i)->uses().empty()) kept = !put_in_place(*node.output(i), *(*results)[i], false);
     if (kept) return false;

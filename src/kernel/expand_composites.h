@@ -18,7 +18,6 @@ Result<Expanded> expand_composites(const Graph& graph);
 
 // A scan over a known number of steps becomes its steps, one after the other; false where it stays.
 bool unroll_scan(Graph& graph, Node& node);
-bool can_unroll(Graph& graph, Node& node);
 
 // A concat that begins with all that another one joins takes that one's result, so that both can be one piece of
 // memory.

@@ -3,10 +3,11 @@
 #include "kernel/build_program.h"
 #include "kernel/choose_winograd.h"
 #include "kernel/expand_composites.h"
+#include "kernel/lower_nested.h"
 
 namespace tessera {
 
-Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
+Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
     Expanded expanded = TRY(expand_composites(*graph));
     std::vector<Choice> choices;
     if (options.fuse) {
@@ -18,7 +19,15 @@ Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOption
     Grouping grouping = group_nodes(all, layouts, options);
     choices.insert(choices.end(), layouts.choices.begin(), layouts.choices.end());
     grouping.choices.insert(grouping.choices.begin(), choices.begin(), choices.end());
-    return build_program(expanded, all, layouts, std::move(grouping), options);
+    Program program = TRY(build_program(expanded, all, layouts, std::move(grouping), options));
+    TRY(lower_nested(program, options));
+    return program;
+}
+
+Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
+    Program program = TRY(from_graph_apart(std::move(graph), options));
+    share_kernels(program);
+    return program;
 }
 
 }  // namespace tessera

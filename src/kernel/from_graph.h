@@ -20,4 +20,7 @@ struct LowerOptions {
 
 Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options);
 
+// The same, its kernels apart from those of the programs nested in it: for lower_nested.
+Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const LowerOptions& options);
+
 }  // namespace tessera

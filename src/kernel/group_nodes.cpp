@@ -22,6 +22,7 @@ std::vector<bool> live_definitions(const Definitions& all) {
         if (d.has_body())
             for (int from : loaded_slots(d.body)) work.push_back(from);
         work.insert(work.end(), d.parts.begin(), d.parts.end());
+        for (int from : all.size_sources(n)) work.push_back(from);
         auto found = hosts.find(d.node);
         if (!d.node || found == hosts.end()) continue;
         for (const HostNode* h : found->second) {

@@ -51,6 +51,15 @@ struct Choice {
     Decision decision;
 };
 
+struct Program;
+
+// A graph nested in the node of a host step, as a program whose kernels are the outer one's.
+struct NestedProgram {
+    const Graph* graph;                          // as the node has it
+    std::vector<const Value*> captured;          // values from around it, which are inputs after its own
+    std::shared_ptr<Program> program;
+};
+
 struct Program {
     std::shared_ptr<const Graph> graph;  // what the steps point into
     std::vector<ProgramBuffer> buffers;
@@ -59,6 +68,7 @@ struct Program {
     std::vector<Step> steps;
     std::vector<int> inputs, outputs;    // buffers, in the order of the graph's; an output may be an input, a constant, or another output
     std::vector<Choice> choices;         // for --explain
+    std::vector<NestedProgram> nested;
 };
 
 }  // namespace tessera

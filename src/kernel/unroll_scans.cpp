@@ -99,8 +99,6 @@ Result<std::vector<Value*>> all_steps(const Unrolling& u) {
 
 }  // namespace
 
-bool can_unroll(Graph& graph, Node& node) { return unrollable(graph, node).has_value(); }
-
 bool unroll_scan(Graph& graph, Node& node) {
     auto u = unrollable(graph, node);
     if (!u) return false;

@@ -46,6 +46,12 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std:
     loaded->weights_ = TRY(
         prepare_weights(loaded->program_, loaded->layout_, *loaded->module_, loaded->threads_, options.keep_constants));
     loaded->complete_ = options.keep_constants;
+    for (NestedProgram& n : loaded->program_.nested) {
+        auto inner = TRY(load(std::move(*n.program), loaded->module_, options));
+        loaded->weights_.bytes += inner->weights_.bytes;
+        loaded->nested_.push_back({n.graph, n.captured, std::move(inner)});
+    }
+    loaded->program_.nested.clear();
     return loaded;
 }
 

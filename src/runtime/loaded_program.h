@@ -38,6 +38,11 @@ class LoadedProgram {
 
   private:
     friend class Run;
+    struct Nested {
+        const Graph* graph;
+        std::vector<const Value*> captured;
+        std::unique_ptr<LoadedProgram> loaded;
+    };
     LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options);
     Result<std::shared_ptr<const RunPlan>> plan(const SymbolValues& symbols) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
@@ -49,6 +54,7 @@ class LoadedProgram {
     ProgramLayout layout_;
     int threads_;
     Weights weights_;
+    std::vector<Nested> nested_;
     bool complete_ = true;  // all constants are still there
 
     mutable std::mutex mutex_;                                                                    // over what follows

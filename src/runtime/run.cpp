@@ -144,7 +144,9 @@ Status Run::host(const HostStep& step, size_t i) {
         evaluation_.max_work = options_.max_work;
         evaluation_.seed = options_.seed;
         evaluation_.cancel = options_.cancel;
-        evaluator_.emplace(evaluation_);
+        evaluator_.emplace(evaluation_, [this](const Graph& g, const std::vector<Datum>& in, const auto& outer) {
+            return nested(g, in, outer);
+        });
     }
     std::vector<std::pair<const Value*, Datum>> values;
     for (size_t k = 0; k < step.inputs.size(); ++k)
@@ -159,6 +161,27 @@ Status Run::host(const HostStep& step, size_t i) {
     std::vector<Datum> results = TRY(evaluator_->run(*step.node, find));
     for (size_t k = 0; k < step.outputs.size(); ++k)
         if (step.outputs[k] >= 0) TRY(keep(step.outputs[k], std::move(results[k])));
+    return {};
+}
+
+std::optional<std::vector<Datum>> Run::nested(const Graph& graph, const std::vector<Datum>& inputs,
+                                              const NodeEvaluator::Find& outer) {
+    for (const LoadedProgram::Nested& n : loaded_.nested_) {
+        if (n.graph != &graph) continue;
+        const auto& names = n.loaded->program_.graph->inputs();
+        if (names.size() != inputs.size() + n.captured.size()) return {};
+        NamedData given;
+        for (size_t i = 0; i < inputs.size(); ++i) given.emplace(names[i]->name(), inputs[i]);
+        for (size_t i = 0; i < n.captured.size(); ++i) {
+            const Datum* d = outer(n.captured[i]);
+            if (!d) return {};
+            given.emplace(names[inputs.size() + i]->name(), *d);
+        }
+        RunOptions options = options_;
+        options.progress = {};
+        auto results = n.loaded->run(given, options);
+        return results.ok() ? std::optional(std::move(*results)) : std::nullopt;
+    }
     return {};
 }
 

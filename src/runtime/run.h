@@ -24,6 +24,9 @@ class Run {
   private:
     Status kernel(const KernelStep& step, const BoundStep& bound);
     Status host(const HostStep& step, size_t i);
+    // A graph nested in a host step by its own program; nothing where it has none or that failed.
+    std::optional<std::vector<Datum>> nested(const Graph& graph, const std::vector<Datum>& inputs,
+                                             const NodeEvaluator::Find& outer);
     Status keep(int buffer, Datum result);  // what a host step made
     Status define_sizes(const Value& value, const Tensor& t);
     Status allocate(int buffer);  // a buffer whose size was not known before
