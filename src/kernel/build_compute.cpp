@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "kernel/narrow_floats.h"
+
 namespace tessera {
 namespace {
 
@@ -115,7 +117,7 @@ class Building {
         const ProgramBuffer& b = program_[size_t(buffer)];
         slots_[n] = int(made_.compute.buffers.size());
         made_.compute.buffers.push_back(
-            {.name = std::move(name), .dtype = b.dtype, .shape = other ? shape_of(n) : b.shape});
+            {.name = std::move(name), .dtype = stored_as(b.dtype), .shape = other ? shape_of(n) : b.shape});
         made_.compute.known.push_back(b.role == BufferRole::Constant);
         made_.args.push_back(buffer);
         list.push_back(n);

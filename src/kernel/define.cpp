@@ -3,6 +3,7 @@
 
 #include "graph/infer.h"
 #include "kernel/definitions.h"
+#include "kernel/narrow_floats.h"
 #include "rewrite/edit.h"
 
 namespace tessera {
@@ -11,10 +12,8 @@ namespace {
 constexpr int64_t kMaxSplat = 4096;    // elements of a constant that are compared to see whether they are all the same
 constexpr int64_t kMaxIndices = 1024;  // elements of a constant list of indices that is looked at
 
-// Floats narrower than 16 bits are left to the evaluator: code generation does not know them.
 bool computable(const Type& t) {
-    return t.is_tensor() && t.tensor().shape.ranked() && kBodyTypes.has(t.tensor().dtype) &&
-           !kNarrowFloats.has(t.tensor().dtype);
+    return t.is_tensor() && t.tensor().shape.ranked() && kBodyTypes.has(t.tensor().dtype);
 }
 
 // All elements where they are one number.
@@ -70,7 +69,7 @@ class Defining {
         Definition d;
         d.node = node;
         d.value = v;
-        if (v->type().is_tensor()) d.dtype = v->type().tensor().dtype;
+        if (v->type().is_tensor()) d.dtype = stored_as(v->type().tensor().dtype);
         if (computable(v->type())) d.shape = v->type().tensor().shape.dims();
         all_.numbers[v] = add(std::move(d));
     }
@@ -85,7 +84,8 @@ class Defining {
         return found->second;
     }
 
-    // Sizes that a value has on its own are known from then on; `made`: the definition of a value that a host step makes.
+    // Sizes that a value has on its own are known from then on; `made`: the definition of a value that a host step
+    // makes.
     void learn_symbols(const Type& t, int made = -1) {
         if (!t.is_tensor() || !t.tensor().shape.ranked()) return;
         for (const Dim& d : t.tensor().shape)
@@ -202,7 +202,7 @@ class Defining {
         d.kind = Definition::Kind::Map;
         d.node = &node;
         d.value = v;
-        d.dtype = v->type().tensor().dtype;
+        d.dtype = stored_as(v->type().tensor().dtype);
         d.shape = shape;
         d.body = load(from[0], d.dtype, std::move(at));
         all_.numbers[v] = add(std::move(d));
@@ -219,7 +219,7 @@ class Defining {
         d.kind = Definition::Kind::Joined;
         d.node = &node;
         d.value = v;
-        d.dtype = v->type().tensor().dtype;
+        d.dtype = stored_as(v->type().tensor().dtype);
         d.shape = shape;
         int64_t axis = std::get<int64_t>(node.attrs().at("axis"));
         d.axis = int(axis < 0 ? axis + int64_t(shape.size()) : axis);
@@ -253,7 +253,7 @@ class Defining {
         d.kind = Definition::Kind::Map;
         d.node = &node;
         d.value = v;
-        d.dtype = type.dtype;
+        d.dtype = stored_as(type.dtype);
         d.shape = type.shape.dims();
         AddReduction add_reduction = [&](Definition r) {
             r.node = &node;

@@ -94,7 +94,7 @@ class Placing {
         const Definition& d = def(n);
         const std::vector<int>& order = layouts_.order[size_t(n)];
         ProgramBuffer b;
-        b.dtype = d.dtype;
+        b.dtype = d.value && d.value->type().is_tensor() ? d.value->type().tensor().dtype : d.dtype;
         for (size_t k = 0; k < d.shape.size(); ++k) b.shape.push_back(d.shape[size_t(order[k])]);
         b.role = role;
         b.value = d.value;

@@ -1,6 +1,8 @@
 #include <unordered_map>
 
+#include "base/numeric.h"
 #include "kernel/definitions.h"
+#include "kernel/narrow_floats.h"
 
 namespace tessera {
 namespace {
@@ -45,9 +47,27 @@ class Widening {
     Expr wide(const Expr& e) {
         auto found = done_.find(e.get());
         if (found != done_.end()) return found->second;
-        Expr made = make(e);
+        Expr made = kNarrowFloats.has(e.dtype()) ? decoded(e.dtype(), stored(e)) : make(e);
         done_.emplace(e.get(), made);
         return made;
+    }
+
+    // As it lies in memory.
+    Expr stored(const Expr& e) {
+        const DType t = e.dtype();
+        if (!kNarrowFloats.has(t)) return cast(wide(e), t);
+        switch (e.kind()) {
+            case ExprKind::Const: return int_const(int64_t(float_to_bits(t, e.node().real)), DType::u8);
+            case ExprKind::Load: {
+                std::vector<Expr> at;
+                for (const Expr& a : e.args()) at.push_back(wide(a));
+                return load(e.node().slot, DType::u8, std::move(at));
+            }
+            case ExprKind::Cast: return e.arg(0).dtype() == t ? stored(e.arg(0)) : encoded(t, wide(e.arg(0)), false);
+            case ExprKind::CastSaturate: return encoded(t, wide(e.arg(0)), true);
+            case ExprKind::Select: return select(wide(e.arg(0)), stored(e.arg(1)), stored(e.arg(2)));
+            default: return encoded(t, make(e), false);
+        }
     }
 
   private:
@@ -79,9 +99,6 @@ class Widening {
 
 }  // namespace
 
-Expr widen(const Expr& e) {
-    Expr wide = Widening().wide(e);
-    return cast(wide, e.dtype());
-}
+Expr widen(const Expr& e) { return Widening().stored(e); }
 
 }  // namespace tessera

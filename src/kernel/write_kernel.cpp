@@ -4,13 +4,14 @@
 #include <map>
 
 #include "kernel/clean_up.h"
+#include "kernel/narrow_floats.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kLanes = 16, kBlock = 4096;
 
-bool narrow(DType t) { return t == DType::f16 || t == DType::bf16; }
+bool narrow(DType t) { return kFloats.without({DType::f32, DType::f64}).has(t); }
 
 // The graph's symbols as n0, n1, ... in the order of the parameters' sizes, so that equal kernels are one.
 void name_symbols(WrittenKernel& made) {
@@ -44,10 +45,14 @@ void name_symbols(WrittenKernel& made) {
 
 DType Elements::read_as() const { return narrow(dtype) ? DType::f32 : dtype; }
 
-Expr Elements::at(std::vector<Expr> indices) const { return cast(load(slot, dtype, std::move(indices)), read_as()); }
+Expr Elements::at(std::vector<Expr> indices) const {
+    Expr x = load(slot, stored_as(dtype), std::move(indices));
+    return kNarrowFloats.has(dtype) ? decoded(dtype, x) : cast(x, read_as());
+}
 
 Stmt Elements::set(std::vector<Expr> indices, const Expr& value) const {
-    return store(slot, std::move(indices), cast(value, dtype));
+    const bool bits = kNarrowFloats.has(dtype);
+    return store(slot, std::move(indices), bits ? encoded(dtype, value, false) : cast(value, dtype));
 }
 
 Stmt Elements::combine(ReduceOp op, std::vector<Expr> indices, const Expr& value) const {
@@ -61,8 +66,9 @@ Elements KernelWriter::param(WrittenKernel::Role role, size_t index, DType dtype
     int count = 0;
     for (const WrittenKernel::Param& p : made_.params) count += p.role == role;
     Elements e{int(made_.kernel.buffers.size()), dtype};
-    made_.kernel.buffers.push_back(
-        {.name = fmt::format("{}{}", kNames[size_t(role)], count), .dtype = dtype, .shape = std::move(shape)});
+    made_.kernel.buffers.push_back({.name = fmt::format("{}{}", kNames[size_t(role)], count),
+                                    .dtype = stored_as(dtype),
+                                    .shape = std::move(shape)});
     made_.params.push_back({role, index});
     return e;
 }

@@ -23,7 +23,7 @@ struct WrittenKernel {
 // A buffer as a writer reads and writes it. Floats narrower than f32 are read as f32; what is written is cast.
 struct Elements {
     int slot = 0;
-    DType dtype = DType::f32;
+    DType dtype = DType::f32;  // what they are; see narrow_floats.h for how they are stored
 
     Expr at(std::vector<Expr> indices) const;
     DType read_as() const;

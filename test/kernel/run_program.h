@@ -80,7 +80,10 @@ class ProgramRun {
             symbols[kernel.symbols[i]] = *n;
         }
         std::vector<Tensor> buffers;
-        for (int b : step.args) buffers.push_back(TRY(tensor(b)));
+        for (size_t i = 0; i < step.args.size(); ++i) {
+            Tensor t = TRY(tensor(step.args[i]));
+            buffers.push_back(Tensor::view(kernel.buffers[i].dtype, t.sizes(), t.data(), t.owner()));  // f8 as bytes
+        }
         return interpret(kernel, buffers, symbols);
     }
 

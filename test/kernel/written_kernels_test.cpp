@@ -1,46 +1,8 @@
-// Ops whose kernels are written out as loops, on every back end: what the evaluator gives, the kernels give as they are
-// written, and so does machine code on one thread and on two.
-#include "kernel/lower_text.h"
-#include "tessera/compile.h"
+// Ops whose kernels are written out as loops, on every back end.
+#include "kernel/every_backend.h"
 
 namespace tessera::test {
 namespace {
-
-using Fill = std::function<void(Inputs&, std::mt19937&)>;
-
-void expect_everywhere(std::string_view text, const SymbolValues& symbols = {}, const Fill& fill = {}) {
-    SCOPED_TRACE(text);
-    auto graph = graph_of(text);
-    std::mt19937 gen(11);
-    Inputs inputs = random_inputs(*graph, symbols, 7);
-    if (fill) fill(inputs, gen);
-    auto want = evaluate(*graph, inputs);
-    auto same = [&](const Result<std::vector<Datum>>& got) {
-        ASSERT_EQ(got.ok(), want.ok()) << (got.ok() ? want.error() : got.error()).to_string();
-        if (!want.ok()) {
-            EXPECT_EQ(got.error().code(), want.error().code());
-            EXPECT_EQ(got.error().message(), want.error().message());
-            return;
-        }
-        ASSERT_EQ(got->size(), want->size());
-        for (size_t i = 0; i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
-    };
-    auto program = from_graph(graph, {});
-    ASSERT_TRUE(program.ok()) << program.error().to_string();
-    for (const Step& s : program->steps)
-        if (auto* host = std::get_if<HostStep>(&s); host && !host->check_only)
-            ADD_FAILURE() << host->node->op().name << " is left to the host: " << host->reason;
-    {
-        SCOPED_TRACE("interpreted");
-        same(run_program(*program, inputs));
-    }
-    for (int threads : {1, 2}) {
-        SCOPED_TRACE(fmt::format("compiled, {} threads", threads));
-        auto executable = compile(Model(graph->clone()), {.threads = threads, .cache = ""});
-        ASSERT_TRUE(executable.ok()) << executable.error().to_string();
-        same(executable->run(inputs));
-    }
-}
 
 // Random indices in [-size, size), of which many are equal.
 Fill indices(const std::string& name, int64_t size) {
@@ -49,15 +11,6 @@ Fill indices(const std::string& name, int64_t size) {
         Tensor t = *Tensor::zeros(old.dtype(), old.sizes());
         std::uniform_int_distribution<int64_t> any(-size, size - 1);
         for (int64_t i = 0; i < t.elements(); ++i) t.set_int(i, any(gen));
-        inputs[name] = Datum(t);
-    };
-}
-
-Fill with(const std::string& name, std::vector<double> values) {
-    return [=](Inputs& inputs, std::mt19937&) {
-        const Tensor& old = inputs.at(name).tensor();
-        Tensor t = *Tensor::zeros(old.dtype(), old.sizes());
-        for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, values[size_t(i) % values.size()]);
         inputs[name] = Datum(t);
     };
 }
