@@ -58,7 +58,7 @@ std::vector<std::string> target_parts(const CodegenOptions& codegen) {
     auto target = codegen::find_target(codegen.target);
     CHECK(target.ok(), "{}", target.error().message());
     return {target->triple, target->cpu, target->tune, target->features,
-            fmt::format("{} {}", codegen.optimize, codegen.fast_math)};
+            fmt::format("{} {} {}", codegen.optimize, codegen.fast_math, codegen.flush_subnormals)};
 }
 
 // From the cache where it is there, else generated and kept.
@@ -202,6 +202,7 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     state->outputs = model.outputs();
     state->codegen.target = options.target;
     const Precision precision = TRY(precision_named(options.precision));
+    state->codegen.flush_subnormals = precision != Precision::Strict;
     const CodeCache cache = TRY(CodeCache::open(options.cache));
     LowerOptions lower;
     lower.machine = TRY(describe_target(options.target));

@@ -30,6 +30,7 @@ struct CodegenOptions {
     std::string target = "host";   // or a name that list_targets gives
     int optimize = 2;              // LLVM's level
     bool fast_math = true;         // contraction to FMA and reassociation of sums that a Vector loop combines; never no-NaN
+    bool flush_subnormals = false; // to zero, where the processor is slow at them (x86-64)
     int threads = 0;               // that generate code at once; 0: all
 };
 

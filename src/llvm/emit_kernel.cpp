@@ -1,4 +1,6 @@
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/MDBuilder.h>
+#include <llvm/TargetParser/Triple.h>
 
 #include "base/check.h"
 #include "llvm/emitter.h"
@@ -12,6 +14,7 @@ Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     plan_ = &plan;
     open_function(plan, symbol);
     Value *begin = function_->getArg(2), *end = function_->getArg(3);
+    Value* callers_mode = flush_subnormals();
     if (plan.parallel) {
         emit_loop(begin, end, 1, false, [&](Value* i) {
             with_binding(plan.parallel->var, {i, 0, false, depth_, last_of(plan.parallel->extent)},
@@ -20,8 +23,23 @@ Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     } else {
         emit_loop(begin, end, 1, false, [&](Value*) { emit(plan.stmt); });
     }
+    if (callers_mode) builder_.CreateIntrinsic(llvm::Intrinsic::x86_sse_ldmxcsr, {}, {callers_mode});
     builder_.CreateRetVoid();
     return status_;
+}
+
+// Gives where the caller's mode is kept; null where nothing has changed.
+Value* Emitter::flush_subnormals() {
+    constexpr int kToZero = 1 << 15, kAreZero = 1 << 6;  // results, operands
+    if (!options_.flush_subnormals || !llvm::Triple(target_.triple).isX86()) return nullptr;
+    function_->addFnAttr("denormal-fp-math", "preserve-sign,preserve-sign");
+    Value* before = entry_alloca(builder_.getInt32Ty(), "mode");
+    Value* during = entry_alloca(builder_.getInt32Ty(), "flushing");
+    builder_.CreateIntrinsic(llvm::Intrinsic::x86_sse_stmxcsr, {}, {before});
+    Value* mode = builder_.CreateLoad(builder_.getInt32Ty(), before);
+    builder_.CreateStore(builder_.CreateOr(mode, builder_.getInt32(kToZero | kAreZero)), during);
+    builder_.CreateIntrinsic(llvm::Intrinsic::x86_sse_ldmxcsr, {}, {during});
+    return before;
 }
 
 void Emitter::open_function(const LaunchPlan& plan, const std::string& symbol) {

@@ -96,6 +96,7 @@ class Emitter {
     using Memo = std::vector<std::unordered_map<const ExprNode*, Value*>>;
 
     // emit_kernel.cpp
+    Value* flush_subnormals();
     void open_function(const LaunchPlan& plan, const std::string& symbol);
     void bind_buffers(const LaunchPlan& plan);
     void describe_aliases();

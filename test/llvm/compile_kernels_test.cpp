@@ -213,6 +213,20 @@ TEST(CompileKernels, TilesStayInRegisters) {
     EXPECT_THAT(*avx, Not(HasSubstr("(%rsp)")));
 }
 
+TEST(CompileKernels, FlushesSubnormalsWhereTheyAreSlow) {
+    const std::vector<Kernel> kernels{packed_gemm(1, 1, 16, {4, 16, false, 2})};
+    CodegenOptions options;
+    options.target = "x86_64-avx2";
+    EXPECT_THAT(emit_assembly(kernels, options).value(), Not(HasSubstr("ldmxcsr")));
+    options.flush_subnormals = true;
+    const std::string text = emit_assembly(kernels, options).value();
+    const size_t first = text.find("ldmxcsr");
+    ASSERT_NE(first, std::string::npos);
+    EXPECT_NE(text.find("ldmxcsr", first + 1), std::string::npos);  // the caller's mode again
+    options.target = "aarch64-neon";
+    EXPECT_THAT(emit_assembly(kernels, options).value(), Not(HasSubstr("fpcr")));
+}
+
 TEST(CompileKernels, SaysWhatItCannotCompile) {
     Kernel k = make_kernel("narrow", {}, {{"y", DType::f8e5m2, {4}}}, 1, store(0, {0}, constant(1, DType::f8e5m2)));
     EXPECT_FALSE(can_compile(k));
