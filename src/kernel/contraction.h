@@ -44,6 +44,7 @@ struct ContractionTiles {
     bool parallel = false;
     bool pack_a = true, pack_b = true;
     bool b_in_task = false;  // B is packed by each task for itself
+    bool prefetch = false;   // the next panel of B while one is used
     bool operator==(const ContractionTiles&) const = default;
 };
 

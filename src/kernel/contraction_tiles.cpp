@@ -9,6 +9,8 @@ namespace {
 
 constexpr int64_t kRowsWorthPacking = 4;  // of A: fewer, and B is read as it lies
 constexpr int64_t kRowsAtOnce = 16;       // of such a B
+constexpr int64_t kFewTiles = 32;         // of rows: with more, it does not matter that the first wait for a panel of B
+constexpr int64_t kLongPanel = 6;         // first caches that a panel of B may fill before k is cut
 
 // Times are in multiply-adds.
 constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
@@ -25,7 +27,7 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Cycles that one step of k takes in a register tile of mr rows and `vectors` vectors of columns; infinite where the
 // tile does not fit the registers.
-double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, int element_bytes, const Machine& m) {
+double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const ContractionShape& s, const Machine& m) {
     int64_t accumulators = mr * vectors;
     int64_t a_registers = m.lane_multiply ? divide_up(mr, lanes) : m.load_broadcast ? 0 : 1;
     if (accumulators + a_registers + vectors > m.vector_registers - (m.load_broadcast ? 1 : 0)) return INFINITY;
@@ -33,8 +35,11 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, int element_b
     double loads = double((m.lane_multiply ? divide_up(mr, lanes) : mr) + vectors);
     // Each accumulator waits for its last sum. Loads, panels that come from the second cache, and the loop itself never
     // hide quite.
-    const double bytes = double(mr + vectors * lanes) * element_bytes;
-    return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + 0.02 * loads + 0.004 * bytes;
+    const double bytes = double(mr + vectors * lanes) * s.element_bytes;
+    // Rows of A that lie apart are a stream each.
+    const double streams = m.load_broadcast ? double(mr) * (s.k * s.element_bytes > 512 ? 0.14 : 0.05) : 0;
+    return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + 0.02 * loads +
+           (m.load_broadcast ? 0.006 : 0.004) * bytes + streams;
 }
 
 // The register tile with the least time over the whole, edges included: each tile also stores and starts. Gives that
@@ -45,7 +50,7 @@ double choose_register_tile(const ContractionShape& s, const Machine& machine, i
         for (int64_t mr = 1; mr <= 16; ++mr) {
             // What is read where it lies has no rows to fill the last tile with.
             if (!best.pack_a && s.m % mr) continue;
-            double step = cycles_per_step(mr, vectors, lanes, s.element_bytes, machine);
+            double step = cycles_per_step(mr, vectors, lanes, s, machine);
             if (std::isinf(step)) continue;
             int64_t nr = vectors * lanes;
             double tiles = double(divide_up(s.m, mr)) * double(divide_up(s.n, nr));
@@ -147,8 +152,11 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
         if (cost < packed) best = direct;
     }
     if (best.pack_b) {
-        // All of k at once, unless two tiles of rows would not fit the second cache.
+        // All of k at once, unless two tiles of rows would not fit the second cache, or a panel of B is far from
+        // fitting the first.
         int64_t most = std::max<int64_t>(64, machine.l2_bytes / 2 / (2 * best.mr * s.element_bytes));
+        const int64_t first_cache = machine.l1_bytes / (best.nr * s.element_bytes);
+        if (s.k >= kLongPanel * first_cache) most = std::min(most, std::max<int64_t>(64, first_cache));
         best.k_blocks = s.m <= best.mr || !best.pack_a ? 1 : divide_up(s.k, most);
     } else {
         // A few rows of B at a time, along whole pages; products are added up in the first cache.
@@ -159,6 +167,8 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.parallel = threads > 1 && 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 400e3;
     choose_tasks(s, machine, best.parallel ? threads : 1, best);
     best.parallel &= best.tasks > 1;
+    const int64_t tiles = divide_up(s.m, best.mr);
+    best.prefetch = best.pack_b && !best.b_in_task && tiles > 1 && (tiles <= kFewTiles || !s.m_known) && s.n > best.nr;
     return best;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/contraction.h"
 
 namespace tessera {
 namespace {
@@ -130,16 +131,19 @@ Result<Stmt> StageEmitter::pipelined(size_t stage, size_t level) {
     return seq(std::move(first));
 }
 
-// Where the stage will read some rounds on, from the first of the loops inside.
+// Where the stage will read some rounds on, from the first of the loops inside; or in the next round of a loop around
+// it.
 std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
     const PlacedStage& p = placed_[stage];
     std::vector<Stmt> calls;
     for (const PrefetchPlan& plan : p.plan->prefetches) {
         if (plan.loop != p.plan->loops[level].name || !reads_buffer(*p.stage, plan.buffer)) continue;
-        Bindings later{{plan.loop, p.loops.vars[level] + plan.ahead}};
+        Bindings later;
         for (size_t l = level + 1; l < p.loops.vars.size(); ++l) later.emplace(p.plan->loops[l].name, 0);
+        const bool next = !plan.round.empty();
+        if (next) later.emplace(plan.round, loop_around(p, plan.round) + 1);
+        later.emplace(plan.loop, next ? Expr(0) : p.loops.vars[level] + plan.ahead);
         for (const Expr& l : loads_in(p.stage->value, plan.buffer)) {
-            Call call{.name = "prefetch", .writes = {}, .reads = {}, .args = {}};
             std::vector<Expr> indices;
             bool computed = false;
             for (const Expr& index : l.args()) {
@@ -152,12 +156,48 @@ std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
                     indices = other.location(indices);
             Access at{slot(plan.buffer), {}};
             for (const Expr& index : indices) at.indices.push_back(substitute(index, later));
-            call.reads.push_back(std::move(at));
+            if (next) {
+                int64_t row = 1;
+                for (size_t l = level + 1; l < p.loops.vars.size(); ++l)
+                    if (std::any_of(indices.begin(), indices.end(),
+                                    [&](const Expr& i) { return depends_on(i, p.loops.vars[l]); }))
+                        row *= p.extents[l].as_int().value_or(1);
+                calls.push_back(prefetch_part(p, plan, level, row, at));
+                continue;
+            }
+            Call call{.name = "prefetch", .writes = {}, .reads = {at}, .args = {}};
             calls.push_back(
                 if_then(lt(p.loops.vars[level] + plan.ahead, p.extents[level]), make_stmt(std::move(call))));
         }
     }
     return calls;
+}
+
+// Lines of what lies from there on, every few rounds: with all turns of the other loop, `row` elements for each round.
+Stmt StageEmitter::prefetch_part(const PlacedStage& p, const PrefetchPlan& plan, size_t level, int64_t row,
+                                 const Access& from) const {
+    constexpr int64_t kLineBytes = 64, kRounds = 4, kTurnsUnknown = 16;
+    const DType dtype = compute_.buffers[static_cast<size_t>(plan.buffer)].dtype;
+    const int64_t line = std::max<int64_t>(1, kLineBytes / dtype_bytes(dtype));
+    const int64_t turns = std::max<int64_t>(1, p.around.at(plan.turn).as_int().value_or(kTurnsUnknown));
+    const int64_t needed = row * kRounds, lines = (needed + line * turns - 1) / (line * turns);
+    const int64_t enough = (needed + line * lines - 1) / (line * lines);  // turns
+    const Expr& round = p.loops.vars[level];
+    const Expr turn = min(loop_around(p, plan.turn), enough);
+    const Expr part = (turn * floor_div(p.extents[level], kRounds) + floor_div(round, kRounds)) * (line * lines);
+    Call call{.name = "prefetch", .writes = {}, .reads = {}, .args = {2}};
+    for (int64_t i = 0; i < lines; ++i) {
+        call.reads.push_back(from);
+        call.reads.back().indices.back() = from.indices.back() + part + i * line;
+    }
+    return if_then(eq(mod(round, kRounds), 0), make_stmt(std::move(call)));
+}
+
+Expr StageEmitter::loop_around(const PlacedStage& p, const std::string& name) const {
+    CHECK(p.host, "{} is not around {}", name, p.stage->name);
+    const PlacedStage& host = placed_[*p.host];
+    const size_t l = host.plan->position(name);
+    return l < host.loops.vars.size() ? host.loops.vars[l] : loop_around(host, name);
 }
 
 Stmt StageEmitter::loop(size_t stage, size_t level, Stmt body) const {

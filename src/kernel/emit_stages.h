@@ -30,6 +30,9 @@ class StageEmitter {
     Result<Stmt> pipelined(size_t stage, size_t level);
     Result<Stmt> tensorized(size_t stage, size_t level);
     std::vector<Stmt> prefetches(size_t stage, size_t level) const;
+    Expr loop_around(const PlacedStage& p, const std::string& name) const;
+    Stmt prefetch_part(const PlacedStage& p, const PrefetchPlan& plan, size_t level, int64_t row,
+                       const Access& from) const;
     Stmt guard(size_t stage, size_t level, Stmt body) const;
     Stmt init(size_t stage);
     Stmt update(size_t stage);

@@ -268,6 +268,9 @@ class Placing {
             size_t last = p.plan->position(prefetch.loop);
             if (last == p.plan->loops.size())
                 return Error(Code::E0602, "{} prefetches in {}, which is gone", p.stage->name, prefetch.loop);
+            for (const std::string& outer : {prefetch.round, prefetch.turn})
+                if (!outer.empty() && !p.around.count(outer))
+                    return Error(Code::E0602, "{} prefetches for {}, which is not around it", p.stage->name, outer);
             for (size_t l = 0; l <= last; ++l)
                 if (p.plan->loops[l].kind == LoopKind::Vector)
                     return Error(Code::E0602, "{} prefetches inside {}, which runs in lanes", p.stage->name,

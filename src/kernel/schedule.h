@@ -80,6 +80,9 @@ class Schedule {
     // Instructions.
     Status tensorize(const Loop& loop, std::string intrinsic);  // the nest from that loop on is what the intrinsic declares
     Status prefetch(std::string_view stage, int buffer, const Loop& loop, int64_t ahead);
+    // In `loop`, what the stage will read there in the next round of a loop around it, for the second cache: a line at a
+    // time, in turns by another loop around it.
+    Status prefetch_next(std::string_view stage, int buffer, const Loop& loop, const Loop& round, const Loop& turn);
     Status pipeline(const Loop& loop, int stages);
     Status double_buffer(std::string_view stage);
 
@@ -97,6 +100,7 @@ class Schedule {
     };
     Result<size_t> find_stage(std::string_view name) const;
     Result<Place> find_loop(const Loop& loop) const;
+    Result<size_t> find_prefetched(std::string_view stage, int buffer, const Loop& loop) const;
     LoopPlan& at(const Place& place) { return plans_[place.stage].loops[place.loop]; }
     std::optional<size_t> writer(int buffer) const;  // the stage that fills an intermediate
     std::vector<size_t> readers(int buffer) const;

@@ -126,7 +126,7 @@ class ContractionSchedule {
         b_along_columns_ = shape.b_along_columns;
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
         lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
-        // Blocks of k along whole axes, so that what is packed for one is a box.
+        // Blocks of k along whole axes or equal parts of the last one, so that what is packed for one is a box.
         if (tiles_.k_blocks > 1 && c_.depth.size() > 1) {
             int64_t inner = 1;
             for (auto i = c_.depth.rbegin(); i != c_.depth.rend(); ++i) {
@@ -134,6 +134,10 @@ class ContractionSchedule {
                 if (extent == 0 || inner * extent > tiles_.kc * 3 / 2) break;
                 inner *= extent;
             }
+            const int64_t last = constant_or(stage.reduce[size_t(c_.depth.back())].extent, 1);
+            if (inner == 1)
+                for (int64_t parts = 2; parts < last && inner == 1; ++parts)
+                    if (last % parts == 0 && last / parts <= tiles_.kc * 3 / 2) inner = last / parts;
             if (inner * 4 > tiles_.kc) {
                 tiles_.kc = inner;
                 tiles_.k_blocks = shape.k / inner;
@@ -306,6 +310,7 @@ class ContractionSchedule {
         order.push_back(column_tiles);
         if (row_tiles) order.push_back(*row_tiles);
         tile_loop_ = order.back();
+        panel_loop_ = column_tiles;
         if (rows) order.push_back(*rows);
         order.insert(order.end(), {vectors, lanes});
         TRY(s_.reorder(order));
@@ -348,6 +353,7 @@ class ContractionSchedule {
             order.push_back(column_tiles);
             if (row_tiles) order.push_back(*row_tiles);
             at = order.back();
+            panel_loop_ = column_tiles;
             block_loop_ = order.front();
             inner.insert(inner.end(), {vectors, lanes});
             order.insert(order.end(), inner.begin(), inner.end());
@@ -372,6 +378,9 @@ class ContractionSchedule {
         TRY(s_.unroll(vectors));
         if (rows) TRY(s_.unroll(*rows));
         TRY(s_.annotate(k, "unroll", 4));
+        // The first tiles of rows would wait for each panel, and few come after them.
+        if (!b_.empty() && has_rows_ && tiles_.prefetch)
+            TRY(s_.prefetch_next(tile, find_stage(s_, b_).buffer, k, panel_loop_, at));
         if (!a_.empty() && options_.machine.lane_multiply) {
             std::string copy = TRY(s_.cache_read(tile, find_stage(s_, a_).buffer, Scope::Register));
             TRY(s_.compute_at(copy, k));
@@ -402,7 +411,7 @@ class ContractionSchedule {
             }
             // Rows an odd number of cache lines apart, so that they do not fight for places.
             const int64_t line = lanes_ * 64 / options_.machine.vector_bytes;
-            if (by_rows_ && task_loop_) TRY(s_.storage_align(a_, has_batch_ ? 2 : 1, 2 * line, line));
+            if (by_rows_ && (task_loop_ || block_loop_)) TRY(s_.storage_align(a_, has_batch_ ? 2 : 1, 2 * line, line));
             TRY(by_rows_ ? pack_by_rows() : rows_.empty() ? pack(a_, tiles_.mr, false, false) : pack_turned());
         }
         if (b_.empty()) return {};
@@ -496,7 +505,7 @@ class ContractionSchedule {
     ContractionTiles tiles_;
     int64_t lanes_ = 1;
     bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
-    Loop tile_loop_;
+    Loop tile_loop_, panel_loop_;  // over register tiles, over panels of B
     std::optional<Loop> task_loop_, block_loop_;
 };
 

@@ -16,15 +16,30 @@ Status Schedule::tensorize(const Loop& loop, std::string intrinsic) {
     return {};
 }
 
-Status Schedule::prefetch(std::string_view name, int buffer, const Loop& loop, int64_t ahead) {
+Result<size_t> Schedule::find_prefetched(std::string_view name, int buffer, const Loop& loop) const {
     size_t s = TRY(find_stage(name));
     Place place = TRY(find_loop(loop));
     if (place.stage != s) return Error(Code::E0602, "{} is no loop of {}", loop.name, name);
     if (!reads_buffer(compute_.stages[s], buffer))
         return Error(Code::E0602, "{} does not read buffer {}", name, buffer);
-    if (ahead < 1) return Error(Code::E0602, "prefetching is for 1 or more rounds ahead, not {}", ahead);
-    if (at(place).kind == LoopKind::Vector)
+    if (plans_[s].find(loop.name)->kind == LoopKind::Vector)
         return Error(Code::E0602, "{} runs in lanes", loop.name).hint("prefetch in a loop outside it");
+    return s;
+}
+
+Status Schedule::prefetch_next(std::string_view name, int buffer, const Loop& loop, const Loop& round,
+                               const Loop& turn) {
+    size_t s = TRY(find_prefetched(name, buffer, loop));
+    TRY(find_loop(round));
+    TRY(find_loop(turn));
+    plans_[s].prefetches.push_back({buffer, loop.name, 1, round.name, turn.name});
+    record("prefetch_next", {std::string(name), std::to_string(buffer), loop.name, round.name, turn.name});
+    return {};
+}
+
+Status Schedule::prefetch(std::string_view name, int buffer, const Loop& loop, int64_t ahead) {
+    size_t s = TRY(find_prefetched(name, buffer, loop));
+    if (ahead < 1) return Error(Code::E0602, "prefetching is for 1 or more rounds ahead, not {}", ahead);
     plans_[s].prefetches.push_back({buffer, loop.name, ahead});
     record("prefetch", {std::string(name), std::to_string(buffer), loop.name, std::to_string(ahead)});
     return {};

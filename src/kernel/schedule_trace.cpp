@@ -169,6 +169,12 @@ const std::map<std::string, Primitive>& primitives() {
               int64_t buffer = TRY(to_number(a[1]));
               return s.prefetch(a[0], static_cast<int>(buffer), {a[2]}, TRY(to_number(a[3])));
           }}},
+        {"prefetch_next",
+         {5, 5,
+          [](S& s, const Args& a) -> Status {
+              int64_t buffer = TRY(to_number(a[1]));
+              return s.prefetch_next(a[0], static_cast<int>(buffer), {a[2]}, {a[3]}, {a[4]});
+          }}},
         {"pipeline",
          {2, 2,
           [](S& s, const Args& a) -> Status { return s.pipeline({a[0]}, static_cast<int>(TRY(to_number(a[1])))); }}},

@@ -45,6 +45,7 @@ struct PrefetchPlan {
     int buffer;
     std::string loop;
     int64_t ahead;
+    std::string round = {}, turn = {};  // of loops around: the next round of one, in parts, of which the other says which
 };
 
 struct AlignPlan {

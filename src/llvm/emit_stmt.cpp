@@ -179,11 +179,12 @@ void Emitter::emit_alloc(const Alloc& a) {
 void Emitter::emit_call(const Call& call) {
     if (call.name != "prefetch" || call.reads.empty())
         return fail(Error(Code::E0604, "kernel {}: there is no intrinsic {} on a processor", kernel_.name, call.name));
+    const int64_t nearness = call.args.empty() ? 3 : call.args[0].as_int().value_or(3);  // 3: the first cache
     for (const Access& a : call.reads) {
         const Slot& slot = slots_[a.buffer];
         Value* at = address(slot, offset_of(slot, a.indices));
         builder_.CreateIntrinsic(llvm::Intrinsic::prefetch, {builder_.getPtrTy()},
-                                 {at, builder_.getInt32(0), builder_.getInt32(3), builder_.getInt32(1)});
+                                 {at, builder_.getInt32(0), builder_.getInt32(unsigned(nearness)), builder_.getInt32(1)});
     }
 }
 

@@ -216,6 +216,31 @@ TEST(ScheduleInstructions, Prefetches) {
     expect_same(c, s);
 }
 
+TEST(ScheduleInstructions, PrefetchesTheNextRound) {
+    Compute c = matmul_bias_relu(12, 32, 40);
+    Schedule s(c);
+    auto [panels, columns] = s.split({"out.n"}, 16).value();
+    auto [tiles, rows] = s.split({"out.m"}, 4).value();
+    ASSERT_OK(s.reorder({panels, tiles, rows, columns}));
+    ASSERT_OK(s.compute_at("mm", tiles));
+    std::string b = s.cache_read("mm", 1, Scope::Global).value();
+    IndexMap map{{index_var("k", 40), index_var("n", 32)}, {}, {2, 40, 16}};
+    map.indices = {floor_div(map.vars[1], 16), map.vars[0], mod(map.vars[1], 16)};
+    ASSERT_OK(s.transform_layout(b, map));
+    std::vector<Loop> loops = s.loops("mm");
+    ASSERT_OK(s.reorder({loops[2], loops[0], loops[1]}));
+    const int buffer = s.compute().stages[0].name == b ? s.compute().stages[0].buffer : -1;
+    ASSERT_OK(s.prefetch_next("mm", buffer, loops[2], panels, tiles));
+    // Three tiles of rows announce 40 rows of 16 elements, two lines every four rounds.
+    std::string text = lowered_text(s);
+    EXPECT_NE(text.find("if mod(mm.k, 4) == 0"), std::string::npos) << text;
+    EXPECT_NE(text.find("[out.n.o + 1, 0, 320*out.m.o + 32*floordiv(mm.k, 4)]"), std::string::npos) << text;
+    expect_same(c, s);
+    EXPECT_FALSE(s.prefetch_next("mm", 2, loops[2], panels, tiles).ok());
+    ASSERT_OK(s.prefetch_next("mm", buffer, loops[2], panels, loops[0]));
+    EXPECT_FALSE(lower(s).ok());  // a loop of its own is not around it
+}
+
 TEST(ScheduleInstructions, NestsAsCalls) {
     Compute c = dots(6, 8, 24);
     Schedule s(c);
