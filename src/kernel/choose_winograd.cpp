@@ -29,15 +29,16 @@ struct Tiled {
     Expr images;
 };
 
-Decision pays(const Tiled& c) {
+Decision pays(const Tiled& c, const Machine& machine) {
     double images = double(c.images.as_int().value_or(1));
     double tiles = images * double((c.height + kSide - 1) / kSide) * double((c.width + kSide - 1) / kSide);
     double weights = double(c.channels) * double(c.outputs);
     double direct = 2 * 9.0 * images * double(c.height * c.width) * weights;
     double products = 2.0 * kPoints * kPoints * tiles * weights;
-    // The transforms run at half the speed of products; weights come from memory at a byte for every four operations.
+    // The transforms run at half the speed of products; weights come from memory, the later the faster operations are.
     double transforms = 4 * tiles * (432.0 * double(c.channels) + 576.0 * double(c.outputs));
-    double traffic = 16 * weights * (kPoints * kPoints - 9);
+    const double operations_per_byte = double(machine.vector_bytes / 4 * machine.fma_pipes) / 4;
+    double traffic = 4 * weights * (kPoints * kPoints - 9) * operations_per_byte;
     double saved = direct / (products + transforms + traffic);
     if (saved < 1.3)
         return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times",
@@ -133,14 +134,14 @@ WinogradMatrices winograd_matrices(int64_t m, int64_t r, const std::vector<doubl
     return {Tensor::of<double>({m, n}, at), Tensor::of<double>({n, r}, g), Tensor::of<double>({n, n}, bt)};
 }
 
-std::vector<Choice> choose_winograd(Graph& graph) {
+std::vector<Choice> choose_winograd(Graph& graph, const Machine& machine) {
     std::vector<Choice> choices;
     WinogradMatrices matrices = winograd_matrices(kSide, kKernel, kInterpolation);
     for (size_t i = 0, count = graph.nodes().size(); i < count; ++i) {
         Node& node = *graph.nodes()[i];
         auto c = tiled(node);
         if (!c) continue;
-        Decision decision = pays(*c);
+        Decision decision = pays(*c, machine);
         if (decision)
             if (Status done = rewrite(graph, node, *c, matrices); !done.ok())
                 decision = no("{}", done.error().message());

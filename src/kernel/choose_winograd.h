@@ -3,11 +3,12 @@
 #pragma once
 
 #include "graph/graph.h"
+#include "kernel/machine.h"
 #include "kernel/program.h"
 
 namespace tessera {
 
-std::vector<Choice> choose_winograd(Graph& graph);
+std::vector<Choice> choose_winograd(Graph& graph, const Machine& machine);
 
 // The matrices of m outputs from a kernel of r: exact in f64 for the points given, which are m + r - 2, infinity
 // besides.

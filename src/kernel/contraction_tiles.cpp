@@ -180,7 +180,7 @@ std::vector<RowTile> choose_row_tiles(const ContractionShape& s, const Contracti
     const bool far = double(s.n) * k * s.element_bytes > double(machine.l2_bytes);
     const double fetch = far ? double(tiles.nr * s.element_bytes) / kFarBytesPerCycle : 0;
     auto tile_time = [&](int64_t rows) {
-        const double step = cycles_per_step(rows, vectors, lanes, s.element_bytes, machine);
+        const double step = cycles_per_step(rows, vectors, lanes, s, machine);
         return step + kRowOfTile * double(rows) + (double(rows * vectors) * 1.5 + 20) / k;
     };
     std::vector<std::vector<double>> times(size_t(kMostRows) + 1);  // by rows of the tile, by size

@@ -12,7 +12,7 @@ Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const Lower
     std::vector<Choice> choices;
     if (options.fuse) {
         nest_concats(*expanded.graph);
-        choices = choose_winograd(*expanded.graph);
+        choices = choose_winograd(*expanded.graph, options.machine);
     }
     Definitions all = define(*expanded.graph);
     Layouts layouts = choose_layouts(all, options.fuse);

@@ -50,7 +50,7 @@ void check(const Case& k) {
     Graph plain("plain"), tiles("tiles");
     build(plain);
     build(tiles);
-    auto choices = choose_winograd(tiles);
+    auto choices = choose_winograd(tiles, {});
     ASSERT_EQ(choices.size(), 1u);
     ASSERT_TRUE(choices[0].decision) << choices[0].decision.reason();
     Inputs inputs{{"x", Datum(random({k.n, k.c, k.h, k.w}))}};
@@ -73,10 +73,25 @@ TEST(winograd, small_products_stay_direct) {
     auto node = g.add({find_op("conv"), {x, g.constant(*Tensor::zeros(DType::f32, {16, 3, 3, 3}))}});
     ASSERT_TRUE(node.ok());
     g.add_output((*node)->output(), "y");
-    auto choices = choose_winograd(g);
+    auto choices = choose_winograd(g, {});
     ASSERT_EQ(choices.size(), 1u);
     EXPECT_FALSE(choices[0].decision);
     EXPECT_EQ(g.nodes().size(), 1u);
+}
+
+// Few tiles read all of the weights, which are four times as many: the faster the arithmetic, the worse that is.
+TEST(winograd, few_tiles_are_direct_where_arithmetic_is_fast) {
+    for (int bytes : {16, 64}) {
+        Graph g("g");
+        Value* x = g.add_input("x", Type(DType::f32, Shape{1, 448, 8, 8}));
+        Value* w = g.constant(*Tensor::zeros(DType::f32, {384, 448, 3, 3}));
+        auto node = g.add({find_op("conv"), {x, w}, {{"pads", Attr(std::vector<int64_t>{1, 1, 1, 1})}}});
+        ASSERT_TRUE(node.ok());
+        g.add_output((*node)->output(), "y");
+        Machine machine;
+        machine.vector_bytes = bytes;
+        EXPECT_EQ(bool(choose_winograd(g, machine).at(0).decision), bytes == 16);
+    }
 }
 
 }  // namespace
