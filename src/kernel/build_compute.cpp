@@ -8,6 +8,8 @@
 namespace tessera {
 namespace {
 
+constexpr char kPlace = '@';  // begins the names of symbols that are no graph's
+
 class Building {
   public:
     Building(const Definitions& all, const Layouts& layouts, const Grouping& grouping, int group,
@@ -165,10 +167,24 @@ class Building {
             stage.reduce.push_back({var, axis.extent});
         }
         stage.store = place(n, at);
+        free_store(n, stage);
         stage.value = map_loads(substitute(value, names), [&](const Expr& e) {
             return load(slots_.at(e.node().slot), e.dtype(), place(e.node().slot, e.args()));
         });
         made_.compute.stages.push_back(std::move(stage));
+    }
+
+    // Where in a joined definition a part is stored is a symbol of its own: parts that are made alike are made by the
+    // same kernel.
+    void free_store(int n, Stage& stage) {
+        const std::vector<Expr>& offset = storage_[size_t(n)].offset;
+        for (size_t d = 0; d < offset.size(); ++d) {
+            if (!offset[d].as_int() || stage.axes[d].extent == program_[size_t(storage_[size_t(n)].buffer)].shape[d])
+                continue;
+            std::string name = fmt::format("{}{}", kPlace, offsets_.size());
+            offsets_.emplace(name, offset[d]);
+            stage.store[d] = stage.axes[d].var + symbol(name);
+        }
     }
 
     // Reduction axes in the order in which what is read lies in memory, as its first large load has it.
@@ -224,7 +240,8 @@ class Building {
                 std::string fresh = fmt::format("n{}", c.symbols.size());
                 own.emplace(name, symbol(fresh));
                 c.symbols.push_back(fresh);
-                made_.symbols.push_back(symbol(name));
+                auto offset = offsets_.find(name);
+                made_.symbols.push_back(offset == offsets_.end() ? symbol(name) : offset->second);
             }
         };
         for (Buffer& b : c.buffers) {
@@ -283,6 +300,7 @@ class Building {
     std::map<int, int> slots_;    // by definition
     std::map<int, int> aliases_;  // by definition that could be inlined: whose memory it is; -1: nobody's
     std::vector<int> held_;
+    Bindings offsets_;  // by symbol: where a part is stored
     GroupCompute made_;
 };
 

@@ -10,7 +10,7 @@ namespace tessera {
 struct GroupCompute {
     Compute compute;
     std::vector<int> args;            // buffers of the program, one for each parameter
-    std::vector<Expr> symbols;        // of the graph, by the compute's
+    std::vector<Expr> symbols;  // what each of the compute's is: one of the graph's, or a place in a joined definition
     std::vector<const Node*> nodes;   // whose definitions it holds, inlined ones too
     std::vector<int> reads, writes;   // definitions outside of it, and its own that are kept
     std::vector<Expr> read_elements;  // of each of `reads`, at most: fewer than it has where single ones are looked up

@@ -113,6 +113,17 @@ TEST(Groups, ConcatIsWrittenInPlace) {
     EXPECT_EQ(fused(with_weight), (Labels{"conv+relu", "conv+relu", "conv"}));
 }
 
+TEST(Groups, PartsThatAreMadeAlikeAreMadeByOneKernel) {
+    std::string_view text = R"(graph g(x: f32[1,8,6,6], w: f32[8,8,1,1], v: f32[8,8,1,1], u: f32[4,16,1,1]) {
+        %a = conv(x, w) %r = relu(%a) %b = conv(x, v) %s = relu(%b)
+        %c = concat(%r, %s, axis=1) %d = conv(%c, u) return %d })";
+    Program p = lowered(text);
+    expect_as_evaluated(text);
+    ASSERT_EQ(step_labels(p), (Labels{"conv+relu", "conv+relu", "conv"}));
+    const auto &first = std::get<KernelStep>(p.steps[0]), &second = std::get<KernelStep>(p.steps[1]);
+    EXPECT_EQ(first.kernel, second.kernel);
+    EXPECT_TRUE(first.symbols.at(0).is_int(0) && second.symbols.at(0).is_int(8));
+}
 TEST(Groups, ConcatsThatBeginAlikeAreOneBuffer) {
     std::string_view text = R"(graph g(x: f32[1,8,6,6], w: f32[4,8,3,3], v: f32[4,12,3,3], u: f32[4,16,1,1]) {
         %a = conv(x, w, pads=[1,1,1,1]) %x1 = relu(x) %c = concat(%x1, %a, axis=1)
