@@ -12,11 +12,11 @@
 #include "llvm/compile_kernels.h"
 #include "llvm/target.h"
 #include "onnx/file.h"
-#include "rewrite/optimize.h"
 #include "runtime/code_cache.h"
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
+#include "stages.h"
 
 namespace tessera {
 namespace {
@@ -40,19 +40,6 @@ class Phases {
     const CompileOptions& options_;
     CompileReport& report_;
 };
-
-Result<Precision> precision_named(const std::string& name) {
-    for (Precision p : {Precision::Strict, Precision::Default, Precision::Fast})
-        if (name_of(p) == name) return p;
-    return Error(Code::E0501, "there is no precision \"{}\"", name).hint("there are: strict, default, fast");
-}
-
-// The model's graph, rewritten; ops that stand for smaller graphs stay whole, for lowering to see.
-Result<std::shared_ptr<const Graph>> rewritten(const Model& model, Precision precision, bool optimize_it) {
-    std::shared_ptr<Graph> graph = model.graph().clone();
-    if (optimize_it) TRY(optimize(*graph, {.precision = precision, .last_phase = 1}));
-    return std::shared_ptr<const Graph>(std::move(graph));
-}
 
 std::vector<std::string> target_parts(const CodegenOptions& codegen) {
     auto target = codegen::find_target(codegen.target);
@@ -204,11 +191,8 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     const Precision precision = TRY(precision_named(options.precision));
     state->codegen.flush_subnormals = precision != Precision::Strict;
     const CodeCache cache = TRY(CodeCache::open(options.cache));
-    LowerOptions lower;
-    lower.machine = TRY(describe_target(options.target));
-    lower.threads = options.threads > 0 ? std::min(options.threads, usable_cores()) : usable_cores();
-    lower.fuse = options.fuse;
-    lower.strict = precision == Precision::Strict;
+    const int threads = options.threads > 0 ? std::min(options.threads, usable_cores()) : usable_cores();
+    const LowerOptions lower = TRY(lower_options(options, precision, threads));
 
     Phases phases(options, state->report);
     const bool here = runs_here(options.target);
@@ -226,7 +210,7 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
             return Executable(std::move(state));
         }
     }
-    auto graph = TRY(phases.run("rewrite", [&] { return rewritten(model, precision, options.optimize); }));
+    auto graph = TRY(phases.run("rewrite", [&] { return rewritten(model.graph(), precision, options.optimize); }));
     Program program = TRY(phases.run("lower", [&] { return from_graph(std::move(graph), lower); }));
     describe(program, state->report);
     if (!here) {

@@ -68,6 +68,21 @@ class Executable {
 };
 
 Result<Executable> compile(const Model& model, const CompileOptions& options = {});
+
+struct BundleOptions {
+    CompileOptions compile = {.threads = 1};  // threads: the most that a parallel run may use
+    std::string name = {};                    // of the C functions; empty: after the model
+    std::map<std::string, int64_t> sizes = {};  // of the model's symbols, all of them
+    bool shared_library = false;              // linked by $CC, or cc, instead of an object file
+};
+struct BundleReport {
+    std::vector<std::string> files;  // in the folder
+    size_t kernels = 0, calls = 0;   // kernels; calls of one run
+    int64_t weight_bytes = 0, arena_bytes = 0;
+};
+// Writes a folder that C programs can use without Tessera: code, a header, weights, an example and a Makefile. It appears whole
+// or not at all; a folder that is there is replaced only where it is empty or a bundle. E0605: the model cannot be one.
+Result<BundleReport> write_bundle(const Model& model, const std::string& folder, const BundleOptions& options = {});
 std::vector<std::string> compile_targets();
 
 }  // namespace tessera

@@ -74,7 +74,8 @@ Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kerne
 }
 
 Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const Target& target,
-                                   const CodegenOptions& options, Form form) {
+                                   const CodegenOptions& options, Form form,
+                                   const std::function<void(llvm::Module&)>& add) {
     auto machine = make_target_machine(target, options.optimize);
     WithoutStrengthReduction gate;
     llvm::LLVMContext context;
@@ -85,6 +86,7 @@ Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const
     for (const PlannedKernel& planned : kernels)
         for (size_t i = 0; i < planned.launches.size(); ++i)
             TRY(Emitter(*planned.kernel, target, options, module).emit(planned.launches[i], planned.symbols[i]));
+    if (add) add(module);
     std::string problem;
     llvm::raw_string_ostream problems(problem);
     const bool broken = llvm::verifyModule(module, &problems);

@@ -14,7 +14,9 @@ struct PlannedKernel {
 Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kernels);
 
 enum class Form { Object, Assembly, Text };
+// `add` may put more into the module before it is optimized.
 Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const Target& target,
-                                   const CodegenOptions& options, Form form);
+                                   const CodegenOptions& options, Form form,
+                                   const std::function<void(llvm::Module&)>& add = {});
 
 }  // namespace tessera::codegen

@@ -111,8 +111,28 @@ def test_compile_cache(tessera_command, network, tmp_path):
     assert first["kernels"] == second["kernels"]
 
 
+def test_compile_bundle(tessera_command, network, tmp_path):
+    done = tessera_command("compile", network, "--emit=bundle", "-o", "folder", "--dim", "N=2", "--name", "net", "--json")
+    assert done.status == 0, done.err
+    assert sorted(done.json["files"]) == sorted(p.name for p in (tmp_path / "folder").iterdir())
+    assert done.json["weight_bytes"] > 0 and done.json["arena_bytes"] > 0 and done.json["calls"] >= 1
+    assert "int net_run(" in (tmp_path / "folder" / "net.h").read_text()
+    text = tessera_command("compile", network, "--emit=bundle", "-o", "folder", "--dim", "N=2", "--name", "net")
+    assert text.status == 0 and "make -C folder" in text.out
+    before = sorted(tmp_path.iterdir())
+    missing = tessera_command("compile", network, "--emit=bundle", "-o", "other")
+    assert missing.status == 1 and "E0605" in missing.err and "--dim N=SIZE" in missing.err
+    nowhere = tessera_command("compile", network, "--emit=bundle", "-o", "no/where", "--dim", "N=2")
+    assert nowhere.status == 1 and "E0105" in nowhere.err
+    sort = sort_model(tmp_path / "sort.onnx")
+    host = tessera_command("compile", sort, "--emit=bundle", "-o", "other")
+    assert host.status == 0 or ("E0605" in host.err and "largest" in host.err)
+    assert [p for p in sorted(tmp_path.iterdir()) if p.name not in ("sort.onnx", "other")] == before
+
+
 def test_compile_wrong_usage(tessera_command, network):
-    for flags in (["-o", "x"], ["--emit=kernel", "--json"], ["--emit=bytes"], ["--precision", "some"]):
+    for flags in (["-o", "x"], ["--emit=kernel", "--json"], ["--emit=bytes"], ["--precision", "some"],
+                  ["--emit=bundle"], ["--emit=bundle", "-o", "x", "--check"], ["--shared"], ["--name", "x"]):
         done = tessera_command("compile", network, *flags)
         assert done.status == 2 and "E0501" in done.err, flags
     done = tessera_command("compile", network, "--dump-dir", "/proc/nowhere")

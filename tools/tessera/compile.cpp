@@ -13,7 +13,8 @@ constexpr const char* kExamples =
     "  tessera compile model.onnx --emit=asm -o model.s --target x86_64-avx512\n"
     "  tessera compile model.onnx --dump-dir stages       every stage, one file each\n"
     "  tessera compile model.onnx --explain --time-passes\n"
-    "  tessera compile model.onnx --check --dim batch=2   each step against the reference\n";
+    "  tessera compile model.onnx --check --dim batch=2   each step against the reference\n"
+    "  tessera compile model.onnx --emit=bundle -o model  code, header and weights for C programs\n";
 
 constexpr const char* kStages[] = {"graph", "kernel", "llvm", "asm"};
 constexpr const char* kSuffixes[] = {".tsr", ".kernel", ".ll", ".s"};
@@ -22,16 +23,17 @@ constexpr double kLargestError = 1e-3;  // of a step, relative to the largest va
 using CheckedSteps = std::vector<std::pair<std::string, double>>;
 
 struct Compile {
-    std::string path, emit, out, dump_dir;
+    std::string path, emit, out, dump_dir, name;
     GivenInputs inputs;
     CompileFlags flags;
-    bool time_passes = false, explain = false, check = false, json = false;
+    bool time_passes = false, explain = false, check = false, json = false, shared = false;
     Progress::Mode progress = Progress::Mode::Auto;
 
     Status operator()() const;
 
   private:
     Status check_usage() const;
+    Status bundle() const;
     Status write_stages(const Executable& executable) const;
     Json to_json(const Executable& executable, double seconds, const SymbolValues& sizes,
                  const std::optional<CheckedSteps>& checked) const;
@@ -43,6 +45,11 @@ Status Compile::check_usage() const {
     if (!out.empty() && emit.empty()) return Error(Code::E0501, "-o {}: --emit says what goes there", out);
     if (out.empty() && !emit.empty() && json)
         return Error(Code::E0501, "--emit and --json both write to standard output").hint("give --emit a file with -o");
+    if (emit == "bundle" && out.empty()) return Error(Code::E0501, "--emit=bundle: -o names the folder that it makes");
+    if (emit == "bundle" && (check || !dump_dir.empty()))
+        return Error(Code::E0501, "--emit=bundle only writes a bundle").hint("leave --check and --dump-dir to another call");
+    if (emit != "bundle" && (shared || !name.empty()))
+        return Error(Code::E0501, "--name and --shared are of --emit=bundle");
     return {};
 }
 
@@ -145,8 +152,40 @@ Status check_errors(const CheckedSteps& steps) {
         .hint("this is a fault of tessera, not of your model; please report it");
 }
 
+Status Compile::bundle() const {
+    BundleOptions chosen;
+    chosen.compile = TRY(flags.chosen());
+    chosen.name = name;
+    chosen.shared_library = shared;
+    Model model = TRY(load_or_demo(path, inputs.seed));
+    chosen.sizes = TRY(parse_dims(inputs.dims));
+    TRY(check_dims(chosen.sizes, model));
+    Stopwatch compiling;
+    BundleReport r = TRY(write_bundle(model, out, chosen));
+    double seconds = compiling.seconds();
+    if (json) {
+        Json j{{"model", path.empty() ? "resnet50" : path}, {"target", flags.options.target}, {"to", out}};
+        j["files"] = r.files;
+        j["kernels"] = r.kernels;
+        j["calls"] = r.calls;
+        j["weight_bytes"] = r.weight_bytes;
+        j["arena_bytes"] = r.arena_bytes;
+        j["seconds"] = seconds;
+        print_json(j);
+        return {};
+    }
+    fmt::print("{}\n", bold(shown_path(path)));
+    fmt::print("  kernels      {}, {} calls in a run\n", r.kernels, r.calls);
+    fmt::print("  weights      {}\n", human_bytes(double(r.weight_bytes)));
+    fmt::print("  arena        {}\n", human_bytes(double(r.arena_bytes)));
+    fmt::print("  written to   {}: {}\n", escaped(out), fmt::join(r.files, ", "));
+    fmt::print("  try it       make -C {} && cd {} && ./example\n", escaped(out), escaped(out));
+    return {};
+}
+
 Status Compile::operator()() const {
     TRY(check_usage());
+    if (emit == "bundle") return bundle();
     CompileOptions chosen = TRY(flags.chosen());
     chosen.keep_weights = check || emit == "graph" || !dump_dir.empty();
     Model model = TRY(load_or_demo(path, inputs.seed));
@@ -179,10 +218,16 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     auto compile = std::make_shared<Compile>();
     CLI::App* c = app.add_subcommand("compile", "Generate machine code for a model, and show it");
     c->add_option("model", compile->path, "An ONNX file or Tessera's text form; without it, the built-in ResNet-50");
-    c->add_option("--emit", compile->emit, "Print a stage: the optimized graph, the kernels' loops, LLVM IR, assembly")
-        ->option_text("graph|kernel|llvm|asm")
-        ->check(CLI::IsMember(std::vector<std::string>(std::begin(kStages), std::end(kStages))));
+    std::vector<std::string> forms(std::begin(kStages), std::end(kStages));
+    forms.push_back("bundle");
+    c->add_option("--emit", compile->emit,
+                  "Print a stage: the optimized graph, the kernels' loops, LLVM IR, assembly; or write a folder for C "
+                  "programs")
+        ->option_text("graph|kernel|llvm|asm|bundle")
+        ->check(CLI::IsMember(forms));
     c->add_option("-o,--output", compile->out, "Where --emit writes (standard output)")->option_text("FILE");
+    c->add_option("--name", compile->name, "Of a bundle's functions (after the model)")->option_text("NAME");
+    c->add_flag("--shared", compile->shared, "A bundle with a shared library, linked by $CC or cc");
     c->add_option("--dump-dir", compile->dump_dir, "Write every stage to this folder")->option_text("DIR");
     compile->flags.add_threads(*c);
     compile->flags.add_options(*c);
