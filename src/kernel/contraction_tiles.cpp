@@ -14,7 +14,7 @@ constexpr int64_t kLongPanel = 6;         // first caches that a panel of B may 
 
 // Times are in multiply-adds.
 constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
-constexpr double kFetchA = 3, kFetchB = 5;   // fetching an element from far
+constexpr double kFetchA = 1, kFetchB = 5;   // fetching an element from far
 constexpr double kStart = 20e3, kBarrier = 400e3;
 
 constexpr double kFarBytesPerCycle = 12;  // from memory, to one core
@@ -36,10 +36,11 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const Contrac
     // Each accumulator waits for its last sum. Loads, panels that come from the second cache, and the loop itself never
     // hide quite.
     const double bytes = double(mr + vectors * lanes) * s.element_bytes;
-    // Rows of A that lie apart are a stream each.
-    const double streams = m.load_broadcast ? double(mr) * (s.k * s.element_bytes > 512 ? 0.14 : 0.05) : 0;
-    return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + 0.02 * loads +
-           (m.load_broadcast ? 0.006 : 0.004) * bytes + streams;
+    // Rows of A that lie apart are a stream each; lanes come from registers that were just loaded.
+    double fetch = 0.02 * loads + 0.004 * bytes;
+    if (m.load_broadcast) fetch += 0.002 * bytes + double(mr) * (s.k * s.element_bytes > 512 ? 0.14 : 0.05);
+    if (m.lane_multiply) fetch += 0.03 * loads + 0.04 * double(a_registers);
+    return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + fetch;
 }
 
 // The register tile with the least time over the whole, edges included: each tile also stores and starts. Gives that
@@ -56,7 +57,7 @@ double choose_register_tile(const ContractionShape& s, const Machine& machine, i
             double tiles = double(divide_up(s.m, mr)) * double(divide_up(s.n, nr));
             double cost = tiles * (double(s.k) * step + double(mr * vectors) * 1.5 + 20);
             // Rows that are no multiple of the lanes load their A in pieces.
-            if (best.pack_a && machine.lane_multiply && mr % lanes) cost *= 1.02;
+            if (best.pack_a && machine.lane_multiply && mr % lanes) cost *= 1.04;
             // Elements of A one by one, each in a row of its own.
             if (!best.pack_a && s.m > 1) cost *= machine.lane_multiply ? 1.25 : 1.05;
             // Columns of a B that is read as it lies are cut off one by one.
@@ -100,7 +101,7 @@ double time_of_tasks(const ContractionShape& s, const Machine& machine, int work
 void choose_tasks(const ContractionShape& s, const Machine& machine, int workers, ContractionTiles& best) {
     const int64_t row_tiles = divide_up(s.m, best.mr), column_tiles = divide_up(s.n, best.nr);
     // A block of A lies in the second cache, beside the panels of B that pass.
-    const int64_t most = std::max<int64_t>(1, machine.l2_bytes * 5 / 4 / (best.kc * s.element_bytes) / best.mr);
+    const int64_t most = std::max<int64_t>(1, machine.l2_bytes * 2 / (best.kc * s.element_bytes) / best.mr);
     std::vector<ContractionShape> shapes{s};
     if (!s.m_known || !s.n_known) {
         shapes.clear();

@@ -377,7 +377,9 @@ class ContractionSchedule {
         TRY(s_.vectorize(lanes));
         TRY(s_.unroll(vectors));
         if (rows) TRY(s_.unroll(*rows));
-        TRY(s_.annotate(k, "unroll", 4));
+        // Lanes of A come in the same order each round: one round after the other is best there, unless it prefetches.
+        const bool alike = options_.machine.lane_multiply && tiles_.mr % lanes_ == 0 && !tiles_.prefetch;
+        if (!alike) TRY(s_.annotate(k, "unroll", 4));
         // The first tiles of rows would wait for each panel, and few come after them.
         if (!b_.empty() && has_rows_ && tiles_.prefetch)
             TRY(s_.prefetch_next(tile, find_stage(s_, b_).buffer, k, panel_loop_, at));

@@ -37,10 +37,15 @@ TEST(Tiles, FillTheRegisters) {
     ContractionTiles t = tiles(1024, 1024, 1024);
     EXPECT_EQ(t.mr * t.nr / 4, 24);
     EXPECT_LE(t.mc * t.kc * 4, 1 << 20);
-    EXPECT_LE(t.nr * t.kc * 4, 32 << 10);
+    EXPECT_LE(t.nr * t.kc * 4, neon().l1_bytes);
     ContractionTiles wide = tiles(1024, 1024, 1024, 1, avx512());
     EXPECT_GE(wide.mr * wide.nr / 16, 24);
     EXPECT_EQ(wide.nr % 16, 0);
+    EXPECT_EQ(wide.k_blocks, 1);
+    ContractionTiles deep = tiles(49, 512, 4608, 1, avx512());  // a panel of all of k is far from fitting
+    EXPECT_LE(deep.nr * deep.kc * 4, avx512().l1_bytes * 3 / 2);
+    EXPECT_TRUE(deep.prefetch);
+    EXPECT_FALSE(t.prefetch);  // many tiles of rows hide that the first wait
 }
 
 TEST(Tiles, CountWhatIsWastedAtTheEdges) {
