@@ -1,10 +1,12 @@
 // Bundles, as C programs use them: built by cc alone, run, and compared with the evaluator.
 #include <elf.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -66,6 +68,26 @@ Model lookup() {
   return b
 })");
 }
+
+// While it lives, writing beyond so many bytes of a file fails, as on a full disk.
+class SmallFiles {
+  public:
+    explicit SmallFiles(rlim_t bytes) : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+        getrlimit(RLIMIT_FSIZE, &before_);
+        const rlimit now{bytes, before_.rlim_max};
+        setrlimit(RLIMIT_FSIZE, &now);
+    }
+    ~SmallFiles() {
+        setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, signal_);
+    }
+    SmallFiles(const SmallFiles&) = delete;
+    SmallFiles& operator=(const SmallFiles&) = delete;
+
+  private:
+    void (*signal_)(int);
+    rlimit before_{};
+};
 
 struct Ended {
     int status;
@@ -311,6 +333,27 @@ TEST_F(BundleTest, AllOrNothing) {
     }
     write(mlp(), options);
     EXPECT_EQ(std::distance(fs::directory_iterator(around_), {}), 1);
+}
+
+TEST_F(BundleTest, AFullDiskLeavesNothing) {
+    const BundleOptions options{.name = "mlp", .sizes = {{"N", 2}}};
+    for (rlim_t bytes : {0, 100, 4000}) {
+        const SmallFiles small(bytes);
+        auto failed = write_bundle(mlp(), folder_.string(), options);
+        ASSERT_FALSE(failed.ok());
+        EXPECT_EQ(failed.error().code(), Code::E0105) << failed.error().to_string();
+        EXPECT_TRUE(fs::is_empty(around_));
+    }
+    // A cache that cannot grow is no error.
+    const Model model = convolutions();
+    const SmallFiles small(1000);
+    auto compiled = compile(model, {.cache = (around_ / "cache").string()});
+    ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+    EXPECT_TRUE(compiled->run(*model.random_inputs(1)).ok());
+    EXPECT_TRUE(fs::is_empty(around_ / "cache"));
+    EXPECT_NE(std::find_if(compiled->report().decisions.begin(), compiled->report().decisions.end(),
+                           [](const auto& d) { return d.first == "keep the program"; }),
+              compiled->report().decisions.end());
 }
 
 }  // namespace
