@@ -66,6 +66,21 @@ class AttentionSearch {
         return follows_[n] = any;
     }
 
+    // Whether a row's largest is taken between the scores and e: there is no softmax without.
+    bool takes_maximum(const Expr& e) {
+        std::vector<int> work = loaded_slots(e);
+        std::set<int> seen;
+        while (!work.empty()) {
+            int n = work.back();
+            work.pop_back();
+            if (n == scores_ || !seen.insert(n).second || !follows(n)) continue;
+            const Definition& d = acc_.def(n);
+            if (d.kind == Definition::Kind::Reduction && d.combine == ReduceOp::Max && d.reduce.size() == 1) return true;
+            for (const Reading& a : acc_.reads(n)) work.push_back(a.source);
+        }
+        return false;
+    }
+
     // The expression with the maps that follow from the scores put in.
     Expr spelled(const Expr& e) {
         return map_loads(e, [&](const Expr& x) -> Expr {
@@ -86,6 +101,7 @@ class AttentionSearch {
         if (fusion_.decided[size_t(scores)] || acc_.kept(scores)) return;
         for (int n : loaded_slots(acc_.body(product).arg(1 - side)))
             if (follows(n)) return;
+        if (!takes_maximum(acc_.body(product).arg(side))) return;
         auto find = [&](int n) -> std::optional<RowReduction> {
             const Definition& r = acc_.def(n);
             if (r.kind != Definition::Kind::Reduction || r.reduce.size() != 1 || r.dtype != d.dtype)
