@@ -219,6 +219,7 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     }
     auto module = TRY(phases.run("generate code",
                                  [&] { return machine_code(program.kernels, state->codegen, cache, state->report); }));
+    let_go_of_memory();  // before the weights take theirs
     const Decision keep = key.empty() ? no("there is no cache") : can_store(program);
     const std::string packed = keep ? pack_program(program, state->report) : std::string();
     state->loaded = TRY(phases.run("prepare weights",

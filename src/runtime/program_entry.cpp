@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kMagic = "TSRPROG1";
-constexpr size_t kPage = 64 << 10;  // the largest of any system
+constexpr size_t kPage = 4096;
 constexpr size_t kSampleEvery = 1 << 20, kSampleBytes = 4096;
 
 // Then come the program, its code and, on a page of their own, its weights.

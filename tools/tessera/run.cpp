@@ -61,10 +61,17 @@ struct Run {
         std::optional<double> compile;
     };
 
+    // What is said of a model, which itself is gone by then.
+    struct About {
+        Summary summary;
+        SymbolValues sizes;
+        std::vector<Port> outputs;
+    };
+
     bool demo() const { return path.empty(); }
-    Result<std::vector<Datum>> compute(const Model& model, const NamedData& given, Times& times) const;
+    Result<std::vector<Datum>> compute(Model model, const NamedData& given, Times& times) const;
     Result<Outputs> open_outputs(const Model& model) const;
-    void show(const Model& model, const NamedData& given, const std::vector<Datum>& results,
+    void show(const About& about, const NamedData& given, const std::vector<Datum>& results,
               const std::vector<std::pair<size_t, ValueFile>>& files, const Times& times) const;
 };
 
@@ -93,12 +100,12 @@ Json top5_json(const Tensor& logits) {
     return top;
 }
 
-void Run::show(const Model& model, const NamedData& given, const std::vector<Datum>& results,
+void Run::show(const About& about, const NamedData& given, const std::vector<Datum>& results,
                const std::vector<std::pair<size_t, ValueFile>>& files, const Times& times) const {
-    Summary s = model.summary();
-    SymbolValues sizes = sizes_of(model.graph(), given);
+    const Summary& s = about.summary;
+    const SymbolValues& sizes = about.sizes;
     std::optional<int64_t> flops = value_at(s.flops, sizes), bytes = value_at(s.bytes, sizes);
-    std::vector<Port> ports = model.outputs();
+    const std::vector<Port>& ports = about.outputs;
     std::optional<Json> top;
     if (demo() && results[0].tensor().size(0) > 0)
         top = top5_json(results[0].tensor().reshaped({results[0].tensor().elements()}));
@@ -151,7 +158,7 @@ void Run::show(const Model& model, const NamedData& given, const std::vector<Dat
     fmt::print("\n");
 }
 
-Result<std::vector<Datum>> Run::compute(const Model& model, const NamedData& given, Times& times) const {
+Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Times& times) const {
     RunOptions options{.seed = inputs.seed, .cancel = &interrupted()};
     if (!max_work.empty()) options.max_work = TRY(parse_size(max_work, "--max-work"));
     Progress line(progress, "run");
@@ -166,6 +173,7 @@ Result<std::vector<Datum>> Run::compute(const Model& model, const NamedData& giv
     Stopwatch compiling;
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
     times.compile = compiling.seconds();
+    { Model gone = std::move(model); }  // with its weights: the executable has its own
     Stopwatch running;
     auto results = executable.run(given, options);
     times.run = running.seconds();
@@ -183,11 +191,12 @@ Status Run::operator()() {
     NamedData given = TRY(inputs.gather(model, path));
     Outputs opened = TRY(open_outputs(model));
     times.inputs = drawing.seconds();
-    std::vector<Datum> results = TRY(compute(model, given, times));
-    for (auto& [port, file] : opened.files) TRY(file.write(results[port], model.outputs()[port].name));
+    const About about{model.summary(), sizes_of(model.graph(), given), model.outputs()};
+    std::vector<Datum> results = TRY(compute(std::move(model), given, times));
+    for (auto& [port, file] : opened.files) TRY(file.write(results[port], about.outputs[port].name));
     for (auto& [port, file] : opened.files) TRY(file.commit());
     opened.folder.keep();
-    show(model, given, results, opened.files, times);
+    show(about, given, results, opened.files, times);
     return {};
 }
 
