@@ -228,9 +228,7 @@ class Assembly {
     };
 
     Result<const Shared*> kernel_for(const Compute& compute) {
-        std::string key = to_string(compute);
-        for (bool k : compute.known) key += k ? '1' : '0';
-        auto [at, fresh] = shared_.try_emplace(std::move(key));
+        auto [at, fresh] = shared_.try_emplace(to_string(compute));
         if (!fresh) return &at->second;
         const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict};
         auto lowered = options_.schedule ? lower_variants(compute, schedule, program_.choices) : plainly(compute);

@@ -134,6 +134,8 @@ Kernel plain_nests(const Compute& compute) {
 std::string to_string(const Compute& compute) {
     SlotNames names = buffer_names(compute.buffers);
     std::string text = "compute " + heading(compute.name, compute.symbols, compute.buffers, compute.params);
+    for (size_t i = 0; i < compute.params && i < compute.known.size(); ++i)
+        if (compute.known[i]) text += fmt::format("  known {}\n", names(static_cast<int>(i)));
     for (size_t i = compute.params; i < compute.buffers.size(); ++i)
         text += fmt::format("  {} {}\n", declaration(compute.buffers[i], names), scope_name(compute.buffers[i].scope));
     auto ranges = [&](std::string_view word, const std::vector<ReduceAxis>& axes) {

@@ -33,7 +33,9 @@ Expr identity(ReduceOp op, DType dtype);  // what combining over nothing gives: 
 // become scratch parameters).
 Kernel plain_nests(const Compute& compute);
 
+// Text. `parse_compute` reads what `to_string` prints; E0301 and E0302 with line and column.
 std::string to_string(const Compute& compute);
+Result<Compute> parse_compute(std::string_view text, std::string_view source = "text");
 Status verify(const Compute& compute);
 
 }  // namespace tessera

@@ -3,7 +3,7 @@
 
 #include "expr/text.h"
 #include "graph/text_scanner.h"
-#include "kernel/kernel.h"
+#include "kernel/compute.h"
 
 namespace tessera {
 namespace {
@@ -15,7 +15,8 @@ class Parser {
     Parser(std::string_view text, std::string_view source) : text_(text), scan_(text, std::string(source)) {
         names_.variable = [this](const std::string& name) -> std::optional<Expr> {
             auto found = variables_.find(name);
-            return found == variables_.end() ? std::nullopt : std::optional(found->second);
+            if (found != variables_.end()) return found->second;
+            return any_variable_ ? std::optional(index_var(name, std::nullopt)) : std::nullopt;
         };
         names_.buffer = [this](const std::string& name) -> std::optional<std::pair<int, DType>> {
             auto found = slots_.find(name);
@@ -30,6 +31,32 @@ class Parser {
         return kernels;
     }
 
+    Result<Compute> compute() {
+        TRY(head("compute"));
+        Compute c;
+        while (!scan_.take("}")) {
+            if (takes_known()) {
+                size_t at = scan_.at();
+                std::string buffer = TRY(name("a parameter"));
+                auto found = slots_.find(buffer);
+                if (found == slots_.end() || static_cast<size_t>(found->second) >= kernel_.params)
+                    return scan_.error(at, Code::E0302, "there is no parameter {} here", name_text(buffer));
+                c.known.resize(kernel_.params);
+                c.known[static_cast<size_t>(found->second)] = true;
+            } else if (declares_buffer()) {
+                TRY(placed());
+            } else {
+                c.stages.push_back(TRY(stage()));
+            }
+        }
+        if (!scan_.done()) return scan_.syntax(scan_.at(), "the end");
+        c.name = std::move(kernel_.name);
+        c.symbols = std::move(kernel_.symbols);
+        c.buffers = std::move(kernel_.buffers);
+        c.params = kernel_.params;
+        return c;
+    }
+
   private:
     std::string_view text_;
     TextScanner scan_;
@@ -38,13 +65,22 @@ class Parser {
     std::map<std::string, Expr> variables_;
     std::map<std::string, int> slots_;
     int depth_ = 0;
+    bool any_variable_ = false;  // names that mean nothing yet are variables
 
     Result<Kernel> kernel() {
+        TRY(head("kernel"));
+        kernel_.body = TRY(block());
+        TRY(scan_.expect("}"));
+        return std::move(kernel_);
+    }
+
+    // Up to the {, which is taken.
+    Status head(std::string_view word) {
         kernel_ = {};
         variables_.clear();
         slots_.clear();
-        if (!scan_.take_word("kernel")) return scan_.syntax(scan_.at(), "kernel");
-        kernel_.name = TRY(name("a kernel's name"));
+        if (!scan_.take_word(word)) return scan_.syntax(scan_.at(), word);
+        kernel_.name = TRY(name("its name"));
         TRY(scan_.expect("("));
         while (!scan_.take(")")) {
             if (!kernel_.symbols.empty()) TRY(scan_.expect(","));
@@ -59,10 +95,7 @@ class Parser {
             TRY(declaration());
         }
         kernel_.params = kernel_.buffers.size();
-        TRY(scan_.expect("{"));
-        kernel_.body = TRY(block());
-        TRY(scan_.expect("}"));
-        return std::move(kernel_);
+        return scan_.expect("{");
     }
 
     Error twice(size_t at, const std::string& what) {
@@ -202,7 +235,8 @@ class Parser {
         return make_stmt(std::move(branch));
     }
 
-    Result<Stmt> allocation() {
+    // name: dtype[shape] scope
+    Result<int> placed() {
         int slot = TRY(declaration());
         size_t at = scan_.at();
         std::string_view word = scan_.word();
@@ -213,6 +247,11 @@ class Parser {
             known = true;
         }
         if (!known) return scan_.syntax(at, "a scope: shared, local or register");
+        return slot;
+    }
+
+    Result<Stmt> allocation() {
+        int slot = TRY(placed());
         if (scan_.peek() == '{') return alloc(slot, TRY(braced()));
         return alloc(slot, TRY(block()));
     }
@@ -240,24 +279,82 @@ class Parser {
         return make_stmt(std::move(call));
     }
 
-    Result<Stmt> assignment() {
-        Store s;
-        s.to = TRY(access());
+    // One of = += *= min= max=
+    Result<std::optional<ReduceOp>> sign() {
         constexpr std::array<std::pair<std::string_view, std::optional<ReduceOp>>, 5> kSigns{{{"=", {}},
                                                                                               {"+=", ReduceOp::Sum},
                                                                                               {"*=", ReduceOp::Prod},
                                                                                               {"min=", ReduceOp::Min},
                                                                                               {"max=", ReduceOp::Max}}};
-        bool found = false;
-        for (const auto& [sign, combine] : kSigns) {
-            if (found || !scan_.take(sign)) continue;
-            s.combine = combine;
-            found = true;
-        }
-        if (!found) return scan_.syntax(scan_.at(), "one of = += *= min= max=");
+        for (const auto& [text, combine] : kSigns)
+            if (scan_.take(text)) return combine;
+        return scan_.syntax(scan_.at(), "one of = += *= min= max=");
+    }
+
+    Result<Stmt> assignment() {
+        Store s;
+        s.to = TRY(access());
+        s.combine = TRY(sign());
         DType dtype = kernel_.buffers[static_cast<size_t>(s.to.buffer)].dtype;
         s.value = TRY(expr_of(dtype, "what this buffer holds"));
         return make_stmt(std::move(s));
+    }
+
+    bool takes_known() {
+        size_t begin = scan_.at();
+        if (scan_.take_word("known") && scan_.peek() != ':' && !scan_.next_is_word("for")) return true;
+        scan_.go_to(begin);
+        return false;
+    }
+
+    bool declares_buffer() {
+        size_t begin = scan_.at();
+        bool declares = name("a name").ok() && scan_.take(":");
+        std::string_view type = declares ? scan_.word() : "";
+        scan_.go_to(begin);
+        return declares && dtype_from_name(type) && !slots_.contains(std::string(type));
+    }
+
+    // i < M, j < 8
+    Result<std::vector<ReduceAxis>> ranges() {
+        std::vector<ReduceAxis> axes;
+        do {
+            size_t at = scan_.at();
+            std::string var = TRY(name("an axis"));
+            TRY(scan_.expect("<"));
+            Expr extent = TRY(expr_of(DType::i64, "an axis's extent"));
+            axes.push_back({index_var(var, extent.as_int()), extent});
+            if (!variables_.emplace(var, axes.back().var).second) return twice(at, var);
+        } while (scan_.take(","));
+        return axes;
+    }
+
+    // name for axes: buffer[...] += value over axes
+    Result<Stage> stage() {
+        Stage s;
+        std::map<std::string, Expr> sizes = variables_;
+        s.name = TRY(name("a stage's name"));
+        if (scan_.take_word("for")) s.axes = TRY(ranges());
+        TRY(scan_.expect(":"));
+        Access to = TRY(access());
+        std::optional<ReduceOp> combine = TRY(sign());
+        // What is combined over stands behind the value, which is therefore read twice.
+        size_t value_at = scan_.at();
+        any_variable_ = true;
+        Result<Expr> skipped = expr();
+        any_variable_ = false;
+        if (!skipped.ok()) return std::move(skipped).error();
+        if (combine && !scan_.take_word("over")) return scan_.syntax(scan_.at(), "over");
+        if (combine) s.reduce = TRY(ranges());
+        size_t end = scan_.at();
+        scan_.go_to(value_at);
+        s.value = TRY(expr_of(kernel_.buffers[static_cast<size_t>(to.buffer)].dtype, "what this buffer holds"));
+        scan_.go_to(end);
+        variables_ = std::move(sizes);
+        s.buffer = to.buffer;
+        s.store = std::move(to.indices);
+        s.combine = combine.value_or(ReduceOp::Sum);
+        return s;
     }
 };
 
@@ -266,5 +363,7 @@ class Parser {
 Result<std::vector<Kernel>> parse_kernels(std::string_view text, std::string_view source) {
     return Parser(text, source).run();
 }
+
+Result<Compute> parse_compute(std::string_view text, std::string_view source) { return Parser(text, source).compute(); }
 
 }  // namespace tessera

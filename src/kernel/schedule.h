@@ -86,6 +86,8 @@ class Schedule {
     Status pipeline(const Loop& loop, int stages);
     Status double_buffer(std::string_view stage);
 
+    // One primitive by its name, with arguments as a trace has them (a buffer may go by its name): what it made.
+    Result<std::vector<std::string>> apply(const std::string& primitive, const std::vector<std::string>& args);
     // The trace applied to another Compute of the same stages (other sizes).
     static Result<Schedule> replay(Compute compute, std::span<const TraceStep> trace);
     std::string print_trace() const;  // one primitive per line, as parse_trace reads

@@ -29,6 +29,17 @@ Result<Scope> to_scope(const std::string& text) {
     return Error(Code::E0602, "there is no scope {}", text).hint("global, shared, local or register");
 }
 
+// By its number, as traces have it, or by its name.
+Result<int> to_buffer(const Schedule& s, const std::string& text) {
+    const std::vector<Buffer>& buffers = s.compute().buffers;
+    std::string all;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+        if (buffers[i].name == text || std::to_string(i) == text) return static_cast<int>(i);
+        all += (all.empty() ? "" : ", ") + buffers[i].name;
+    }
+    return Error(Code::E0602, "there is no buffer {}", text).hint("the buffers are: {}", all);
+}
+
 Result<Groups> to_groups(const std::string& text) {
     Groups groups;
     for (size_t i = 0; i < text.size();) {
@@ -128,7 +139,7 @@ const std::map<std::string, Primitive>& primitives() {
         {"cache_read",
          {3, 3,
           [](S& s, const Args& a) -> Status {
-              int buffer = static_cast<int>(TRY(to_number(a[1])));
+              int buffer = TRY(to_buffer(s, a[1]));
               return dropped(s.cache_read(a[0], buffer, TRY(to_scope(a[2]))));
           }}},
         {"cache_write",
@@ -166,14 +177,14 @@ const std::map<std::string, Primitive>& primitives() {
         {"prefetch",
          {4, 4,
           [](S& s, const Args& a) -> Status {
-              int64_t buffer = TRY(to_number(a[1]));
-              return s.prefetch(a[0], static_cast<int>(buffer), {a[2]}, TRY(to_number(a[3])));
+              int buffer = TRY(to_buffer(s, a[1]));
+              return s.prefetch(a[0], buffer, {a[2]}, TRY(to_number(a[3])));
           }}},
         {"prefetch_next",
          {5, 5,
           [](S& s, const Args& a) -> Status {
-              int64_t buffer = TRY(to_number(a[1]));
-              return s.prefetch_next(a[0], static_cast<int>(buffer), {a[2]}, {a[3]}, {a[4]});
+              int buffer = TRY(to_buffer(s, a[1]));
+              return s.prefetch_next(a[0], buffer, {a[2]}, {a[3]}, {a[4]});
           }}},
         {"pipeline",
          {2, 2,
@@ -274,23 +285,25 @@ Result<std::vector<TraceStep>> Schedule::parse_trace(std::string_view text) {
     return steps;
 }
 
+Result<std::vector<std::string>> Schedule::apply(const std::string& name, const std::vector<std::string>& args) {
+    auto found = primitives().find(name);
+    if (found == primitives().end()) return Error(Code::E0602, "there is no primitive {}", name);
+    const Primitive& primitive = found->second;
+    if (args.size() < primitive.min_args || args.size() > primitive.max_args)
+        return Error(Code::E0602, "{} takes {} arguments, not {}", name, primitive.min_args, args.size());
+    const size_t before = trace_.size();
+    TRY(primitive.apply(*this, args));
+    return trace_.size() > before ? trace_.back().results : std::vector<std::string>{};
+}
+
 Result<Schedule> Schedule::replay(Compute compute, std::span<const TraceStep> trace) {
     Schedule schedule(std::move(compute));
     for (size_t i = 0; i < trace.size(); ++i) {
         const TraceStep& step = trace[i];
-        auto found = primitives().find(step.primitive);
         std::string where = fmt::format("step {}, {}", i + 1, step.primitive);
-        if (found == primitives().end())
-            return Error(Code::E0602, "there is no primitive {}", step.primitive).at(where);
-        const Primitive& primitive = found->second;
-        if (step.args.size() < primitive.min_args || step.args.size() > primitive.max_args)
-            return Error(Code::E0602, "{} takes {} arguments, not {}", step.primitive, primitive.min_args,
-                         step.args.size())
-                .at(where);
-        Status status = primitive.apply(schedule, step.args);
-        if (!status.ok()) return std::move(status).error().at(where);
-        const std::vector<std::string>& made = schedule.trace_.back().results;
-        if (!step.results.empty() && made != step.results)
+        Result<std::vector<std::string>> made = schedule.apply(step.primitive, step.args);
+        if (!made.ok()) return std::move(made).error().at(where);
+        if (!step.results.empty() && *made != step.results)
             return Error(Code::E0602, "{} gave other names than when the trace was made", step.primitive).at(where);
     }
     return schedule;

@@ -189,6 +189,12 @@ TEST(KernelText, PrintsAComputeAndItsPlainNests) {
               "  mm for i < M, j < 8: t[i, j] += a[i, k] * b[k, j] over k < 64\n"
               "  relu for i < M, j < 8: c[i, j] = max(t[i, j], 0.0)\n"
               "}\n");
+    c.known = {false, true};
+    auto again = parse_compute(to_string(c));
+    ASSERT_TRUE(again.ok()) << again.error().to_string();
+    EXPECT_EQ(to_string(*again), to_string(c));
+    EXPECT_EQ(again->known, (std::vector<bool>{false, true, false}));
+    EXPECT_TRUE(again->stages[0].value.same(c.stages[0].value));
     Kernel nests = plain_nests(c);
     EXPECT_TRUE(verify(nests).ok());
     EXPECT_EQ(to_string(nests),
@@ -207,6 +213,25 @@ TEST(KernelText, PrintsAComputeAndItsPlainNests) {
               "    }\n"
               "  }\n"
               "}\n");
+}
+
+TEST(KernelText, ReadsComputes) {
+    auto code = [](std::string_view stages) {
+        auto read =
+            parse_compute(fmt::format("compute c(M) (x: f32[M, 4], y: f32[M]) {{ t: f32[M] local\n {} }}", stages));
+        return read.ok() ? "" : std::string(code_name(read.error().code()));
+    };
+    EXPECT_EQ(code("s for i < M: y[i] += x[i, k] over k < 4"), "");
+    EXPECT_EQ(code("known x known for i < M: y[i] max= x[i, k] over k < 4"), "");  // a stage may be called known
+    EXPECT_EQ(code("s for i < M: t[i] = x[i, 0] u for i < M: y[i] = t[i]"), "");
+    EXPECT_EQ(code("known: y[0] = 1.0"), "");
+    EXPECT_EQ(code("known t"), "E0302");
+    EXPECT_EQ(code("s for i < M: y[i] += x[i, k]"), "E0301");             // over what?
+    EXPECT_EQ(code("s for i < M: y[i] = x[i, k]"), "E0302");              // k is nothing
+    EXPECT_EQ(code("s for i < M: y[i] += x[i, l] over k < 4"), "E0302");  // nor is l
+    EXPECT_EQ(code("s for i < M: y[i] += x[i, i] over i < 4"), "E0301");  // twice
+    EXPECT_EQ(code("s for i < M: z[i] = 1.0"), "E0302");
+    EXPECT_EQ(code("s for i < M: y[i] = i"), "E0301");  // i64
 }
 
 }  // namespace
