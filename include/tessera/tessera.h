@@ -4,6 +4,7 @@
 #include "tessera/compile.h"
 #include "tessera/dtype.h"
 #include "tessera/error.h"
+#include "tessera/kernel.h"
 #include "tessera/model.h"
 #include "tessera/optimize.h"
 #include "tessera/tensor.h"
