@@ -1,10 +1,11 @@
-// The Python module: tensors, data and models of the public API. python/tessera/ makes them pleasant.
+// The Python module: tensors, data, models and kernels of the public API. python/tessera/ makes them pleasant.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
@@ -224,6 +225,62 @@ std::vector<std::pair<std::string, double>> check(const Executable& executable, 
     return unwrap(std::move(result));
 }
 
+KernelFunction build_kernel(const KernelSchedule& schedule, int threads, const std::map<std::string, Tensor>& known) {
+    Result<KernelFunction> result = [&] {
+        nb::gil_scoped_release release;
+        return schedule.build(threads, known);
+    }();
+    return unwrap(std::move(result));
+}
+
+// Each array as its element type, shape and address; the caller keeps them alive.
+void run_kernel(const KernelFunction& function, const std::vector<std::tuple<std::string, Sizes, uintptr_t>>& arrays) {
+    std::vector<ArrayRef> given;
+    for (const auto& [dtype, sizes, address] : arrays) {
+        auto t = dtype_from_name(dtype);
+        if (!t) throw nb::value_error("no such element type");
+        given.push_back({*t, sizes, reinterpret_cast<void*>(address)});
+    }
+    Status status = [&] {
+        nb::gil_scoped_release release;
+        return function.run(given);
+    }();
+    unwrap(std::move(status));
+}
+
+void bind_kernels(nb::module_& m) {
+    nb::class_<KernelArgument>(m, "KernelArgument", "An array that a kernel takes.")
+        .def_ro("name", &KernelArgument::name)
+        .def_prop_ro("dtype", [](const KernelArgument& a) { return std::string(dtype_name(a.dtype)); })
+        .def_ro("shape", &KernelArgument::shape)
+        .def_ro("written", &KernelArgument::written);
+
+    nb::class_<KernelFunction>(m, "KernelFunction")
+        .def_prop_ro("arguments", [](const KernelFunction& f) { return f.arguments(); })
+        .def("emit", [](const KernelFunction& f, const std::string& what) { return unwrap(f.emit(what)); }, nb::arg("what"))
+        .def("run", &run_kernel, nb::arg("arrays"));
+
+    nb::class_<KernelSchedule>(m, "KernelSchedule")
+        .def_static("parse", [](const std::string& compute) { return unwrap(KernelSchedule::parse(compute)); }, nb::arg("compute"))
+        .def_static("automatic", [](const std::string& compute, int threads) {
+            return unwrap(KernelSchedule::automatic(compute, threads));
+        }, nb::arg("compute"), nb::arg("threads"))
+        .def_static("replay", [](const std::string& compute, const std::string& trace) {
+            return unwrap(KernelSchedule::replay(compute, trace));
+        }, nb::arg("compute"), nb::arg("trace"))
+        .def("copy", [](const KernelSchedule& s) { return s; })
+        .def("apply", [](KernelSchedule& s, const std::string& primitive, const std::vector<std::string>& args) {
+            return unwrap(s.apply(primitive, args));
+        }, nb::arg("primitive"), nb::arg("args"))
+        .def("compute", &KernelSchedule::compute)
+        .def("trace", &KernelSchedule::trace)
+        .def("stages", &KernelSchedule::stages)
+        .def("loops", [](const KernelSchedule& s, const std::string& stage) { return unwrap(s.loops(stage)); }, nb::arg("stage"))
+        .def("lower", [](const KernelSchedule& s) { return unwrap(s.lower()); })
+        .def("build", &build_kernel, nb::arg("threads"), nb::arg("known"));
+    m.def("describe_processor", [](const std::string& target) { return unwrap(describe_processor(target)); }, nb::arg("target"));
+}
+
 }  // namespace
 
 NB_MODULE(_tessera, m) {
@@ -348,4 +405,5 @@ NB_MODULE(_tessera, m) {
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
           nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets);
+    bind_kernels(m);
 }

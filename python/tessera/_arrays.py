@@ -31,6 +31,14 @@ def numpy_dtype(name: str) -> np.dtype:
     return np.dtype(object) if name == "str" else _NUMPY[name]
 
 
+def array_name(dtype: np.dtype) -> str:
+    """Our name of a NumPy element type in native byte order."""
+    name = _NAMES.get(dtype)
+    if name is None:
+        raise Error("E0403", f"arrays of {dtype} cannot be used", hint="convert it with astype first")
+    return name
+
+
 def tensor_from(value: Any, expected: str | None = None) -> Tensor:
     """A tensor over the value's own memory if it is contiguous and in native byte order, over a copy otherwise."""
     if isinstance(value, Tensor):
@@ -45,9 +53,7 @@ def tensor_from(value: Any, expected: str | None = None) -> Tensor:
         return Tensor.from_strings(list(array.shape), [_text(item) for item in array.ravel().tolist()])
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    name = _NAMES.get(array.dtype)
-    if name is None:
-        raise Error("E0403", f"arrays of {array.dtype} cannot be used", hint="convert it with astype first")
+    name = array_name(array.dtype)
     shape = list(array.shape)
     array = np.ascontiguousarray(array)
     return Tensor.from_memory(name, shape, array.ctypes.data, array)
