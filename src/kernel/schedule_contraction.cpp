@@ -63,7 +63,8 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
-constexpr int64_t kRowsAtOnce = 16;  // of a B that is packed
+constexpr int64_t kRowsAtOnce = 16;             // of a B that is packed
+constexpr int64_t kLongSum = 192, kPart = 128;  // products in f32 that are added up one by one
 
 int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
 
@@ -143,6 +144,23 @@ class ContractionSchedule {
                 tiles_.k_blocks = shape.k / inner;
             }
         }
+        fills_ = tiles_.pack_a && tiles_.k_blocks == 1 && lanes_ > 1 && c_.depth.size() == 1 &&
+                 lies_along_depth(s_, stage, c_);
+        if (shape.element_bytes == 4 && product(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
+    }
+
+    // Long sums in equal parts, since the error grows with the longest chain of additions. k is filled up with zeros
+    // where it has no such parts, and also to whole vectors, so that A can be read in them.
+    void choose_parts(int64_t k) {
+        if (tiles_.k_blocks > 1) k = tiles_.kc;
+        if (fills_) k = (k + lanes_ - 1) / lanes_ * lanes_;
+        if (k <= kLongSum) return;
+        for (int64_t parts = (k + kLongSum - 1) / kLongSum; parts <= k / (kPart / 2); ++parts)
+            if (k % parts == 0) {
+                part_ = k / parts;
+                return;
+            }
+        if (tiles_.k_blocks == 1 && c_.depth.size() == 1 && tiles_.pack_a && tiles_.pack_b) part_ = kPart;
     }
 
     // Stage mm[b,m,n] over k from a[b,m,k..] and b[b,k..,n], then out[b,m,n].
@@ -178,9 +196,7 @@ class ContractionSchedule {
         if (has_batch_) multiples.push_back(1);
         if (has_rows_) multiples.push_back(tiles_.mr);
         multiples.push_back(tiles_.nr);
-        // A k of no whole vectors is filled up with zeros, so that A can be read in vectors.
-        const bool fills = along_depth && !a_.empty() && lanes_ > 1 && c_.depth.size() == 1;
-        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : fills ? lanes_ : 1);
+        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : part_ > 0 ? part_ : fills_ ? lanes_ : 1);
         TRY(s_.pad(mm_, multiples));
         if (!tile_.empty()) {
             multiples.pop_back();
@@ -363,6 +379,8 @@ class ContractionSchedule {
         }
         if (!tile_.empty()) TRY(keep_tile(at));
         TRY(s_.compute_at(tile, at));
+        const Loop rows_of_tiles = at;
+        if (part_ > 0) TRY(sum_in_parts(tile, at));
         TRY(s_.set_scope(tile, Scope::Register));
         std::vector<Loop> loops = s_.loops(tile), order;
         size_t next = has_batch_ ? 1 : 0;
@@ -382,13 +400,31 @@ class ContractionSchedule {
         if (!alike) TRY(s_.annotate(k, "unroll", 4));
         // The first tiles of rows would wait for each panel, and few come after them.
         if (!b_.empty() && has_rows_ && tiles_.prefetch)
-            TRY(s_.prefetch_next(tile, find_stage(s_, b_).buffer, k, panel_loop_, at));
+            TRY(s_.prefetch_next(tile, find_stage(s_, b_).buffer, k, panel_loop_, rows_of_tiles));
         if (!a_.empty() && options_.machine.lane_multiply) {
             std::string copy = TRY(s_.cache_read(tile, find_stage(s_, a_).buffer, Scope::Register));
             TRY(s_.compute_at(copy, k));
             TRY(s_.vectorize(s_.loops(copy)[has_batch_ ? 1 : 0]));
         }
         return {};
+    }
+
+    // The tile in memory, to which parts of the sum are added; from then on `tile` is a part, computed at `at`.
+    Status sum_in_parts(std::string& tile, Loop& at) {
+        auto [parts, k] = TRY(s_.split(s_.loops(tile).back(), part_));
+        std::string part = TRY(s_.rfactor(parts));
+        TRY(s_.set_scope(tile, Scope::Local));
+        std::vector<Loop> loops = s_.loops(tile);
+        auto [vectors, lanes] = TRY(s_.split(loops[loops.size() - 2], lanes_));
+        std::vector<Loop> order{loops.back()};
+        if (has_rows_) order.push_back(loops[loops.size() - 3]);
+        order.insert(order.end(), {vectors, lanes});
+        TRY(s_.reorder(order));
+        TRY(s_.vectorize(lanes));
+        for (size_t i = 1; i + 1 < order.size(); ++i) TRY(s_.unroll(order[i]));
+        tile = part;
+        at = order[0];
+        return s_.compute_at(tile, at);
     }
 
     // The sums of one tile in memory.
@@ -506,7 +542,9 @@ class ContractionSchedule {
     Contraction c_;
     ContractionTiles tiles_;
     int64_t lanes_ = 1;
+    int64_t part_ = 0;  // of a sum, that is added up in registers; 0: all of it
     bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
+    bool fills_ = false;           // k is filled up to whole vectors
     Loop tile_loop_, panel_loop_;  // over register tiles, over panels of B
     std::optional<Loop> task_loop_, block_loop_;
 };

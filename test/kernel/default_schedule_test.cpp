@@ -68,6 +68,20 @@ TEST(DefaultSchedule, Products) {
         for (bool known : {false, true}) check(matmul(m, n, k, known));
 }
 
+// Rounding errors grow with the longest chain of additions.
+TEST(DefaultSchedule, LongSumsAreAddedUpInParts) {
+    for (int64_t k : {193, 997, 1152}) check(matmul(40, 72, k, true));
+    for (const Processor& p : processors()) {
+        auto s = default_schedule(matmul(40, 72, 1152, true), {.machine = p.machine, .threads = 1});
+        ASSERT_TRUE(s.ok());
+        for (const Stage& stage : s->compute().stages)
+            for (const Loop& loop : s->loops(stage.name))
+                if (s->reduces(loop)) {
+                    EXPECT_LE(s->extent(loop).as_int().value_or(1152), 192) << p.name << " " << loop.name;
+                }
+    }
+}
+
 TEST(DefaultSchedule, ProductsOfSymbolicSizes) {
     Expr m = symbol("M"), n = symbol("N"), k = symbol("K");
     for (int64_t at : {0, 1, 2, 13, 30}) {
