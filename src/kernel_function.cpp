@@ -53,10 +53,66 @@ struct KernelFunction::State {
 
 namespace {
 
+// Whether numbers show that an index can leave its dimension.
+bool leaves(const Expr& index, const Expr& size) {
+    const Bounds b = bounds(index);
+    const std::optional<int64_t> n = size.as_int();
+    return (b.low && *b.low < 0) || (b.high && n && *b.high >= *n);
+}
+
+Status check_inside(const Buffer& buffer, const std::vector<Expr>& indices) {
+    for (size_t i = 0; i < indices.size(); ++i)
+        if (leaves(indices[i], buffer.shape[i]))
+            return Error(Code::E0406, "{} is used outside: index {} of {}", buffer.name, to_string(indices[i]),
+                         to_string(buffer.shape[i]))
+                .hint("select keeps away from elements that are not there");
+    return {};
+}
+
+// Every load that no select guards. What those guard, and indices that are only known later, are the caller's promise.
+Status check_loads(const Expr& e, const std::vector<Buffer>& buffers) {
+    if (e.is(ExprKind::Load)) TRY(check_inside(buffers[static_cast<size_t>(e.node().slot)], e.args()));
+    const size_t unguarded = e.is(ExprKind::Select) ? 1 : e.args().size();
+    for (size_t i = 0; i < unguarded; ++i) TRY(check_loads(e.arg(i), buffers));
+    return {};
+}
+
 Result<Compute> checked_compute(std::string_view text) {
     Compute compute = TRY(parse_compute(text, "compute"));
     TRY(verify(compute));
+    for (const Stage& stage : compute.stages) {
+        if (std::any_of(stage.axes.begin(), stage.axes.end(), [](const ReduceAxis& a) { return a.extent.is_int(0); }))
+            continue;  // touches nothing
+        TRY(check_inside(compute.buffers[static_cast<size_t>(stage.buffer)], stage.store));
+        if (std::none_of(stage.reduce.begin(), stage.reduce.end(),
+                         [](const ReduceAxis& a) { return a.extent.is_int(0); }))
+            TRY(check_loads(stage.value, compute.buffers));
+    }
     return compute;
+}
+
+// A layout must have room for every element.
+Status check_layouts(const Schedule& schedule) {
+    for (size_t s = 0; s < schedule.plans().size(); ++s) {
+        const std::optional<IndexMap>& layout = schedule.plans()[s].layout;
+        if (!layout) continue;
+        const Stage& stage = schedule.compute().stages[s];
+        Bindings axes;
+        for (size_t i = 0; i < layout->vars.size(); ++i)
+            axes.insert_or_assign(layout->vars[i].node().name,
+                                  index_var(layout->vars[i].node().name, stage.axes[i].extent.as_int()));
+        const std::vector<std::string>& known = schedule.compute().symbols;
+        for (size_t i = 0; i < layout->indices.size(); ++i) {
+            const Expr& size = layout->shape[i];
+            for (const std::string& name : free_symbols(size))
+                if (std::find(known.begin(), known.end(), name) == known.end())
+                    return Error(Code::E0602, "the layout of {} has a size {} that is not known", stage.name, name);
+            if (leaves(substitute(layout->indices[i], axes), size))
+                return Error(Code::E0602, "the layout of {} has no room: index {} of {}", stage.name,
+                             to_string(layout->indices[i]), to_string(size));
+        }
+    }
+    return {};
 }
 
 Result<int64_t> value_of(const Expr& size, const SymbolValues& symbols) {
@@ -219,6 +275,7 @@ Result<KernelSchedule> KernelSchedule::replay(std::string_view compute, std::str
     std::vector<TraceStep> steps = TRY(Schedule::parse_trace(trace));
     std::vector<Buffer> parameters = checked.buffers;
     Schedule replayed = TRY(Schedule::replay(std::move(checked), steps));
+    TRY(check_layouts(replayed));
     return KernelSchedule(std::make_shared<State>(State{std::move(replayed), std::move(parameters)}));
 }
 
@@ -226,6 +283,7 @@ Result<std::vector<std::string>> KernelSchedule::apply(const std::string& primit
                                                        const std::vector<std::string>& args) {
     auto next = std::make_shared<State>(*state_);
     std::vector<std::string> made = TRY(next->schedule.apply(primitive, args));
+    TRY(check_layouts(next->schedule));
     state_ = std::move(next);
     return made;
 }

@@ -20,6 +20,7 @@ Result<int64_t> to_number(const std::string& text) {
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size())
         return Error(Code::E0602, "\"{}\" is not a number", text);
+    if (value > INT32_MAX || value < INT32_MIN) return Error(Code::E0602, "{} is too large a number", text);
     return value;
 }
 

@@ -195,6 +195,23 @@ def test_text_is_read_as_it_is_printed():
         assert e.value.code == code, wrong
 
 
+def test_elements_that_are_not_there():
+    for stage in ("y[i] = x[i + 1]", "y[i] = x[i - 1]", "y[i + 1] = x[i]", "y[i] += x[i + k] over k < 2",
+                  "y[i] = select(x[i + 1] < 0.0, 1.0, 2.0)"):
+        with pytest.raises(tessera.Error) as e:
+            tk.Schedule(f"compute c() (x: f32[4], y: f32[4]) {{ s for i < 4: {stage} }}")
+        assert e.value.code == "E0406", stage
+    tk.Schedule("compute c() (x: f32[4], y: f32[4]) { s for i < 4: y[i] = select(i < 3, x[i + 1], 0.0) }")
+    s = tk.Schedule(matmul_relu(9, 5, 7))
+    for layout in ("m, n -> m, n < 2, 2", "m, n -> m, n < -9, 5", "m, n -> m, n < x, 5", "m, n -> n, m < 9, 5"):
+        with pytest.raises(tessera.Error) as e:
+            s.transform_layout("mm", layout)
+        assert e.value.code == "E0602", layout
+    s.transform_layout("mm", "m, n -> n, m < 5, 9")
+    with pytest.raises(tessera.Error, match="too large a number"):
+        s.split("mm.m", 1 << 40)
+
+
 def test_arguments_are_checked():
     f = tk.Schedule(matmul(4, 5, 6)).build()
     a, b, c = numbers(4, 6), numbers(6, 5), np.zeros((4, 5), np.float32)
