@@ -312,12 +312,24 @@ Value* Emitter::emit_select(const Expr& e) {
     return phi;
 }
 
+namespace {
+
+// min(x, c) of a c that is not positive.
+bool is_at_most_zero(const Expr& e) {
+    auto not_positive = [](const Expr& c) { return c.is(ExprKind::Const) && c.node().real <= 0; };
+    return e.is(ExprKind::Min) && is_float(e.dtype()) && (not_positive(e.arg(0)) || not_positive(e.arg(1)));
+}
+
+}  // namespace
+
 Value* Emitter::emit_call(const Expr& e) {
     Value* a = emit(e.arg(0));
     Value* b = e.args().size() > 1 ? emit(e.arg(1)) : nullptr;
     if (b) match(a, b);
     const DType dtype = e.arg(0).dtype();
     const Fn fn = e.node().fn;
+    if (fn == Fn::Exp && dtype != DType::f64 && is_at_most_zero(e.arg(0)))
+        return VectorMath(builder_, target_).exp_up_to_one(a);
     if (is_float(dtype)) return math(fn, dtype, a, b);
     Value* zero = llvm::Constant::getNullValue(a->getType());
     switch (fn) {

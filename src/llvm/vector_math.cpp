@@ -120,6 +120,20 @@ VectorMath::Value* VectorMath::exp(Value* x) {
     return b_.CreateFMul(e, from_bits(b_.CreateShl(other, integer(x, 23)), x));
 }
 
+// As above, for results of at most 1 and a polynomial with a relative error of 1.1e-7: 2^n is one factor, 0 from 2^-127 on.
+VectorMath::Value* VectorMath::exp_up_to_one(Value* x) {
+    x = at_least(x, -88.0f);
+    Value* rounder = real(x, kRounder + 127);
+    Value* shifted = fma(x, kLog2e, rounder);
+    Value* n = b_.CreateFSub(shifted, rounder);
+    Value* r = fma(n, -kLn2Low, fma(n, -kLn2High, x));
+    Value* square = b_.CreateFMul(r, r);
+    Value* q = fma(square, polynomial(r, {0.041892300965702386, 0.008312287700339057}),
+                   polynomial(r, {0.49999216883116365, 0.16667123772173167}));
+    Value* e = fma(square, q, b_.CreateFAdd(r, real(x, 1)));
+    return b_.CreateFMul(e, from_bits(b_.CreateShl(bits(shifted), integer(x, 23)), x));
+}
+
 // exp as above, but with a shorter polynomial (relative error 1.1e-7) and no need for more than the normal numbers.
 VectorMath::Value* VectorMath::sigmoid_of_minus(Value* x) {
     x = at_least(at_most(x, 88.0f), -87.0f);

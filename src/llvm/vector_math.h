@@ -24,6 +24,7 @@ class VectorMath {
     static bool is_periodic(Fn fn) { return fn == Fn::Sin || fn == Fn::Cos || fn == Fn::Tan; }
 
     Value* exp(Value* x);
+    Value* exp_up_to_one(Value* x);  // of x <= 0, NaN or -inf: what would be subnormal is 0
     Value* expm1(Value* x);
     Value* sigmoid_of_minus(Value* x);  // 1 / (1 + exp(x)), down to 1e-38
     Value* log(Value* x);

@@ -108,6 +108,41 @@ TEST(VectorMath, KeepsItsErrorBounds) {
     }
 }
 
+// exp(min(x, 0)), as softmax has it.
+TEST(VectorMath, ExpUpToOne) {
+    Expr i = index_var("i", kCount / 32), j = index_var("j", 32), at = i * 32 + j;
+    Stmt body = store(1, {at}, call(Fn::Exp, {min(load(0, DType::f32, {at}), constant(0, DType::f32))}));
+    body = for_loop({i, kCount / 32, LoopKind::Serial, {}, {}, for_loop({j, 32, LoopKind::Vector, {}, {}, body})});
+    auto compiled = compile_kernels(
+        {make_kernel("exp", {}, {{"x", DType::f32, {kCount}}, {"y", DType::f32, {kCount}}}, 2, body)}, {});
+    ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
+    Memory x_memory = make_memory(kCount * 4), y_memory = make_memory(kCount * 4);
+    float *in = reinterpret_cast<float*>(x_memory.get()), *out = reinterpret_cast<float*>(y_memory.get());
+    const float inf = std::numeric_limits<float>::infinity(), tiny = std::numeric_limits<float>::min();
+    double worst = 0;
+    for (int block = 0; block < 64; ++block) {
+        for (int64_t k = 0; k < kCount; ++k) in[k] = static_cast<float>(block * kCount + k) * -0.00017f;
+        in[0] = inf, in[1] = -inf, in[2] = std::nanf(""), in[3] = -200, in[4] = -0.0f, in[5] = -1e-45f, in[6] = -3e38f;
+        run_launches((*compiled)->kernels()[0], {in, out}, {}, {});
+        EXPECT_EQ(out[0], 1);
+        EXPECT_EQ(out[1], 0);
+        EXPECT_TRUE(std::isnan(out[2]));
+        EXPECT_EQ(out[3], 0);
+        EXPECT_EQ(out[4], 1);
+        EXPECT_EQ(out[5], 1);
+        EXPECT_EQ(out[6], 0);
+        for (int64_t k = 7; k < kCount; ++k) {
+            const double want = std::exp(std::min(0.0, static_cast<double>(in[k])));
+            if (want < 1.01 * tiny)
+                EXPECT_LE(std::abs(out[k] - want), 1.01 * tiny) << in[k];
+            else
+                worst = std::max(worst, ulps(out[k], want));
+        }
+    }
+    if (std::getenv("TESSERA_SHOW_MATH")) fmt::print("exp(min(x, 0)) {:.3f} ulp\n", worst);
+    EXPECT_LE(worst, 3);
+}
+
 TEST(VectorMath, Sigmoid) {
     Expr i = index_var("i", kCount / 32), j = index_var("j", 32), at = i * 32 + j;
     Expr one = constant(1, DType::f32), x = load(0, DType::f32, {at});
