@@ -54,7 +54,8 @@ AttentionTiles choose_attention_tiles(std::optional<int64_t> queries, std::optio
                                       int64_t columns, int64_t outer, int element_bytes, const Machine& machine,
                                       int threads);
 
-// The kernel; its parameters are the Compute's.
-Lowered lower_attention(const Compute& compute, const Attention& attention, const Machine& machine, int threads);
+// The kernel; its parameters are the Compute's. Tiles are those for so many queries, where their number is not known.
+Lowered lower_attention(const Compute& compute, const Attention& attention, const Machine& machine, int threads,
+                        std::optional<int64_t> queries = {});
 
 }  // namespace tessera

@@ -34,7 +34,7 @@ AttentionTiles choose_attention_tiles(std::optional<int64_t> queries, std::optio
         t.keys = round_up((std::max<int64_t>(*keys, 1) + blocks - 1) / blocks, t.rows);
     }
     // Tasks that divide evenly among the threads; what each packs for itself is worth many queries.
-    const int64_t tiles = queries ? (*queries + t.queries - 1) / t.queries : 16;
+    const int64_t tiles = queries ? (*queries + t.queries - 1) / t.queries : threads <= outer ? 64 : 16;
     const int64_t most = std::max<int64_t>(
         1, std::min<int64_t>(tiles, machine.l2_bytes / 2 / ((depth + columns) * element_bytes * t.queries)));
     double least = 0;

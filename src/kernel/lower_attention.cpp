@@ -26,7 +26,8 @@ int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 class AttentionKernel {
   public:
-    AttentionKernel(const Compute& compute, const Attention& attention, const Machine& machine, int threads)
+    AttentionKernel(const Compute& compute, const Attention& attention, const Machine& machine, int threads,
+                    std::optional<int64_t> queries)
         : a_(attention), machine_(machine), dtype_(compute.buffers[size_t(a_.product->buffer)].dtype) {
         const int bytes = int(dtype_bytes(dtype_));
         lanes_ = std::max<int64_t>(1, machine.vector_bytes / bytes);
@@ -36,12 +37,13 @@ class AttentionKernel {
         queries_ = axis(a_.query).extent;
         Expr outer = 1;
         for (size_t i : a_.outer) outer = outer * axis(i).extent;
-        t_ = choose_attention_tiles(queries_.as_int(), keys_.as_int(), depth_, columns_, outer.as_int().value_or(16),
-                                    bytes, machine, threads);
+        t_ = choose_attention_tiles(queries_.as_int() ? queries_.as_int() : queries, keys_.as_int(), depth_, columns_,
+                                    outer.as_int().value_or(16), bytes, machine, threads);
         blocks_ = ceil_div(queries_, t_.block);
         tasks_ = outer * blocks_;
         parallel_ = threads > 1 && !tasks_.is_int(1);
         padded_ = round_up(columns_, t_.rows);
+        direct_ = t_.block == t_.queries && !is_blinding() && padded_ == columns_;
         kernel_.name = compute.name;
         kernel_.symbols = compute.symbols;
         kernel_.buffers.assign(compute.buffers.begin(), compute.buffers.begin() + std::ptrdiff_t(compute.params));
@@ -143,14 +145,16 @@ class AttentionKernel {
         Expr here = min(Expr(tiles), ceil_div(queries_ - first, t_.queries));
         qt_ = buffer("qt", {tiles, depth_, t_.queries}, Scope::Local);
         ot_ = buffer("ot", {tiles, padded_, t_.queries}, Scope::Local);
-        kb_ = buffer("kb", {t_.keys, depth_}, Scope::Local);
-        vb_ = buffer("vb", {t_.keys, padded_}, Scope::Local);
         st_ = buffer("st", {t_.keys, t_.queries}, Scope::Local);
         most_ = buffer("most", {tiles, t_.queries}, Scope::Local);
         sums_ = buffer("sums", {tiles, t_.queries}, Scope::Local);
         scale_ = buffer("scale", {t_.queries}, Scope::Local);
         shift_ = buffer("shift", {t_.queries}, Scope::Local);
-        std::vector<int> own{qt_, ot_, kb_, vb_, st_, most_, sums_, scale_, shift_};
+        std::vector<int> own{qt_, ot_, st_, most_, sums_, scale_, shift_};
+        if (!direct_) {
+            own.push_back(kb_ = buffer("kb", {t_.keys, depth_}, Scope::Local));
+            own.push_back(vb_ = buffer("vb", {t_.keys, padded_}, Scope::Local));
+        }
         if (is_blinding()) own.push_back(zeros_ = buffer("zeros", {padded_}, Scope::Local));
         find_bias();
         for (const auto& [e, slot] : bias_) own.push_back(slot);
@@ -211,6 +215,11 @@ class AttentionKernel {
     Stmt keys(const Expr& first, const Expr& tiles) {
         Expr count = min(Expr(t_.keys), keys_ - first);
         if (mod(keys_, t_.keys).is_int(0)) count = t_.keys;
+        Stmt each = serial("tile", tiles, [&](const Expr& t) {
+            return seq(
+                {copy_bias(t, first, count), scores(t, first, count), add_up(t, count), values(t, first, count)});
+        });
+        if (direct_) return each;
         Stmt copy_k = serial("k.j", count, [&](const Expr& j) {
             return along("k", depth_, [&](const Expr& d) { return store(kb_, {j, d}, at(a_.k, 0, first + j, d, 0)); });
         });
@@ -220,9 +229,6 @@ class AttentionKernel {
                 if (!is_blinding()) return copy;
                 return seq({copy, store(zeros_, {d}, get(vb_, {j, d}) * number(0), ReduceOp::Sum)});
             });
-        });
-        Stmt each = serial("tile", tiles, [&](const Expr& t) {
-            return seq({copy_bias(t, first, count), scores(t, first, count), add_up(t, count), values(t, count)});
         });
         return seq({copy_k, copy_v, each});
     }
@@ -313,7 +319,7 @@ class AttentionKernel {
                 int kr = buffer("kr", {t_.rows, lanes_}, Scope::Register);
                 Stmt fetch = unrolled("kr.r", t_.rows, [&](const Expr& r) {
                     return vector("kr", lanes_, [&](const Expr& l) {
-                        return store(kr, {r, l}, get(kb_, {j + r, d * lanes_ + l}));
+                        return store(kr, {r, l}, key_at(first, j + r, d * lanes_ + l, guarded));
                     });
                 });
                 Stmt add = unrolled("s.l", lanes_, [&](const Expr& l) {
@@ -325,9 +331,8 @@ class AttentionKernel {
             sum.push_back(serial(
                 "s.rest", depth_ - whole * lanes_,
                 [&](const Expr& d) {
-                    return multiply(whole * lanes_ + d, [&](const Expr& r) {
-                        return get(kb_, {j + r, whole * lanes_ + d});
-                    });
+                    return multiply(whole * lanes_ + d,
+                                    [&](const Expr& r) { return key_at(first, j + r, whole * lanes_ + d, guarded); });
                 },
                 4));
         const Expr q = first_ + t * t_.queries;
@@ -340,6 +345,16 @@ class AttentionKernel {
                         store(high, {i}, get(acc, {r, i}), ReduceOp::Max)});
         }));
         return alloc(acc, seq(std::move(sum)));
+    }
+
+    // Element d of K and of V, for key number j of the block.
+    Expr key_at(const Expr& first, const Expr& j, const Expr& d, bool guarded) const {
+        if (!direct_) return get(kb_, {j, d});
+        Expr value = at(a_.k, 0, first + j, d, 0);
+        return guarded ? select(lt(first + j, keys_), value, number(0)) : value;
+    }
+    Expr value_at(const Expr& first, const Expr& j, const Expr& d) const {
+        return direct_ ? at(a_.v, 0, first + j, 0, d) : get(vb_, {j, d});
     }
 
     Stmt add_up(const Expr& t, const Expr& count) {
@@ -357,7 +372,7 @@ class AttentionKernel {
         return alloc(sum, seq({init, exps, out}));
     }
 
-    Stmt values(const Expr& t, const Expr& count) {
+    Stmt values(const Expr& t, const Expr& first, const Expr& count) {
         return serial("o.t", padded_ / t_.rows, [&](const Expr& c) {
             int acc = buffer("p", {t_.rows, t_.queries}, Scope::Register);
             auto each = [&](const std::string& name, const std::function<Stmt(const Expr&, const Expr&)>& body) {
@@ -374,12 +389,11 @@ class AttentionKernel {
                 [&](const Expr& j) {
                     if (!machine_.lane_multiply || lanes_ == 1)
                         return each("p", [&](const Expr& r, const Expr& i) {
-                            return store(acc, {r, i}, get(vb_, {j, column + r}) * get(st_, {j, i}), ReduceOp::Sum);
+                            return store(acc, {r, i}, value_at(first, j, column + r) * get(st_, {j, i}), ReduceOp::Sum);
                         });
                     int vr = buffer("vr", {t_.rows}, Scope::Register);
-                    Stmt fetch = vector("vr", t_.rows, [&](const Expr& r) {
-                        return store(vr, {r}, get(vb_, {j, column + r}));
-                    });
+                    Stmt fetch = vector("vr", t_.rows,
+                                        [&](const Expr& r) { return store(vr, {r}, value_at(first, j, column + r)); });
                     return alloc(vr, seq({fetch, each("p", [&](const Expr& r, const Expr& i) {
                                               return store(acc, {r, i}, get(vr, {r}) * get(st_, {j, i}), ReduceOp::Sum);
                                           })}));
@@ -492,7 +506,8 @@ class AttentionKernel {
     int64_t lanes_ = 1, depth_ = 1, columns_ = 1, padded_ = 1;
     Expr keys_, queries_, blocks_, tasks_, first_;
     bool parallel_ = false;
-    Bindings outer_;  // axes that a task fixes
+    bool direct_ = false;  // K and V are read where they lie: a task has one tile
+    Bindings outer_;       // axes that a task fixes
     std::map<std::string, int> names_;
     std::vector<std::pair<Expr, int>> bias_;  // loads, and the buffers that hold them for a block
     int qt_ = 0, ot_ = 0, kb_ = 0, vb_ = 0, st_ = 0, most_ = 0, sums_ = 0, scale_ = 0, shift_ = 0, zeros_ = 0;
@@ -500,8 +515,9 @@ class AttentionKernel {
 
 }  // namespace
 
-Lowered lower_attention(const Compute& compute, const Attention& attention, const Machine& machine, int threads) {
-    return AttentionKernel(compute, attention, machine, threads).build();
+Lowered lower_attention(const Compute& compute, const Attention& attention, const Machine& machine, int threads,
+                        std::optional<int64_t> queries) {
+    return AttentionKernel(compute, attention, machine, threads, queries).build();
 }
 
 }  // namespace tessera

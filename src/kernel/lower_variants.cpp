@@ -143,9 +143,34 @@ Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
     return joining.take();
 }
 
+namespace {
+
+// Queries that fill one tile, of one vector or of several: keys and values are read where they lie.
+Lowered lower_attention_variants(const Compute& compute, const Attention& attention, const ScheduleOptions& options,
+                                 std::vector<Choice>& choices) {
+    Lowered general = lower_attention(compute, attention, options.machine, options.threads);
+    const Stage& product = *attention.product;
+    const Expr& queries = product.axes[attention.query].extent;
+    const DType dtype = compute.buffers[size_t(product.buffer)].dtype;
+    const int bytes = int(dtype_bytes(dtype));
+    const int64_t lanes = options.machine.vector_bytes / bytes;
+    if (queries.as_int() || lanes < 2) return general;
+    const AttentionTiles tiles = choose_attention_tiles({}, {}, 64, 64, 1, bytes, options.machine, options.threads);
+    std::vector<Variant> variants;
+    for (int64_t few : {lanes, tiles.queries}) {
+        choices.push_back({fmt::format("specialise {} for up to {} queries", compute.name, few),
+                           yes("keys and values are read where they lie")});
+        variants.push_back(
+            {le(queries, few), lower_attention(compute, attention, options.machine, options.threads, few)});
+    }
+    return join_variants(std::move(variants), std::move(general));
+}
+
+}  // namespace
+
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices) {
     if (auto attention = match_attention(compute))
-        return lower_attention(compute, *attention, options.machine, options.threads);
+        return lower_attention_variants(compute, *attention, options, choices);
     Lowered general = TRY(lower(TRY(default_schedule(compute, options))));
     auto open = open_rows(compute);
     if (!open) return general;
