@@ -18,6 +18,15 @@ bool prepare_alike(const Lowered& a, const Lowered& b) {
     return to_string(a.prepare) == to_string(b.prepare);
 }
 
+// Whether their common parameters have the same dimensions: lowering may have merged some of one's.
+bool index_alike(const Lowered& a, const Lowered& b) {
+    const size_t shared = a.kernel.params - a.scratch.size();
+    if (shared != b.kernel.params - b.scratch.size()) return false;
+    for (size_t i = 0; i < shared; ++i)
+        if (a.kernel.buffers[i].shape != b.kernel.buffers[i].shape) return false;
+    return true;
+}
+
 // Buffers and loops of several kernels side by side in one.
 class Joining {
   public:
@@ -193,6 +202,8 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& op
             choices.push_back({subject, no("{}", lowered.error().message())});
         } else if (!prepare_alike(*lowered, general)) {
             choices.push_back({subject, no("the weights would have to be prepared a second time")});
+        } else if (!index_alike(*lowered, general)) {
+            choices.push_back({subject, no("it has dimensions merged that the general code has not")});
         } else {
             choices.push_back({subject, yes("{}", describe(guard, open->rows))});
             variants.push_back({guard, std::move(*lowered)});
