@@ -4,6 +4,7 @@
 #include "graph/infer.h"
 #include "kernel/definitions.h"
 #include "kernel/narrow_floats.h"
+#include "kernel/op_lowering.h"
 #include "rewrite/edit.h"
 
 namespace tessera {
@@ -46,7 +47,7 @@ class Defining {
         for (const auto& v : graph_.constants()) give(v.get(), nullptr);
         for (const auto& node : graph_.nodes()) {
             if (!used(*node)) continue;
-            std::string reason = kernel_writing(node->op()) ? by_written_kernel(*node) : by_body(*node);
+            std::string reason = lowered(*node);
             if (!reason.empty()) on_host(*node, std::move(reason));
         }
         for (const Value* v : graph_.outputs()) all_.outputs.push_back(number_of(v));
@@ -100,6 +101,17 @@ class Defining {
         return true;
     }
 
+    // Defines the node's outputs; or says why that is left to the evaluator.
+    std::string lowered(const Node& node) {
+        switch (op_lowering(node.op())) {
+            case OpLowering::Written: return by_written_kernel(node);
+            case OpLowering::Body: return by_body(node);
+            case OpLowering::Expansion: return "what it stands for depends on contents that only a run knows";
+            case OpLowering::Host: break;
+        }
+        return host_reason(node.op());
+    }
+
     // Why no kernel can read the node's inputs or write its outputs; empty where one can.
     std::string unfit(const Node& node) const {
         for (const Value* v : node.inputs()) {
@@ -137,8 +149,6 @@ class Defining {
     // Defines the node's outputs by its body; or says why that is not possible.
     std::string by_body(const Node& node) {
         const OpDef& op = node.op();
-        if (has_nested(node)) return "control flow";
-        if (!op.body) return node.is(Trait::Random) ? "draws random numbers" : "has no body";
         if (std::string reason = unfit(node); !reason.empty()) return reason;
         OpView view = node.view();
         if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";

@@ -74,12 +74,16 @@ Elements KernelWriter::param(WrittenKernel::Role role, size_t index, DType dtype
 }
 
 Elements KernelWriter::in(size_t i) { return in(i, view_.shape(i).dims()); }
-Elements KernelWriter::in(size_t i, std::vector<Expr> shape) {
-    return param(WrittenKernel::Role::Input, i, view_.dtype(i), std::move(shape));
+Elements KernelWriter::in(size_t i, std::vector<Expr> shape) { return in(i, view_.dtype(i), std::move(shape)); }
+Elements KernelWriter::in(size_t i, DType as, std::vector<Expr> shape) {
+    return param(WrittenKernel::Role::Input, i, as, std::move(shape));
 }
 Elements KernelWriter::out(size_t i) { return out(i, node_.output(i)->type().tensor().shape.dims()); }
 Elements KernelWriter::out(size_t i, std::vector<Expr> shape) {
-    return param(WrittenKernel::Role::Output, i, node_.output(i)->type().tensor().dtype, std::move(shape));
+    return out(i, node_.output(i)->type().tensor().dtype, std::move(shape));
+}
+Elements KernelWriter::out(size_t i, DType as, std::vector<Expr> shape) {
+    return param(WrittenKernel::Role::Output, i, as, std::move(shape));
 }
 Elements KernelWriter::scratch(DType dtype, std::vector<Expr> shape) {
     return param(WrittenKernel::Role::Scratch, 0, dtype, std::move(shape));
@@ -158,8 +162,8 @@ Expr elements_between(const Shape& shape, int64_t from, int64_t to) {
 const KernelWriting* kernel_writing(const OpDef& op) {
     static const std::map<std::string_view, KernelWriting> kAll = [] {
         std::map<std::string_view, KernelWriting> all;
-        for (const auto& list :
-             {scatter_kernels(), running_kernels(), selection_kernels(), region_kernels(), matrix_kernels()})
+        for (const auto& list : {scatter_kernels(), running_kernels(), selection_kernels(), region_kernels(),
+                                 matrix_kernels(), bit_kernels()})
             for (const KernelWriting& w : list) all.emplace(w.op, w);
         return all;
     }();

@@ -41,8 +41,10 @@ class KernelWriter {
     // as many bytes.
     Elements in(size_t i);
     Elements in(size_t i, std::vector<Expr> shape);
+    Elements in(size_t i, DType as, std::vector<Expr> shape);
     Elements out(size_t i);
     Elements out(size_t i, std::vector<Expr> shape);
+    Elements out(size_t i, DType as, std::vector<Expr> shape);
     Elements scratch(DType dtype, std::vector<Expr> shape);  // for the whole kernel
     bool wants(size_t i) const;                              // whether somebody asks for this output
     // Memory of one iteration: `body` with the buffer around it. No shape: one element.
@@ -87,5 +89,6 @@ std::vector<KernelWriting> running_kernels();
 std::vector<KernelWriting> selection_kernels();
 std::vector<KernelWriting> region_kernels();
 std::vector<KernelWriting> matrix_kernels();
+std::vector<KernelWriting> bit_kernels();
 
 }  // namespace tessera

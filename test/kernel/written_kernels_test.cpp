@@ -1,5 +1,6 @@
 // Ops whose kernels are written out as loops, on every back end.
 #include "kernel/every_backend.h"
+#include "kernel/op_lowering.h"
 
 namespace tessera::test {
 namespace {
@@ -168,6 +169,28 @@ TEST(WrittenKernels, Det) {
     expect_everywhere("graph g(x: f64[N,5,5]) { %a = det(x) return %a }", {{"N", 2}});
     expect_everywhere("graph g(x: f32[3,3]) { %a = det(x) return %a }", {}, with("x", {0, 1, 2, 0, 3, 4, 0, 5, 6}));
     expect_everywhere("graph g(x: f32[2,2]) { %a = det(x) return %a }", {}, with("x", {0, 2, 3, 0}));
+}
+
+TEST(WrittenKernels, BitCast) {
+    for (int to : {1, 6, 12})
+        for (const char* from : {"f32", "i32", "u32"})
+            expect_everywhere(fmt::format("graph g(x: {}[N]) {{ %a = bit_cast(x, to={}) return %a }}", from, to),
+                              {{"N", 37}});
+    for (int to : {4, 5, 10, 16})
+        expect_everywhere(fmt::format("graph g(x: f16[3,4]) {{ %a = bit_cast(x, to={}) return %a }}", to), {},
+                          with("x", {1, kNan, kInf, -2, -0.0}));
+    for (int to : {2, 3, 9, 17, 20})
+        expect_everywhere(fmt::format("graph g(x: u8[9]) {{ %a = bit_cast(x, to={}) return %a }}", to));
+    expect_everywhere("graph g(x: u4[9]) { %a = bit_cast(x, to=22) return %a }", {}, with("x", {0, 7, 8, 15}));
+    expect_everywhere("graph g(x: u8[0]) { %a = bit_cast(x, to=3) return %a }");
+}
+
+// Every op that the evaluator computes says why.
+TEST(WrittenKernels, WhatIsLeftSaysWhy) {
+    for (const OpDef* op : all_ops())
+        if (op_lowering(*op) == OpLowering::Host) {
+            EXPECT_NE(host_reason(*op), "has no body") << op->name;
+        }
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "graph/to_onnx.h"
 #include "graph/verify.h"
 #include "kernel/from_graph.h"
+#include "kernel/op_lowering.h"
 #include "onnx/read.h"
 #include "onnx/write.h"
 #include "rewrite/optimize.h"
@@ -52,7 +53,7 @@ struct Tolerance {
     double rtol = 1e-3, atol = 1e-7;
 };
 
-std::string op_names(const Graph& graph) {
+std::set<std::string> ops_of(const Graph& graph) {
     std::set<std::string> names;
     std::vector<const Graph*> open = {&graph};
     while (!open.empty()) {
@@ -64,8 +65,11 @@ std::string op_names(const Graph& graph) {
                 if (auto* nested = std::get_if<GraphPtr>(&attr)) open.push_back(nested->get());
         }
     }
-    std::string text;
-    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+    return names;
+}
+
+std::string op_names(const Graph& graph) {
+    const std::string text = fmt::format("{}", fmt::join(ops_of(graph), ", "));
     return text.size() > 80 ? text.substr(0, 80) + "..." : text;
 }
 
@@ -278,7 +282,8 @@ RunModel interpreted(const Graph& graph) {
     return [kept](const Inputs& inputs) { return kept->run(inputs); };
 }
 
-// What a test leaves to the evaluator, as "op: why"; nullopt until something was compiled.
+// What a test leaves to the evaluator, as "op: why"; where that is nothing, "ops" and the ops that it has. nullopt until
+// something was compiled.
 using HostSteps = std::optional<std::set<std::string>>;
 
 RunModel compiled(const Graph& graph, HostSteps& hosts) {
@@ -286,7 +291,9 @@ RunModel compiled(const Graph& graph, HostSteps& hosts) {
     if (!executable.ok()) return [error = executable.error()](const Inputs&) { return error; };
     std::set<std::string> left;
     for (const auto& [node, why] : executable->report().host_reasons) left.insert(node + ": " + why);
-    if (!hosts || left.size() < hosts->size()) hosts = std::move(left);
+    if (left.empty()) left.insert(fmt::format("ops {}", fmt::join(ops_of(graph), " ")));
+    auto count = [](const std::set<std::string>& s) { return s.begin()->starts_with("ops ") ? 0 : s.size(); };
+    if (!hosts || count(left) < count(*hosts)) hosts = std::move(left);
     return [executable = std::move(*executable)](const Inputs& inputs) { return executable.run(inputs); };
 }
 
@@ -411,6 +418,13 @@ std::string cause(const std::string& text) {
     return std::regex_replace(line, numbers, "#");
 }
 
+bool uses(const fs::path& model, const std::string& op) {
+    auto read = onnx::read_model_file(model);
+    if (!read.ok()) return false;
+    auto graph = from_onnx(*read);
+    return graph.ok() && ops_of(**graph).contains(op);
+}
+
 struct Counts {
     int passed = 0, failed = 0, excluded = 0;
 };
@@ -449,10 +463,18 @@ int run_all(const Options& options) {
     std::map<std::string, std::vector<std::pair<std::string, std::string>>> failures;  // cause -> (test, text)
     std::map<std::string, std::vector<std::string>> left;                              // host step -> tests
     int whole = 0;                                                                     // compiled without any
+    std::set<std::string> without;                                                     // the ops of those
     auto note_hosts = [&](const std::string& test, const std::string& text) {
-        if (text == "ok\n") ++whole;
         std::istringstream lines(text.substr(std::min<size_t>(text.size(), 3)));
-        for (std::string line; std::getline(lines, line);) left[line].push_back(test);
+        for (std::string line; std::getline(lines, line);) {
+            if (!line.starts_with("ops ")) {
+                left[line].push_back(test);
+                continue;
+            }
+            ++whole;
+            std::istringstream ops(line.substr(4));
+            for (std::string op; ops >> op;) without.insert(op);
+        }
     };
     std::vector<Job> running;
     for (size_t next = 0; next < tests.size() || !running.empty();) {
@@ -498,6 +520,17 @@ int run_all(const Options& options) {
         all.failed += c.failed;
     }
     for (const auto& [step, list] : left) fmt::print("left to the evaluator: {} ({})\n", step, fmt::join(list, " "));
+    // What lowering says of an op must be true of at least one test.
+    if (options.compiled && options.filter == Options().filter)
+        for (const OpDef* op : all_ops()) {
+            if (op->onnx.name.empty() || op_lowering(*op) == OpLowering::Host || without.contains(op->name)) continue;
+            const bool tested = std::any_of(tests.begin(), tests.end(), [&](const fs::path& test) {
+                return uses(test / "model.onnx", op->name);
+            });
+            if (!tested) continue;
+            ++all.failed;
+            fmt::print("{} is said to be compiled, but no test of it is without a host step\n", op->name);
+        }
     fmt::print("all: {} passed, {} failed{}\n", all.passed, all.failed,
                options.compiled ? fmt::format(", {} of them without a host step", whole) : "");
     return all.failed ? 1 : 0;

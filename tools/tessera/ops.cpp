@@ -1,6 +1,7 @@
 // tessera ops: every ONNX operator, and how it is defined here.
 #include "command.h"
 #include "graph/attr.h"
+#include "kernel/op_lowering.h"
 #include "onnx/operators.h"
 
 namespace tessera::cli {
@@ -30,10 +31,10 @@ struct Row {
         add(bool(def->evaluate), "evaluation");
         return text;
     }
-    // Compiled, it becomes a kernel, or is left to the evaluator.
+    // Compiled, it becomes a kernel, or is left to the evaluator: as lowering decides it.
     std::string compiled() const {
         if (!def) return imported() ? "kernel" : "missing";
-        return def->body || def->expand ? "kernel" : "reference";
+        return op_lowering(*def) == OpLowering::Host ? "reference" : "kernel";
     }
     // Becomes a constant of the graph while the model is read.
     bool imported() const { return domain.empty() && onnx == "Constant"; }
@@ -119,6 +120,7 @@ Json params_json(const std::vector<ParamDef>& params) {
 Json row_json(const Row& row) {
     Json j{{"op", row.def ? Json(row.def->name) : Json(nullptr)}, {"defined_by", row.how()}};
     j["compiled"] = row.compiled();
+    if (row.compiled() == "reference") j["why"] = host_reason(*row.def);
     if (!row.onnx.empty()) {
         std::vector<int> since;
         std::istringstream versions(row.versions);
@@ -147,7 +149,9 @@ void print_detail(const Row& row) {
     fmt::print("{}\n", bold(row.shown()));
     if (row.def) fmt::print("  here        {}\n", row.def->name);
     fmt::print("  defined by  {}\n", row.how());
-    if (row.def) fmt::print("  compiled    {}\n", row.compiled() == "kernel" ? "as a kernel" : "left to the reference");
+    if (row.def)
+        fmt::print("  compiled    {}\n",
+                   row.compiled() == "kernel" ? "as a kernel" : "left to the reference: " + host_reason(*row.def));
     if (!row.versions.empty()) fmt::print("  opsets      {}{}\n", row.versions, row.retired ? "  (retired)" : "");
     if (!row.def) return;
     const OpDef& def = *row.def;
@@ -178,10 +182,15 @@ void print_totals(const std::vector<Row>& rows) {
         separator = ", ";
     }
     fmt::print("\n");
-    std::vector<std::string> left;
+    std::map<std::string, std::vector<std::string>> left;  // by reason
+    int count = 0;
     for (const Row& row : rows)
-        if (!row.onnx.empty() && row.compiled() == "reference") left.push_back(row.shown());
-    if (!left.empty()) fmt::print("Compiled models leave {} to the reference: {}\n", left.size(), fmt::join(left, " "));
+        if (!row.onnx.empty() && row.compiled() == "reference") {
+            left[host_reason(*row.def)].push_back(row.shown());
+            ++count;
+        }
+    if (count) fmt::print("Compiled models leave {} to the reference:\n", count);
+    for (auto& [why, ops] : left) fmt::print("  {}: {}\n", why, fmt::join(ops, " "));
 }
 
 void print_table(const std::vector<Row>& rows) {
