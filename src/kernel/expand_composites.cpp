@@ -74,7 +74,7 @@ Result<Expanded> expand_composites(const Graph& graph) {
         bool used = false;
         for (size_t k = 0; k < node.output_count(); ++k) used |= !node.output(k)->uses().empty();
         if (used && has_nested(node)) changed |= unroll(*copy, node, all);
-        if (!used || !node.op().expand || has_nested(node) || !ranked_inputs(node) || by_body(node)) continue;
+        if (!used || !node.op().expand || !ranked_inputs(node) || by_body(node)) continue;
         changed |= expand(*copy, node, all);
     }
     copy->erase_unused();

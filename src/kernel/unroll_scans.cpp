@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "graph/builder.h"
+#include "graph/copy_nodes.h"
 #include "kernel/expand_composites.h"
 #include "rewrite/edit.h"
 
@@ -49,27 +50,6 @@ std::optional<Unrolling> unrollable(Graph& graph, Node& node) {
     return u;
 }
 
-// One step: the body's nodes once more, in the graph around it.
-Result<std::vector<Value*>> copy_step(const Unrolling& u, const std::vector<Value*>& inputs) {
-    std::unordered_map<const Value*, Value*> here;
-    for (size_t i = 0; i < inputs.size(); ++i) here[u.body.inputs()[i].get()] = inputs[i];
-    auto find = [&](Value* v) -> Value* {
-        if (!v || &v->graph() != &u.body) return v;
-        if (v->is_constant()) return u.graph.constant(*v->tensor());
-        auto found = here.find(v);
-        return found == here.end() ? nullptr : found->second;
-    };
-    for (const auto& node : u.body.nodes()) {
-        NodeSpec spec{.op = &node->op(), .inputs = {}, .attrs = node->attrs(), .outputs = node->output_count()};
-        for (Value* v : node->inputs()) spec.inputs.push_back(find(v));
-        Node* made = TRY(u.graph.add(std::move(spec)));
-        for (size_t i = 0; i < node->output_count(); ++i) here[node->output(i)] = made->output(i);
-    }
-    std::vector<Value*> out;
-    for (Value* v : u.body.outputs()) out.push_back(find(v));
-    return out;
-}
-
 Result<std::vector<Value*>> all_steps(const Unrolling& u) {
     Builder build(u.graph, u.scan.where());
     OpView op = u.scan.view();
@@ -85,7 +65,7 @@ Result<std::vector<Value*>> all_steps(const Unrolling& u) {
             inputs.push_back(build.op("gather", {u.scan.input(u.states + i), at}, {{"axis", Attr(u.axes[i])}}));
         }
         TRY(build.status());
-        std::vector<Value*> results = TRY(copy_step(u, inputs));
+        std::vector<Value*> results = TRY(copy_nodes(u.body, u.graph, inputs));
         states.assign(results.begin(), results.begin() + std::ptrdiff_t(u.states));
         for (size_t i = 0; i < collected; ++i) parts[i].push_back(build.unsqueeze(results[u.states + i], {axes[i]}));
     }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "graph/copy_nodes.h"
 #include "graph/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/heads.h"
@@ -60,6 +61,30 @@ Result<std::vector<Datum>> evaluate_flex_attention(const OpView& op, EvalContext
     return std::vector<Datum>{y};
 }
 
+// The same in one graph, the user's graphs in their places.
+Result<std::vector<Value*>> expand_flex_attention(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    const DType t = op.dtype(0), precision = TRY(precision_of(op));
+    const int64_t group = TRY(head_group(op, op.shape(0)[1], op.shape(1)[1]));
+    auto width = op.shape(0)[3].as_int();
+    if (!op.has_attr("scale") && !width) return op.error(Code::E0214, "the width of a head is not known");
+    const double scale = op.has_attr("scale") ? op.real("scale") : 1 / std::sqrt(double(*width));
+    auto modified = [&](const char* attr, Value* x) -> Result<Value*> {
+        if (!op.has_attr(attr)) return x;
+        TRY(b.status());
+        auto out = TRY(copy_nodes(op.graph(attr), b.graph(), {x}));
+        if (out.size() != 1 || !out[0] || !(out[0]->type() == x->type()))
+            return op.error(Code::E0407, "{} must keep shape and element type", attr);
+        return out[0];
+    };
+    Value *root = b.scalar(std::sqrt(scale), t), *keys = repeat_heads(b, in[1], op.shape(1)[1], group, 1);
+    Value* scores = b.cast(b.matmul(b.mul(in[0], root), b.transpose(b.mul(keys, root), {0, 1, 3, 2})), precision);
+    scores = TRY(modified("score_mod", scores));
+    Value* weights = b.op("softmax", {scores}, {{"axis", Attr(int64_t{-1})}});
+    weights = TRY(modified("prob_mod", weights));
+    Value* values = b.cast(repeat_heads(b, in[2], op.shape(2)[1], group, 1), precision);
+    return b.finish({b.cast(b.matmul(weights, values), t)});
+}
+
 }  // namespace
 
 OpDef flex_attention_op() {
@@ -84,6 +109,7 @@ OpDef flex_attention_op() {
                 return op.error(Code::E0213, "softmax_precision must be a float type");
             return op.like(0, {q[0], q[1], q[2], v[3]});
         },
+        .expand = expand_flex_attention,
         .evaluate = evaluate_flex_attention,
     };
 }
