@@ -167,12 +167,16 @@ Lowered lower_attention_variants(const Compute& compute, const Attention& attent
     const AttentionTiles tiles = choose_attention_tiles({}, {}, 64, 64, 1, bytes, options.machine, options.threads);
     std::vector<Variant> variants;
     for (int64_t few : {lanes, tiles.queries}) {
-        choices.push_back({fmt::format("specialise {} for up to {} queries", compute.name, few),
-                           yes("keys and values are read where they lie")});
-        variants.push_back(
-            {le(queries, few), lower_attention(compute, attention, options.machine, options.threads, few)});
+        const std::string subject = fmt::format("specialise {} for up to {} queries", compute.name, few);
+        Lowered lowered = lower_attention(compute, attention, options.machine, options.threads, few);
+        if (!index_alike(lowered, general)) {
+            choices.push_back({subject, no("it has dimensions merged that the general code has not")});
+            continue;
+        }
+        choices.push_back({subject, yes("keys and values are read where they lie")});
+        variants.push_back({le(queries, few), std::move(lowered)});
     }
-    return join_variants(std::move(variants), std::move(general));
+    return variants.empty() ? general : join_variants(std::move(variants), std::move(general));
 }
 
 }  // namespace
