@@ -97,6 +97,8 @@ std::optional<Found> find_program(const CodeCache& cache, const std::string& key
         auto module = TRY(load_object(stored.program.kernels, std::string(entry->code), codegen));
         auto loaded = TRY(LoadedProgram::restore(std::move(stored.program), std::move(module), entry->weights,
                                                  entry->file, load));
+        // Read, and not needed again but for people.
+        onnx::MappedFile::let_go_of_pages(entry->program.data(), entry->program.size() + entry->code.size());
         return Found{std::move(*entry), std::move(loaded), std::move(stored.report)};
     }();
     if (restored.ok()) return std::move(*restored);
