@@ -48,10 +48,12 @@ std::vector<ReduceAxis> merged(const std::vector<ReduceAxis>& axes, const Groups
         }
         Expr var = index_var(name, extent.as_int());
         Expr inner = 1;
+        auto larger = [&](int i) { return !axes[static_cast<size_t>(i)].extent.is_int(1); };
         for (size_t i = group.size(); i-- > 0;) {
             const ReduceAxis& axis = axes[static_cast<size_t>(group[i])];
             Expr value = floor_div(var, inner);
-            if (i > 0) value = mod(value, axis.extent);
+            if (std::any_of(group.begin(), group.begin() + static_cast<ptrdiff_t>(i), larger))
+                value = mod(value, axis.extent);
             values.insert_or_assign(axis.var.node().name, axis.extent.is_int(1) ? Expr(0) : value);
             inner = inner * axis.extent;
         }

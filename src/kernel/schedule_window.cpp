@@ -27,6 +27,8 @@ Status merge_unit_axes(Schedule& s, const std::string& sum, const std::string& o
 
 struct WindowTiles {
     int64_t vectors = 1, pixels = 1;
+    int64_t rounds = 1;  // of the last reduction, summed side by side
+    int64_t block = 0;   // vectors of a row that are summed in memory, where they are too many for registers
     int64_t taps = 1;
     bool small = true;  // the taps are few and known
 };
@@ -37,8 +39,19 @@ int64_t largest_divisor(int64_t n, int64_t most) {
     return 1;
 }
 
+// Does the window slide along the axis before the last, so that neighbours there share what they read?
+bool slides(const Stage& stage) {
+    if (stage.axes.size() < 2) return false;
+    const Expr& pixel = stage.axes[stage.axes.size() - 2].var;
+    bool found = false;
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            for (const ReduceAxis& r : stage.reduce) found |= depends_on(index, pixel) && depends_on(index, r.var);
+    return found;
+}
+
 // As many outputs as the registers hold sums for, of sizes that leave no rest where there are such.
-WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, const Machine& machine) {
+WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, const ScheduleOptions& options) {
     WindowTiles t;
     for (const ReduceAxis& r : stage.reduce) {
         auto e = r.extent.as_int();
@@ -46,9 +59,9 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
         t.taps *= e.value_or(1);
     }
     t.small &= t.taps <= 49;
-    const int64_t sums = machine.vector_registers / 2;
+    const int64_t sums = options.machine.vector_registers / 2;
     auto channels = stage.axes.back().extent.as_int();
-    if (t.small && t.taps > 1 && stage.axes.size() > 1) {
+    if (t.small && t.taps > 1 && slides(stage)) {
         auto width = stage.axes[stage.axes.size() - 2].extent.as_int();
         if (width)
             t.pixels = largest_divisor(*width, std::min<int64_t>(sums / 2, 8));
@@ -57,8 +70,19 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
     }
     if (!in_lanes) return t;
     t.vectors = std::max<int64_t>(1, std::min<int64_t>(4, sums / t.pixels));
-    if (channels && *channels % lanes == 0) t.vectors = largest_divisor(*channels / lanes, t.vectors);
+    if (channels && *channels % lanes == 0) {
+        // A long sum reads as much of each row as it can, as long as there is something for each thread.
+        const int64_t all = *channels / lanes, threads = options.threads, most = all / (threads > 1 ? 2 * threads : 1);
+        if (!t.small) t.vectors = std::clamp<int64_t>(most, t.vectors, sums);
+        if (!t.small && most > 4 * sums)
+            t.block = largest_divisor(all, std::min(most, options.machine.l1_bytes / 4 / options.machine.vector_bytes));
+        t.vectors = largest_divisor(*channels / lanes, t.vectors);
+    }
     while (t.vectors > 1 && channels && *channels < t.vectors * lanes) --t.vectors;
+    // Additions wait for each other: there are enough of them at a time.
+    auto last = stage.reduce.back().extent.as_int();
+    if (!t.small) t.rounds = std::max<int64_t>(1, sums / 2 / t.vectors);
+    while (t.rounds > 1 && last && *last < 4 * t.rounds) t.rounds /= 2;
     return t;
 }
 
@@ -142,6 +166,111 @@ int64_t rows_per_task(int64_t images, int64_t rows, int threads) {
     return even * 2 > most ? even : most;
 }
 
+// partial[.., channel, part] lies as [.., part, channel].
+Status move_channels_last(Schedule& s, const std::string& partial) {
+    const Stage& stage = find_stage(s, partial);
+    IndexMap map;
+    for (size_t i = 0; i < stage.axes.size(); ++i) {
+        map.vars.push_back(index_var("d" + std::to_string(i), stage.axes[i].extent.as_int()));
+        map.shape.push_back(stage.axes[i].extent);
+    }
+    map.indices = map.vars;
+    std::swap(map.indices[stage.axes.size() - 1], map.indices[stage.axes.size() - 2]);
+    std::swap(map.shape[stage.axes.size() - 1], map.shape[stage.axes.size() - 2]);
+    return s.transform_layout(partial, map);
+}
+
+// Several sums side by side over the last reduction, which `sum` then adds up.
+Status sum_side_by_side(Schedule& s, const std::string& sum, const Loop& inside, const WindowTiles& tiles,
+                        int64_t lanes) {
+    std::vector<Loop> loops = s.loops(sum);
+    auto extent = s.extent(loops.back()).as_int();
+    auto [rounds, part] = TRY(s.split(loops.back(), tiles.rounds));
+    std::string partial = TRY(s.rfactor(part));
+    TRY(s.compute_at(partial, inside));
+    TRY(s.set_scope(partial, Scope::Register));
+    TRY(move_channels_last(s, partial));
+    std::vector<Loop> own = s.loops(sum);
+    const Loop parts = own.back(), channel = own[own.size() - 2];
+    auto [v, l] = TRY(s.split(channel, lanes));
+    TRY(s.reorder({parts, v, l}));
+    TRY(s.unroll(parts));
+    TRY(s.unroll(v));
+    TRY(s.vectorize(l));
+    // Rounds outside, channels inside.
+    std::vector<Loop> kept, order;
+    for (const Loop& loop : s.loops(partial)) (s.reduces(loop) ? order : kept).push_back(loop);
+    if (!extent || *extent % tiles.rounds) TRY(s.loop_partition(order.back()));
+    auto [vectors, lane] = TRY(s.split(kept[kept.size() - 2], lanes));
+    order.insert(order.end(), {kept.back(), vectors, lane});
+    TRY(s.reorder(order));
+    TRY(s.unroll(kept.back()));
+    TRY(s.unroll(vectors));
+    return s.vectorize(lane);
+}
+
+// Sums of many rows that are too long for registers: parts of them in the first cache, to which a few rows are added at
+// a time, so that rows are read as they lie.
+Status sum_in_memory(Schedule& s, const std::string& sum, const std::string& out, int64_t block, int64_t lanes,
+                     bool parallel) {
+    constexpr int64_t kRows = 4;
+    std::vector<Loop> loops = s.loops(out);
+    auto [at, in_block] = TRY(s.split(loops.back(), block * lanes));
+    auto [vectors, lane] = TRY(s.split(in_block, lanes));
+    TRY(s.annotate(vectors, "unroll", 4));
+    TRY(s.vectorize(lane));
+    TRY(s.compute_at(sum, at));
+    TRY(s.set_scope(sum, Scope::Local));
+    std::vector<Loop> kept, order;
+    for (const Loop& l : s.loops(sum)) (s.reduces(l) ? order : kept).push_back(l);
+    auto extent = s.extent(order.back()).as_int();
+    auto [rounds, rows] = TRY(s.split(order.back(), kRows));
+    auto [v, l] = TRY(s.split(kept.back(), lanes));
+    order.back() = rounds;
+    order.insert(order.end(), {v, rows, l});
+    TRY(s.reorder(order));
+    TRY(s.unroll(rows));
+    TRY(s.vectorize(l));
+    TRY(s.annotate(v, "unroll", 2));
+    if (!extent || *extent % kRows) TRY(s.loop_partition(rounds));
+    if (!parallel) return {};
+    Loop all = loops[0];
+    for (size_t i = 1; i + 1 < loops.size(); ++i) all = TRY(s.fuse(all, loops[i]));
+    if (loops.size() > 1) return s.parallel(TRY(s.fuse(all, at)));
+    return s.parallel(at);
+}
+
+// The sums of one tile.
+Status sum_tile(Schedule& s, const std::string& sum, const Loop& inside, const WindowTiles& tiles,
+                const Padding& padding, int64_t lanes, bool in_lanes) {
+    if (in_lanes && tiles.rounds > 1) return sum_side_by_side(s, sum, inside, tiles, lanes);
+    std::vector<Loop> kept, reduced;
+    for (const Loop& l : s.loops(sum)) (s.reduces(l) ? reduced : kept).push_back(l);
+    std::vector<Loop> body = reduced;
+    const bool pixels = tiles.pixels > 1;
+    if (pixels) body.push_back(kept[kept.size() - 2]);
+    if (in_lanes) {
+        auto [v, l] = TRY(s.split(kept.back(), lanes));
+        body.insert(body.end(), {v, l});
+        TRY(s.reorder(body));
+        TRY(s.unroll(v));
+        TRY(s.vectorize(l));
+    } else {
+        TRY(s.reorder(body));
+    }
+    if (pixels) TRY(s.unroll(kept[kept.size() - 2]));
+    if (!tiles.small) return s.annotate(reduced.back(), "unroll", 4);
+    // Small windows are written out, of larger ones a row. Padding is left out row by row.
+    const size_t first = tiles.taps > 9 ? reduced.size() - 1 : 0;
+    for (size_t i = 0; i < reduced.size(); ++i) {
+        if (padding.skipped[i])
+            TRY(s.loop_partition(reduced[i]));
+        else if (i >= first && s.extent(reduced[i]).as_int().value_or(0) <= 9)
+            TRY(s.unroll(reduced[i]));
+    }
+    return {};
+}
+
 }  // namespace
 
 Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
@@ -154,7 +283,12 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     const size_t last = loops.size() - 1;
     auto channels = s.extent(loops[last]).as_int();
     const bool in_lanes = lanes > 1 && (!channels || *channels >= lanes);
-    const WindowTiles tiles = choose_window(stage, lanes, in_lanes, options.machine);
+    const WindowTiles tiles = choose_window(stage, lanes, in_lanes, options);
+
+    double work = double(tiles.taps) * double(channels.value_or(64));
+    for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(32));
+    const bool parallel = options.threads > 1 && work > 100e3;
+    if (tiles.block > 1) return sum_in_memory(s, sum, out, tiles.block, lanes, parallel);
 
     // A tile: neighbours along the axis before the last, in vectors along the last.
     std::vector<Loop> outer(loops.begin(), loops.end() - 1);
@@ -180,9 +314,6 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     }
 
     // Tasks: parts of images in whole rows, or else parts of the channels.
-    double work = double(tiles.taps) * double(channels.value_or(64));
-    for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(32));
-    const bool parallel = options.threads > 1 && work > 100e3;
     const size_t row_loops = columns ? outer.size() - 1 : outer.size();  // those before the columns
     int64_t images = 1, rows = 1;
     for (size_t i = 0; i < row_loops; ++i) {
@@ -261,32 +392,7 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     TRY(s.compute_at(sum, inside));
     TRY(s.set_scope(sum, Scope::Register));
 
-    std::vector<Loop> own = s.loops(sum), kept, reduced;
-    for (const Loop& l : own) (s.reduces(l) ? reduced : kept).push_back(l);
-    std::vector<Loop> body = reduced;
-    if (pixel) body.push_back(kept[kept.size() - 2]);
-    if (in_lanes) {
-        auto [v, l] = TRY(s.split(kept.back(), lanes));
-        body.insert(body.end(), {v, l});
-        TRY(s.reorder(body));
-        TRY(s.unroll(v));
-        TRY(s.vectorize(l));
-    } else {
-        TRY(s.reorder(body));
-    }
-    if (pixel) TRY(s.unroll(kept[kept.size() - 2]));
-    // Small windows are written out, of larger ones a row. Padding is left out row by row.
-    if (tiles.small) {
-        const size_t first = tiles.taps > 9 ? reduced.size() - 1 : 0;
-        for (size_t i = 0; i < reduced.size(); ++i) {
-            if (padding.skipped[i])
-                TRY(s.loop_partition(reduced[i]));
-            else if (i >= first)
-                TRY(s.unroll(reduced[i]));
-        }
-    } else {
-        TRY(s.annotate(reduced.back(), "unroll", 4));
-    }
+    TRY(sum_tile(s, sum, inside, tiles, padding, lanes, in_lanes));
 
     if (tasks.empty()) return {};
     Loop all = tasks[0];

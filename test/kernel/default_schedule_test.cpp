@@ -179,6 +179,7 @@ TEST(DefaultSchedule, Reductions) {
         check(reduce_last(1, n, ReduceOp::Max));
         check(reduce_middle(3, n, 7));
         check(reduce_middle(2, n, 64));
+        check(reduce_middle(1, n, 640));
     }
 }
 
