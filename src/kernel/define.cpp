@@ -252,10 +252,11 @@ class Defining {
         view.for_output(i);
         const std::vector<Expr> vars = index_vars(type.shape.dims());
         Expr meaning = without_broadcast(node.op().body(view, Indices(vars)), vars, type.shape);
-        Expr spelled = spell_out_sums(meaning, [&](int slot) {
+        auto known = [&](int slot) -> const Tensor* {
             const Value* v = node.inputs()[size_t(slot)];
             return v->is_constant() ? &*v->tensor() : nullptr;
-        });
+        };
+        Expr spelled = spell_out_sums(meaning, known, node.op().name.starts_with("winograd_"));
         Expr body = widen(resolved(node, spelled));
         for (const std::string& name : free_symbols(body))
             if (name[0] != '%' && !symbols_.contains(name)) return std::nullopt;

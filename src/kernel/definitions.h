@@ -64,9 +64,9 @@ Expr map_loads(const Expr& e, const std::function<Expr(const Expr& load)>& f);
 Expr widen(const Expr& e);
 
 // Sums of a few products with numbers from a small constant, by the slot that loads it, written out. `known` gives null
-// for what is no constant.
+// for what is no constant. Products with zero are left out where the sum is ours: a model's own may be of an infinity.
 using KnownTensor = std::function<const Tensor*(int slot)>;
-Expr spell_out_sums(const Expr& body, const KnownTensor& known);
+Expr spell_out_sums(const Expr& body, const KnownTensor& known, bool drop_zeros);
 
 // A body with its reductions taken out: each is handed to `add`, which gives the number to load it by. A reduction has
 // the axes that it depends on; one that stands in a branch of a Select is only computed where that branch is taken.

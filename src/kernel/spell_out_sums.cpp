@@ -1,5 +1,4 @@
-// Short sums whose factors stand in a small constant table, written out with the factors as numbers: terms with a zero
-// are gone. Where the table's row depends on an index, there is one sum for each row, chosen by a Select.
+// Short sums whose factors stand in a small constant table, written out with the factors as numbers. Where the table's row depends on an index, there is one sum for each row, chosen by a Select.
 #include <optional>
 
 #include "kernel/definitions.h"
@@ -19,8 +18,8 @@ std::optional<int64_t> offset(const Tensor& t, const std::vector<Expr>& at) {
     return place;
 }
 
-// The product's factors, as numbers where they come from the table: nothing for a zero.
-std::optional<Expr> times_known(const Expr& term, const KnownTensor& known) {
+// The product's factors, as numbers where they come from the table: nothing for a zero that is dropped.
+std::optional<Expr> times_known(const Expr& term, const KnownTensor& known, bool drop_zeros) {
     if (!term.is(ExprKind::Mul)) return term;
     for (int side : {0, 1}) {
         const Expr& factor = term.arg(size_t(side));
@@ -29,14 +28,14 @@ std::optional<Expr> times_known(const Expr& term, const KnownTensor& known) {
         if (!at) continue;
         double value = t->real_at(*at);
         const Expr& other = term.arg(size_t(1 - side));
-        if (value == 0) return std::nullopt;
+        if (value == 0 && drop_zeros) return std::nullopt;
         if (value == 1) return other;
         return real_const(value, term.dtype()) * other;
     }
     return term;
 }
 
-Expr spell_out(const Expr& sum, const KnownTensor& known) {
+Expr spell_out(const Expr& sum, const KnownTensor& known, bool drop_zeros) {
     if (!sum.is(ExprKind::Reduce) || sum.node().reduce_op != ReduceOp::Sum || sum.node().axes.size() != 1) return sum;
     const ReduceAxis& axis = sum.node().axes[0];
     auto terms = axis.extent.as_int();
@@ -64,7 +63,7 @@ Expr spell_out(const Expr& sum, const KnownTensor& known) {
                 if (!e.is(ExprKind::Load) || !known(e.node().slot) || !(e.arg(0) == *row)) return e;
                 return load(e.node().slot, e.dtype(), {Expr(r), e.arg(1)});
             });
-            auto part = times_known(fixed, known);
+            auto part = times_known(fixed, known, drop_zeros);
             if (part) total = total ? *total + *part : *part;
         }
         Expr of_row = total ? *total : constant(0, sum.dtype());
@@ -75,8 +74,8 @@ Expr spell_out(const Expr& sum, const KnownTensor& known) {
 
 }  // namespace
 
-Expr spell_out_sums(const Expr& body, const KnownTensor& known) {
-    return rewrite(body, [&](const Expr& e) { return spell_out(e, known); });
+Expr spell_out_sums(const Expr& body, const KnownTensor& known, bool drop_zeros) {
+    return rewrite(body, [&](const Expr& e) { return spell_out(e, known, drop_zeros); });
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -68,6 +69,27 @@ TEST(Executable, OneCompilationServesEverySize) {
     for (const auto& [what, why] : executable.report().decisions)
         special += what.starts_with("specialise") && why.starts_with("yes");
     EXPECT_GE(special, 2u);
+}
+
+// A product with zero is no zero where the other factor is not finite.
+TEST(Executable, WeightsOfZeroKeepWhatIsNotFinite) {
+    for (const char* zero : {"0.0", "-0.0"}) {
+        std::string row = fmt::format("[{0},{0}]", zero);
+        auto model = Model::parse(fmt::format(R"(graph g(x: f32[3,2]) {{
+  const w: f32[4,2] = [{0},{0},{0},{0}]
+  y = gemm(x, w, alpha=-1.0, transB=1)
+  return y
+}})", row));
+        ASSERT_TRUE(model.ok()) << model.error().to_string();
+        Tensor x = *Tensor::zeros(DType::f32, {3, 2});
+        float* data = static_cast<float*>(x.mutable_data());
+        data[2] = INFINITY;
+        data[5] = NAN;
+        auto got = compiled(*model).run({{"x", Datum(x)}});
+        ASSERT_TRUE(got.ok()) << got.error().to_string();
+        const Tensor& y = (*got)[0].tensor();
+        for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(std::isnan(y.real_at(i)), i >= 4) << zero << " " << i;
+    }
 }
 
 TEST(Executable, WithoutRewritesOrFusion) {
