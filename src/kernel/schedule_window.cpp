@@ -72,7 +72,8 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
     t.vectors = std::max<int64_t>(1, std::min<int64_t>(4, sums / t.pixels));
     if (channels && *channels % lanes == 0) {
         // A long sum reads as much of each row as it can, as long as there is something for each thread.
-        const int64_t all = *channels / lanes, threads = options.threads, most = all / (threads > 1 ? 2 * threads : 1);
+        const int64_t all = *channels / lanes, threads = options.strict ? 1 : options.threads;
+        const int64_t most = all / (threads > 1 ? 2 * threads : 1);
         if (!t.small) t.vectors = std::clamp<int64_t>(most, t.vectors, sums);
         if (!t.small && most > 4 * sums)
             t.block = largest_divisor(all, std::min(most, options.machine.l1_bytes / 4 / options.machine.vector_bytes));
