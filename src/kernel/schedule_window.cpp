@@ -74,8 +74,8 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
         // A long sum reads as much of each row as it can, as long as there is something for each thread.
         const int64_t all = *channels / lanes, threads = options.strict ? 1 : options.threads;
         const int64_t most = all / (threads > 1 ? 2 * threads : 1);
-        if (!t.small) t.vectors = std::clamp<int64_t>(most, t.vectors, sums);
-        if (!t.small && most > 4 * sums)
+        if (!t.small) t.vectors = std::clamp<int64_t>(most, t.vectors, sums / 2);
+        if (!t.small && most > 4 * sums && stage.reduce.size() == 1)
             t.block = largest_divisor(all, std::min(most, options.machine.l1_bytes / 4 / options.machine.vector_bytes));
         t.vectors = largest_divisor(*channels / lanes, t.vectors);
     }
@@ -210,6 +210,38 @@ Status sum_side_by_side(Schedule& s, const std::string& sum, const Loop& inside,
     return s.vectorize(lane);
 }
 
+// A long sum row by row, or in parts of one row: what is added up one by one stays short, and with it the error.
+Status sum_in_parts(Schedule& s, const std::string& sum, int64_t lanes) {
+    constexpr int64_t kPart = 64;
+    std::vector<Loop> reduced;
+    for (const Loop& l : s.loops(sum))
+        if (s.reduces(l)) reduced.push_back(l);
+    Loop outer = reduced[0];
+    if (reduced.size() == 1) {
+        auto [parts, part] = TRY(s.split(outer, kPart));
+        outer = parts;
+    }
+    std::string partial = TRY(s.rfactor(outer));
+    TRY(move_channels_last(s, partial));
+    std::vector<Loop> own = s.loops(sum);
+    const Loop parts = own.back(), channel = own[own.size() - 2];
+    auto [v, l] = TRY(s.split(channel, lanes));
+    TRY(s.reorder({parts, v, l}));
+    TRY(s.unroll(v));
+    TRY(s.vectorize(l));
+    TRY(s.compute_at(partial, parts));
+    TRY(s.set_scope(partial, Scope::Register));
+    std::vector<Loop> kept, order;
+    for (const Loop& loop : s.loops(partial)) (s.reduces(loop) ? order : kept).push_back(loop);
+    TRY(s.annotate(order.back(), "unroll", 4));
+    auto [vectors, lane] = TRY(s.split(kept[kept.size() - 2], lanes));
+    order.insert(order.end(), {kept.back(), vectors, lane});
+    TRY(s.reorder(order));
+    TRY(s.unroll(kept.back()));
+    TRY(s.unroll(vectors));
+    return s.vectorize(lane);
+}
+
 // Sums of many rows that are too long for registers: parts of them in the first cache, to which a few rows are added at
 // a time, so that rows are read as they lie.
 Status sum_in_memory(Schedule& s, const std::string& sum, const std::string& out, int64_t block, int64_t lanes,
@@ -245,6 +277,8 @@ Status sum_in_memory(Schedule& s, const std::string& sum, const std::string& out
 Status sum_tile(Schedule& s, const std::string& sum, const Loop& inside, const WindowTiles& tiles,
                 const Padding& padding, int64_t lanes, bool in_lanes) {
     if (in_lanes && tiles.rounds > 1) return sum_side_by_side(s, sum, inside, tiles, lanes);
+    if (in_lanes && !tiles.small && tiles.pixels == 1 && find_stage(s, sum).combine == ReduceOp::Sum)
+        return sum_in_parts(s, sum, lanes);
     std::vector<Loop> kept, reduced;
     for (const Loop& l : s.loops(sum)) (s.reduces(l) ? reduced : kept).push_back(l);
     std::vector<Loop> body = reduced;

@@ -79,7 +79,8 @@ TEST(Executable, WeightsOfZeroKeepWhatIsNotFinite) {
   const w: f32[4,2] = [{0},{0},{0},{0}]
   y = gemm(x, w, alpha=-1.0, transB=1)
   return y
-}})", row));
+}})",
+                                              row));
         ASSERT_TRUE(model.ok()) << model.error().to_string();
         Tensor x = *Tensor::zeros(DType::f32, {3, 2});
         float* data = static_cast<float*>(x.mutable_data());
@@ -111,6 +112,27 @@ TEST(Executable, ManyThreadsShareOne) {
             }
         });
     for (auto& t : threads) t.join();
+}
+
+// Added up one by one, these would be off by a thousandth.
+TEST(Executable, LongSumsKeepTheirDigits) {
+    auto model = Model::parse(R"(graph g(x: f32[1,8,112,112], a: f32[16,8192], b: f32[8192,16]) {
+  m = global_average_pool(x)
+  p = matmul(a, b)
+  return m, p
+})");
+    ASSERT_TRUE(model.ok()) << model.error().to_string();
+    auto filled = [](std::vector<int64_t> sizes) {
+        Tensor t = *Tensor::zeros(DType::f32, std::move(sizes));
+        for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, 0.1);
+        return Datum(t);
+    };
+    auto got =
+        compiled(*model).run({{"x", filled({1, 8, 112, 112})}, {"a", filled({16, 8192})}, {"b", filled({8192, 16})}});
+    ASSERT_TRUE(got.ok()) << got.error().to_string();
+    const double tenth = double(0.1f);
+    EXPECT_NEAR((*got)[0].tensor().real_at(3) / tenth, 1, 5e-6);
+    EXPECT_NEAR((*got)[1].tensor().real_at(5) / (8192 * tenth * tenth), 1, 5e-6);
 }
 
 TEST(Executable, StrictIsTheSameForEveryNumberOfThreads) {
