@@ -176,10 +176,10 @@ std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
 // Lines of what lies from there on, every few rounds: with all turns of the other loop, `row` elements for each round.
 Stmt StageEmitter::prefetch_part(const PlacedStage& p, const PrefetchPlan& plan, size_t level, int64_t row,
                                  const Access& from) const {
-    constexpr int64_t kLineBytes = 64, kRounds = 4, kTurnsUnknown = 16;
+    constexpr int64_t kLineBytes = 64, kRounds = 4;
     const DType dtype = compute_.buffers[static_cast<size_t>(plan.buffer)].dtype;
     const int64_t line = std::max<int64_t>(1, kLineBytes / dtype_bytes(dtype));
-    const int64_t turns = std::max<int64_t>(1, p.around.at(plan.turn).as_int().value_or(kTurnsUnknown));
+    const int64_t turns = std::max<int64_t>(1, p.around.at(plan.turn).as_int().value_or(1));
     const int64_t needed = row * kRounds, lines = (needed + line * turns - 1) / (line * turns);
     const int64_t enough = (needed + line * lines - 1) / (line * lines);  // turns
     const Expr& round = p.loops.vars[level];

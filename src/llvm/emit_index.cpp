@@ -236,14 +236,18 @@ Value* Emitter::moving_pointer(const Slot& slot, const Linear& at) {
     builder_.SetInsertPoint(loop.before->getTerminator());
     Value* first = start.terms.empty() ? slot.base : builder_.CreateGEP(element, slot.base, sum_of(start));
     builder_.SetInsertPoint(loop.block, loop.block->begin());
-    found->second = {first, builder_.CreatePHI(builder_.getPtrTy(), 2), factor, element};
+    found->second = {first, builder_.CreatePHI(builder_.getPtrTy(), 2), factor, element, loop.pointers.size()};
     return found->second.phi;
 }
 
 // The pointers of an innermost loop grow from round to round; those of others are computed from the counter.
 void Emitter::close_loop(const OpenLoop& loop, Value* begin, llvm::BasicBlock* end) {
     llvm::IRBuilder<>::InsertPointGuard guard(builder_);
-    for (const auto& [key, p] : loop.pointers) {
+    // The same code each time: not in the order of addresses.
+    std::vector<OpenLoop::Pointer> pointers;
+    for (const auto& [key, p] : loop.pointers) pointers.push_back(p);
+    std::sort(pointers.begin(), pointers.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+    for (const OpenLoop::Pointer& p : pointers) {
         auto moved = [&](Value* from, Value* rounds) {
             Value* by = builder_.CreateMul(rounds, builder_.getInt64(p.factor), "", false, true);
             return builder_.CreateGEP(p.element, from, by);

@@ -84,6 +84,7 @@ class Emitter {
             llvm::PHINode* phi;
             int64_t factor;
             llvm::Type* element;
+            size_t number;  // in the order they were made
         };
         llvm::BasicBlock *before, *block;
         llvm::PHINode* counter;
