@@ -181,33 +181,44 @@ Status move_channels_last(Schedule& s, const std::string& partial) {
     return s.transform_layout(partial, map);
 }
 
-// Several sums side by side over the last reduction, which `sum` then adds up.
-Status sum_side_by_side(Schedule& s, const std::string& sum, const Loop& inside, const WindowTiles& tiles,
-                        int64_t lanes) {
-    std::vector<Loop> loops = s.loops(sum);
-    auto extent = s.extent(loops.back()).as_int();
-    auto [rounds, part] = TRY(s.split(loops.back(), tiles.rounds));
-    std::string partial = TRY(s.rfactor(part));
+// `sum` adds its parts up in vectors of channels. Gives the loop over them.
+Result<Loop> add_parts_up(Schedule& s, const std::string& sum, int64_t lanes) {
+    std::vector<Loop> own = s.loops(sum);
+    const Loop parts = own.back(), channel = own[own.size() - 2];
+    auto [vectors, lane] = TRY(s.split(channel, lanes));
+    TRY(s.reorder({parts, vectors, lane}));
+    TRY(s.unroll(vectors));
+    TRY(s.vectorize(lane));
+    return parts;
+}
+
+// A part: rounds outside, channels inside, in registers. Gives its last reduction.
+Result<Loop> schedule_part(Schedule& s, const std::string& partial, const Loop& inside, int64_t lanes) {
     TRY(s.compute_at(partial, inside));
     TRY(s.set_scope(partial, Scope::Register));
     TRY(move_channels_last(s, partial));
-    std::vector<Loop> own = s.loops(sum);
-    const Loop parts = own.back(), channel = own[own.size() - 2];
-    auto [v, l] = TRY(s.split(channel, lanes));
-    TRY(s.reorder({parts, v, l}));
-    TRY(s.unroll(parts));
-    TRY(s.unroll(v));
-    TRY(s.vectorize(l));
-    // Rounds outside, channels inside.
     std::vector<Loop> kept, order;
     for (const Loop& loop : s.loops(partial)) (s.reduces(loop) ? order : kept).push_back(loop);
-    if (!extent || *extent % tiles.rounds) TRY(s.loop_partition(order.back()));
+    const Loop last = order.back();
     auto [vectors, lane] = TRY(s.split(kept[kept.size() - 2], lanes));
     order.insert(order.end(), {kept.back(), vectors, lane});
     TRY(s.reorder(order));
     TRY(s.unroll(kept.back()));
     TRY(s.unroll(vectors));
-    return s.vectorize(lane);
+    TRY(s.vectorize(lane));
+    return last;
+}
+
+// Several sums side by side over the last reduction, which `sum` then adds up.
+Status sum_side_by_side(Schedule& s, const std::string& sum, const Loop& inside, const WindowTiles& tiles,
+                        int64_t lanes) {
+    const Loop last = s.loops(sum).back();
+    auto extent = s.extent(last).as_int();
+    auto [rounds, part] = TRY(s.split(last, tiles.rounds));
+    std::string partial = TRY(s.rfactor(part));
+    const Loop round = TRY(schedule_part(s, partial, inside, lanes));
+    if (!extent || *extent % tiles.rounds) TRY(s.loop_partition(round));
+    return s.unroll(TRY(add_parts_up(s, sum, lanes)));
 }
 
 // A long sum row by row, or in parts of one row: what is added up one by one stays short, and with it the error.
@@ -222,24 +233,8 @@ Status sum_in_parts(Schedule& s, const std::string& sum, int64_t lanes) {
         outer = parts;
     }
     std::string partial = TRY(s.rfactor(outer));
-    TRY(move_channels_last(s, partial));
-    std::vector<Loop> own = s.loops(sum);
-    const Loop parts = own.back(), channel = own[own.size() - 2];
-    auto [v, l] = TRY(s.split(channel, lanes));
-    TRY(s.reorder({parts, v, l}));
-    TRY(s.unroll(v));
-    TRY(s.vectorize(l));
-    TRY(s.compute_at(partial, parts));
-    TRY(s.set_scope(partial, Scope::Register));
-    std::vector<Loop> kept, order;
-    for (const Loop& loop : s.loops(partial)) (s.reduces(loop) ? order : kept).push_back(loop);
-    TRY(s.annotate(order.back(), "unroll", 4));
-    auto [vectors, lane] = TRY(s.split(kept[kept.size() - 2], lanes));
-    order.insert(order.end(), {kept.back(), vectors, lane});
-    TRY(s.reorder(order));
-    TRY(s.unroll(kept.back()));
-    TRY(s.unroll(vectors));
-    return s.vectorize(lane);
+    const Loop parts = TRY(add_parts_up(s, sum, lanes));
+    return s.annotate(TRY(schedule_part(s, partial, parts, lanes)), "unroll", 4);
 }
 
 // Sums of many rows that are too long for registers: parts of them in the first cache, to which a few rows are added at
