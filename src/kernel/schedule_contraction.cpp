@@ -153,6 +153,7 @@ class ContractionSchedule {
     // where it has no such parts, and also to whole vectors, so that A can be read in them.
     void choose_parts(int64_t k) {
         if (tiles_.k_blocks > 1) k = tiles_.kc;
+        if (tiles_.k_blocks > 1 && k <= 2 * kPart) return;  // blocks are parts
         if (fills_) k = (k + lanes_ - 1) / lanes_ * lanes_;
         if (k <= kLongSum) return;
         for (int64_t parts = (k + kLongSum - 1) / kLongSum; parts <= k / (kPart / 2); ++parts)
@@ -414,10 +415,11 @@ class ContractionSchedule {
         auto [parts, k] = TRY(s_.split(s_.loops(tile).back(), part_));
         std::string part = TRY(s_.rfactor(parts));
         TRY(s_.set_scope(tile, Scope::Local));
-        std::vector<Loop> loops = s_.loops(tile);
-        auto [vectors, lanes] = TRY(s_.split(loops[loops.size() - 2], lanes_));
+        const std::vector<Loop> loops = s_.loops(tile);
+        size_t next = has_batch_ ? 1 : 0;  // after the columns there may be the block of k
         std::vector<Loop> order{loops.back()};
-        if (has_rows_) order.push_back(loops[loops.size() - 3]);
+        if (has_rows_) order.push_back(loops[next++]);
+        auto [vectors, lanes] = TRY(s_.split(loops[next], lanes_));
         order.insert(order.end(), {vectors, lanes});
         TRY(s_.reorder(order));
         TRY(s_.vectorize(lanes));

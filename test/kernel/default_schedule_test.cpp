@@ -70,7 +70,7 @@ TEST(DefaultSchedule, Products) {
 
 // Rounding errors grow with the longest chain of additions.
 TEST(DefaultSchedule, LongSumsAreAddedUpInParts) {
-    for (int64_t k : {193, 997, 1152}) check(matmul(40, 72, k, true));
+    for (int64_t k : {193, 997, 1152, 2051}) check(matmul(40, 72, k, true));
     for (const Processor& p : processors()) {
         auto s = default_schedule(matmul(40, 72, 1152, true), {.machine = p.machine, .threads = 1});
         ASSERT_TRUE(s.ok());
@@ -79,6 +79,32 @@ TEST(DefaultSchedule, LongSumsAreAddedUpInParts) {
                 if (s->reduces(loop)) {
                     EXPECT_LE(s->extent(loop).as_int().value_or(1152), 192) << p.name << " " << loop.name;
                 }
+    }
+}
+
+// The register tile is all that the loop over k repeats, also where a long k comes in blocks.
+TEST(DefaultSchedule, NoLoopsInsideARegisterTile) {
+    for (Processor p : processors()) {
+        if (p.machine.vector_bytes == 64) p.machine.l1_bytes = 48 << 10, p.machine.l2_bytes = 2 << 20;
+        for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{160, 512, 128},
+                                                                  {160, 512, 1152},
+                                                                  {160, 512, 4608},
+                                                                  {128, 768, 3072},
+                                                                  {2048, 2048, 2048}}) {
+            auto s = default_schedule(matmul(m, n, k, true), {.machine = p.machine, .threads = 1});
+            ASSERT_TRUE(s.ok());
+            auto lowered = lower(*s);
+            ASSERT_TRUE(lowered.ok());
+            visit(lowered->kernel.body, [&](const Stmt& outer) {
+                const For* tile = outer->as<For>();
+                if (!tile || (tile->kind != LoopKind::Unrolled && tile->kind != LoopKind::Vector)) return;
+                visit(tile->body, [&](const Stmt& inner) {
+                    const For* loop = inner->as<For>();
+                    EXPECT_FALSE(loop && loop->kind == LoopKind::Serial)
+                        << p.name << ", " << m << " x " << n << " x " << k << ":\n" << to_string(lowered->kernel);
+                });
+            });
+        }
     }
 }
 
