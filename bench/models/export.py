@@ -103,9 +103,9 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="what the exporters print, too")
     args = parser.parse_args()
     names = [n for name in args.names or ["all"] for n in zoo.GROUPS.get(name, [name])]
-    unknown = [n for n in names if n not in zoo.ALL]
+    unknown = [n for n in names if zoo.parts(n) is None]
     if unknown:
-        parser.error(f"no model {unknown[0]}; there are {', '.join(zoo.ALL)}")
+        parser.error(f"no model {unknown[0]}; there are {', '.join(zoo.ALL)}, and those of fixed sizes with _b<batch>")
     args.out.mkdir(parents=True, exist_ok=True)
     if not args.verbose:
         warnings.simplefilter("ignore")

@@ -13,3 +13,16 @@ SPEED = [
     "bert_s128",
     "gpt2_s128",
 ]
+
+# Those that the search over rewrites is measured on, at batch 1 and 16.
+SEARCH_ONE = [
+    "resnet50",
+    "resnext50",
+    "nasnet_a",
+    "nasrnn",
+    "bert_s128",
+    "inception_v3",
+    "squeezenet1_1",
+    "vgg19",
+]
+SEARCH = SEARCH_ONE + [f"{name}_b16" for name in SEARCH_ONE]

@@ -1,6 +1,9 @@
-"""The benchmark models: built in code with seeded random weights, nothing downloaded."""
+"""The benchmark models: built in code with seeded random weights, nothing downloaded.
+
+A model whose sizes are fixed also goes by <name>_b<N>: the same weights, N images or sequences at a time."""
 import dataclasses
 import os
+import re
 from typing import Callable
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -9,7 +12,8 @@ import torch  # noqa: E402
 import torchvision  # noqa: E402
 import transformers  # noqa: E402
 
-from groups import SPEED  # noqa: E402
+import nas  # noqa: E402
+from groups import SEARCH, SPEED  # noqa: E402
 
 SEED = 20240
 BATCH, LENGTH = 2, 64  # of the example inputs of the language models
@@ -67,25 +71,29 @@ def settle_batch_norms(model, batch):
     model.eval()
 
 
-def vision(name, size=224, **options):
-    def build():
-        model = torchvision.models.get_model(name, weights=None, **options).eval()
+def pictured(make, size=224):
+    def build(batch=1):
+        model = make().eval()
         spread_constant_parameters(model)
         settle_batch_norms(model, images(4, size))
-        return Example(model, {"image": images(1, size)}, ["logits"], {})
+        return Example(model, {"image": images(batch, size)}, ["logits"], {})
 
     return build
+
+
+def vision(name, size=224, **options):
+    return pictured(lambda: torchvision.models.get_model(name, weights=None, **options), size)
 
 
 def language(make, vocabulary, output, output_name, length=None):
     """With batch and length symbolic, or one sequence of a fixed length."""
 
-    def build():
+    def build(batch=1):
         model = make().eval()
         spread_constant_parameters(model)
-        sizes = (1, length) if length else (BATCH, LENGTH)
+        sizes = (batch, length) if length else (BATCH, LENGTH)
         mask = torch.ones(sizes, dtype=torch.int64)
-        mask[1:, LENGTH * 3 // 4 :] = 0
+        mask[1:, sizes[1] * 3 // 4 :] = 0
         inputs = {"input_ids": torch.randint(0, vocabulary, sizes), "attention_mask": mask}
         axes = {} if length else {0: "batch", 1: "sequence"}
         return Example(
@@ -124,7 +132,11 @@ def gpt2(length=None):
     return language(lambda: transformers.GPT2LMHeadModel(config), 50257, "logits", "logits", length)
 
 
-MODELS: dict[str, Callable[[], Example]] = {
+def nasrnn(batch=1, steps=5, hidden=512):
+    return Example(nas.NasRnn(hidden).eval(), {"sequence": torch.randn(batch, steps, hidden)}, ["state"], {})
+
+
+MODELS: dict[str, Callable[..., Example]] = {
     "resnet50": vision("resnet50"),
     "mobilenet_v3_small": vision("mobilenet_v3_small"),
     "densenet121": vision("densenet121"),
@@ -155,13 +167,31 @@ FIXED = {
     "mobilenet_v2": vision("mobilenet_v2"),
     "squeezenet1_1": vision("squeezenet1_1"),
     "vgg16": vision("vgg16"),
+    "vgg19": vision("vgg19"),
+    "resnext50": vision("resnext50_32x4d"),
+    "nasnet_a": pictured(nas.NasNetA),
+    "nasrnn": nasrnn,
     "bert_s128": bert(128),
     "gpt2_s128": gpt2(128),
 }
 ALL = MODELS | DEPTHS | FIXED
-GROUPS = {"all": list(MODELS), "speed": SPEED, "depths": list(DEPTHS)}
+GROUPS = {"all": list(MODELS), "speed": SPEED, "search": SEARCH, "depths": list(DEPTHS)}
+
+
+def parts(name):
+    """A name's model and batch, or nothing where there is no such model."""
+    if name in ALL:
+        return name, 1
+    batched = re.fullmatch(r"(.+)_b([1-9][0-9]*)", name)
+    return (batched[1], int(batched[2])) if batched and batched[1] in ALL else None
 
 
 def build(name):
+    model, batch = parts(name)
     torch.manual_seed(SEED)
-    return ALL[name]()
+    if batch == 1:
+        return ALL[model]()
+    example = ALL[model](batch)
+    if example.dynamic:
+        raise ValueError(f"the batch of {model} is symbolic")
+    return example
