@@ -160,11 +160,13 @@ void CodeCache::shrink() const {
     std::vector<Entry> entries;
     int64_t total = 0;
     std::error_code ignored;
-    for (const auto& file : fs::directory_iterator(folder_, ignored)) {
+    std::error_code ended;  // also where the folder goes away under it
+    for (fs::directory_iterator at(folder_, ended), end_of_folder; !ended && at != end_of_folder; at.increment(ended)) {
+        const fs::directory_entry file = *at;
         const std::string name = file.path().filename().string();
         size_t end = name.size() + 1;
         for (std::string_view suffix : {kSuffix, kProgramSuffix})
-            if (const size_t at = name.find(suffix); at != std::string::npos) end = at + suffix.size();
+            if (const size_t from = name.find(suffix); from != std::string::npos) end = from + suffix.size();
         const auto used = file.last_write_time(ignored);
         if (end > name.size() || ignored) continue;
         if (end < name.size()) {  // half written
