@@ -216,6 +216,8 @@ class Verifier {
             if (std::find(own, allocs_.end(), s.to.buffer) != allocs_.end()) continue;
             const std::string& name = l.loop->var.node().name;
             std::vector<Expr> around(conditions_.begin() + static_cast<ptrdiff_t>(l.conditions), conditions_.end());
+            for (const Loop* inner = &l + 1; inner < loops_.data() + loops_.size(); ++inner)
+                around.push_back(inner->loop->extent);
             if (mentions(s.to.indices, name) || mentions(around, name)) continue;
             return fmt::format("every iteration of the {} loop over {} writes this element", loop_kind_name(kind),
                                name_text(name));

@@ -63,6 +63,7 @@ TEST(DefaultSchedule, Products) {
                                                               {1, 17, 19},
                                                               {17, 1, 3},
                                                               {31, 37, 300},
+                                                              {9, 20, 1152},
                                                               {5, 3, 0},
                                                               {0, 3, 4}})
         for (bool known : {false, true}) check(matmul(m, n, k, known));
