@@ -51,6 +51,22 @@ std::string label_of(const std::vector<const Node*>& nodes, const Expanded& expa
     return ops + " " + name;
 }
 
+// What a kernel does, whatever it calls things.
+std::string text_without_names(Kernel kernel) {
+    kernel.name = "k";
+    for (size_t i = 0; i < kernel.buffers.size(); ++i) kernel.buffers[i].name = "b" + std::to_string(i);
+    Bindings vars;
+    visit(kernel.body, [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        if (!loop) return;
+        ExprNode node = loop->var.node();
+        node.name = "i" + std::to_string(vars.size());
+        vars.emplace(loop->var.node().name, make_expr(std::move(node)));
+    });
+    kernel.body = substitute(kernel.body, vars);
+    return to_string(kernel);
+}
+
 class Assembly {
   public:
     Assembly(const Expanded& expanded, const Definitions& all, const Layouts& layouts, Grouping grouping,
@@ -239,9 +255,11 @@ class Assembly {
         at->second.lowered = std::move(*lowered);
         at->second.kernel = program_.kernels.size();
         program_.kernels.push_back(at->second.lowered.kernel);
-        if (at->second.lowered.prepare.body) {
-            at->second.prepare = program_.kernels.size();
-            program_.kernels.push_back(at->second.lowered.prepare);
+        const Kernel& prepare = at->second.lowered.prepare;
+        if (prepare.body) {
+            auto [same, first] = prepares_.try_emplace(text_without_names(prepare), program_.kernels.size());
+            if (first) program_.kernels.push_back(prepare);
+            at->second.prepare = same->second;
         }
         return &at->second;
     }
@@ -266,8 +284,8 @@ class Assembly {
                 program_.buffers.push_back(std::move(own));
             }
         };
-        // The same weights prepared in the same way are prepared once.
-        std::vector<int> sources = {int(shared->kernel)};
+        // The same weights prepared in the same way are prepared once, for whichever kernels read them.
+        std::vector<int> sources = {int(shared->prepare)};
         for (int slot : low.prepare_args) sources.push_back(step.args[size_t(slot)]);
         auto [known, fresh] = prepared_.try_emplace(std::move(sources));
         if (fresh) {
@@ -303,7 +321,8 @@ class Assembly {
     std::vector<Storage> storage_;  // by definition
     std::map<std::string, Shared> shared_;
     std::map<std::string, size_t> written_;
-    std::map<std::vector<int>, std::vector<int>> prepared_;  // by kernel and constants
+    std::map<std::string, size_t> prepares_;                 // kernels that prepare weights, by what they do
+    std::map<std::vector<int>, std::vector<int>> prepared_;  // by such a kernel and constants
     Program program_;
 };
 

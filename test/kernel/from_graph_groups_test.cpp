@@ -180,6 +180,25 @@ TEST(Groups, WeightsThatAreSharedArePreparedOnce) {
     EXPECT_LE(program->prepare.size(), 1u);
 }
 
+TEST(Groups, WeightsThatDifferentKernelsShareArePreparedOnce) {
+    auto graph = std::make_shared<Graph>("g");
+    Builder b(*graph);
+    Value* x = graph->add_input("x", Type(DType::f32, Shape{32, 16}));
+    std::mt19937 gen(1);
+    Value* w = b.constant(random_tensor(DType::f32, {16, 16}, gen));
+    Value* v = b.constant(random_tensor(DType::f32, {16, 16}, gen));
+    for (const char* op : {"relu", "neg", "exp"}) x = b.op(op, {b.matmul(x, w)});
+    graph->add_output(b.matmul(x, v), "y");
+    auto program = from_graph(graph, {});
+    ASSERT_TRUE(program.ok());
+    EXPECT_EQ(program->steps.size(), 4u);
+    EXPECT_EQ(program->kernels.size(), 5u);  // one of them prepares
+    EXPECT_EQ(program->prepare.size(), 2u);
+    size_t prepared = 0;
+    for (const ProgramBuffer& buffer : program->buffers) prepared += buffer.role == BufferRole::Prepared;
+    EXPECT_EQ(prepared, 2u);
+}
+
 TEST(Groups, WithoutFusionEachNodeIsAKernel) {
     LowerOptions options;
     options.fuse = false;
