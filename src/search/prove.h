@@ -1,5 +1,5 @@
-// Proves a claim for all sizes: composes the bodies of each side into one expression of an output element, brings both to
-// a normal form (sums of guarded products over index comprehensions) and compares. Unknown is not refuted.
+// Proves a claim for all sizes: composes the bodies of each side into one expression of an output element, brings both
+// to a normal form (sums of guarded products over index comprehensions) and compares. Unknown is not refuted.
 #pragma once
 
 #include <vector>
