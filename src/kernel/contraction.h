@@ -34,6 +34,7 @@ struct ContractionShape {
     int element_bytes = 4;
     bool transposes = true;  // packing A turns rows into columns
     int64_t tile_rows = 0;   // of the register tile, where m is not known; 0: chosen
+    bool same_sums = false;  // added up in the same order, whatever the number of threads
 };
 
 struct ContractionTiles {
@@ -43,6 +44,7 @@ struct ContractionTiles {
     int64_t tasks = 1;             // over batch, m and n
     bool parallel = false;
     bool pack_a = true, pack_b = true;
+    bool a_ahead = false;    // A is packed before all tasks, rather than by each for itself
     bool b_in_task = false;  // B is packed by each task for itself
     bool prefetch = false;   // the next panel of B while one is used
     bool operator==(const ContractionTiles&) const = default;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "kernel/contraction.h"
 
@@ -15,7 +16,13 @@ constexpr int64_t kLongPanel = 6;         // first caches that a panel of B may 
 // Times are in multiply-adds.
 constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
 constexpr double kFetchA = 1, kFetchB = 5;   // fetching an element from far
-constexpr double kStart = 20e3, kBarrier = 400e3;
+constexpr double kFetchShared = 5;           // one of A, that other cores wrote, once
+constexpr double kSharedA = 4;               // second caches that such an A may fill
+constexpr double kWorthWaiting = 0.02;       // of a task's time, that packing A ahead has to save
+constexpr double kStart = 20e3;
+
+constexpr double kWorthTrying = 1.2;                  // times the best register tile of one thread
+constexpr int64_t kWayBytes = 4 << 10, kFewWays = 8;  // of the first cache
 
 constexpr double kFarBytesPerCycle = 12;  // from memory, to one core
 constexpr double kRowOfTile = 0.35;       // cycles for each row and step of k that nothing hides
@@ -43,41 +50,72 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const Contrac
     return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + fetch;
 }
 
-// The register tile with the least time over the whole, edges included: each tile also stores and starts. Gives that
-// time in cycles.
-double choose_register_tile(const ContractionShape& s, const Machine& machine, int64_t lanes, ContractionTiles& best) {
-    double least = INFINITY;
+struct RegisterTile {
+    int64_t mr, nr;
+    bool pack_a;
+    double cost;  // cycles of one thread over the whole, edges included: each tile also stores and starts
+};
+
+void add_register_tiles(const ContractionShape& s, const Machine& machine, int64_t lanes, bool pack_a, bool pack_b,
+                        std::vector<RegisterTile>& list) {
     for (int64_t vectors = 1; vectors <= 8; ++vectors) {
-        for (int64_t mr = 1; mr <= 16; ++mr) {
+        for (int64_t mr = 1; mr <= kMostRows; ++mr) {
             // What is read where it lies has no rows to fill the last tile with.
-            if (!best.pack_a && s.m % mr) continue;
+            if (!pack_a && s.m % mr) continue;
             double step = cycles_per_step(mr, vectors, lanes, s, machine);
             if (std::isinf(step)) continue;
             int64_t nr = vectors * lanes;
             double tiles = double(divide_up(s.m, mr)) * double(divide_up(s.n, nr));
             double cost = tiles * (double(s.k) * step + double(mr * vectors) * 1.5 + 20);
             // Rows that are no multiple of the lanes load their A in pieces.
-            if (best.pack_a && machine.lane_multiply && mr % lanes) cost *= 1.04;
+            if (pack_a && machine.lane_multiply && mr % lanes) cost *= 1.04;
             // Elements of A one by one, each in a row of its own.
-            if (!best.pack_a && s.m > 1) cost *= machine.lane_multiply ? 1.25 : 1.05;
+            if (!pack_a && s.m > 1) cost *= machine.lane_multiply ? 1.25 : 1.05;
             // Columns of a B that is read as it lies are cut off one by one.
-            if (!best.pack_b && s.n % nr) cost *= 8;
-            if (cost < least * 0.999) least = cost, best.mr = mr, best.nr = nr;
+            if (!pack_b && s.n % nr) cost *= 8;
+            list.push_back({mr, nr, pack_a, cost});
         }
     }
-    return least;
 }
 
-// The time of all tasks of so many tiles of rows and columns each, until the last is done.
-double time_of_tasks(const ContractionShape& s, const Machine& machine, int workers, const ContractionTiles& t,
-                     int64_t rows, int64_t columns) {
+// The one with the least time, of those from `first` on.
+const RegisterTile& fastest(const std::vector<RegisterTile>& list, size_t first = 0) {
+    const RegisterTile* best = &list[first];
+    for (size_t i = first + 1; i < list.size(); ++i)
+        if (list[i].cost < best->cost * 0.999) best = &list[i];
+    return *best;
+}
+
+// Rows that are read where they lie, and more of them in one place of the first cache than it has ways?
+bool rows_collide(const ContractionShape& s, int64_t mr) {
+    const int64_t apart = kWayBytes / std::gcd(s.k * s.element_bytes, kWayBytes);
+    return divide_up(mr, apart) > kFewWays;
+}
+
+// The time of all tasks of so many tiles of rows and columns each, until the last is done. `slowness` is what a
+// multiply-add takes in its tile, 0 where tiles are not compared; then A is never packed ahead.
+double time_of_tasks(const ContractionShape& s, const Machine& machine, int workers, ContractionTiles& t,
+                     double slowness, int64_t rows, int64_t columns) {
     const int64_t row_tiles = divide_up(s.m, t.mr), column_tiles = divide_up(s.n, t.nr);
-    const int64_t tasks = s.batch * divide_up(row_tiles, rows) * divide_up(column_tiles, columns);
+    const int64_t parts = divide_up(column_tiles, columns), tasks = s.batch * divide_up(row_tiles, rows) * parts;
     rows = std::min(rows, row_tiles);
     columns = std::min(columns, column_tiles);
     const double b = double(columns * t.nr * s.k), a = double(rows * t.mr * s.k);
     const double c = double(rows * t.mr) * double(columns * t.nr);
-    double task = kStart + c * double(s.k) + (t.pack_a ? kPackRow * a : 0) + kFetchB * b;
+    double task = kStart + c * double(s.k) * (slowness > 0 ? slowness : 1) + kFetchB * b;
+    double once = 0;
+    t.a_ahead = false;
+    if (t.pack_a) {
+        const double rounds = double(divide_up(tasks, workers)), all = double(s.batch * row_tiles * t.mr * s.k);
+        const int64_t pieces = s.batch * (machine.lane_multiply ? row_tiles : s.m);
+        const double ahead = double(machine.barrier) + kPackRow * all / double(std::min<int64_t>(workers, pieces));
+        t.a_ahead = slowness > 0 && parts > 1 && all * s.element_bytes <= kSharedA * double(machine.l2_bytes) &&
+                    ahead + rounds * kFetchShared * a < rounds * (kPackRow * a - kWorthWaiting * task);
+        task += (t.a_ahead ? kFetchShared : kPackRow) * a;
+        if (t.a_ahead) once += ahead;
+    } else if (slowness > 0) {
+        task += kFetchShared * a;
+    }
     // What of A does not stay in the second cache beside a panel of B comes from far for each tile of columns.
     const double block = double(rows * t.mr * t.kc) * s.element_bytes, panel = double(t.kc * t.nr) * s.element_bytes;
     const double over = std::clamp((block + panel - 0.9 * double(machine.l2_bytes)) / block, 0.0, 1.0);
@@ -86,19 +124,19 @@ double time_of_tasks(const ContractionShape& s, const Machine& machine, int work
     const bool whole = columns >= column_tiles || columns * t.nr * s.element_bytes % 64 == 0;
     const bool meets = whole && (c + double(rows * t.mr * t.kc)) * s.element_bytes < double(machine.l2_bytes);
     task += c * (meets ? 2 : 16);
-    double once = 0;
     if (t.pack_b && !s.packed_ahead) {
         if (rows >= row_tiles)
             task += kPackB * b;
         else
-            once = kBarrier + kPackB * double(s.batch * s.n * s.k) / workers;
+            once += double(machine.barrier) + kPackB * double(s.batch * s.n * s.k) / workers;
     }
     return once + double(divide_up(tasks, workers)) * task;
 }
 
 // What one task computes, so that tasks divide evenly among the threads; sizes that are not known are tried small and
-// large.
-void choose_tasks(const ContractionShape& s, const Machine& machine, int workers, ContractionTiles& best) {
+// large. Gives the time.
+double choose_tasks(const ContractionShape& s, const Machine& machine, int workers, double slowness,
+                    ContractionTiles& best) {
     const int64_t row_tiles = divide_up(s.m, best.mr), column_tiles = divide_up(s.n, best.nr);
     // A block of A lies in the second cache, beside the panels of B that pass.
     const int64_t most = std::max<int64_t>(1, machine.l2_bytes * 2 / (best.kc * s.element_bytes) / best.mr);
@@ -113,6 +151,7 @@ void choose_tasks(const ContractionShape& s, const Machine& machine, int workers
     }
     double least = INFINITY;
     int64_t last = 0;
+    ContractionTiles t = best;
     for (int64_t blocks = divide_up(row_tiles, most); blocks <= row_tiles; blocks += 1 + blocks / 16) {
         const int64_t rows = divide_up(row_tiles, blocks);
         if (rows == last) continue;
@@ -121,16 +160,53 @@ void choose_tasks(const ContractionShape& s, const Machine& machine, int workers
             const int64_t columns = divide_up(column_tiles, parts);
             double time = 0;
             for (const ContractionShape& shape : shapes)
-                time +=
-                    time_of_tasks(shape, machine, workers, best, rows, columns) / (double(shape.m) * double(shape.n));
+                time += time_of_tasks(shape, machine, workers, t, slowness, rows, columns) /
+                        (double(shape.m) * double(shape.n));
             if (time >= least * 0.995) continue;
             least = time;
+            best = t;
             best.mc = rows * best.mr;
             best.nc = columns * best.nr;
             best.tasks = s.batch * divide_up(row_tiles, rows) * divide_up(column_tiles, columns);
             best.b_in_task = best.pack_b && !s.packed_ahead && rows >= row_tiles;
         }
     }
+    return least;
+}
+
+void cut_depth(const ContractionShape& s, const Machine& machine, ContractionTiles& t) {
+    if (t.pack_b) {
+        // All of k at once, unless two tiles of rows would not fit the second cache, or a panel of B is far from
+        // fitting the first.
+        int64_t most = std::max<int64_t>(64, machine.l2_bytes / 2 / (2 * t.mr * s.element_bytes));
+        const int64_t first_cache = machine.l1_bytes / (t.nr * s.element_bytes);
+        if (s.k >= kLongPanel * first_cache) most = std::min(most, std::max<int64_t>(64, first_cache));
+        t.k_blocks = s.m <= t.mr || !t.pack_a ? 1 : divide_up(s.k, most);
+    } else {
+        // A few rows of B at a time, along whole pages; products are added up in the first cache.
+        t.k_blocks = divide_up(s.k, kRowsAtOnce);
+    }
+    t.kc = divide_up(s.k, t.k_blocks);
+}
+
+// A register tile that is not quite the best for one thread may divide better among several.
+void choose_for_threads(const ContractionShape& s, const Machine& machine, int threads, int64_t lanes,
+                        const std::vector<RegisterTile>& list, const RegisterTile& alone, ContractionTiles& best) {
+    const ContractionTiles first = best;
+    double least = INFINITY;
+    auto consider = [&](const RegisterTile& r, double handicap) {
+        ContractionTiles t = first;
+        t.mr = r.mr, t.nr = r.nr, t.pack_a = r.pack_a;
+        cut_depth(s, machine, t);
+        if (s.same_sums && (t.kc != first.kc || t.pack_a != first.pack_a)) return;
+        const double computed = double(divide_up(s.m, r.mr) * r.mr) * double(divide_up(s.n, r.nr) * r.nr * s.k);
+        const double slowness = r.cost * double(lanes * machine.fma_pipes) / computed;
+        const double time = choose_tasks(s, machine, threads, slowness, t) * handicap;
+        if (time < least) least = time, best = t;
+    };
+    consider(alone, 1);
+    for (const RegisterTile& r : list)
+        if (r.cost < alone.cost * kWorthTrying && (r.pack_a || !rows_collide(s, r.mr))) consider(r, 1.02);
 }
 
 }  // namespace
@@ -143,33 +219,31 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.pack_a = s.m > 1 || !s.m_known;
     // A B that comes late and is read for few rows is not worth a copy.
     best.pack_b = s.packed_ahead || !s.b_along_columns || s.m > kRowsWorthPacking;
-    double packed = choose_register_tile(s, machine, lanes, best);
+    std::vector<RegisterTile> list;
+    add_register_tiles(s, machine, lanes, best.pack_a, best.pack_b, list);
+    RegisterTile alone = fastest(list);
     if (best.pack_a && best.pack_b && s.a_along_depth && s.m_known) {
         // Few columns are not worth a copy of A.
-        ContractionTiles direct = best;
-        direct.pack_a = false;
-        double cost = choose_register_tile(s, machine, lanes, direct);
-        packed += kPackRow * double(s.m * s.k) / double(lanes * machine.fma_pipes);
-        if (cost < packed) best = direct;
+        const size_t first = list.size();
+        add_register_tiles(s, machine, lanes, false, best.pack_b, list);
+        const double copy = kPackRow * double(s.m * s.k) / double(lanes * machine.fma_pipes);
+        const RegisterTile& direct = fastest(list, first);
+        if (direct.cost < alone.cost + copy) alone = direct;
     }
-    if (best.pack_b) {
-        // All of k at once, unless two tiles of rows would not fit the second cache, or a panel of B is far from
-        // fitting the first.
-        int64_t most = std::max<int64_t>(64, machine.l2_bytes / 2 / (2 * best.mr * s.element_bytes));
-        const int64_t first_cache = machine.l1_bytes / (best.nr * s.element_bytes);
-        if (s.k >= kLongPanel * first_cache) most = std::min(most, std::max<int64_t>(64, first_cache));
-        best.k_blocks = s.m <= best.mr || !best.pack_a ? 1 : divide_up(s.k, most);
-    } else {
-        // A few rows of B at a time, along whole pages; products are added up in the first cache.
-        best.k_blocks = divide_up(s.k, kRowsAtOnce);
-    }
-    best.kc = divide_up(s.k, best.k_blocks);
+    best.mr = alone.mr, best.nr = alone.nr, best.pack_a = alone.pack_a;
+    cut_depth(s, machine, best);
     if (s.tile_rows && !s.m_known) best.mr = s.tile_rows;
     best.parallel = threads > 1 && 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 400e3;
-    choose_tasks(s, machine, best.parallel ? threads : 1, best);
+    if (best.parallel && s.m_known && s.n_known && best.pack_b)
+        choose_for_threads(s, machine, threads, lanes, list, alone, best);
+    else
+        choose_tasks(s, machine, best.parallel ? threads : 1, 0, best);
     best.parallel &= best.tasks > 1;
+    best.a_ahead &= best.parallel;
     const int64_t tiles = divide_up(s.m, best.mr);
     best.prefetch = best.pack_b && !best.b_in_task && tiles > 1 && (tiles <= kFewTiles || !s.m_known) && s.n > best.nr;
+    // Another task's panel is not worth it.
+    if (best.parallel && best.nc == best.nr && s.m_known && s.n_known) best.prefetch &= best.k_blocks > 1;
     return best;
 }
 

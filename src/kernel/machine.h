@@ -18,6 +18,7 @@ struct Machine {
     bool masked = false;              // vector loads and stores of some lanes only
     int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0;  // of one core; l3 shared
     int cores = 1;
+    int64_t barrier = 400'000;        // multiply-adds of one core in the time that threads take to meet
 };
 
 }  // namespace tessera

@@ -124,6 +124,7 @@ class ContractionSchedule {
         const Stage& stage = find_stage(s_, mm_);
         ContractionShape shape = measure_contraction(s_, stage, c_);
         shape.tile_rows = options_.tile_rows;
+        shape.same_sums = options_.strict;
         b_along_columns_ = shape.b_along_columns;
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
         lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
@@ -262,6 +263,9 @@ class ContractionSchedule {
         }
         std::vector<Expr> inner{k, mod(along, width)}, inner_shape{k_extent, Expr(width)};
         if (by_rows) {
+            // What all tasks share has no strides but those of its shape.
+            if (auto length = k_extent.as_int(); length && tiles_.a_ahead)
+                inner_shape[0] = (*length + line() - 1) / line() / 2 * 2 * line() + line();
             std::swap(inner[0], inner[1]);
             std::swap(inner_shape[0], inner_shape[1]);
         }
@@ -399,9 +403,12 @@ class ContractionSchedule {
         // Lanes of A come in the same order each round: one round after the other is best there, unless it prefetches.
         const bool alike = options_.machine.lane_multiply && tiles_.mr % lanes_ == 0 && !tiles_.prefetch;
         if (!alike) TRY(s_.annotate(k, "unroll", 4));
-        // The first tiles of rows would wait for each panel, and few come after them.
-        if (!b_.empty() && has_rows_ && tiles_.prefetch)
-            TRY(s_.prefetch_next(tile, find_stage(s_, b_).buffer, k, panel_loop_, rows_of_tiles));
+        // The first tiles of rows would wait for each panel, and few come after them. A task of one panel has the next
+        // in its next block of k.
+        if (!b_.empty() && has_rows_ && tiles_.prefetch) {
+            const Loop& next_panel = block_loop_ && tiles_.nc == tiles_.nr ? *block_loop_ : panel_loop_;
+            TRY(s_.prefetch_next(tile, find_stage(s_, b_).buffer, k, next_panel, rows_of_tiles));
+        }
         if (!a_.empty() && options_.machine.lane_multiply) {
             std::string copy = TRY(s_.cache_read(tile, find_stage(s_, a_).buffer, Scope::Register));
             TRY(s_.compute_at(copy, k));
@@ -442,7 +449,10 @@ class ContractionSchedule {
 
     Status attach_operands() {
         if (!a_.empty()) {
-            if (block_loop_) {
+            const bool ahead = tiles_.a_ahead;
+            if (ahead) {
+                TRY(s_.set_scope(a_, Scope::Global));
+            } else if (block_loop_) {
                 TRY(s_.compute_at(a_, *block_loop_));
                 TRY(s_.set_scope(a_, Scope::Local));
             } else if (task_loop_) {
@@ -450,9 +460,11 @@ class ContractionSchedule {
                 TRY(s_.set_scope(a_, Scope::Local));
             }
             // Rows an odd number of cache lines apart, so that they do not fight for places.
-            const int64_t line = lanes_ * 64 / options_.machine.vector_bytes;
-            if (by_rows_ && (task_loop_ || block_loop_)) TRY(s_.storage_align(a_, has_batch_ ? 2 : 1, 2 * line, line));
-            TRY(by_rows_ ? pack_by_rows() : rows_.empty() ? pack(a_, tiles_.mr, false, false) : pack_turned());
+            if (by_rows_ && !ahead && (task_loop_ || block_loop_))
+                TRY(s_.storage_align(a_, has_batch_ ? 2 : 1, 2 * line(), line()));
+            TRY(by_rows_        ? pack_by_rows(ahead)
+                : rows_.empty() ? pack(a_, tiles_.mr, ahead, false)
+                                : pack_turned(ahead));
         }
         if (b_.empty()) return {};
         if (tiles_.b_in_task && task_loop_) {
@@ -464,10 +476,17 @@ class ContractionSchedule {
     }
 
     // Rows of A as they lie.
-    Status pack_by_rows() {
+    Status pack_by_rows(bool parallel) {
         std::vector<Loop> loops = s_.loops(a_);
-        auto [tiles, rows] = TRY(s_.split(loops[loops.size() - c_.depth.size() - 1], tiles_.mr));
-        TRY(s_.loop_partition(tiles));
+        const size_t outer = loops.size() - c_.depth.size();
+        if (parallel) {
+            Loop rows = loops[outer - 1];
+            if (outer > 1) rows = TRY(s_.fuse(loops[0], rows));
+            TRY(s_.parallel(rows));
+        } else {
+            auto [tiles, rows] = TRY(s_.split(loops[outer - 1], tiles_.mr));
+            TRY(s_.loop_partition(tiles));
+        }
         auto [vectors, lanes] = TRY(s_.split(loops.back(), lanes_));
         TRY(s_.annotate(vectors, "unroll", 4));
         TRY(s_.loop_partition(vectors));
@@ -475,7 +494,7 @@ class ContractionSchedule {
     }
 
     // Squares of A: read along k, stored along the rows of a panel.
-    Status pack_turned() {
+    Status pack_turned(bool parallel) {
         std::vector<Loop> loops = s_.loops(a_);
         size_t depth = c_.depth.size(), outer = loops.size() - depth;
         auto [tiles, rows] = TRY(s_.split(loops[outer - 1], tiles_.mr));
@@ -492,7 +511,13 @@ class ContractionSchedule {
         } else {
             TRY(s_.vectorize(rows));
         }
-        TRY(s_.loop_partition(tiles));
+        if (parallel) {
+            Loop whole = tiles;
+            if (outer > 1) whole = TRY(s_.fuse(loops[0], whole));
+            TRY(s_.parallel(whole));
+        } else {
+            TRY(s_.loop_partition(tiles));
+        }
         if (c_.depth.size() == 1) TRY(s_.loop_partition(squares));
         TRY(s_.compute_at(rows_, squares));
         TRY(s_.set_scope(rows_, Scope::Register));
@@ -535,6 +560,8 @@ class ContractionSchedule {
         if (outer > 1) whole = TRY(s_.fuse(loops[0], whole));
         return s_.parallel(whole);
     }
+
+    int64_t line() const { return lanes_ * 64 / options_.machine.vector_bytes; }  // of a cache, in elements
 
     Schedule& s_;
     const ScheduleOptions& options_;

@@ -32,27 +32,47 @@ std::vector<Processor> processors() {
     return {{"neon", neon}, {"avx512", avx512}, {"avx2", avx2}, {"tiny", tiny}};
 }
 
-// Runs the default schedule of every processor beside the plain nests.
-void check(const Compute& compute, const SymbolValues& symbols = {}) {
-    ASSERT_TRUE(verify(compute).ok()) << verify(compute).error().to_string() << to_string(compute);
-    std::vector<Tensor> inputs = random_parameters(compute, symbols);
-    std::vector<Tensor> expected = inputs;
-    ASSERT_NO_FATAL_FAILURE(run_kernel(plain_nests(compute), expected, symbols));
-    for (const Processor& p : processors()) {
-        for (int threads : {1, 2}) {
-            SCOPED_TRACE(fmt::format("{}, {} threads, {}", p.name, threads, compute.name));
-            ScheduleOptions options{p.machine, threads};
-            auto schedule = default_schedule(compute, options);
-            ASSERT_TRUE(schedule.ok()) << schedule.error().to_string() << "\n" << to_string(compute);
-            auto lowered = lower(*schedule);
-            ASSERT_TRUE(lowered.ok()) << lowered.error().to_string() << "\n" << schedule->print_trace();
-            std::vector<Tensor> got = inputs;
-            ASSERT_NO_FATAL_FAILURE(run_lowered(*lowered, got, symbols)) << to_string(lowered->kernel);
-            for (size_t i = 0; i < got.size(); ++i)
-                ASSERT_LE(distance(got[i], expected[i]), 1e-4) << compute.buffers[i].name << "\n"
-                                                               << schedule->print_trace() << to_string(lowered->kernel);
+size_t loops_of(const Kernel& kernel, LoopKind kind) {
+    size_t found = 0;
+    visit(kernel.body, [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        found += loop && loop->kind == kind;
+    });
+    return found;
+}
+
+// Runs the default schedule of every processor beside the plain nests. Gives the most parallel loops one has.
+size_t check_on(const std::vector<Processor>& all, const std::vector<int>& numbers_of_threads, const Compute& compute,
+                const SymbolValues& symbols) {
+    size_t most = 0;
+    auto run = [&] {
+        ASSERT_TRUE(verify(compute).ok()) << verify(compute).error().to_string() << to_string(compute);
+        std::vector<Tensor> inputs = random_parameters(compute, symbols);
+        std::vector<Tensor> expected = inputs;
+        ASSERT_NO_FATAL_FAILURE(run_kernel(plain_nests(compute), expected, symbols));
+        for (const Processor& p : all) {
+            for (int threads : numbers_of_threads) {
+                SCOPED_TRACE(fmt::format("{}, {} threads, {}", p.name, threads, compute.name));
+                ScheduleOptions options{p.machine, threads};
+                auto schedule = default_schedule(compute, options);
+                ASSERT_TRUE(schedule.ok()) << schedule.error().to_string() << "\n" << to_string(compute);
+                auto lowered = lower(*schedule);
+                ASSERT_TRUE(lowered.ok()) << lowered.error().to_string() << "\n" << schedule->print_trace();
+                std::vector<Tensor> got = inputs;
+                ASSERT_NO_FATAL_FAILURE(run_lowered(*lowered, got, symbols)) << to_string(lowered->kernel);
+                for (size_t i = 0; i < got.size(); ++i)
+                    ASSERT_LE(distance(got[i], expected[i]), 1e-4)
+                        << compute.buffers[i].name << "\n" << schedule->print_trace() << to_string(lowered->kernel);
+                most = std::max(most, loops_of(lowered->kernel, LoopKind::Parallel));
+            }
         }
-    }
+    };
+    run();
+    return most;
+}
+
+void check(const Compute& compute, const SymbolValues& symbols = {}) {
+    check_on(processors(), {1, 2}, compute, symbols);
 }
 
 TEST(DefaultSchedule, Products) {
@@ -176,13 +196,23 @@ TEST(DefaultSchedule, DepthwiseConvolutionsAndPools) {
     for (int64_t c : {3, 16, 40}) check(depthwise(8, 17, c, 3, 1, 1, true));
 }
 
-size_t loops_of(const Kernel& kernel, LoopKind kind) {
-    size_t found = 0;
-    visit(kernel.body, [&](const Stmt& s) {
-        const For* loop = s->as<For>();
-        found += loop && loop->kind == kind;
-    });
-    return found;
+// Threads that share the rows of A, and meet at no cost: packed once, with edges, a batch, a window, blocks of k.
+TEST(DefaultSchedule, ManyThreadsPackRowsOnce) {
+    Compute known_rows = matmul(24, 96, 128, false);
+    known_rows.known = {true, false, false};
+    for (Processor p : processors()) {
+        p.machine.barrier = 0;
+        auto nests = [&](const Compute& compute) { return check_on({p}, {16}, compute, {}); };
+        EXPECT_EQ(nests(matmul(23, 80, 163, true)), 2) << p.name;
+        EXPECT_EQ(nests(conv({.n = 1, .h = 3, .w = 5, .c = 24, .filters = 144, .kernel = 3, .pad = 1})), 2) << p.name;
+        EXPECT_GE(nests(batched_matmul(2, 13, 72, 160, true)), 2) << p.name;
+        nests(batched_matmul(3, 12, 40, 163, false));
+        nests(matmul(12, 80, 400, true));
+        nests(linear(13, 72, 300));
+        nests(conv({.n = 2, .h = 3, .w = 5, .c = 33, .filters = 64, .kernel = 3, .pad = 1, .swish = true}));
+        nests(known_rows);
+        EXPECT_EQ(check_on({p}, {1}, matmul(23, 80, 163, true), {}), 0) << p.name;
+    }
 }
 
 TEST(DefaultSchedule, WindowsHaveOneBodyForAllRows) {

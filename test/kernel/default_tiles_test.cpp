@@ -76,6 +76,41 @@ TEST(Tiles, RowsThatAreReadOncePackNothing) {
     EXPECT_FALSE(choose_tiles(fresh, neon(), 1).pack_b);
 }
 
+// 49 rows are 4 to 8 register tiles: what is best for one thread leaves some of many without work.
+TEST(Tiles, RegisterTilesDivideAmongThreads) {
+    for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{49, 512, 4608}, {49, 2048, 512}, {196, 256, 2304}}) {
+        ContractionTiles t = tiles(m, n, k, 16, avx512());
+        const double share = double(m * n) / 16, each = double((t.tasks + 15) / 16 * t.mc * t.nc);
+        EXPECT_LE(each, share * 1.08) << m << " " << n << ": " << t.mc << " x " << t.nc;
+    }
+}
+
+TEST(Tiles, RowsThatManyTasksReadArePackedOnce) {
+    EXPECT_TRUE(tiles(49, 512, 4608, 16, avx512()).a_ahead);
+    EXPECT_FALSE(tiles(49, 512, 4608, 1, avx512()).a_ahead);
+    EXPECT_FALSE(tiles(3136, 64, 576, 16, avx512()).a_ahead);     // each row is read by one task
+    EXPECT_FALSE(tiles(49, 512, 64, 16, avx512()).a_ahead);       // sooner done than waited for
+    EXPECT_FALSE(tiles(8192, 8192, 8192, 16, avx512()).a_ahead);  // far from staying in the caches
+    // A panel of B that no task reads next is not fetched.
+    ContractionTiles deep = tiles(49, 512, 4608, 16, avx512());
+    EXPECT_TRUE(deep.nc > deep.nr || deep.k_blocks > 1 || !deep.prefetch);
+}
+
+// Sums in the same order for any number of threads: the same blocks of k, the same copy of A.
+TEST(Tiles, SumsStayTheSameWhereAsked) {
+    for (auto [m, n, k] :
+         std::vector<std::array<int64_t, 3>>{{49, 512, 4608}, {49, 512, 2048}, {196, 256, 1024}, {128, 768, 3072}})
+        for (const Machine& machine : {neon(), avx512()})
+            for (int threads : {2, 7, 16, 64}) {
+                ContractionShape shape;
+                shape.m = m, shape.n = n, shape.k = k;
+                shape.packed_ahead = shape.a_along_depth = shape.same_sums = true;
+                ContractionTiles one = choose_tiles(shape, machine, 1), many = choose_tiles(shape, machine, threads);
+                EXPECT_EQ(one.kc, many.kc);
+                EXPECT_EQ(one.pack_a, many.pack_a);
+            }
+}
+
 TEST(Contraction, TellsAxesApart) {
     auto match = [](const Compute& c) { return match_contraction(c.stages[0]); };
     auto mm = match(sample::matmul(3, 4, 5, false));
