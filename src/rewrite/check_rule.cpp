@@ -261,6 +261,10 @@ std::string_view name_of(Exactness e) {
     return e == Exactness::Exact ? "exact" : e == Exactness::Reassociates ? "reassociates" : "approximates";
 }
 
+std::string_view name_of(Evidence e) {
+    return e == Evidence::Stated ? "stated" : e == Evidence::Tested ? "tested" : "proved";
+}
+
 std::string_view name_of(Precision p) {
     return p == Precision::Strict ? "strict" : p == Precision::Default ? "default" : "fast";
 }

@@ -93,6 +93,7 @@ std::string to_string(const Rule& rule) {
     std::vector<std::string_view> tags;
     if (rule.exactness != Exactness::Exact) tags.push_back(name_of(rule.exactness));
     if (rule.grows) tags.push_back("grows");
+    if (rule.evidence != Evidence::Stated) tags.push_back(name_of(rule.evidence));
     if (!tags.empty()) out += fmt::format(" [{}]", fmt::join(tags, ", "));
     out += ": " + tuple(text, rule.pattern, true);
     out += " => ";

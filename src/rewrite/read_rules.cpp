@@ -137,8 +137,12 @@ class RuleReader {
                 rule.exactness = Exactness::Approximates;
             else if (word == "grows")
                 rule.grows = true;
+            else if (word == "proved")
+                rule.evidence = Evidence::Proved;
+            else if (word == "tested")
+                rule.evidence = Evidence::Tested;
             else
-                return scan_.syntax(at, "exact, reassociates, approximates or grows");
+                return scan_.syntax(at, "exact, reassociates, approximates, grows, proved or tested");
         } while (scan_.take(","));
         return scan_.expect("]");
     }

@@ -23,6 +23,14 @@ bool admits(Precision precision, Exactness exactness);
 std::string_view name_of(Exactness e);  // "exact", "reassociates", "approximates"
 std::string_view name_of(Precision p);  // "strict", "default", "fast"
 
+// What is known of a rule that was found: nothing is said of one that was written by hand.
+enum class Evidence {
+    Stated,
+    Tested,  // on random graphs only
+    Proved,  // for all sizes, with a certificate beside its file
+};
+std::string_view name_of(Evidence e);  // "stated", "tested", "proved"
+
 // What a term stands for.
 enum class TermKind { Tensor, Tensors, Int, Ints, Float, Floats, String, Strings, Bool, DType, Attrs, Any };
 std::string_view name_of(TermKind kind);
@@ -67,6 +75,7 @@ struct Rule {
     std::string family;  // the name in the file, where it stands for several ops (for f in ...)
     Exactness exactness = Exactness::Exact;
     bool grows = false;                      // it may leave more nodes than it takes
+    Evidence evidence = Evidence::Stated;
     std::string comment;                     // the lines above it
     std::string source;                      // file:line:column
     std::vector<RuleVariable> variables;     // by slot

@@ -2,9 +2,151 @@
 
 #include <fmt/ranges.h>
 
-namespace tessera {
+#include <algorithm>
 
-Rule to_rule(const Claim& claim) { return claim.rule; }
+#include "search/comprehension.h"
+
+namespace tessera {
+namespace {
+
+bool left_builds(const Claim& claim, const Bindings& sizes) {
+    bool built = false;
+    return build_sides(claim, sizes, &built).ok() || built;
+}
+
+// Whether the ops of the pattern refuse `other`, which has a size `other` in place of one of the claim's, whatever that
+// is.
+bool left_refuses(const Claim& claim, const Claim& other) {
+    std::vector<std::string> symbols = size_symbols(claim);
+    int tried = 0;
+    // Windows want small kernels, and it is not said which sizes those are.
+    for (size_t turn = 0; turn < 2 * symbols.size() + 2; ++turn) {
+        Bindings sizes;
+        for (size_t i = 0; i < symbols.size(); ++i) {
+            bool small = turn % 2 ? i % (turn / 2 + 1) == 0 : i >= turn / 2;
+            sizes.emplace(symbols[i], static_cast<int64_t>(small ? 4 + i : 40 + 17 * i));
+        }
+        if (!left_builds(claim, sizes)) continue;
+        ++tried;
+        for (int64_t size : {1, 2, 3, 1013}) {
+            sizes.insert_or_assign("other", Expr(size));
+            if (left_builds(other, sizes)) return false;
+        }
+    }
+    return tried > 0;
+}
+
+// The conditions that fix a claim's shapes, as text.
+class ShapeConditions {
+  public:
+    explicit ShapeConditions(const Claim& claim) : claim_(claim) {
+        bare_.rule = claim.rule;
+        bare_.rule.conditions.clear();
+        bare_.shapes = claim.shapes;
+        bare_.values = claim.values;
+    }
+
+    std::vector<std::string> all() {
+        ranks();
+        define_symbols();
+        sizes();
+        return std::move(out_);
+    }
+
+  private:
+    const Claim& claim_;
+    Claim bare_;  // without conditions
+    std::vector<std::string> out_;
+    Bindings defined_;  // symbols by sizes of tensors
+    std::map<std::string, std::pair<std::string, int64_t>> place_;
+
+    static std::string dim(const std::string& x, int64_t axis) { return fmt::format("dim({}, {})", x, axis); }
+
+    void ranks() {
+        bool some = false;
+        for (const auto& [name, shape] : claim_.shapes) {
+            // What the ops demand given the others' ranks need not be said.
+            bool demanded = some;
+            for (int64_t rank = 0; demanded && rank <= 5; ++rank) {
+                if (rank == shape.rank()) continue;
+                Claim other = bare_;
+                Shape changed;
+                for (int64_t d = 0; d < rank; ++d) {
+                    int64_t from = d + shape.rank() - rank;
+                    changed.push_back(from >= 0 && from < shape.rank() ? shape[from] : symbol("other"));
+                }
+                other.shapes[name] = changed;
+                demanded = left_refuses(bare_, other);
+            }
+            if (demanded) continue;
+            out_.push_back(fmt::format("rank({}) == {}", name, shape.rank()));
+            some = true;
+        }
+    }
+
+    void define_symbols() {
+        for (const auto& [name, shape] : claim_.shapes)
+            for (int64_t d = 0; d < shape.rank(); ++d)
+                if (shape[d].is(ExprKind::Var) && !defined_.contains(shape[d].node().name)) {
+                    defined_.emplace(shape[d].node().name, symbol(dim(name, d)));
+                    place_.emplace(shape[d].node().name, std::make_pair(name, d));
+                }
+        // A symbol that only stands in a multiple: dim(x, 0) / 2.
+        for (const auto& [name, shape] : claim_.shapes)
+            for (int64_t d = 0; d < shape.rank(); ++d) {
+                std::vector<std::string> names = free_symbols(shape[d]);
+                if (names.size() != 1 || defined_.contains(names[0])) continue;
+                for (int64_t factor = 2; factor <= 16; ++factor) {
+                    if (!(shape[d] == symbol(names[0]) * factor)) continue;
+                    out_.push_back(fmt::format("{} % {} == 0", dim(name, d), factor));
+                    defined_.emplace(names[0], symbol(fmt::format("({} / {})", dim(name, d), factor)));
+                    place_.emplace(names[0], std::make_pair(name, d));
+                    break;
+                }
+            }
+    }
+
+    void sizes() {
+        for (const auto& [name, shape] : claim_.shapes)
+            for (int64_t d = 0; d < shape.rank(); ++d) {
+                const Dim& size = shape[d];
+                bool known = true;
+                for (const std::string& s : free_symbols(size)) known &= defined_.contains(s);
+                if (!known) {
+                    out_.push_back("1 == 2");  // cannot be said
+                    continue;
+                }
+                if (std::any_of(place_.begin(), place_.end(),
+                                [&](const auto& p) { return p.second == std::make_pair(name, d); }))
+                    continue;
+                Claim other = bare_;
+                other.shapes[name][d] = symbol("other");
+                if (left_refuses(bare_, other)) continue;
+                std::string text = to_string(substitute(size, defined_));
+                std::erase(text, '`');  // around what is no plain name
+                out_.push_back(fmt::format("{} == {}", dim(name, d), text));
+            }
+    }
+};
+
+}  // namespace
+
+Rule to_rule(const Claim& claim) {
+    Rule rule = claim.rule;
+    for (RuleVariable& v : rule.variables)
+        if (claim.shapes.contains(v.name) && v.constraint.empty()) v.constraint = "float";
+    std::string text = to_string(rule);
+    std::vector<std::string> conditions = ShapeConditions(claim).all();
+    for (const std::string& c : conditions)
+        text += (rule.conditions.empty() && &c == &conditions[0] ? " if " : " and ") + c;
+    Result<Rules> read = read_rules(text, claim.rule.source);
+    CHECK(read.ok(), "{}: {}", text, read.ok() ? "" : read.error().to_string());
+    Rule made = std::move(read->front());
+    made.family = claim.rule.family;
+    made.comment = claim.rule.comment;
+    made.source = claim.rule.source;
+    return made;
+}
 
 std::string shapes_text(const Claim& claim) {
     std::vector<std::string> shapes;
