@@ -12,6 +12,10 @@ bool has_nested(const Node& node);
 // The same inputs give the same outputs: also what its nested graphs do draws no random numbers.
 bool repeatable(const Node& node);
 
+// The op, attributes and inputs, those of a commutative op in either order; nodes that do the same hash to the same.
+uint64_t hash_of(const Node& node);
+bool do_the_same(const Node& a, const Node& b);
+
 // Whether the node's inputs are what it can take, and its outputs' types what comes of them.
 bool agrees(const Node& node);
 // Whether all that uses the value agrees with it. What does not would fail at run time, if it is ever run: better known

@@ -169,12 +169,14 @@ class Instantiation {
                 std::vector<Value*>& out) {
         if (!op.has(Trait::Pure) || inputs.empty()) return false;
         std::vector<std::optional<Datum>> data;
-        int64_t bytes = context_.fold_limit;
+        int64_t given = 0;
         for (const Value* v : inputs) {
             if (v && !v->is_constant()) return false;
-            if (v) bytes += v->tensor()->bytes();
+            if (v) given += v->tensor()->bytes();
             data.push_back(v ? std::optional<Datum>(*v->tensor()) : std::nullopt);
         }
+        if (given > context_.fold_inputs) return false;
+        const int64_t bytes = context_.fold_limit + given;
         Result<std::vector<Datum>> results = evaluate_op(op, data, attrs, outputs);
         if (!results.ok()) return false;
         for (const Datum& d : *results)

@@ -11,37 +11,6 @@ namespace {
 
 using Form = Term::Form;
 
-RuleValue from_attr(const Attr& a) {
-    switch (attr_kind(a)) {
-        case AttrKind::Int: return Expr(std::get<int64_t>(a));
-        case AttrKind::Float: return double{std::get<float>(a)};
-        case AttrKind::String: return std::get<std::string>(a);
-        case AttrKind::Ints: {
-            const auto& list = std::get<std::vector<int64_t>>(a);
-            return std::vector<Expr>(list.begin(), list.end());
-        }
-        case AttrKind::Floats: {
-            const auto& list = std::get<std::vector<float>>(a);
-            return std::vector<double>(list.begin(), list.end());
-        }
-        case AttrKind::Strings: return std::get<std::vector<std::string>>(a);
-        default: return {};
-    }
-}
-
-bool same_value(const RuleValue& a, const RuleValue& b) {
-    if (a.index() != b.index()) {
-        // A number without a point is an integer wherever it stands.
-        auto* real = std::get_if<double>(&a) ? std::get_if<double>(&a) : std::get_if<double>(&b);
-        auto* whole = std::get_if<Expr>(&a) ? std::get_if<Expr>(&a) : std::get_if<Expr>(&b);
-        return real && whole && whole->as_int() && static_cast<double>(*whole->as_int()) == *real;
-    }
-    // An attribute has single precision.
-    if (auto* x = std::get_if<double>(&a), *y = std::get_if<double>(&b); x && y)
-        return static_cast<float>(*x) == static_cast<float>(*y);
-    return a == b;
-}
-
 // A float that a literal stands for: exactly, or rounded to the element type where the literal is no number of it.
 bool is_literal(double value, const Term& literal, DType dtype) {
     if (!literal.has_point) return value == literal.number;
@@ -51,15 +20,6 @@ bool is_literal(double value, const Term& literal, DType dtype) {
     if (static_cast<double>(static_cast<float>(literal.number)) == literal.number) return false;
     double unit = dtype == DType::f16 || dtype == DType::bf16 ? 1e-2 : 1e-6;
     return std::fabs(value - literal.number) <= unit * std::fabs(literal.number);
-}
-
-bool matches_literal(const Term& literal, const Value& v) {
-    if (!v.is_constant() || v.tensor()->dtype() == DType::string || kComplex.has(v.tensor()->dtype())) return false;
-    const Tensor& t = *v.tensor();
-    if (t.elements() == 0) return false;
-    for (int64_t i = 0; i < t.elements(); ++i)
-        if (!is_literal(t.real_at(i), literal, t.dtype())) return false;
-    return true;
 }
 
 class Matcher {
@@ -111,7 +71,7 @@ class Matcher {
                     if (!value || !matches_literal(*term, *value)) return false;
                     break;
                 case Form::List:
-                    if (!value || !list(*term, *value)) return false;
+                    if (!value || !matches_list(*term, *value)) return false;
                     break;
                 case Form::Op: {
                     if (!value || !op(*term, *value)) return false;
@@ -153,21 +113,6 @@ class Matcher {
         return bind(term.slot, value);
     }
 
-    bool list(const Term& term, const Value& value) {
-        auto wanted = [&](size_t i) { return static_cast<int64_t>(term.args[i].number); };
-        if (value.is_constant()) {
-            const Tensor& t = *value.tensor();
-            if (!is_int(t.dtype()) || t.elements() != static_cast<int64_t>(term.args.size())) return false;
-            for (size_t i = 0; i < term.args.size(); ++i)
-                if (t.int_at(static_cast<int64_t>(i)) != wanted(i)) return false;
-            return true;
-        }
-        if (!value.contents() || value.contents()->size() != term.args.size()) return false;
-        for (size_t i = 0; i < term.args.size(); ++i)
-            if (!(*value.contents())[i].is_int(wanted(i))) return false;
-        return true;
-    }
-
     // The node, its attributes and its number of inputs.
     bool op(const Term& term, Value& value) {
         Node* node = value.node();
@@ -181,7 +126,7 @@ class Matcher {
             auto named = std::find_if(term.attrs.begin(), term.attrs.end(),
                                       [&](const auto& entry) { return entry.first == def.name; });
             if (named != term.attrs.end()) {
-                RuleValue actual = attr ? from_attr(*attr) : RuleValue();
+                RuleValue actual = attr ? rule_value(*attr) : RuleValue();
                 const Term& wanted = named->second;
                 if (wanted.form == Form::Variable) {
                     if (!bind(wanted.slot, std::move(actual))) return false;
@@ -318,6 +263,61 @@ class Matcher {
 };
 
 }  // namespace
+
+RuleValue rule_value(const Attr& a) {
+    switch (attr_kind(a)) {
+        case AttrKind::Int: return Expr(std::get<int64_t>(a));
+        case AttrKind::Float: return double{std::get<float>(a)};
+        case AttrKind::String: return std::get<std::string>(a);
+        case AttrKind::Ints: {
+            const auto& list = std::get<std::vector<int64_t>>(a);
+            return std::vector<Expr>(list.begin(), list.end());
+        }
+        case AttrKind::Floats: {
+            const auto& list = std::get<std::vector<float>>(a);
+            return std::vector<double>(list.begin(), list.end());
+        }
+        case AttrKind::Strings: return std::get<std::vector<std::string>>(a);
+        default: return {};
+    }
+}
+
+bool same_value(const RuleValue& a, const RuleValue& b) {
+    if (a.index() != b.index()) {
+        // A number without a point is an integer wherever it stands.
+        auto* real = std::get_if<double>(&a) ? std::get_if<double>(&a) : std::get_if<double>(&b);
+        auto* whole = std::get_if<Expr>(&a) ? std::get_if<Expr>(&a) : std::get_if<Expr>(&b);
+        return real && whole && whole->as_int() && static_cast<double>(*whole->as_int()) == *real;
+    }
+    // An attribute has single precision.
+    if (auto* x = std::get_if<double>(&a), *y = std::get_if<double>(&b); x && y)
+        return static_cast<float>(*x) == static_cast<float>(*y);
+    return a == b;
+}
+
+bool matches_literal(const Term& literal, const Value& v) {
+    if (!v.is_constant() || v.tensor()->dtype() == DType::string || kComplex.has(v.tensor()->dtype())) return false;
+    const Tensor& t = *v.tensor();
+    if (t.elements() == 0) return false;
+    for (int64_t i = 0; i < t.elements(); ++i)
+        if (!is_literal(t.real_at(i), literal, t.dtype())) return false;
+    return true;
+}
+
+bool matches_list(const Term& term, const Value& value) {
+    auto wanted = [&](size_t i) { return static_cast<int64_t>(term.args[i].number); };
+    if (value.is_constant()) {
+        const Tensor& t = *value.tensor();
+        if (!is_int(t.dtype()) || t.elements() != static_cast<int64_t>(term.args.size())) return false;
+        for (size_t i = 0; i < term.args.size(); ++i)
+            if (t.int_at(static_cast<int64_t>(i)) != wanted(i)) return false;
+        return true;
+    }
+    if (!value.contents() || value.contents()->size() != term.args.size()) return false;
+    for (size_t i = 0; i < term.args.size(); ++i)
+        if (!(*value.contents())[i].is_int(wanted(i))) return false;
+    return true;
+}
 
 std::optional<Match> find_match(const Rule& rule, Value& root, const std::function<bool(const Match&)>& accept) {
     return Matcher(rule, root, accept).find();

@@ -18,6 +18,12 @@ struct Match {
 // The first match at `root` that `accept` takes.
 std::optional<Match> find_match(const Rule& rule, Value& root, const std::function<bool(const Match&)>& accept);
 
+// Terms on the left beside the values that they may stand for.
+RuleValue rule_value(const Attr& attr);
+bool same_value(const RuleValue& a, const RuleValue& b);
+bool matches_literal(const Term& literal, const Value& value);
+bool matches_list(const Term& list, const Value& value);  // [1, 0]
+
 // A term of an attribute or a condition; empty where its value is not known.
 std::optional<RuleValue> evaluate_term(const Term& term, const std::vector<RuleValue>& slots);
 

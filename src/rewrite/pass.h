@@ -32,6 +32,7 @@ struct Application {
 struct PassContext {
     Precision precision = Precision::Default;
     int64_t fold_limit = int64_t{1} << 24;  // bytes that one folded constant may take beyond its inputs
+    int64_t fold_inputs = INT64_MAX;        // where a rule's constants take more bytes, what is made of them stays ops
     bool record = false;                    // keep `applications`
     std::string pass;                       // the one that runs
     std::vector<Application> applications = {};

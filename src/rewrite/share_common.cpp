@@ -44,12 +44,16 @@ std::vector<Value*> ordered_inputs(const Node& node) {
     return inputs;
 }
 
+}  // namespace
+
 uint64_t hash_of(const Node& node) {
     uint64_t h = reinterpret_cast<uintptr_t>(&node.op());
     for (const Value* v : ordered_inputs(node)) h = mix(h, reinterpret_cast<uintptr_t>(v));
     for (const auto& [name, attr] : node.attrs()) h = mix(mix(h, std::hash<std::string>{}(name)), hash_of(attr));
     return mix(h, node.output_count());
 }
+
+namespace {
 
 // Floats by their bits: 0.0 is not -0.0 here.
 bool same(const Attr& a, const Attr& b) {
@@ -60,7 +64,9 @@ bool same(const Attr& a, const Attr& b) {
     return a == b;
 }
 
-bool same(const Node& a, const Node& b) {
+}  // namespace
+
+bool do_the_same(const Node& a, const Node& b) {
     for (size_t i = 0; i < a.output_count() && i < b.output_count(); ++i)
         if (a.output_given(i) != b.output_given(i)) return false;
     return &a.op() == &b.op() && a.output_count() == b.output_count() && ordered_inputs(a) == ordered_inputs(b) &&
@@ -68,6 +74,8 @@ bool same(const Node& a, const Node& b) {
                return x.first == y.first && same(x.second, y.second);
            });
 }
+
+namespace {
 
 // What there is to share with, here and in the graphs around.
 struct Scope {
@@ -116,7 +124,7 @@ void share_in(Graph& graph, const Scope* outer, PassContext& context) {
             if (auto* nested = std::get_if<GraphPtr>(&attr)) share_in(**nested, &scope, context);
         if (has_nested(*node) || !repeatable(*node)) continue;
         uint64_t key = hash_of(*node);
-        Node* first = scope.find_node(key, [&](const Node& other) { return same(other, *node); });
+        Node* first = scope.find_node(key, [&](const Node& other) { return do_the_same(other, *node); });
         if (!first) {
             scope.nodes.emplace(key, node.get());
             continue;

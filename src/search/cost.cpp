@@ -1,0 +1,91 @@
+#include "search/cost.h"
+
+#include <unordered_set>
+
+#include "graph/count.h"
+#include "rewrite/pass.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kProductIntensity = 1.5;  // operations for each element that is moved
+
+double number(const Expr& e) { return double(e.as_int().value_or(1)); }
+
+class EstimatedCost : public CostModel {
+  public:
+    EstimatedCost(const Speeds& speeds, bool fused) : speeds_(speeds), fused_(fused) {}
+    std::string name() const override { return fused_ ? "estimate" : "sum of ops"; }
+    double node(const Node& node) override {
+        std::string key = cost_key(node);
+        auto it = known_.find(key);
+        if (it == known_.end()) it = known_.emplace(std::move(key), estimate(node)).first;
+        return it->second;
+    }
+
+  private:
+    static constexpr double kFusedMap = 0.35, kFusedView = 0.02;  // of their bytes, on average
+
+    double estimate(const Node& node) const {
+        Cost cost = count(node);
+        double flops = number(cost.flops), bytes = number(cost.bytes) / speeds_.bytes;
+        if (!cost.complete) return bytes + speeds_.launch;
+        switch (work_of(node)) {
+            case Work::View: return fused_ ? kFusedView * bytes : bytes + speeds_.launch;
+            case Work::Map: {
+                double arithmetic = flops / speeds_.map_flops;
+                return fused_ ? kFusedMap * std::max(bytes, arithmetic) : std::max(bytes, arithmetic) + speeds_.launch;
+            }
+            case Work::Product: return std::max(bytes, flops / speeds_.flops) + speeds_.launch;
+            case Work::Other: return std::max(bytes, flops / speeds_.map_flops) + speeds_.launch;
+        }
+        return 0;
+    }
+
+    Speeds speeds_;
+    bool fused_;
+    std::unordered_map<std::string, double> known_;
+};
+
+}  // namespace
+
+double CostModel::graph(const Graph& graph) {
+    std::unordered_set<const Value*> constant;
+    double sum = 0;
+    for (const auto& n : graph.nodes()) {
+        bool all = n->is(Trait::Pure) && !n->inputs().empty();
+        for (const Value* v : n->inputs()) all = all && (!v || v->is_constant() || constant.contains(v));
+        if (all) {
+            for (size_t i = 0; i < n->output_count(); ++i) constant.insert(n->output(i));
+            continue;
+        }
+        sum += node(*n);
+    }
+    return sum;
+}
+
+Work work_of(const Node& node) {
+    if (node.is(Trait::Elementwise)) return Work::Map;
+    Cost cost = count(node);
+    double flops = number(cost.flops), elements = number(cost.bytes) / 4;
+    if (cost.complete && cost.flops.is_int(0)) return Work::View;
+    return cost.complete && flops > kProductIntensity * elements ? Work::Product : Work::Other;
+}
+
+std::string cost_key(const Node& node) {
+    std::string text = node.op().name;
+    for (const Value* v : node.inputs()) {
+        text += ' ';
+        if (!v) continue;
+        text += to_string(v->type());
+        if (v->is_constant()) text += '=';
+    }
+    for (size_t i = 0; i < node.output_count(); ++i) text += " -> " + to_string(node.output(i)->type());
+    return text + " " + describe(node).attrs;
+}
+
+std::unique_ptr<CostModel> estimated_cost(const Speeds& speeds, bool fused) {
+    return std::make_unique<EstimatedCost>(speeds, fused);
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// Adds to an e-graph what rules derive, round by round, until nothing new comes or a limit is met. Sibling rules
+// (several roots) are applied along chains: of k products that share an input, the first two, those and the third, and
+// so on, so that what is added grows with k and not with its subsets.
+#pragma once
+
+#include <string>
+
+#include "rewrite/rule.h"
+#include "search/egraph.h"
+
+namespace tessera {
+
+struct SaturateOptions {
+    Precision precision = Precision::Default;
+    size_t max_nodes = 20000, max_classes = 20000;
+    size_t max_matches = 2000;  // of one rule in one round; a rule that has more rests for a round
+    int max_rounds = 6;
+    double seconds = 10;
+    const std::atomic<bool>* cancel = nullptr;
+};
+
+// One use of a rule: these classes may be computed by these values instead.
+struct Step {
+    const Rule* rule = nullptr;
+    std::vector<Value*> roots;  // what the pattern's roots were
+    std::vector<Value*> made;   // for each root
+    std::vector<size_t> after;  // the steps whose nodes it matched
+    std::string where;          // the name of the first root's node, or of its value
+};
+
+struct Saturation {
+    std::vector<Step> steps;
+    size_t nodes_before = 0;  // of the working graph: those from here on are new
+    int rounds = 0;
+    bool complete = false;   // nothing more follows from the rules
+    std::string stopped_by;  // the limit that was met, where it is not complete
+};
+
+Saturation saturate(EGraph& egraph, const std::vector<const Rule*>& rules, const SaturateOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+#include "search/search_rules.h"
+
+#include "base/check.h"
+
+namespace tessera {
+
+std::vector<const Rule*> search_rules() {
+    static const Rules own = [] {
+        Rules all;
+        for (const RuleFile& file : search_rule_files()) {
+            Result<Rules> rules = read_rules(file.text, fmt::format("{}.rules", file.name));
+            CHECK(rules.ok(), "{}", rules.error().to_string());
+            for (Rule& r : *rules) all.push_back(std::move(r));
+        }
+        return all;
+    }();
+    std::vector<const Rule*> rules;
+    for (const Rule& r : own) rules.push_back(&r);
+    for (const char* file : {"siblings", "merge", "cleanup"})
+        for (const Rule& r : built_in_rules(file)) rules.push_back(&r);
+    return rules;
+}
+
+}  // namespace tessera

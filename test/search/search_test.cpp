@@ -1,0 +1,242 @@
+// Searches on random graphs: every candidate of either strategy computes what the input does, limits are kept, and the
+// rewrites that searches are for are found.
+#include "search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "graph/builder.h"
+#include "graph/evaluate.h"
+#include "graph/parse.h"
+#include "graph/print.h"
+#include "graph/verify.h"
+#include "search/extract.h"
+#include "search/search_rules.h"
+
+namespace tessera {
+namespace {
+
+class Dice {
+  public:
+    explicit Dice(uint64_t seed) : stream_(seed, "search_test") {}
+    int64_t below(int64_t n) { return int64_t(stream_.bits(next_++) % uint64_t(n)); }
+    bool chance(int percent) { return below(100) < percent; }
+    Tensor tensor(const Sizes& sizes) {
+        int64_t n = 1;
+        for (int64_t s : sizes) n *= s;
+        std::vector<float> v;
+        for (int64_t i = 0; i < n; ++i) v.push_back(float(below(2001) - 1000) / 1000);
+        return Tensor::of<float>(sizes, v);
+    }
+
+  private:
+    RandomStream stream_;
+    uint64_t next_ = 0;
+};
+
+// Products, element-wise ops and cuts over a few matrices, with many that share an operand.
+std::unique_ptr<Graph> random_matrices(Dice& dice) {
+    auto graph = std::make_unique<Graph>("g");
+    Builder b(*graph);
+    const int64_t rows = 1 + dice.below(5), width = 1 + dice.below(6);
+    std::vector<Value*> values;
+    for (int i = 0; i < 2; ++i)
+        values.push_back(graph->add_input(fmt::format("x{}", i), TensorType{DType::f32, Shape{rows, width}}));
+    std::vector<Value*> weights;
+    for (int i = 0; i < 3; ++i) weights.push_back(b.constant(dice.tensor({width, width})));
+    Value* bias = b.constant(dice.tensor({width}));
+    for (int i = 0; i < 12; ++i) {
+        Value* x = values[size_t(dice.below(int64_t(values.size())))];
+        Value* y = values[size_t(dice.below(int64_t(values.size())))];
+        Value* w = weights[size_t(dice.below(3))];
+        switch (dice.below(7)) {
+            case 0:
+            case 1: values.push_back(b.matmul(x, w)); break;
+            case 2: values.push_back(b.op("gemm", {x, w, bias}, {{"transB", Attr(int64_t(1))}})); break;
+            case 3: values.push_back(b.add(x, y)); break;
+            case 4: values.push_back(b.op("relu", {x})); break;
+            case 5: values.push_back(b.mul(x, y)); break;
+            default: values.push_back(b.slice(b.concat({x, y}, 0), {0}, {rows}, {0})); break;
+        }
+    }
+    EXPECT_TRUE(b.status().ok());
+    for (size_t i = 0; i < 3; ++i) graph->add_output(values[values.size() - 1 - i], fmt::format("y{}", i));
+    graph->erase_unused();
+    return graph;
+}
+
+std::unique_ptr<Graph> random_images(Dice& dice) {
+    auto graph = std::make_unique<Graph>("g");
+    Builder b(*graph);
+    const int64_t channels = 1 + dice.below(4);
+    std::vector<Value*> values = {graph->add_input(
+        "x", TensorType{DType::f32, Shape{1 + dice.below(2), channels, 3 + dice.below(4), 3 + dice.below(5)}})};
+    for (int i = 0; i < 7; ++i) {
+        Value* x = values[size_t(dice.below(int64_t(values.size())))];
+        const int64_t k = dice.chance(50) ? 1 : 3;
+        AttrMap attrs{{"pads", Attr(std::vector<int64_t>(4, k / 2))}};
+        switch (dice.below(4)) {
+            case 0: values.push_back(b.op("relu", {x})); break;
+            case 1: values.push_back(b.add(x, values[size_t(dice.below(int64_t(values.size())))])); break;
+            default: values.push_back(b.op("conv", {x, b.constant(dice.tensor({channels, channels, k, k}))}, attrs));
+        }
+    }
+    EXPECT_TRUE(b.status().ok());
+    graph->add_output(b.concat({values[values.size() - 1], values[values.size() - 2], values[1]}, 1), "y");
+    graph->erase_unused();
+    return graph;
+}
+
+void expect_same(const Graph& a, const Graph& b, Dice& dice, const std::string& what) {
+    Inputs inputs;
+    for (const auto& v : a.inputs()) {
+        Sizes sizes;
+        for (const Expr& d : v->type().tensor().shape.dims()) sizes.push_back(*d.as_int());
+        inputs.emplace(v->name(), dice.tensor(sizes));
+    }
+    auto x = evaluate(a, inputs), y = evaluate(b, inputs);
+    ASSERT_TRUE(x.ok() && y.ok());
+    ASSERT_EQ(x->size(), y->size());
+    for (size_t i = 0; i < x->size(); ++i) {
+        const Tensor &s = (*x)[i].tensor(), &t = (*y)[i].tensor();
+        ASSERT_EQ(s.sizes(), t.sizes());
+        double largest = 1;
+        for (int64_t k = 0; k < s.elements(); ++k) largest = std::max(largest, std::abs(s.real_at(k)));
+        for (int64_t k = 0; k < s.elements(); ++k)
+            ASSERT_NEAR(s.real_at(k), t.real_at(k), 1e-4 * largest) << what << "\n" << print(a) << print(b);
+    }
+}
+
+// Kernels cost so much to launch here that merging always pays: the point is that much is rewritten.
+std::unique_ptr<CostModel> eager_cost() { return estimated_cost({.launch = 1e-3}); }
+
+void check_searches(std::unique_ptr<Graph> (*make)(Dice&), Strategy strategy, int count, size_t least) {
+    size_t rewritten = 0;
+    for (int seed = 0; seed < count; ++seed) {
+        Dice dice{uint64_t(seed)};
+        std::unique_ptr<Graph> graph = make(dice);
+        auto cost = eager_cost();
+        SearchOptions options{.strategy = strategy, .budget = 40};
+        auto found = search(*graph, search_rules(), *cost, options);
+        ASSERT_TRUE(found.ok()) << found.error().to_string();
+        ASSERT_GE(found->candidates.size(), 1u);
+        EXPECT_EQ(found->candidates[0].what, "input");
+        for (const Candidate& c : found->candidates) {
+            verify(*c.graph);
+            expect_same(*graph, *c.graph, dice, fmt::format("seed {} {}", seed, c.what));
+        }
+        rewritten += found->candidates.size() - 1;
+    }
+    EXPECT_GE(rewritten, least);
+}
+
+TEST(Search, MatricesStayTheSameThroughTheEGraph) { check_searches(random_matrices, Strategy::EGraph, 100, 60); }
+TEST(Search, ImagesStayTheSameThroughTheEGraph) { check_searches(random_images, Strategy::EGraph, 60, 15); }
+TEST(Search, MatricesStayTheSameThroughBacktracking) { check_searches(random_matrices, Strategy::Backtrack, 60, 3); }
+TEST(Search, ImagesStayTheSameThroughBacktracking) { check_searches(random_images, Strategy::Backtrack, 60, 5); }
+
+// Whether it pays or not.
+TEST(Search, EveryStepOfTheEGraphStaysTheSame) {
+    size_t built = 0;
+    for (int seed = 0; seed < 300; ++seed) {
+        Dice dice{uint64_t(1000 + seed)};
+        std::unique_ptr<Graph> graph = seed % 2 ? random_matrices(dice) : random_images(dice);
+        EGraph egraph(graph->clone());
+        Saturation saturation = saturate(egraph, search_rules(), {});
+        auto cost = estimated_cost();
+        Extractor extractor(egraph, saturation, *cost);
+        for (size_t i = 0; i < extractor.alternatives().size(); ++i) {
+            Extraction e = extractor.with({i});
+            if (std::isinf(e.cost)) continue;
+            std::unique_ptr<Graph> made = extractor.build(e);
+            verify(*made);
+            expect_same(*graph, *made, dice, saturation.steps[extractor.alternatives()[i].steps[0]].rule->name);
+            ++built;
+        }
+    }
+    EXPECT_GE(built, 100u);
+}
+
+std::unique_ptr<Graph> graph_of(const std::string& text) {
+    auto g = parse(text);
+    EXPECT_TRUE(g.ok()) << (g.ok() ? "" : g.error().to_string());
+    return std::move(*g);
+}
+
+size_t count_ops(const Graph& graph, std::string_view op) {
+    size_t n = 0;
+    for (const auto& node : graph.nodes()) n += node->op().name == op;
+    return n;
+}
+
+TEST(Search, ProductsThatShareAnInputAreMergedAllAtOnce) {
+    Dice dice(1);
+    Graph graph("g");
+    Builder b(graph);
+    Value* x = graph.add_input("x", TensorType{DType::f32, Shape{3, 5}});
+    for (int i = 0; i < 5; ++i)
+        graph.add_output(b.matmul(x, b.constant(dice.tensor({5, 2 + i}))), fmt::format("y{}", i));
+    auto cost = eager_cost();
+    auto found = search(graph, search_rules(), *cost);
+    ASSERT_TRUE(found.ok());
+    ASSERT_GE(found->candidates.size(), 2u);
+    EXPECT_EQ(count_ops(*found->candidates[1].graph, "matmul"), 1u);
+    EXPECT_TRUE(found->complete) << found->stopped_by;
+    EXPECT_LT(found->nodes, 60u);  // not all subsets of five
+}
+
+TEST(Search, RowsThatMeetOneMatrixAreStackedUnlessOneNeedsTheOther) {
+    Dice dice(2);
+    Graph graph("g");
+    Builder b(graph);
+    Value* w = b.constant(dice.tensor({4, 4}));
+    Value* x = graph.add_input("x", TensorType{DType::f32, Shape{1, 4}});
+    Value* y = graph.add_input("y", TensorType{DType::f32, Shape{1, 4}});
+    Value* p = b.matmul(x, w);
+    Value* q = b.matmul(y, w);
+    graph.add_output(b.matmul(b.op("tanh", {b.add(p, q)}), w), "z");
+    auto cost = eager_cost();
+    auto found = search(graph, search_rules(), *cost);
+    ASSERT_TRUE(found.ok());
+    ASSERT_GE(found->candidates.size(), 2u);
+    EXPECT_EQ(count_ops(*found->candidates[1].graph, "matmul"), 2u);
+    expect_same(graph, *found->candidates[1].graph, dice, "stacked");
+}
+
+// A rule that doubles what it meets in every round.
+TEST(Search, KeepsItsLimitsAndSaysSo) {
+    auto rules = read_rules("grow [grows]: add(x:float, y) => add(add(y, 1.0), add(x, -1.0))", "test");
+    ASSERT_TRUE(rules.ok()) << rules.error().to_string();
+    std::vector<const Rule*> all;
+    for (const Rule& r : *rules) all.push_back(&r);
+    auto graph = graph_of("graph g(x: f32[4], y: f32[4]) -> (z) {\n  %z = add(x, y)\n  return %z\n}");
+    auto cost = estimated_cost();
+    SearchOptions options;
+    options.limits.max_nodes = 300;
+    options.limits.max_rounds = 100;
+    auto found = search(*graph, all, *cost, options);
+    ASSERT_TRUE(found.ok());
+    EXPECT_FALSE(found->complete);
+    EXPECT_FALSE(found->stopped_by.empty());
+    EXPECT_LT(found->nodes, 1000u);
+    EXPECT_GE(found->candidates.size(), 1u);
+}
+
+TEST(Search, ASharedNodeCountsOnce) {
+    // Merged, the product is read by both slices: as trees it would seem to cost twice.
+    Dice dice(3);
+    Graph graph("g");
+    Builder b(graph);
+    Value* x = graph.add_input("x", TensorType{DType::f32, Shape{64, 64}});
+    for (int i = 0; i < 2; ++i) graph.add_output(b.matmul(x, b.constant(dice.tensor({64, 64}))), fmt::format("y{}", i));
+    auto cost = estimated_cost({.launch = 1e-5});
+    auto found = search(graph, search_rules(), *cost);
+    ASSERT_TRUE(found.ok());
+    ASSERT_GE(found->candidates.size(), 2u);
+    EXPECT_LT(found->candidates[1].cost, found->candidates[0].cost);
+}
+
+}  // namespace
+}  // namespace tessera
