@@ -288,8 +288,10 @@ Result<std::vector<Datum>> NodeEvaluator::run(const Node& node, const Find& find
     return results;
 }
 
-Status NodeEvaluator::check(const Node& node, const Find& find, const SymbolValues& symbols) {
-    if (!node.op().check) return {};
+namespace {
+
+// A node's use of its op in a run, before inference. Inputs that `find` has not are of their declared type, sized by `symbols`.
+OpView view_in_run(const Node& node, const NodeEvaluator::Find& find, const SymbolValues& symbols) {
     std::vector<Type> types;
     std::vector<const Tensor*> tensors;
     for (const Value* v : node.inputs()) {
@@ -298,9 +300,23 @@ Status NodeEvaluator::check(const Node& node, const Find& find, const SymbolValu
         tensors.push_back(d && d->is_tensor() ? &d->tensor() : v && v->tensor() ? &*v->tensor() : nullptr);
     }
     OpView view(node.op(), node.attrs(), std::move(types), node.output_count());
-    view.with_values(tensors).at(node.where());
+    std::vector<std::string> names;
+    for (size_t i = 0; i < node.output_count(); ++i) names.push_back(node.output(i)->name());
+    view.with_values(tensors).with_output_names(std::move(names)).at(node.where());
+    return view;
+}
+
+}  // namespace
+
+Status NodeEvaluator::check(const Node& node, const Find& find, const SymbolValues& symbols) {
+    if (!node.op().check) return {};
+    OpView view = view_in_run(node, find, symbols);
     view.with_outputs(TRY(infer_types(view)));
     return node.op().check(view);
+}
+
+Result<std::vector<Type>> NodeEvaluator::infer(const Node& node, const Find& find, const SymbolValues& symbols) {
+    return std::vector<Type>(TRY(infer_types(view_in_run(node, find, symbols))));
 }
 
 Type sized(const Type& type, const SymbolValues& symbols) {

@@ -21,6 +21,8 @@ class NodeEvaluator {
     Result<std::vector<Datum>> run(const Node& node, const Find& find);
     // Only the op's own check of its inputs. Those that `find` has not are of their declared type, sized by `symbols`.
     Status check(const Node& node, const Find& find, const SymbolValues& symbols);
+    // Only its outputs' types; inputs likewise.
+    Result<std::vector<Type>> infer(const Node& node, const Find& find, const SymbolValues& symbols);
 
   private:
     struct State;

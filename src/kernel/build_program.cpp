@@ -234,7 +234,10 @@ class Assembly {
         if (h.kernel) return add_written(h);
         HostStep step{.node = h.node, .inputs = {}, .outputs = {}, .check_only = h.check_only, .reason = h.reason};
         for (int n : h.inputs) step.inputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
-        for (int n : h.outputs) step.outputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
+        step.sizes = h.sizes;
+        step.contents = h.contents;
+        if (!h.tells())
+            for (int n : h.outputs) step.outputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
         program_.steps.emplace_back(std::move(step));
     }
 

@@ -5,6 +5,7 @@
 #include "kernel/definitions.h"
 #include "kernel/narrow_floats.h"
 #include "kernel/op_lowering.h"
+#include "kernel/run_contents.h"
 #include "rewrite/edit.h"
 
 namespace tessera {
@@ -101,15 +102,92 @@ class Defining {
         return true;
     }
 
-    // Defines the node's outputs; or says why that is left to the evaluator.
+    struct Mark {
+        size_t definitions, hosts;
+    };
+    Mark mark() const { return {all_.list.size(), all_.hosts.size()}; }
+    void back_to(const Mark& before) {
+        if (before.definitions == all_.list.size() && before.hosts == all_.hosts.size()) return;
+        all_.list.resize(before.definitions);
+        all_.hosts.resize(before.hosts);
+        std::erase_if(all_.numbers, [&](const auto& entry) { return entry.second >= int(before.definitions); });
+    }
+
+    // Defines the node's outputs; or says why that is left to the evaluator, and leaves everything as it was.
     std::string lowered(const Node& node) {
-        switch (op_lowering(node.op())) {
-            case OpLowering::Written: return by_written_kernel(node);
-            case OpLowering::Body: return by_body(node);
-            case OpLowering::Expansion: return "what it stands for depends on contents that only a run knows";
-            case OpLowering::Host: break;
+        const OpLowering how = op_lowering(node.op());
+        if (how == OpLowering::Expansion) return "what it stands for depends on contents that only a run knows";
+        if (how == OpLowering::Host) return host_reason(node.op());
+        const Mark before = mark();
+        told_.clear();
+        teller_.reset();
+        tell_sizes(node);
+        std::string reason = how == OpLowering::Written ? by_written_kernel(node) : by_body(node);
+        if (reason.empty()) return reason;
+        back_to(before);
+        for (const std::string& name : told_) {
+            symbols_.erase(name);
+            all_.sizes.erase(name);
         }
-        return host_reason(node.op());
+        return reason;
+    }
+
+    // The step that tells what is known of the node only when it runs.
+    HostNode& teller(const Node& node) {
+        if (teller_) return all_.hosts[*teller_];
+        teller_ = all_.hosts.size();
+        HostNode host{&node, false, std::vector<int>(node.inputs().size(), -1), {}, {}, "tells sizes"};
+        Definition d;
+        d.kind = Definition::Kind::Sizes;
+        d.node = &node;
+        host.outputs.push_back(add(std::move(d)));
+        return all_.hosts.emplace_back(std::move(host));
+    }
+
+    void tell(const HostNode& host, const std::string& name) {
+        symbols_.insert(name);
+        all_.sizes.emplace(name, host.outputs[0]);
+        told_.push_back(name);
+    }
+
+    // Sizes of the node's outputs that depend on what only a run knows are told before.
+    void tell_sizes(const Node& node) {
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            if (v->uses().empty() || !computable(v->type())) continue;
+            for (const Dim& d : v->type().tensor().shape)
+                if (d.is(ExprKind::Var) && !symbols_.contains(d.node().name)) {
+                    HostNode& host = teller(node);
+                    host.sizes.push_back(d.node().name);
+                    tell(host, d.node().name);
+                }
+        }
+        if (!teller_) return;
+        for (size_t i = 0; i < node.inputs().size(); ++i)
+            if (const Value* v = node.inputs()[i]; v && !v->is_constant() && may_tell_sizes(v->type()))
+                all_.hosts[*teller_].inputs[i] = number_of(v);
+    }
+
+    // Whether inference may look at the contents: it does so of lists and of single numbers only.
+    static bool may_tell_sizes(const Type& t) {
+        if (!computable(t)) return false;
+        return t.tensor().rank() <= 1 || t.tensor().shape.elements().as_int().value_or(INT64_MAX) <= kMaxContents;
+    }
+
+    // What an input holds as symbols, which are told before; nothing where it holds no few whole numbers.
+    std::optional<std::vector<Expr>> told_contents(const Node& node, size_t i) {
+        const Value& v = *node.inputs()[i];
+        auto contents = run_contents(v);
+        if (!contents) return {};
+        for (const Expr& e : *contents)
+            for (const std::string& name : free_symbols(e)) {
+                if (symbols_.contains(name)) continue;
+                HostNode& host = teller(node);
+                host.inputs[i] = number_of(&v);
+                if (host.contents.empty() || host.contents.back() != i) host.contents.push_back(i);
+                tell(host, name);
+            }
+        return contents;
     }
 
     // Why no kernel can read the node's inputs or write its outputs; empty where one can.
@@ -150,15 +228,41 @@ class Defining {
     std::string by_body(const Node& node) {
         const OpDef& op = node.op();
         if (std::string reason = unfit(node); !reason.empty()) return reason;
-        OpView view = node.view();
-        if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";
         if (op.name == "concat" && (roll(node) || join(node))) return {};
-        view.throw_where_unknown();
-        const size_t before = all_.list.size();
+        Contents told(node.inputs().size());
+        std::optional<size_t> unknown;
+        std::string reason = by_body(node, told, unknown);
+        if (reason.empty()) return reason;
+        for (size_t i = 0; i < told.size(); ++i)
+            if (const Value* v = node.inputs()[i]; v && !v->is_constant() && !v->contents())
+                told[i] = told_contents(node, i);
+        reason = by_body(node, told, unknown);
+        // Numbers that are not whole are asked for only to see whether they are constants.
+        const bool real = !reason.empty() && unknown && is_float(node.input(*unknown)->type().tensor().dtype);
+        return real ? by_body(node, told, unknown, false) : reason;
+    }
+
+    // By a body that knows these contents besides those that the graph knows. Where it fails for one that is not known,
+    // `unknown` says which.
+    using Contents = std::vector<std::optional<std::vector<Expr>>>;
+    std::string by_body(const Node& node, const Contents& told, std::optional<size_t>& unknown, bool all = true) {
+        unknown.reset();
+        const OpDef& op = node.op();
+        OpView view = node.view();
+        std::vector<const std::vector<Expr>*> contents;
+        for (size_t i = 0; i < told.size(); ++i) {
+            const Value* v = node.inputs()[i];
+            contents.push_back(told[i] ? &*told[i] : v && v->contents() ? &*v->contents() : nullptr);
+        }
+        view.with_contents(std::move(contents));
+        if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";
+        if (all) view.throw_where_unknown();
+        const Mark before = mark();
         std::vector<std::pair<const Value*, int>> made;
+        std::string reason;
         try {
             auto whole_numbers = [&](size_t k) { return is_int(node.input(k)->type().tensor().dtype); };
-            std::string reason = add_check(node, whole_numbers);
+            reason = add_check(node, whole_numbers);
             for (size_t i = 0; i < node.output_count() && reason.empty(); ++i) {
                 if (node.output(i)->uses().empty()) continue;
                 auto number = define_output(node, view, i);
@@ -167,13 +271,13 @@ class Defining {
                 else
                     made.emplace_back(node.output(i), *number);
             }
-            if (!reason.empty()) {
-                all_.list.resize(before);
-                return reason;
-            }
-        } catch (const UnknownContents& unknown) {
-            all_.list.resize(before);
-            return fmt::format("its body needs the contents of input {}, which only a run knows", unknown.input);
+        } catch (const UnknownContents& missing) {
+            unknown = missing.input;
+            reason = fmt::format("its body needs the contents of input {}, which only a run knows", missing.input);
+        }
+        if (!reason.empty()) {
+            back_to(before);
+            return reason;
         }
         for (auto& [v, number] : made) all_.numbers[v] = number;
         return {};
@@ -375,6 +479,8 @@ class Defining {
     const Graph& graph_;
     Definitions all_;
     std::set<std::string> symbols_;
+    std::optional<size_t> teller_;   // of the node in progress: its host that tells symbols
+    std::vector<std::string> told_;  // by that
 };
 
 }  // namespace

@@ -12,8 +12,9 @@ namespace tessera {
 // Index variables are %i0, %i1, ... (one for each dimension, in ONNX's order) and %r0, %r1, ... of the reduction.
 struct Definition {
     // Given: by the caller, by a constant, or by a host step. Joined: its parts, one after the other along an axis,
-    // each a definition that is only that part: so that what makes a part can put it where it belongs.
-    enum class Kind { Given, Map, Reduction, Joined };
+    // each a definition that is only that part: so that what makes a part can put it where it belongs. Sizes: no
+    // elements, only what some symbols are, which a host step tells.
+    enum class Kind { Given, Map, Reduction, Joined, Sizes };
     Kind kind = Kind::Given;
     const Node* node = nullptr;    // that computes it
     const Value* value = nullptr;  // that it is; null: a part of one
@@ -28,7 +29,8 @@ struct Definition {
     bool has_body() const { return kind == Kind::Map || kind == Kind::Reduction; }
 };
 
-// A node that is a step of its own: the evaluator computes it, or only checks it; or a kernel was written out for it.
+// A node that is a step of its own: the evaluator computes it, only checks it or only tells sizes of it; or a kernel was
+// written out for it.
 struct HostNode {
     const Node* node;
     bool check_only = false;
@@ -36,6 +38,9 @@ struct HostNode {
     std::vector<int> captured = {};    // what its nested graphs use besides
     std::string reason;
     std::shared_ptr<const WrittenKernel> kernel = {};
+    std::vector<std::string> sizes = {};  // as a HostStep has them
+    std::vector<size_t> contents = {};
+    bool tells() const { return !sizes.empty() || !contents.empty(); }
 };
 
 struct Definitions {

@@ -43,6 +43,11 @@ struct HostStep {
     std::vector<int> outputs;       // buffers; -1 where nobody asks
     bool check_only = false;        // only the op's check of its inputs' contents; inputs that it needs no contents of are -1
     std::string reason = {};        // why no kernel does it
+    // Where one of these is not empty, it only tells what symbols are, and has no outputs.
+    std::vector<std::string> sizes = {};  // of the node's outputs: by inference from its inputs' contents
+    std::vector<size_t> contents = {};    // inputs whose elements are symbols: see run_contents.h
+    bool tells() const { return !sizes.empty() || !contents.empty(); }
+    bool computes() const { return !check_only && !tells(); }
 };
 using Step = std::variant<KernelStep, HostStep>;
 

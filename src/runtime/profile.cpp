@@ -50,7 +50,8 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
             p.launches = static_cast<int>(module_->kernels()[step->kernel].launches.size());
         } else {
             const auto& host = std::get<HostStep>(program_.steps[i]);
-            p.label = (host.check_only ? "check " : "") + host.node->op().name + " " + shown(*host.node);
+            const char* part = host.check_only ? "check " : host.tells() ? "sizes of " : "";
+            p.label = part + host.node->op().name + " " + shown(*host.node);
             p.kind = "host";
             p.nodes.push_back(shown(*host.node));
         }

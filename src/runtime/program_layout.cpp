@@ -50,7 +50,7 @@ ProgramLayout::ProgramLayout(const Program& program) {
     };
     for (size_t b = 0; b < count; ++b) claim(static_cast<int>(b), home_by_role(program.buffers[b].role));
     for (const Step& step : program.steps)
-        if (auto* host = std::get_if<HostStep>(&step); host && !host->check_only)
+        if (auto* host = std::get_if<HostStep>(&step); host && host->computes())
             for (int b : host->outputs)
                 if (b >= 0) claim(b, Home::Host);
     for (int b : program.outputs) claim(b, Home::Output);

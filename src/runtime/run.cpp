@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "kernel/run_contents.h"
 
 namespace tessera {
 namespace {
@@ -158,6 +159,18 @@ Status Run::host(const HostStep& step, size_t i) {
         return nullptr;
     };
     if (step.check_only) return evaluator_->check(*step.node, find, context_.symbols);
+    for (size_t k : step.contents)
+        define_contents(*step.node->input(k), find(step.node->input(k))->tensor(), context_.symbols);
+    if (step.tells()) {
+        const std::vector<Type> types = TRY(evaluator_->infer(*step.node, find, context_.symbols));
+        for (size_t k = 0; k < types.size(); ++k) {
+            auto sizes = types[k].is_tensor() ? types[k].tensor().shape.sizes() : std::nullopt;
+            if (sizes) TRY(define_sizes(*step.node->output(k), *sizes));
+        }
+        for (const std::string& name : step.sizes)
+            CHECK(context_.symbols.contains(name), "{} does not tell {}", step.node->where(), name);
+        return {};
+    }
     std::vector<Datum> results = TRY(evaluator_->run(*step.node, find));
     for (size_t k = 0; k < step.outputs.size(); ++k)
         if (step.outputs[k] >= 0) TRY(keep(step.outputs[k], std::move(results[k])));
@@ -190,7 +203,7 @@ Status Run::keep(int buffer, Datum result) {
     Datum own = TRY(detached(std::move(result), context_.mark));
     if (own.is_tensor()) {
         const Tensor& t = own.tensor();
-        if (const Value* v = program_.buffers[b].value) TRY(define_sizes(*v, t));
+        if (const Value* v = program_.buffers[b].value) TRY(define_sizes(*v, t.sizes()));
         if (layout_.in_kernel[root])
             context_.pointers[root] = usable(t) ? const_cast<void*>(t.data()) : TRY(context_.stage(root, t));
     }
@@ -198,16 +211,18 @@ Status Run::keep(int buffer, Datum result) {
     return {};
 }
 
-Status Run::define_sizes(const Value& value, const Tensor& t) {
+Status Run::define_sizes(const Value& value, const Sizes& sizes) {
     if (!value.type().is_tensor() || !value.type().tensor().shape.ranked()) return {};
     const Shape& shape = value.type().tensor().shape;
-    CHECK(shape.rank() == t.rank(), "\"{}\" has {} dimensions, not {}", value.name(), t.rank(), shape.rank());
-    for (int64_t d = 0; d < t.rank(); ++d) {
-        if (shape[d].is(ExprKind::Var)) context_.symbols.try_emplace(shape[d].node().name, t.size(d));
+    const auto rank = static_cast<int64_t>(sizes.size());
+    CHECK(shape.rank() == rank, "\"{}\" has {} dimensions, not {}", value.name(), rank, shape.rank());
+    for (int64_t d = 0; d < rank; ++d) {
+        const int64_t size = sizes[static_cast<size_t>(d)];
+        if (shape[d].is(ExprKind::Var)) context_.symbols.try_emplace(shape[d].node().name, size);
         auto expected = evaluate_int(shape[d], context_.symbols);
-        if (expected && *expected != t.size(d))
+        if (expected && *expected != size)
             return Error(Code::E0407, "\"{}\" has {} elements in dimension {}, the model says {} ({})", value.name(),
-                         t.size(d), d, *expected, to_string(shape[d]));
+                         size, d, *expected, to_string(shape[d]));
     }
     return {};
 }

@@ -170,7 +170,8 @@ Decision can_store(const Program& program) {
             continue;
         }
         const auto& host = std::get<HostStep>(step);
-        if (!host.check_only) return no("{} is left to the evaluator", host.node->where());
+        if (host.computes()) return no("{} is left to the evaluator", host.node->where());
+        if (host.tells()) return no("sizes of {} are known only when they are computed", host.node->where());
         if (!is_found(*program.graph, host.node)) return no("{} is not in the graph", host.node->where());
     }
     for (const ProgramBuffer& b : program.buffers) {

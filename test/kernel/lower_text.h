@@ -82,7 +82,7 @@ inline void expect_as_evaluated(std::string_view text, const SymbolValues& symbo
         ASSERT_TRUE(program.ok()) << program.error().to_string();
         if (!host_allowed)
             for (const Step& s : program->steps)
-                if (auto* host = std::get_if<HostStep>(&s); host && !host->check_only)
+                if (auto* host = std::get_if<HostStep>(&s); host && host->computes())
                     ADD_FAILURE() << host->node->op().name << " is left to the host: " << host->reason;
         auto got = run_program(*program, inputs);
         ASSERT_TRUE(got.ok()) << got.error().to_string();
@@ -91,15 +91,18 @@ inline void expect_as_evaluated(std::string_view text, const SymbolValues& symbo
     }
 }
 
-// What the steps compute, in order: "conv+relu", "host top_k", "check gather".
+inline std::string host_kind(const HostStep& step) {
+    return step.check_only ? "check " : step.tells() ? "sizes " : "host ";
+}
+
+// What the steps compute, in order: "conv+relu", "host top_k", "check gather", "sizes slice".
 inline std::vector<std::string> step_labels(const Program& program) {
     std::vector<std::string> labels;
     for (const Step& s : program.steps) {
         if (auto* kernel = std::get_if<KernelStep>(&s))
             labels.push_back(kernel->label.substr(0, kernel->label.find(' ')));
         else
-            labels.push_back((std::get<HostStep>(s).check_only ? "check " : "host ") +
-                             std::get<HostStep>(s).node->op().name);
+            labels.push_back(host_kind(std::get<HostStep>(s)) + std::get<HostStep>(s).node->op().name);
     }
     return labels;
 }

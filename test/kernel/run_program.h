@@ -5,6 +5,7 @@
 #include "graph/bind_inputs.h"
 #include "graph/evaluate_node.h"
 #include "kernel/from_graph.h"
+#include "kernel/run_contents.h"
 
 namespace tessera::test {
 
@@ -94,6 +95,13 @@ class ProgramRun {
             return nullptr;
         };
         if (step.check_only) return evaluator_.check(*step.node, find, symbols_);
+        for (size_t i : step.contents)
+            define_contents(*step.node->input(i), find(step.node->input(i))->tensor(), symbols_);
+        if (step.tells()) {
+            std::vector<Type> types = TRY(evaluator_.infer(*step.node, find, symbols_));
+            for (size_t i = 0; i < types.size(); ++i) binds(step.node->output(i)->type(), types[i], symbols_);
+            return {};
+        }
         std::vector<Datum> results = TRY(evaluator_.run(*step.node, find));
         for (size_t i = 0; i < step.outputs.size(); ++i) {
             if (step.outputs[i] < 0) continue;

@@ -114,7 +114,7 @@ Expr origin(const OpView& op, const ResizedAxis& a, const Expr& o, int64_t axes)
     if (mode == "align_corners") return select(one_wide, real_const(0), at * last / (a.width - real_const(1)));
     if (mode == "pytorch_half_pixel") return select(one_wide, -half, centred);
     if (mode == "half_pixel_symmetric")
-        return f64(a.input) * half * (real_const(1) - f64(a.output) / a.width) + centred;
+        return f64(a.input) * half * (real_const(1) - f64(op.out().shape[a.axis]) / a.width) + centred;
     if (mode == "tf_crop_and_resize") {
         Expr start = f64(op.in(kRoi).at({a.position})), end = f64(op.in(kRoi).at({a.position + axes}));
         Expr along = select(one_wide, half, at / (a.width - real_const(1)));

@@ -1,0 +1,117 @@
+// Sizes that only a run knows, on every back end: told by inference from what an operand holds.
+#include "kernel/every_backend.h"
+
+namespace tessera::test {
+namespace {
+
+Fill all_of(std::vector<Fill> fills) {
+    return [=](Inputs& inputs, std::mt19937& gen) {
+        for (const Fill& fill : fills) fill(inputs, gen);
+    };
+}
+
+TEST(RunSizes, Slice) {
+    using Case = std::vector<std::vector<double>>;  // starts, ends, steps
+    constexpr const char* kAfter[] = {" %b = relu(%a)", " %b = reduce_sum(%a, [1], keepdims=0)", "",
+                                      " %b = concat(%a, %a, axis=0)", " %b = transpose(%a, perm=[1,0])"};
+    size_t next = 0;
+    for (const Case& c :
+         {Case{{1, 0}, {4, 9}, {1, 1}}, Case{{-3, 2}, {100, -1}, {1, 2}}, Case{{4, -1}, {-100, 0}, {-1, -2}},
+          Case{{2, 5}, {2, 3}, {1, 1}}, Case{{0, 0}, {5, 7}, {3, 4}}, Case{{-50, 6}, {50, 6}, {2, -1}}}) {
+        const char* after = kAfter[next++ % std::size(kAfter)];
+        expect_everywhere(fmt::format("graph g(x: f32[5,7], s: i64[2], e: i64[2], p: i64[2]) {{ %a = slice(x, s, e, "
+                                      "[0,1], p){} return {} }}",
+                                      after, *after ? "%b" : "%a"),
+                          {}, all_of({with("s", c[0]), with("e", c[1]), with("p", c[2])}));
+    }
+    for (int64_t n : {1, 6, 40})
+        expect_everywhere(
+            "graph g(x: f32[N,3], e: i64[1]) { %a = slice(x, [0], e) %b = mul(%a, %a) %c = shape(%b) return %b, %c }",
+            {{"N", n}}, with("e", {5}));
+    // Axes that only a run knows, and a step of 0.
+    expect_everywhere("graph g(x: f32[4,6], d: i64[1]) { %a = slice(x, [1], [3], d) return %a }", {}, with("d", {-1}));
+    expect_everywhere("graph g(x: f32[4,6], p: i64[1]) { %a = slice(x, [1], [3], [0], p) return %a }", {},
+                      with("p", {0}));
+    expect_everywhere("graph g(x: f16[9], s: i32[1]) { %a = slice(x, s, [8]) %b = exp(%a) return %b }", {},
+                      with("s", {3}));
+}
+
+TEST(RunSizes, SliceByComputedBounds) {
+    expect_everywhere(
+        "graph g(x: f32[12,4], i: i64[3]) { %m = reduce_max(i, [0], keepdims=1) %a = slice(x, [0], %m) "
+        "%b = matmul(%a, transpose(x, perm=[1,0])) %c = softmax(%b, axis=1) return %c }",
+        {}, with("i", {2, 7, 5}));
+}
+
+TEST(RunSizes, Pad) {
+    for (const char* mode : {"constant", "edge", "reflect", "wrap"})
+        for (const std::vector<double>& pads : {std::vector<double>{1, 2, 0, 1}, {-1, 0, 2, -2}})
+            expect_everywhere(
+                fmt::format("graph g(x: f32[4,5], p: i64[4]) {{ %a = pad(x, p, mode=\"{}\") %b = neg(%a) return %b }}",
+                            mode),
+                {}, with("p", pads));
+    expect_everywhere("graph g(x: f32[4,5], p: i64[4]) { %a = pad(x, p) return %a }", {}, with("p", {-3, 0, -3, 0}));
+}
+
+TEST(RunSizes, ExpandTileReshape) {
+    for (const std::vector<double>& shape : {std::vector<double>{2, 3, 4}, {5, 1, 1}, {0, 3, 4}, {1, 3, 1}, {2, 2, 2}})
+        expect_everywhere("graph g(x: f32[3,1], s: i64[3]) { %a = expand(x, s) %b = add(%a, x) return %b }", {},
+                          with("s", shape));
+    for (const std::vector<double>& repeats : {std::vector<double>{2, 3}, {1, 1}, {0, 2}, {7, 5}})
+        expect_everywhere("graph g(x: f32[3,2], r: i64[2]) { %a = tile(x, r) %b = relu(%a) return %b }", {},
+                          with("r", repeats));
+    for (const std::vector<double>& shape : {std::vector<double>{2, 12}, {-1, 4}, {0, -1}, {24, 1}, {5, 5}, {4, 6}})
+        expect_everywhere("graph g(x: f32[4,6], s: i64[2]) { %a = reshape(x, s) %b = softmax(%a, axis=-1) return %b }",
+                          {}, with("s", shape));
+}
+
+TEST(RunSizes, RangeAndFill) {
+    using Case = std::vector<double>;
+    for (const char* type : {"i64", "i32", "f32", "f64"})
+        for (const Case& c : {Case{0, 10, 1}, Case{5, 5, 1}, Case{10, 0, -3}, Case{2, 40, 7}, Case{3, 1, 1}})
+            expect_everywhere(fmt::format("graph g(u: {0}[], v: {0}[], w: {0}[]) {{ %a = range(u, v, w) %b = add(%a, "
+                                          "%a) return %b }}",
+                                          type),
+                              {}, all_of({with("u", {c[0]}), with("v", {c[1]}), with("w", {c[2]})}));
+    expect_everywhere("graph g(u: i64[], v: i64[], w: i64[]) { %a = range(u, v, w) return %a }", {}, with("w", {0}));
+    for (const Case& shape : {Case{3, 5}, Case{1, 1}, Case{0, 4}, Case{-1, 2}})
+        expect_everywhere("graph g(s: i64[2], x: f32[1]) { %a = constant_of_shape(s) %b = add(%a, x) return %a, %b }",
+                          {}, with("s", shape));
+}
+
+TEST(RunSizes, Choices) {
+    for (double k : {0.0, 1.0, 4.0, 9.0, 10.0})
+        expect_everywhere("graph g(x: f32[3,9], k: i64[1]) { %a, %b = top_k(x, k) %c = neg(%a) return %c, %b }", {},
+                          with("k", {k}));
+    expect_everywhere("graph g(x: f32[3,9], k: i64[1]) { %a, %b = top_k(x, k) return %b }", {}, with("k", {4}));
+    for (double depth : {1.0, 5.0})
+        expect_everywhere("graph g(i: i64[4], d: i64[], v: f32[2]) { %a = one_hot(i, d, v) %b = relu(%a) return %b }",
+                          {}, with("d", {depth}));
+    for (const std::vector<double>& parts : {std::vector<double>{2, 3}, {0, 5}, {5, 0}, {2, 2}})
+        expect_everywhere(
+            "graph g(x: f32[5,3], p: i64[2]) { %a, %b = split(x, p, axis=0) %c = relu(%b) return %a, %c }", {},
+            with("p", parts));
+}
+
+TEST(RunSizes, Resize) {
+    for (const char* mode : {"nearest", "linear", "cubic"})
+        for (const std::vector<double>& sizes : {std::vector<double>{1, 2, 6, 8}, {1, 2, 1, 9}})
+            expect_everywhere(fmt::format("graph g(x: f32[1,2,3,4], s: i64[4]) {{ %a = resize(x, _, _, s, "
+                                          "mode=\"{}\") %b = relu(%a) return %b }}",
+                                          mode),
+                              {}, with("s", sizes));
+    for (const char* mode : {"nearest", "linear"})
+        expect_everywhere(
+            fmt::format("graph g(x: f32[1,2,3,4], s: f32[4]) {{ %a = resize(x, _, s, mode=\"{}\") return %a }}", mode),
+            {}, with("s", {1, 1, 1.5, 2.25}));
+    expect_everywhere("graph g(x: f32[1,2,3,4], s: f32[4]) { %a = resize(x, _, s) return %a }", {},
+                      with("s", {1, 1, 0, 2}));
+}
+
+TEST(RunSizes, StepsOfThem) {
+    EXPECT_EQ(step_labels(lowered("graph g(x: f32[9], e: i64[1]) { %a = slice(x, [0], e) %b = relu(%a) return %b }")),
+              (std::vector<std::string>{"sizes slice", "relu"}));
+}
+
+}  // namespace
+}  // namespace tessera::test
