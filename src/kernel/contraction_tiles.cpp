@@ -21,7 +21,8 @@ constexpr double kSharedA = 4;               // second caches that such an A may
 constexpr double kWorthWaiting = 0.02;       // of a task's time, that packing A ahead has to save
 constexpr double kStart = 20e3;
 
-constexpr double kWorthTrying = 1.2;                  // times the best register tile of one thread
+constexpr double kWorthTrying = 1.2, kFewRowsWorthTrying = 2.5;  // times the best register tile of one thread
+constexpr double kWorthChanging = 1.06;               // gains below are less than what these times are off by
 constexpr int64_t kWayBytes = 4 << 10, kFewWays = 8;  // of the first cache
 
 constexpr double kFarBytesPerCycle = 12;  // from memory, to one core
@@ -93,7 +94,7 @@ bool rows_collide(const ContractionShape& s, int64_t mr) {
 }
 
 // The time of all tasks of so many tiles of rows and columns each, until the last is done. `slowness` is what a
-// multiply-add takes in its tile, 0 where tiles are not compared; then A is never packed ahead.
+// multiply-add takes beside the best tile of one thread, 0 where tiles are not compared; then A is never packed ahead.
 double time_of_tasks(const ContractionShape& s, const Machine& machine, int workers, ContractionTiles& t,
                      double slowness, int64_t rows, int64_t columns) {
     const int64_t row_tiles = divide_up(s.m, t.mr), column_tiles = divide_up(s.n, t.nr);
@@ -190,23 +191,27 @@ void cut_depth(const ContractionShape& s, const Machine& machine, ContractionTil
 }
 
 // A register tile that is not quite the best for one thread may divide better among several.
-void choose_for_threads(const ContractionShape& s, const Machine& machine, int threads, int64_t lanes,
+void choose_for_threads(const ContractionShape& s, const Machine& machine, int threads,
                         const std::vector<RegisterTile>& list, const RegisterTile& alone, ContractionTiles& best) {
     const ContractionTiles first = best;
     double least = INFINITY;
+    auto time_of_each = [&](const RegisterTile& r) {
+        return r.cost / (double(divide_up(s.m, r.mr) * r.mr) * double(divide_up(s.n, r.nr) * r.nr));
+    };
     auto consider = [&](const RegisterTile& r, double handicap) {
         ContractionTiles t = first;
         t.mr = r.mr, t.nr = r.nr, t.pack_a = r.pack_a;
         cut_depth(s, machine, t);
         if (s.same_sums && (t.kc != first.kc || t.pack_a != first.pack_a)) return;
-        const double computed = double(divide_up(s.m, r.mr) * r.mr) * double(divide_up(s.n, r.nr) * r.nr * s.k);
-        const double slowness = r.cost * double(lanes * machine.fma_pipes) / computed;
+        const double slowness = time_of_each(r) / time_of_each(alone);
         const double time = choose_tasks(s, machine, threads, slowness, t) * handicap;
         if (time < least) least = time, best = t;
     };
     consider(alone, 1);
+    // Few rows wait for B rather than for their sums.
+    const double most = alone.cost * (s.m <= kRowsWorthPacking ? kFewRowsWorthTrying : kWorthTrying);
     for (const RegisterTile& r : list)
-        if (r.cost < alone.cost * kWorthTrying && (r.pack_a || !rows_collide(s, r.mr))) consider(r, 1.02);
+        if (r.cost < most && (r.pack_a || !rows_collide(s, r.mr))) consider(r, kWorthChanging);
 }
 
 }  // namespace
@@ -235,7 +240,7 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     if (s.tile_rows && !s.m_known) best.mr = s.tile_rows;
     best.parallel = threads > 1 && 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 400e3;
     if (best.parallel && s.m_known && s.n_known && best.pack_b)
-        choose_for_threads(s, machine, threads, lanes, list, alone, best);
+        choose_for_threads(s, machine, threads, list, alone, best);
     else
         choose_tasks(s, machine, best.parallel ? threads : 1, 0, best);
     best.parallel &= best.tasks > 1;
