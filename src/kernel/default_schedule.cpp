@@ -147,7 +147,7 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
             if (!g.empty()) groups.push_back(g);
         std::string out = epilogue_of(s, stage, groups, done);
         done.insert({name, out});
-        TRY(schedule_contraction(s, name, *c, out, options));
+        if (!TRY(schedule_grouped(s, name, *c, out, options))) TRY(schedule_contraction(s, name, *c, out, options));
     }
     // From the end: a stage takes along what is computed for each of its rows.
     for (auto name = names.rbegin(); name != names.rend(); ++name) {

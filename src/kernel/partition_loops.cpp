@@ -109,12 +109,16 @@ class Partition {
         return std::any_of(all.begin(), all.end(), [&](const Expr& c) { return c.same(condition); });
     }
 
-    // Every statement of a body combines, and nothing new unless the condition holds.
+    // Every statement of a body combines, and nothing new unless the condition holds. What it keeps for itself does not
+    // matter.
     bool idle_without(const Expr& condition, const Stmt& body) const {
         bool idle = true;
+        std::vector<int> own;  // buffers
         visit(body, [&](const Stmt& s) {
-            if (s->as<For>() || s->as<Seq>()) return;
+            if (const Alloc* a = s->as<Alloc>()) own.push_back(a->buffer);
+            if (s->as<For>() || s->as<Seq>() || s->as<Alloc>() || s->as<If>()) return;
             const Store* store = s->as<Store>();
+            if (store && std::find(own.begin(), own.end(), store->to.buffer) != own.end()) return;
             idle &= store && store->combine;
             if (!idle) return;
             const Expr neutral = identity(*store->combine, kernel_.buffers[size_t(store->to.buffer)].dtype);

@@ -26,6 +26,11 @@ int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine);
 Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
                             const ScheduleOptions& options);
 
+// The same for convolutions in small groups, whose input is read where it lies. False: it is not of that kind, and nothing
+// was done.
+Result<bool> schedule_grouped(Schedule& s, const std::string& stage, const Contraction& c, const std::string& out,
+                              const ScheduleOptions& options);
+
 Expr rows_of(const Stage& stage, const Contraction& c);
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);
 

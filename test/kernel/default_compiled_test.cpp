@@ -107,6 +107,15 @@ TEST(DefaultCompiled, Convolutions) {
     }
 }
 
+TEST(DefaultCompiled, GroupedConvolutions) {
+    for (int64_t c : {2, 4, 8, 16}) {
+        check(grouped_conv({.n = 1, .h = 9, .w = 31, .c = c, .filters = c, .kernel = 3, .pad = 1}, 32));
+        check(grouped_conv({.n = 2, .h = 14, .w = 15, .c = c, .filters = c, .kernel = 3, .stride = 2, .pad = 1}, 32));
+    }
+    check(grouped_conv({.n = 1, .h = 2, .w = 2, .c = 4, .filters = 4, .kernel = 5, .pad = 2}, 16));
+    check(grouped_conv({.n = 1, .h = 7, .w = 7, .c = 8, .filters = 32, .kernel = 3, .pad = 1}, 3));
+}
+
 TEST(DefaultCompiled, RowsAndMaps) {
     for (int64_t n : {1, 7, 37, 200}) {
         check(softmax(5, n));

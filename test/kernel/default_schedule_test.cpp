@@ -182,6 +182,38 @@ TEST(DefaultSchedule, CostlyEpilogues) {
     check(conv({.n = 2, .h = 4, .w = 4, .c = 33, .filters = 16, .kernel = 1, .residual = true, .swish = true}));
 }
 
+TEST(DefaultSchedule, GroupedConvolutions) {
+    for (int64_t c : {2, 4, 8, 16}) {
+        check(grouped_conv({.n = 1, .h = 5, .w = 9, .c = c, .filters = c, .kernel = 3, .pad = 1}, 32 / c));
+        check(grouped_conv({.n = 2, .h = 6, .w = 7, .c = c, .filters = c, .kernel = 3, .stride = 2, .pad = 1}, 32 / c));
+    }
+    check(grouped_conv({.n = 1, .h = 3, .w = 31, .c = 4, .filters = 4, .kernel = 3, .pad = 1}, 4));
+    check(grouped_conv({.n = 1, .h = 2, .w = 2, .c = 4, .filters = 4, .kernel = 5, .pad = 2}, 8));
+    check(grouped_conv({.n = 1, .h = 9, .w = 9, .c = 4, .filters = 4, .kernel = 3, .pad = 2, .dilation = 2}, 8));
+    check(grouped_conv({.n = 1, .h = 4, .w = 17, .c = 1, .filters = 1, .kernel = 7, .pad = 3}, 16));
+    check(grouped_conv({.n = 1, .h = 4, .w = 5, .c = 4, .filters = 8, .kernel = 3, .pad = 1}, 4));
+    check(grouped_conv({.n = 1, .h = 4, .w = 5, .c = 8, .filters = 32, .kernel = 3, .pad = 1}, 3));
+    check(grouped_conv({.n = 1, .h = 5, .w = 5, .c = 3, .filters = 3, .kernel = 3, .pad = 1}, 5));
+    check(grouped_conv({.n = 1, .h = 5, .w = 5, .c = 32, .filters = 32, .kernel = 3, .pad = 1}, 2));  // a long sum
+    check(grouped_conv({.n = 1, .h = 1, .w = 1, .c = 4, .filters = 4, .kernel = 1}, 4));
+    check(grouped_conv({.n = 0, .h = 5, .w = 5, .c = 4, .filters = 4, .kernel = 3}, 4));
+    check(grouped_conv({.n = 1, .h = 5, .w = 6, .c = 4, .filters = 4, .kernel = 3, .pad = 1, .swish = true}, 4));
+}
+
+// Small groups read their input where it lies: what is made of it is a register tile.
+TEST(DefaultSchedule, GroupedConvolutionsPackNothing) {
+    for (const Processor& p : processors())
+        for (int64_t c : {4, 8, 16}) {
+            Compute compute = grouped_conv({.n = 1, .h = 14, .w = 14, .c = c, .filters = c, .kernel = 3, .pad = 1}, 32);
+            auto schedule = default_schedule(compute, {.machine = p.machine, .threads = 1});
+            ASSERT_TRUE(schedule.ok());
+            auto lowered = lower(*schedule);
+            ASSERT_TRUE(lowered.ok());
+            EXPECT_TRUE(lowered->scratch.empty());
+            for (const Buffer& b : lowered->kernel.buffers) EXPECT_NE(b.scope, Scope::Local) << p.name << " " << b.name;
+        }
+}
+
 TEST(DefaultSchedule, DepthwiseConvolutionsAndPools) {
     for (int64_t c : {1, 3, 16, 33}) {
         check(depthwise(6, 7, c, 3, 1, 1));

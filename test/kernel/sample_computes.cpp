@@ -138,6 +138,26 @@ Compute conv(const ConvSizes& s) {
     return make.done();
 }
 
+Compute grouped_conv(const ConvSizes& s, int64_t groups) {
+    Maker make("grouped_conv");
+    int64_t reach = (s.kernel - 1) * s.dilation + 1;
+    int64_t oh = (s.h + 2 * s.pad - reach) / s.stride + 1, ow = (s.w + 2 * s.pad - reach) / s.stride + 1;
+    int x = make.input("x", {s.n, s.h, s.w, groups * s.c});
+    int w = make.input("w", {groups * s.filters, s.c, s.kernel, s.kernel}, true);
+    int bias = make.input("bias", {groups, s.filters}, true);
+    Expr n = var("n", s.n), y = var("y", oh), z = var("x", ow), g = var("g", groups), f = var("f", s.filters);
+    Expr c = var("c", s.c), p = var("p", s.kernel), q = var("q", s.kernel);
+    Expr read = padded(x, s.h, s.w, n, y * s.stride + p * s.dilation - s.pad, z * s.stride + q * s.dilation - s.pad,
+                       g * s.c + c, constant(0, f32));
+    int sum = make.stage("conv", false, {{n, s.n}, {y, oh}, {z, ow}, {g, groups}, {f, s.filters}},
+                         read * at(w, {g * s.filters + f, c, p, q}), {{c, s.c}, {p, s.kernel}, {q, s.kernel}});
+    Expr n2 = var("n2", s.n), y2 = var("y2", oh), z2 = var("x2", ow), g2 = var("g2", groups), f2 = var("f2", s.filters);
+    Expr value = at(sum, {n2, y2, z2, g2, f2}) + at(bias, {g2, f2});
+    make.stage("out", true, {{n2, s.n}, {y2, oh}, {z2, ow}, {g2, groups}, {f2, s.filters}},
+               s.swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : relu(value));
+    return make.done();
+}
+
 Compute depthwise(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t stride, int64_t pad, bool swish) {
     Maker make("depthwise");
     int64_t oh = (h + 2 * pad - kernel) / stride + 1, ow = (w + 2 * pad - kernel) / stride + 1;

@@ -19,6 +19,8 @@ struct ConvSizes {
     bool swish = false;     // not relu but x * sigmoid(x)
 };
 Compute conv(const ConvSizes& s);
+// The same in groups, each with so many of `c` and `filters`; weights known ahead.
+Compute grouped_conv(const ConvSizes& s, int64_t groups);
 // Weights [c, kernel, kernel], known ahead; relu or, costly, x * sigmoid(x).
 Compute depthwise(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t stride, int64_t pad, bool swish = false);
 Compute max_pool(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t stride, int64_t pad);
