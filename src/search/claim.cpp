@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "search/comprehension.h"
 
@@ -14,23 +15,34 @@ bool left_builds(const Claim& claim, const Bindings& sizes) {
     return build_sides(claim, sizes, &built).ok() || built;
 }
 
-// Whether the ops of the pattern refuse `other`, which has a size `other` in place of one of the claim's, whatever that
-// is.
-bool left_refuses(const Claim& claim, const Claim& other) {
+// Whether the ops of the pattern refuse `other`, which has a size `other` in place of the claim's size `was`, whatever
+// it is.
+bool left_refuses(const Claim& claim, const Claim& other, const Dim& was) {
     std::vector<std::string> symbols = size_symbols(claim);
+    std::set<std::string> of_values;  // strides, dilations and pads: none
+    for (const auto& [name, value] : claim.values)
+        if (auto* list = std::get_if<std::vector<Expr>>(&value))
+            for (const Expr& e : *list)
+                for (std::string& s : free_symbols(e)) of_values.insert(std::move(s));
     int tried = 0;
     // Windows want small kernels, and it is not said which sizes those are.
     for (size_t turn = 0; turn < 2 * symbols.size() + 2; ++turn) {
         Bindings sizes;
+        std::set<int64_t> others{1, 2, 3, 1013};
         for (size_t i = 0; i < symbols.size(); ++i) {
             bool small = turn % 2 ? i % (turn / 2 + 1) == 0 : i >= turn / 2;
-            sizes.emplace(symbols[i], static_cast<int64_t>(small ? 4 + i : 40 + 17 * i));
+            auto size = static_cast<int64_t>(small ? 4 + i : 40 + 17 * i);
+            if (of_values.contains(symbols[i])) size = 0;
+            sizes.emplace(symbols[i], size);
+            others.insert(size);
         }
         if (!left_builds(claim, sizes)) continue;
         ++tried;
-        for (int64_t size : {1, 2, 3, 1013}) {
-            sizes.insert_or_assign("other", Expr(size));
-            if (left_builds(other, sizes)) return false;
+        Bindings with_other = sizes;
+        for (int64_t size : others) {
+            if (substitute(was, sizes).is_int(size)) continue;
+            with_other.insert_or_assign("other", Expr(size));
+            if (left_builds(other, with_other)) return false;
         }
     }
     return tried > 0;
@@ -63,25 +75,8 @@ class ShapeConditions {
     static std::string dim(const std::string& x, int64_t axis) { return fmt::format("dim({}, {})", x, axis); }
 
     void ranks() {
-        bool some = false;
-        for (const auto& [name, shape] : claim_.shapes) {
-            // What the ops demand given the others' ranks need not be said.
-            bool demanded = some;
-            for (int64_t rank = 0; demanded && rank <= 5; ++rank) {
-                if (rank == shape.rank()) continue;
-                Claim other = bare_;
-                Shape changed;
-                for (int64_t d = 0; d < rank; ++d) {
-                    int64_t from = d + shape.rank() - rank;
-                    changed.push_back(from >= 0 && from < shape.rank() ? shape[from] : symbol("other"));
-                }
-                other.shapes[name] = changed;
-                demanded = left_refuses(bare_, other);
-            }
-            if (demanded) continue;
+        for (const auto& [name, shape] : claim_.shapes)
             out_.push_back(fmt::format("rank({}) == {}", name, shape.rank()));
-            some = true;
-        }
     }
 
     void define_symbols() {
@@ -121,7 +116,7 @@ class ShapeConditions {
                     continue;
                 Claim other = bare_;
                 other.shapes[name][d] = symbol("other");
-                if (left_refuses(bare_, other)) continue;
+                if (left_refuses(bare_, other, size)) continue;
                 std::string text = to_string(substitute(size, defined_));
                 std::erase(text, '`');  // around what is no plain name
                 out_.push_back(fmt::format("{} == {}", dim(name, d), text));

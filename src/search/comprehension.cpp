@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "graph/builder.h"
+#include "graph/ops/conv_window.h"
 #include "rewrite/match.h"
 
 namespace tessera {
@@ -24,8 +25,12 @@ std::optional<Attr> attr_of(const RuleValue& v, AttrKind kind) {
     if (kind == AttrKind::Float && d) return Attr(static_cast<float>(*d));
     if (kind == AttrKind::Float && e && e->as_int()) return Attr(static_cast<float>(*e->as_int()));
     if (auto* s = std::get_if<std::string>(&v); s && kind == AttrKind::String) return Attr(*s);
-    if (auto* l = std::get_if<std::vector<Expr>>(&v); l && kind == AttrKind::Ints)
-        if (auto list = numbers_of(*l)) return Attr(*list);
+    if (auto* l = std::get_if<std::vector<Expr>>(&v); l && kind == AttrKind::Ints) {
+        std::vector<int64_t> list;
+        for (const Expr& size : *l)
+            list.push_back(size.as_int() ? *size.as_int() : SymbolicWindows::current()->add(size));
+        return Attr(list);
+    }
     if (auto* l = std::get_if<std::vector<double>>(&v); l && kind == AttrKind::Floats)
         return Attr(std::vector<float>(l->begin(), l->end()));
     return {};
@@ -47,6 +52,18 @@ class SideBuilder {
                 slots_[i] = graph().add_input(v.name, Type(DType::f32, bound));
             } else if (auto value = claim_.values.find(v.name); value != claim_.values.end()) {
                 slots_[i] = value->second;
+                if (auto* list = std::get_if<std::vector<Expr>>(&slots_[i]))
+                    for (Expr& e : *list) e = substitute(e, sizes_);
+            } else if (v.kind == TermKind::Tensors) {
+                std::vector<Value*> list;
+                for (;;) {
+                    auto part = claim_.shapes.find(fmt::format("{}.{}", v.name, list.size()));
+                    if (part == claim_.shapes.end()) break;
+                    Shape bound;
+                    for (const Dim& d : part->second) bound.push_back(substitute(d, sizes_));
+                    list.push_back(graph().add_input(part->first, Type(DType::f32, bound)));
+                }
+                slots_[i] = std::move(list);
             }
         }
         for (const Term& term : rule.pattern) {
@@ -63,6 +80,7 @@ class SideBuilder {
             slots_[static_cast<size_t>(slot)] = *v;
         }
         for (const Term& condition : rule.conditions) {
+            if (condition.name == "const") continue;  // says when it pays, not when it holds
             std::optional<RuleValue> holds = evaluate_term(condition, slots_);
             if (!holds || !std::get<bool>(*holds))
                 return senseless(claim_, "its condition {} does not hold", to_string(condition, rule));
@@ -285,6 +303,8 @@ class Composer {
 }  // namespace
 
 Result<Sides> build_sides(const Claim& claim, const Bindings& sizes, bool* left_built) {
+    std::optional<SymbolicWindows> windows;
+    if (!SymbolicWindows::current()) windows.emplace();
     return SideBuilder(claim, sizes).build(left_built);
 }
 
@@ -293,6 +313,10 @@ std::vector<std::string> size_symbols(const Claim& claim) {
     for (const auto& [name, shape] : claim.shapes)
         for (const Dim& d : shape)
             for (std::string& s : free_symbols(d)) names.insert(std::move(s));
+    for (const auto& [name, value] : claim.values)
+        if (auto* list = std::get_if<std::vector<Expr>>(&value))
+            for (const Expr& e : *list)
+                for (std::string& s : free_symbols(e)) names.insert(std::move(s));
     return {names.begin(), names.end()};
 }
 
@@ -310,7 +334,7 @@ Status check_well_formed(const Claim& claim) {
             int64_t size = 0;
             do {
                 uint64_t bits = random.bits(drawn++);
-                size = static_cast<int64_t>(bits & 1 ? 60 + (bits >> 8) % 900 : 2 + (bits >> 8) % 9);
+                size = static_cast<int64_t>(bits & 1 ? 60 + (bits >> 8) % 900 : (bits & 6 ? 2 : 0) + (bits >> 8) % 9);
             } while (!taken.insert(size).second);
             sizes.emplace(s, size);
         }
@@ -327,6 +351,7 @@ Status check_well_formed(const Claim& claim) {
 Result<std::vector<Comprehension>> comprehend(const Claim& claim) {
     for (const std::string& s : size_symbols(claim))
         if (s.starts_with("_")) return senseless(claim, "the size {} begins with an underscore", s);
+    SymbolicWindows windows;  // bodies see them too
     Sides sides = TRY(build_sides(claim));
     std::vector<Comprehension> all;
     Composer composer(claim, *sides.graph);

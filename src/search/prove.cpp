@@ -117,6 +117,4 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
     return proof;
 }
 
-std::vector<Claim> generalise(const Claim& claim) { return {claim}; }
-
 }  // namespace tessera

@@ -1,4 +1,5 @@
 #include "search/prove.h"
+#include "search/check_certificate.h"
 
 #include <gtest/gtest.h>
 
@@ -162,7 +163,8 @@ TEST(Prove, WhatHoldsForAllSizes) {
         Result<Proof> proof = prove(*claim);
         ASSERT_TRUE(proof.ok()) << proof.error().to_string();
         EXPECT_TRUE(proof->proved()) << text << "\n" << proof->reason;
-        EXPECT_FALSE(proof->certificate.empty());
+        Status checked = check_certificate(*claim, proof->certificate);
+        EXPECT_TRUE(checked.ok()) << checked.error().to_string() << "\n" << proof->certificate.text;
     }
 }
 

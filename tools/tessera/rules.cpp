@@ -2,6 +2,8 @@
 #include "command.h"
 #include "rewrite/functions.h"
 #include "rewrite/refute.h"
+#include "search/certificate.h"
+#include "search/prove_rule.h"
 
 namespace tessera::cli {
 namespace {
@@ -12,7 +14,9 @@ constexpr const char* kExamples =
     "  tessera rules check\n"
     "  tessera rules check mine.rules --seed 7\n"
     "  tessera rules check --rule transpose-of-transpose --instances 1000\n"
-    "  tessera rules functions\n";
+    "  tessera rules functions\n"
+    "  tessera rules prove rules/linear.rules\n"
+    "  tessera rules verify rules/found/x.rules\n";
 
 struct NamedRules {
     std::string file;
@@ -131,6 +135,76 @@ struct Check {
     }
 };
 
+// Tries to prove each rule for all sizes, with shapes made up for its variables.
+struct Prove {
+    std::vector<std::string> files;
+    std::string only;
+    bool json = false;
+
+    Status operator()() const {
+        std::vector<NamedRules> all = TRY(rules_of(files, only));
+        Json list = Json::array();
+        std::map<std::string_view, size_t> counts;
+        Stopwatch watch;
+        for (const NamedRules& part : all)
+            for (const Rule& rule : part.rules) {
+                if (interrupted()) return Error(Code::E0410, "interrupted");
+                RuleProof proof = prove_rule(rule);
+                ++counts[proof.proved ? "proved" : "not proved"];
+                std::string_view verdict = proof.proved ? "proved" : "unproved";
+                if (json)
+                    list.push_back({{"rule", rule.name},
+                                    {"file", part.file},
+                                    {"proved", proof.proved},
+                                    {"claims", proof.claims},
+                                    {"where", proof.where},
+                                    {"reason", proof.reason}});
+                else
+                    fmt::print("{:<8}  {:<44} {}\n", verdict, rule.name,
+                               escaped(proof.proved ? proof.where : proof.reason));
+            }
+        if (json)
+            print_json({{"rules", list}});
+        else
+            fmt::print("{} rules, {} proved, {}\n", count(all), counts["proved"], human_seconds(watch.seconds()));
+        return {};
+    }
+};
+
+// Replays the certificates of the rules that are said to be proved.
+struct Verify {
+    std::vector<std::string> files;
+    std::string only;
+    bool json = false;
+
+    Status operator()() const {
+        std::vector<NamedRules> all = TRY(rules_of(files, only));
+        size_t proved = 0;
+        std::vector<Error> refused;
+        Stopwatch watch;
+        for (const NamedRules& part : all) {
+            bool some = std::any_of(part.rules.begin(), part.rules.end(),
+                                    [](const Rule& r) { return r.evidence == Evidence::Proved; });
+            if (!some) continue;
+            Certificates certificates = TRY(load_certificates(certificates_path(part.file)));
+            for (const Rule& rule : part.rules) {
+                if (rule.evidence != Evidence::Proved) continue;
+                if (interrupted()) return Error(Code::E0410, "interrupted");
+                ++proved;
+                Status status = verify_rule(rule, certificates);
+                if (!status.ok()) refused.push_back(status.error());
+            }
+        }
+        if (json)
+            print_json({{"rules", count(all)}, {"proved", proved}, {"refused", refused.size()}});
+        else
+            fmt::print("{} rules, {} said to be proved, {} of their certificates hold, {}\n", count(all), proved,
+                       proved - refused.size(), human_seconds(watch.seconds()));
+        if (refused.empty()) return {};
+        return refused.size() == 1 ? refused[0] : std::move(refused[0]).note("and {} more", refused.size() - 1);
+    }
+};
+
 struct List {
     std::vector<std::string> files;
     std::string only;
@@ -222,6 +296,17 @@ void add_list(CLI::App& rules, Chosen& chosen) {
     c->callback([list, &chosen] { chosen = [list] { return report((*list)(), list->json); }; });
 }
 
+template <typename Command>
+void add_on_files(CLI::App& rules, Chosen& chosen, const char* name, const char* what, const char* which) {
+    auto command = std::make_shared<Command>();
+    CLI::App* c = rules.add_subcommand(name, what);
+    c->add_option("file", command->files, which);
+    c->add_option("--rule", command->only, "Only the rule of this name")->option_text("NAME");
+    c->add_flag("--json", command->json, "Print JSON");
+    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->callback([command, &chosen] { chosen = [command] { return report((*command)(), command->json); }; });
+}
+
 void add_functions(CLI::App& rules, Chosen& chosen) {
     auto functions = std::make_shared<Functions>();
     CLI::App* c = rules.add_subcommand("functions", "List the functions that rules may call");
@@ -240,6 +325,10 @@ void add_rules(CLI::App& app, Chosen& chosen) {
     add_check(*rules, chosen);
     add_list(*rules, chosen);
     add_functions(*rules, chosen);
+    add_on_files<Prove>(*rules, chosen, "prove", "Prove each rule for all sizes, where the prover can",
+                        "Rule files; without any, the built-in rules");
+    add_on_files<Verify>(*rules, chosen, "verify", "Replay the certificates of rules that are said to be proved",
+                         "Rule files, with their certificates beside them");
 }
 
 }  // namespace tessera::cli

@@ -8,6 +8,10 @@ namespace {
 
 constexpr int64_t kMaxWindowInt = int64_t{1} << 30;
 
+thread_local SymbolicWindows* current_symbols = nullptr;
+
+Expr meaning_of(int64_t value) { return current_symbols ? current_symbols->meaning(value) : Expr(value); }
+
 std::string auto_pad_of(const OpView& op) { return op.def().attr("auto_pad") ? op.string("auto_pad") : "NOTSET"; }
 
 // Checks what is constant of one axis, and gives its output size.
@@ -35,6 +39,22 @@ Result<Dim> window_output(const OpView& op, WindowAxis& axis, const std::string&
 }
 
 }  // namespace
+
+SymbolicWindows::SymbolicWindows() : outer_(std::exchange(current_symbols, this)) {}
+SymbolicWindows::~SymbolicWindows() { current_symbols = outer_; }
+SymbolicWindows* SymbolicWindows::current() { return current_symbols; }
+
+int64_t SymbolicWindows::add(const Expr& size) {
+    for (size_t i = 0; i < sizes_.size(); ++i)
+        if (sizes_[i] == size) return kMaxWindowInt - 1 - int64_t(i);
+    sizes_.push_back(size);
+    return kMaxWindowInt - int64_t(sizes_.size());
+}
+
+Expr SymbolicWindows::meaning(int64_t value) const {
+    int64_t i = kMaxWindowInt - 1 - value;
+    return i >= 0 && i < int64_t(sizes_.size()) ? sizes_[size_t(i)] : Expr(value);
+}
 
 Shape ConvWindow::output() const {
     Shape s;
@@ -86,8 +106,13 @@ Result<ConvWindow> conv_window(const OpView& op, const Shape& input, const Shape
     ConvWindow window;
     for (size_t i = 0; i < rank; ++i) {
         bool padded = auto_pad == "NOTSET";
-        WindowAxis axis{input[int64_t(i)],    kernel[int64_t(i)],         0, strides[i], dilations[i],
-                        padded ? pads[i] : 0, padded ? pads[rank + i] : 0};
+        WindowAxis axis{input[int64_t(i)],
+                        kernel[int64_t(i)],
+                        0,
+                        meaning_of(strides[i]),
+                        meaning_of(dilations[i]),
+                        padded ? meaning_of(pads[i]) : Expr(0),
+                        padded ? meaning_of(pads[rank + i]) : Expr(0)};
         axis.output = TRY(window_output(op, axis, auto_pad, ceil_mode));
         window.axes.push_back(axis);
     }

@@ -8,7 +8,7 @@ namespace tessera {
 
 struct WindowAxis {
     Dim input, kernel, output;
-    int64_t stride = 1, dilation = 1;
+    Expr stride = 1, dilation = 1;
     Expr pad_begin, pad_end;
 
     Expr extent() const { return (kernel - 1) * dilation + 1; }  // of the dilated kernel
@@ -31,6 +31,22 @@ Indices vars(const std::vector<ReduceAxis>& axes);
 // A list attribute with `count` entries in [low, 2^30], or that many times `fallback` where it is not given.
 Result<std::vector<int64_t>> window_ints(const OpView& op, const char* attr, size_t count, int64_t low,
                                          int64_t fallback);
+
+// While one stands, in the thread that made it, the attribute values that `add` gave stand for the sizes it was given:
+// strides, dilations and pads that are symbols, for proofs that hold for all of them.
+class SymbolicWindows {
+   public:
+    SymbolicWindows();
+    ~SymbolicWindows();
+    SymbolicWindows(const SymbolicWindows&) = delete;
+    int64_t add(const Expr& size);
+    Expr meaning(int64_t value) const;  // itself where it was not given
+    static SymbolicWindows* current();
+
+   private:
+    std::vector<Expr> sizes_;
+    SymbolicWindows* outer_;
+};
 
 // The window of a kernel over the spatial dimensions of an input.
 Result<ConvWindow> conv_window(const OpView& op, const Shape& input, const Shape& kernel);

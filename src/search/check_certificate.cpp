@@ -1,0 +1,653 @@
+#include "search/check_certificate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <sstream>
+
+#include "search/check_arithmetic.h"
+#include "search/comprehension.h"
+
+namespace tessera {
+namespace checker {
+namespace {
+
+struct Fraction {
+    int64_t above = 1, below = 1;
+};
+
+Fraction fraction(__int128 above, __int128 below) {
+    if (below < 0) above = -above, below = -below;
+    __int128 a = above < 0 ? -above : above, b = below;
+    while (b) std::swap(a %= b, b);
+    if (a > 1) above /= a, below /= a;
+    if (above > INT64_MAX || above < -INT64_MAX || below > INT64_MAX) throw Refused{"a number is too large"};
+    return {static_cast<int64_t>(above), static_cast<int64_t>(below)};
+}
+Fraction operator*(Fraction a, Fraction b) {
+    return fraction(__int128{a.above} * b.above, __int128{a.below} * b.below);
+}
+Fraction operator+(Fraction a, Fraction b) {
+    return fraction(__int128{a.above} * b.below + __int128{b.above} * a.below, __int128{a.below} * b.below);
+}
+
+// sum over the variables of [where] * scale * product of parts.
+struct Item;
+using Items = std::vector<Item>;
+struct Part {
+    std::string what;  // "x0" an element of input 0, "number", or a function's name
+    std::vector<Whole> at;
+    std::vector<Items> of;
+};
+struct Item {
+    Fraction scale;
+    std::vector<int> variables;
+    Conjunction where;
+    std::vector<Part> parts;
+};
+
+template <typename T>
+void append(std::vector<T>& to, const std::vector<T>& more) {
+    to.insert(to.end(), more.begin(), more.end());
+}
+
+// What an expression means, as a sum.
+class Meaning {
+  public:
+    explicit Meaning(Names& names) : names_(names) {}
+
+    Items of(const Expr& e) {
+        const bool real = is_float(e.dtype());
+        switch (e.kind()) {
+            case ExprKind::Const: {
+                Fraction c = real ? exactly(e.node().real) : Fraction{e.node().integer, 1};
+                return c.above ? Items{{c, {}, {}, {}}} : Items{};
+            }
+            case ExprKind::Load: {
+                Part p{"x" + std::to_string(e.node().slot), {}, {}};
+                for (const Expr& i : e.args()) p.at.push_back(names_.read(named(i)));
+                return {{{}, {}, {}, {std::move(p)}}};
+            }
+            case ExprKind::Add:
+            case ExprKind::Sub: {
+                if (!real) break;
+                Items out = of(e.arg(0));
+                append(out, e.is(ExprKind::Sub) ? opposite(of(e.arg(1))) : of(e.arg(1)));
+                return out;
+            }
+            case ExprKind::Neg: return opposite(of(e.arg(0)));
+            case ExprKind::Mul: {
+                if (!real) break;
+                Items left = of(e.arg(0));
+                return product(left, of(e.arg(1)));
+            }
+            case ExprKind::Div: {
+                if (!real) break;
+                Items left = of(e.arg(0));
+                return product(left, inverse(of(e.arg(1))));
+            }
+            case ExprKind::Pow: {
+                const Expr& n = e.arg(1);
+                bool small = n.is(ExprKind::Const) && is_float(n.dtype()) && (n.node().real == 2 || n.node().real == 3);
+                if (!small) return function("pow", e.args());
+                Items out = of(e.arg(0));
+                for (double i = 1; i < n.node().real; ++i) out = product(out, of(e.arg(0)));
+                return out;
+            }
+            case ExprKind::Select: {
+                Items out;
+                for (bool holds : {true, false})
+                    for (const Conjunction& c : names_.read(named(e.arg(0)), holds))
+                        for (Item& item : of(e.arg(holds ? 1 : 2))) {
+                            append(item.where, c);
+                            out.push_back(std::move(item));
+                        }
+                return out;
+            }
+            case ExprKind::Cast:
+                if (real && e.arg(0).dtype() == DType::i64 && !e.arg(0).node().reads) {
+                    Items out;
+                    // The order of products is the prover's: sums are small, so any order will do that it can name.
+                    for (const auto& [atoms, c] : names_.read(named(e.arg(0)))) {
+                        Item item{{c, 1}, {}, {}, {}};
+                        for (int a : atoms) item.parts.push_back({"number", {Whole{{{a}, 1}}}, {}});
+                        out.push_back(std::move(item));
+                    }
+                    return out;
+                }
+                if (kWideFloats.has(e.dtype()) && kWideFloats.has(e.arg(0).dtype())) return of(e.arg(0));
+                break;
+            case ExprKind::Call: return function(std::string(fn_name(e.node().fn)), e.args());
+            case ExprKind::Min:
+            case ExprKind::Max:
+                if (!real) break;
+                return extreme(e, e.is(ExprKind::Max));
+            case ExprKind::Reduce: {
+                if (!real || e.node().reduce_op == ReduceOp::Prod) break;
+                if (e.node().reduce_op != ReduceOp::Sum) return extreme(e, e.node().reduce_op == ReduceOp::Max);
+                Item outer;
+                const Bindings before = renamed_;
+                open(e, outer);
+                Items out = of(e.arg(0));
+                renamed_ = before;
+                for (Item& item : out) {
+                    append(item.variables, outer.variables);
+                    append(item.where, outer.where);
+                }
+                return out;
+            }
+            default: break;
+        }
+        throw Refused{"an expression without a law"};
+    }
+
+    static Items opposite(Items items) {
+        for (Item& i : items) i.scale.above = -i.scale.above;
+        return items;
+    }
+
+  private:
+    Names& names_;
+    Bindings renamed_;  // reduction variables
+    int last_ = 0;
+
+    Expr named(const Expr& e) const { return substitute(e, renamed_); }
+
+    static Fraction exactly(double value) {
+        int64_t below = 1;
+        while (std::isfinite(value) && value != std::floor(value) && below < (int64_t{1} << 51)) value *= 2, below *= 2;
+        if (!std::isfinite(value) || value != std::floor(value) || std::fabs(value) > 0x1p62)
+            throw Refused{"a constant that is no small fraction"};
+        return fraction(static_cast<int64_t>(value), below);
+    }
+
+    // Declares a reduction's variables and says what they run over.
+    void open(const Expr& reduction, Item& item) {
+        std::vector<Whole> extents;
+        for (const ReduceAxis& axis : reduction.node().axes) extents.push_back(names_.read(named(axis.extent)));
+        for (size_t i = 0; i < extents.size(); ++i) {
+            std::string name = "_v" + std::to_string(++last_);
+            int v = names_.declare(name, Names::Kind::Variable);
+            item.variables.push_back(v);
+            item.where.push_back({{{v}, 1}});
+            item.where.push_back(plus(plus(extents[i], constant_whole(-1)), {{{v}, 1}}, -1));
+            renamed_.insert_or_assign(reduction.node().axes[i].var.node().name, index_var(name, std::nullopt));
+        }
+    }
+
+    static Items product(const Items& a, const Items& b) {
+        Items out;
+        for (const Item& x : a)
+            for (const Item& y : b) {
+                out.push_back(x);
+                out.back().scale = x.scale * y.scale;
+                append(out.back().variables, y.variables);
+                append(out.back().where, y.where);
+                append(out.back().parts, y.parts);
+            }
+        if (out.size() > 5000) throw Refused{"too many terms"};
+        return out;
+    }
+
+    Items function(std::string name, const std::vector<Expr>& args) {
+        Part p{std::move(name), {}, {}};
+        for (const Expr& a : args) p.of.push_back(of(a));
+        return {{{}, {}, {}, {std::move(p)}}};
+    }
+
+    static Items inverse(Items below) {
+        Item out;
+        if (below.size() == 1 && below[0].variables.empty() && below[0].where.empty()) {
+            out.scale = fraction(below[0].scale.below, below[0].scale.above);
+            for (Part& p : below[0].parts) out.parts.push_back({"inverse", {}, {{{{}, {}, {}, {std::move(p)}}}}});
+        } else {
+            out.parts.push_back({"inverse", {}, {std::move(below)}});
+        }
+        return {out};
+    }
+
+    Items extreme(const Expr& e, bool largest) {
+        Items points;
+        collect(e, largest, {}, points);
+        return {{{}, {}, {}, {Part{largest ? "max" : "min", {}, {std::move(points)}}}}};
+    }
+
+    void collect(const Expr& e, bool largest, const Item& here, Items& points) {
+        if (e.is(ExprKind::Const) && is_float(e.dtype()) && std::isinf(e.node().real) && (e.node().real < 0) == largest)
+            return;
+        if (e.is(ExprKind::Select)) {
+            for (bool holds : {true, false})
+                for (const Conjunction& c : names_.read(named(e.arg(0)), holds)) {
+                    Item inner = here;
+                    append(inner.where, c);
+                    collect(e.arg(holds ? 1 : 2), largest, inner, points);
+                }
+        } else if (e.is(largest ? ExprKind::Max : ExprKind::Min)) {
+            for (const Expr& a : e.args()) collect(a, largest, here, points);
+        } else if (e.is(ExprKind::Reduce) && e.node().reduce_op == (largest ? ReduceOp::Max : ReduceOp::Min)) {
+            Item inner = here;
+            const Bindings before = renamed_;
+            open(e, inner);
+            collect(e.arg(0), largest, inner, points);
+            renamed_ = before;
+        } else {
+            Item point = here;
+            point.parts = {{"point", {}, {of(e)}}};
+            points.push_back(std::move(point));
+        }
+    }
+};
+
+// The lines of a certificate, one after the other.
+class Lines {
+  public:
+    explicit Lines(const std::string& text) {
+        std::istringstream in(text);
+        for (std::string line; std::getline(in, line);) {
+            size_t first = line.find_first_not_of(' ');
+            lines_.push_back(first == line.npos ? "" : line.substr(first));
+        }
+    }
+    bool done() const { return at_ == lines_.size(); }
+    const std::string& peek() const { return done() ? none_ : lines_[at_]; }
+    std::string next() { return done() ? none_ : lines_[at_++]; }
+    size_t number() const { return at_; }
+    const std::string& last() const { return at_ ? lines_[at_ - 1] : none_; }
+
+  private:
+    std::vector<std::string> lines_;
+    std::string none_;
+    size_t at_ = 0;
+};
+
+// Takes a sum to nothing by the steps of a certificate.
+class Replay {
+  public:
+    Replay(Names& names, Lines& lines, Conjunction base, const Items& items)
+        : names_(names), lines_(lines), base_(std::move(base)) {
+        for (const Item& i : items) items_.emplace(++last_, i);
+    }
+
+    // Until a line that is no step: "}", another root, or the end.
+    void run() {
+        while (!lines_.done() && lines_.peek() != "}" && !lines_.peek().starts_with("root ")) {
+            std::istringstream in(lines_.next());
+            std::string law;
+            in >> law;
+            if (law == "output")
+                output(in);
+            else if (law == "merge")
+                merge(in);
+            else
+                change(law, in);
+        }
+        if (!items_.empty()) throw Refused{std::to_string(items_.size()) + " terms are left"};
+    }
+
+  private:
+    Names& names_;
+    Lines& lines_;
+    Conjunction base_;
+    std::map<int, Item> items_;
+    int last_ = 0;
+    bool begun_ = false;
+    using Map = std::map<int, Whole>;
+
+    static void demand(bool holds, const char* what) {
+        if (!holds) throw Refused{what};
+    }
+    Conjunction known(const Item& item) const {
+        Conjunction all = base_;
+        append(all, item.where);
+        return all;
+    }
+    int id(std::istringstream& in) const {
+        int n = 0;
+        in >> n;
+        demand(!in.fail() && items_.contains(n), "there is no such term");
+        return n;
+    }
+    Whole one(int atom) const { return {{{atom}, 1}}; }
+    static std::string rest(std::istringstream& in) {
+        std::string text;
+        std::getline(in, text);
+        return text;
+    }
+    // "A mark B" as A and B.
+    static std::pair<std::string, std::string> around(const std::string& text, const std::string& mark) {
+        size_t at = text.rfind(mark);
+        demand(at != text.npos, "it is not written as that law is");
+        return {text.substr(0, at), text.substr(at + mark.size())};
+    }
+    int variable_of(const Item& item, const std::string& name) const {
+        int v = names_.find(name);
+        demand(std::find(item.variables.begin(), item.variables.end(), v) != item.variables.end(),
+               "it does not sum over that variable");
+        return v;
+    }
+
+    // Replaces atoms everywhere. A variable bound inside must neither be replaced nor get into its own scope by that.
+    void replace(Items& items, const Map& by, bool inside) {
+        std::set<int> touched;
+        for (const auto& [atom, value] : by) {
+            names_.atoms_in(one(atom), touched);
+            names_.atoms_in(value, touched);
+        }
+        for (Item& item : items) {
+            if (inside)
+                for (int v : item.variables) demand(!touched.contains(v), "a variable would be captured");
+            for (Whole& p : item.where) p = names_.replace(p, by);
+            for (Part& part : item.parts) {
+                for (Whole& p : part.at) p = names_.replace(p, by);
+                for (Items& arg : part.of) replace(arg, by, true);
+            }
+        }
+    }
+    void replace(Item& item, const Map& by) {
+        Items single{std::move(item)};
+        replace(single, by, false);
+        item = std::move(single[0]);
+    }
+
+    bool mentions(const Items& items, int atom) const {
+        for (const Item& item : items) {
+            for (int v : item.variables)
+                if (v == atom) return true;
+            for (const Whole& p : item.where)
+                if (names_.occurs(atom, p)) return true;
+            for (const Part& part : item.parts) {
+                for (const Whole& p : part.at)
+                    if (names_.occurs(atom, p)) return true;
+                for (const Items& arg : part.of)
+                    if (mentions(arg, atom)) return true;
+            }
+        }
+        return false;
+    }
+
+    // A variable that means nothing yet, here and around.
+    int fresh(const std::string& name, const Items& here) {
+        demand(name.starts_with("_"), "a new variable's name begins with _");
+        int v = names_.declare(name, Names::Kind::Variable);
+        demand(!mentions(here, v), "the new variable is in use");
+        for (const Whole& p : base_) demand(!names_.occurs(v, p), "the new variable is in use");
+        return v;
+    }
+
+    void change(const std::string& law, std::istringstream& in) {
+        begun_ = true;
+        const int n = id(in);
+        Item& item = items_.at(n);
+        if (law == "drop") {
+            demand(item.scale.above == 0 || names_.impossible(known(item)), "its conditions can hold");
+            items_.erase(n);
+        } else if (law == "split") {
+            Whole p = names_.parse(around(rest(in), "by ").second);
+            Item yes = item, no = item;
+            yes.where.push_back(p);
+            no.where.push_back(plus(constant_whole(-1), p, -1));
+            items_.erase(n);
+            items_.emplace(++last_, std::move(yes));
+            items_.emplace(++last_, std::move(no));
+        } else if (law == "point") {
+            std::string name;
+            in >> name;
+            int v = variable_of(item, name);
+            Whole value = names_.parse(around(rest(in), "= ").second);
+            demand(!names_.occurs(v, value), "the value depends on the variable");
+            demand(names_.equal(known(item), one(v), value), "the variable may have other values");
+            std::erase(item.variables, v);
+            replace(item, {{v, value}});
+        } else if (law == "count") {
+            std::string name, from;
+            in >> name >> from;
+            int v = variable_of(item, name);
+            auto [low_text, high_text] = around(rest(in), " to ");
+            Whole low = names_.parse(low_text), high = names_.parse(high_text);
+            demand(!names_.occurs(v, low) && !names_.occurs(v, high), "the range depends on the variable");
+            Conjunction others;
+            bool lower = false, upper = false;
+            for (const Whole& p : item.where) {
+                if (p == plus(one(v), low, -1))
+                    lower = true;
+                else if (p == plus(high, one(v), -1))
+                    upper = true;
+                else
+                    others.push_back(p);
+            }
+            Whole size = plus(plus(high, low, -1), constant_whole(1));
+            demand(lower && upper, "the range is not what its conditions say");
+            demand(size.empty() || (size.size() == 1 && size.contains({}) && size.at({}) > 0),
+                   "the range has no fixed size");
+            item.where = std::move(others);
+            std::erase(item.variables, v);
+            demand(!mentions({item}, v), "the variable is used");
+            item.scale = item.scale * Fraction{size.empty() ? 0 : size.at({}), 1};
+        } else if (law == "quotient") {
+            auto [terms, q_text] = around(rest(in), " = ");
+            auto [a_text, b_text] = around(terms, " / ");
+            Whole a = names_.parse(a_text), b = names_.parse(b_text), q = names_.parse(q_text);
+            Conjunction facts = known(item);
+            Whole left = plus(a, times(q, b), -1);
+            demand(names_.follows(facts, plus(b, constant_whole(-1))), "the divisor may be 0");
+            demand(names_.follows(facts, left), "the quotient is too large");
+            demand(names_.follows(facts, plus(plus(b, left, -1), constant_whole(-1))), "the quotient is too small");
+            Map by;
+            for (auto [kind, value] : {std::pair(Names::Kind::Quotient, q), std::pair(Names::Kind::Remainder, left)}) {
+                Whole atom = names_.atom(kind, {a, b});
+                if (atom.size() == 1 && atom.begin()->first.size() == 1 &&
+                    !names_.at(atom.begin()->first[0]).parts.empty())
+                    by.emplace(atom.begin()->first[0], value);
+            }
+            replace(item, by);
+        } else if (law == "choose") {
+            auto [atom_text, value_text] = around(rest(in), " = ");
+            Whole atom = names_.parse(atom_text), value = names_.parse(value_text);
+            demand(atom.size() == 1 && atom.begin()->first.size() == 1 && atom.begin()->second == 1,
+                   "no choice is named");
+            const int a = atom.begin()->first[0];
+            demand(chosen(known(item), names_.at(a), value), "the choice is not certain");
+            replace(item, {{a, value}});
+        } else if (law == "cut") {
+            std::string name, by;
+            in >> name >> by;
+            int v = variable_of(item, name);
+            auto [divisor_text, parts] = around(rest(in), " into ");
+            Whole divisor = names_.parse(divisor_text);
+            demand(!names_.occurs(v, divisor), "the divisor depends on the variable");
+            demand(names_.follows(known(item), plus(divisor, constant_whole(-1))), "the divisor may be 0");
+            auto [high, low] = halves(parts, {item});
+            std::erase(item.variables, v);
+            replace(item, {{v, plus(times(one(high), divisor), one(low))}});
+            append(item.variables, {high, low});
+            append(item.where, {one(low), plus(plus(divisor, constant_whole(-1)), one(low), -1)});
+        } else if (law == "rename") {
+            rename(item, rest(in));
+        } else {
+            throw Refused{"there is no such law"};
+        }
+    }
+
+    std::pair<int, int> halves(const std::string& text, const Items& here) {
+        std::istringstream in(text);
+        std::string high, low;
+        in >> high >> low;
+        demand(high != low, "the two parts have one name");
+        return {fresh(high, here), fresh(low, here)};
+    }
+
+    bool chosen(const Conjunction& facts, const Names::Entry entry, const Whole& value) {
+        using Kind = Names::Kind;
+        if (entry.kind == Kind::Least || entry.kind == Kind::Largest)
+            for (size_t i : {0, 1}) {
+                Whole more = plus(entry.parts[1 - i], entry.parts[i], -1);
+                if (value == entry.parts[i] &&
+                    names_.follows(facts, entry.kind == Kind::Least ? more : plus({}, more, -1)))
+                    return true;
+            }
+        if (entry.kind != Kind::Choice) return false;
+        bool all = true, none = false;
+        for (size_t i = 2; i < entry.parts.size(); ++i) {
+            all = all && names_.follows(facts, entry.parts[i]);
+            none = none || names_.follows(facts, plus(constant_whole(-1), entry.parts[i], -1));
+        }
+        return (all && value == entry.parts[0]) || (none && value == entry.parts[1]);
+    }
+
+    // Other variables, as many, by a change that is one to one on the integers.
+    void rename(Item& item, const std::string& text) {
+        auto [over, with] = around(text, " with ");
+        std::istringstream names(over), values(with);
+        std::string word;
+        names >> word;
+        std::vector<int> variables;
+        while (names >> word) variables.push_back(names_.declare(word, Names::Kind::Variable));
+        const size_t n = variables.size();
+        demand(n == item.variables.size() && std::set<int>(variables.begin(), variables.end()).size() == n,
+               "the numbers of variables differ");
+        for (int v : variables) {
+            demand(names_.at(v).kind == Names::Kind::Variable && names_.at(v).name.starts_with("_"),
+                   "that is no variable");
+            for (const Whole& p : base_) demand(!names_.occurs(v, p), "the variable means something else around here");
+        }
+        Map by;
+        for (std::string one_of; std::getline(values, one_of, ';');) {
+            auto [name, value] = around(one_of, " = ");
+            name.erase(0, name.find_first_not_of(' '));
+            by.insert_or_assign(variable_of(item, name), names_.parse(value));
+        }
+        demand(by.size() == n, "not every variable has a value");
+        // Nothing but what is renamed may mention the new names.
+        std::vector<std::vector<int64_t>> m(n, std::vector<int64_t>(n));
+        for (size_t i = 0; i < n; ++i) {
+            Whole left = by.at(item.variables[i]);
+            for (size_t j = 0; j < n; ++j)
+                if (auto c = left.find({variables[j]}); c != left.end()) m[i][j] = c->second, left.erase(c);
+            for (int v : variables) demand(!names_.occurs(v, left), "a value is not linear in the variables");
+            for (int v : item.variables)
+                demand(std::find(variables.begin(), variables.end(), v) != variables.end() || !names_.occurs(v, left),
+                       "a value mentions an old variable");
+        }
+        for (int v : variables)
+            if (std::find(item.variables.begin(), item.variables.end(), v) == item.variables.end())
+                demand(!mentions({item}, v), "the variable is in use");
+        demand(std::abs(determinant(std::move(m))) == 1, "the change is not one to one");
+        item.variables.clear();
+        replace(item, by);
+        item.variables = std::move(variables);
+    }
+
+    static int64_t determinant(std::vector<std::vector<int64_t>> m) {
+        const size_t n = m.size();
+        if (n == 0) return 1;
+        __int128 sum = 0;
+        for (size_t c = 0; c < n; ++c) {
+            if (m[0][c] == 0) continue;
+            std::vector<std::vector<int64_t>> minor;
+            for (size_t r = 1; r < n; ++r) {
+                minor.push_back(m[r]);
+                minor.back().erase(minor.back().begin() + static_cast<std::ptrdiff_t>(c));
+            }
+            sum += __int128{m[0][c]} * determinant(std::move(minor)) * (c % 2 ? -1 : 1);
+        }
+        demand(sum < INT64_MAX && sum > -INT64_MAX, "a number is too large");
+        return static_cast<int64_t>(sum);
+    }
+
+    void merge(std::istringstream& in) {
+        begun_ = true;
+        const int n = id(in), m = id(in);
+        demand(n != m, "a term is merged with itself");
+        Item &a = items_.at(n), &b = items_.at(m);
+        std::string word;
+        in >> word;
+        std::vector<size_t> order;
+        for (size_t k; in >> k;) order.push_back(k);
+        demand(std::set<int>(a.variables.begin(), a.variables.end()) ==
+                   std::set<int>(b.variables.begin(), b.variables.end()),
+               "they sum over different variables");
+        for (const Whole& p : b.where) demand(names_.follows(known(a), p), "the second has a condition more");
+        for (const Whole& p : a.where) demand(names_.follows(known(b), p), "the first has a condition more");
+        Conjunction both = known(a);
+        append(both, b.where);
+        demand(order.size() == a.parts.size() && order.size() == b.parts.size(), "the numbers of factors differ");
+        demand(std::set<size_t>(order.begin(), order.end()).size() == order.size(), "a factor is used twice");
+        for (size_t k = 0; k < order.size(); ++k) {
+            demand(order[k] < b.parts.size(), "there is no such factor");
+            const Part &x = a.parts[k], &y = b.parts[order[k]];
+            demand(x.what == y.what && x.at.size() == y.at.size() && x.of.size() == y.of.size(), "the factors differ");
+            for (size_t d = 0; d < x.at.size(); ++d)
+                demand(names_.equal(both, x.at[d], y.at[d]), "the factors are at different places");
+            for (size_t d = 0; d < x.of.size(); ++d) {
+                demand(lines_.next() == "{", "a proof of equal arguments is missing");
+                Items difference = x.of[d];
+                append(difference, Meaning::opposite(y.of[d]));
+                Replay(names_, lines_, both, difference).run();
+                demand(lines_.next() == "}", "a proof of equal arguments does not end");
+            }
+        }
+        a.scale = a.scale + b.scale;
+        items_.erase(m);
+        if (items_.at(n).scale.above == 0) items_.erase(n);
+    }
+
+    // An index of the output as quotient and remainder, in all terms.
+    void output(std::istringstream& in) {
+        demand(!begun_, "outputs are cut before anything else");
+        std::string name, by;
+        in >> name >> by;
+        int v = names_.find(name);
+        demand(name.starts_with("_o") && v >= 0, "that is no index of the output");
+        auto [divisor_text, parts] = around(rest(in), " into ");
+        Whole divisor = names_.parse(divisor_text);
+        demand(!names_.occurs(v, divisor), "the divisor depends on the index");
+        demand(names_.follows(base_, plus(divisor, constant_whole(-1))), "the divisor may be 0");
+        Items all;
+        for (auto& [n, item] : items_) all.push_back(item);
+        auto [high, low] = halves(parts, all);
+        Map to{{v, plus(times(one(high), divisor), one(low))}};
+        for (auto& [n, item] : items_) {
+            Items single{item};
+            replace(single, to, true);
+            item = std::move(single[0]);
+        }
+        for (Whole& p : base_) p = names_.replace(p, to);
+        append(base_, {one(low), plus(plus(divisor, constant_whole(-1)), one(low), -1)});
+    }
+};
+
+void replay_root(const Comprehension& c, Lines& lines) {
+    Names names;
+    Conjunction base;
+    for (int64_t d = 0; d < c.shape.rank(); ++d) {
+        int o = names.declare("_o" + std::to_string(d), Names::Kind::Variable);
+        base.push_back({{{o}, 1}});
+        base.push_back(plus(plus(names.read(c.shape[d]), constant_whole(-1)), {{{o}, 1}}, -1));
+    }
+    Meaning meaning(names);
+    Items difference = meaning.of(c.left);
+    append(difference, Meaning::opposite(meaning.of(c.right)));
+    Replay(names, lines, base, difference).run();
+}
+
+}  // namespace
+}  // namespace checker
+
+Status check_certificate(const Claim& claim, const Certificate& certificate) {
+    TRY(check_well_formed(claim));
+    std::vector<Comprehension> roots = TRY(comprehend(claim));
+    checker::Lines lines(certificate.text);
+    try {
+        for (size_t i = 0; i < roots.size(); ++i) {
+            if (lines.next() != "root " + std::to_string(i)) throw checker::Refused{"the proof of a result is missing"};
+            checker::replay_root(roots[i], lines);
+        }
+        if (!lines.done()) throw checker::Refused{"there is more than the proof"};
+    } catch (const checker::Refused& refused) {
+        return Error(Code::E0305, "the certificate of {} does not hold: step {}, \"{}\": {}", claim.rule.name,
+                     lines.number(), lines.last(), refused.why);
+    }
+    return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,156 @@
+#include "search/prove_rule.h"
+
+#include <algorithm>
+#include <set>
+
+#include "rewrite/match.h"
+#include "rewrite/sample.h"
+#include "search/comprehension.h"
+
+namespace tessera {
+namespace {
+
+bool left_builds(const Claim& claim) {
+    bool built = false;
+    return build_sides(claim, {}, &built).ok() || built;
+}
+
+// Sizes of a drawn claim as symbols: alone where the pattern accepts another size there, with all others of the same
+// number where it does not, and as a number where neither is so.
+Claim abstracted(const Claim& drawn) {
+    Claim out = drawn;
+    struct Place {
+        std::string name;
+        int64_t axis, size;
+        bool done = false;
+    };
+    std::vector<Place> places;
+    for (const auto& [name, shape] : drawn.shapes)
+        for (int64_t d = 0; d < shape.rank(); ++d)
+            if (auto n = shape[d].as_int(); n && *n > 1) places.push_back({name, d, *n});
+    int next = 0;
+    auto accepted = [&](const std::vector<const Place*>& together) {
+        Claim other = drawn;
+        for (int64_t size : {97, 14}) {
+            for (const Place* p : together) other.shapes[p->name][p->axis] = Dim(size);
+            if (!left_builds(other)) return false;
+        }
+        return true;
+    };
+    auto replace = [&](const std::vector<const Place*>& together) {
+        Expr s = symbol(fmt::format("N{}", next++));
+        for (const Place* p : together) out.shapes[p->name][p->axis] = s;
+    };
+    for (Place& p : places)
+        if (accepted({&p})) {
+            replace({&p});
+            p.done = true;
+        }
+    for (size_t i = 0; i < places.size(); ++i) {
+        if (places[i].done) continue;
+        std::vector<const Place*> same;
+        for (size_t j = i; j < places.size(); ++j)
+            if (!places[j].done && places[j].size == places[i].size) same.push_back(&places[j]);
+        // Two that go together, or all.
+        std::vector<const Place*> group;
+        for (size_t j = 1; j < same.size() && group.empty(); ++j)
+            if (accepted({same[0], same[j]})) group = {same[0], same[j]};
+        if (group.empty() && same.size() > 2 && accepted(same)) group = same;
+        if (group.empty()) continue;
+        replace(group);
+        for (const Place* p : group) const_cast<Place*>(p)->done = true;
+    }
+    return out;
+}
+
+std::optional<Claim> draw_claim(const Rule& rule, const Sampler& sampler, Draw& draw) {
+    SampleOptions options;
+    options.floats = DType::f32;
+    std::optional<Sample> sample = sampler.draw(draw, options);
+    if (!sample) return {};
+    std::optional<Match> match = find_match(rule, *sample->graph->outputs()[0], [](const Match&) { return true; });
+    if (!match) return {};
+    Claim claim{rule, {}};
+    auto shape_of = [&](Value* v) -> std::optional<Shape> {
+        if (!v->type().is_tensor() || v->type().tensor().dtype != DType::f32) return {};
+        const Shape& shape = v->type().tensor().shape;
+        if (auto sizes = shape.sizes()) return Shape(*sizes);
+        auto bound = sample->sizes.find(v->name());
+        return bound == sample->sizes.end() ? std::nullopt : std::optional<Shape>(Shape(bound->second));
+    };
+    for (size_t i = 0; i < rule.variables.size(); ++i) {
+        const RuleVariable& variable = rule.variables[i];
+        const RuleValue& v = match->slots[i];
+        bool is_let = false, is_bound = false;
+        for (const auto& [slot, term] : rule.lets) is_let |= slot == static_cast<int>(i);
+        if (is_let) continue;
+        if (auto* value = std::get_if<Value*>(&v)) {
+            if ((*value)->kind() == Value::Kind::Result) is_bound = true;  // y@op(...)
+            if ((*value)->contents() || ((*value)->is_constant() && is_int((*value)->tensor()->dtype()))) {
+                if (!(*value)->is_constant()) return {};
+                std::vector<Expr> list;
+                const Tensor& t = *(*value)->tensor();
+                for (int64_t k = 0; k < t.elements(); ++k) list.emplace_back(t.int_at(k));
+                if (t.rank() == 1)
+                    claim.values.emplace(variable.name, std::move(list));
+                else if (t.rank() == 0)
+                    claim.values.emplace(variable.name, list[0]);
+                else
+                    return {};
+                continue;
+            }
+            if (is_bound) continue;
+            std::optional<Shape> shape = shape_of(*value);
+            if (!shape) return {};
+            claim.shapes.emplace(variable.name, *shape);
+        } else if (auto* list = std::get_if<std::vector<Value*>>(&v)) {
+            for (size_t k = 0; k < list->size(); ++k) {
+                std::optional<Shape> shape = shape_of((*list)[k]);
+                if (!shape) return {};
+                claim.shapes.emplace(fmt::format("{}.{}", variable.name, k), *shape);
+            }
+        } else if (!std::holds_alternative<std::monostate>(v)) {
+            claim.values.emplace(variable.name, v);
+        }
+    }
+    return abstracted(claim);
+}
+
+}  // namespace
+
+RuleProof prove_rule(const Rule& rule) {
+    constexpr int kWanted = 24, kDraws = 1500;
+    RuleProof out;
+    Sampler sampler(rule);
+    std::set<std::string> seen;
+    std::set<int64_t> ranks;
+    ProveOptions options;
+    options.certificate = false;
+    for (int i = 0; i < kDraws && static_cast<int>(seen.size()) < kWanted; ++i) {
+        Draw draw(7, fmt::format("{}/{}", rule.name, i));
+        std::optional<Claim> claim = draw_claim(rule, sampler, draw);
+        if (!claim) continue;
+        std::string text = shapes_text(*claim);
+        for (const auto& [name, value] : claim->values)
+            if (auto* list = std::get_if<std::vector<Expr>>(&value)) text += fmt::format(" {}: {}", name, Shape(*list));
+        if (!seen.insert(text).second) continue;
+        Result<Proof> proof = prove(*claim, options);
+        if (!proof.ok() || !proof->proved()) {
+            out.reason = fmt::format("{} (where {})", proof.ok() ? proof->reason : proof.error().message(), text);
+            return out;
+        }
+        if (out.claims == 0) out.where = text;
+        for (const auto& [name, shape] : claim->shapes) ranks.insert(shape.rank());
+        ++out.claims;
+    }
+    if (out.claims == 0) {
+        out.reason = "no shapes of floats were found that it matches";
+        return out;
+    }
+    out.proved = true;
+    out.where = fmt::format("{} claims, ranks {} to {}: {}", out.claims, ranks.empty() ? 0 : *ranks.begin(),
+                            ranks.empty() ? 0 : *ranks.rbegin(), out.where);
+    return out;
+}
+
+}  // namespace tessera

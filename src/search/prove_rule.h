@@ -1,0 +1,17 @@
+// Proves a rule as it stands in a file: shapes and attributes are made up for its variables, of several ranks, as its
+// ops and conditions demand, and each such claim is proved.
+#pragma once
+
+#include "search/prove.h"
+
+namespace tessera {
+
+struct RuleProof {
+    bool proved = false;
+    int claims = 0;      // that were proved
+    std::string where;   // the shapes of the first, and for how many ranks
+    std::string reason;  // why not
+};
+RuleProof prove_rule(const Rule& rule);
+
+}  // namespace tessera
