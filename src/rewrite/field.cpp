@@ -9,18 +9,6 @@
 
 namespace tessera {
 
-uint64_t field_add(uint64_t a, uint64_t b) {
-    uint64_t sum = a + b;
-    return sum >= kFieldPrime ? sum - kFieldPrime : sum;
-}
-
-uint64_t field_sub(uint64_t a, uint64_t b) { return a >= b ? a - b : a + kFieldPrime - b; }
-
-uint64_t field_mul(uint64_t a, uint64_t b) {
-    auto product = static_cast<unsigned __int128>(a) * b;
-    return field_add(static_cast<uint64_t>(product & kFieldPrime), static_cast<uint64_t>(product >> 61));
-}
-
 uint64_t field_power(uint64_t base, uint64_t exponent) {
     uint64_t result = 1;
     for (; exponent; exponent >>= 1) {
@@ -46,10 +34,6 @@ std::optional<uint64_t> field_from_real(double value) {
     auto mantissa = static_cast<int64_t>(std::ldexp(fraction, 53));
     int turn = ((exponent - 53) % 61 + 61) % 61;  // 2^61 is 1
     return field_mul(field_from_int(mantissa), uint64_t{1} << turn);
-}
-
-int64_t field_signed(uint64_t a) {
-    return a <= kFieldPrime / 2 ? static_cast<int64_t>(a) : -static_cast<int64_t>(kFieldPrime - a);
 }
 
 std::optional<FieldTensor> FieldTensor::from(const Tensor& tensor) {

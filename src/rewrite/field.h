@@ -15,14 +15,22 @@ namespace tessera {
 inline constexpr uint64_t kFieldPrime = (uint64_t{1} << 61) - 1;
 
 // Numbers of the field are 0 to kFieldPrime - 1.
-uint64_t field_add(uint64_t a, uint64_t b);
-uint64_t field_sub(uint64_t a, uint64_t b);
-uint64_t field_mul(uint64_t a, uint64_t b);
+inline uint64_t field_add(uint64_t a, uint64_t b) {
+    uint64_t sum = a + b;
+    return sum >= kFieldPrime ? sum - kFieldPrime : sum;
+}
+inline uint64_t field_sub(uint64_t a, uint64_t b) { return a >= b ? a - b : a + kFieldPrime - b; }
+inline uint64_t field_mul(uint64_t a, uint64_t b) {
+    auto product = static_cast<unsigned __int128>(a) * b;
+    return field_add(static_cast<uint64_t>(product & kFieldPrime), static_cast<uint64_t>(product >> 61));
+}
 uint64_t field_power(uint64_t base, uint64_t exponent);
 uint64_t field_inverse(uint64_t a);  // of a != 0
 uint64_t field_from_int(int64_t value);
 std::optional<uint64_t> field_from_real(double value);  // exact: a finite double is m * 2^e. Infinities: see below
-int64_t field_signed(uint64_t a);                       // the representative nearest 0
+inline int64_t field_signed(uint64_t a) {               // the representative nearest 0
+    return a <= kFieldPrime / 2 ? static_cast<int64_t>(a) : -static_cast<int64_t>(kFieldPrime - a);
+}
 
 // Infinities are no numbers of the field. They can be compared, chosen and loaded; arithmetic with one voids the trial.
 inline constexpr uint64_t kFieldInfinity = kFieldPrime, kFieldMinusInfinity = kFieldPrime + 1;
