@@ -157,6 +157,10 @@ class Instantiation {
             if (!attr) return false;
             if (!def->fallback || *attr != *def->fallback) attrs[attr_name] = std::move(*attr);
         }
+        // One output of an op with as many as an attribute says.
+        if (auto it = attrs.find("num_outputs"); it != attrs.end() && term.op->outputs.back().variadic)
+            if (auto* count = std::get_if<int64_t>(&it->second))
+                outputs = std::max(outputs, static_cast<size_t>(std::clamp<int64_t>(*count, 0, 64)));
         if (folded(*term.op, inputs, attrs, outputs, out)) return true;
         Result<Node*> node = graph_.add({term.op, std::move(inputs), std::move(attrs), outputs, std::move(name)});
         if (!node.ok()) return false;
