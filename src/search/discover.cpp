@@ -1,0 +1,215 @@
+#include "search/discover.h"
+
+#include <chrono>
+#include <set>
+
+#include "base/thread_pool.h"
+#include "search/prune_derived.h"
+#include "search/siblings.h"
+
+namespace tessera {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
+void add(EnumerateCounts& to, const EnumerateCounts& more) {
+    to.terms += more.terms;
+    to.classes += more.classes;
+    to.graphs += more.graphs;
+    to.raw_pairs += more.raw_pairs;
+    to.renamed += more.renamed;
+    to.common += more.common;
+}
+
+void add(DiscoverCounts& to, const DiscoverCounts& more) {
+    add(to.enumerated, more.enumerated);
+    to.pruned += more.pruned;
+    to.siblings += more.siblings;
+    to.irredundant += more.irredundant;
+    to.proved += more.proved;
+    to.proved_irredundant += more.proved_irredundant;
+    to.refuted += more.refuted;
+    to.unknown += more.unknown;
+    to.enumerate_seconds += more.enumerate_seconds;
+    to.prune_seconds += more.prune_seconds;
+    to.prove_seconds += more.prove_seconds;
+}
+
+// One world: from its pairs to claims.
+class WorldDiscovery {
+  public:
+    WorldDiscovery(const OpSet& set, const World& world, const DiscoverOptions& options)
+        : options_(options), terms_(set, world, options.enumerate) {}
+
+    Result<std::vector<FoundRule>> run(DiscoverCounts& counts) {
+        auto began = std::chrono::steady_clock::now();
+        TRY(terms_.run());
+        counts.enumerated = terms_.counts();
+        counts.enumerate_seconds = seconds_since(began);
+
+        began = std::chrono::steady_clock::now();
+        std::vector<TermPair> pairs = distinct(terms_.pairs());
+        std::vector<Siblings> siblings = find_siblings(terms_, terms_.pairs());
+        std::set<std::pair<TermNode, TermNode>> needed;
+        for (const TermPair& p : irredundant_of(pairs)) needed.emplace(p.left, p.right);
+        std::vector<FoundRule> rules;
+        for (const TermPair& pair : pairs) {
+            const bool irredundant = needed.contains({pair.left, pair.right});
+            if (!irredundant && !options_.all) {
+                ++counts.pruned;
+                continue;
+            }
+            std::optional<FoundRule> rule = to_found(rule_text(terms_, pair), pair);
+            if (!rule) continue;
+            rule->irredundant = irredundant;
+            ++counts.pruned;
+            counts.irredundant += irredundant;
+            rules.push_back(std::move(*rule));
+        }
+        for (const Siblings& s : siblings) {
+            std::optional<FoundRule> rule = to_found(rule_text(terms_, s), s.pair);
+            if (!rule) continue;
+            ++counts.pruned;
+            ++counts.siblings;
+            ++counts.irredundant;
+            rules.push_back(std::move(*rule));
+        }
+        counts.prune_seconds = seconds_since(began);
+        return rules;
+    }
+
+  private:
+    const DiscoverOptions& options_;
+    Enumeration terms_;
+
+    std::vector<TermPair> distinct(const std::vector<TermPair>& pairs) {
+        std::vector<Fingerprint> forms(pairs.size());
+        Team team(options_.enumerate.threads);
+        team.each(static_cast<int64_t>(pairs.size()),
+                  [&](int64_t i, int) { forms[i] = canonical_form(terms_, pairs[i]); });
+        std::set<Fingerprint> seen;
+        std::vector<TermPair> kept;
+        for (size_t i = 0; i < pairs.size(); ++i) {
+            if (forms[i].high == forms[i].low || !seen.insert(forms[i]).second) continue;
+            kept.push_back(pairs[i]);
+        }
+        return kept;
+    }
+
+    // Level by level, then once more among all: a rule of many ops may give one of few, whose sides share subterms.
+    std::vector<TermPair> irredundant_of(const std::vector<TermPair>& pairs) {
+        KnownPairs known(terms_), all(terms_);
+        std::vector<TermPair> kept;
+        for (int level = 1; level <= options_.enumerate.max_ops; ++level) {
+            std::vector<TermPair> here;
+            for (const TermPair& p : pairs)
+                if (p.left_size == level) here.push_back(p);
+            std::vector<TermPair> more = irredundant(terms_, std::move(here), known, options_.enumerate.threads);
+            kept.insert(kept.end(), more.begin(), more.end());
+        }
+        return irredundant(terms_, std::move(kept), all, options_.enumerate.threads);
+    }
+
+    std::optional<FoundRule> to_found(const std::string& text, const TermPair& pair) {
+        if (text.empty()) return std::nullopt;
+        const Fingerprint form = canonical_form(terms_, pair);
+        const std::string name = fmt::format("{}-{:010x}", terms_.world().name, form.high >> 24);
+        Result<Rules> read = read_rules(fmt::format("{} [reassociates]: {}", name, text), "found");
+        if (!read.ok()) return std::nullopt;
+        FoundRule found;
+        found.claim.rule = std::move((*read)[0]);
+        for (const World::Variable& v : terms_.world().variables)
+            for (const RuleVariable& used : found.claim.rule.variables)
+                if (used.name == v.name) found.claim.shapes.emplace(v.name, v.shape);
+        found.rule = found.claim.rule;
+        found.ops = pair.left_size;
+        return found;
+    }
+};
+
+// The most general form that proves; the rule as it was found where none does.
+void prove_rule(FoundRule& found) {
+    std::vector<Claim> forms = found.irredundant ? generalise(found.claim) : std::vector<Claim>{found.claim};
+    for (const Claim& claim : forms) {
+        Result<Proof> proof = prove(claim);
+        if (!proof.ok()) {
+            found.reason = proof.error().message();
+            continue;
+        }
+        found.verdict = proof->verdict;
+        found.reason = proof->reason;
+        if (!proof->proved()) continue;
+        found.claim = claim;
+        found.certificate = std::move(proof->certificate);
+        break;
+    }
+    found.rule = to_rule(found.claim);
+}
+
+Status prove_all(const DiscoverOptions& options, std::string_view world, std::vector<FoundRule>& rules,
+                 DiscoverCounts& counts) {
+    const auto began = std::chrono::steady_clock::now();
+    const EnumerateOptions& e = options.enumerate;
+    constexpr size_t kBatch = 64;
+    for (size_t begin = 0; options.prove && begin < rules.size(); begin += kBatch) {
+        if (e.cancel && *e.cancel) return Error(Code::E0410, "interrupted");
+        if (e.progress)
+            e.progress({world, "proofs", 0, static_cast<int64_t>(begin), static_cast<int64_t>(rules.size()),
+                        counts.enumerated.terms, counts.enumerated.classes, counts.pruned});
+        const size_t count = std::min(kBatch, rules.size() - begin);
+        Team team(e.threads);
+        team.each(static_cast<int64_t>(count), [&](int64_t i, int) { prove_rule(rules[begin + i]); });
+    }
+    for (const FoundRule& r : rules) {
+        const bool proved = r.verdict == Proof::Verdict::Proved;
+        counts.proved += proved;
+        counts.proved_irredundant += proved && r.irredundant;
+        counts.refuted += r.verdict == Proof::Verdict::Refuted;
+        counts.unknown += r.verdict == Proof::Verdict::Unknown;
+    }
+    counts.prove_seconds = seconds_since(began);
+    return {};
+}
+
+}  // namespace
+
+Result<Discovery> discover(const DiscoverOptions& options) {
+    const OpSet set = TRY(find_op_set(options.ops));
+    Discovery found;
+    found.ops = options.ops;
+    found.max_ops = options.enumerate.max_ops;
+    found.seed = options.enumerate.seed;
+    if (found.max_ops < 1 || found.max_ops > 4)
+        return Error(Code::E0501, "terms of {} ops cannot be enumerated", found.max_ops).hint("1 to 4");
+    std::set<std::string> names;
+    for (const World& world : set.worlds) {
+        DiscoverCounts counts;
+        std::vector<FoundRule> rules = TRY(WorldDiscovery(set, world, options).run(counts));
+        TRY(prove_all(options, world.name, rules, counts));
+        add(found.counts, counts);
+        found.worlds.emplace_back(world.name, counts);
+        for (FoundRule& r : rules)
+            if (names.insert(r.rule.name).second) found.rules.push_back(std::move(r));
+    }
+    return found;
+}
+
+std::string rules_text(const Discovery& found, Proof::Verdict verdict, bool all) {
+    std::string text;
+    for (const FoundRule& r : found.rules)
+        if (r.verdict == verdict && (r.irredundant || all)) text += to_string(r.rule) + "\n";
+    return text;
+}
+
+std::string certificates_text(const Discovery& found, bool all) {
+    std::string text;
+    for (const FoundRule& r : found.rules) {
+        if (r.verdict != Proof::Verdict::Proved || !(r.irredundant || all)) continue;
+        text += fmt::format("claim {}\n{}\n", to_string(r.claim), r.certificate.text);
+    }
+    return text;
+}
+
+}  // namespace tessera
