@@ -67,12 +67,16 @@ Progress::~Progress() {
 
 void Progress::update(std::string_view what, size_t done, size_t total) {
     if (!enabled_) return;
+    say(fmt::format("{} of {}, {}", done, total, escaped(what.substr(0, 40))));
+}
+
+void Progress::say(std::string_view text) {
+    if (!enabled_) return;
     auto now = std::chrono::steady_clock::now();
     if (now < next_) return;
     next_ = now + std::chrono::milliseconds(100);
     shown_ = true;
-    std::string name = escaped(what.substr(0, 40));
-    fmt::print(stderr, "\r\033[K{}: {} of {}, {}", step_, done, total, name);
+    fmt::print(stderr, "\r\033[K{}: {}", step_, text);
     std::fflush(stderr);
 }
 

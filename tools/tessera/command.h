@@ -30,6 +30,7 @@ void add_rules(CLI::App& app, Chosen& chosen);
 void add_compile(CLI::App& app, Chosen& chosen);
 void add_profile(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
+void add_discover(CLI::App& app, Chosen& chosen);
 
 // Makes a subcommand's function out of one that may fail: prints the error, as JSON too where that is asked for.
 int report(const Status& status, bool json);
@@ -47,6 +48,7 @@ class Progress {
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
     void update(std::string_view what, size_t done, size_t total);
+    void say(std::string_view text);  // a whole line
 
   private:
     std::string step_;

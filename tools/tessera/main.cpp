@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
     add_convert(app, chosen);
     add_ops(app, chosen);
     add_rules(app, chosen);
+    add_discover(app, chosen);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {
