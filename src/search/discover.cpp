@@ -146,6 +146,7 @@ void prove_rule(FoundRule& found) {
         break;
     }
     found.rule = to_rule(found.claim);
+    found.rule.evidence = found.verdict == Proof::Verdict::Proved ? Evidence::Proved : Evidence::Tested;
 }
 
 Status prove_all(const DiscoverOptions& options, std::string_view world, std::vector<FoundRule>& rules,

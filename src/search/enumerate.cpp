@@ -230,33 +230,58 @@ std::optional<std::vector<uint64_t>> Enumeration::values_of(const TermNode& node
     return out;
 }
 
-// Trees of n ops with a result of a shape, from trees of fewer ops: no class plays a part.
+// Graphs of up to max_ops ops, each on variables, constants or results of the others, with any number of outputs: what
+// a generator visits that adds one op at a time. Counted by shapes alone; the orders in which n ops can be added are at
+// most n!, by which the count is divided, so that it is rather too small.
 void Enumeration::count_graphs() {
-    std::vector<std::map<uint16_t, double>> trees(options_.max_ops + 1);
-    for (TermId id = level_begin_[0]; id < level_begin_[1]; ++id) trees[0][table_[id].node.shape] += 1;
+    std::map<uint16_t, double> leaves;
+    for (TermId id = level_begin_[0]; id < level_begin_[1]; ++id) leaves[table_[id].node.shape] += 1;
     const auto& templates = set().templates;
-    for (int n = 1; n <= options_.max_ops; ++n) {
+    // How many ways there are to add one op, by the shape of its result.
+    auto ways = [&](const std::map<uint16_t, double>& there) {
+        std::map<uint16_t, double> made;
         for (size_t op = 0; op < templates.size(); ++op) {
             const int arity = templates[op].operands;
             if (templates[op].constant || arity > 2) continue;
-            for (int i = 0; i < n; ++i)
-                for (const auto& [a, count_a] : trees[i]) {
-                    if (arity == 1 && i == n - 1) {
-                        const uint16_t shapes[3] = {a, 0, 0};
-                        if (const Applied* applied = evaluator_.apply(static_cast<uint16_t>(op), shapes))
-                            trees[n][applied->shape->id] += count_a;
-                    }
-                    if (arity != 2) continue;
-                    for (const auto& [b, count_b] : trees[n - 1 - i]) {
-                        const uint16_t shapes[3] = {a, b, 0};
-                        if (const Applied* applied = evaluator_.apply(static_cast<uint16_t>(op), shapes))
-                            trees[n][applied->shape->id] += count_a * count_b;
-                    }
+            for (const auto& [a, count_a] : there) {
+                uint16_t shapes[3] = {a, 0, 0};
+                if (arity == 1) {
+                    if (const Applied* applied = evaluator_.apply(static_cast<uint16_t>(op), shapes))
+                        made[applied->shape->id] += count_a;
+                    continue;
                 }
+                for (const auto& [b, count_b] : there) {
+                    shapes[1] = b;
+                    const Applied* applied = evaluator_.apply(static_cast<uint16_t>(op), shapes);
+                    if (!applied) continue;
+                    const bool halved = templates[op].commutative && a == b;
+                    made[applied->shape->id] += halved ? count_a * (count_a + 1) / 2 : count_a * count_b;
+                }
+            }
         }
+        return made;
+    };
+    std::map<std::pair<std::vector<uint16_t>, int>, double> known;
+    auto graphs = [&](const auto& self, std::vector<uint16_t> results, int more) -> double {
+        if (more == 0) return 1;
+        std::sort(results.begin(), results.end());
+        auto [it, fresh] = known.try_emplace({results, more}, 0);
+        if (!fresh) return it->second;
+        std::map<uint16_t, double> there = leaves;
+        for (uint16_t shape : results) there[shape] += 1;
+        double total = 0;
+        for (const auto& [shape, count] : ways(there)) {
+            std::vector<uint16_t> with = results;
+            with.push_back(shape);
+            total += count * self(self, std::move(with), more - 1);
+        }
+        return known[{results, more}] = total;
+    };
+    double orders = 1;
+    for (int n = 1; n <= options_.max_ops; ++n) {
+        orders *= n;
+        counts_.graphs += graphs(graphs, {}, n) / orders;
     }
-    for (const auto& level : trees)
-        for (const auto& [shape, count] : level) counts_.graphs += count;
 }
 
 }  // namespace tessera

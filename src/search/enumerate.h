@@ -36,7 +36,7 @@ struct TermPair {
 struct EnumerateCounts {
     int64_t terms = 0;  // evaluated
     int64_t classes = 0;
-    double graphs = 0;      // expression trees that the terms stand for, by shapes alone
+    double graphs = 0;      // that a generator would visit which adds one op at a time (count_graphs)
     int64_t raw_pairs = 0;  // terms that fell into a class that had a representative
     int64_t renamed = 0;    // of those, pairs that are another one with its variables renamed
     int64_t common = 0;     // pairs that are an instance of one without their common subgraph
