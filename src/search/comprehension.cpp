@@ -81,8 +81,9 @@ class SideBuilder {
         }
         for (const Term& condition : rule.conditions) {
             if (condition.name == "const") continue;  // says when it pays, not when it holds
+            // One that cannot be told is left out: what is proved without it holds with it.
             std::optional<RuleValue> holds = evaluate_term(condition, slots_);
-            if (!holds || !std::get<bool>(*holds))
+            if (holds && !std::get<bool>(*holds))
                 return senseless(claim_, "its condition {} does not hold", to_string(condition, rule));
         }
         if (left_built) *left_built = true;
@@ -172,6 +173,8 @@ class SideBuilder {
                 for (const auto& [name, value] : *rest)
                     if (term.op->attr(name)) attrs.emplace(name, value);
         for (const auto& [name, value] : term.attrs) {
+            if (value.form == Form::Variable && value.slot < 0)
+                return senseless(claim_, "its {} may be anything", name);
             std::optional<RuleValue> v = evaluate_term(value, slots_);
             if (!v) return senseless(claim_, "{} is not known", to_string(value, claim_.rule));
             if (std::holds_alternative<std::monostate>(*v)) continue;

@@ -116,32 +116,61 @@ std::optional<Claim> draw_claim(const Rule& rule, const Sampler& sampler, Draw& 
     return abstracted(claim);
 }
 
+std::string where_text(const Claim& claim) {
+    std::string text = shapes_text(claim);
+    for (const auto& [name, value] : claim.values) {
+        if (auto* list = std::get_if<std::vector<Expr>>(&value)) text += fmt::format(" {}: {}", name, Shape(*list));
+        if (auto* one = std::get_if<Expr>(&value)) text += fmt::format(" {}: {}", name, to_string(*one));
+    }
+    return text;
+}
+
+// Terms without a name get one, so that a match binds them.
+Rule with_names(Rule rule) {
+    std::function<void(Term&)> walk = [&](Term& t) {
+        if (t.form == Term::Form::Variable && t.slot < 0) {
+            t.name = fmt::format("any{}", rule.variables.size());
+            t.slot = static_cast<int>(rule.variables.size());
+            rule.variables.push_back({t.name, t.kind, ""});
+        }
+        for (Term& a : t.args) walk(a);
+        for (auto& [name, a] : t.attrs) walk(a);
+    };
+    for (Term& t : rule.pattern) walk(t);
+    return rule;
+}
+
 }  // namespace
 
-RuleProof prove_rule(const Rule& rule) {
-    constexpr int kWanted = 24, kDraws = 1500;
-    RuleProof out;
+std::vector<Claim> draw_claims(const Rule& written, int count) {
+    constexpr int kDraws = 1500;
+    const Rule rule = with_names(written);
     Sampler sampler(rule);
     std::set<std::string> seen;
+    std::vector<Claim> out;
+    for (int i = 0; i < kDraws && static_cast<int>(out.size()) < count; ++i) {
+        Draw draw(7, fmt::format("{}/{}", rule.name, i));
+        std::optional<Claim> claim = draw_claim(rule, sampler, draw);
+        if (claim && seen.insert(where_text(*claim)).second) out.push_back(std::move(*claim));
+    }
+    return out;
+}
+
+RuleProof prove_rule(const Rule& rule) {
+    constexpr int kClaims = 24;
+    RuleProof out;
     std::set<int64_t> ranks;
     ProveOptions options;
     options.certificate = false;
-    for (int i = 0; i < kDraws && static_cast<int>(seen.size()) < kWanted; ++i) {
-        Draw draw(7, fmt::format("{}/{}", rule.name, i));
-        std::optional<Claim> claim = draw_claim(rule, sampler, draw);
-        if (!claim) continue;
-        std::string text = shapes_text(*claim);
-        for (const auto& [name, value] : claim->values)
-            if (auto* list = std::get_if<std::vector<Expr>>(&value)) text += fmt::format(" {}: {}", name, Shape(*list));
-        if (!seen.insert(text).second) continue;
-        Result<Proof> proof = prove(*claim, options);
+    for (const Claim& claim : draw_claims(rule, kClaims)) {
+        Result<Proof> proof = prove(claim, options);
         if (!proof.ok() || !proof->proved()) {
-            out.reason = fmt::format("{} (where {})", proof.ok() ? proof->reason : proof.error().message(), text);
+            out.reason =
+                fmt::format("{} (where {})", proof.ok() ? proof->reason : proof.error().message(), where_text(claim));
             return out;
         }
-        if (out.claims == 0) out.where = text;
-        for (const auto& [name, shape] : claim->shapes) ranks.insert(shape.rank());
-        ++out.claims;
+        if (out.claims++ == 0) out.where = where_text(claim);
+        for (const auto& [name, shape] : claim.shapes) ranks.insert(shape.rank());
     }
     if (out.claims == 0) {
         out.reason = "no shapes of floats were found that it matches";

@@ -14,4 +14,7 @@ struct RuleProof {
 };
 RuleProof prove_rule(const Rule& rule);
 
+// Claims for graphs drawn at random that the rule matches, with sizes made symbols; at most `count`, all different.
+std::vector<Claim> draw_claims(const Rule& rule, int count);
+
 }  // namespace tessera

@@ -1,0 +1,15 @@
+// The claims of claims.txt.
+#pragma once
+
+#include <vector>
+
+#include "search/claim.h"
+
+namespace tessera {
+
+struct ListedClaims {
+    std::vector<Claim> hold, do_not;
+};
+const ListedClaims& listed_claims();
+
+}  // namespace tessera
