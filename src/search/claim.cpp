@@ -3,60 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
-
-#include "search/comprehension.h"
 
 namespace tessera {
 namespace {
 
-bool left_builds(const Claim& claim, const Bindings& sizes) {
-    bool built = false;
-    return build_sides(claim, sizes, &built).ok() || built;
-}
-
-// Whether the ops of the pattern refuse `other`, which has a size `other` in place of the claim's size `was`, whatever
-// it is.
-bool left_refuses(const Claim& claim, const Claim& other, const Dim& was) {
-    std::vector<std::string> symbols = size_symbols(claim);
-    std::set<std::string> of_values;  // strides, dilations and pads: none
-    for (const auto& [name, value] : claim.values)
-        if (auto* list = std::get_if<std::vector<Expr>>(&value))
-            for (const Expr& e : *list)
-                for (std::string& s : free_symbols(e)) of_values.insert(std::move(s));
-    int tried = 0;
-    // Windows want small kernels, and it is not said which sizes those are.
-    for (size_t turn = 0; turn < 2 * symbols.size() + 2; ++turn) {
-        Bindings sizes;
-        std::set<int64_t> others{1, 2, 3, 1013};
-        for (size_t i = 0; i < symbols.size(); ++i) {
-            bool small = turn % 2 ? i % (turn / 2 + 1) == 0 : i >= turn / 2;
-            auto size = static_cast<int64_t>(small ? 4 + i : 40 + 17 * i);
-            if (of_values.contains(symbols[i])) size = 0;
-            sizes.emplace(symbols[i], size);
-            others.insert(size);
-        }
-        if (!left_builds(claim, sizes)) continue;
-        ++tried;
-        Bindings with_other = sizes;
-        for (int64_t size : others) {
-            if (substitute(was, sizes).is_int(size)) continue;
-            with_other.insert_or_assign("other", Expr(size));
-            if (left_builds(other, with_other)) return false;
-        }
-    }
-    return tried > 0;
-}
-
 // The conditions that fix a claim's shapes, as text.
 class ShapeConditions {
   public:
-    explicit ShapeConditions(const Claim& claim) : claim_(claim) {
-        bare_.rule = claim.rule;
-        bare_.rule.conditions.clear();
-        bare_.shapes = claim.shapes;
-        bare_.values = claim.values;
-    }
+    explicit ShapeConditions(const Claim& claim) : claim_(claim) {}
 
     std::vector<std::string> all() {
         ranks();
@@ -67,16 +21,23 @@ class ShapeConditions {
 
   private:
     const Claim& claim_;
-    Claim bare_;  // without conditions
     std::vector<std::string> out_;
     Bindings defined_;  // symbols by sizes of tensors
     std::map<std::string, std::pair<std::string, int64_t>> place_;
 
     static std::string dim(const std::string& x, int64_t axis) { return fmt::format("dim({}, {})", x, axis); }
 
+    // The first tensor of this shape.
+    const std::string& first_of(const Shape& shape) const {
+        return std::find_if(claim_.shapes.begin(), claim_.shapes.end(),
+                            [&](const auto& tensor) { return tensor.second == shape; })
+            ->first;
+    }
+
     void ranks() {
         for (const auto& [name, shape] : claim_.shapes)
-            out_.push_back(fmt::format("rank({}) == {}", name, shape.rank()));
+            if (shape.rank() == 0 || first_of(shape) == name)
+                out_.push_back(fmt::format("rank({}) == {}", name, shape.rank()));
     }
 
     void define_symbols() {
@@ -101,8 +62,14 @@ class ShapeConditions {
             }
     }
 
+    // Every size, also where an op on the left asks for it: what it asks for it may ask of a run, not of symbols, and
+    // what several sizes together are asked for is not what each of them is.
     void sizes() {
-        for (const auto& [name, shape] : claim_.shapes)
+        for (const auto& [name, shape] : claim_.shapes) {
+            if (const std::string& first = first_of(shape); first != name) {
+                if (shape.rank() > 0) out_.push_back(fmt::format("same_dims({}, {})", name, first));
+                continue;
+            }
             for (int64_t d = 0; d < shape.rank(); ++d) {
                 const Dim& size = shape[d];
                 bool known = true;
@@ -114,13 +81,11 @@ class ShapeConditions {
                 if (std::any_of(place_.begin(), place_.end(),
                                 [&](const auto& p) { return p.second == std::make_pair(name, d); }))
                     continue;
-                Claim other = bare_;
-                other.shapes[name][d] = symbol("other");
-                if (left_refuses(bare_, other, size)) continue;
                 std::string text = to_string(substitute(size, defined_));
                 std::erase(text, '`');  // around what is no plain name
                 out_.push_back(fmt::format("{} == {}", dim(name, d), text));
             }
+        }
     }
 };
 
