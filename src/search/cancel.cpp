@@ -128,6 +128,7 @@ void Cancel::settle(Numbered n) {
             if (atoms_[id].kind != Atom::Kind::Var)
                 if ((outcome = resolve(n, id)) != Outcome::Nothing) break;
         if (outcome == Outcome::Nothing) outcome = lift_guards(n);
+        if (outcome == Outcome::Nothing) outcome = collapse(n);
         if (outcome == Outcome::Split) return;
         if (outcome == Outcome::Nothing) break;
     }
@@ -461,17 +462,117 @@ bool Cancel::unimodular(const Summand& t, const Summand& u, const Atoms::Map& ma
 
 bool Cancel::arguments_agree(const Summand& t, const Summand& u, const Perm& perm, const Facts& known,
                              std::vector<std::string>& proof) {
+    const std::string margin(static_cast<size_t>(depth_) * 2, ' ');
     for (size_t k = 0; k < perm.size(); ++k)
         for (size_t x = 0; x < t.factors[k].args.size(); ++x) {
-            Sum difference = t.factors[k].args[x];
-            Sum other = negated(u.factors[perm[k]].args[x]);
+            const Sum &mine = t.factors[k].args[x], &theirs = u.factors[perm[k]].args[x];
+            Sum difference = mine, other = negated(theirs);
             difference.insert(difference.end(), other.begin(), other.end());
-            std::string margin(static_cast<size_t>(depth_) * 2, ' ');
+            const size_t before = proof.size();
             proof.push_back(margin + "{");
-            if (!Cancel(search_, known, proof, depth_ + 1).run(difference)) return false;
-            proof.push_back(margin + "}");
+            if (Cancel(search_, known, proof, depth_ + 1).run(difference)) {
+                proof.push_back(margin + "}");
+                continue;
+            }
+            if (t.factors[k].kind != Factor::Kind::Extreme) return false;
+            proof.resize(before);
+            if (!included(mine, theirs, known, proof) || !included(theirs, mine, known, proof)) return false;
         }
     return true;
+}
+
+bool Cancel::included(const Sum& points, const Sum& others, const Facts& known, std::vector<std::string>& proof) {
+    const std::string margin(static_cast<size_t>(depth_) * 2, ' ');
+    proof.push_back(margin + "[");
+    if (!Cancel(search_, known, proof, depth_ + 1).run_inside(points, others)) return false;
+    proof.push_back(margin + "]");
+    return true;
+}
+
+bool Cancel::run_inside(const Sum& points, const Sum& others) {
+    for (const Summand& t : points) waiting_.push_back(numbered(++next_id_, t));
+    std::reverse(waiting_.begin(), waiting_.end());
+    while (!waiting_.empty()) {
+        Numbered n = std::move(waiting_.back());
+        waiting_.pop_back();
+        settle(std::move(n));
+        for (const Numbered& ready : ready_) {
+            bool found = false;
+            for (size_t j = 0; j < others.size() && !found; ++j) found = is_inside(ready, others[j], j);
+            if (!found) return false;
+        }
+        ready_.clear();
+    }
+    return true;
+}
+
+// A value for each variable of the other, by which it is this point.
+bool Cancel::is_inside(const Numbered& n, const Summand& other, size_t which) {
+    Atoms::Map map;
+    std::vector<std::pair<Poly, Poly>> equations;
+    if (n.term.factors.size() != 1 || other.factors.size() != 1) return false;
+    solve(n.term, other, {0}, map, equations);
+    // What the values leave open may be anything that the guards allow: the least.
+    Facts known = facts(n.term);
+    Summand there = other;
+    for (int v : other.variables) map.try_emplace(v, Poly(0));
+    for (auto& [v, value] : map)
+        if (std::find(other.variables.begin(), other.variables.end(), v) == other.variables.end()) return false;
+    substitute(there, map);
+    for (const Poly& g : there.guards)
+        if (!known.implies(g)) return false;
+    Summand here = n.term;
+    std::vector<std::string> proof;
+    if (!arguments_agree(here, there, {0}, known, proof)) return false;
+    std::vector<std::string> values;
+    for (int v : other.variables) values.push_back(fmt::format("{} = {}", atoms_[v].name, atoms_.print(map.at(v))));
+    step(fmt::format("inside {} {} with {}", n.id, which, fmt::join(values, "; ")));
+    steps_.insert(steps_.end(), proof.begin(), proof.end());
+    return true;
+}
+
+// A maximum or minimum of which all points that there are have one value is that value.
+Cancel::Outcome Cancel::collapse(Numbered& n) {
+    for (size_t k = 0; k < n.term.factors.size(); ++k) {
+        const Factor& f = n.term.factors[k];
+        if (f.kind != Factor::Kind::Extreme) continue;
+        Facts known = facts(n.term);
+        std::optional<size_t> sure;
+        const Sum* value = nullptr;
+        bool same = true;
+        for (size_t j = 0; j < f.args[0].size() && same; ++j) {
+            const Summand& point = f.args[0][j];
+            bool refuted = false, implied = point.variables.empty();
+            for (const Poly& g : point.guards) {
+                refuted |= known.refutes(g);
+                implied = implied && known.implies(g);
+            }
+            if (refuted) continue;
+            same = point.variables.empty() && (!value || *value == point.factors[0].args[0]);
+            value = &point.factors[0].args[0];
+            if (implied) sure = j;
+        }
+        if (!same || !sure) continue;
+        const Sum only{f.args[0][*sure]};
+        std::vector<std::string> proof;
+        if (!included(f.args[0], only, known, proof)) continue;
+        step(fmt::format("collapse {} {} {}", n.id, k, *sure));
+        steps_.insert(steps_.end(), proof.begin(), proof.end());
+        Summand rest = n.term;
+        rest.factors.erase(rest.factors.begin() + static_cast<std::ptrdiff_t>(k));
+        std::vector<Numbered> made;
+        for (const Summand& v : only[0].factors[0].args[0]) {
+            Summand t = rest;
+            t.coefficient = t.coefficient * v.coefficient;
+            t.variables.insert(t.variables.end(), v.variables.begin(), v.variables.end());
+            t.guards.insert(t.guards.end(), v.guards.begin(), v.guards.end());
+            t.factors.insert(t.factors.end(), v.factors.begin(), v.factors.end());
+            made.push_back(numbered(++next_id_, std::move(t)));
+        }
+        for (size_t i = made.size(); i-- > 0;) waiting_.push_back(std::move(made[i]));
+        return Outcome::Split;
+    }
+    return Outcome::Nothing;
 }
 
 bool Cancel::cancel_as(size_t i, size_t j, const Perm& perm) {

@@ -263,21 +263,26 @@ class Lines {
 // Takes a sum to nothing by the steps of a certificate.
 class Replay {
   public:
-    Replay(Names& names, Lines& lines, Conjunction base, const Items& items)
-        : names_(names), lines_(lines), base_(std::move(base)) {
+    Replay(Names& names, Lines& lines, Conjunction base, const Items& items, const Items* others = nullptr)
+        : names_(names), lines_(lines), base_(std::move(base)), others_(others) {
         for (const Item& i : items) items_.emplace(++last_, i);
     }
 
-    // Until a line that is no step: "}", another root, or the end.
+    // Until a line that is no step: "}" or "]", another root, or the end.
     void run() {
-        while (!lines_.done() && lines_.peek() != "}" && !lines_.peek().starts_with("root ")) {
+        auto ends = [](const std::string& line) { return line == "}" || line == "]" || line.starts_with("root "); };
+        while (!lines_.done() && !ends(lines_.peek())) {
             std::istringstream in(lines_.next());
             std::string law;
             in >> law;
             if (law == "output")
                 output(in);
-            else if (law == "merge")
+            else if (law == "merge" && !others_)
                 merge(in);
+            else if (law == "inside" && others_)
+                inside(in);
+            else if (law == "collapse" && !others_)
+                collapse(in);
             else
                 change(law, in);
         }
@@ -288,6 +293,7 @@ class Replay {
     Names& names_;
     Lines& lines_;
     Conjunction base_;
+    const Items* others_;  // where the items are points that are to be found among these
     std::map<int, Item> items_;
     int last_ = 0;
     bool begun_ = false;
@@ -494,10 +500,22 @@ class Replay {
         return (all && value == entry.parts[0]) || (none && value == entry.parts[1]);
     }
 
+    // "_v1 = 2; _v2 = _v3 + 1", of an item's variables.
+    Map values_of(const Item& item, const std::string& text) {
+        Map by;
+        std::istringstream values(text);
+        for (std::string one_of; std::getline(values, one_of, ';');) {
+            auto [name, value] = around(one_of, " = ");
+            name.erase(0, name.find_first_not_of(' '));
+            by.insert_or_assign(variable_of(item, name), names_.parse(value));
+        }
+        return by;
+    }
+
     // Other variables, as many, by a change that is one to one on the integers.
     void rename(Item& item, const std::string& text) {
         auto [over, with] = around(text, " with ");
-        std::istringstream names(over), values(with);
+        std::istringstream names(over);
         std::string word;
         names >> word;
         std::vector<int> variables;
@@ -510,12 +528,7 @@ class Replay {
                    "that is no variable");
             for (const Whole& p : base_) demand(!names_.occurs(v, p), "the variable means something else around here");
         }
-        Map by;
-        for (std::string one_of; std::getline(values, one_of, ';');) {
-            auto [name, value] = around(one_of, " = ");
-            name.erase(0, name.find_first_not_of(' '));
-            by.insert_or_assign(variable_of(item, name), names_.parse(value));
-        }
+        Map by = values_of(item, with);
         demand(by.size() == n, "not every variable has a value");
         // Nothing but what is renamed may mention the new names.
         std::vector<std::vector<int64_t>> m(n, std::vector<int64_t>(n));
@@ -578,17 +591,78 @@ class Replay {
             demand(x.what == y.what && x.at.size() == y.at.size() && x.of.size() == y.of.size(), "the factors differ");
             for (size_t d = 0; d < x.at.size(); ++d)
                 demand(names_.equal(both, x.at[d], y.at[d]), "the factors are at different places");
-            for (size_t d = 0; d < x.of.size(); ++d) {
-                demand(lines_.next() == "{", "a proof of equal arguments is missing");
-                Items difference = x.of[d];
-                append(difference, Meaning::opposite(y.of[d]));
-                Replay(names_, lines_, both, difference).run();
-                demand(lines_.next() == "}", "a proof of equal arguments does not end");
-            }
+            same_arguments(both, x, y);
         }
         a.scale = a.scale + b.scale;
         items_.erase(m);
         if (items_.at(n).scale.above == 0) items_.erase(n);
+    }
+
+    void same_arguments(const Conjunction& facts, const Part& x, const Part& y) {
+        for (size_t d = 0; d < x.of.size(); ++d) {
+            if (lines_.peek() == "[" && (x.what == "max" || x.what == "min")) {
+                included(facts, x.of[d], y.of[d]);
+                included(facts, y.of[d], x.of[d]);
+                continue;
+            }
+            demand(lines_.next() == "{", "a proof of equal arguments is missing");
+            Items difference = x.of[d];
+            append(difference, Meaning::opposite(y.of[d]));
+            Replay(names_, lines_, facts, difference).run();
+            demand(lines_.next() == "}", "a proof of equal arguments does not end");
+        }
+    }
+
+    void included(const Conjunction& facts, const Items& points, const Items& others) {
+        demand(lines_.next() == "[", "a proof that points are among others is missing");
+        Replay(names_, lines_, facts, points, &others).run();
+        demand(lines_.next() == "]", "a proof that points are among others does not end");
+    }
+
+    // Each of these points is one of those: with these values of its variables.
+    void inside(std::istringstream& in) {
+        const int n = id(in);
+        size_t which = 0;
+        in >> which;
+        demand(!in.fail() && which < others_->size(), "there is no such point");
+        const Item item = items_.at(n);
+        Item other = (*others_)[which];
+        Map by = values_of(other, around(rest(in), "with ").second);
+        demand(by.size() == other.variables.size(), "not every variable has a value");
+        other.variables.clear();
+        replace(other, by);
+        Conjunction facts = known(item);
+        for (const Whole& p : other.where) demand(names_.follows(facts, p), "there is no such point");
+        demand(item.parts.size() == 1 && other.parts.size() == 1, "that is no point");
+        same_arguments(facts, item.parts[0], other.parts[0]);
+        items_.erase(n);
+    }
+
+    // All points of a maximum or minimum are that one, which there is.
+    void collapse(std::istringstream& in) {
+        begun_ = true;
+        const int n = id(in);
+        size_t k = 0, which = 0;
+        in >> k >> which;
+        Item item = items_.at(n);
+        demand(!in.fail() && k < item.parts.size(), "there is no such factor");
+        const Part part = item.parts[k];
+        demand((part.what == "max" || part.what == "min") && which < part.of[0].size(), "that is no maximum");
+        const Item point = part.of[0][which];
+        Conjunction facts = known(item);
+        demand(point.variables.empty(), "the point is not one");
+        for (const Whole& p : point.where) demand(names_.follows(facts, p), "there may be no such point");
+        included(facts, part.of[0], {point});
+        item.parts.erase(item.parts.begin() + static_cast<std::ptrdiff_t>(k));
+        items_.erase(n);
+        for (const Item& value : point.parts[0].of[0]) {
+            Item made = item;
+            made.scale = made.scale * value.scale;
+            append(made.variables, value.variables);
+            append(made.where, value.where);
+            append(made.parts, value.parts);
+            items_.emplace(++last_, std::move(made));
+        }
     }
 
     // An index of the output as quotient and remainder, in all terms.
