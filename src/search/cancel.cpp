@@ -297,7 +297,7 @@ Cancel::Outcome Cancel::resolve_quotient(Numbered& n, int id) {
             return Outcome::Changed;
         }
     for (int v : search_.outputs)
-        if (rest.coefficient(static_cast<uint64_t>(v)) == 1) throw CutOutput{v, b};
+        if (search_.cut_outputs && rest.coefficient(static_cast<uint64_t>(v)) == 1) throw CutOutput{v, b};
     return Outcome::Nothing;
 }
 

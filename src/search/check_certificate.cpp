@@ -60,8 +60,9 @@ class Meaning {
         const bool real = is_float(e.dtype());
         switch (e.kind()) {
             case ExprKind::Const: {
-                Fraction c = real ? exactly(e.node().real) : Fraction{e.node().integer, 1};
-                return c.above ? Items{{c, {}, {}, {}}} : Items{};
+                std::optional<Fraction> c = real ? exactly(e.node().real) : Fraction{e.node().integer, 1};
+                if (!c) return function(fmt::format("{:a}", e.node().real), {});  // nothing is known of it
+                return c->above ? Items{{*c, {}, {}, {}}} : Items{};
             }
             case ExprKind::Load: {
                 Part p{"x" + std::to_string(e.node().slot), {}, {}};
@@ -95,6 +96,13 @@ class Meaning {
                 return out;
             }
             case ExprKind::Select: {
+                if (!on_indices(e.arg(0))) {  // c * a + b - c * b
+                    Items c = truth(e.arg(0)), b = of(e.arg(2)), out = product(c, of(e.arg(1)));
+                    append(out, b);
+                    c = truth(e.arg(0));
+                    append(out, opposite(product(c, of(e.arg(2)))));
+                    return out;
+                }
                 Items out;
                 for (bool holds : {true, false})
                     for (const Conjunction& c : names_.read(named(e.arg(0)), holds))
@@ -153,12 +161,34 @@ class Meaning {
 
     Expr named(const Expr& e) const { return substitute(e, renamed_); }
 
-    static Fraction exactly(double value) {
+    static std::optional<Fraction> exactly(double value) {
+        if (!std::isfinite(value)) throw Refused{"an infinite constant"};
         int64_t below = 1;
-        while (std::isfinite(value) && value != std::floor(value) && below < (int64_t{1} << 51)) value *= 2, below *= 2;
-        if (!std::isfinite(value) || value != std::floor(value) || std::fabs(value) > 0x1p62)
-            throw Refused{"a constant that is no small fraction"};
+        for (; value != std::floor(value) && below < (int64_t{1} << 40); below *= 2) value *= 2;
+        if (value != std::floor(value) || std::fabs(value) > 0x1p40) return {};
         return fraction(static_cast<int64_t>(value), below);
+    }
+
+    static bool on_indices(const Expr& condition) {
+        bool floats = condition.node().reads;
+        visit(condition, [&](const Expr& e) { floats = floats || is_float(e.dtype()); });
+        return !floats;
+    }
+
+    // A condition on values as 1 or 0, of which no more is known than what it compares.
+    Items truth(const Expr& c) {
+        if (c.is(ExprKind::Lt)) return function("less", c.args());
+        if (c.is(ExprKind::Le)) return function("at_most", c.args());
+        if (c.is(ExprKind::Eq)) return function("equal", c.args());
+        if (c.is(ExprKind::Call)) return function(std::string(fn_name(c.node().fn)), c.args());
+        if (c.is(ExprKind::And)) {
+            Items left = truth(c.arg(0));
+            return product(left, truth(c.arg(1)));
+        }
+        if (!c.is(ExprKind::Not)) throw Refused{"a condition without a law"};
+        Items out{Item{}};
+        append(out, opposite(truth(c.arg(0))));
+        return out;
     }
 
     // Declares a reduction's variables and says what they run over.
@@ -215,7 +245,7 @@ class Meaning {
     void collect(const Expr& e, bool largest, const Item& here, Items& points) {
         if (e.is(ExprKind::Const) && is_float(e.dtype()) && std::isinf(e.node().real) && (e.node().real < 0) == largest)
             return;
-        if (e.is(ExprKind::Select)) {
+        if (e.is(ExprKind::Select) && on_indices(e.arg(0))) {
             for (bool holds : {true, false})
                 for (const Conjunction& c : names_.read(named(e.arg(0)), holds)) {
                     Item inner = here;

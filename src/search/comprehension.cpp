@@ -36,6 +36,13 @@ std::optional<Attr> attr_of(const RuleValue& v, AttrKind kind) {
     return {};
 }
 
+// Says when a rule pays or can be written down, not when it holds.
+bool is_profit(const Term& t) {
+    static const std::set<std::string> kNames{"const", "consts", "uses", "opset", "fully_known", "all_known"};
+    if (t.form != Form::Call) return false;
+    return kNames.contains(t.name) || std::any_of(t.args.begin(), t.args.end(), is_profit);
+}
+
 class SideBuilder {
   public:
     SideBuilder(const Claim& claim, const Bindings& sizes) : claim_(claim), sizes_(sizes) {}
@@ -54,6 +61,7 @@ class SideBuilder {
                 slots_[i] = value->second;
                 if (auto* list = std::get_if<std::vector<Expr>>(&slots_[i]))
                     for (Expr& e : *list) e = substitute(e, sizes_);
+                if (v.kind == TermKind::Tensor) slots_[i] = TRY(value_of(slots_[i]));
             } else if (v.kind == TermKind::Tensors) {
                 std::vector<Value*> list;
                 for (;;) {
@@ -80,7 +88,7 @@ class SideBuilder {
             slots_[static_cast<size_t>(slot)] = *v;
         }
         for (const Term& condition : rule.conditions) {
-            if (condition.name == "const") continue;  // says when it pays, not when it holds
+            if (is_profit(condition)) continue;
             // One that cannot be told is left out: what is proved without it holds with it.
             std::optional<RuleValue> holds = evaluate_term(condition, slots_);
             if (holds && !std::get<bool>(*holds))

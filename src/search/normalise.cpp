@@ -1,5 +1,7 @@
 #include "search/normalise.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <numeric>
 
@@ -18,16 +20,21 @@ Rational reduced(__int128 n, __int128 d) {
     return {static_cast<int64_t>(n), static_cast<int64_t>(d)};
 }
 
-Rational exact(double value) {
+// As a fraction, where its parts are small.
+std::optional<Rational> exact(double value) {
     if (!std::isfinite(value)) throw Unsupported{"an infinite constant"};
     int64_t d = 1;
-    while (value != std::floor(value)) {
-        if (d > (int64_t{1} << 50)) throw Unsupported{"a constant too small to write as a fraction"};
-        value *= 2;
-        d *= 2;
-    }
-    if (std::fabs(value) > 0x1p62) throw Unsupported{"a constant beyond 64 bits"};
+    while (value != std::floor(value) && d < (int64_t{1} << 40)) value *= 2, d *= 2;
+    if (value != std::floor(value) || std::fabs(value) > 0x1p40) return {};
     return reduced(static_cast<int64_t>(value), d);
+}
+
+// A condition on indices and sizes alone.
+bool is_of_indices(const Expr& c) {
+    if (c.node().reads) return false;
+    bool of_floats = false;
+    visit(c, [&](const Expr& e) { of_floats |= is_float(e.dtype()); });
+    return !of_floats;
 }
 
 Summand plain(Rational coefficient, std::vector<Factor> factors = {}) {
@@ -154,7 +161,7 @@ Sum Expansion::inverse(const Expr& e) {
 // The alternatives of a maximum or minimum. What is infinite the other way is none.
 void Expansion::points(const Expr& e, bool largest, const Summand& so_far, Sum& out) {
     if (is_infinite(e, !largest)) return;
-    if (e.is(ExprKind::Select)) {
+    if (e.is(ExprKind::Select) && is_of_indices(e.arg(0))) {
         for (bool holds : {true, false})
             for (const Guards& g : when(e.arg(0), holds)) {
                 Summand t = so_far;
@@ -184,11 +191,33 @@ void Expansion::points(const Expr& e, bool largest, const Summand& so_far, Sum& 
     if (out.size() > max_terms_) throw Unsupported{"too many terms"};
 }
 
+// 1 where a condition on values holds, 0 where it does not.
+Sum Expansion::truth(const Expr& c) {
+    switch (c.kind()) {
+        case ExprKind::Lt: return call("less", c.args());
+        case ExprKind::Le: return call("at_most", c.args());
+        case ExprKind::Eq: return call("equal", c.args());
+        case ExprKind::Call: return call(std::string(fn_name(c.node().fn)), c.args());
+        case ExprKind::And: {
+            Sum a = truth(c.arg(0));
+            return times(a, truth(c.arg(1)));
+        }
+        case ExprKind::Not: {
+            Sum out{plain({})}, a = negated(truth(c.arg(0)));
+            out.insert(out.end(), a.begin(), a.end());
+            return out;
+        }
+        default: throw Unsupported{"a condition on values: " + to_string(c).substr(0, 60)};
+    }
+}
+
 Sum Expansion::expand(const Expr& e) {
     switch (e.kind()) {
         case ExprKind::Const: {
-            Rational c = is_float(e.dtype()) ? exact(e.node().real) : Rational{e.node().integer, 1};
-            return c.numerator ? Sum{plain(c)} : Sum{};
+            if (!is_float(e.dtype())) return e.node().integer ? Sum{plain({e.node().integer, 1})} : Sum{};
+            std::optional<Rational> c = exact(e.node().real);
+            if (!c) return call(fmt::format("{:a}", e.node().real), {});
+            return c->numerator ? Sum{plain(*c)} : Sum{};
         }
         case ExprKind::Load: {
             Factor f{Factor::Kind::Load};
@@ -225,6 +254,16 @@ Sum Expansion::expand(const Expr& e) {
         }
         case ExprKind::Select: {
             Sum out;
+            if (!is_of_indices(e.arg(0))) {
+                // c * a + b - c * b
+                Sum c = truth(e.arg(0)), b = expand(e.arg(2));
+                out = times(c, expand(e.arg(1)));
+                out.insert(out.end(), b.begin(), b.end());
+                c = truth(e.arg(0));
+                Sum less = negated(times(c, expand(e.arg(2))));
+                out.insert(out.end(), less.begin(), less.end());
+                return limited(std::move(out));
+            }
             for (bool holds : {true, false})
                 for (const Guards& g : when(e.arg(0), holds))
                     for (Summand& t : expand(e.arg(holds ? 1 : 2))) {

@@ -68,6 +68,7 @@ class Expansion {
     Sum times(const Sum& a, const Sum& b);
     Sum call(std::string name, const std::vector<Expr>& args);
     Sum inverse(const Expr& e);
+    Sum truth(const Expr& condition);
     Sum number(const Expr& e);
     void points(const Expr& e, bool largest, const Summand& so_far, Sum& out);
     Sum limited(Sum s) const;

@@ -61,8 +61,11 @@ std::optional<std::string> prove_root(const Comprehension& c, const ProveOptions
     Sum right = negated(expansion.expand(c.right));
     difference.insert(difference.end(), right.begin(), right.end());
     std::vector<std::string> header;
-    for (int round = 0; round < 6; ++round) {
+    std::string remains;
+    for (int round = 0; round < 7; ++round) {
         std::vector<std::string> body;
+        search.cut_outputs = round > 0;
+        search.steps_left = 3000;
         try {
             Cancel cancel(search, base, body, 0);
             if (cancel.run(difference)) {
@@ -70,7 +73,8 @@ std::optional<std::string> prove_root(const Comprehension& c, const ProveOptions
                 steps.insert(steps.end(), body.begin(), body.end());
                 return {};
             }
-            return "what remains: " + printed(atoms, cancel.left());
+            if (round == 0) remains = "what remains: " + printed(atoms, cancel.left());
+            if (round > 0) return remains;
         } catch (const CutOutput& cut) {
             // _o1 = high * divisor + low, in everything.
             const std::string name = atoms[cut.variable].name;
@@ -89,7 +93,7 @@ std::optional<std::string> prove_root(const Comprehension& c, const ProveOptions
             substitute_in(atoms, difference, map);
         }
     }
-    return "its output has to be cut too often";
+    return remains;
 }
 
 }  // namespace

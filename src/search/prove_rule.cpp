@@ -10,12 +10,10 @@
 namespace tessera {
 namespace {
 
-bool left_builds(const Claim& claim) {
-    bool built = false;
-    return build_sides(claim, {}, &built).ok() || built;
-}
+// Whether the rule applies with these sizes: both sides can be built, and have one type.
+bool applies(const Claim& claim) { return build_sides(claim).ok(); }
 
-// Sizes of a drawn claim as symbols: alone where the pattern accepts another size there, with all others of the same
+// Sizes of a drawn claim as symbols: alone where the rule applies with another size there, with all others of the same
 // number where it does not, and as a number where neither is so.
 Claim abstracted(const Claim& drawn) {
     Claim out = drawn;
@@ -33,7 +31,7 @@ Claim abstracted(const Claim& drawn) {
         Claim other = drawn;
         for (int64_t size : {97, 14}) {
             for (const Place* p : together) other.shapes[p->name][p->axis] = Dim(size);
-            if (!left_builds(other)) return false;
+            if (!applies(other)) return false;
         }
         return true;
     };
@@ -113,6 +111,7 @@ std::optional<Claim> draw_claim(const Rule& rule, const Sampler& sampler, Draw& 
             claim.values.emplace(variable.name, v);
         }
     }
+    if (!applies(claim)) return {};
     return abstracted(claim);
 }
 
