@@ -297,7 +297,10 @@ Cancel::Outcome Cancel::resolve_quotient(Numbered& n, int id) {
             return Outcome::Changed;
         }
     for (int v : search_.outputs)
-        if (search_.cut_outputs && rest.coefficient(static_cast<uint64_t>(v)) == 1) throw CutOutput{v, b};
+        if (rest.coefficient(static_cast<uint64_t>(v)) == 1) {
+            if (search_.cut_outputs) throw CutOutput{v, b};
+            search_.cut_wanted = true;
+        }
     return Outcome::Nothing;
 }
 

@@ -20,6 +20,7 @@ struct Search {
     Atoms& atoms;
     std::set<int> outputs;     // index variables of the output element
     bool cut_outputs = false;  // where a quotient of one is left, ask for it to be cut
+    bool cut_wanted = false;   // there was one
     int steps_left = 3000;
     int next_variable = 0;  // of those that a cut makes: _c1, _c2, ...
 };

@@ -74,7 +74,7 @@ std::optional<std::string> prove_root(const Comprehension& c, const ProveOptions
                 return {};
             }
             if (round == 0) remains = "what remains: " + printed(atoms, cancel.left());
-            if (round > 0) return remains;
+            if (round > 0 || !search.cut_wanted) return remains;
         } catch (const CutOutput& cut) {
             // _o1 = high * divisor + low, in everything.
             const std::string name = atoms[cut.variable].name;
