@@ -191,6 +191,11 @@ Value* Emitter::emit_compare(const Expr& e) {
 // The lanes where gap > 0, if it falls or rises by one a lane: those before, or from, some lane.
 Value* Emitter::lane_mask(const Linear& gap) {
     if (gap.irregular || (gap.lane != 1 && gap.lane != -1)) return nullptr;
+    if (gap.terms.empty()) {
+        std::vector<llvm::Constant*> on;
+        for (int i = 0; i < lanes_; ++i) on.push_back(builder_.getInt1(gap.constant + gap.lane * i > 0));
+        return llvm::ConstantVector::get(on);
+    }
     Linear start = gap;
     start.lane = 0;
     Value* at = sum_of(start);

@@ -167,7 +167,8 @@ void Emitter::emit_alloc(const Alloc& a) {
         Expr count = 1;
         for (size_t d = 0; d < slot.shape.size(); ++d) count = count + (slot.shape[d] - 1) * slot.strides[d];
         slot.per_lane = lanes_ > 1 ? lanes_ : 0;
-        auto* type = llvm::ArrayType::get(memory_type(slot.dtype), *count.as_int() * lanes_);
+        slot.own = *count.as_int() * lanes_;
+        auto* type = llvm::ArrayType::get(memory_type(slot.dtype), slot.own);
         slot.base = entry_alloca(type, kernel_.buffers[a.buffer].name.c_str());
     }
     forget_loads(a.buffer);

@@ -1,6 +1,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "base/numeric.h"
@@ -14,6 +15,16 @@ T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
     if (scope) access->setMetadata(llvm::LLVMContext::MD_alias_scope, scope);
     if (noalias && noalias->getNumOperands()) access->setMetadata(llvm::LLVMContext::MD_noalias, noalias);
     return access;
+}
+
+// Lanes [first, last) in pieces that memory can be read and written in, largest first.
+template <typename F>
+void for_pieces(std::pair<int, int> lanes, const F& f) {
+    for (int from = lanes.first; from < lanes.second;) {
+        const int count = static_cast<int>(std::bit_floor(static_cast<unsigned>(lanes.second - from)));
+        f(from, count);
+        from += count;
+    }
 }
 
 }  // namespace
@@ -40,6 +51,25 @@ void Emitter::forget_loads(int slot) {
     });
 }
 
+bool Emitter::is_own_vector(const Slot& slot, const Linear& at) const {
+    if (at.lane != 1 || at.irregular || !at.terms.empty()) return false;
+    return at.constant >= 0 && at.constant + lanes_ <= slot.own;
+}
+
+std::optional<std::pair<int, int>> Emitter::lanes_on() const {
+    auto* mask = llvm::dyn_cast_or_null<llvm::Constant>(mask_);
+    if (!mask) return {};
+    std::vector<bool> on;
+    for (unsigned i = 0; i < static_cast<unsigned>(lanes_); ++i) {
+        auto* lane = llvm::dyn_cast_or_null<llvm::ConstantInt>(mask->getAggregateElement(i));
+        if (!lane) return {};
+        on.push_back(lane->isOne());
+    }
+    const auto first = std::find(on.begin(), on.end(), true), last = std::find(first, on.end(), false);
+    if (std::find(last, on.end(), true) != on.end()) return {};
+    return std::pair(static_cast<int>(first - on.begin()), static_cast<int>(last - on.begin()));
+}
+
 // In memory's type. A load under a mask, unless it is known to be in bounds, reads the dummy where a lane is off.
 Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     llvm::Type* type = memory_type(slot.dtype);
@@ -59,6 +89,19 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
             return tag(builder_.CreateMaskedLoad(vector, address(slot, at), align, mask_,
                                                  llvm::Constant::getNullValue(vector)),
                        slot.scope, slot.noalias);
+        if (auto on = lanes_on()) {
+            Value *out = llvm::PoisonValue::get(vector), *first = address(slot, at);
+            for_pieces(*on, [&](int from, int count) {
+                auto* piece = llvm::FixedVectorType::get(type, static_cast<unsigned>(count));
+                Value* v = load(piece, builder_.CreateGEP(type, first, builder_.getInt64(from)));
+                std::vector<int> wide(static_cast<size_t>(lanes_), -1), both;
+                for (int i = 0; i < count; ++i) wide[static_cast<size_t>(from + i)] = i;
+                v = builder_.CreateShuffleVector(v, wide);
+                for (int i = 0; i < lanes_; ++i) both.push_back(i >= from && i < from + count ? lanes_ + i : i);
+                out = builder_.CreateShuffleVector(out, v, both);
+            });
+            return out;
+        }
     }
     Value* out = llvm::PoisonValue::get(vector);
     Value* offsets = at.irregular ? lane_offsets(at) : nullptr;
@@ -86,8 +129,22 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
     v = splat(v);
     if (at.lane == 1 && !at.irregular) {
         if (!mask_) return save(v, address(slot, at));
+        if (is_own_vector(slot, at)) {
+            Value* to = address(slot, at);
+            Value* old = tag(builder_.CreateAlignedLoad(v->getType(), to, align), slot.scope, slot.noalias);
+            return save(builder_.CreateSelect(mask_, v, old), to);
+        }
         if (target_.machine.masked) {
             tag(builder_.CreateMaskedStore(v, address(slot, at), align, mask_), slot.scope, slot.noalias);
+            return;
+        }
+        if (auto on = lanes_on()) {
+            Value* first = address(slot, at);
+            for_pieces(*on, [&](int from, int count) {
+                std::vector<int> taken;
+                for (int i = 0; i < count; ++i) taken.push_back(from + i);
+                save(builder_.CreateShuffleVector(v, taken), builder_.CreateGEP(type, first, builder_.getInt64(from)));
+            });
             return;
         }
     }
@@ -148,7 +205,7 @@ void Emitter::emit_combine(const Store& s) {
         mask_ = mask;
         return;
     }
-    Value* old = from_memory(load_from(slot, at, !mask_), slot.dtype);
+    Value* old = from_memory(load_from(slot, at, !mask_ || is_own_vector(slot, at)), slot.dtype);
     store_lanes(slot, at, to_memory(combined(*s.combine, slot.dtype, old, s.value), slot.dtype));
 }
 

@@ -46,6 +46,7 @@ class Emitter {
         std::vector<Expr> shape;
         llvm::MDNode *scope = nullptr, *noalias = nullptr;
         int per_lane = 0;  // allocated inside a Vector loop: so many copies, one per lane, interleaved
+        int64_t own = 0;   // elements, where it lies on the stack or, better, in registers
     };
     // The sum of terms and a constant, plus `lane` times the lane's number, plus a vector where it is not so regular.
     struct Linear {
@@ -148,6 +149,8 @@ class Emitter {
     void forget_loads(int slot);  // of a buffer that is written
     void store_lanes(const Slot& slot, const Linear& at, Value* memory_value);
     Value* load_from(const Slot& slot, const Linear& at, bool in_bounds);
+    bool is_own_vector(const Slot& slot, const Linear& at) const;  // it can be read and written whole, whatever the mask
+    std::optional<std::pair<int, int>> lanes_on() const;           // the first and one past the last, where that is known
     Value* emit_load(const Expr& e);
 
     // emit_index.cpp

@@ -82,6 +82,25 @@ TEST(CompileKernels, TailsUnderMasks) {
             {{"N", n}});
 }
 
+// Lanes that are known to be off: at the end, at the beginning, at both; of memory and of a register tile.
+TEST(CompileKernels, TailsOfKnownLength) {
+    for (const char* type : {"f32", "f64", "f16", "i8", "i64"})
+        for (int from : {0, 1, 5})
+            for (int to : {6, 7, 11, 15, 16})
+                compare(
+                    parsed(fmt::format(
+                        "kernel tails() (x: {0}[3, 16], y: {0}[{3}], z: {0}[3, 16]) {{\n"
+                        "  alloc t: {0}[16] register\n"
+                        "  unrolled a < 2 {{\n    vector i < 8 {{\n      t[i + 8*a] = x[0, i + 8*a]\n    }}\n  }}\n"
+                        "  for k < 3 {{\n    unrolled b < 2 {{\n      vector j < 8 {{\n"
+                        "        if {1} <= j + 8*b && j + 8*b < {2} {{\n"
+                        "          t[j + 8*b] += x[k, j + 8*b]\n          y[j + 8*b - {1}] = x[k, j + 8*b]\n"
+                        "        }}\n      }}\n    }}\n"
+                        "    unrolled c < 2 {{\n      vector l < 8 {{\n        z[k, l + 8*c] = t[l + 8*c]\n      }}\n"
+                        "    }}\n  }}\n}}",
+                        type, from, to, to - from)));
+}
+
 TEST(CompileKernels, PaddingInLanes) {
     compare(
         parsed("kernel pad() (x: f32[5, 6], y: f32[7, 8]) {\n  for i < 7 {\n    vector j < 8 {\n"
