@@ -3,6 +3,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/hash.h"
 #include "base/thread_pool.h"
 #include "search/prune_derived.h"
 #include "search/siblings.h"
@@ -115,7 +116,7 @@ class WorldDiscovery {
     std::optional<FoundRule> to_found(const std::string& text, const TermPair& pair) {
         if (text.empty()) return std::nullopt;
         const Fingerprint form = canonical_form(terms_, pair);
-        const std::string name = fmt::format("{}-{:010x}", terms_.world().name, form.high >> 24);
+        const std::string name = fmt::format("{}-{:010x}", terms_.world().name, mix(form.high, form.low) >> 24);
         Result<Rules> read = read_rules(fmt::format("{} [reassociates]: {}", name, text), "found");
         if (!read.ok()) return std::nullopt;
         FoundRule found;
@@ -174,6 +175,12 @@ Status prove_all(const DiscoverOptions& options, std::string_view world, std::ve
     return {};
 }
 
+std::string without_name(const Rule& rule) {
+    Rule nameless = rule;
+    nameless.name.clear();
+    return to_string(nameless);
+}
+
 }  // namespace
 
 Result<Discovery> discover(const DiscoverOptions& options) {
@@ -184,7 +191,7 @@ Result<Discovery> discover(const DiscoverOptions& options) {
     found.seed = options.enumerate.seed;
     if (found.max_ops < 1 || found.max_ops > 4)
         return Error(Code::E0501, "terms of {} ops cannot be enumerated", found.max_ops).hint("1 to 4");
-    std::set<std::string> names;
+    std::set<std::string> seen;  // pairs of several attributes may have become one rule
     for (const World& world : set.worlds) {
         DiscoverCounts counts;
         std::vector<FoundRule> rules = TRY(WorldDiscovery(set, world, options).run(counts));
@@ -192,7 +199,7 @@ Result<Discovery> discover(const DiscoverOptions& options) {
         add(found.counts, counts);
         found.worlds.emplace_back(world.name, counts);
         for (FoundRule& r : rules)
-            if (names.insert(r.rule.name).second) found.rules.push_back(std::move(r));
+            if (seen.insert(without_name(r.rule)).second) found.rules.push_back(std::move(r));
     }
     return found;
 }
@@ -208,7 +215,7 @@ std::string certificates_text(const Discovery& found, bool all) {
     std::string text;
     for (const FoundRule& r : found.rules) {
         if (r.verdict != Proof::Verdict::Proved || !(r.irredundant || all)) continue;
-        text += fmt::format("claim {}\n{}\n", to_string(r.claim), r.certificate.text);
+        text += certificate_entry(r.claim, r.certificate);
     }
     return text;
 }

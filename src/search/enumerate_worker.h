@@ -36,6 +36,10 @@ void Enumeration::extend(TermId a, int level, Worker& worker, const Emit& emit) 
         if (worker.out.size() < static_cast<size_t>(applied.shape->elements))
             worker.out.resize(applied.shape->elements);
         if (!evaluator_.run(applied, inputs, worker.out.data(), worker.scratch)) return;
+        // A value that is the same number everywhere is a constant that hides as x - x or x / x.
+        const uint64_t* first = worker.out.data();
+        const uint64_t* last = first + applied.shape->elements;
+        if (std::all_of(first, last, [&](uint64_t v) { return v == *first; })) return;
         TermNode node{op, applied.shape->id, {x, y, z}};
         ++worker.counts.terms;
         emit(Record{WorldEvaluator::fingerprint(*applied.shape, worker.out.data()), node});

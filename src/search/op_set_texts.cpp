@@ -54,6 +54,68 @@ op x: average_pool(x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=
 op x: max_pool(x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]) if rank(x) == 4 and dim(x, 2) != 3 and dim(x, 2) != 1
 )";
 
+// Beyond TASO: general transposes and reshapes, slices, pads, broadcasts, sums over axes, differences, quotients, signs,
+// exp and rsqrt, products of stacks of matrices, dilated convolutions.
+constexpr std::string_view kExtended = R"(
+world matrices
+sizes m=2 k=3 n=4; m=3 k=2 n=1; m=4 k=3 n=2
+var x y z: [m, k]
+var w v: [k, n]
+var r: [1, k]
+var c: [m, 1]
+var s: []
+constant : 1.0
+
+world stacks
+sizes b=2 m=3 k=2 n=4; b=3 m=2 k=4 n=1
+var x y: [b, m, k]
+var w v: [b, k, n]
+var u: [k, n]
+var s: []
+
+world images
+sizes b=1 c=2 k=3 h=4 l=5; b=2 c=1 k=2 h=5 l=3
+var x y: [b, c, h, l]
+var w v: [k, c, 3, 3]
+var p: [k, c, 1, 1]
+var s: []
+
+op x, y: add(x, y) if fits_into(y, x)
+op x, y: sub(x, y) if fits_into(y, x)
+op x, y: mul(x, y) if fits_into(y, x)
+op x, y: div(x, y) if fits_into(y, x)
+op x: neg(x)
+op x: exp(x)
+op x: reciprocal(sqrt(x)) if rank(x) == 2
+op x: relu(x) if rank(x) > 0
+op x: transpose(x, perm=[1, 0])
+op x: transpose(x, perm=[0, 2, 1])
+op x: transpose(x, perm=[1, 0, 2])
+op x, y: matmul(x, y) if rank(x) > 1 and rank(y) > 1 and rank(x) < 4
+op x, y: matmul(transpose(x, perm=[1, 0]), y) if rank(y) == 2
+op x, y: matmul(x, transpose(y, perm=[1, 0])) if rank(x) == 2
+op x, y: matmul(x, transpose(y, perm=[0, 2, 1])) if rank(x) == 3
+op x, y: concat(x, y, axis=0) if rank(x) < 4
+op x, y: concat(x, y, axis=1)
+op x: reduce_sum(x, [0], keepdims=1) if rank(x) < 4
+op x: reduce_sum(x, [1], keepdims=1)
+op x: reduce_sum(x, [2], keepdims=1) if rank(x) == 3
+op x: reduce_sum(x, [2, 3], keepdims=1) if rank(x) == 4
+op x: flatten(x, axis=2) if rank(x) == 3
+op x: reshape(x, [0, -1]) if rank(x) == 3
+op x: slice(x, [0], [1], [0]) if rank(x) < 4
+op x: slice(x, [0], [1], [1])
+op x: pad(x, [0, 1, 0, 0]) if rank(x) == 2
+op x: pad(x, [0, 0, 1, 1, 0, 0, 1, 1]) if rank(x) == 4
+op x, w: conv(x, w) if dim(w, 2) == 1 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w, pads=[1, 1, 1, 1]) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w, pads=[1, 1, 1, 1], strides=[2, 2]) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w, pads=[2, 2, 2, 2], dilations=[2, 2]) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x: average_pool(x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1) if rank(x) == 4 and dim(x, 2) != 3 and dim(x, 2) != 1
+op x: max_pool(x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]) if rank(x) == 4 and dim(x, 2) != 3 and dim(x, 2) != 1
+)";
+
 // Small worlds for ops that are named one by one.
 constexpr std::string_view kWorlds = R"(
 world matrices
@@ -80,6 +142,7 @@ var s: []
 
 std::string_view op_set_text(std::string_view name) {
     if (name == "taso") return kTaso;
+    if (name == "extended") return kExtended;
     if (name == "worlds") return kWorlds;
     return {};
 }
