@@ -45,6 +45,12 @@ bool make_variable(Claim& claim, const std::string& attr) {
         if (const Term* pad = given(t, "auto_pad"); pad && attr == "pads") shared = false;
     });
     for (const RuleVariable& v : rule.variables) shared &= v.name != attr;
+    // A window on the left binds it.
+    std::function<bool(const Term&)> binds = [&](const Term& t) {
+        return (t.form == Form::Op && has_window(t) && t.op->attr(attr)) ||
+               std::any_of(t.args.begin(), t.args.end(), binds);
+    };
+    shared &= std::any_of(rule.pattern.begin(), rule.pattern.end(), binds);
     for (const auto& [name, shape] : claim.shapes) spatial = std::max(spatial, shape.rank() - 2);
     if (!some || !shared || spatial < 1) return false;
     int slot = static_cast<int>(rule.variables.size());
