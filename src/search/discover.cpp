@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/thread_pool.h"
+#include "search/discover_proofs.h"
 #include "search/prune_derived.h"
 #include "search/siblings.h"
 
@@ -36,6 +37,22 @@ void add(DiscoverCounts& to, const DiscoverCounts& more) {
     to.enumerate_seconds += more.enumerate_seconds;
     to.prune_seconds += more.prune_seconds;
     to.prove_seconds += more.prove_seconds;
+}
+
+// Nodes that the terms take, each subterm once.
+size_t distinct_ops(const std::vector<Term>& terms) {
+    const Rule nameless;
+    std::set<std::string> seen;
+    auto walk = [&](const auto& self, const Term& t) -> std::string {
+        if (t.form != Term::Form::Op) return t.form == Term::Form::Variable ? t.name : to_string(t, nameless);
+        std::string text = t.name + "(";
+        for (const Term& arg : t.args) text += self(self, arg) + ",";
+        for (const auto& [name, value] : t.attrs) text += name + "=" + to_string(value, nameless) + ",";
+        seen.insert(text);
+        return text + fmt::format("){}", t.output);
+    };
+    for (const Term& t : terms) walk(walk, t);
+    return seen.size();
 }
 
 // One world: from its pairs to claims.
@@ -121,6 +138,7 @@ class WorldDiscovery {
         if (!read.ok()) return std::nullopt;
         FoundRule found;
         found.claim.rule = std::move((*read)[0]);
+        found.claim.rule.grows = distinct_ops(found.claim.rule.replacement) > distinct_ops(found.claim.rule.pattern);
         for (const World::Variable& v : terms_.world().variables)
             for (const RuleVariable& used : found.claim.rule.variables)
                 if (used.name == v.name) found.claim.shapes.emplace(v.name, v.shape);
@@ -129,51 +147,6 @@ class WorldDiscovery {
         return found;
     }
 };
-
-// The most general form that proves; the rule as it was found where none does.
-void prove_rule(FoundRule& found) {
-    std::vector<Claim> forms = found.irredundant ? generalise(found.claim) : std::vector<Claim>{found.claim};
-    for (const Claim& claim : forms) {
-        Result<Proof> proof = prove(claim);
-        if (!proof.ok()) {
-            found.reason = proof.error().message();
-            continue;
-        }
-        found.verdict = proof->verdict;
-        found.reason = proof->reason;
-        if (!proof->proved()) continue;
-        found.claim = claim;
-        found.certificate = std::move(proof->certificate);
-        break;
-    }
-    found.rule = to_rule(found.claim);
-    found.rule.evidence = found.verdict == Proof::Verdict::Proved ? Evidence::Proved : Evidence::Tested;
-}
-
-Status prove_all(const DiscoverOptions& options, std::string_view world, std::vector<FoundRule>& rules,
-                 DiscoverCounts& counts) {
-    const auto began = std::chrono::steady_clock::now();
-    const EnumerateOptions& e = options.enumerate;
-    constexpr size_t kBatch = 64;
-    for (size_t begin = 0; options.prove && begin < rules.size(); begin += kBatch) {
-        if (e.cancel && *e.cancel) return Error(Code::E0410, "interrupted");
-        if (e.progress)
-            e.progress({world, "proofs", 0, static_cast<int64_t>(begin), static_cast<int64_t>(rules.size()),
-                        counts.enumerated.terms, counts.enumerated.classes, counts.pruned});
-        const size_t count = std::min(kBatch, rules.size() - begin);
-        Team team(e.threads);
-        team.each(static_cast<int64_t>(count), [&](int64_t i, int) { prove_rule(rules[begin + i]); });
-    }
-    for (const FoundRule& r : rules) {
-        const bool proved = r.verdict == Proof::Verdict::Proved;
-        counts.proved += proved;
-        counts.proved_irredundant += proved && r.irredundant;
-        counts.refuted += r.verdict == Proof::Verdict::Refuted;
-        counts.unknown += r.verdict == Proof::Verdict::Unknown;
-    }
-    counts.prove_seconds = seconds_since(began);
-    return {};
-}
 
 std::string without_name(const Rule& rule) {
     Rule nameless = rule;
@@ -195,12 +168,15 @@ Result<Discovery> discover(const DiscoverOptions& options) {
     for (const World& world : set.worlds) {
         DiscoverCounts counts;
         std::vector<FoundRule> rules = TRY(WorldDiscovery(set, world, options).run(counts));
-        TRY(prove_all(options, world.name, rules, counts));
+        const auto began = std::chrono::steady_clock::now();
+        TRY(prove_found(options, world.name, rules, counts));
+        counts.prove_seconds = seconds_since(began);
         add(found.counts, counts);
         found.worlds.emplace_back(world.name, counts);
         for (FoundRule& r : rules)
             if (seen.insert(without_name(r.rule)).second) found.rules.push_back(std::move(r));
     }
+    for (const World& world : set.worlds) forget_proofs(options, world.name);
     return found;
 }
 

@@ -54,8 +54,8 @@ op x: average_pool(x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=
 op x: max_pool(x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]) if rank(x) == 4 and dim(x, 2) != 3 and dim(x, 2) != 1
 )";
 
-// Beyond TASO: general transposes and reshapes, slices, pads, broadcasts, sums over axes, differences, quotients, signs,
-// exp and rsqrt, products of stacks of matrices, dilated convolutions.
+// Beyond TASO: general transposes and reshapes, slices, pads, broadcasts, sums over axes, differences, quotients,
+// signs, exp and rsqrt, products of stacks of matrices, dilated convolutions.
 constexpr std::string_view kExtended = R"(
 world matrices
 sizes m=2 k=3 n=4; m=3 k=2 n=1; m=4 k=3 n=2
@@ -86,7 +86,7 @@ op x, y: mul(x, y) if fits_into(y, x)
 op x, y: div(x, y) if fits_into(y, x)
 op x: neg(x)
 op x: exp(x)
-op x: reciprocal(sqrt(x)) if rank(x) == 2
+op x: rsqrt(x) if rank(x) == 2
 op x: relu(x) if rank(x) > 0
 op x: transpose(x, perm=[1, 0])
 op x: transpose(x, perm=[0, 2, 1])
@@ -107,11 +107,11 @@ op x: slice(x, [0], [1], [0]) if rank(x) < 4
 op x: slice(x, [0], [1], [1])
 op x: pad(x, [0, 1, 0, 0]) if rank(x) == 2
 op x: pad(x, [0, 0, 1, 1, 0, 0, 1, 1]) if rank(x) == 4
-op x, w: conv(x, w) if dim(w, 2) == 1 and dim(x, 2) != 1 and dim(x, 2) != 3
-op x, w: conv(x, w) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
-op x, w: conv(x, w, pads=[1, 1, 1, 1]) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
-op x, w: conv(x, w, pads=[1, 1, 1, 1], strides=[2, 2]) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
-op x, w: conv(x, w, pads=[2, 2, 2, 2], dilations=[2, 2]) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w) if rank(x) == 4 and dim(w, 2) == 1 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w) if rank(x) == 4 and dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w, pads=[1, 1, 1, 1]) if rank(x) == 4 and dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w, pads=[1, 1, 1, 1], strides=[2, 2]) if rank(x) == 4 and dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
+op x, w: conv(x, w, pads=[2, 2, 2, 2], dilations=[2, 2]) if rank(x) == 4 and dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3
 op x: average_pool(x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1) if rank(x) == 4 and dim(x, 2) != 3 and dim(x, 2) != 1
 op x: max_pool(x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]) if rank(x) == 4 and dim(x, 2) != 3 and dim(x, 2) != 1
 )";

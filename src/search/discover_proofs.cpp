@@ -1,0 +1,133 @@
+#include "search/discover_proofs.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/thread_pool.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kBatch = 64;
+
+// The most general form that proves; the rule as it was found where none does.
+void prove_one(FoundRule& found) {
+    const std::vector<Claim> forms = found.irredundant ? generalise(found.claim) : std::vector<Claim>{found.claim};
+    for (const Claim& claim : forms) {
+        Result<Proof> proof = prove(claim);
+        if (!proof.ok()) {
+            found.reason = proof.error().message();
+            continue;
+        }
+        found.verdict = proof->verdict;
+        found.reason = proof->reason;
+        if (!proof->proved()) continue;
+        found.claim = claim;
+        found.certificate = std::move(proof->certificate);
+        break;
+    }
+}
+
+std::filesystem::path notes_path(const DiscoverOptions& options, std::string_view world) {
+    return std::filesystem::path(options.enumerate.work_dir) / fmt::format("{}.proofs", world);
+}
+
+// What an earlier run noted: "= verdict", the claim as it was found, the claim as it was proved, the certificate.
+class ProofNotes {
+  public:
+    ProofNotes(const DiscoverOptions& options, std::string_view world) {
+        if (options.enumerate.work_dir.empty()) return;
+        std::filesystem::create_directories(options.enumerate.work_dir);
+        path_ = notes_path(options, world);
+        std::ifstream in(path_);
+        std::string line;
+        while (std::getline(in, line)) {
+            if (!line.starts_with("= ")) continue;
+            Note note{line.substr(2), {}, {}};
+            std::string found;
+            bool whole = bool(std::getline(in, found)) && bool(std::getline(in, note.claim));
+            while (whole && (whole = bool(std::getline(in, line))) && line != "end") note.certificate += line + "\n";
+            if (whole) notes_.emplace(std::move(found), std::move(note));
+        }
+    }
+
+    bool recall(FoundRule& rule) const {
+        auto it = notes_.find(to_string(rule.claim));
+        if (it == notes_.end()) return false;
+        if (it->second.verdict == "proved") {
+            // A claim with attributes that vary does not read back: such a rule is proved once more.
+            Result<Claim> claim = read_claim(it->second.claim);
+            if (!claim.ok() || to_string(*claim) != it->second.claim) return false;
+            rule.claim = std::move(*claim);
+            rule.verdict = Proof::Verdict::Proved;
+            rule.certificate.text = it->second.certificate;
+        }
+        return true;
+    }
+
+    void add(const std::string& found, const FoundRule& rule) {
+        if (path_.empty()) return;
+        text_ += fmt::format("= {}\n{}\n{}\n{}end\n", name_of(rule.verdict), found, to_string(rule.claim),
+                             rule.certificate.text.empty() || rule.certificate.text.ends_with("\n")
+                                 ? rule.certificate.text
+                                 : rule.certificate.text + "\n");
+    }
+    void flush() {
+        if (text_.empty()) return;
+        std::ofstream(path_, std::ios::app) << text_;
+        text_.clear();
+    }
+
+  private:
+    struct Note {
+        std::string verdict, claim, certificate;
+    };
+    std::filesystem::path path_;
+    std::map<std::string, Note> notes_;
+    std::string text_;
+};
+
+}  // namespace
+
+Status prove_found(const DiscoverOptions& options, std::string_view world, std::vector<FoundRule>& rules,
+                   DiscoverCounts& counts) {
+    const EnumerateOptions& e = options.enumerate;
+    ProofNotes notes(options, world);
+    for (size_t begin = 0; options.prove && begin < rules.size(); begin += kBatch) {
+        if (e.cancel && *e.cancel) return Error(Code::E0410, "interrupted");
+        if (e.progress)
+            e.progress({world, "proofs", 0, static_cast<int64_t>(begin), static_cast<int64_t>(rules.size()),
+                        counts.enumerated.terms, counts.enumerated.classes, counts.pruned});
+        const size_t count = std::min(kBatch, rules.size() - begin);
+        std::vector<std::string> found(count);
+        std::vector<uint8_t> known(count, 0);
+        Team team(e.threads);
+        team.each(static_cast<int64_t>(count), [&](int64_t i, int) {
+            FoundRule& rule = rules[begin + i];
+            found[i] = to_string(rule.claim);
+            known[i] = notes.recall(rule);
+            if (!known[i]) prove_one(rule);
+            rule.rule = to_rule(rule.claim);
+            rule.rule.evidence = rule.verdict == Proof::Verdict::Proved ? Evidence::Proved : Evidence::Tested;
+        });
+        for (size_t i = 0; i < count; ++i)
+            if (!known[i]) notes.add(found[i], rules[begin + i]);
+        notes.flush();
+    }
+    for (const FoundRule& r : rules) {
+        const bool proved = r.verdict == Proof::Verdict::Proved;
+        counts.proved += proved;
+        counts.proved_irredundant += proved && r.irredundant;
+        counts.refuted += r.verdict == Proof::Verdict::Refuted;
+        counts.unknown += r.verdict == Proof::Verdict::Unknown;
+    }
+    return {};
+}
+
+void forget_proofs(const DiscoverOptions& options, std::string_view world) {
+    std::error_code ignored;
+    if (!options.enumerate.work_dir.empty()) std::filesystem::remove(notes_path(options, world), ignored);
+}
+
+}  // namespace tessera
