@@ -33,7 +33,7 @@ class Cancel {
     // Whether the sum is zero; what is left of it otherwise is in left().
     bool run(const Sum& terms);
     // Whether every point of one list of alternatives is among those of another.
-    bool run_inside(const Sum& points, const Sum& others);
+    bool run_inside(const Sum& points, const Sum& others, bool largest);
     const Sum& left() const { return left_; }
 
   private:
@@ -67,8 +67,11 @@ class Cancel {
     Outcome resolve_quotient(Numbered& n, int atom);
     Outcome lift_guards(Numbered& n);
     Outcome collapse(Numbered& n);
-    bool is_inside(const Numbered& n, const Summand& other, size_t which);
-    bool included(const Sum& points, const Sum& others, const Facts& known, std::vector<std::string>& proof);
+    Outcome square(Numbered& n);
+    std::optional<std::vector<const Sum*>> live_points(const Factor& extreme, const Facts& known) const;
+    void replace_by(const Numbered& n, std::vector<size_t> factors, const std::vector<Sum>& sums);
+    bool is_inside(const Numbered& n, const Summand& other, size_t which, bool largest);
+    bool included(const Factor& extreme, const Sum& others, const Facts& known, std::vector<std::string>& proof);
     void cut(Numbered& n, int variable, const Poly& divisor);
     std::pair<Numbered, Numbered> split(const Numbered& n, const Poly& guard);
     void substitute(Summand& t, const Atoms::Map& map);

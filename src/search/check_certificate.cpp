@@ -149,6 +149,20 @@ class Meaning {
         throw Refused{"an expression without a law"};
     }
 
+    static Items product(const Items& a, const Items& b) {
+        Items out;
+        for (const Item& x : a)
+            for (const Item& y : b) {
+                out.push_back(x);
+                out.back().scale = x.scale * y.scale;
+                append(out.back().variables, y.variables);
+                append(out.back().where, y.where);
+                append(out.back().parts, y.parts);
+            }
+        if (out.size() > 5000) throw Refused{"too many terms"};
+        return out;
+    }
+
     static Items opposite(Items items) {
         for (Item& i : items) i.scale.above = -i.scale.above;
         return items;
@@ -203,20 +217,6 @@ class Meaning {
             item.where.push_back(plus(plus(extents[i], constant_whole(-1)), {{{v}, 1}}, -1));
             renamed_.insert_or_assign(reduction.node().axes[i].var.node().name, index_var(name, std::nullopt));
         }
-    }
-
-    static Items product(const Items& a, const Items& b) {
-        Items out;
-        for (const Item& x : a)
-            for (const Item& y : b) {
-                out.push_back(x);
-                out.back().scale = x.scale * y.scale;
-                append(out.back().variables, y.variables);
-                append(out.back().where, y.where);
-                append(out.back().parts, y.parts);
-            }
-        if (out.size() > 5000) throw Refused{"too many terms"};
-        return out;
     }
 
     Items function(std::string name, const std::vector<Expr>& args) {
@@ -293,8 +293,9 @@ class Lines {
 // Takes a sum to nothing by the steps of a certificate.
 class Replay {
   public:
-    Replay(Names& names, Lines& lines, Conjunction base, const Items& items, const Items* others = nullptr)
-        : names_(names), lines_(lines), base_(std::move(base)), others_(others) {
+    Replay(Names& names, Lines& lines, Conjunction base, const Items& items, const Items* others = nullptr,
+           bool largest = true)
+        : names_(names), lines_(lines), base_(std::move(base)), others_(others), largest_(largest) {
         for (const Item& i : items) items_.emplace(++last_, i);
     }
 
@@ -309,8 +310,10 @@ class Replay {
                 output(in);
             else if (law == "merge" && !others_)
                 merge(in);
-            else if (law == "inside" && others_)
-                inside(in);
+            else if ((law == "inside" || law == "beyond") && others_)
+                inside(in, law == "beyond");
+            else if (law == "square" && !others_)
+                square(in);
             else if (law == "collapse" && !others_)
                 collapse(in);
             else
@@ -324,6 +327,7 @@ class Replay {
     Lines& lines_;
     Conjunction base_;
     const Items* others_;  // where the items are points that are to be found among these
+    bool largest_;
     std::map<int, Item> items_;
     int last_ = 0;
     bool begun_ = false;
@@ -631,8 +635,8 @@ class Replay {
     void same_arguments(const Conjunction& facts, const Part& x, const Part& y) {
         for (size_t d = 0; d < x.of.size(); ++d) {
             if (lines_.peek() == "[" && (x.what == "max" || x.what == "min")) {
-                included(facts, x.of[d], y.of[d]);
-                included(facts, y.of[d], x.of[d]);
+                included(facts, x, y.of[d]);
+                included(facts, y, x.of[d]);
                 continue;
             }
             demand(lines_.next() == "{", "a proof of equal arguments is missing");
@@ -643,14 +647,25 @@ class Replay {
         }
     }
 
-    void included(const Conjunction& facts, const Items& points, const Items& others) {
+    void included(const Conjunction& facts, const Part& extreme, const Items& others) {
         demand(lines_.next() == "[", "a proof that points are among others is missing");
-        Replay(names_, lines_, facts, points, &others).run();
+        Replay(names_, lines_, facts, extreme.of[0], &others, extreme.what == "max").run();
         demand(lines_.next() == "]", "a proof that points are among others does not end");
     }
 
-    // Each of these points is one of those: with these values of its variables.
-    void inside(std::istringstream& in) {
+    // A value that is a number.
+    static Fraction number(const Item& point) {
+        demand(point.parts.size() == 1 && point.parts[0].of.size() == 1 && point.parts[0].of[0].size() < 2,
+               "that is no number");
+        if (point.parts[0].of[0].empty()) return {0, 1};
+        const Item& value = point.parts[0].of[0][0];
+        demand(value.variables.empty() && value.where.empty() && value.parts.empty(), "that is no number");
+        return value.scale;
+    }
+
+    // Each of these points is one of those, with these values of its variables; or a number that is not beyond that
+    // one.
+    void inside(std::istringstream& in, bool numbers) {
         const int n = id(in);
         size_t which = 0;
         in >> which;
@@ -664,8 +679,51 @@ class Replay {
         Conjunction facts = known(item);
         for (const Whole& p : other.where) demand(names_.follows(facts, p), "there is no such point");
         demand(item.parts.size() == 1 && other.parts.size() == 1, "that is no point");
-        same_arguments(facts, item.parts[0], other.parts[0]);
+        if (numbers) {
+            Fraction mine = number(item), more = number(other) + Fraction{-mine.above, mine.below};
+            demand(largest_ ? more.above >= 0 : more.above <= 0, "the number is beyond");
+        } else {
+            same_arguments(facts, item.parts[0], other.parts[0]);
+        }
         items_.erase(n);
+    }
+
+    // The item with parts replaced by a product of sums, as new items.
+    void put(Item item, std::vector<size_t> parts, const std::vector<Items>& sums) {
+        std::sort(parts.rbegin(), parts.rend());
+        for (size_t k : parts) item.parts.erase(item.parts.begin() + static_cast<std::ptrdiff_t>(k));
+        Items made{std::move(item)};
+        for (const Items& s : sums) made = Meaning::product(made, s);
+        for (Item& i : made) items_.emplace(++last_, std::move(i));
+    }
+
+    // r * r = r * p + r * q - p * q, where r is the larger or smaller of p and q.
+    void square(std::istringstream& in) {
+        begun_ = true;
+        const int n = id(in);
+        size_t k = 0, l = 0;
+        in >> k >> l;
+        const Item item = items_.at(n);
+        demand(!in.fail() && k < l && l < item.parts.size(), "there are no such factors");
+        const Part r = item.parts[k], other = item.parts[l];
+        demand((r.what == "max" || r.what == "min") && r.what == other.what, "that is no maximum");
+        Conjunction facts = known(item);
+        std::vector<Items> live;
+        for (const Item& point : other.of[0]) {
+            bool gone = false, there = point.variables.empty();
+            for (const Whole& p : point.where) {
+                gone = gone || names_.follows(facts, plus(constant_whole(-1), p, -1));
+                there = there && !gone && names_.follows(facts, p);
+            }
+            demand(gone || there, "it is not certain which points there are");
+            if (!gone) live.push_back(point.parts.at(0).of.at(0));
+        }
+        demand(live.size() == 2, "there are not two points");
+        same_arguments(facts, r, other);
+        items_.erase(n);
+        put(item, {l}, {live[0]});
+        put(item, {l}, {live[1]});
+        put(item, {k, l}, {live[0], Meaning::opposite(live[1])});
     }
 
     // All points of a maximum or minimum are that one, which there is.
@@ -682,17 +740,9 @@ class Replay {
         Conjunction facts = known(item);
         demand(point.variables.empty(), "the point is not one");
         for (const Whole& p : point.where) demand(names_.follows(facts, p), "there may be no such point");
-        included(facts, part.of[0], {point});
-        item.parts.erase(item.parts.begin() + static_cast<std::ptrdiff_t>(k));
+        included(facts, part, {point});
         items_.erase(n);
-        for (const Item& value : point.parts[0].of[0]) {
-            Item made = item;
-            made.scale = made.scale * value.scale;
-            append(made.variables, value.variables);
-            append(made.where, value.where);
-            append(made.parts, value.parts);
-            items_.emplace(++last_, std::move(made));
-        }
+        put(item, {k}, {point.parts.at(0).of.at(0)});
     }
 
     // An index of the output as quotient and remainder, in all terms.
