@@ -236,6 +236,7 @@ class Assembly {
         for (int n : h.inputs) step.inputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
         step.sizes = h.sizes;
         step.contents = h.contents;
+        step.found = h.found;
         if (!h.tells())
             for (int n : h.outputs) step.outputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
         program_.steps.emplace_back(std::move(step));

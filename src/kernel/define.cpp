@@ -121,7 +121,8 @@ class Defining {
         const Mark before = mark();
         told_.clear();
         teller_.reset();
-        tell_sizes(node);
+        const KernelWriting* writing = kernel_writing(node.op());
+        if (!writing || !writing->found) tell_sizes(node);
         std::string reason = how == OpLowering::Written ? by_written_kernel(node) : by_body(node);
         if (reason.empty()) return reason;
         back_to(before);
@@ -211,6 +212,7 @@ class Defining {
     // Writes a kernel out for the node; or says why that is not possible.
     std::string by_written_kernel(const Node& node) {
         const KernelWriting& writing = *kernel_writing(node.op());
+        if (writing.found) tell_found(node, writing.found(node.view()));
         if (std::string reason = unfit(node); !reason.empty()) return reason;
         KernelWriter writer(node);
         Stmt body = writing.write(writer);
@@ -219,9 +221,49 @@ class Defining {
             return std::find(writing.checked.begin(), writing.checked.end(), i) != writing.checked.end();
         });
         if (!reason.empty()) return reason;
-        on_host(node, {});
-        all_.hosts.back().kernel = std::make_shared<const WrittenKernel>(writer.finish(std::move(body)));
+        auto written = std::make_shared<const WrittenKernel>(writer.finish(std::move(body)));
+        const std::vector<int> kept = keep(node, *written);
+        if (writing.found) all_.hosts[*teller_].inputs = {kept[0]};
+        on_host(node, {}, [&](size_t i) {
+            return std::none_of(written->results.begin(), written->results.end(),
+                                [&](const auto& r) { return r.output == i; });
+        });
+        HostNode& host = all_.hosts.back();
+        host.outputs.insert(host.outputs.end(), kept.begin(), kept.end());
+        host.kernel = written;
+        for (const WrittenKernel::Result& r : written->results) {
+            const std::vector<Expr> vars = index_vars(node.output(r.output)->type().tensor().shape.dims());
+            auto number = define_as(node, r.output, r.body(Indices(vars)), kept);
+            if (!number) return "its results need sizes that depend on the data";
+            all_.numbers[node.output(r.output)] = *number;
+        }
         return {};
+    }
+
+    // Definitions of what the node's kernel keeps for its results.
+    std::vector<int> keep(const Node& node, const WrittenKernel& written) {
+        std::vector<int> numbers;
+        for (const WrittenKernel::Kept& kept : written.kept) {
+            Definition d;
+            d.node = &node;
+            d.dtype = stored_as(kept.dtype);
+            d.shape = kept.shape;
+            numbers.push_back(add(std::move(d)));
+        }
+        return numbers;
+    }
+
+    // Sizes that the node's kernel finds out are told after it.
+    void tell_found(const Node& node, const std::vector<int64_t>& dims) {
+        HostNode& host = teller(node);
+        host.found.assign(node.output_count(), -1);
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            if (dims[i] < 0 || !computable(v->type())) continue;
+            host.found[i] = dims[i];
+            const Dim& d = v->type().tensor().shape[dims[i]];
+            if (d.is(ExprKind::Var) && !symbols_.contains(d.node().name)) tell(host, d.node().name);
+        }
     }
 
     // Defines the node's outputs by its body; or says why that is not possible.
@@ -360,8 +402,15 @@ class Defining {
             const Value* v = node.inputs()[size_t(slot)];
             return v->is_constant() ? &*v->tensor() : nullptr;
         };
-        Expr spelled = spell_out_sums(meaning, known, node.op().name.starts_with("winograd_"));
-        Expr body = widen(resolved(node, spelled));
+        return define_as(node, i, spell_out_sums(meaning, known, node.op().name.starts_with("winograd_")));
+    }
+
+    // An output by the expression of its elements; loads are of inputs, and after those of what was kept.
+    std::optional<int> define_as(const Node& node, size_t i, const Expr& meaning, const std::vector<int>& kept = {}) {
+        const Value* v = node.output(i);
+        const TensorType& type = v->type().tensor();
+        const std::vector<Expr> vars = index_vars(type.shape.dims());
+        Expr body = widen(resolved(node, meaning, kept));
         for (const std::string& name : free_symbols(body))
             if (name[0] != '%' && !symbols_.contains(name)) return std::nullopt;
         Definition d;
@@ -408,16 +457,21 @@ class Defining {
 
     // Loads by the numbers of definitions; constants that are one number by that number. An index that is read stays
     // within its dimension whatever it is.
-    Expr resolved(const Node& node, const Expr& body) {
+    Expr resolved(const Node& node, const Expr& body, const std::vector<int>& kept) {
+        const size_t inputs = node.inputs().size();
         Expr bounded = map_loads(body, [&](const Expr& e) -> Expr {
-            const Shape& shape = node.inputs()[size_t(e.node().slot)]->type().tensor().shape;
+            const size_t slot = size_t(e.node().slot);
+            const std::vector<Expr>& shape = slot < inputs ? node.inputs()[slot]->type().tensor().shape.dims()
+                                                           : all_.list[size_t(kept[slot - inputs])].shape;
             std::vector<Expr> at = e.args();
             for (size_t d = 0; d < at.size(); ++d)
-                if (at[d].node().reads) at[d] = clamp(at[d], 0, shape[int64_t(d)] - 1);
+                if (at[d].node().reads) at[d] = clamp(at[d], 0, shape[d] - 1);
             return load(e.node().slot, e.dtype(), std::move(at));
         });
         return map_loads(bounded, [&](const Expr& e) -> Expr {
-            const Value* v = node.inputs()[size_t(e.node().slot)];
+            const size_t slot = size_t(e.node().slot);
+            if (slot >= inputs) return load(kept[slot - inputs], e.dtype(), e.args());
+            const Value* v = node.inputs()[slot];
             if (v->is_constant()) {
                 if (auto value = splat(*v->tensor())) return *value;
                 if (auto value = progression(*v->tensor(), e.args())) return *value;
@@ -445,7 +499,8 @@ class Defining {
         return checked.ok() ? "" : "its check fails: " + checked.error().message();
     }
 
-    void on_host(const Node& node, std::string reason) {
+    // The node as a step of its own that gives its outputs, those that `gives` says.
+    void on_host(const Node& node, std::string reason, const std::function<bool(size_t)>& gives = {}) {
         HostNode host{&node, false, {}, {}, {}, std::move(reason)};
         for (const Value* v : node.inputs()) host.inputs.push_back(v ? number_of(v) : -1);
         for (const auto& [name, attr] : node.attrs())
@@ -453,7 +508,7 @@ class Defining {
         for (size_t i = 0; i < node.output_count(); ++i) {
             const Value* v = node.output(i);
             host.outputs.push_back(-1);
-            if (v->uses().empty()) continue;
+            if (v->uses().empty() || (gives && !gives(i))) continue;
             give(v, &node);
             host.outputs.back() = all_.numbers[v];
             learn_symbols(v->type(), all_.numbers[v]);

@@ -40,7 +40,8 @@ struct HostNode {
     std::shared_ptr<const WrittenKernel> kernel = {};
     std::vector<std::string> sizes = {};  // as a HostStep has them
     std::vector<size_t> contents = {};
-    bool tells() const { return !sizes.empty() || !contents.empty(); }
+    std::vector<int64_t> found = {};
+    bool tells() const { return !sizes.empty() || !contents.empty() || !found.empty(); }
 };
 
 struct Definitions {

@@ -28,6 +28,7 @@ std::vector<bool> live_definitions(const Definitions& all) {
         for (const HostNode* h : found->second) {
             work.insert(work.end(), h->inputs.begin(), h->inputs.end());
             work.insert(work.end(), h->captured.begin(), h->captured.end());
+            if (h->kernel) work.insert(work.end(), h->outputs.begin(), h->outputs.end());  // it writes them all
         }
     }
     return live;

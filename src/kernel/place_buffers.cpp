@@ -22,9 +22,9 @@ class Placing {
         for (size_t i = 0; i < all_.list.size(); ++i) {
             const Definition& d = all_.list[i];
             if (d.kind != Definition::Kind::Given || !g_.live[i] || storage_[i].buffer >= 0) continue;
-            keep(int(i), d.value->is_constant() ? BufferRole::Constant
-                         : is_output(int(i))    ? BufferRole::Output
-                                                : BufferRole::Intermediate);
+            keep(int(i), d.value && d.value->is_constant() ? BufferRole::Constant
+                         : is_output(int(i))               ? BufferRole::Output
+                                                           : BufferRole::Intermediate);
         }
         for (int n : all_.outputs) {
             if (storage_[size_t(n)].buffer < 0) keep(n, BufferRole::Output);

@@ -46,7 +46,9 @@ struct HostStep {
     // Where one of these is not empty, it only tells what symbols are, and has no outputs.
     std::vector<std::string> sizes = {};  // of the node's outputs: by inference from its inputs' contents
     std::vector<size_t> contents = {};    // inputs whose elements are symbols: see run_contents.h
-    bool tells() const { return !sizes.empty() || !contents.empty(); }
+    std::vector<int64_t> found = {};      // dimensions of the outputs that are as large as the one input, which is none of
+                                          // the node's, says; -1 for none
+    bool tells() const { return !sizes.empty() || !contents.empty() || !found.empty(); }
     bool computes() const { return !check_only && !tells(); }
 };
 using Step = std::variant<KernelStep, HostStep>;

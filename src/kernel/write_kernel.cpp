@@ -89,6 +89,15 @@ Elements KernelWriter::scratch(DType dtype, std::vector<Expr> shape) {
     return param(WrittenKernel::Role::Scratch, 0, dtype, std::move(shape));
 }
 
+Elements KernelWriter::kept(DType dtype, std::vector<Expr> shape) {
+    made_.kept.push_back({dtype, shape});
+    return param(WrittenKernel::Role::Output, node_.output_count() + made_.kept.size() - 1, dtype, std::move(shape));
+}
+
+void KernelWriter::result(size_t output, std::function<Expr(const Indices&)> body) {
+    if (wants(output)) made_.results.push_back({output, std::move(body)});
+}
+
 bool KernelWriter::wants(size_t i) const { return i < node_.output_count() && !node_.output(i)->uses().empty(); }
 
 // Locals are numbered from -1 down until all parameters are known.
@@ -163,7 +172,7 @@ const KernelWriting* kernel_writing(const OpDef& op) {
     static const std::map<std::string_view, KernelWriting> kAll = [] {
         std::map<std::string_view, KernelWriting> all;
         for (const auto& list : {scatter_kernels(), running_kernels(), selection_kernels(), region_kernels(),
-                                 matrix_kernels(), bit_kernels()})
+                                 matrix_kernels(), bit_kernels(), found_kernels()})
             for (const KernelWriting& w : list) all.emplace(w.op, w);
         return all;
     }();

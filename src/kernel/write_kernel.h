@@ -15,9 +15,23 @@ struct WrittenKernel {
         Role role;
         size_t index = 0;  // of the node's inputs or outputs
     };
+    // A tensor of the kernel's own that results are read from.
+    struct Kept {
+        DType dtype;
+        std::vector<Expr> shape;  // over the graph's symbols
+    };
+    // Output `output`, by elements of the node's inputs and, numbered after them, of what is kept.
+    struct Result {
+        size_t output;
+        std::function<Expr(const Indices&)> body;
+    };
     Kernel kernel;
     std::vector<Param> params;  // what each parameter of the kernel is
     std::vector<Expr> symbols;  // what each of its symbols is, over the graph's
+    // Where the data decide how large a result is: the kernel keeps what it finds, in the first of these how much that
+    // is, as one i64, and in the others what; results are made of that when their size is known.
+    std::vector<Kept> kept = {};
+    std::vector<Result> results = {};
 };
 
 // A buffer as a writer reads and writes it. Floats narrower than f32 are read as f32; what is written is cast.
@@ -47,6 +61,10 @@ class KernelWriter {
     Elements out(size_t i, DType as, std::vector<Expr> shape);
     Elements scratch(DType dtype, std::vector<Expr> shape);  // for the whole kernel
     bool wants(size_t i) const;                              // whether somebody asks for this output
+    // What the kernel finds: kept(DType::i64, {1}) first, for how much. A body of a result loads by these numbers.
+    Elements kept(DType dtype, std::vector<Expr> shape);
+    int kept_number(size_t i) const { return int(node_.inputs().size() + i); }
+    void result(size_t output, std::function<Expr(const Indices&)> body);  // where somebody asks for it
     // Memory of one iteration: `body` with the buffer around it. No shape: one element.
     Stmt local(DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body);
 
@@ -78,6 +96,8 @@ struct KernelWriting {
     std::string_view op;
     Stmt (*write)(KernelWriter&);
     std::vector<size_t> checked = {};  // inputs whose contents the op's check looks at
+    // The dimension of each output, -1 for none, that is as large as what the kernel finds: see WrittenKernel::kept.
+    std::vector<int64_t> (*found)(const OpView&) = nullptr;
 };
 
 // How the op is written out; null: it is not.
@@ -90,5 +110,6 @@ std::vector<KernelWriting> selection_kernels();
 std::vector<KernelWriting> region_kernels();
 std::vector<KernelWriting> matrix_kernels();
 std::vector<KernelWriting> bit_kernels();
+std::vector<KernelWriting> found_kernels();
 
 }  // namespace tessera

@@ -140,7 +140,23 @@ Result<Datum> Run::datum(int buffer) const {
     return Datum(Tensor::view(own.dtype, std::move(*sizes), context_.pointers[root], context_.mark));
 }
 
+// How much a kernel found is a size of the node's outputs.
+Status Run::tell_found(const HostStep& step) {
+    const int64_t found = TRY(datum(step.inputs[0])).tensor().int_at(0);
+    for (size_t k = 0; k < step.found.size(); ++k) {
+        if (step.found[k] < 0) continue;
+        const Value& v = *step.node->output(k);
+        Sizes sizes;
+        for (const Dim& d : v.type().tensor().shape)
+            sizes.push_back(int64_t(sizes.size()) == step.found[k] ? found
+                                                                   : evaluate_int(d, context_.symbols).value_or(-1));
+        TRY(define_sizes(v, sizes));
+    }
+    return {};
+}
+
 Status Run::host(const HostStep& step, size_t i) {
+    if (!step.found.empty()) return tell_found(step);
     if (!evaluator_) {
         evaluation_.max_work = options_.max_work;
         evaluation_.seed = options_.seed;

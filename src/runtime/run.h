@@ -28,6 +28,7 @@ class Run {
     std::optional<std::vector<Datum>> nested(const Graph& graph, const std::vector<Datum>& inputs,
                                              const NodeEvaluator::Find& outer);
     Status keep(int buffer, Datum result);  // what a host step made
+    Status tell_found(const HostStep& step);
     Status define_sizes(const Value& value, const Sizes& sizes);
     Status allocate(int buffer);  // a buffer whose size was not known before
 

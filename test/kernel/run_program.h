@@ -89,6 +89,15 @@ class ProgramRun {
     }
 
     Status run_host(const HostStep& step) {
+        if (!step.found.empty()) {
+            const int64_t found = TRY(tensor(step.inputs[0])).int_at(0);
+            for (size_t i = 0; i < step.found.size(); ++i) {
+                if (step.found[i] < 0) continue;
+                const Dim& d = step.node->output(i)->type().tensor().shape[step.found[i]];
+                if (d.is(ExprKind::Var)) symbols_.try_emplace(d.node().name, found);
+            }
+            return {};
+        }
         NodeEvaluator::Find find = [&](const Value* v) -> const Datum* {
             for (size_t i = 0; i < p_.buffers.size(); ++i)
                 if (p_.buffers[i].value == v) return &data_[size_t(base(int(i)))];

@@ -108,7 +108,45 @@ TEST(RunSizes, Resize) {
                       with("s", {1, 1, 0, 2}));
 }
 
+const double kNan = std::nan("");
+
+TEST(RunSizes, NonZero) {
+    for (const char* type : {"f32[3,5]", "f16[7]", "i64[2,3,4]", "bool[5,5]", "u8[1]", "f64[0,3]", "f32[]"})
+        expect_everywhere(fmt::format("graph g(x: {}) {{ %a = non_zero(x) return %a }}", type));
+    for (const std::vector<double>& values : {std::vector<double>{0}, {1}, {0, kNan, -0.0, 2}, {0, 0, 0, 0, 0, 0, 3}})
+        expect_everywhere("graph g(x: f32[4,9]) { %a = non_zero(x) %b = transpose(%a, perm=[1,0]) return %a, %b }", {},
+                          with("x", values));
+    for (int64_t n : {0, 1, 7, 5000})
+        expect_everywhere(
+            "graph g(x: f32[N,2], y: f32[N]) { %l = less(y, [1.0]) %a = non_zero(%l) "
+            "%i = reshape(%a, [-1]) %b = gather(x, %i, axis=0) %c = relu(%b) %d = reduce_sum(%c, [0], keepdims=0) "
+            "return %c, %d }",
+            {{"N", n}});
+}
+
+TEST(RunSizes, Compress) {
+    for (const char* axis : {"", ", axis=0", ", axis=1", ", axis=-1"})
+        for (const std::vector<double>& values : {std::vector<double>{0}, {1}, {0, 1, 1}, {1, 0, 0}})
+            expect_everywhere(
+                fmt::format("graph g(x: f32[3,4], c: bool[3]) {{ %a = compress(x, c{}) %b = neg(%a) return %b }}",
+                            axis),
+                {}, with("c", values));
+    for (const char* type : {"i64", "f16", "bf16", "bool", "f8e4m3fn"})
+        expect_everywhere(
+            fmt::format("graph g(x: {}[6,2], c: bool[6]) {{ %a = compress(x, c, axis=0) return %a }}", type));
+    // A condition that is longer than the axis, false and true beyond its end.
+    expect_everywhere("graph g(x: f32[3], c: bool[5]) { %a = compress(x, c, axis=0) return %a }", {},
+                      with("c", {1, 0, 1, 0, 0}));
+    expect_everywhere("graph g(x: f32[3], c: bool[5]) { %a = compress(x, c, axis=0) return %a }", {},
+                      with("c", {1, 0, 1, 0, 1}));
+    for (int64_t n : {0, 1, 9000})
+        expect_everywhere("graph g(x: f32[N], c: bool[N]) { %a = compress(x, c) %b = mul(%a, %a) return %b }",
+                          {{"N", n}});
+}
+
 TEST(RunSizes, StepsOfThem) {
+    EXPECT_EQ(step_labels(lowered("graph g(x: f32[9]) { %a = non_zero(x) %b = relu(%a) return %a }")),
+              (std::vector<std::string>{"non_zero", "sizes non_zero", "non_zero"}));
     EXPECT_EQ(step_labels(lowered("graph g(x: f32[9], e: i64[1]) { %a = slice(x, [0], e) %b = relu(%a) return %b }")),
               (std::vector<std::string>{"sizes slice", "relu"}));
 }

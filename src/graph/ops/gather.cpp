@@ -149,14 +149,18 @@ const OpDef kCompress{
         else
             x = x.reshaped({x.elements()});
         std::vector<int64_t> kept;
-        for (int64_t i = 0; i < condition.elements(); ++i) {
-            if (!condition.int_at(i)) continue;
-            if (i >= x.size(axis))
-                return op.error(Code::E0406, "condition is true at {}, axis {} of {} ends before", i, axis,
-                                to_string(x.sizes()));
-            kept.push_back(i);
-        }
+        for (int64_t i = 0; i < condition.elements(); ++i)
+            if (condition.int_at(i)) kept.push_back(i);
         return std::vector<Datum>{TRY(pick(x, axis, kept))};
+    },
+    .check = [](const OpView& op) -> Status {
+        Shape x = op.has_attr("axis") ? op.shape(0) : Shape{op.shape(0).elements()};
+        int64_t axis = op.has_attr("axis") ? axis_of(op, x.rank()) : 0;
+        auto size = x[axis].as_int();
+        for (int64_t i = size.value_or(0); size && op.value(1) && i < op.value(1)->elements(); ++i)
+            if (op.value(1)->int_at(i))
+                return op.error(Code::E0406, "condition is true at {}, axis {} of {} ends before", i, axis, x);
+        return {};
     },
 };
 
