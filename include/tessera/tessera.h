@@ -7,4 +7,5 @@
 #include "tessera/kernel.h"
 #include "tessera/model.h"
 #include "tessera/optimize.h"
+#include "tessera/search.h"
 #include "tessera/tensor.h"

@@ -221,7 +221,7 @@ class Matcher {
         const Term& root = rule_.pattern[state_.roots.size()];
         std::vector<const Term*> path;
         Value* shared = nullptr;
-        if (!find_shared(root, path, shared)) return false;
+        if (!find_shared(root, path, shared, false) && !find_shared(root, path, shared, true)) return false;
         std::vector<Value*> candidates = {shared};
         for (size_t i = path.size(); i-- > 0;) {
             std::vector<Value*> above;
@@ -245,17 +245,17 @@ class Matcher {
         return false;
     }
 
-    // The ops from a root down to a variable that is bound already.
-    bool find_shared(const Term& term, std::vector<const Term*>& path, Value*& shared) const {
+    // The ops from a root down to a variable that is bound already; one that is computed leads to fewer places.
+    bool find_shared(const Term& term, std::vector<const Term*>& path, Value*& shared, bool constant) const {
         path.push_back(&term);
         for (const Term& arg : term.args) {
             if (arg.form == Form::Variable && arg.slot >= 0 && bound_[static_cast<size_t>(arg.slot)])
                 if (auto* v = std::get_if<Value*>(&state_.slots[static_cast<size_t>(arg.slot)]);
-                    v && !(*v)->is_constant()) {
+                    v && *v && (*v)->is_constant() == constant) {
                     shared = *v;
                     return true;
                 }
-            if (arg.form == Form::Op && find_shared(arg, path, shared)) return true;
+            if (arg.form == Form::Op && find_shared(arg, path, shared, constant)) return true;
         }
         path.pop_back();
         return false;

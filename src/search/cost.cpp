@@ -1,5 +1,6 @@
 #include "search/cost.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "graph/count.h"
@@ -72,13 +73,21 @@ Work work_of(const Node& node) {
     return cost.complete && flops > kProductIntensity * elements ? Work::Product : Work::Other;
 }
 
+bool from_weights(const Value& value) {
+    if (value.is_constant()) return true;
+    const Node* node = value.node();
+    if (!node || node->inputs().empty() || !node->is(Trait::Pure)) return false;
+    return std::all_of(node->inputs().begin(), node->inputs().end(),
+                       [&](const Value* v) { return !v || (v != &value && from_weights(*v)); });
+}
+
 std::string cost_key(const Node& node) {
     std::string text = node.op().name;
     for (const Value* v : node.inputs()) {
         text += ' ';
         if (!v) continue;
         text += to_string(v->type());
-        if (v->is_constant()) text += '=';
+        if (from_weights(*v)) text += '=';
     }
     for (size_t i = 0; i < node.output_count(); ++i) text += " -> " + to_string(node.output(i)->type());
     return text + " " + describe(node).attrs;

@@ -34,6 +34,9 @@ std::unique_ptr<CostModel> estimated_cost(const Speeds& speeds = {}, bool fused 
 enum class Work { View, Map, Product, Other };
 Work work_of(const Node& node);
 
+// Computed from constants alone.
+bool from_weights(const Value& value);
+
 // Element types, sizes and attributes: nodes of one text cost the same.
 std::string cost_key(const Node& node);
 

@@ -111,7 +111,7 @@ Extraction Extractor::greedy() {
 void Extractor::take(size_t number, Chosen& chosen, std::vector<bool>& taken) const {
     if (taken[number]) return;
     taken[number] = true;
-    const Step& step = saturation_.steps[number];
+    const Derivation& step = saturation_.steps[number];
     for (size_t before : step.after) take(before, chosen, taken);
     for (size_t i = 0; i < step.roots.size(); ++i) {
         Value* made = egraph_.current(*step.made[i]);
@@ -124,7 +124,7 @@ void Extractor::find_alternatives() {
     std::vector<size_t> depth(saturation_.steps.size(), 0);
     std::map<std::string, size_t> place;
     for (size_t i = 0; i < saturation_.steps.size(); ++i) {
-        const Step& step = saturation_.steps[i];
+        const Derivation& step = saturation_.steps[i];
         for (size_t before : step.after) depth[i] = std::max(depth[i], depth[before] + 1);
         std::string kind = fmt::format("{} {}", step.rule->name, depth[i]);
         for (Value* root : step.roots) {
@@ -242,7 +242,7 @@ Extraction Extractor::finish(Chosen chosen, bool exact) const {
     for (size_t c = 0; c < chosen.size(); ++c)
         if (!needed[c]) chosen[c] = nullptr;
     for (size_t i = 0; i < saturation_.steps.size(); ++i) {
-        const Step& step = saturation_.steps[i];
+        const Derivation& step = saturation_.steps[i];
         for (size_t k = 0; k < step.roots.size(); ++k) {
             Value* made = egraph_.current(*step.made[k]);
             if (!made->node() || chosen[size_t(egraph_.class_of(*made))] != made) continue;

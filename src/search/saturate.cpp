@@ -97,6 +97,7 @@ class Saturator {
         for (Value* root : values_of(*rule.pattern[0].op, size_t(rule.pattern[0].output))) {
             if (egraph_.weight_only(egraph_.class_of(*root))) continue;
             ematch(egraph_, rule, *root, [&](const Match& m) {
+                if (rule.grows && !may_grow(m)) return false;
                 matches.push_back(m);
                 too_many = matches.size() >= options_.max_matches;
                 return too_many;
@@ -108,6 +109,18 @@ class Saturator {
             if (stopped()) return;
             apply(match);
         }
+    }
+
+    // A rule that grows is not applied to what it made, and not where little is at stake.
+    bool may_grow(const Match& match) const {
+        for (const Node* n : match.nodes)
+            if (auto it = made_by_.find(n); it != made_by_.end() && comes_of(it->second, match.rule)) return false;
+        return !options_.worthwhile || options_.worthwhile(match.nodes);
+    }
+    bool comes_of(size_t step, const Rule* rule) const {
+        const Derivation& s = done_.steps[step];
+        return s.rule == rule ||
+               std::any_of(s.after.begin(), s.after.end(), [&](size_t b) { return comes_of(b, rule); });
     }
 
     uint64_t key_of(const Match& match) const {
@@ -124,7 +137,7 @@ class Saturator {
         if (!applied_.insert(key_of(match)).second) return nullptr;
         std::optional<Instance> instance = instantiate(egraph_.graph(), match, context_);
         if (!instance) return nullptr;
-        const size_t number = done_.steps.size();
+        std::vector<Node*> fresh;
         std::unordered_map<const Value*, Value*> now;
         Node* accumulator = nullptr;
         for (Node* created : instance->created) {
@@ -132,12 +145,12 @@ class Saturator {
             for (size_t i = 0; i < created->output_count(); ++i) outputs.push_back(created->output(i));
             Node* kept = egraph_.add(*created);
             for (size_t i = 0; i < outputs.size(); ++i) now[outputs[i]] = kept->output(i);
-            if (kept == created) made_by_.emplace(kept, number);
+            if (kept == created) fresh.push_back(kept);
             if (!accumulator && &kept->op() == match.rule->pattern[0].op &&
                 !egraph_.weight_only(egraph_.class_of(*kept->output(0))))
                 accumulator = kept;
         }
-        Step step{match.rule, {}, {}, {}, {}};
+        Derivation step{match.rule, {}, {}, {}, {}};
         bool news = false;
         for (size_t i = 0; i < match.roots.size(); ++i) {
             Value* made = instance->values[i];
@@ -153,6 +166,7 @@ class Saturator {
             if (auto it = made_by_.find(n); it != made_by_.end()) step.after.push_back(it->second);
         const Node* root = match.roots[0]->node();
         step.where = root->name().empty() ? match.roots[0]->name() : root->name();
+        for (const Node* n : fresh) made_by_.emplace(n, done_.steps.size());
         done_.steps.push_back(std::move(step));
         return accumulator;
     }

@@ -3,6 +3,8 @@
 // so on, so that what is added grows with k and not with its subsets.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <string>
 
 #include "rewrite/rule.h"
@@ -16,11 +18,13 @@ struct SaturateOptions {
     size_t max_matches = 2000;  // of one rule in one round; a rule that has more rests for a round
     int max_rounds = 6;
     double seconds = 10;
+    // Whether a rule that grows is tried on these nodes of its pattern; without it, always.
+    std::function<bool(const std::vector<Node*>& nodes)> worthwhile = {};
     const std::atomic<bool>* cancel = nullptr;
 };
 
 // One use of a rule: these classes may be computed by these values instead.
-struct Step {
+struct Derivation {
     const Rule* rule = nullptr;
     std::vector<Value*> roots;  // what the pattern's roots were
     std::vector<Value*> made;   // for each root
@@ -29,7 +33,7 @@ struct Step {
 };
 
 struct Saturation {
-    std::vector<Step> steps;
+    std::vector<Derivation> steps;
     size_t nodes_before = 0;  // of the working graph: those from here on are new
     int rounds = 0;
     bool complete = false;   // nothing more follows from the rules

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
+#include <set>
 
 #include "rewrite/edit.h"
 #include "search/backtrack.h"
@@ -11,7 +13,9 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kSingles = 6;  // alternatives that are candidates on their own
+constexpr double kLeastShare = 1e-3;  // of the whole: what a rule that grows starts from
+constexpr double kAlike = 1e-3;       // candidates whose costs differ by less are taken for the same
+constexpr size_t kSingles = 6;        // alternatives that are candidates on their own
 
 std::vector<RuleUse> uses_of(const std::vector<size_t>& steps, const Saturation& saturation,
                              const Extractor& extractor) {
@@ -21,7 +25,7 @@ std::vector<RuleUse> uses_of(const std::vector<size_t>& steps, const Saturation&
         for (size_t step : a.steps) gains[step] = a.gain / double(a.steps.size());
     std::vector<RuleUse> uses;
     for (size_t i : steps) {
-        const Step& step = saturation.steps[i];
+        const Derivation& step = saturation.steps[i];
         auto it = std::find_if(uses.begin(), uses.end(), [&](const RuleUse& u) { return u.rule == step.rule->name; });
         if (it == uses.end()) it = uses.insert(it, RuleUse{step.rule->name, {}, 0});
         it->where.push_back(step.where);
@@ -34,7 +38,15 @@ Search search_egraph(const Graph& graph, const std::vector<const Rule*>& rules, 
                      const SearchOptions& options) {
     Search found;
     EGraph egraph(graph.clone());
-    Saturation saturation = saturate(egraph, rules, options.limits);
+    std::unique_ptr<CostModel> estimate = estimated_cost();
+    const double least = kLeastShare * estimate->graph(graph);
+    SaturateOptions limits = options.limits;
+    limits.worthwhile = [&](const std::vector<Node*>& nodes) {
+        double sum = 0;
+        for (const Node* n : nodes) sum += estimate->node(*n);
+        return sum >= least;
+    };
+    Saturation saturation = saturate(egraph, rules, limits);
     found.nodes = egraph.node_count();
     found.classes = egraph.class_count();
     found.steps = saturation.steps.size();
@@ -45,6 +57,8 @@ Search search_egraph(const Graph& graph, const std::vector<const Rule*>& rules, 
     found.candidates.push_back({graph.clone(), before, {}, "input"});
     auto add = [&](const Extraction& e, std::string what) {
         if (!(e.cost < before) || e.steps.empty()) return;
+        for (const Candidate& c : found.candidates)
+            if (std::abs(c.cost - e.cost) < kAlike * e.cost) return;
         found.candidates.push_back(
             {extractor.build(e), e.cost, uses_of(e.steps, saturation, extractor), std::move(what)});
     };
@@ -56,9 +70,11 @@ Search search_egraph(const Graph& graph, const std::vector<const Rule*>& rules, 
         if (alternatives[i].gain > 0) order.push_back(i);
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return alternatives[a].gain > alternatives[b].gain; });
-    for (size_t i = 0; i < order.size() && i < kSingles; ++i) {
-        const Step& step = saturation.steps[alternatives[order[i]].steps[0]];
-        add(extractor.with({order[i]}), fmt::format("{} at {}", step.rule->name, step.where));
+    std::set<std::string> tried;
+    for (size_t i : order) {
+        const Derivation& step = saturation.steps[alternatives[i].steps[0]];
+        if (tried.size() < kSingles && tried.insert(step.rule->name).second)
+            add(extractor.with({i}), fmt::format("{} at {}", step.rule->name, step.where));
     }
     return found;
 }

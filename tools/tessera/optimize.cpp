@@ -2,6 +2,7 @@
 #include "check_optimized.h"
 #include "command.h"
 #include "report.h"
+#include "search_text.h"
 
 namespace tessera::cli {
 namespace {
@@ -13,7 +14,8 @@ constexpr const char* kExamples =
     "  tessera optimize model.onnx --explain | less\n"
     "  tessera optimize model.onnx --report model.html    each rewrite, in the browser\n"
     "  tessera optimize model.onnx -o smaller.onnx --check --dim batch=2\n"
-    "  tessera optimize model.onnx --rules my.rules --print-after user_rules\n";
+    "  tessera optimize model.onnx --rules my.rules --print-after user_rules\n"
+    "  tessera optimize model.onnx --search=30 -o faster.onnx --explain\n";
 constexpr int64_t kExternalFrom = 1024;
 
 struct Optimize {
@@ -24,12 +26,15 @@ struct Optimize {
     bool external = false, explain = false, time_passes = false, check = false, json = false, trust = false,
          verify = false, list_passes = false;
     uint64_t seed = 0;
+    ModelSearchOptions search_options;
+    bool searched = false;
 
     Status operator()() const;
 
   private:
     Status check_usage() const;
     Result<OptimizeOptions> options() const;
+    Result<Searched> searched_model(const Model& model) const;
 };
 
 // ---- what is printed
@@ -232,7 +237,7 @@ Status Optimize::check_usage() const {
 Result<OptimizeOptions> Optimize::options() const {
     OptimizeOptions o;
     o.precision = precision;
-    o.rules = rules;
+    if (!searched) o.rules = rules;
     o.refute_rules = !trust;
     o.with = with;
     o.opset = opset;
@@ -249,6 +254,15 @@ Result<OptimizeOptions> Optimize::options() const {
             fmt::print(stderr, "// after {}{}\n{}\n", pass, changed ? "" : ", which changed nothing", now.to_text());
         };
     return o;
+}
+
+Result<Searched> Optimize::searched_model(const Model& model) const {
+    ModelSearchOptions o = search_options;
+    o.precision = precision;
+    o.rules = rules;
+    o.refute_rules = !trust;
+    o.cancel = &interrupted();
+    return search(model, o);
 }
 
 Status Optimize::operator()() const {
@@ -269,7 +283,10 @@ Status Optimize::operator()() const {
             if (print) print(pass, now, changed);
         };
     }
-    Optimized done = TRY(optimize(model, chosen));
+    std::optional<Searched> found;
+    if (searched) found = TRY(searched_model(model));
+    Optimized done = TRY(optimize(found ? found->model : model, chosen));
+    if (found) done.report.before = model.summary();
     if (page) TRY(page->write(report, done, chosen));
     std::optional<CheckedRun> checked;
     if (check) checked = TRY(check_optimized(model, done.model, precision, sizes, seed));
@@ -281,10 +298,12 @@ Status Optimize::operator()() const {
         if (!out.empty()) j["to"] = out;
         if (page) j["report"] = report;
         if (checked) j["check"] = checked_json(*checked);
+        if (found) j["search"] = search_json(found->report, explain);
         print_json(j);
         return {};
     }
     print_table(model, done, sizes);
+    if (found) fmt::print("{}", search_text(found->report, explain));
     if (checked) fmt::print("{}", checked_text(*checked));
     if (time_passes) print_times(done.report);
     if (explain) print_explanation(done.report);
@@ -331,10 +350,28 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
         ->option_text("PASS");
     c->add_option("--stop-after", o->stop_after, "Stop after the first run of this pass")->option_text("PASS");
     c->add_flag("--verify", o->verify, "Check the graph's invariants after each pass");
+    c->add_option("--search", o->search_options.seconds,
+                  "Look for a model that is faster here, by trying rules, measuring and timing, for so long (60)")
+        ->option_text("[=SECONDS]")
+        ->expected(0, 1)
+        ->check(CLI::PositiveNumber);
+    c->add_option("--strategy", o->search_options.strategy, "Of --search: an e-graph, or backtracking as in TASO")
+        ->option_text("egraph|backtrack")
+        ->check(CLI::IsMember({"egraph", "backtrack"}));
+    c->add_option("--cost", o->search_options.cost, "Of --search: measured (default), an estimate, or a sum over ops")
+        ->option_text("measured|estimate|sum")
+        ->check(CLI::IsMember({"measured", "estimate", "sum"}));
+    c->add_option("--target", o->search_options.target, "Of --search: the processor to be fast on (host)");
+    c->add_option("--max-rule-ops", o->search_options.max_rule_ops, "Of --search: only rules with at most so many ops")
+        ->option_text("N");
+    c->add_option("--max-nodes", o->search_options.max_nodes, "Of --search: of the e-graph (20000)")->option_text("N");
     c->add_flag("--list-passes", o->list_passes, "List the passes in their order");
     c->add_flag("--json", o->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
-    c->callback([o, &chosen] { chosen = [o] { return report((*o)(), o->json); }; });
+    c->callback([o, c, &chosen] {
+        o->searched = c->count("--search") > 0;
+        chosen = [o] { return report((*o)(), o->json); };
+    });
 }
 
 }  // namespace tessera::cli

@@ -1,0 +1,68 @@
+// The superoptimizer's search: a model that computes the same and runs faster on this machine, by rules that need not
+// make it smaller. What came in is always among the candidates that are timed, so the result is never slower.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/model.h"
+
+namespace tessera {
+
+struct ModelSearchOptions {
+    double seconds = 60;                    // of exploring and timing together; what is begun is ended
+    std::string strategy = "egraph";        // or "backtrack", TASO's
+    std::string cost = "measured";          // "estimate": no clock; "sum": the estimate without fusion
+    std::string precision = "default";      // as OptimizeOptions has it
+    std::string target = "host";            // only the host can be timed
+    std::vector<std::string> rules = {};    // files of rules, besides those that come with Tessera
+    bool built_in_rules = true;             // use those
+    bool refute_rules = true;               // refuse a rule of yours where a counterexample is found
+    bool tested_rules = false;              // also those that were found and are not proved
+    int max_rule_ops = 0;                   // only rules whose pattern has at most so many ops; 0: all
+    bool time_candidates = true;            // false: the cheapest by its cost is taken
+    size_t max_nodes = 20000;               // of the e-graph
+    double alpha = 1.05;                    // of backtracking
+    size_t budget = 1000;                   // graphs that backtracking sees
+    std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none
+    const std::atomic<bool>* cancel = nullptr;
+    std::function<void(const std::string& what)> progress = {};
+};
+
+struct SearchedRule {
+    std::string rule, why;
+    std::vector<std::string> where;  // nodes at its root
+    double gain = 0;                 // seconds, by the costs
+};
+
+struct SearchedCandidate {
+    std::string what;                 // "input", "all that pays", or one rewrite alone
+    double cost = 0;                  // seconds, by the costs
+    double seconds = 0, speedup = 0;  // by the clock, over the input; 0 where it was not timed
+    std::vector<SearchedRule> rules;
+};
+
+struct SearchReport {
+    std::string strategy, cost;
+    size_t nodes = 0, classes = 0, steps = 0;  // of the e-graph, and rules applied; backtracking: graphs, 0
+    bool complete = false;                     // nothing more follows from the rules
+    std::string stopped_by;                    // the limit that was met
+    double search_seconds = 0, measure_seconds = 0, time_seconds = 0;
+    size_t measured = 0;                        // nodes timed for their cost in this run
+    std::vector<SearchedCandidate> candidates;  // the input first
+    size_t chosen = 0;
+    double speedup = 1;  // of the one that was chosen, by the clock
+};
+
+struct Searched {
+    Model model;
+    SearchReport report;
+};
+
+// E0501 for a strategy, cost or precision that there is not, and for models that cannot be searched (control flow).
+Result<Searched> search(const Model& model, const ModelSearchOptions& options = {});
+
+}  // namespace tessera

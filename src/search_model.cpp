@@ -1,0 +1,161 @@
+// From a model to the fastest of the candidates that a search found for it.
+#include <chrono>
+
+#include "base/check.h"
+#include "rewrite/optimize.h"
+#include "rewrite/refute.h"
+#include "search/search.h"
+#include "search/search_rules.h"
+#include "stages.h"
+#include "tessera/search.h"
+#include "tune/measured_cost.h"
+#include "tune/time_candidates.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kFoldLimit = int64_t{1} << 40;  // weights are computed, whatever they take
+constexpr double kExploreShare = 0.5;             // of the time
+
+int ops_of(const Term& term) {
+    int n = term.form == Term::Form::Op;
+    for (const Term& arg : term.args) n += ops_of(arg);
+    return n;
+}
+
+struct ChosenRules {
+    Rules own;
+    std::vector<const Rule*> all;
+};
+
+Result<ChosenRules> choose_rules(const ModelSearchOptions& options) {
+    ChosenRules chosen;
+    for (const std::string& path : options.rules)
+        for (Rule& rule : TRY(load_rules(path))) {
+            if (options.refute_rules && rule.evidence != Evidence::Proved) {
+                Verdict verdict = TRY(refute(rule, {.cancel = options.cancel}));
+                TRY(as_status(rule, verdict));
+            }
+            chosen.own.push_back(std::move(rule));
+        }
+    std::vector<const Rule*> all;
+    for (const Rule& rule : chosen.own) all.push_back(&rule);
+    if (options.built_in_rules)
+        for (const Rule* rule : search_rules())
+            if (options.tested_rules || rule->evidence != Evidence::Tested) all.push_back(rule);
+    for (const Rule* rule : all) {
+        int ops = 0;
+        for (const Term& root : rule->pattern) ops += ops_of(root);
+        if (options.max_rule_ops == 0 || ops <= options.max_rule_ops) chosen.all.push_back(rule);
+    }
+    return chosen;
+}
+
+Result<std::unique_ptr<CostModel>> choose_cost(const ModelSearchOptions& options) {
+    if (options.cost == "estimate") return estimated_cost();
+    if (options.cost == "sum") return estimated_cost({}, false);
+    if (options.cost != "measured")
+        return Error(Code::E0501, "there is no cost \"{}\"", options.cost).hint("there are: measured, estimate, sum");
+    std::unique_ptr<CostModel> cost = TRY(MeasuredCost::open({.cache = options.cache, .target = options.target}));
+    return cost;
+}
+
+Result<Strategy> strategy_named(const std::string& name) {
+    if (name == "egraph") return Strategy::EGraph;
+    if (name == "backtrack") return Strategy::Backtrack;
+    return Error(Code::E0501, "there is no strategy \"{}\"", name).hint("there are: egraph, backtrack");
+}
+
+SearchedCandidate described(const Candidate& candidate, const std::vector<const Rule*>& rules) {
+    SearchedCandidate out{candidate.what, candidate.cost, 0, 0, {}};
+    for (const RuleUse& use : candidate.uses) {
+        std::string why;
+        for (const Rule* rule : rules)
+            if (rule->name == use.rule) why = rule->comment;
+        out.rules.push_back({use.rule, why, use.where, use.gain});
+    }
+    return out;
+}
+
+double since(std::chrono::steady_clock::time_point began) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+}  // namespace
+
+Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
+    CheckScope scope("search", [&] { return model.to_text(); });
+    const auto began = std::chrono::steady_clock::now();
+    const Precision precision = TRY(precision_named(options.precision));
+    SearchOptions how;
+    how.strategy = TRY(strategy_named(options.strategy));
+    how.limits.precision = precision;
+    how.limits.max_nodes = options.max_nodes;
+    how.limits.seconds = kExploreShare * options.seconds;
+    how.limits.cancel = options.cancel;
+    how.extract_seconds = kExploreShare * options.seconds;
+    how.alpha = options.alpha;
+    how.budget = options.budget;
+    const ChosenRules rules = TRY(choose_rules(options));
+    std::unique_ptr<CostModel> cost = TRY(choose_cost(options));
+    auto tell = [&](const std::string& what) {
+        if (options.progress) options.progress(what);
+    };
+
+    tell("rewrite");
+    PipelineOptions pipeline;
+    pipeline.precision = precision;
+    pipeline.fold_limit = kFoldLimit;
+    pipeline.cancel = options.cancel;
+    std::unique_ptr<Graph> graph = model.graph().clone();
+    pipeline.last_phase = 1;
+    TRY(optimize(*graph, pipeline));
+    tell("search");
+    Search found = TRY(search(*graph, rules.all, *cost, how));
+
+    Searched out{model, {}};
+    SearchReport& report = out.report;
+    report.strategy = options.strategy;
+    report.cost = cost->name();
+    report.nodes = found.nodes;
+    report.classes = found.classes;
+    report.steps = found.steps;
+    report.complete = found.complete;
+    report.stopped_by = found.stopped_by;
+    if (auto* measured = dynamic_cast<MeasuredCost*>(cost.get())) {
+        report.measure_seconds = measured->spent();
+        report.measured = measured->measured();
+        measured->save();
+    }
+    report.search_seconds = found.seconds - report.measure_seconds;
+    for (const Candidate& c : found.candidates) report.candidates.push_back(described(c, rules.all));
+
+    pipeline.last_phase = 3;
+    auto made = [&](size_t i) -> Result<Model> {
+        tell(i == 0 ? "compile the input" : fmt::format("time {}", found.candidates[i].what));
+        std::shared_ptr<Graph> copy = found.candidates[i].graph->clone();
+        TRY(optimize(*copy, pipeline));
+        return Model(copy);
+    };
+    const auto timing = std::chrono::steady_clock::now();
+    if (options.time_candidates && found.candidates.size() > 1) {
+        Timed timed = TRY(time_candidates(found.candidates.size(), made,
+                                          {.target = options.target,
+                                           .precision = options.precision == "strict" ? "strict" : "default",
+                                           .seconds = std::max(options.seconds - since(began), 0.0),
+                                           .cancel = options.cancel}));
+        for (size_t i = 0; i < report.candidates.size(); ++i) {
+            report.candidates[i].seconds = timed.seconds[i];
+            report.candidates[i].speedup = timed.speedup[i];
+        }
+        report.chosen = timed.fastest;
+        report.speedup = timed.fastest ? timed.speedup[timed.fastest] : 1;
+    } else if (found.candidates.size() > 1) {
+        report.chosen = 1;
+    }
+    report.time_seconds = since(timing);
+    if (report.chosen) out.model = TRY(made(report.chosen));
+    return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// The candidates of a search compiled and timed end to end, in turns, in processor time on one thread. The first is
+// what came in; another one is taken only where it is faster by more than the clock's noise, so nothing gets slower.
+#pragma once
+
+#include <functional>
+
+#include "base/error.h"
+#include "tessera/compile.h"
+
+namespace tessera {
+
+struct TimeOptions {
+    std::string target = "host";
+    std::string precision = "default";
+    double seconds = 30;       // no candidate but the first two is begun after that
+    double least_gain = 0.01;  // of the time
+    int least_runs = 7;
+    const std::atomic<bool>* cancel = nullptr;
+};
+
+struct Timed {
+    size_t fastest = 0;
+    std::vector<double> seconds;  // by candidate, the median over rounds; 0: not timed
+    std::vector<double> speedup;  // over the first, in the same rounds
+};
+
+// `candidate(i)` makes one of `count` models; it is called once, and the model goes when it is timed.
+Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(size_t)>& candidate,
+                              const TimeOptions& options = {});
+
+}  // namespace tessera

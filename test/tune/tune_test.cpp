@@ -1,0 +1,132 @@
+// Measured costs and their file, timed candidates, and the search of a model from the outside.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "graph/builder.h"
+#include "tessera/search.h"
+#include "tune/measured_cost.h"
+#include "tune/time_candidates.h"
+
+namespace tessera {
+namespace {
+
+class Folder {
+  public:
+    Folder() : path_(std::filesystem::temp_directory_path() / fmt::format("tessera_tune_test_{}", getpid())) {
+        std::filesystem::remove_all(path_);
+        std::filesystem::create_directories(path_);
+    }
+    ~Folder() { std::filesystem::remove_all(path_); }
+    std::string string() const { return path_.string(); }
+
+  private:
+    std::filesystem::path path_;
+};
+
+Tensor ramp(const Sizes& sizes) {
+    int64_t n = 1;
+    for (int64_t s : sizes) n *= s;
+    std::vector<float> v;
+    for (int64_t i = 0; i < n; ++i) v.push_back(float(i % 17) / 17 - 0.5f);
+    return Tensor::of<float>(sizes, v);
+}
+
+// Five rows through one matrix, one after the other.
+std::shared_ptr<Graph> rows(int64_t width) {
+    auto graph = std::make_shared<Graph>("rows");
+    Builder b(*graph);
+    Value* w = b.constant(ramp({width, width}));
+    for (int i = 0; i < 5; ++i) {
+        Value* x = graph->add_input(fmt::format("x{}", i), TensorType{DType::f32, Shape{1, width}});
+        graph->add_output(b.op("tanh", {b.matmul(x, w)}), fmt::format("y{}", i));
+    }
+    EXPECT_TRUE(b.status().ok());
+    return graph;
+}
+
+TEST(MeasuredCost, TimesAProductOnceAndKeepsIt) {
+    Folder folder;
+    auto graph = rows(96);
+    const Node& product = *graph->nodes()[0];
+    ASSERT_EQ(product.op().name, "matmul");
+    double first = 0;
+    {
+        auto cost = MeasuredCost::open({.cache = folder.string(), .least = 0});
+        ASSERT_TRUE(cost.ok()) << cost.error().to_string();
+        first = (*cost)->node(product);
+        EXPECT_GT(first, 0);
+        EXPECT_EQ((*cost)->node(*graph->nodes()[2]), first);  // of the same sizes
+        EXPECT_EQ((*cost)->measured(), 1u);
+    }
+    auto again = MeasuredCost::open({.cache = folder.string(), .least = 0});
+    ASSERT_TRUE(again.ok());
+    EXPECT_NEAR((*again)->node(product), first, 1e-6 * first);
+    EXPECT_EQ((*again)->measured(), 0u);
+}
+
+TEST(MeasuredCost, ADamagedFileIsMeasuredAnew) {
+    Folder folder;
+    auto graph = rows(32);
+    { (void)(*MeasuredCost::open({.cache = folder.string(), .least = 0}))->node(*graph->nodes()[0]); }
+    for (const auto& entry : std::filesystem::directory_iterator(folder.string()))
+        std::ofstream(entry.path()) << "no number\tmatmul\n-1\tx\n\t\n\0\xff";
+    auto cost = MeasuredCost::open({.cache = folder.string(), .least = 0});
+    ASSERT_TRUE(cost.ok());
+    EXPECT_GT((*cost)->node(*graph->nodes()[0]), 0);
+    EXPECT_EQ((*cost)->measured(), 1u);
+}
+
+TEST(MeasuredCost, SizesThatAreNotKnownAreEstimated) {
+    Graph graph("g");
+    Builder b(graph);
+    Value* x = graph.add_input("x", TensorType{DType::f32, Shape{symbol("n"), 64}});
+    graph.add_output(b.matmul(x, b.constant(ramp({64, 64}))), "y");
+    auto cost = MeasuredCost::open({.cache = "", .least = 0});
+    ASSERT_TRUE(cost.ok());
+    EXPECT_GT((*cost)->node(*graph.nodes()[0]), 0);
+}
+
+TEST(TimeCandidates, TheInputStaysWhereNothingIsFaster) {
+    Model model(rows(16));
+    auto same = [&](size_t) -> Result<Model> { return model; };
+    auto timed = time_candidates(2, same, {.least_gain = 0.5});
+    ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+    EXPECT_EQ(timed->fastest, 0u);
+    EXPECT_GT(timed->seconds[1], 0);
+}
+
+TEST(SearchModel, GivesAModelThatComputesTheSame) {
+    Folder folder;
+    Model model(rows(64));
+    for (const char* strategy : {"egraph", "backtrack"})
+        for (const char* cost : {"measured", "estimate", "sum"}) {
+            auto found = search(model, {.seconds = 20,
+                                        .strategy = strategy,
+                                        .cost = cost,
+                                        .time_candidates = false,
+                                        .budget = 30,
+                                        .cache = folder.string()});
+            ASSERT_TRUE(found.ok()) << found.error().to_string();
+            EXPECT_EQ(found->report.strategy, strategy);
+            ASSERT_GE(found->report.candidates.size(), 1u);
+            auto inputs = model.random_inputs(1);
+            auto x = model.run(*inputs), y = found->model.run(*inputs);
+            ASSERT_TRUE(x.ok() && y.ok());
+            ASSERT_EQ(x->size(), y->size());
+            for (size_t i = 0; i < x->size(); ++i)
+                for (int64_t k = 0; k < (*x)[i].tensor().elements(); ++k)
+                    EXPECT_NEAR((*x)[i].tensor().real_at(k), (*y)[i].tensor().real_at(k), 1e-4);
+        }
+}
+
+TEST(SearchModel, SaysWhatItDoesNotKnow) {
+    Model model(rows(4));
+    EXPECT_EQ(search(model, {.strategy = "guess"}).error().code(), Code::E0501);
+    EXPECT_EQ(search(model, {.cost = "guess"}).error().code(), Code::E0501);
+    EXPECT_EQ(search(model, {.precision = "guess"}).error().code(), Code::E0501);
+}
+
+}  // namespace
+}  // namespace tessera
