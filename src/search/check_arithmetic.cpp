@@ -313,8 +313,30 @@ bool Names::occurs(int a, const Whole& p) const {
     return found.contains(a);
 }
 
-// What holds of the atoms, and of their products with sizes, is added first.
 bool Names::impossible(const Conjunction& given) {
+    std::vector<Conjunction> groups;
+    std::vector<std::set<int>> of_groups;
+    for (const Whole& f : given) {
+        // Joined with every group that it has an atom in common with.
+        Conjunction group{f};
+        std::set<int> atoms;
+        atoms_in(f, atoms);
+        for (size_t i = groups.size(); i-- > 0;) {
+            bool meets = std::any_of(atoms.begin(), atoms.end(), [&](int a) { return of_groups[i].contains(a); });
+            if (!meets) continue;
+            group.insert(group.end(), groups[i].begin(), groups[i].end());
+            atoms.merge(of_groups[i]);
+            groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(i));
+            of_groups.erase(of_groups.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+        groups.push_back(std::move(group));
+        of_groups.push_back(std::move(atoms));
+    }
+    return std::any_of(groups.begin(), groups.end(), [&](const Conjunction& g) { return group_impossible(g); });
+}
+
+// What holds of the atoms, and of their products with sizes, is added first.
+bool Names::group_impossible(const Conjunction& given) {
     Conjunction facts = given;
     std::set<int> atoms;
     for (const Whole& f : given) atoms_in(f, atoms);
@@ -367,9 +389,24 @@ bool Names::impossible(const Conjunction& given) {
 
 bool Names::follows(const Conjunction& facts, const Whole& p) {
     if (only_constant(p) && constant_in(p) >= 0) return true;
-    Conjunction all = facts;
-    all.push_back(denied(p));
-    return impossible(all);
+    // Only what is connected with p matters.
+    Conjunction related{denied(p)};
+    std::set<int> reached;
+    atoms_in(p, reached);
+    std::vector<bool> taken(facts.size());
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t i = 0; i < facts.size(); ++i) {
+            if (taken[i]) continue;
+            std::set<int> atoms;
+            atoms_in(facts[i], atoms);
+            if (std::none_of(atoms.begin(), atoms.end(), [&](int a) { return reached.contains(a); })) continue;
+            taken[i] = more = true;
+            reached.merge(atoms);
+            related.push_back(facts[i]);
+        }
+    }
+    return group_impossible(related);
 }
 
 bool Names::equal(const Conjunction& facts, const Whole& a, const Whole& b) {

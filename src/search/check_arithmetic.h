@@ -56,6 +56,7 @@ class Names {
     std::map<std::pair<Kind, std::vector<Whole>>, int> by_parts_;
     std::string_view text_;
 
+    bool group_impossible(const Conjunction& facts);
     void skip();
     bool take(std::string_view symbol);
     Whole parse_sum();

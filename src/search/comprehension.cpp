@@ -319,20 +319,31 @@ Result<Sides> build_sides(const Claim& claim, const Bindings& sizes, bool* left_
     return SideBuilder(claim, sizes).build(left_built);
 }
 
-std::vector<std::string> size_symbols(const Claim& claim) {
+namespace {
+
+// The symbols of attributes: strides, dilations, pads.
+std::set<std::string> value_symbols(const Claim& claim) {
     std::set<std::string> names;
-    for (const auto& [name, shape] : claim.shapes)
-        for (const Dim& d : shape)
-            for (std::string& s : free_symbols(d)) names.insert(std::move(s));
     for (const auto& [name, value] : claim.values)
         if (auto* list = std::get_if<std::vector<Expr>>(&value))
             for (const Expr& e : *list)
                 for (std::string& s : free_symbols(e)) names.insert(std::move(s));
+    return names;
+}
+
+}  // namespace
+
+std::vector<std::string> size_symbols(const Claim& claim) {
+    std::set<std::string> names = value_symbols(claim);
+    for (const auto& [name, shape] : claim.shapes)
+        for (const Dim& d : shape)
+            for (std::string& s : free_symbols(d)) names.insert(std::move(s));
     return {names.begin(), names.end()};
 }
 
 Status check_well_formed(const Claim& claim) {
     std::vector<std::string> symbols = size_symbols(claim);
+    const std::set<std::string> of_values = value_symbols(claim);
     RandomStream random(17, "sizes");
     uint64_t drawn = 0;
     int accepted = 0;
@@ -342,11 +353,13 @@ Status check_well_formed(const Claim& claim) {
         Bindings sizes;
         std::set<int64_t> taken;
         for (const std::string& s : symbols) {
+            bool of_value = of_values.contains(s);
             int64_t size = 0;
             do {
                 uint64_t bits = random.bits(drawn++);
                 size = static_cast<int64_t>(bits & 1 ? 60 + (bits >> 8) % 900 : (bits & 6 ? 2 : 0) + (bits >> 8) % 9);
-            } while (!taken.insert(size).second);
+                if (of_value) size = static_cast<int64_t>(bits % 3);
+            } while (!of_value && !taken.insert(size).second);
             sizes.emplace(s, size);
         }
         bool left = false;

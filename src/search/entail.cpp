@@ -182,15 +182,62 @@ bool infeasible(Atoms& atoms, Guards facts) {
     return s.solve();
 }
 
+// The facts that have atoms in common with that at `from`, directly or through others, taken out of `facts`. What
+// contradicts itself does so within one such group.
+Guards take_group(Guards& facts, std::vector<std::vector<int>>& ids, size_t from) {
+    std::vector<bool> reached;
+    Guards group;
+    std::vector<size_t> open{from};
+    std::vector<bool> taken(facts.size());
+    taken[from] = true;
+    while (!open.empty()) {
+        size_t i = open.back();
+        open.pop_back();
+        group.push_back(facts[i]);
+        for (int id : ids[i]) {
+            if (static_cast<size_t>(id) >= reached.size()) reached.resize(static_cast<size_t>(id) + 1);
+            if (reached[static_cast<size_t>(id)]) continue;
+            reached[static_cast<size_t>(id)] = true;
+            for (size_t j = 0; j < facts.size(); ++j)
+                if (!taken[j] && std::find(ids[j].begin(), ids[j].end(), id) != ids[j].end()) {
+                    taken[j] = true;
+                    open.push_back(j);
+                }
+        }
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < facts.size(); ++i)
+        if (!taken[i]) {
+            std::swap(facts[kept], facts[i]);
+            std::swap(ids[kept++], ids[i]);
+        }
+    facts.resize(kept);
+    ids.resize(kept);
+    return group;
+}
+
+std::vector<std::vector<int>> atoms_of_each(const Atoms& atoms, const Guards& facts) {
+    std::vector<std::vector<int>> ids(facts.size());
+    for (size_t i = 0; i < facts.size(); ++i) atoms.collect(facts[i], ids[i]);
+    return ids;
+}
+
 }  // namespace
 
-bool Facts::contradictory() const { return infeasible(*atoms_, known_); }
+bool Facts::contradictory() const {
+    Guards facts = known_;
+    std::vector<std::vector<int>> ids = atoms_of_each(*atoms_, facts);
+    while (!facts.empty())
+        if (infeasible(*atoms_, take_group(facts, ids, 0))) return true;
+    return false;
+}
 
 bool Facts::implies(const Poly& p) const {
-    if (p.is_constant() && p.constant() >= 0) return true;
-    Guards all = known_;
-    all.push_back(-p - Poly(1));
-    return infeasible(*atoms_, std::move(all));
+    if (p.is_constant()) return p.constant() >= 0;
+    Guards facts = known_;
+    facts.push_back(-p - Poly(1));
+    std::vector<std::vector<int>> ids = atoms_of_each(*atoms_, facts);
+    return infeasible(*atoms_, take_group(facts, ids, facts.size() - 1));
 }
 
 }  // namespace tessera::prover
