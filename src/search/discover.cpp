@@ -138,7 +138,9 @@ class WorldDiscovery {
         if (!read.ok()) return std::nullopt;
         FoundRule found;
         found.claim.rule = std::move((*read)[0]);
-        found.claim.rule.grows = distinct_ops(found.claim.rule.replacement) > distinct_ops(found.claim.rule.pattern);
+        const size_t left = distinct_ops(found.claim.rule.pattern), right = distinct_ops(found.claim.rule.replacement);
+        found.claim.rule.grows = right > left;
+        found.shrinks = right < left || found.claim.rule.pattern.size() > 1;
         for (const World::Variable& v : terms_.world().variables)
             for (const RuleVariable& used : found.claim.rule.variables)
                 if (used.name == v.name) found.claim.shapes.emplace(v.name, v.shape);
@@ -180,19 +182,22 @@ Result<Discovery> discover(const DiscoverOptions& options) {
     return found;
 }
 
-std::string rules_text(const Discovery& found, Proof::Verdict verdict, bool all) {
+bool FoundRule::is_written(const WriteOptions& options) const {
+    return (irredundant || options.all) && (shrinks || !options.shrinking);
+}
+
+std::string rules_text(const Discovery& found, Proof::Verdict verdict, const WriteOptions& options) {
     std::string text;
     for (const FoundRule& r : found.rules)
-        if (r.verdict == verdict && (r.irredundant || all)) text += to_string(r.rule) + "\n";
+        if (r.verdict == verdict && r.is_written(options)) text += to_string(r.rule) + "\n";
     return text;
 }
 
-std::string certificates_text(const Discovery& found, bool all) {
+std::string certificates_text(const Discovery& found, const WriteOptions& options) {
     std::string text;
-    for (const FoundRule& r : found.rules) {
-        if (r.verdict != Proof::Verdict::Proved || !(r.irredundant || all)) continue;
-        text += certificate_entry(r.claim, r.certificate);
-    }
+    for (const FoundRule& r : found.rules)
+        if (r.verdict == Proof::Verdict::Proved && r.is_written(options))
+            text += certificate_entry(r.claim, r.certificate);
     return text;
 }
 

@@ -14,6 +14,12 @@ struct DiscoverOptions {
     bool all = false;  // also prove pairs that others give
 };
 
+// Which rules are written.
+struct WriteOptions {
+    bool all = false;        // also those that others give
+    bool shrinking = false;  // only those that a search gains by at once
+};
+
 struct FoundRule {
     Rule rule;  // with the conditions of its claim
     Claim claim;
@@ -22,6 +28,8 @@ struct FoundRule {
     Certificate certificate;
     bool irredundant = true;  // no other rule gives it
     int ops = 0;              // of the larger side
+    bool shrinks = false;     // the right side has fewer ops, or computes siblings together
+    bool is_written(const WriteOptions& options) const;
 };
 
 struct DiscoverCounts {
@@ -45,8 +53,8 @@ struct Discovery {
 // E0501 for unknown ops, E0410 where it was cancelled, E0101 where the work folder cannot be written.
 Result<Discovery> discover(const DiscoverOptions& options);
 
-// The text of a rule file: rules of one verdict, irredundant ones only unless `all`.
-std::string rules_text(const Discovery& found, Proof::Verdict verdict, bool all);
-std::string certificates_text(const Discovery& found, bool all);
+// The text of a rule file: the rules of one verdict; and the certificates of the proved ones.
+std::string rules_text(const Discovery& found, Proof::Verdict verdict, const WriteOptions& options = {});
+std::string certificates_text(const Discovery& found, const WriteOptions& options = {});
 
 }  // namespace tessera

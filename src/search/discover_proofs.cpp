@@ -11,22 +11,26 @@ namespace {
 
 constexpr size_t kBatch = 64;
 
-// The most general form that proves; the rule as it was found where none does.
+// The claim as it was found, and where that proves, its most general form that does.
 void prove_one(FoundRule& found) {
-    const std::vector<Claim> forms = found.irredundant ? generalise(found.claim) : std::vector<Claim>{found.claim};
-    for (const Claim& claim : forms) {
+    Result<Proof> own = prove(found.claim);
+    if (!own.ok()) {
+        found.reason = own.error().message();
+        return;
+    }
+    found.verdict = own->verdict;
+    found.reason = own->reason;
+    if (!own->proved()) return;
+    const std::string as_found = to_string(found.claim);
+    for (const Claim& claim : found.irredundant ? generalise(found.claim) : std::vector<Claim>{}) {
+        if (to_string(claim) == as_found) break;
         Result<Proof> proof = prove(claim);
-        if (!proof.ok()) {
-            found.reason = proof.error().message();
-            continue;
-        }
-        found.verdict = proof->verdict;
-        found.reason = proof->reason;
-        if (!proof->proved()) continue;
+        if (!proof.ok() || !proof->proved()) continue;
         found.claim = claim;
         found.certificate = std::move(proof->certificate);
-        break;
+        return;
     }
+    found.certificate = std::move(own->certificate);
 }
 
 std::filesystem::path notes_path(const DiscoverOptions& options, std::string_view world) {

@@ -217,11 +217,11 @@ TEST(Discover, ProvesAndWrites) {
     ASSERT_TRUE(found.ok()) << found.error().to_string();
     EXPECT_GT(found->counts.proved, 5);
     EXPECT_EQ(found->counts.refuted, 0);
-    const std::string text = rules_text(*found, Proof::Verdict::Proved, false);
+    const std::string text = rules_text(*found, Proof::Verdict::Proved);
     auto rules = read_rules(text, "found");
     ASSERT_TRUE(rules.ok()) << rules.error().to_string();
     for (const Rule& r : *rules) EXPECT_EQ(r.evidence, Evidence::Proved);
-    auto certificates = read_certificates(certificates_text(*found, false), "found");
+    auto certificates = read_certificates(certificates_text(*found), "found");
     ASSERT_TRUE(certificates.ok()) << certificates.error().to_string();
     for (const Rule& r : *rules) {
         Status verified = verify_rule(r, *certificates);

@@ -34,7 +34,7 @@ Json counts_json(const DiscoverCounts& c) {
 struct Discover {
     DiscoverOptions options;
     std::string out, memory;
-    bool json = false, show = false, no_proofs = false;
+    bool json = false, show = false, shrinking = false, no_proofs = false;
     Progress::Mode progress = Progress::Mode::Auto;
 
     Status operator()() {
@@ -71,12 +71,13 @@ struct Discover {
   private:
     // Proved rules with their certificates beside them, and what is only tested in a file of its own.
     Status write(const Discovery& found) const {
+        const WriteOptions written{options.all, shrinking};
         const std::string stem = out.ends_with(".rules") ? out.substr(0, out.size() - 6) : out;
-        const std::string head = fmt::format("// Found by: tessera discover --ops {} --max-ops {} --seed {}\n\n",
-                                             found.ops, found.max_ops, found.seed);
-        TRY(write_file(stem + ".rules", head + rules_text(found, Proof::Verdict::Proved, options.all)));
-        TRY(write_file(stem + ".cert", certificates_text(found, options.all)));
-        const std::string tested = rules_text(found, Proof::Verdict::Unknown, options.all);
+        const std::string head = fmt::format("// Found by: tessera discover --ops {} --max-ops {} --seed {}{}\n\n",
+                                             found.ops, found.max_ops, found.seed, shrinking ? " --shrinking" : "");
+        TRY(write_file(stem + ".rules", head + rules_text(found, Proof::Verdict::Proved, written)));
+        TRY(write_file(stem + ".cert", certificates_text(found, written)));
+        const std::string tested = rules_text(found, Proof::Verdict::Unknown, written);
         if (!tested.empty()) TRY(write_file(stem + ".tested", head + tested));
         return {};
     }
@@ -146,6 +147,7 @@ void add_discover(CLI::App& app, Chosen& chosen) {
                   "Where the last level is kept; an interrupted run goes on from there")
         ->option_text("FOLDER");
     c->add_flag("--all", d->options.all, "Also prove, and write, the pairs that other rules give");
+    c->add_flag("--shrinking", d->shrinking, "Write only rules that leave fewer ops, or compute siblings together");
     c->add_flag("--no-proofs", d->no_proofs, "Only find");
     c->add_flag("--show", d->show, "Print the rules");
     c->add_flag("--json", d->json, "Print JSON");
