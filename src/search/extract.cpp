@@ -220,7 +220,8 @@ Extraction Extractor::best(const ExtractOptions& options) {
         chosen = trees.chosen;
         improve(chosen, best, options);
     }
-    return finish(std::move(chosen), false);
+    const bool exact = improve_exactly(chosen, options.exact_seconds);
+    return finish(std::move(chosen), exact);
 }
 
 Extraction Extractor::finish(Chosen chosen, bool exact) const {

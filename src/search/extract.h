@@ -9,7 +9,8 @@
 namespace tessera {
 
 struct ExtractOptions {
-    double seconds = 2;        // of branch and bound
+    double seconds = 2;        // of trying steps
+    double exact_seconds = 1;  // then of branch and bound
     double least_gain = 1e-9;  // seconds; what a step must save
 };
 
@@ -48,6 +49,8 @@ class Extractor {
     Extraction finish(Chosen chosen, bool exact) const;
     void find_alternatives();
     bool improve(Chosen& chosen, double& best, const ExtractOptions& options) const;
+    // Branch and bound from `chosen`, which it makes cheaper where it can; true where all was looked at.
+    bool improve_exactly(Chosen& chosen, double seconds) const;
 
     EGraph& egraph_;
     const Saturation& saturation_;

@@ -224,6 +224,28 @@ TEST(Search, KeepsItsLimitsAndSaysSo) {
     EXPECT_GE(found->candidates.size(), 1u);
 }
 
+// Nothing that the rules' steps alone give is cheaper.
+TEST(Search, ExtractionIsExactWhereItSaysSo) {
+    size_t compared = 0;
+    for (int seed = 0; seed < 120; ++seed) {
+        Dice dice{uint64_t(5000 + seed)};
+        std::unique_ptr<Graph> graph = random_matrices(dice);
+        EGraph egraph(graph->clone());
+        Saturation saturation = saturate(egraph, search_rules(), {});
+        auto cost = estimated_cost({.flops = 1e9, .launch = 1e-5 * double(1 + dice.below(10))});
+        Extractor extractor(egraph, saturation, *cost);
+        Extraction best = extractor.best({.seconds = 5, .exact_seconds = 5});
+        if (!best.exact) continue;
+        EXPECT_LE(best.cost, extractor.input().cost * (1 + 1e-9));
+        EXPECT_LE(best.cost, extractor.greedy().cost * (1 + 1e-9));
+        for (size_t i = 0; i < extractor.alternatives().size(); ++i) {
+            EXPECT_LE(best.cost, extractor.with({i}).cost * (1 + 1e-9));
+            ++compared;
+        }
+    }
+    EXPECT_GE(compared, 30u);
+}
+
 TEST(Search, ASharedNodeCountsOnce) {
     // Merged, the product is read by both slices: as trees it would seem to cost twice.
     Dice dice(3);

@@ -350,10 +350,9 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
         ->option_text("PASS");
     c->add_option("--stop-after", o->stop_after, "Stop after the first run of this pass")->option_text("PASS");
     c->add_flag("--verify", o->verify, "Check the graph's invariants after each pass");
-    c->add_option("--search", o->search_options.seconds,
-                  "Look for a model that is faster here, by trying rules, measuring and timing, for so long (60)")
+    c->add_flag("--search{60}", o->search_options.seconds,
+                "Look for a model that is faster here, by trying rules, measuring and timing, for so many seconds (60)")
         ->option_text("[=SECONDS]")
-        ->expected(0, 1)
         ->check(CLI::PositiveNumber);
     c->add_option("--strategy", o->search_options.strategy, "Of --search: an e-graph, or backtracking as in TASO")
         ->option_text("egraph|backtrack")
