@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "graph/evaluate.h"
 #include "rewrite/mutate_rules.h"
+#include "search/check_certificate.h"
 #include "search/claims.h"
 #include "search/comprehension.h"
 #include "search/prove.h"
@@ -91,8 +92,17 @@ TEST(ProverMutants, OfClaimsAreNotProved) {
     Tally tally;
     for (const Claim& claim : listed_claims().hold) {
         EXPECT_NE(truth_of(claim, 1), Truth::Differs) << to_string(claim);
-        for (const Mutant& m : mutants_of(claim.rule))
-            try_mutant({m.rule, claim.shapes, claim.values}, claim.rule.name + " | " + m.change, tally);
+        Result<Proof> proof = prove(claim);
+        ASSERT_TRUE(proof.ok() && proof->proved()) << to_string(claim);
+        for (const Mutant& m : mutants_of(claim.rule)) {
+            Claim mutant{m.rule, claim.shapes, claim.values};
+            int before = tally.corrupted;
+            try_mutant(mutant, claim.rule.name + " | " + m.change, tally);
+            // The proof of what it was is no proof of what it became.
+            if (tally.corrupted > before) {
+                EXPECT_FALSE(check_certificate(mutant, proof->certificate).ok()) << to_string(mutant);
+            }
+        }
     }
     // The left side of one, the right side of another.
     const std::vector<Claim>& hold = listed_claims().hold;
