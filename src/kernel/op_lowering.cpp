@@ -19,7 +19,6 @@ struct Reason {
 
 const std::vector<Reason>& reasons() {
     static const std::vector<Reason> kAll = {
-        {"the size of its result depends on the data", {"non_max_suppression", "unique"}},
         {"sequences and optionals",
          {"concat_from_sequence", "optional", "optional_get_element", "optional_has_element", "sequence_at",
           "sequence_construct", "sequence_empty", "sequence_erase", "sequence_insert", "sequence_length",

@@ -172,7 +172,7 @@ const KernelWriting* kernel_writing(const OpDef& op) {
     static const std::map<std::string_view, KernelWriting> kAll = [] {
         std::map<std::string_view, KernelWriting> all;
         for (const auto& list : {scatter_kernels(), running_kernels(), selection_kernels(), region_kernels(),
-                                 matrix_kernels(), bit_kernels(), found_kernels()})
+                                 matrix_kernels(), bit_kernels(), found_kernels(), suppression_kernels()})
             for (const KernelWriting& w : list) all.emplace(w.op, w);
         return all;
     }();

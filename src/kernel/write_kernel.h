@@ -111,5 +111,6 @@ std::vector<KernelWriting> region_kernels();
 std::vector<KernelWriting> matrix_kernels();
 std::vector<KernelWriting> bit_kernels();
 std::vector<KernelWriting> found_kernels();
+std::vector<KernelWriting> suppression_kernels();
 
 }  // namespace tessera

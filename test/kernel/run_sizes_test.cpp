@@ -144,6 +144,56 @@ TEST(RunSizes, Compress) {
                           {{"N", n}});
 }
 
+TEST(RunSizes, Unique) {
+    auto graph = [&](const char* type, const char* how) {
+        return fmt::format("graph g(x: {}) {{ %a, %b, %c, %d = unique(x{}) return %a, %b, %c, %d }}", type, how);
+    };
+    for (const char* how : {"", ", sorted=0"}) {
+        for (const char* type : {"i64[13]", "bool[5]", "u8[4,6]", "f16[7]", "f32[1]", "i64[0]", "f32[]"})
+            expect_everywhere(graph(type, how));
+        expect_everywhere(graph("f32[12]", how), {}, with("x", {3, kNan, 1, kNan, -1, 3, 0, -0.0, 1}));
+        expect_everywhere(graph("u64[6]", how), {}, with("x", {9e18, 1, 1.8e19, 1}));
+    }
+    for (const char* how : {", axis=0", ", axis=1", ", axis=-1, sorted=0"})
+        expect_everywhere(graph("i64[5,2,3]", how), {}, with("x", {1, 0, 0, 1, 0, 0, 0, 2, 0}));
+    for (int64_t n : {0, 1, 2, 100})
+        expect_everywhere("graph g(x: i64[N]) { %a, %b, %c, %d = unique(x) %e = mul(%a, %d) return %e, %c }",
+                          {{"N", n}});
+    expect_everywhere("graph g(x: i64[9]) { %a = unique(x) return %a }");
+}
+
+TEST(RunSizes, NonMaxSuppression) {
+    const Fill boxes = [](Inputs& inputs, std::mt19937& gen) {
+        Tensor t = *Tensor::zeros(DType::f32, inputs.at("b").tensor().sizes());
+        std::uniform_int_distribution<int64_t> at(0, 6), side(0, 4);
+        for (int64_t i = 0; i + 3 < t.elements(); i += 4)
+            for (int64_t k : {0, 1}) {
+                const int64_t from = at(gen), to = from + side(gen);
+                t.set_real(i + k, double(k + i % 3 == 1 ? to : from));
+                t.set_real(i + k + 2, double(k + i % 3 == 1 ? from : to));
+            }
+        inputs["b"] = Datum(t);
+    };
+    auto limits = [&](double most, double overlap, double least) {
+        return all_of({boxes, with("m", {most}), with("o", {overlap}), with("t", {least})});
+    };
+    for (int center : {0, 1})
+        for (const auto& [most, overlap, least] : {std::array{3.0, 0.5, 0.1}, {100.0, 0.0, -9.0}, {0.0, 0.5, 0.0}})
+            expect_everywhere(
+                fmt::format("graph g(b: f32[2,17,4], s: f32[2,3,17], m: i64[1], o: f32[1], t: f32[1]) {{ %a = "
+                            "non_max_suppression(b, s, m, o, t, center_point_box={}) return %a }}",
+                            center),
+                {}, limits(most, overlap, least));
+    expect_everywhere("graph g(b: f32[1,9,4], s: f32[1,2,9], m: i64[]) { %a = non_max_suppression(b, s, m) return %a }",
+                      {}, all_of({boxes, with("m", {5}), with("s", {1, kNan, 2, 2, kNan})}));
+    expect_everywhere("graph g(b: f32[1,9,4], s: f32[1,2,9]) { %a = non_max_suppression(b, s) return %a }", {}, boxes);
+    for (int64_t n : {0, 1, 300})
+        expect_everywhere(
+            "graph g(b: f32[1,N,4], s: f32[1,1,N], o: f32[]) { %a = non_max_suppression(b, s, [20], o) "
+            "%i = gather(%a, 2, axis=1) %c = gather(b, %i, axis=1) return %a, %c }",
+            {{"N", n}}, all_of({boxes, with("o", {0.3})}));
+}
+
 TEST(RunSizes, StepsOfThem) {
     EXPECT_EQ(step_labels(lowered("graph g(x: f32[9]) { %a = non_zero(x) %b = relu(%a) return %a }")),
               (std::vector<std::string>{"non_zero", "sizes non_zero", "non_zero"}));

@@ -162,7 +162,7 @@ def test_ops_say_what_is_left_to_the_reference(tessera_command):
     ops = {op["onnx"]["name"]: op["compiled"] for op in tessera_command("ops", "--json").json["ops"] if "onnx" in op}
     assert ops["Conv"] == ops["Softmax"] == ops["LSTM"] == "kernel"
     assert ops["StringConcat"] == ops["SequenceAt"] == "reference"
-    assert ops["ScatterND"] == ops["TopK"] == ops["CumSum"] == ops["NonZero"] == "kernel"
+    assert ops["ScatterND"] == ops["TopK"] == ops["CumSum"] == ops["NonZero"] == ops["Unique"] == "kernel"
     assert "left to the reference: strings" in tessera_command("ops", "StringConcat").out
 
 
