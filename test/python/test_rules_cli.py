@@ -56,3 +56,34 @@ def test_functions_are_listed(tessera_command):
     assert "is_identity" in tessera_command("rules", "functions").out
     functions = tessera_command("rules", "functions", "--json").json["functions"]
     assert any(f["name"] == "rank" and f["takes"] == ["a tensor"] and f["gives"] == "an integer" for f in functions)
+
+
+def test_prove_says_for_which_shapes_or_why_not(tessera_command, tmp_path):
+    (tmp_path / "mine.rules").write_text(
+        "through-add [reassociates]: matmul(x, add(y, z)) => add(matmul(x, y), matmul(x, z)) if same_dims(y, z)\n"
+        "through-relu [approximates]: relu(add(x, y)) => add(relu(x), relu(y))\n"
+    )
+    done = tessera_command("rules", "prove", "mine.rules")
+    assert done.status == 0, done.err
+    first, second, last = done.out.splitlines()
+    assert first.startswith("proved") and "claims, ranks" in first
+    assert second.startswith("unproved") and "what remains" in second
+    assert last.startswith("2 rules, 1 proved")
+    rules = tessera_command("rules", "prove", "mine.rules", "--json").json["rules"]
+    assert [rule["proved"] for rule in rules] == [True, False]
+
+
+def test_verify_replays_certificates_and_names_a_false_step(tessera_command, tmp_path):
+    found = tessera_command("discover", "--ops", "add,mul,relu", "--max-ops", "2", "--out", "found.rules", "--progress", "never")
+    assert found.status == 0, found.err
+    done = tessera_command("rules", "verify", "found.rules", "--json")
+    assert done.status == 0 and done.json["proved"] > 3 and done.json["refused"] == 0
+    certificates = (tmp_path / "found.cert").read_text()
+    (tmp_path / "found.cert").write_text(certificates.replace("root 0\n", "root 0\ndrop 1\n", 1))
+    done = tessera_command("rules", "verify", "found.rules")
+    assert done.status == 1 and "E0305" in done.err and 'step 2, "drop 1"' in done.err
+    (tmp_path / "found.cert").write_text("nonsense\n")
+    done = tessera_command("rules", "verify", "found.rules")
+    assert done.status == 1 and "E0301" in done.err and "found.cert:1" in done.err
+    (tmp_path / "found.cert").unlink()
+    assert "E0101" in tessera_command("rules", "verify", "found.rules").err
