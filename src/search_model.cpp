@@ -56,7 +56,8 @@ Result<std::unique_ptr<CostModel>> choose_cost(const ModelSearchOptions& options
     if (options.cost == "sum") return estimated_cost({}, false);
     if (options.cost != "measured")
         return Error(Code::E0501, "there is no cost \"{}\"", options.cost).hint("there are: measured, estimate, sum");
-    std::unique_ptr<CostModel> cost = TRY(MeasuredCost::open({.cache = options.cache, .target = options.target}));
+    std::unique_ptr<CostModel> cost = TRY(MeasuredCost::open(
+        {.cache = options.cache, .target = options.target, .budget = kExploreShare * options.seconds}));
     return cost;
 }
 

@@ -109,11 +109,16 @@ double MeasuredCost::node(const Node& node) {
     std::string key = cost_key(node);
     auto it = known_.find(key);
     if (it != known_.end()) return it->second;
+    if (spent_ > options_.budget) return estimate * (estimated_ > 0 ? clocked_ / estimated_ : 1);
     const auto began = std::chrono::steady_clock::now();
     std::optional<double> seconds = measure(node);
     spent_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     ++measured_;
-    if (seconds) fresh_.push_back(key);
+    if (seconds) {
+        fresh_.push_back(key);
+        clocked_ += *seconds;
+        estimated_ += estimate;
+    }
     return known_[key] = seconds.value_or(estimate);
 }
 

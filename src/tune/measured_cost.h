@@ -14,6 +14,7 @@ struct MeasureOptions {
     std::string target = "host";
     double seconds = 0.02;  // that one node is timed for, at least
     double least = 5e-6;    // what the estimate puts below is not measured
+    double budget = 1e9;    // seconds of measuring; then estimates, scaled by how far those before were off
     Speeds speeds = {};
 };
 
@@ -38,6 +39,7 @@ class MeasuredCost : public CostModel {
     std::vector<std::string> fresh_;
     size_t measured_ = 0;
     double spent_ = 0;
+    double clocked_ = 0, estimated_ = 0;  // of what was measured or known, and its estimates
 };
 
 }  // namespace tessera

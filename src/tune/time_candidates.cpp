@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-constexpr double kLeastSeconds = 0.3;  // of each candidate
-constexpr int kMostRuns = 200;
+constexpr double kLeastSeconds = 0.3, kMostSeconds = 4;  // of each candidate
+constexpr int kFewRuns = 3, kMostRuns = 200;             // the least of a slow model, the most of a quick one
 
 double median(std::vector<double> v) {
     std::nth_element(v.begin(), v.begin() + std::ptrdiff_t(v.size() / 2), v.end());
@@ -43,7 +43,11 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         TRY(other.first.run(other.second));
         std::vector<double> a, b;
         double sum = 0;
-        for (int k = 0; k < kMostRuns && (k < options.least_runs || sum < kLeastSeconds); ++k) {
+        auto again = [&](int k) {
+            if (k < kFewRuns) return true;
+            return k < kMostRuns && (k < options.least_runs ? sum < kMostSeconds : sum < kLeastSeconds);
+        };
+        for (int k = 0; again(k); ++k) {
             const double t0 = processor_seconds();
             TRY(first.first.run(first.second));
             const double t1 = processor_seconds();

@@ -12,6 +12,7 @@
 #include "graph/parse.h"
 #include "graph/print.h"
 #include "graph/verify.h"
+#include "rewrite/refute.h"
 #include "search/extract.h"
 #include "search/search_rules.h"
 
@@ -203,6 +204,15 @@ TEST(Search, RowsThatMeetOneMatrixAreStackedUnlessOneNeedsTheOther) {
     ASSERT_GE(found->candidates.size(), 2u);
     EXPECT_EQ(count_ops(*found->candidates[1].graph, "matmul"), 2u);
     expect_same(graph, *found->candidates[1].graph, dice, "stacked");
+}
+
+TEST(Search, ItsRulesHold) {
+    for (const Rule* rule : search_rules()) {
+        if (rule->source.rfind("stack.rules", 0) != 0) continue;
+        auto verdict = refute(*rule);
+        ASSERT_TRUE(verdict.ok());
+        EXPECT_TRUE(as_status(*rule, *verdict).ok()) << rule->name;
+    }
 }
 
 // A rule that doubles what it meets in every round.
