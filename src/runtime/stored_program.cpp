@@ -42,7 +42,8 @@ Json packed(const ProgramBuffer& b) {
 
 Json packed(const Step& step) {
     if (auto* host = std::get_if<HostStep>(&step))
-        return Json::array({name_of(*host->node), host->inputs, host->outputs, host->reason});
+        return Json::array({name_of(*host->node), host->inputs, host->outputs, host->reason, host->check_only,
+                            host->sizes, host->contents, host->found});
     const auto& kernel = std::get<KernelStep>(step);
     Json nodes = Json::array();
     for (const Node* node : kernel.nodes) nodes.push_back(name_of(*node));
@@ -136,9 +137,20 @@ class Unpacking {
         return b;
     }
 
+    HostStep host_step(const Json& j) const {
+        HostStep s{node(j.at(0)), buffers(j.at(1)), buffers(j.at(2)), j.at(4).get<bool>(), j.at(3).get<std::string>()};
+        s.sizes = j.at(5).get<std::vector<std::string>>();
+        s.contents = j.at(6).get<std::vector<size_t>>();
+        s.found = j.at(7).get<std::vector<int64_t>>();
+        if (s.computes()) throw Misfit{};
+        for (size_t i : s.contents)
+            if (i >= s.inputs.size() || s.inputs[i] < 0 || !s.node->input(i)) throw Misfit{};
+        if (!s.found.empty() && (s.inputs.size() != 1 || s.found.size() != s.node->output_count())) throw Misfit{};
+        return s;
+    }
+
     Step step(const Json& j) const {
-        if (j.at(0).is_string())
-            return HostStep{node(j.at(0)), buffers(j.at(1)), buffers(j.at(2)), true, j.at(3).get<std::string>()};
+        if (j.at(0).is_string()) return host_step(j);
         KernelStep s{j.at(0).get<size_t>(), buffers(j.at(1)), exprs_of(j.at(2)), j.at(3).get<std::string>()};
         if (s.kernel >= program_.kernels.size() || s.args.size() != program_.kernels[s.kernel].params) throw Misfit{};
         for (const Json& name : j.at(4)) s.nodes.push_back(node(name));
@@ -171,7 +183,6 @@ Decision can_store(const Program& program) {
         }
         const auto& host = std::get<HostStep>(step);
         if (host.computes()) return no("{} is left to the evaluator", host.node->where());
-        if (host.tells()) return no("sizes of {} are known only when they are computed", host.node->where());
         if (!is_found(*program.graph, host.node)) return no("{} is not in the graph", host.node->where());
     }
     for (const ProgramBuffer& b : program.buffers) {

@@ -189,6 +189,20 @@ TEST_F(ProgramCacheTest, WhatTheEvaluatorComputesIsNotStored) {
     expect_as_evaluated(model, make(model), *model.random_inputs(1));
 }
 
+TEST_F(ProgramCacheTest, SizesThatARunTells) {
+    const Model model = parsed(
+        "graph g(x: f32[N,4], e: i64[1]) {\n  \"a/b c\" = slice(x, [-3], e)\n  i = non_zero(\"a/b c\")\n"
+        "  f = cast(i, to=1)\n  y = relu(f)\n  return \"a/b c\", y\n}");
+    make(model);
+    ASSERT_EQ(entries().size(), 1u);
+    for (int64_t end : {-2, 0, 2, 9}) {
+        NamedData inputs{{"x", Tensor::of<float>({3, 4}, {0, 1, 0, 2, 3, 0, 0, 4, 0, 0, 5, 0})},
+                         {"e", Tensor::of<int64_t>({1}, {end})}};
+        expect_as_evaluated(model, make(model), inputs);
+    }
+    EXPECT_TRUE(make(model).report().from_cache);
+}
+
 TEST_F(ProgramCacheTest, DamagedEntriesAreMadeAgain) {
     const Model model = network();
     const NamedData inputs = *model.random_inputs(3);
