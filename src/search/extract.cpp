@@ -22,41 +22,55 @@ Extractor::Extractor(EGraph& egraph, const Saturation& saturation, CostModel& co
     find_alternatives();
 }
 
-double Extractor::node_cost(const Node& node) const {
-    auto it = costs_.find(&node);
-    if (it == costs_.end()) it = costs_.emplace(&node, cost_.node(node)).first;
-    return it->second;
+const Extractor::Option& Extractor::option(const Node& node) const {
+    auto it = options_.find(&node);
+    if (it != options_.end()) return it->second;
+    Option made{options_.size(), cost_.node(node), {}};
+    for (const Value* v : node.inputs()) {
+        if (!v) continue;
+        ClassId c = egraph_.class_of(*v);
+        if (!egraph_.weight_only(c)) made.inputs.push_back(c);
+    }
+    return options_.emplace(&node, std::move(made)).first->second;
 }
 
 double Extractor::cost(const Chosen& chosen) const {
     enum : char { New, Open, Done };
     std::vector<char> state(egraph_.class_bound(), New);
-    std::unordered_map<const Node*, bool> counted;
+    std::vector<char> counted(options_.size(), false);
+    struct Place {
+        ClassId c;
+        const Option* option;
+        size_t next;
+    };
     double sum = 0;
-    std::vector<std::pair<ClassId, size_t>> stack;
+    std::vector<Place> stack;
+    // False where it goes in a circle, or nothing is chosen.
     auto visit = [&](ClassId c) {
-        if (state[size_t(c)] == Open) return false;
-        if (state[size_t(c)] == New && !egraph_.weight_only(c)) {
-            state[size_t(c)] = Open;
-            stack.emplace_back(c, 0);
-        }
+        if (state[size_t(c)] != New) return state[size_t(c)] == Done;
+        const Value* value = chosen[size_t(c)];
+        if (!value) return false;
+        state[size_t(c)] = Open;
+        stack.push_back({c, value->node() ? &option(*value->node()) : nullptr, 0});
         return true;
     };
     for (const Value* out : egraph_.graph().outputs()) {
-        visit(egraph_.class_of(*out));
+        const ClassId root = egraph_.class_of(*out);
+        if (egraph_.weight_only(root)) continue;
+        if (!visit(root)) return kInfinite;
         while (!stack.empty()) {
-            auto& [c, next] = stack.back();
-            const Value* value = chosen[size_t(c)];
-            if (!value) return kInfinite;
-            const Node* node = value->node();
-            if (!node || next >= node->inputs().size()) {
-                if (node && counted.emplace(node, true).second) sum += node_cost(*node);
-                state[size_t(c)] = Done;
-                stack.pop_back();
+            Place& at = stack.back();
+            if (at.option && at.next < at.option->inputs.size()) {
+                if (!visit(at.option->inputs[at.next++])) return kInfinite;
                 continue;
             }
-            const Value* input = node->inputs()[next++];
-            if (input && !visit(egraph_.class_of(*input))) return kInfinite;
+            if (at.option) {
+                if (counted.size() <= at.option->number) counted.resize(options_.size(), false);
+                if (!counted[at.option->number]) sum += at.option->cost;
+                counted[at.option->number] = true;
+            }
+            state[size_t(at.c)] = Done;
+            stack.pop_back();
         }
     }
     return sum;

@@ -9,9 +9,9 @@
 namespace tessera {
 
 struct ExtractOptions {
-    double seconds = 2;        // of trying steps
-    double exact_seconds = 1;  // then of branch and bound
-    double least_gain = 1e-9;  // seconds; what a step must save
+    double seconds = 2;          // of trying steps
+    double exact_seconds = 0.5;  // then of branch and bound
+    double least_gain = 1e-9;    // seconds; what a step must save
 };
 
 struct Extraction {
@@ -44,7 +44,14 @@ class Extractor {
     using Chosen = std::vector<Value*>;
     Chosen defaults() const;                  // of every class, a node of the input graph where it has one
     double cost(const Chosen& chosen) const;  // infinite where it goes in a circle
-    double node_cost(const Node& node) const;
+    // What is known of a node once the e-graph no longer changes.
+    struct Option {
+        size_t number;
+        double cost;
+        std::vector<ClassId> inputs;  // but those from weights alone
+    };
+    const Option& option(const Node& node) const;
+    double node_cost(const Node& node) const { return option(node).cost; }
     void take(size_t step, Chosen& chosen, std::vector<bool>& taken) const;
     Extraction finish(Chosen chosen, bool exact) const;
     void find_alternatives();
@@ -56,7 +63,7 @@ class Extractor {
     const Saturation& saturation_;
     CostModel& cost_;
     std::unordered_map<const Node*, size_t> original_;  // nodes of the input graph, in its order
-    mutable std::unordered_map<const Node*, double> costs_;
+    mutable std::unordered_map<const Node*, Option> options_;
     std::vector<Alternative> alternatives_;
 };
 
