@@ -34,6 +34,10 @@ class Saturator {
             ++done_.rounds;
             size_t steps = done_.steps.size();
             bool rested = false;
+            // Siblings first: what single rules add must not use up the room for them.
+            for (const Rule* rule : siblings_)
+                if (!stopped()) apply_siblings(*rule);
+            egraph_.rebuild();
             for (size_t i = 0; i < single_.size() && !stopped(); ++i) {
                 if (rests_[i] > 0) {
                     --rests_[i];
@@ -42,9 +46,6 @@ class Saturator {
                 }
                 apply_single(i);
             }
-            egraph_.rebuild();
-            for (const Rule* rule : siblings_)
-                if (!stopped()) apply_siblings(*rule);
             egraph_.rebuild();
             changed = done_.steps.size() > steps || rested;
         }

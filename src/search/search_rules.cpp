@@ -15,9 +15,12 @@ std::vector<const Rule*> search_rules() {
         return all;
     }();
     std::vector<const Rule*> rules;
-    for (const Rule& r : own) rules.push_back(&r);
+    for (const Rule& r : own)
+        if (r.evidence == Evidence::Stated) rules.push_back(&r);
     for (const char* file : {"siblings", "merge", "cleanup"})
         for (const Rule& r : built_in_rules(file)) rules.push_back(&r);
+    for (const Rule& r : own)
+        if (r.evidence != Evidence::Stated) rules.push_back(&r);
     return rules;
 }
 
