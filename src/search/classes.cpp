@@ -172,7 +172,7 @@ std::vector<uint64_t> WorldEvaluator::fresh(uint16_t id, uint64_t index) const {
         const int64_t end = a + 1 < s.begins.size() ? s.begins[a + 1] : s.elements;
         for (int64_t i = s.begins[a]; i < end; ++i) {
             const uint64_t magnitude = 1 + stream.bits(2 * i) % (kFieldPrime / 2 - 1);
-            const bool negative = stream.bits(2 * i + 1) % 8 < (a % 2 == 0 ? 4u : 7u);
+            const bool negative = stream.bits(2 * i + 1) % 8 < (a % 2 == 0 ? 4u : 6u);
             values[i] = negative ? field_sub(0, magnitude) : magnitude;
         }
     }

@@ -5,11 +5,24 @@
 #include <map>
 
 #include "base/thread_pool.h"
+#include "rewrite/refute.h"
 
 namespace tessera {
 namespace {
 
 constexpr size_t kBatch = 64;
+
+// Signs may agree by chance on a few small tensors, which random graphs tell.
+void try_to_refute(FoundRule& found) {
+    RefuteOptions options;
+    options.instances = 16;
+    options.draws = 400;
+    options.minimise = false;
+    Result<Verdict> verdict = refute(to_rule(found.claim), options);
+    if (!verdict.ok() || verdict->kind != Verdict::Kind::Refuted) return;
+    found.verdict = Proof::Verdict::Refuted;
+    found.reason = "random graphs refute it";
+}
 
 // The claim as it was found, and where that proves, its most general form that does.
 void prove_one(FoundRule& found) {
@@ -20,7 +33,7 @@ void prove_one(FoundRule& found) {
     }
     found.verdict = own->verdict;
     found.reason = own->reason;
-    if (!own->proved()) return;
+    if (!own->proved()) return try_to_refute(found);
     const std::string as_found = to_string(found.claim);
     for (const Claim& claim : found.irredundant ? generalise(found.claim) : std::vector<Claim>{}) {
         if (to_string(claim) == as_found) break;
@@ -66,6 +79,8 @@ class ProofNotes {
             rule.claim = std::move(*claim);
             rule.verdict = Proof::Verdict::Proved;
             rule.certificate.text = it->second.certificate;
+        } else if (it->second.verdict == "refuted") {
+            rule.verdict = Proof::Verdict::Refuted;
         }
         return true;
     }

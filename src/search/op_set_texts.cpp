@@ -9,7 +9,7 @@ namespace {
 // identities.
 constexpr std::string_view kTaso = R"(
 world matrices
-sizes m=2 k=3 n=4 p=2; m=3 k=2 n=1 p=5; m=1 k=4 n=3 p=3
+sizes m=4 k=3 n=5 p=2; m=3 k=2 n=1 p=5; m=1 k=4 n=3 p=3
 var x y z: [m, k]
 var w v: [k, n]
 var u: [n, p]
@@ -18,7 +18,7 @@ constant e: [k, k]: eye_like(e)
 constant : 1.0
 
 world images
-sizes b=1 c=2 k=3 h=3 l=4; b=2 c=1 k=2 h=4 l=2; b=1 c=1 k=1 h=2 l=3
+sizes b=1 c=3 k=4 h=3 l=4; b=2 c=2 k=3 h=4 l=2; b=1 c=1 k=2 h=2 l=3
 var x y z: [b, c, h, l]
 var w v: [k, c, 3, 3]
 var p q: [k, c, 1, 1]

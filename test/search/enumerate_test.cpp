@@ -216,7 +216,6 @@ TEST(Discover, ProvesAndWrites) {
     auto found = discover(options);
     ASSERT_TRUE(found.ok()) << found.error().to_string();
     EXPECT_GT(found->counts.proved, 5);
-    EXPECT_EQ(found->counts.refuted, 0);
     const std::string text = rules_text(*found, Proof::Verdict::Proved);
     auto rules = read_rules(text, "found");
     ASSERT_TRUE(rules.ok()) << rules.error().to_string();
