@@ -100,7 +100,7 @@ class Assembly {
         std::vector<Unit> units;
         std::vector<int> first;  // by unit: where in the graph it stands
         std::vector<int> unit_of(all_.list.size(), -1);
-        std::map<const Node*, int> checks;
+        std::map<const Node*, std::vector<int>> checks;
         for (size_t g = 0; g < grouping_.groups.size(); ++g) {
             if (grouping_.groups[g].empty()) continue;
             for (int n : grouping_.groups[g]) unit_of[size_t(n)] = int(units.size());
@@ -116,7 +116,7 @@ class Assembly {
                     unit_of[size_t(n)] = int(units.size());
                     at = std::max(at, n);
                 }
-            if (h.check_only) checks[h.node] = int(units.size());
+            if (h.guards()) checks[h.node].push_back(int(units.size()));
             first.push_back(at);
             units.push_back({-1, &h});
         }
@@ -133,7 +133,8 @@ class Assembly {
         };
         for (size_t u = 0; u < units.size(); ++u) {
             if (units[u].host) {
-                if (auto c = checks.find(units[u].host->node); c != checks.end()) depend(int(u), c->second);
+                if (auto c = checks.find(units[u].host->node); c != checks.end() && !units[u].host->guards())
+                    for (int check : c->second) depend(int(u), check);
                 for (const auto* list : {&units[u].host->inputs, &units[u].host->captured})
                     for (int n : *list)
                         if (n >= 0) needs(int(u), n);
@@ -164,7 +165,7 @@ class Assembly {
     int made_part(int p) const { return grouping_.group_of[size_t(p)] >= 0 ? p : def(p).body.node().slot; }
 
     bool needed(const HostNode& h) const {
-        if (!h.check_only)
+        if (!h.guards())
             return std::any_of(h.outputs.begin(), h.outputs.end(),
                                [&](int n) { return n >= 0 && grouping_.live[size_t(n)]; });
         for (size_t i = 0; i < all_.list.size(); ++i)
@@ -175,7 +176,7 @@ class Assembly {
     // The definitions that a group reads, through those that are inlined; calls `check` for nodes that are checked
     // first.
     template <typename Check>
-    std::vector<int> all_reads(int group, const std::map<const Node*, int>& checks, const Check& check) {
+    std::vector<int> all_reads(int group, const std::map<const Node*, std::vector<int>>& checks, const Check& check) {
         std::vector<int> reads, work = grouping_.groups[size_t(group)];
         std::vector<bool> seen(all_.list.size());
         while (!work.empty()) {
@@ -188,7 +189,8 @@ class Assembly {
                 reads.push_back(n);
                 continue;
             }
-            if (auto c = checks.find(def(n).node); c != checks.end()) check(c->second);
+            if (auto c = checks.find(def(n).node); c != checks.end())
+                for (int unit : c->second) check(unit);
             for (int from : all_.size_sources(n)) reads.push_back(from);
             for (int from : loaded_slots(def(n).body)) work.push_back(from);
         }
@@ -234,6 +236,7 @@ class Assembly {
         if (h.kernel) return add_written(h);
         HostStep step{.node = h.node, .inputs = {}, .outputs = {}, .check_only = h.check_only, .reason = h.reason};
         for (int n : h.inputs) step.inputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
+        step.infers = h.infers;
         step.sizes = h.sizes;
         step.contents = h.contents;
         step.found = h.found;

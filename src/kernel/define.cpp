@@ -151,7 +151,8 @@ class Defining {
         told_.push_back(name);
     }
 
-    // Sizes of the node's outputs that depend on what only a run knows are told before.
+    // Sizes of the node's outputs that depend on what only a run knows are told before; those that the model declares
+    // are seen to hold.
     void tell_sizes(const Node& node) {
         for (size_t i = 0; i < node.output_count(); ++i) {
             const Value* v = node.output(i);
@@ -163,10 +164,29 @@ class Defining {
                     tell(host, d.node().name);
                 }
         }
-        if (!teller_) return;
+        if (!teller_ && !declares_sizes(node)) return;
+        HostNode& host = teller(node);
+        host.infers = true;
         for (size_t i = 0; i < node.inputs().size(); ++i)
             if (const Value* v = node.inputs()[i]; v && !v->is_constant() && may_tell_sizes(v->type()))
-                all_.hosts[*teller_].inputs[i] = number_of(v);
+                host.inputs[i] = number_of(v);
+    }
+
+    // Whether the model declares a size that inference leaves to the run.
+    static bool declares_sizes(const Node& node) {
+        auto unknown = [](const Value* v) {
+            return v && !v->is_constant() && !v->contents() && may_tell_sizes(v->type());
+        };
+        if (std::none_of(node.inputs().begin(), node.inputs().end(), unknown)) return false;
+        auto types = infer_types(node.view());
+        for (size_t i = 0; types.ok() && i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            if (v->uses().empty() || !computable(v->type()) || !computable((*types)[i])) continue;
+            const Shape &own = v->type().tensor().shape, &inferred = (*types)[i].tensor().shape;
+            for (int64_t d = 0; d < own.rank() && own.rank() == inferred.rank(); ++d)
+                if (!(own[d] == inferred[d]) && inferred[d] == node.view().fresh(i, size_t(d))) return true;
+        }
+        return false;
     }
 
     // Whether inference may look at the contents: it does so of lists and of single numbers only.

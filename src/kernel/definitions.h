@@ -38,10 +38,12 @@ struct HostNode {
     std::vector<int> captured = {};    // what its nested graphs use besides
     std::string reason;
     std::shared_ptr<const WrittenKernel> kernel = {};
-    std::vector<std::string> sizes = {};  // as a HostStep has them
+    bool infers = false;  // this and the following: as a HostStep has them
+    std::vector<std::string> sizes = {};
     std::vector<size_t> contents = {};
     std::vector<int64_t> found = {};
-    bool tells() const { return !sizes.empty() || !contents.empty() || !found.empty(); }
+    bool guards() const { return check_only || (infers && sizes.empty() && contents.empty()); }  // tells nobody anything
+    bool tells() const { return infers || !contents.empty() || !found.empty(); }
 };
 
 struct Definitions {

@@ -43,12 +43,13 @@ struct HostStep {
     std::vector<int> outputs;       // buffers; -1 where nobody asks
     bool check_only = false;        // only the op's check of its inputs' contents; inputs that it needs no contents of are -1
     std::string reason = {};        // why no kernel does it
-    // Where one of these is not empty, it only tells what symbols are, and has no outputs.
-    std::vector<std::string> sizes = {};  // of the node's outputs: by inference from its inputs' contents
+    // Where one of these is set, it only tells what symbols are, and has no outputs.
+    bool infers = false;                  // sizes of the node's outputs, from its inputs' contents; and sees that others hold
+    std::vector<std::string> sizes = {};  // those that it tells
     std::vector<size_t> contents = {};    // inputs whose elements are symbols: see run_contents.h
     std::vector<int64_t> found = {};      // dimensions of the outputs that are as large as the one input, which is none of
                                           // the node's, says; -1 for none
-    bool tells() const { return !sizes.empty() || !contents.empty() || !found.empty(); }
+    bool tells() const { return infers || !contents.empty() || !found.empty(); }
     bool computes() const { return !check_only && !tells(); }
 };
 using Step = std::variant<KernelStep, HostStep>;

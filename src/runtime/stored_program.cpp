@@ -43,7 +43,7 @@ Json packed(const ProgramBuffer& b) {
 Json packed(const Step& step) {
     if (auto* host = std::get_if<HostStep>(&step))
         return Json::array({name_of(*host->node), host->inputs, host->outputs, host->reason, host->check_only,
-                            host->sizes, host->contents, host->found});
+                            host->sizes, host->contents, host->found, host->infers});
     const auto& kernel = std::get<KernelStep>(step);
     Json nodes = Json::array();
     for (const Node* node : kernel.nodes) nodes.push_back(name_of(*node));
@@ -142,6 +142,7 @@ class Unpacking {
         s.sizes = j.at(5).get<std::vector<std::string>>();
         s.contents = j.at(6).get<std::vector<size_t>>();
         s.found = j.at(7).get<std::vector<int64_t>>();
+        s.infers = j.at(8).get<bool>();
         if (s.computes()) throw Misfit{};
         for (size_t i : s.contents)
             if (i >= s.inputs.size() || s.inputs[i] < 0 || !s.node->input(i)) throw Misfit{};

@@ -65,6 +65,17 @@ TEST(RunSizes, ExpandTileReshape) {
                           {}, with("s", shape));
 }
 
+// Sizes that the model declares are seen to hold before anything is read by them.
+TEST(RunSizes, Declared) {
+    std::string_view text = "graph g(x: f32[N], s: i64[2]) { %a = reshape(x, s) : f32[3,4] %b = relu(%a) return %b }";
+    for (int64_t n : {12, 10}) expect_everywhere(text, {{"N", n}}, with("s", {3, 4}));
+    auto executable = compile(*Model::parse(text), {.threads = 1, .cache = ""});
+    ASSERT_TRUE(executable.ok()) << executable.error().to_string();
+    auto got = executable->run({{"x", *Tensor::zeros(DType::f32, {12})}, {"s", Tensor::of<int64_t>({2}, {4, 3})}});
+    ASSERT_FALSE(got.ok());
+    EXPECT_EQ(got.error().code(), Code::E0407);
+}
+
 TEST(RunSizes, RangeAndFill) {
     using Case = std::vector<double>;
     for (const char* type : {"i64", "i32", "f32", "f64"})
