@@ -69,9 +69,10 @@ class WorldDiscovery {
 
         began = std::chrono::steady_clock::now();
         std::vector<TermPair> pairs = distinct(terms_.pairs());
-        std::vector<Siblings> siblings = find_siblings(terms_, terms_.pairs());
+        const std::vector<TermPair> kept = irredundant_of(pairs);
+        std::vector<Siblings> siblings = find_siblings(terms_, terms_.pairs(), kept);
         std::set<std::pair<TermNode, TermNode>> needed;
-        for (const TermPair& p : irredundant_of(pairs)) needed.emplace(p.left, p.right);
+        for (const TermPair& p : kept) needed.emplace(p.left, p.right);
         std::vector<FoundRule> rules;
         for (const TermPair& pair : pairs) {
             const bool irredundant = needed.contains({pair.left, pair.right});

@@ -155,6 +155,11 @@ std::string to_string(Enumeration& terms, const TermNode& node) {
     return to_string(to_term(terms, node, names), names);
 }
 
+std::string to_string(Enumeration& terms, uint16_t op, const TermNode& operand) {
+    const Rule names = names_of(terms);
+    return to_string(with_operands(terms.set().templates[op].term(), {to_term(terms, operand, names)}), names);
+}
+
 std::string to_string(Enumeration& terms, const TermPair& pair) {
     return fmt::format("{} => {}", to_string(terms, pair.left), to_string(terms, pair.right));
 }

@@ -23,6 +23,7 @@ std::vector<int> variables_in(Enumeration& terms, const TermNode& node);  // num
 
 // Text in the rule language.
 std::string to_string(Enumeration& terms, const TermNode& node);
+std::string to_string(Enumeration& terms, uint16_t op, const TermNode& operand);  // a template on one operand
 std::string to_string(Enumeration& terms, const TermPair& pair);
 
 }  // namespace tessera

@@ -8,11 +8,14 @@ namespace tessera {
 
 struct Siblings {
     std::vector<TermNode> parts;  // what the outputs are equal to, in order
-    std::vector<TermNode> whole;  // the outputs
-    TermPair pair;                // the first two outputs: what names it
+    TermNode operand;             // of the op whose outputs they are
+    uint16_t op = 0;              // its template for the first output
+    TermPair pair;                // what names it
 };
 
-std::vector<Siblings> find_siblings(Enumeration& terms, const std::vector<TermPair>& pairs);
+// `irredundant` are the pairs of which one side may be a join of the parts.
+std::vector<Siblings> find_siblings(Enumeration& terms, const std::vector<TermPair>& pairs,
+                                    const std::vector<TermPair>& irredundant);
 
 // As rules are written; empty where neither side has all variables of the other, or where both are the same text.
 std::string rule_text(Enumeration& terms, const TermPair& pair);
