@@ -119,28 +119,8 @@ class Matcher {
         if (!node || &node->op() != term.op || value.index() != static_cast<size_t>(term.output)) return false;
         if (&node->graph() != graph_) return false;
         if (!bind(term.bound_slot, &value)) return false;
-        AttrMap rest;
-        for (const AttrDef& def : term.op->attrs) {
-            auto given = node->attrs().find(def.name);
-            const Attr* attr = given != node->attrs().end() ? &given->second : def.fallback ? &*def.fallback : nullptr;
-            auto named = std::find_if(term.attrs.begin(), term.attrs.end(),
-                                      [&](const auto& entry) { return entry.first == def.name; });
-            if (named != term.attrs.end()) {
-                RuleValue actual = attr ? rule_value(*attr) : RuleValue();
-                const Term& wanted = named->second;
-                if (wanted.form == Form::Variable) {
-                    if (!bind(wanted.slot, std::move(actual))) return false;
-                } else {
-                    std::optional<RuleValue> expected = evaluate_term(wanted, state_.slots);
-                    if (!expected || !same_value(*expected, actual)) return false;
-                }
-            } else if (term.rest_slot >= 0) {
-                if (given != node->attrs().end()) rest.insert(*given);
-            } else if (given != node->attrs().end() && (!def.fallback || given->second != *def.fallback)) {
-                return false;
-            }
-        }
-        if (term.rest_slot >= 0 && !bind(term.rest_slot, std::move(rest))) return false;
+        auto bind_slot = [this](int slot, RuleValue v) { return bind(slot, std::move(v)); };
+        if (!match_attributes(term, *node, state_.slots, bind_slot)) return false;
         if (std::find(state_.nodes.begin(), state_.nodes.end(), node) == state_.nodes.end())
             state_.nodes.push_back(node);
         return true;
@@ -293,6 +273,32 @@ bool same_value(const RuleValue& a, const RuleValue& b) {
     if (auto* x = std::get_if<double>(&a), *y = std::get_if<double>(&b); x && y)
         return static_cast<float>(*x) == static_cast<float>(*y);
     return a == b;
+}
+
+bool match_attributes(const Term& term, const Node& node, const std::vector<RuleValue>& slots,
+                      const std::function<bool(int slot, RuleValue value)>& bind) {
+    AttrMap rest;
+    for (const AttrDef& def : term.op->attrs) {
+        auto given = node.attrs().find(def.name);
+        const Attr* attr = given != node.attrs().end() ? &given->second : def.fallback ? &*def.fallback : nullptr;
+        auto named = std::find_if(term.attrs.begin(), term.attrs.end(),
+                                  [&](const auto& entry) { return entry.first == def.name; });
+        if (named != term.attrs.end()) {
+            RuleValue actual = attr ? rule_value(*attr) : RuleValue();
+            const Term& wanted = named->second;
+            if (wanted.form == Form::Variable) {
+                if (!bind(wanted.slot, std::move(actual))) return false;
+            } else {
+                std::optional<RuleValue> expected = evaluate_term(wanted, slots);
+                if (!expected || !same_value(*expected, actual)) return false;
+            }
+        } else if (term.rest_slot >= 0) {
+            if (given != node.attrs().end()) rest.insert(*given);
+        } else if (given != node.attrs().end() && (!def.fallback || given->second != *def.fallback)) {
+            return false;
+        }
+    }
+    return term.rest_slot < 0 || bind(term.rest_slot, std::move(rest));
 }
 
 bool matches_literal(const Term& literal, const Value& v) {

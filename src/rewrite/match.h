@@ -23,6 +23,9 @@ RuleValue rule_value(const Attr& attr);
 bool same_value(const RuleValue& a, const RuleValue& b);
 bool matches_literal(const Term& literal, const Value& value);
 bool matches_list(const Term& list, const Value& value);  // [1, 0]
+// The attributes of a node whose op is the term's: `bind` gets what variables stand for, and says whether they may.
+bool match_attributes(const Term& term, const Node& node, const std::vector<RuleValue>& slots,
+                      const std::function<bool(int slot, RuleValue value)>& bind);
 
 // A term of an attribute or a condition; empty where its value is not known.
 std::optional<RuleValue> evaluate_term(const Term& term, const std::vector<RuleValue>& slots);

@@ -9,7 +9,7 @@ namespace tessera {
 
 struct DiscoverOptions {
     std::string ops = "taso";         // find_op_set
-    EnumerateOptions enumerate = {};  // max_ops, seed, threads, memory, work_dir, cancel, progress
+    EnumerateOptions enumerate = {};  // max_ops, seed, threads, work_dir, cancel, progress
     bool prove = true;
     bool all = false;  // also prove pairs that others give
 };

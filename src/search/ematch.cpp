@@ -147,28 +147,8 @@ class EMatcher {
         const Node* node = value.node();
         if (!could_match(term, value) || !egraph_.alive(*node)) return false;
         if (!bind(term.bound_slot, egraph_.representative(value))) return false;
-        AttrMap rest;
-        for (const AttrDef& def : term.op->attrs) {
-            auto given = node->attrs().find(def.name);
-            const Attr* attr = given != node->attrs().end() ? &given->second : def.fallback ? &*def.fallback : nullptr;
-            auto named = std::find_if(term.attrs.begin(), term.attrs.end(),
-                                      [&](const auto& entry) { return entry.first == def.name; });
-            if (named != term.attrs.end()) {
-                RuleValue actual = attr ? rule_value(*attr) : RuleValue();
-                const Term& wanted = named->second;
-                if (wanted.form == Form::Variable) {
-                    if (!bind(wanted.slot, std::move(actual))) return false;
-                } else {
-                    std::optional<RuleValue> expected = evaluate_term(wanted, state_.slots);
-                    if (!expected || !same_value(*expected, actual)) return false;
-                }
-            } else if (term.rest_slot >= 0) {
-                if (given != node->attrs().end()) rest.insert(*given);
-            } else if (given != node->attrs().end() && (!def.fallback || given->second != *def.fallback)) {
-                return false;
-            }
-        }
-        if (term.rest_slot >= 0 && !bind(term.rest_slot, std::move(rest))) return false;
+        auto bind_slot = [this](int slot, RuleValue v) { return bind(slot, std::move(v)); };
+        if (!match_attributes(term, *node, state_.slots, bind_slot)) return false;
         if (std::find(state_.nodes.begin(), state_.nodes.end(), node) == state_.nodes.end())
             state_.nodes.push_back(value.node());
         return true;

@@ -15,7 +15,6 @@ struct EnumerateOptions {
     uint64_t seed = 0;
     int threads = 0;                    // 0: all cores
     int64_t max_elements = 512;         // of a term's value in one assignment
-    int64_t memory = int64_t{4} << 30;  // for one shard's records and the pairs
     std::string work_dir;               // for the shards; kept until the level is done
     const std::atomic<bool>* cancel = nullptr;
     struct Progress {

@@ -33,14 +33,13 @@ Json counts_json(const DiscoverCounts& c) {
 
 struct Discover {
     DiscoverOptions options;
-    std::string out, memory;
+    std::string out;
     bool json = false, show = false, shrinking = false, no_proofs = false;
     Progress::Mode progress = Progress::Mode::Auto;
 
     Status operator()() {
         options.prove = !no_proofs;
         options.enumerate.cancel = &interrupted();
-        if (!memory.empty()) options.enumerate.memory = TRY(parse_size(memory, "--memory"));
         Progress line(progress, "discover");
         Stopwatch watch;
         std::string phase;
@@ -142,7 +141,6 @@ void add_discover(CLI::App& app, Chosen& chosen) {
     c->add_option("--threads", d->options.enumerate.threads, "Threads; 0: all cores")
         ->check(CLI::NonNegativeNumber)
         ->option_text("N");
-    c->add_option("--memory", d->memory, "For what is sorted at once: 512M, 4G")->option_text("BYTES");
     c->add_option("--work-dir", d->options.enumerate.work_dir,
                   "Where the last level is kept; an interrupted run goes on from there")
         ->option_text("FOLDER");
