@@ -227,8 +227,40 @@ def test_bench_goes_on_without_a_peer_that_fails(tessera_command, network, tmp_p
     assert done.status == 0 and "signal 9" in done.out
 
 
+def test_bench_against_another_model(tessera_command, network, tmp_path):
+    other, wrong = tmp_path / "other.onnx", tmp_path / "wrong.onnx"
+    model = onnx.load(network)
+    onnx.save(model, other)
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * 2, tensor.name))
+    onnx.save(model, wrong)
+    flags = ["--threads", 1, "--runs", 3, "--seconds", 0]
+    done = tessera_command("bench", network, "--against", f"{other},{wrong}", *flags, "--json")
+    assert done.status == 0, done.err
+    ours, same, doubled = done.json["measured"][0]["runners"]
+    assert ours["name"] == "tessera" and same["name"] == str(other) and doubled["name"] == str(wrong)
+    assert same["runs"] >= 3 and same["ratio"] > 0 and same["difference"] == 0
+    assert doubled["difference"] > 0.01
+    text = tessera_command("bench", network, "--against", other, *flags)
+    assert text.status == 0 and str(other) in text.out
+
+
+def test_bench_against_another_model_that_is_of_no_use(tessera_command, network, tmp_path):
+    renamed, broken = tmp_path / "renamed.onnx", tmp_path / "broken.onnx"
+    model = onnx.load(network)
+    for node in model.graph.node:
+        node.input[:] = ["other" if name == model.graph.input[0].name else name for name in node.input]
+    model.graph.input[0].name = "other"
+    onnx.save(model, renamed)
+    broken.write_bytes(b"no model")
+    for other, code, word in ((renamed, "E0402", "renamed.onnx"), (broken, "E01", "broken.onnx")):
+        done = tessera_command("bench", network, "--against", other, "--threads", 1, "--runs", 1, "--seconds", 0)
+        assert done.status == 1 and code in done.err and word in done.err, done.err
+
+
 def test_bench_wrong_usage(tessera_command, network):
     for flags, word in ((["--against", "tensorrt"], "onnxruntime, torch"), (["--threads", "many"], "1,all"),
+                        (["--against", "none.onnx"], "no such file"),
                         (["--against", "onnxruntime", "--python", "/nowhere"], "--python")):
         done = tessera_command("bench", network, *flags)
         assert done.status == 2 and "E0501" in done.err and word in done.err

@@ -17,15 +17,20 @@ constexpr const char* kExamples =
     "  tessera bench model.onnx\n"
     "  tessera bench model.onnx --against onnxruntime,torch --threads 1,all --json\n"
     "  tessera bench model.onnx --against onnxruntime --python ~/venv/bin/python --seconds 10\n"
+    "  tessera bench after.onnx --against before.onnx\n"
     "\nEach runs in a process of its own, and only one of them at a time: in turns, the others standing still. Ratios\n"
     "are their time to ours, above 1 where ours is faster, turn by turn. Peers need a Python that has them: --python,\n"
-    "or TESSERA_BENCH_PYTHON, or python3.\n";
+    "or TESSERA_BENCH_PYTHON, or python3. A peer that is a model's file is compiled as the model is, and given its\n"
+    "inputs.\n";
 
 constexpr double kTurnSeconds = 0.1;
 constexpr int kMostInTurn = 1000;
 
 struct Runner {
     RunnerTimes times;
+    bool compiled = false;         // by us; otherwise in Python
+    std::string model;             // its file
+    std::filesystem::path folder;  // of its log and its outputs
     std::optional<Child> process;
 
     bool alive() const { return times.failed.empty(); }
@@ -53,8 +58,9 @@ struct Bench {
     Result<std::vector<int>> thread_counts() const;
     std::string python_to_run() const;
     Result<Runner> start(const std::string& name, Json spec, const std::filesystem::path& folder) const;
+    Status check_peers() const;
     Status take_turns(std::vector<Runner>& runners, Progress& line) const;
-    Status compare(std::vector<Runner>& runners, const Model& model, const std::filesystem::path& folder,
+    Status compare(std::vector<Runner>& runners, const Model& model,
                    const std::optional<std::vector<Datum>>& reference) const;
 };
 
@@ -77,71 +83,85 @@ std::string Bench::python_to_run() const {
     return named && *named ? named : "python3";
 }
 
+bool is_python_peer(const std::string& name) { return name == "onnxruntime" || name == "torch"; }
+
+Status Bench::check_peers() const {
+    for (const std::string& name : against)
+        if (std::error_code e; !is_python_peer(name) && !std::filesystem::exists(name, e))
+            return Error(Code::E0501, "--against {}: there is no such peer, and no such file", name)
+                .hint("there are: onnxruntime, torch, and any model's file");
+    return {};
+}
+
 // What went wrong in a process of ours: the user's fault as it is, or a fault of ours.
-Error ours_failed(const Json& answer) {
+Error ours_failed(const Json& answer, const std::string& model) {
     const Json& e = answer["error"];
+    std::string where = e.value("where", "");
     for (Code code : all_codes())
         if (code_name(code) == e.value("code", ""))
-            return Error(code, "{}", e.value("message", "")).at(e.value("where", "")).hint("{}", e.value("hint", ""));
+            return Error(code, "{}", e.value("message", ""))
+                .at(where.empty() ? model : where)
+                .hint("{}", e.value("hint", ""));
     throw std::runtime_error(e.value("message", "the compiled model's process gave no answer"));
+}
+
+// What the runner answers. A peer in Python that fails has said why in `times.failed`; one that we compiled must not.
+Result<Json> asked(Runner& runner, const Json& question) {
+    auto answer = runner.process->ask(question);
+    if (!answer.ok() && answer.error().code() == Code::E0410) return answer.error();
+    if (!runner.compiled) {
+        runner.times.failed = answer.ok() ? answer->value("failed", "") : answer.error().message();
+        return answer.ok() ? *answer : Json::object();
+    }
+    if (!answer.ok()) throw std::runtime_error("the compiled model's process " + answer.error().message());
+    if (answer->contains("error")) return ours_failed(*answer, runner.model);
+    return *answer;
 }
 
 Result<Runner> Bench::start(const std::string& name, Json spec, const std::filesystem::path& folder) const {
     Runner runner;
     runner.times.name = name;
-    bool ours = name == "tessera";
+    runner.compiled = !is_python_peer(name);
+    runner.model = spec["model"];
+    runner.folder = folder;
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
     std::vector<std::string> command = {"/proc/self/exe", "bench", "--serve"};
-    if (!ours) {
+    if (!runner.compiled) {
         std::string source;
         for (const PeerFile& file : peer_files()) source += file.text;
         command = {python_to_run(), "-u", "-c", source};
         spec["peer"] = name;
     }
-    auto began = Child::start(command, folder / (name + ".log"));
+    auto began = Child::start(command, folder / "log");
     if (!began.ok()) {
-        if (ours) return began.error();
+        if (runner.compiled) return began.error();
         return std::move(began).error().hint("name a Python that has {} with --python", name);
     }
     runner.process.emplace(std::move(*began));
-    auto answer = runner.process->ask(spec);
-    if (ours) {
-        if (!answer.ok() && answer.error().code() == Code::E0410) return answer.error();
-        if (!answer.ok()) throw std::runtime_error("the compiled model's process " + answer.error().message());
-        if (answer->contains("error")) return ours_failed(*answer);
-    }
-    if (!answer.ok()) {
-        if (answer.error().code() == Code::E0410) return answer.error();
-        runner.times.failed = answer.error().message();
-        return runner;
-    }
-    runner.times.failed = answer->value("failed", "");
-    runner.times.version = answer->value("version", "");
-    runner.times.load = answer->value("load_s", 0.0);
+    Json answer = TRY(asked(runner, spec));
+    runner.times.version = answer.value("version", "");
+    runner.times.load = answer.value("load_s", 0.0);
     return runner;
 }
 
-// One turn: a run to warm up where that is cheap, then as many as fit.
+// One turn: a run to warm up where that is cheap, then as many as fit. Who is first in one round is last in the next.
 Status Bench::take_turns(std::vector<Runner>& runners, Progress& line) const {
     auto enough = [&](const Runner& r) {
         return !r.alive() || (r.times.seconds.size() >= runs && r.total() >= seconds);
     };
     for (size_t turn = 0; !std::all_of(runners.begin(), runners.end(), enough); ++turn) {
-        for (Runner& r : runners) {
+        for (size_t i = 0; i < runners.size(); ++i) {
+            Runner& r = runners[turn % 2 ? runners.size() - 1 - i : i];
             if (!r.alive()) continue;
             line.update(r.times.name, r.times.seconds.size(), std::max(runs, r.times.seconds.size()));
             bool first = turn == 0;
             Json question{{"warm", first || r.typical() < kTurnSeconds / 2}, {"most", kMostInTurn}};
             question["seconds"] = kTurnSeconds;
-            auto answer = r.process->ask(question);
-            if (!answer.ok() && answer.error().code() == Code::E0410) return answer.error();
-            bool ours = &r == &runners[0];
-            if (!answer.ok() && ours)
-                throw std::runtime_error("the compiled model's process " + answer.error().message());
-            if (ours && answer->contains("error")) return ours_failed(*answer);
-            r.times.failed = answer.ok() ? answer->value("failed", "") : answer.error().message();
+            Json answer = TRY(asked(r, question));
             if (!r.alive()) continue;
-            std::vector<double> taken = (*answer)["seconds"];
-            r.times.peak_rss = answer->value("peak_rss", int64_t{0});
+            std::vector<double> taken = answer["seconds"];
+            r.times.peak_rss = answer.value("peak_rss", int64_t{0});
             r.times.turns.push_back(quartiles(taken).median);
             r.times.seconds.insert(r.times.seconds.end(), taken.begin(), taken.end());
         }
@@ -149,13 +169,10 @@ Status Bench::take_turns(std::vector<Runner>& runners, Progress& line) const {
     return {};
 }
 
-Result<std::vector<Datum>> outputs_of(Runner& runner, const Model& model, const std::filesystem::path& folder) {
-    std::filesystem::path place = folder / runner.times.name;
-    std::error_code error;
-    std::filesystem::create_directories(place, error);
-    Json answer = TRY(runner.process->ask({{"save", place.string()}}));
+Result<std::vector<Datum>> outputs_of(Runner& runner, const Model& model) {
+    Json answer = TRY(runner.process->ask({{"save", runner.folder.string()}}));
     std::vector<Datum> values;
-    if (answer.contains("error")) return ours_failed(answer);
+    if (answer.contains("error")) return ours_failed(answer, runner.model);
     const Json& files = answer["files"];
     if (files.size() != model.graph().outputs().size()) return values;
     for (size_t i = 0; i < files.size(); ++i)
@@ -180,13 +197,13 @@ std::optional<double> error_to(const std::vector<Datum>& reference, const std::v
     return largest_difference(reference, wide);
 }
 
-Status Bench::compare(std::vector<Runner>& runners, const Model& model, const std::filesystem::path& folder,
+Status Bench::compare(std::vector<Runner>& runners, const Model& model,
                       const std::optional<std::vector<Datum>>& reference) const {
-    std::vector<Datum> ours = TRY(outputs_of(runners[0], model, folder));
+    std::vector<Datum> ours = TRY(outputs_of(runners[0], model));
     for (Runner& r : runners) {
         if (!r.alive()) continue;
         bool is_ours = &r == &runners[0];
-        auto theirs = is_ours ? Result<std::vector<Datum>>(ours) : outputs_of(r, model, folder);
+        auto theirs = is_ours ? Result<std::vector<Datum>>(ours) : outputs_of(r, model);
         if (!theirs.ok()) continue;
         if (!is_ours) r.times.difference = largest_difference(*theirs, ours);
         if (reference) r.times.error = error_to(*reference, *theirs);
@@ -197,10 +214,7 @@ Status Bench::compare(std::vector<Runner>& runners, const Model& model, const st
 Status Bench::operator()() const {
     if (serve) return serve_compiled();
     std::vector<int> counts = TRY(thread_counts());
-    for (const std::string& name : against)
-        if (name != "onnxruntime" && name != "torch")
-            return Error(Code::E0501, "--against {}: there is no such peer", name)
-                .hint("there are: onnxruntime, torch");
+    TRY(check_peers());
     CompileOptions chosen = TRY(flags.chosen());
     Model model = TRY(load_or_demo(path, inputs.seed));
     NamedData given = TRY(inputs.gather(model, path));
@@ -237,10 +251,13 @@ Status Bench::operator()() const {
         names.insert(names.end(), against.begin(), against.end());
         for (const std::string& name : names) {
             line.update("starting " + name, all.size(), counts.size());
-            runners.push_back(TRY(start(name, spec, folder.path())));
+            Json its_own = spec;
+            if (!runners.empty() && !is_python_peer(name)) its_own["model"] = std::filesystem::absolute(name).string();
+            std::filesystem::path place = folder.path() / fmt::format("{}", runners.size());
+            runners.push_back(TRY(start(name, std::move(its_own), place)));
         }
         TRY(take_turns(runners, line));
-        TRY(compare(runners, model, folder.path(), reference));
+        TRY(compare(runners, model, reference));
         ThreadTimes times{n, {}};
         for (Runner& r : runners) times.runners.push_back(std::move(r.times));
         all.push_back(std::move(times));
@@ -263,7 +280,9 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     auto bench = std::make_shared<Bench>();
     CLI::App* c = app.add_subcommand("bench", "Measure a compiled model, beside other runtimes");
     c->add_option("model", bench->path, "An ONNX file or Tessera's text form; without it, the built-in ResNet-50");
-    c->add_option("--against", bench->against, "Peers: onnxruntime, torch")->option_text("NAME,...")->delimiter(',');
+    c->add_option("--against", bench->against, "Peers: onnxruntime, torch, or a model's file")
+        ->option_text("NAME,...")
+        ->delimiter(',');
     c->add_option("--threads", bench->threads, "Numbers of threads (1,all)")->option_text("N,...")->delimiter(',');
     c->add_option("--runs", bench->runs, "At least this many of each (10)")
         ->option_text("N")
