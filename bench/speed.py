@@ -87,6 +87,14 @@ def ratios(records, peer):
     return found
 
 
+def aligned(heads, rows, left=(0,)):
+    """A table in markdown; `left` are the columns of words."""
+    widths = [max(len(r[i]) for r in [heads, *rows]) for i in range(len(heads))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in [heads, *rows]]
+    rule = "| " + " | ".join(("---" if i in left else "---:").ljust(w) for i, w in enumerate(widths)) + " |"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
 def table(records, peers, accuracy):
     heads = ["model", "threads", "tessera ms"]
     for peer in peers:
@@ -104,10 +112,7 @@ def table(records, peers, accuracy):
             of_peer = ratios(records, peer).get(threads, {})
             row += ["", f"**{geometric_mean(of_peer.values()):.2f}**" if of_peer else ""]
         rows.append(row + [""] * (len(heads) - len(row)))
-    widths = [max(len(r[i]) for r in [heads, *rows]) for i in range(len(heads))]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in [heads, *rows]]
-    rule = "| " + " | ".join(("---" if i == 0 else "---:").ljust(w) for i, w in enumerate(widths)) + " |"
-    return "\n".join([lines[0], rule, *lines[1:]])
+    return aligned(heads, rows)
 
 
 def processor():
@@ -146,10 +151,10 @@ def broken_promises(records, peer, accuracy):
     return broken
 
 
-def replace_between_markers(path, text):
+def replace_between_markers(path, text, markers=MARKERS):
     whole = path.read_text()
-    begin, end = (whole.index(m) for m in MARKERS)
-    path.write_text(whole[: begin + len(MARKERS[0])] + "\n" + text + "\n" + whole[end:])
+    begin, end = (whole.index(m) for m in markers)
+    path.write_text(whole[: begin + len(markers[0])] + "\n" + text + "\n" + whole[end:])
 
 
 def main():
