@@ -21,13 +21,15 @@
 
 namespace tessera::bench {
 
-// Of this thread's processor time where it works alone, so that others on the machine count less.
-inline bool alone = true;
-inline double now() {
+inline double seconds_of(clockid_t clock) {
     timespec t;
-    clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
 }
+
+// Of this thread's processor time where it works alone, so that others on the machine count less.
+inline bool alone = true;
+inline double now() { return seconds_of(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC); }
 
 template <typename T>
 T ok(Result<T> r) {
@@ -86,18 +88,21 @@ __attribute__((target("avx2,fma"))) inline double spin_narrow(int64_t steps) {
 inline double spin(int64_t steps) { return __builtin_cpu_supports("avx512f") ? spin_wide(steps) : spin_narrow(steps); }
 #endif
 
-// On all threads at once.
+// On all threads at once, each by its own processor time: a core that others take part of is as fast as it was.
 inline double measure_peak(int threads) {
-    std::vector<double> done(size_t(threads), 0.0);
-    double start = now();
+    std::vector<double> speed(size_t(threads), 0.0);
+    auto work = [&](int i) {
+        double start = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+        double done = spin(4'000'000);
+        speed[size_t(i)] = done / (seconds_of(CLOCK_THREAD_CPUTIME_ID) - start);
+    };
     std::vector<std::thread> others;
-    auto work = [&](int i) { done[size_t(i)] = spin(4'000'000); };
     for (int i = 1; i < threads; ++i) others.emplace_back(work, i);
     work(0);
     for (auto& t : others) t.join();
-    double time = now() - start, total = 0;
-    for (double d : done) total += d;
-    return total / time;
+    double total = 0;
+    for (double s : speed) total += s;
+    return total;
 }
 
 // Large pages where the system has them, as the runtime asks for.

@@ -52,6 +52,17 @@ class OpenBlas {
     Sgemm sgemm_ = nullptr;
 };
 
+// Threads of OpenBLAS, and ours, spin for a while after a product and would take part of a core from who comes next.
+void wait_until_idle() {
+    const timespec nap{0, 2'000'000};
+    double worked = 1;
+    for (int i = 0; i < 500 && worked > 2e-4; ++i) {
+        double before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+        nanosleep(&nap, nullptr);
+        worked = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before;
+    }
+}
+
 void compare(Shape3 s, int threads, int rounds, const OpenBlas& blas, bool print) {
     AlignedFloats a(s.m * s.k), b(s.k * s.n), c(s.m * s.n), d(s.m * s.n), e(s.m * s.n);
     Compiled ahead(product(s, true), threads, {a.data, b.data, c.data});
@@ -61,6 +72,7 @@ void compare(Shape3 s, int threads, int rounds, const OpenBlas& blas, bool print
     const int repeats = std::max(1, int(2e6 / flops));
     std::vector<double> peak, times[3];
     auto time = [&](std::vector<double>& list, const std::function<void()>& f) {
+        if (threads > 1) wait_until_idle();
         f();
         double start = now();
         for (int i = 0; i < repeats; ++i) f();
