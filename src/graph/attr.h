@@ -28,9 +28,14 @@ struct AttrDef {
     std::string name;
     AttrKind kind;
     std::optional<Attr> fallback;
-    bool is_required = false;
+    bool is_required = false, is_hint = false;
     AttrDef required() && {
         is_required = true;
+        return std::move(*this);
+    }
+    // It says how to compute, not what. ONNX has no such attributes: there it is the node's metadata.
+    AttrDef hint() && {
+        is_hint = true;
         return std::move(*this);
     }
 };

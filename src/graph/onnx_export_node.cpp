@@ -133,7 +133,13 @@ Status OnnxExporter::write_node(Node& node, onnx::Graph& out) {
         written.outputs.push_back(given ? name(*node.output(i)) : "");
     }
     if (call.outputs > written.outputs.size()) written.outputs.resize(call.outputs);  // the older form has more
-    for (const auto& [key, attr] : call.attrs) written.attributes.push_back(TRY(attribute(key, attr)));
+    for (const auto& [key, attr] : call.attrs) {
+        const AttrDef* def = node.op().attr(key);
+        if (def && def->is_hint)
+            written.metadata_props.push_back({kHintPrefix + key, hint_to_onnx(attr)});
+        else
+            written.attributes.push_back(TRY(attribute(key, attr)));
+    }
     for (const auto& [key, value] : node.metadata()) {
         if (key == "doc_string")
             written.doc_string = value;

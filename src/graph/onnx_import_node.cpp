@@ -356,7 +356,14 @@ Status OnnxImporter::import_node(const onnx::Node& node, Scope& scope) {
         spec.output_names.push_back(given ? free_name(node.outputs[i], scope) : "");
         spec.given.push_back(given);
     }
-    for (const auto& p : node.metadata_props) spec.metadata[p.key] = p.value;
+    for (const auto& p : node.metadata_props) {
+        const AttrDef* def = p.key.starts_with(kHintPrefix) ? op->attr(p.key.substr(kHintPrefix.size())) : nullptr;
+        auto hint = def && def->is_hint ? hint_from_onnx(def->kind, p.value) : std::nullopt;
+        if (hint)
+            spec.attrs[def->name] = std::move(*hint);
+        else
+            spec.metadata[p.key] = p.value;
+    }
     if (!node.doc_string.empty()) spec.metadata["doc_string"] = node.doc_string;
     auto added = scope.graph->add(std::move(spec));
     if (!added.ok()) return std::move(added).error().at(place);

@@ -1,5 +1,9 @@
 #include "graph/onnx_values.h"
 
+#include <fmt/ranges.h>
+
+#include <charconv>
+
 #include "onnx/dtypes.h"
 #include "onnx/tensor_data.h"
 
@@ -145,6 +149,28 @@ onnx::Tensor tensor_to_onnx(const Tensor& tensor, std::string name) {
         return onnx::make_string_tensor(std::move(name), tensor.sizes(), tensor.as_strings());
     std::string_view bytes(static_cast<const char*>(tensor.data()), static_cast<size_t>(tensor.bytes()));
     return onnx::make_tensor(std::move(name), tensor.dtype(), tensor.sizes(), onnx::Bytes(bytes, tensor.owner()));
+}
+
+std::string hint_to_onnx(const Attr& attr) {
+    if (const auto* one = std::get_if<int64_t>(&attr)) return std::to_string(*one);
+    const auto* list = std::get_if<std::vector<int64_t>>(&attr);
+    CHECK(list, "a hint of kind {}", attr_kind_name(attr_kind(attr)));
+    return fmt::format("{}", fmt::join(*list, ","));
+}
+
+std::optional<Attr> hint_from_onnx(AttrKind kind, const std::string& text) {
+    std::vector<int64_t> list;
+    const char* end = text.data() + text.size();
+    for (const char* at = text.data(); at < end; ++at) {
+        int64_t n = 0;
+        auto [stop, error] = std::from_chars(at, end, n);
+        if (error != std::errc() || (stop != end && *stop != ',')) return std::nullopt;
+        list.push_back(n);
+        at = stop;
+    }
+    if (kind == AttrKind::Ints) return Attr(list);
+    if (kind == AttrKind::Int && list.size() == 1) return Attr(list[0]);
+    return std::nullopt;
 }
 
 Result<Datum> datum_from_onnx(const onnx::Sequence& sequence) { return convert(sequence, 0); }

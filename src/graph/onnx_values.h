@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "graph/attr.h"
 #include "graph/tensor.h"
 #include "graph/type.h"
 #include "onnx/data_source.h"
@@ -20,6 +21,11 @@ onnx::Type type_to_onnx(const Type& type);
 Result<Tensor> tensor_from_onnx(const onnx::Tensor& tensor, const onnx::DataSource& source = {});
 Result<Tensor> tensor_from_onnx(const onnx::SparseTensor& tensor, const onnx::DataSource& source = {});
 onnx::Tensor tensor_to_onnx(const Tensor& tensor, std::string name);
+
+// Hints (AttrDef::hint), which ONNX keeps as a node's metadata "tessera.<name>": whole numbers with commas between.
+inline const std::string kHintPrefix = "tessera.";
+std::string hint_to_onnx(const Attr& attr);
+std::optional<Attr> hint_from_onnx(AttrKind kind, const std::string& text);
 
 Result<Datum> datum_from_onnx(const onnx::Sequence& sequence);
 Result<Datum> datum_from_onnx(const onnx::Optional& optional);

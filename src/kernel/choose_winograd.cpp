@@ -2,16 +2,29 @@
 
 #include "graph/builder.h"
 #include "graph/evaluate.h"
-#include "graph/ops/conv_window.h"
+#include "graph/ops/conv_tiles.h"
 #include "rewrite/edit.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kSide = 4, kKernel = 3, kPoints = kSide + kKernel - 1;
-
-// Chosen for their error, which is smaller than with 0, +-1, +-2; bt and at are exact in f32.
-const std::vector<double> kInterpolation = {0, 0.625, -0.625, 1.25, -1.25};
+// Where n - 1 polynomials meet, infinity besides: chosen for their error, which is smaller than with 0, 1, -1, 2, -2,
+// ...
+const std::vector<double>& points_of(int64_t n) {
+    static const std::vector<double> kPoints[] = {
+        {},
+        {0},
+        {0, 1},
+        {0, 1, -1},
+        {0, 0.75, -0.75, 1.75},
+        {0, 0.625, -0.625, 1.25, -1.25},
+        {0, 0.875, -0.875, 2, -2, 0.375},
+        {0, 0.5, -0.5, 1, -1, 2, -2},
+        {0, 0.5, -0.5, 0.875, -0.875, 1.5, -1.5, 3},
+        {0, 0.375, -0.375, 0.75, -0.75, 1.25, -1.25, 2.5, -2.5},
+    };
+    return kPoints[n - 1];
+}
 
 using Polynomial = std::vector<double>;
 
@@ -24,50 +37,19 @@ Polynomial times_root(const Polynomial& p, double root) {  // p(x) * (x - root)
     return out;
 }
 
-struct Tiled {
-    int64_t channels, outputs, height, width, pads[4];
-    Expr images;
-};
+using Axis = ConvTiles::Axis;
 
-Decision pays(const Tiled& c, const Machine& machine) {
-    double images = double(c.images.as_int().value_or(1));
-    double tiles = images * double((c.height + kSide - 1) / kSide) * double((c.width + kSide - 1) / kSide);
-    double weights = double(c.channels) * double(c.outputs);
-    double direct = 2 * 9.0 * images * double(c.height * c.width) * weights;
-    double products = 2.0 * kPoints * kPoints * tiles * weights;
-    // The transforms run at half the speed of products; weights come from memory, the later the faster operations are.
-    double transforms = 4 * tiles * (432.0 * double(c.channels) + 576.0 * double(c.outputs));
+Decision pays(const ConvTiles& c, const Machine& machine) {
+    const double points = double(c.axes[0].points() * c.axes[1].points());
+    const double kernel = double(c.axes[0].kernel * c.axes[1].kernel);
+    // Weights come from memory, the later the faster operations are.
     const double operations_per_byte = double(machine.vector_bytes / 4 * machine.fma_pipes) / 4;
-    double traffic = 4 * weights * (kPoints * kPoints - 9) * operations_per_byte;
-    double saved = direct / (products + transforms + traffic);
-    if (saved < 1.3)
-        return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times",
-                  (products + transforms + traffic) / 1e6, direct / 1e6, saved);
-    return yes("{:.0f} Mflop become {:.0f}: {:.2f} times, transforms and traffic counted", direct / 1e6, products / 1e6,
-               saved);
-}
-
-std::optional<Tiled> tiled(const Node& node) {
-    if (node.op().name != "conv" || !node.input(1)->is_constant()) return std::nullopt;
-    OpView view = node.view();
-    const Shape &x = view.shape(0), &w = view.shape(1), &y = node.output()->type().tensor().shape;
-    if (view.dtype(0) != DType::f32 || x.rank() != 4 || view.integer("group") != 1) return std::nullopt;
-    auto window = weight_window(view, 0, 1);
-    if (!window.ok()) return std::nullopt;
-    Tiled c{};
-    for (size_t i = 0; i < 2; ++i) {
-        const WindowAxis& axis = window->axes[i];
-        if (!axis.kernel.is_int(kKernel) || axis.stride != 1 || axis.dilation != 1) return std::nullopt;
-        if (!axis.pad_begin.as_int() || !axis.pad_end.as_int() || !axis.output.as_int()) return std::nullopt;
-        c.pads[i] = *axis.pad_begin.as_int();
-        c.pads[i + 2] = *axis.pad_end.as_int();
-        (i == 0 ? c.height : c.width) = *axis.output.as_int();
-    }
-    if (!w[0].as_int() || !w[1].as_int()) return std::nullopt;
-    c.outputs = *w[0].as_int();
-    c.channels = *w[1].as_int();
-    c.images = y[0];
-    return c;
+    double traffic = 4 * double(c.channels) * double(c.outputs) * (points - kernel) * operations_per_byte;
+    double all = c.products() + c.transforms() + traffic, saved = c.direct() / all;
+    if (!c.asked && saved < 1.3)
+        return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times", all / 1e6, c.direct() / 1e6, saved);
+    return yes("{:.0f} Mflop become {:.0f}: {:.2f} times, transforms and traffic counted; tiles of {}x{}{}",
+               c.direct() / 1e6, c.products() / 1e6, saved, c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
 }
 
 Tensor as_f32(const Tensor& t) {
@@ -76,25 +58,77 @@ Tensor as_f32(const Tensor& t) {
     return made->front().tensor();
 }
 
-Status rewrite(Graph& graph, Node& node, const Tiled& c, const WinogradMatrices& matrices) {
-    auto wide = TRY(evaluate_op(*find_op("cast"), {Datum(*node.input(1)->tensor())}, {{"to", Attr(int64_t(11))}}));
-    auto u = TRY(evaluate_op(*find_op("winograd_weight"), {wide.front(), Datum(matrices.g)}, {}));
-    Builder b(graph, node.where());
-    // Padded first, to whole tiles: the transform then reads without asking where it is.
-    auto whole = [](int64_t n) { return (n + kSide - 1) / kSide * kSide; };
-    std::vector<int64_t> around = {
-        0, 0, c.pads[0], c.pads[1], 0, 0, c.pads[2] + whole(c.height) - c.height, c.pads[3] + whole(c.width) - c.width};
-    Value* padded = b.op("pad", {node.input(0), b.ints(around)});
-    Value* v = b.op("winograd_input", {padded, b.constant(as_f32(matrices.bt))},
-                    {{"kernel", Attr(kKernel)}, {"pads", Attr(std::vector<int64_t>(4, 0))}});
-    Value* y =
-        b.op("winograd_output", {b.matmul(v, b.constant(as_f32(u.front().tensor()))), b.constant(as_f32(matrices.at))},
-             {{"height", Attr(c.height)}, {"width", Attr(c.width)}});
-    if (node.input(2)) y = b.add(y, b.reshape(node.input(2), {c.outputs, 1, 1}));
-    TRY(b.status());
-    if (put_in_place(*node.output(), *y, false)) graph.disconnect(node);
-    return {};
-}
+// One axis is transformed after the other, so that few values are at hand at a time.
+class Tiling {
+  public:
+    Tiling(Graph& graph, Node& node, const ConvTiles& c)
+        : graph_(graph),
+          node_(node),
+          c_(c),
+          b_(graph, node.where()),
+          matrices_{matrices_of(c.axes[0]), matrices_of(c.axes[1])},
+          both_(c.axes[0].points() > 1 && c.axes[1].points() > 1) {}
+
+    Status run() {
+        auto wide = TRY(evaluate_op(*find_op("cast"), {Datum(*node_.input(1)->tensor())}, {{"to", Attr(int64_t(11))}}));
+        auto u = TRY(
+            evaluate_op(*find_op("winograd_weight"), {wide.front(), Datum(matrices_[0].g), Datum(matrices_[1].g)}, {}));
+        Value* product = b_.matmul(input(), matrix(u.front().tensor()));
+        Value* y = output(product);
+        if (node_.input(2)) y = b_.add(y, b_.reshape(node_.input(2), {c_.outputs, 1, 1}));
+        TRY(b_.status());
+        if (put_in_place(*node_.output(), *y, false)) graph_.disconnect(node_);
+        return {};
+    }
+
+  private:
+    static WinogradMatrices matrices_of(const Axis& axis) {
+        return winograd_matrices(axis.side, axis.kernel, points_of(axis.points()));
+    }
+    Value* matrix(const Tensor& t) { return b_.constant(as_f32(t)); }
+    Value* one() { return matrix(Tensor::of<double>({1, 1}, std::vector<double>{1})); }
+
+    Value* input() {
+        const Axis &h = c_.axes[0], &w = c_.axes[1];
+        // Padded first, to whole tiles: the transform then reads without asking where it is.
+        std::vector<int64_t> around(8, 0);
+        for (size_t i = 0; i < 2; ++i) {
+            around[2 + i] = c_.axes[i].pad_begin;
+            around[6 + i] = c_.axes[i].pad_end + c_.axes[i].tiles() * c_.axes[i].side - c_.axes[i].output;
+        }
+        Value* x = b_.op("pad", {node_.input(0), b_.ints(around)});
+        auto transformed = [&](Value* of, Value* down, Value* along, int64_t height, int64_t width) {
+            return b_.op("winograd_input", {of, down, along}, {{"side", Attr(std::vector<int64_t>{height, width})}});
+        };
+        Value *down = matrix(matrices_[0].bt), *along = matrix(matrices_[1].bt);
+        if (!both_) return transformed(x, down, along, h.side, w.side);
+        // Tiles of one row are images of their own for the second.
+        int64_t rows = (h.tiles() - 1) * h.side + h.points();
+        Value* tiles = b_.reshape(transformed(x, one(), along, 1, w.side), {-1, rows, w.tiles(), c_.channels});
+        Value* v = transformed(b_.transpose(tiles, {0, 3, 1, 2}), down, one(), h.side, 1);
+        return b_.reshape(v, {h.points(), w.points(), -1, c_.channels});
+    }
+
+    Value* output(Value* product) {
+        const Axis &h = c_.axes[0], &w = c_.axes[1];
+        auto transformed = [&](Value* of, Value* down, Value* along, int64_t height, int64_t width) {
+            return b_.op("winograd_output", {of, down, along}, {{"height", Attr(height)}, {"width", Attr(width)}});
+        };
+        Value *down = matrix(matrices_[0].at), *along = matrix(matrices_[1].at);
+        if (!both_) return transformed(product, down, along, h.output, w.output);
+        Value* rows =
+            transformed(b_.reshape(product, {h.points(), 1, -1, c_.outputs}), down, one(), h.output, w.tiles());
+        Value* tiles = b_.reshape(b_.transpose(rows, {0, 2, 3, 1}), {1, w.points(), -1, c_.outputs});
+        return transformed(tiles, one(), along, h.output, w.output);
+    }
+
+    Graph& graph_;
+    Node& node_;
+    const ConvTiles& c_;
+    Builder b_;
+    WinogradMatrices matrices_[2];
+    bool both_;
+};
 
 }  // namespace
 
@@ -136,15 +170,13 @@ WinogradMatrices winograd_matrices(int64_t m, int64_t r, const std::vector<doubl
 
 std::vector<Choice> choose_winograd(Graph& graph, const Machine& machine) {
     std::vector<Choice> choices;
-    WinogradMatrices matrices = winograd_matrices(kSide, kKernel, kInterpolation);
     for (size_t i = 0, count = graph.nodes().size(); i < count; ++i) {
         Node& node = *graph.nodes()[i];
-        auto c = tiled(node);
-        if (!c) continue;
+        auto c = conv_tiles(node);
+        if (!c || !node.input(1)->is_constant()) continue;
         Decision decision = pays(*c, machine);
         if (decision)
-            if (Status done = rewrite(graph, node, *c, matrices); !done.ok())
-                decision = no("{}", done.error().message());
+            if (Status done = Tiling(graph, node, *c).run(); !done.ok()) decision = no("{}", done.error().message());
         choices.push_back({fmt::format("compute {} in tiles (Winograd)", node.output()->name()), decision});
     }
     graph.erase_unused();

@@ -1,4 +1,4 @@
-// Convolutions of stride 1 with 3x3 kernels and constant weights, where fewer multiplications pay for the transforms,
+// Convolutions of stride 1 with constant weights, where that is asked for or fewer multiplications pay for the transforms,
 // written as products of transformed tiles (graph/ops/winograd.cpp). Each choice with its reason.
 #pragma once
 

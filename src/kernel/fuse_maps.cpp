@@ -131,6 +131,7 @@ class MapFusion {
         const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) == 1 &&
                           acc_.def(sites[0].stage).kind == Definition::Kind::Map;
         if (!once && node_count(acc_.body(n)) > kMaxNodes) return no("its expression is too large");
+        if (!once && has_phases(acc_.body(n))) return no("its neighbours are made of the same elements in other ways");
         if (int places = most_places(n, sites); places > kMaxPlaces && chooses(acc_.body(n)))
             return no("each of the {} places where it is read would ask for its padding", places);
         if (again > std::max(0.0, saved) * kFlopsPerByte + kLaunch)
@@ -156,6 +157,20 @@ class MapFusion {
     static bool chooses(const Expr& body) {
         bool found = false;
         visit(body, [&](const Expr& e) { found |= e.is(ExprKind::Select); });
+        return found;
+    }
+
+    // Another expression for each place along an axis, or for each remainder: together they share what they read.
+    static bool has_phases(const Expr& body) {
+        bool found = false;
+        visit(body, [&](const Expr& e) {
+            if (!e.is(ExprKind::Select) || !e.arg(0).is(ExprKind::Eq) || !is_float(e.dtype())) return;
+            for (size_t side : {0, 1}) {
+                const Expr &what = e.arg(0).arg(side), &number = e.arg(0).arg(1 - side);
+                found |= number.as_int() && (what.is(ExprKind::Var) || what.is(ExprKind::Mod)) &&
+                         !e.arg(1).is(ExprKind::Const) && !e.arg(2).is(ExprKind::Const);
+            }
+        });
         return found;
     }
 

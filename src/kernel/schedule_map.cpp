@@ -93,7 +93,7 @@ struct Phases {
     int64_t count;
 };
 
-constexpr int64_t kMostPhases = 8, kMostCopies = 64;
+constexpr int64_t kMostPhases = 10, kMostCopies = 64;
 
 std::vector<Phases> find_phases(const Stage& stage) {
     std::vector<Phases> found;

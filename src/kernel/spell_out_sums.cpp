@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostElements = 64, kMostTerms = 8, kMostRows = 8;
+constexpr int64_t kMostElements = 100, kMostTerms = 10, kMostRows = 10;
 
 std::optional<int64_t> offset(const Tensor& t, const std::vector<Expr>& at) {
     int64_t place = 0;

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "graph/count.h"
+#include "graph/ops/conv_tiles.h"
 #include "rewrite/pass.h"
 
 namespace tessera {
@@ -37,10 +38,18 @@ class EstimatedCost : public CostModel {
                 double arithmetic = flops / speeds_.map_flops;
                 return fused_ ? kFusedMap * std::max(bytes, arithmetic) : std::max(bytes, arithmetic) + speeds_.launch;
             }
-            case Work::Product: return std::max(bytes, flops / speeds_.flops) + speeds_.launch;
+            case Work::Product: return std::max(bytes, product_flops(node, flops) / speeds_.flops) + speeds_.launch;
             case Work::Other: return std::max(bytes, flops / speeds_.map_flops) + speeds_.launch;
         }
         return 0;
+    }
+
+    // As the compiler does it: what is asked for, otherwise what is less.
+    static double product_flops(const Node& node, double direct) {
+        auto tiles = conv_tiles(node);
+        if (!tiles || !from_weights(*node.input(1))) return direct;
+        const double work = tiles->products() + tiles->transforms();
+        return tiles->asked ? work : std::min(direct, work);
     }
 
     Speeds speeds_;

@@ -27,10 +27,13 @@ TEST(winograd, matrices_interpolate_exactly) {
 struct Case {
     int64_t n, c, o, h, w;
     std::vector<int64_t> pads;
+    std::vector<int64_t> kernel = {3, 3}, tiles = {};
+    double tolerance = 2e-5;
 };
 
 void check(const Case& k) {
-    SCOPED_TRACE(fmt::format("n={} c={} o={} {}x{} pads {}", k.n, k.c, k.o, k.h, k.w, k.pads[0]));
+    SCOPED_TRACE(fmt::format("n={} c={} o={} {}x{} pads {} kernel {}x{} tiles {}", k.n, k.c, k.o, k.h, k.w, k.pads[0],
+                             k.kernel[0], k.kernel[1], k.tiles.empty() ? 0 : k.tiles[0]));
     auto random = [seed = 1u](Sizes sizes) mutable {
         auto t = Tensor::zeros(DType::f32, std::move(sizes));
         for (int64_t i = 0; i < t->elements(); ++i) {
@@ -39,10 +42,11 @@ void check(const Case& k) {
         }
         return std::move(*t);
     };
-    Tensor weight = random({k.o, k.c, 3, 3}), bias = random({k.o});
+    Tensor weight = random({k.o, k.c, k.kernel[0], k.kernel[1]}), bias = random({k.o});
     auto build = [&](Graph& g) {
         Value* x = g.add_input("x", Type(DType::f32, Shape{k.n, k.c, k.h, k.w}));
         NodeSpec spec{find_op("conv"), {x, g.constant(weight), g.constant(bias)}, {{"pads", Attr(k.pads)}}};
+        if (!k.tiles.empty()) spec.attrs["tiles"] = Attr(k.tiles);
         auto node = g.add(std::move(spec));
         ASSERT_TRUE(node.ok()) << node.error().to_string();
         g.add_output((*node)->output(), "y");
@@ -58,13 +62,41 @@ void check(const Case& k) {
     ASSERT_TRUE(want.ok() && have.ok()) << (have.ok() ? "" : have.error().to_string());
     const Tensor &a = want->front().tensor(), &b = have->front().tensor();
     ASSERT_EQ(a.sizes(), b.sizes());
-    for (int64_t i = 0; i < a.elements(); ++i) ASSERT_NEAR(a.real_at(i), b.real_at(i), 2e-5) << i;
+    for (int64_t i = 0; i < a.elements(); ++i) ASSERT_NEAR(a.real_at(i), b.real_at(i), k.tolerance) << i;
 }
 
 TEST(winograd, tiles_compute_the_convolution) {
     check({1, 64, 64, 16, 16, {1, 1, 1, 1}});
     check({2, 64, 48, 13, 14, {1, 1, 1, 1}});
     check({3, 72, 65, 15, 11, {0, 2, 1, 0}});
+}
+
+TEST(winograd, tiles_that_are_asked_for) {
+    for (int64_t side = 2; side <= 8; ++side)
+        check({2, 5, 7, 13, 11, {1, 1, 1, 1}, {3, 3}, {side, side}, side < 7 ? 4e-5 : 2e-4});
+    for (int64_t side = 2; side <= 4; ++side) {
+        check({1, 9, 6, 17, 5, {3, 0, 3, 0}, {7, 1}, {side, 1}});
+        check({2, 9, 6, 3, 17, {0, 3, 0, 2}, {1, 7}, {1, side}});
+        check({2, 3, 4, 9, 10, {2, 2, 2, 2}, {5, 5}, {side, side + 1}, 4e-5});
+    }
+    check({1, 2, 3, 1, 1, {1, 1, 1, 1}, {3, 3}, {7, 2}, 2e-4});
+}
+
+TEST(winograd, what_is_asked_for_and_cannot_be_stays_direct) {
+    auto choices_of = [](std::vector<int64_t> tiles, std::map<std::string, Attr> attrs) {
+        Graph g("g");
+        Value* x = g.add_input("x", Type(DType::f32, Shape{1, 64, 32, 32}));
+        attrs["tiles"] = Attr(std::move(tiles));
+        auto node = g.add({find_op("conv"), {x, g.constant(*Tensor::zeros(DType::f32, {64, 64, 3, 3}))}, attrs});
+        EXPECT_TRUE(node.ok());
+        g.add_output((*node)->output(), "y");
+        return choose_winograd(g, {}).size();
+    };
+    EXPECT_EQ(choices_of({6, 6}, {}), 1u);
+    EXPECT_EQ(choices_of({1, 1}, {}), 0u);   // directly
+    EXPECT_EQ(choices_of({9, 9}, {}), 0u);   // too many points
+    EXPECT_EQ(choices_of({-4, 4}, {}), 0u);
+    EXPECT_EQ(choices_of({6, 6}, {{"strides", Attr(std::vector<int64_t>{2, 2})}}), 0u);
 }
 
 TEST(winograd, small_products_stay_direct) {

@@ -1,0 +1,30 @@
+// Convolutions of stride 1 whose outputs are computed tile by tile (winograd.cpp): what a conv's attribute `tiles` asks
+// for, or what is usual, and the work that it is.
+#pragma once
+
+#include <optional>
+
+#include "graph/graph.h"
+
+namespace tessera {
+
+struct ConvTiles {
+    struct Axis {
+        int64_t kernel, output, pad_begin, pad_end, side;
+        int64_t tiles() const { return (output + side - 1) / side; }
+        int64_t points() const { return side + kernel - 1; }
+    };
+    int64_t channels, outputs;
+    Axis axes[2];
+    Dim images;
+    bool asked = false;  // by the attribute
+
+    double tiles() const;  // of all images
+    // Operations, additions and multiplications apart; those of the transforms are as many as products in that time.
+    double direct() const, products() const, transforms() const;
+};
+
+// Nothing where it is computed directly: that is asked for, or it cannot be otherwise.
+std::optional<ConvTiles> conv_tiles(const Node& node);
+
+}  // namespace tessera
