@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "graph/evaluate.h"
+#include "graph/to_onnx.h"
 #include "graph/verify.h"
 #include "onnx/tensor_data.h"
 #include "onnx_sample.h"
@@ -34,6 +35,28 @@ TEST(FromOnnx, KeepsNamesTypesAndInfo) {
     EXPECT_EQ(g->nodes()[0]->metadata().at("a"), "b");
     EXPECT_EQ(g->nodes()[0]->metadata().at("doc_string"), "why");
     EXPECT_THAT(violations(*g), testing::IsEmpty());
+}
+
+TEST(FromOnnx, HintsAreMetadataThereAndAttributesHere) {
+    onnx::Model m = model(body({declared("x", f32({1, 2, 8, 8})), declared("w", f32({2, 2, 3, 3}))},
+                               {op("Conv", {"x", "w"}, {"a"}), op("Conv", {"a", "w"}, {"y"})},
+                               {declared("y", f32({1, 2, 4, 4}))}));
+    m.graph.nodes[0].metadata_props = {{"tessera.tiles", "6,4"}, {"a", "b"}};
+    m.graph.nodes[1].metadata_props = {{"tessera.tiles", "6,x"}};  // not one of ours
+    auto g = import_or_fail(m);
+    ASSERT_TRUE(g);
+    const Node &first = *g->nodes()[0], &second = *g->nodes()[1];
+    EXPECT_EQ(first.attrs().at("tiles"), Attr(std::vector<int64_t>{6, 4}));
+    EXPECT_EQ(first.metadata().size(), 1u);
+    EXPECT_FALSE(second.attrs().contains("tiles"));
+    EXPECT_EQ(second.metadata().at("tessera.tiles"), "6,x");
+    auto back = to_onnx(*g);
+    ASSERT_TRUE(back.ok()) << back.error().to_string();
+    const onnx::Node& written = back->graph.nodes[0];
+    ASSERT_EQ(written.metadata_props.size(), 2u);
+    EXPECT_EQ(written.metadata_props[0].key, "tessera.tiles");
+    EXPECT_EQ(written.metadata_props[0].value, "6,4");
+    for (const onnx::Attribute& a : written.attributes) EXPECT_NE(a.name, "tiles");
 }
 
 TEST(FromOnnx, SortsNodesAndNamesACycle) {
