@@ -104,6 +104,11 @@ class Choosing {
             note(n, yes("as {}, from which it is computed", v->name()));
             return;
         }
+        const auto& uses = d.value->uses();
+        auto in_tiles = [](const Use& use) { return use.node && use.node->op().name == "winograd_input"; };
+        if (uses.empty() || !std::all_of(uses.begin(), uses.end(), in_tiles)) return;
+        made_.order[size_t(n)] = channels_last(rank);
+        note(n, yes("its tiles are transformed for all channels of a place at once"));
     }
 
     // One place for each channel: the same memory either way.
