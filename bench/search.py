@@ -96,9 +96,9 @@ def search_record(report):
     }
 
 
-def search(path, target, flags, args):
+def search(path, target, given_s, flags, args):
     began = time.monotonic()
-    done = tessera(args, "optimize", path, f"--search={args.search:g}", "-o", target, *flags, *args.flag)
+    done = tessera(args, "optimize", path, f"--search={given_s:g}", "-o", target, *flags, *args.flag)
     if "failed" in done:
         return done
     record = search_record(done.get("search", {}))
@@ -155,7 +155,7 @@ def onnxruntime_difference(searched, path, seed=0):
 def search_and_measure(path, args):
     target = args.out / path.name
     try:
-        record = search(path, target, [], args)
+        record = search(path, target, args.search, [], args)
         if "failed" in record:
             return record
         record["measured"] = measure(target, path, args)
@@ -174,7 +174,7 @@ def ablate(path, flags, known, args):
     """`known` has what was measured of files by their hash: a file that came out before is not measured again."""
     target = args.out / path.name
     try:
-        record = search(path, target, flags, args)
+        record = search(path, target, args.ablation_search, flags, args)
         if "failed" in record:
             return record
         if record["chosen"] == 0:
@@ -291,13 +291,15 @@ def broken_promises(records):
             broken.append(f"{threads} threads: geometric mean {mean:.3f}, not {MEAN_AT_LEAST:.2f}")
         if best < BEST_AT_LEAST:
             broken.append(f"{threads} threads: best {best:.3f}, not {BEST_AT_LEAST}")
-    return broken + [f"{name}: not measured" for name in SEARCH if name not in records]
+    missing = [name for name in SEARCH if name not in records]
+    return broken + ([f"not measured: {', '.join(missing)}"] if missing else [])
 
 
 def describe_run(records, args):
     clock = "processor time" if args.clock == "processor" else "wall time"
     text = f"Made on {platform.machine()} ({processor()}, {len(os.sched_getaffinity(0))} cores); {clock}, medians"
-    builds = {r["build"] for r in records.values() if "build" in r}
+    every = [*records.values(), *(a for r in records.values() for a in r.get("ablations", {}).values())]
+    builds = {r["build"] for r in every if "build" in r}
     return text + (f"; by {len(builds)} builds of Tessera." if len(builds) > 1 else ".")
 
 
@@ -364,7 +366,7 @@ def run_parts(parts, stored, build, args):
             stored.records[name] = record
         else:
             whole = stored.records.setdefault(name, {})
-            record = ablate(path, ABLATIONS[variant], known_files(whole), args)
+            record = ablate(path, ABLATIONS[variant], known_files(whole), args) | {"build": build}
             whole.setdefault("ablations", {})[variant] = record
         print(progress_of(record), file=sys.stderr, flush=True)
         stored.write()
@@ -378,11 +380,12 @@ def main():
     parser.add_argument("--exporter", default="dynamo", help="which file of each (%(default)s)")
     parser.add_argument("--search", type=float, default=60, metavar="S", help="seconds given to each search (%(default)s)")
     parser.add_argument("--ablations", nargs="*", type=int, metavar="BATCH", help="rules by size, backtracking, summed cost (batch 1)")
+    parser.add_argument("--ablation-search", type=float, default=20, metavar="S", help="the same, of each variant (%(default)s)")
     parser.add_argument("--threads", default="1", help="of the compiled models, as 1,all (%(default)s)")
     parser.add_argument("--runs", type=int, default=5, help="at least this many of each (%(default)s)")
     parser.add_argument("--seconds", type=float, default=3, help="at least this long for each (%(default)s)")
     parser.add_argument("--clock", choices=("wall", "processor"), default="processor", help="(%(default)s)")
-    parser.add_argument("--limit", type=float, default=300, metavar="S", help="of each command (%(default)s)")
+    parser.add_argument("--limit", type=float, default=600, metavar="S", help="of each command (%(default)s)")
     parser.add_argument("--minutes", type=float, help="begin nothing more after so many")
     parser.add_argument("--cache", type=pathlib.Path, metavar="DIR", help="compiled code and measured costs (OUT/cache)")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build-bench/search", metavar="DIR")
@@ -402,7 +405,7 @@ def main():
         parser.error(f"there is no {missing[0]}: run bench/models/export.py --out {args.models} search")
     args.cache = args.cache or args.out / "cache"
     args.out.mkdir(parents=True, exist_ok=True)
-    settings = {k: getattr(args, k) for k in ("search", "threads", "clock", "exporter", "flag")}
+    settings = {k: getattr(args, k) for k in ("search", "ablation_search", "threads", "clock", "exporter", "flag")}
     try:
         stored = Stored(args.json, settings)
     except ValueError as error:
