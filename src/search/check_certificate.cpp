@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "search/check_meaning.h"
-#include "search/comprehension.h"
+#include "search/check_statement.h"
 
 namespace tessera {
 namespace checker {
@@ -58,6 +58,10 @@ class Replay {
                 square(in);
             else if (law == "collapse" && !others_)
                 collapse(in);
+            else if (law == "negate" && !others_)
+                negate(in);
+            else if (law == "shift" && !others_)
+                shift(in);
             else
                 change(law, in);
         }
@@ -395,14 +399,21 @@ class Replay {
         demand(lines_.next() == "]", "a proof that points are among others does not end");
     }
 
-    // A value that is a number.
-    static Fraction number(const Item& point) {
-        demand(point.parts.size() == 1 && point.parts[0].of.size() == 1 && point.parts[0].of[0].size() < 2,
-               "that is no number");
-        if (point.parts[0].of[0].empty()) return {0, 1};
-        const Item& value = point.parts[0].of[0][0];
-        demand(value.variables.empty() && value.where.empty() && value.parts.empty(), "that is no number");
-        return value.scale;
+    // A value that is a number where the facts hold: what they rule out is none of it.
+    Fraction number(const Item& point, const Conjunction& facts) {
+        demand(point.parts.size() == 1 && point.parts[0].of.size() == 1, "that is no number");
+        Fraction total{0, 1};
+        for (const Item& value : point.parts[0].of[0]) {
+            bool gone = false, there = true;
+            for (const Whole& p : value.where) {
+                gone = gone || names_.follows(facts, plus(constant_whole(-1), p, -1));
+                there = there && !gone && names_.follows(facts, p);
+            }
+            if (gone) continue;
+            demand(there && value.variables.empty() && value.parts.empty(), "that is no number");
+            total = total + value.scale;
+        }
+        return total;
     }
 
     // Each of these points is one of those, with these values of its variables; or a number that is not beyond that
@@ -422,7 +433,7 @@ class Replay {
         for (const Whole& p : other.where) demand(names_.follows(facts, p), "there is no such point");
         demand(item.parts.size() == 1 && other.parts.size() == 1, "that is no point");
         if (numbers) {
-            Fraction mine = number(item), more = number(other) + Fraction{-mine.above, mine.below};
+            Fraction mine = number(item, facts), more = number(other, facts) + Fraction{-mine.above, mine.below};
             demand(largest_ ? more.above >= 0 : more.above <= 0, "the number is beyond");
         } else {
             same_arguments(facts, item.parts[0], other.parts[0]);
@@ -435,7 +446,11 @@ class Replay {
         std::sort(parts.rbegin(), parts.rend());
         for (size_t k : parts) item.parts.erase(item.parts.begin() + static_cast<std::ptrdiff_t>(k));
         Items made{std::move(item)};
-        for (const Items& s : sums) made = Meaning::product(made, s);
+        for (const Items& s : sums) {
+            for (const Item& i : s)
+                for (int v : i.variables) demand(!mentions(made, v), "a variable would be captured");
+            made = Meaning::product(made, s);
+        }
         for (Item& i : made) items_.emplace(++last_, std::move(i));
     }
 
@@ -487,6 +502,45 @@ class Replay {
         put(item, {k}, {point.parts.at(0).of.at(0)});
     }
 
+    // 1 / -a = -(1 / a).
+    void negate(std::istringstream& in) {
+        begun_ = true;
+        const int n = id(in);
+        size_t k = 0;
+        in >> k;
+        Item& item = items_.at(n);
+        demand(!in.fail() && k < item.parts.size() && item.parts[k].what == "inverse", "that is no inverse");
+        item.parts[k].of[0] = Meaning::opposite(item.parts[k].of[0]);
+        item.scale.above = -item.scale.above;
+    }
+
+    // max(a, b, ...) = a + max(0, b - a, ...), where there is a point a.
+    void shift(std::istringstream& in) {
+        begun_ = true;
+        const int n = id(in);
+        size_t k = 0, which = 0;
+        in >> k >> which;
+        Item item = items_.at(n);
+        demand(!in.fail() && k < item.parts.size(), "there is no such factor");
+        Part& part = item.parts[k];
+        demand((part.what == "max" || part.what == "min") && which < part.of[0].size(), "that is no maximum");
+        const Item point = part.of[0][which];
+        demand(point.variables.empty(), "the point is not one");
+        const Conjunction facts = known(item);
+        for (const Whole& p : point.where) demand(names_.follows(facts, p), "there may be no such point");
+        const Items by = point.parts.at(0).of.at(0);
+        items_.erase(n);
+        put(item, {k}, {by});
+        for (size_t i = 0; i < part.of[0].size(); ++i) {
+            Items& value = part.of[0][i].parts.at(0).of.at(0);
+            if (i == which)
+                value.clear();
+            else
+                append(value, Meaning::opposite(by));
+        }
+        items_.emplace(++last_, std::move(item));
+    }
+
     // An index of the output as quotient and remainder, in all terms.
     void output(std::istringstream& in) {
         demand(!begun_, "outputs are cut before anything else");
@@ -512,7 +566,7 @@ class Replay {
     }
 };
 
-void replay_root(const Comprehension& c, Lines& lines) {
+void replay_root(const Statement& c, Lines& lines) {
     Names names;
     Conjunction base;
     for (int64_t d = 0; d < c.shape.rank(); ++d) {
@@ -530,8 +584,7 @@ void replay_root(const Comprehension& c, Lines& lines) {
 }  // namespace checker
 
 Status check_certificate(const Claim& claim, const Certificate& certificate) {
-    TRY(check_well_formed(claim));
-    std::vector<Comprehension> roots = TRY(comprehend(claim));
+    const std::vector<checker::Statement> roots = TRY(checker::statements_of(claim));
     checker::Lines lines(certificate.text);
     try {
         for (size_t i = 0; i < roots.size(); ++i) {

@@ -1,5 +1,5 @@
-// Replays a certificate: an independent check of a proof, which shares with the prover only what a claim means
-// (comprehension.h). It has its own terms, its own arithmetic and its own reading of the steps.
+// Replays a certificate: an independent check of a proof, which shares with the prover the language of rules, the ops
+// and their bodies, and nothing else. It has its own reading of a claim, its own terms and its own arithmetic.
 #pragma once
 
 #include "search/certificate.h"
