@@ -55,7 +55,7 @@ bool Cancel::run(const Sum& terms) {
             waiting_.pop_back();
             settle(std::move(n));
         }
-    } while (cancel_one());
+    } while (cancel_one() || use_signs());
     for (Numbered& n : ready_) left_.push_back(std::move(n.term));
     return left_.empty();
 }

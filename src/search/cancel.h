@@ -76,6 +76,10 @@ class Cancel {
     std::pair<Numbered, Numbered> split(const Numbered& n, const Poly& guard);
     void substitute(Summand& t, const Atoms::Map& map);
 
+    bool use_signs();
+    bool negate(size_t i, size_t k);
+    bool shift(size_t i, size_t k);
+
     bool cancel_one();
     bool cancel(size_t i, size_t j);
     bool cancel_as(size_t i, size_t j, const Perm& perm);

@@ -6,6 +6,23 @@
 #include "search/cancel.h"
 
 namespace tessera::prover {
+namespace {
+
+constexpr size_t kMaxPoints = 40;  // of a maximum that may be a single value
+
+// The number that a sum is where the facts hold: terms whose guards they refute are none.
+std::optional<Rational> number_under(const Facts& known, const Sum& s) {
+    Rational total{0, 1};
+    for (const Summand& t : s) {
+        if (std::any_of(t.guards.begin(), t.guards.end(), [&](const Poly& g) { return known.refutes(g); })) continue;
+        if (!t.variables.empty() || !t.factors.empty()) return {};
+        if (!std::all_of(t.guards.begin(), t.guards.end(), [&](const Poly& g) { return known.implies(g); })) return {};
+        total = total + t.coefficient;
+    }
+    return total;
+}
+
+}  // namespace
 
 bool Cancel::included(const Factor& extreme, const Sum& others, const Facts& known, std::vector<std::string>& proof) {
     const std::string margin(static_cast<size_t>(depth_) * 2, ' ');
@@ -40,11 +57,7 @@ bool Cancel::is_inside(const Numbered& n, const Summand& other, size_t which, bo
     if (n.term.factors.size() != 1 || other.factors.size() != 1) return false;
     solve(n.term, other, {0}, solved, equations);
     Facts known = facts(n.term);
-    auto number = [](const Sum& s) -> std::optional<Rational> {
-        if (s.empty()) return Rational{0, 1};
-        bool plain = s.size() == 1 && s[0].variables.empty() && s[0].guards.empty() && s[0].factors.empty();
-        return plain ? std::optional(s[0].coefficient) : std::nullopt;
-    };
+    const std::optional<Rational> mine = number_under(known, n.term.factors[0].args[0]);
     // What the values leave open may be anything that the guards allow.
     for (int64_t open = 0; open < (solved.size() < other.variables.size() ? 3 : 1); ++open) {
         Atoms::Map map = solved;
@@ -55,7 +68,7 @@ bool Cancel::is_inside(const Numbered& n, const Summand& other, size_t which, bo
             continue;
         std::vector<std::string> values, proof;
         for (int v : other.variables) values.push_back(fmt::format("{} = {}", atoms_[v].name, atoms_.print(map.at(v))));
-        std::optional<Rational> mine = number(n.term.factors[0].args[0]), theirs = number(there.factors[0].args[0]);
+        const std::optional<Rational> theirs = mine ? number_under(known, there.factors[0].args[0]) : std::nullopt;
         if (mine && theirs) {
             Rational more = *theirs + Rational{-mine->numerator, mine->denominator};
             if (largest ? more.numerator < 0 : more.numerator > 0) continue;
@@ -111,7 +124,7 @@ std::optional<std::vector<const Sum*>> Cancel::live_points(const Factor& extreme
 Cancel::Outcome Cancel::collapse(Numbered& n) {
     for (size_t k = 0; k < n.term.factors.size(); ++k) {
         const Factor& f = n.term.factors[k];
-        if (f.kind != Factor::Kind::Extreme || f.args[0].size() > 8) continue;
+        if (f.kind != Factor::Kind::Extreme || f.args[0].size() > kMaxPoints) continue;
         Facts known = facts(n.term);
         std::optional<std::vector<const Sum*>> live = live_points(f, known);
         if (!live || live->empty()) continue;
@@ -119,11 +132,9 @@ Cancel::Outcome Cancel::collapse(Numbered& n) {
             if (std::find(live->begin(), live->end(), &f.args[0][j].factors[0].args[0]) == live->end()) continue;
             // Only numbers, and what is written the same, are compared.
             const Sum& value = f.args[0][j].factors[0].args[0];
-            auto is_number = [](const Sum& s) {
-                return s.empty() || (s.size() == 1 && s[0].variables.empty() && s[0].factors.empty());
-            };
+            const bool number = number_under(known, value).has_value();
             if (!std::all_of(live->begin(), live->end(),
-                             [&](const Sum* s) { return *s == value || (is_number(*s) && is_number(value)); }))
+                             [&](const Sum* s) { return *s == value || (number && number_under(known, *s)); }))
                 break;
             const Sum only{f.args[0][j]};
             std::vector<std::string> proof;
