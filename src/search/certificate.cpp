@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "search/check_certificate.h"
+#include "search/check_exactness.h"
 
 namespace tessera {
 
@@ -87,7 +88,10 @@ Status verify_rule(const Rule& rule, const Certificates& certificates) {
         if (entry.shapes.contains(rule.variables[i].name) && rule.variables[i].constraint.empty())
             return refused(fmt::format("it is proved for real numbers only, and {} is not said to be float",
                                        rule.variables[i].name));
-    return check_certificate(claim, entry.certificate);
+    TRY(check_certificate(claim, entry.certificate));
+    if (rule.exactness == Exactness::Exact && exactness_of(claim) != Exactness::Exact)
+        return refused("it is said to be exact, and its sides do not do the same operations");
+    return {};
 }
 
 }  // namespace tessera

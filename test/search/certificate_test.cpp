@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "search/check_certificate.h"
+#include "search/check_exactness.h"
 #include "search/prove.h"
 
 namespace tessera {
@@ -108,6 +109,38 @@ TEST(Certificate, FilesAreReadBackAndVerified) {
     EXPECT_FALSE(read_certificates(file.substr(0, file.size() - 5), "test").ok());
 }
 
+TEST(Certificate, ExactIsCheckedToo) {
+    auto exactness = [](const std::string& text) {
+        Result<Claim> claim = read_claim(text);
+        EXPECT_TRUE(claim.ok()) << claim.error().to_string();
+        return exactness_of(*claim);
+    };
+    for (const char* text :
+         {"a: relu(transpose(x, perm=[1,0])) => transpose(relu(x), perm=[1,0]) where x: [M,K]",
+          "b: add(x, y) => add(y, x) where x: [M], y: [M]", "c: mul(x, 1.0) => x where x: [M]",
+          "d: concat(relu(x), relu(y), axis=1) => relu(concat(x, y, axis=1)) where x: [M,K], y: [M,N]",
+          "e: relu(relu(x)) => relu(x) where x: [M]", "f: neg(neg(x)) => x where x: [M]",
+          "g: concat(concat(x, y, axis=0), z, axis=0) => concat(x, concat(y, z, axis=0), axis=0) where x: [A,N], y: "
+          "[B,N], z: [C,N]",
+          "h: exp(transpose(add(x, y), perm=[1,0])) => transpose(exp(add(y, x)), perm=[1,0]) where x: [M,K], y: [M,K]"})
+        EXPECT_EQ(exactness(text), Exactness::Exact) << text;
+    for (const char* text :
+         {"a: add(add(x, y), z) => add(x, add(y, z)) where x: [M], y: [M], z: [M]",
+          "b: mul(x, add(y, z)) => add(mul(x, y), mul(x, z)) where x: [M], y: [M], z: [M]",
+          "c: transpose(matmul(x, y), perm=[1,0]) => matmul(transpose(y, perm=[1,0]), transpose(x, perm=[1,0])) where x: "
+          "[M,K], y: [K,N]",
+          "d: add(x, 0.0) => x where x: [M]", "e: sub(x, y) => neg(sub(y, x)) where x: [M], y: [M]",
+          "f: add(x, x) => mul(x, 2.0) where x: [M]"})
+        EXPECT_EQ(exactness(text), Exactness::Reassociates) << text;
+
+    Proven p = proven(kMerge);
+    Rule rule = to_rule(p.claim);
+    rule.exactness = Exactness::Exact;
+    Result<Certificates> read = read_certificates(certificate_entry(p.claim, p.certificate), "test");
+    ASSERT_TRUE(read.ok());
+    EXPECT_THAT(verify_rule(rule, *read).error().message(), HasSubstr("said to be exact"));
+}
+
 TEST(Certificate, RefusesFalseLaws) {
     Result<Claim> claim = read_claim("bad: matmul(x, y) => matmul(y, x) where x: [N,N], y: [N,N]");
     ASSERT_TRUE(claim.ok());
@@ -118,7 +151,7 @@ TEST(Certificate, RefusesFalseLaws) {
           "root 0\npoint 1 _v1 = 0\npoint 2 _v2 = 0\n", "root 0\ncount 1 _v1 from 0 to N - 1\n",
           "root 0\ncut 1 _v1 by 0 into _c1 _c2\n", "root 0\nsplit 1 by _v1 - N\ndrop 3\ndrop 4\ndrop 2\n",
           "root 0\noutput _o0 by N - N into _a _b\n", "root 0\nquotient 1 _v1 / 0 = 0\n",
-          "root 0\nmerge 1 1 order 0 1\n", ""})
+          "root 0\nmerge 1 1 order 0 1\n", "root 0\nnegate 1 0\n", "root 0\nshift 1 0 0\n", ""})
         EXPECT_FALSE(check_certificate(*claim, {steps}).ok()) << steps;
 }
 
