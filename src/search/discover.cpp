@@ -88,7 +88,7 @@ class WorldDiscovery {
             rules.push_back(std::move(*rule));
         }
         for (const Siblings& s : siblings) {
-            std::optional<FoundRule> rule = to_found(rule_text(terms_, s), s.pair);
+            std::optional<FoundRule> rule = to_found(rule_text(terms_, s), s.pair, "-siblings");
             if (!rule) continue;
             ++counts.pruned;
             ++counts.siblings;
@@ -131,10 +131,10 @@ class WorldDiscovery {
         return irredundant(terms_, std::move(kept), all, options_.enumerate.threads);
     }
 
-    std::optional<FoundRule> to_found(const std::string& text, const TermPair& pair) {
+    std::optional<FoundRule> to_found(const std::string& text, const TermPair& pair, std::string_view end = "") {
         if (text.empty()) return std::nullopt;
         const Fingerprint form = canonical_form(terms_, pair);
-        const std::string name = fmt::format("{}-{:010x}", terms_.world().name, mix(form.high, form.low) >> 24);
+        const std::string name = fmt::format("{}-{:010x}{}", terms_.world().name, mix(form.high, form.low) >> 24, end);
         Result<Rules> read = read_rules(fmt::format("{} [reassociates]: {}", name, text), "found");
         if (!read.ok()) return std::nullopt;
         FoundRule found;
@@ -167,17 +167,22 @@ Result<Discovery> discover(const DiscoverOptions& options) {
     found.seed = options.enumerate.seed;
     if (found.max_ops < 1 || found.max_ops > 4)
         return Error(Code::E0501, "terms of {} ops cannot be enumerated", found.max_ops).hint("1 to 4");
-    std::set<std::string> seen;  // pairs of several attributes may have become one rule
+    std::set<std::string> seen, names;  // pairs of several attributes may have become one rule
     for (const World& world : set.worlds) {
         DiscoverCounts counts;
         std::vector<FoundRule> rules = TRY(WorldDiscovery(set, world, options).run(counts));
         const auto began = std::chrono::steady_clock::now();
-        TRY(prove_found(options, world.name, rules, counts));
+        TRY(prove_found(options, world, rules, counts));
         counts.prove_seconds = seconds_since(began);
         add(found.counts, counts);
         found.worlds.emplace_back(world.name, counts);
         for (FoundRule& r : rules)
-            if (seen.insert(without_name(r.rule)).second) found.rules.push_back(std::move(r));
+            if (seen.insert(without_name(r.rule)).second) {
+                std::string name = r.rule.name;  // several siblings may come of one pair
+                for (int i = 2; !names.insert(name).second; ++i) name = fmt::format("{}-{}", r.rule.name, i);
+                r.rule.name = r.claim.rule.name = name;
+                found.rules.push_back(std::move(r));
+            }
     }
     for (const World& world : set.worlds) forget_proofs(options, world.name);
     return found;
@@ -190,7 +195,10 @@ bool FoundRule::is_written(const WriteOptions& options) const {
 std::string rules_text(const Discovery& found, Proof::Verdict verdict, const WriteOptions& options) {
     std::string text;
     for (const FoundRule& r : found.rules)
-        if (r.verdict == verdict && r.is_written(options)) text += to_string(r.rule) + "\n";
+        if (r.verdict == verdict && r.is_written(options)) {
+            if (verdict == Proof::Verdict::Unknown) text += fmt::format("// {}\n", to_string(r.bound));
+            text += to_string(r.rule) + "\n";
+        }
     return text;
 }
 

@@ -2,6 +2,7 @@
 // explain, and proves the rest for all sizes. What is not proved is kept as tested.
 #pragma once
 
+#include "search/discover_bound.h"
 #include "search/enumerate.h"
 #include "search/prove.h"
 
@@ -26,6 +27,7 @@ struct FoundRule {
     Proof::Verdict verdict = Proof::Verdict::Unknown;
     std::string reason;  // why it is not proved
     Certificate certificate;
+    TestBound bound;          // where it is neither proved nor refuted
     bool irredundant = true;  // no other rule gives it
     int ops = 0;              // of the larger side
     bool shrinks = false;     // the right side has fewer ops, or computes siblings together

@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "rewrite/refute.h"
+#include "search/check_exactness.h"
 
 namespace tessera {
 namespace {
@@ -14,6 +15,11 @@ constexpr size_t kBatch = 64;
 
 // Signs may agree by chance on a few small tensors, which random graphs tell.
 void try_to_refute(FoundRule& found) {
+    if (floats_differ(found.claim)) {
+        found.verdict = Proof::Verdict::Refuted;
+        found.reason = "random numbers refute it";
+        return;
+    }
     RefuteOptions options;
     options.instances = 16;
     options.draws = 400;
@@ -41,9 +47,11 @@ void prove_one(FoundRule& found) {
         if (!proof.ok() || !proof->proved()) continue;
         found.claim = claim;
         found.certificate = std::move(proof->certificate);
+        found.claim.rule.exactness = exactness_of(found.claim);
         return;
     }
     found.certificate = std::move(own->certificate);
+    found.claim.rule.exactness = exactness_of(found.claim);
 }
 
 std::filesystem::path notes_path(const DiscoverOptions& options, std::string_view world) {
@@ -109,9 +117,11 @@ class ProofNotes {
 
 }  // namespace
 
-Status prove_found(const DiscoverOptions& options, std::string_view world, std::vector<FoundRule>& rules,
+Status prove_found(const DiscoverOptions& options, const World& of, std::vector<FoundRule>& rules,
                    DiscoverCounts& counts) {
     const EnumerateOptions& e = options.enumerate;
+    const std::string_view world = of.name;
+    const int sizes = static_cast<int>(of.assignments.size());
     ProofNotes notes(options, world);
     for (size_t begin = 0; options.prove && begin < rules.size(); begin += kBatch) {
         if (e.cancel && *e.cancel) return Error(Code::E0410, "interrupted");
@@ -127,6 +137,7 @@ Status prove_found(const DiscoverOptions& options, std::string_view world, std::
             found[i] = to_string(rule.claim);
             known[i] = notes.recall(rule);
             if (!known[i]) prove_one(rule);
+            if (rule.verdict == Proof::Verdict::Unknown) rule.bound = test_bound(rule.claim, sizes);
             rule.rule = to_rule(rule.claim);
             rule.rule.evidence = rule.verdict == Proof::Verdict::Proved ? Evidence::Proved : Evidence::Tested;
         });

@@ -7,7 +7,7 @@
 namespace tessera {
 
 // Verdict, claim, certificate and conditions of each rule. E0410 where it was cancelled.
-Status prove_found(const DiscoverOptions& options, std::string_view world, std::vector<FoundRule>& rules,
+Status prove_found(const DiscoverOptions& options, const World& of, std::vector<FoundRule>& rules,
                    DiscoverCounts& counts);
 
 // What was noted, once the whole discovery is done.

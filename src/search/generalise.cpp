@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
@@ -96,6 +98,32 @@ Claim with_independent_sizes(const Claim& claim) {
     return out;
 }
 
+// Siblings that are equal parts of one tensor, as parts of whatever sizes they have themselves.
+std::optional<Claim> with_own_parts(const Claim& claim) {
+    const Rule& rule = claim.rule;
+    if (rule.pattern.size() < 2 || rule.replacement.size() != 1) return {};
+    const Term& whole = rule.replacement[0];
+    const Term *axis = given(whole, "axis"), *count = given(whole, "num_outputs");
+    if (whole.form != Form::Op || whole.op->name != "split" || whole.args.size() != 1 || !axis || !count) return {};
+    std::vector<std::string> roots, sizes;
+    for (const Term& root : rule.pattern) {
+        if (root.form != Form::Op || root.bound_slot >= 0) return {};
+        const std::string name = fmt::format("part{}", roots.size());
+        roots.push_back(fmt::format("{}@{}", name, to_string(root, rule)));
+        sizes.push_back(fmt::format("dim({}, {})", name, to_string(*axis, rule)));
+    }
+    Result<Rules> read =
+        read_rules(fmt::format("{}: ({}) => split({}, [{}], axis={})", rule.name, fmt::join(roots, ", "),
+                               to_string(whole.args[0], rule), fmt::join(sizes, ", "), to_string(*axis, rule)),
+                   rule.source);
+    if (!read.ok()) return {};
+    Claim out{std::move(read->front()), claim.shapes, claim.values};
+    out.rule.exactness = rule.exactness;
+    out.rule.grows = rule.grows;
+    out.rule.evidence = rule.evidence;
+    return out;
+}
+
 }  // namespace
 
 std::vector<Claim> generalise(const Claim& claim) {
@@ -104,11 +132,17 @@ std::vector<Claim> generalise(const Claim& claim) {
     auto add = [&](std::vector<Claim>& to, Claim c) {
         if (seen.insert(to_string(c)).second) to.push_back(std::move(c));
     };
-    Claim symbolic = with_symbolic_sizes(claim);
-    add(shapes, with_independent_sizes(symbolic));
-    add(shapes, symbolic);
-    add(shapes, with_independent_sizes(claim));
-    add(shapes, claim);
+    std::vector<Claim> forms{claim};
+    if (std::optional<Claim> own = with_own_parts(claim))
+        if (with_independent_sizes(*own).shapes != with_independent_sizes(claim).shapes)
+            forms.insert(forms.begin(), *own);
+    for (const Claim& form : forms) {
+        Claim symbolic = with_symbolic_sizes(form);
+        add(shapes, with_independent_sizes(symbolic));
+        add(shapes, symbolic);
+        add(shapes, with_independent_sizes(form));
+        add(shapes, form);
+    }
     seen.clear();
     std::vector<Claim> all;
     for (int attrs : {7, 3, 5, 6, 1, 2, 4, 0})  // strides, pads, dilations

@@ -6,7 +6,7 @@ namespace {
 
 // The operators of TASO's paper: element-wise sum and product, scale, relu, product and transpose of matrices, concat,
 // split (of what has an even size), convolutions with and without relu, grouped ones, enlarged weights, pools,
-// identities.
+// identities (of products and convolutions, the kernel that averages, and 1).
 constexpr std::string_view kTaso = R"(
 world matrices
 sizes m=4 k=3 n=5 p=2; m=3 k=2 n=1 p=5; m=1 k=4 n=3 p=3
@@ -25,6 +25,7 @@ var p q: [k, c, 1, 1]
 var r: [c, k, 1, 1]
 var s: []
 constant e: [c, c]: unsqueeze(eye_like(e), [2, 3])
+constant d: [c, c]: div(expand(unsqueeze(eye_like(d), [2, 3]), [1, 1, 3, 3]), 9.0)
 constant : 1.0
 
 op x, y: add(x, y) if same_dims(x, y) and rank(x) > 0
@@ -97,6 +98,10 @@ op x, y: matmul(x, transpose(y, perm=[1, 0])) if rank(x) == 2
 op x, y: matmul(x, transpose(y, perm=[0, 2, 1])) if rank(x) == 3
 op x, y: concat(x, y, axis=0) if rank(x) < 4
 op x, y: concat(x, y, axis=1)
+op x: split.0(x, axis=0, num_outputs=2) if rank(x) < 4 and dim(x, 0) % 2 == 0
+op x: split.1(x, axis=0, num_outputs=2) if rank(x) < 4 and dim(x, 0) % 2 == 0
+op x: split.0(x, axis=1, num_outputs=2) if dim(x, 1) % 2 == 0
+op x: split.1(x, axis=1, num_outputs=2) if dim(x, 1) % 2 == 0
 op x: reduce_sum(x, [0], keepdims=1) if rank(x) < 4
 op x: reduce_sum(x, [1], keepdims=1)
 op x: reduce_sum(x, [2], keepdims=1) if rank(x) == 3

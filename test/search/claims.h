@@ -1,4 +1,4 @@
-// The claims of claims.txt.
+// The claims of claims.txt and axioms.txt.
 #pragma once
 
 #include <vector>
@@ -11,5 +11,6 @@ struct ListedClaims {
     std::vector<Claim> hold, do_not;
 };
 const ListedClaims& listed_claims();
+const ListedClaims& axioms();
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "rewrite/refute.h"
 #include "search/check_certificate.h"
 #include "search/claims.h"
 
@@ -23,6 +24,32 @@ TEST(Prove, NothingThatDoesNotHold) {
     for (const Claim& claim : listed_claims().do_not) {
         Result<Proof> proof = prove(claim);
         EXPECT_FALSE(proof.ok() && proof->proved()) << to_string(claim) << "\n" << proof->certificate.text;
+    }
+}
+
+TEST(Prove, TheAxiomsOfTaso) {
+    std::set<int> numbers;
+    for (const Claim& claim : axioms().hold) {
+        numbers.insert(std::stoi(claim.rule.name.substr(claim.rule.name.find('-') + 1)));
+        Result<Proof> proof = prove(claim);
+        ASSERT_TRUE(proof.ok()) << to_string(claim) << "\n" << proof.error().to_string();
+        EXPECT_TRUE(proof->proved()) << to_string(claim) << "\n" << proof->reason;
+        Status checked = check_certificate(claim, proof->certificate);
+        EXPECT_TRUE(checked.ok()) << to_string(claim) << "\n" << (checked.ok() ? "" : checked.error().to_string());
+    }
+    for (int i = 1; i <= 43; ++i) EXPECT_TRUE(numbers.contains(i)) << i;
+}
+
+TEST(Prove, NotTheUnsoundFormsOfAxioms) {
+    EXPECT_GE(axioms().do_not.size(), 5u);
+    for (const Claim& claim : axioms().do_not) {
+        for (const Claim& general : generalise(claim)) {
+            Result<Proof> proof = prove(general);
+            EXPECT_FALSE(proof.ok() && proof->proved()) << to_string(general);
+        }
+        Result<Verdict> verdict = refute(to_rule(claim), {});
+        ASSERT_TRUE(verdict.ok()) << verdict.error().to_string();
+        EXPECT_EQ(verdict->kind, Verdict::Kind::Refuted) << to_string(claim);
     }
 }
 

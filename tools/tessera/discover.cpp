@@ -85,15 +85,20 @@ struct Discover {
         Json worlds = Json::object();
         for (const auto& [name, counts] : found.worlds) worlds[name] = counts_json(counts);
         Json rules = Json::array();
-        for (const FoundRule& r : found.rules)
-            if (show)
-                rules.push_back({{"name", r.rule.name},
-                                 {"rule", to_string(r.rule)},
-                                 {"shapes", shapes_text(r.claim)},
-                                 {"verdict", name_of(r.verdict)},
-                                 {"reason", r.reason},
-                                 {"irredundant", r.irredundant},
-                                 {"ops", r.ops}});
+        for (const FoundRule& r : found.rules) {
+            if (!show) continue;
+            rules.push_back({{"name", r.rule.name},
+                             {"rule", to_string(r.rule)},
+                             {"shapes", shapes_text(r.claim)},
+                             {"verdict", name_of(r.verdict)},
+                             {"class", name_of(r.rule.exactness)},
+                             {"reason", r.reason},
+                             {"irredundant", r.irredundant},
+                             {"ops", r.ops}});
+            if (r.verdict != Proof::Verdict::Unknown) continue;
+            rules.back()["tested_sizes"] = r.bound.sizes;
+            rules.back()["error_log2"] = r.bound.per_size ? Json(*r.bound.per_size) : Json(nullptr);
+        }
         Json answer{{"ops", found.ops},
                     {"max_ops", found.max_ops},
                     {"seed", found.seed},
