@@ -9,12 +9,29 @@ namespace tessera {
 namespace {
 
 constexpr double kLeastSeconds = 0.3, kMostSeconds = 4;  // of each candidate
-constexpr int kFewRuns = 3, kMostRuns = 200;             // the least of a slow model, the most of a quick one
+constexpr size_t kFewTurns = 3, kMostTurns = 200;        // the least of a slow model, the most of a quick one
+constexpr double kNotSlower = 0.995;                     // three quarters of the turns are above
 
-double median(std::vector<double> v) {
-    std::nth_element(v.begin(), v.begin() + std::ptrdiff_t(v.size() / 2), v.end());
-    return v[v.size() / 2];
+double at_share(std::vector<double> v, double share) {
+    const auto place = static_cast<std::ptrdiff_t>(share * double(v.size() - 1) + 0.5);
+    std::nth_element(v.begin(), v.begin() + place, v.end());
+    return v[size_t(place)];
 }
+
+double median(const std::vector<double>& v) { return at_share(v, 0.5); }
+
+// Runs of two in turns.
+struct Turns {
+    std::vector<double> first, other, ratios;
+    double sum = 0;
+    void add(double a, double b) {
+        first.push_back(a);
+        other.push_back(b);
+        ratios.push_back(a / b);
+        sum += b;
+    }
+    bool hopeless() const { return *std::max_element(ratios.begin(), ratios.end()) < 1; }
+};
 
 }  // namespace
 
@@ -36,32 +53,38 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
             TRY(compile(model, {.target = options.target, .threads = 1, .precision = options.precision, .cache = ""}));
         return std::pair(std::move(made), std::move(inputs));
     };
-    auto first = TRY(prepare(0));
-    TRY(first.first.run(first.second));
+    auto seconds_of = [](const std::pair<Executable, NamedData>& one) -> Result<double> {
+        const double start = processor_seconds();
+        TRY(one.first.run(one.second));
+        return processor_seconds() - start;
+    };
+    const auto first = TRY(prepare(0));
+    TRY(seconds_of(first));
     for (size_t i = 1; i < count && (i == 1 || !late()); ++i) {
-        auto other = TRY(prepare(i));
-        TRY(other.first.run(other.second));
-        std::vector<double> a, b;
-        double sum = 0;
-        auto again = [&](int k) {
-            if (k < kFewRuns) return true;
-            return k < kMostRuns && (k < options.least_runs ? sum < kMostSeconds : sum < kLeastSeconds);
+        const auto other = TRY(prepare(i));
+        TRY(seconds_of(other));
+        Turns turns;
+        auto again = [&] {
+            const size_t k = turns.ratios.size();
+            if (k < kFewTurns) return true;
+            if (turns.hopeless() || late() || k >= kMostTurns) return false;
+            return k < options.least_runs ? turns.sum < kMostSeconds : turns.sum < kLeastSeconds;
         };
-        for (int k = 0; again(k); ++k) {
-            const double t0 = processor_seconds();
-            TRY(first.first.run(first.second));
-            const double t1 = processor_seconds();
-            TRY(other.first.run(other.second));
-            const double t2 = processor_seconds();
-            a.push_back(t1 - t0);
-            b.push_back(t2 - t1);
-            sum += t2 - t1;
+        while (again()) {
+            // Either may come first: what runs second may find the caches better, or worse.
+            double a = 0, b = 0;
+            if (turns.ratios.size() % 2 == 0) a = TRY(seconds_of(first));
+            b = TRY(seconds_of(other));
+            if (turns.ratios.size() % 2 == 1) a = TRY(seconds_of(first));
+            turns.add(a, b);
         }
-        timed.seconds[0] = median(a);
-        timed.seconds[i] = median(b);
-        timed.speedup[i] = median(a) / median(b);
+        timed.seconds[0] = median(turns.first);
+        timed.seconds[i] = median(turns.other);
         timed.speedup[0] = 1;
-        if (timed.speedup[i] > std::max(1 + options.least_gain, timed.speedup[timed.fastest])) timed.fastest = i;
+        timed.speedup[i] = std::min(median(turns.ratios), median(turns.first) / median(turns.other));
+        if (timed.speedup[i] > std::max(1 + options.least_gain, timed.speedup[timed.fastest]) &&
+            at_share(turns.ratios, 0.25) > kNotSlower)
+            timed.fastest = i;
     }
     return timed;
 }

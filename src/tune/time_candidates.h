@@ -1,5 +1,5 @@
 // The candidates of a search compiled and timed end to end, in turns, in processor time on one thread. The first is
-// what came in; another one is taken only where it is faster by more than the clock's noise, so nothing gets slower.
+// what came in; another one is taken only where it is faster by more than the clock's noise, in most turns.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ struct TimeOptions {
     std::string precision = "default";
     double seconds = 30;       // no candidate but the first two is begun after that
     double least_gain = 0.01;  // of the time
-    int least_runs = 7;
+    size_t least_runs = 7;     // but of slow models fewer, where they take over four seconds
     const std::atomic<bool>* cancel = nullptr;
 };
 
