@@ -6,8 +6,10 @@
 #include <unordered_set>
 
 #include "base/hash.h"
+#include "graph/evaluate_node.h"
 #include "graph/print.h"
 #include "rewrite/apply_rules.h"
+#include "rewrite/edit.h"
 
 namespace tessera {
 namespace {
@@ -38,6 +40,8 @@ uint64_t structure(const Graph& graph) {
     for (const auto& n : graph.nodes()) {
         uint64_t h = mix(reinterpret_cast<uintptr_t>(&n->op()), std::hash<std::string>{}(describe(*n).attrs));
         for (const Value* v : n->inputs()) h = mix(h, of(v));
+        if (has_nested(*n))
+            for (const Value* v : captured_values(*n)) h = mix(h, of(v));
         for (size_t i = 0; i < n->output_count(); ++i) hashes[n->output(i)] = mix(h, i);
     }
     uint64_t h = 0;

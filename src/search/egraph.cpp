@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/evaluate_node.h"
 #include "rewrite/edit.h"
 
 namespace tessera {
@@ -209,6 +210,15 @@ Value* EGraph::current(Value& value) const {
     return v;
 }
 
+std::vector<ClassId> EGraph::needs(const Node& node) const {
+    std::vector<ClassId> out;
+    for (const Value* v : node.inputs())
+        if (v) out.push_back(class_of(*v));
+    if (has_nested(node))
+        for (const Value* v : captured_values(node)) out.push_back(class_of(*v));
+    return out;
+}
+
 bool EGraph::depends(ClassId from, const std::vector<ClassId>& targets) const {
     std::vector<bool> seen(classes_.size(), false);
     std::vector<ClassId> todo = {find(from)};
@@ -221,8 +231,8 @@ bool EGraph::depends(ClassId from, const std::vector<ClassId>& targets) const {
             if (find(t) == c) return true;
         for (const Value* member : members(c)) {
             if (!member->node()) continue;
-            for (const Value* v : member->node()->inputs())
-                if (v && !weight_only(class_of(*v))) todo.push_back(class_of(*v));
+            for (ClassId needed : needs(*member->node()))
+                if (!weight_only(needed)) todo.push_back(needed);
         }
     }
     return false;

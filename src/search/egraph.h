@@ -42,6 +42,9 @@ class EGraph {
     // Makes congruence hold again.
     void rebuild();
 
+    // Classes that a node needs, each as often as it is used: its inputs, and what graphs nested in it use.
+    std::vector<ClassId> needs(const Node& node) const;
+
     // Whether `from` is computed from any of `targets`, by whatever members.
     bool depends(ClassId from, const std::vector<ClassId>& targets) const;
 

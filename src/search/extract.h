@@ -1,6 +1,6 @@
 // Takes the cheapest graph out of an e-graph: one member for each class that is needed, no cycles, a node that several
 // read counted once. Starts from the input graph and from the cheapest trees, takes the rules' steps where they make it
-// cheaper, alike places together, and then branches and bounds over what is left to choose until time is up.
+// cheaper, alike places together, and then branches and bounds over what is left to choose.
 #pragma once
 
 #include "search/cost.h"
@@ -9,9 +9,9 @@
 namespace tessera {
 
 struct ExtractOptions {
-    double seconds = 2;          // of trying steps
-    double exact_seconds = 0.5;  // then of branch and bound
-    double least_gain = 1e-9;    // seconds; what a step must save
+    double seconds = 2;           // of trying steps
+    size_t exact_looks = 200000;  // then places that branch and bound looks at
+    double least_gain = 1e-9;     // seconds; what a step must save
 };
 
 struct Extraction {
@@ -23,10 +23,11 @@ struct Extraction {
 
 class Extractor {
   public:
+    // Asks for the costs of all that an output may need.
     Extractor(EGraph& egraph, const Saturation& saturation, CostModel& cost);
 
-    Extraction input() const;  // as it came in
-    Extraction greedy();       // the cheapest tree for each class, shared nodes counted as often as they are read
+    Extraction input() const;   // as it came in
+    Extraction greedy() const;  // the cheapest tree for each class, shared nodes counted as often as they are read
     Extraction best(const ExtractOptions& options);
 
     // Steps of one rule at places that are alike; each with all that it builds on.
@@ -37,34 +38,60 @@ class Extractor {
     const std::vector<Alternative>& alternatives() const { return alternatives_; }
     // The input graph with these alternatives.
     Extraction with(const std::vector<size_t>& alternatives) const;
+    // The input graph with those of these alternatives that make it cheaper, the best first; after best().
+    Extraction cheapest_of(std::vector<size_t> alternatives, const ExtractOptions& options) const;
 
     std::unique_ptr<Graph> build(const Extraction& extraction) const;
 
   private:
-    using Chosen = std::vector<Value*>;
+    // The e-graph in tables: it no longer changes.
+    struct Option {  // a node
+        double cost = 0;
+        std::vector<ClassId> inputs;  // each once, but those from weights alone
+        size_t outputs = 1;
+    };
+    struct Member {
+        Value* value;
+        int option;  // -1: an input of the graph or a constant
+    };
+    using Chosen = std::vector<int>;  // by class: a member's number, -1 for none
+
+    void list_members();
+    void choose_weights();
+    void ask_costs();
+    void find_dominated();
+    void find_alternatives();
     Chosen defaults() const;                  // of every class, a node of the input graph where it has one
     double cost(const Chosen& chosen) const;  // infinite where it goes in a circle
-    // What is known of a node once the e-graph no longer changes.
-    struct Option {
-        size_t number;
-        double cost;
-        std::vector<ClassId> inputs;  // but those from weights alone
-    };
-    const Option& option(const Node& node) const;
-    double node_cost(const Node& node) const { return option(node).cost; }
-    void take(size_t step, Chosen& chosen, std::vector<bool>& taken) const;
-    Extraction finish(Chosen chosen, bool exact) const;
-    void find_alternatives();
+    // False where all its choices stand already.
+    bool take(size_t step, Chosen& chosen, std::vector<bool>& taken) const;
+    bool take_all(const std::vector<size_t>& steps, Chosen& chosen) const;
+    // Takes these steps where that makes it cheaper; with `instead`, by members that are never worse.
+    bool try_steps(const std::vector<size_t>& steps, Chosen& chosen, double& best, double least_gain,
+                   bool instead) const;
+    std::vector<size_t> by_gain(std::vector<size_t> alternatives) const;
+    Extraction finish(const Chosen& chosen, bool exact) const;
     bool improve(Chosen& chosen, double& best, const ExtractOptions& options) const;
     // Branch and bound from `chosen`, which it makes cheaper where it can; true where all was looked at.
-    bool improve_exactly(Chosen& chosen, double seconds) const;
+    bool improve_exactly(Chosen& chosen, size_t looks) const;
+    friend class BranchAndBound;
 
     EGraph& egraph_;
     const Saturation& saturation_;
     CostModel& cost_;
     std::unordered_map<const Node*, size_t> original_;  // nodes of the input graph, in its order
-    mutable std::unordered_map<const Node*, Option> options_;
+    std::vector<Option> options_;
+    std::vector<Member> members_;
+    std::unordered_map<const Value*, int> number_of_;  // of members
+    std::vector<std::vector<int>> of_class_;           // members that may be chosen, by class
+    std::vector<bool> needed_;                         // by class: an output may need it
+    std::vector<int> weight_choice_;                   // by class that comes from weights alone
+    std::vector<int> instead_;                         // by member: itself, or one that is never worse
+    std::vector<ClassId> roots_;                       // of the outputs, but those from weights alone
     std::vector<Alternative> alternatives_;
+    // Of cost(): what was seen in this walk.
+    mutable std::vector<unsigned> opened_, closed_, counted_;
+    mutable unsigned walk_ = 0;
 };
 
 }  // namespace tessera

@@ -1,79 +1,69 @@
 // Branch and bound over the members of each class that is needed: exact where it comes to an end in time.
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
 #include "search/extract.h"
 
 namespace tessera {
-namespace {
 
 class BranchAndBound {
   public:
-    using Chosen = std::vector<Value*>;
-    BranchAndBound(const EGraph& egraph, std::function<double(const Node&)> node_cost,
-                   std::function<double(const Chosen&)> cost, double seconds)
-        : egraph_(egraph), node_cost_(std::move(node_cost)), cost_(std::move(cost)), seconds_(seconds) {}
+    using Chosen = std::vector<int>;
+    BranchAndBound(const Extractor& all, size_t looks)
+        : all_(all), looks_(looks), decided_(all.of_class_.size(), -1), least_(all.of_class_.size(), 0) {
+        for (size_t c = 0; c < least_.size(); ++c) least_[c] = least(c);
+        wanted_.assign(least_.size(), false);
+        used_.assign(all.options_.size(), 0);
+    }
 
     bool run(Chosen& chosen) {
-        incumbent_ = chosen;
-        best_ = cost_(chosen);
-        fallback_ = chosen;
-        decided_.assign(chosen.size(), nullptr);
-        least_.assign(chosen.size(), -1);
-        wanted_.assign(chosen.size(), false);
-        for (const Value* v : egraph_.graph().outputs()) want(egraph_.class_of(*v));
+        fallback_ = incumbent_ = chosen;
+        best_ = all_.cost(chosen);
+        for (ClassId c : all_.roots_) want(c);
         explore(0);
         chosen = incumbent_;
-        return !late_;
+        return looks_ > 0;
     }
 
   private:
-    const EGraph& egraph_;
-    std::function<double(const Node&)> node_cost_;
-    std::function<double(const Chosen&)> cost_;
-    double seconds_;
-    std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+    const Extractor& all_;
+    size_t looks_;
     Chosen incumbent_, fallback_, decided_;
     double best_ = 0, open_least_ = 0;
     std::vector<double> least_;
     std::vector<bool> wanted_;
     std::vector<ClassId> open_;
-    std::unordered_map<const Node*, int> used_;
-    size_t looked_ = 0;
-    bool late_ = false;
+    std::vector<int> used_;
 
     // What the class costs at least: a node with several outputs may serve as many classes.
-    double least(ClassId c) {
-        double& known = least_[size_t(c)];
-        if (known >= 0) return known;
-        known = std::numeric_limits<double>::infinity();
-        for (const Value* v : egraph_.members(c))
-            known = std::min(known, v->node() ? node_cost_(*v->node()) / double(v->node()->output_count()) : 0.0);
+    double least(size_t c) const {
+        if (!all_.needed_[c]) return 0;
+        double known = std::numeric_limits<double>::infinity();
+        for (int m : all_.of_class_[c]) {
+            const int option = all_.members_[size_t(m)].option;
+            if (option < 0) return 0;
+            const Extractor::Option& o = all_.options_[size_t(option)];
+            known = std::min(known, o.cost / double(o.outputs));
+        }
         return known;
     }
 
     bool want(ClassId c) {
-        if (wanted_[size_t(c)] || egraph_.weight_only(c)) return false;
+        if (wanted_[size_t(c)]) return false;
         wanted_[size_t(c)] = true;
         open_.push_back(c);
-        open_least_ += least(c);
+        open_least_ += least_[size_t(c)];
         return true;
     }
 
-    bool late() {
-        if (!late_ && ++looked_ % 256 == 0)
-            late_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count() > seconds_;
-        return late_;
-    }
-
     void explore(double spent) {
-        if (late() || spent + open_least_ >= best_ * (1 - 1e-9)) return;
+        if (looks_ == 0 || spent + open_least_ >= best_ * (1 - 1e-9)) return;
+        --looks_;
         if (open_.empty()) {
             Chosen all = fallback_;
             for (size_t c = 0; c < all.size(); ++c)
-                if (decided_[c]) all[c] = decided_[c];
-            double now = cost_(all);  // infinite where it goes in a circle
+                if (decided_[c] >= 0) all[c] = decided_[c];
+            const double now = all_.cost(all);  // infinite where it goes in a circle
             if (now < best_) {
                 best_ = now;
                 incumbent_ = std::move(all);
@@ -82,41 +72,34 @@ class BranchAndBound {
         }
         const ClassId c = open_.back();
         open_.pop_back();
-        open_least_ -= least(c);
-        std::vector<Value*> members = egraph_.members(c);
-        std::stable_partition(members.begin(), members.end(), [&](Value* v) { return v == incumbent_[size_t(c)]; });
-        for (Value* v : members) {
-            decided_[size_t(c)] = v;
-            const Node* node = v->node();
-            const double added = node && used_[node]++ == 0 ? node_cost_(*node) : 0;
+        open_least_ -= least_[size_t(c)];
+        std::vector<int> members = all_.of_class_[size_t(c)];
+        std::stable_partition(members.begin(), members.end(), [&](int m) { return m == incumbent_[size_t(c)]; });
+        for (int m : members) {
+            decided_[size_t(c)] = m;
+            const int option = all_.members_[size_t(m)].option;
+            const double added = option >= 0 && used_[size_t(option)]++ == 0 ? all_.options_[size_t(option)].cost : 0;
             const size_t before = open_.size();
             const double least_before = open_least_;
             std::vector<ClassId> fresh;
-            if (node)
-                for (const Value* i : node->inputs())
-                    if (i && want(egraph_.class_of(*i))) fresh.push_back(egraph_.class_of(*i));
+            if (option >= 0)
+                for (ClassId i : all_.options_[size_t(option)].inputs)
+                    if (want(i)) fresh.push_back(i);
             const std::vector<ClassId> open = open_;
             explore(spent + added);
             open_ = open;
             open_.resize(before);
             open_least_ = least_before;
             for (ClassId f : fresh) wanted_[size_t(f)] = false;
-            if (node) --used_[node];
-            if (late_) break;
+            if (option >= 0) --used_[size_t(option)];
+            if (looks_ == 0) break;
         }
-        decided_[size_t(c)] = nullptr;
+        decided_[size_t(c)] = -1;
         open_.push_back(c);
-        open_least_ += least(c);
+        open_least_ += least_[size_t(c)];
     }
 };
 
-}  // namespace
-
-bool Extractor::improve_exactly(Chosen& chosen, double seconds) const {
-    return BranchAndBound(
-               egraph_, [this](const Node& n) { return node_cost(n); }, [this](const Chosen& c) { return cost(c); },
-               seconds)
-        .run(chosen);
-}
+bool Extractor::improve_exactly(Chosen& chosen, size_t looks) const { return BranchAndBound(*this, looks).run(chosen); }
 
 }  // namespace tessera
