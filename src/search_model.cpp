@@ -8,6 +8,7 @@
 #include "search/search_rules.h"
 #include "stages.h"
 #include "tessera/search.h"
+#include "tune/clock.h"
 #include "tune/measured_cost.h"
 #include "tune/time_candidates.h"
 
@@ -51,13 +52,16 @@ Result<ChosenRules> choose_rules(const ModelSearchOptions& options) {
     return chosen;
 }
 
-Result<std::unique_ptr<CostModel>> choose_cost(const ModelSearchOptions& options) {
+Result<std::unique_ptr<CostModel>> choose_cost(const ModelSearchOptions& options, Precision precision) {
     if (options.cost == "estimate") return estimated_cost();
-    if (options.cost == "sum") return estimated_cost({}, false);
-    if (options.cost != "measured")
+    if (options.cost != "measured" && options.cost != "sum")
         return Error(Code::E0501, "there is no cost \"{}\"", options.cost).hint("there are: measured, estimate, sum");
-    std::unique_ptr<CostModel> cost = TRY(MeasuredCost::open(
-        {.cache = options.cache, .target = options.target, .budget = kExploreShare * options.seconds}));
+    MeasureOptions measure{.cache = options.cache, .target = options.target, .precision = precision};
+    measure.fused = options.cost == "measured";
+    measure.budget = kExploreShare * options.seconds;
+    measure.progress = options.progress;
+    measure.cancel = options.cancel;
+    std::unique_ptr<CostModel> cost = TRY(MeasuredCost::open(measure));
     return cost;
 }
 
@@ -98,12 +102,12 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
     how.alpha = options.alpha;
     how.budget = options.budget;
     const ChosenRules rules = TRY(choose_rules(options));
-    std::unique_ptr<CostModel> cost = TRY(choose_cost(options));
-    auto tell = [&](const std::string& what) {
-        if (options.progress) options.progress(what);
+    std::unique_ptr<CostModel> cost = TRY(choose_cost(options, precision));
+    auto tell = [&](std::string_view what, size_t done, size_t total) {
+        if (options.progress) options.progress(what, done, total);
     };
 
-    tell("rewrite");
+    tell("rewrite", 0, 3);
     PipelineOptions pipeline;
     pipeline.precision = precision;
     pipeline.fold_limit = kFoldLimit;
@@ -111,8 +115,9 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
     std::unique_ptr<Graph> graph = model.graph().clone();
     pipeline.last_phase = 1;
     TRY(optimize(*graph, pipeline));
-    tell("search");
-    Search found = TRY(search(*graph, rules.all, *cost, how));
+    tell("search", 1, 3);
+    const double processor = processor_seconds();
+    Search found = search(*graph, rules.all, *cost, how);
 
     Searched out{model, {}};
     SearchReport& report = out.report;
@@ -123,17 +128,21 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
     report.steps = found.steps;
     report.complete = found.complete;
     report.stopped_by = found.stopped_by;
+    double searching = processor_seconds();
     if (auto* measured = dynamic_cast<MeasuredCost*>(cost.get())) {
         report.measure_seconds = measured->spent();
+        searching -= measured->spent_processor();
         report.measured = measured->measured();
         measured->save();
     }
     report.search_seconds = found.seconds - report.measure_seconds;
+    report.search_processor_seconds = searching - processor;
     for (const Candidate& c : found.candidates) report.candidates.push_back(described(c, rules.all));
 
     pipeline.last_phase = 3;
     auto made = [&](size_t i) -> Result<Model> {
-        tell(i == 0 ? "compile the input" : fmt::format("time {}", found.candidates[i].what));
+        tell(i == 0 ? "compile the input" : fmt::format("time {}", found.candidates[i].what), i,
+             found.candidates.size());
         std::shared_ptr<Graph> copy = found.candidates[i].graph->clone();
         TRY(optimize(*copy, pipeline));
         return Model(copy);
@@ -154,7 +163,7 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
     } else if (found.candidates.size() > 1) {
         report.chosen = 1;
     }
-    report.time_seconds = since(timing);
+    report.timing_seconds = since(timing);
     if (report.chosen) out.model = TRY(made(report.chosen));
     return out;
 }

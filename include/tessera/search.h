@@ -15,7 +15,7 @@ namespace tessera {
 struct ModelSearchOptions {
     double seconds = 60;                    // of exploring and timing together; what is begun is ended
     std::string strategy = "egraph";        // or "backtrack", TASO's
-    std::string cost = "measured";          // "estimate": no clock; "sum": the estimate without fusion
+    std::string cost = "measured";          // of fused groups; "sum": of every op alone; "estimate": no clock
     std::string precision = "default";      // as OptimizeOptions has it
     std::string target = "host";            // only the host can be timed
     std::vector<std::string> rules = {};    // files of rules, besides those that come with Tessera
@@ -29,7 +29,7 @@ struct ModelSearchOptions {
     size_t budget = 1000;                   // graphs that backtracking sees
     std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none
     const std::atomic<bool>* cancel = nullptr;
-    std::function<void(const std::string& what)> progress = {};
+    std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
 };
 
 struct SearchedRule {
@@ -50,8 +50,10 @@ struct SearchReport {
     size_t nodes = 0, classes = 0, steps = 0;  // of the e-graph, and rules applied; backtracking: graphs, 0
     bool complete = false;                     // nothing more follows from the rules
     std::string stopped_by;                    // the limit that was met
-    double search_seconds = 0, measure_seconds = 0, time_seconds = 0;
-    size_t measured = 0;                        // nodes timed for their cost in this run
+    double search_seconds = 0;            // exploring and extraction, with costs that are known
+    double search_processor_seconds = 0;  // of it: less where others use the machine
+    double measure_seconds = 0, timing_seconds = 0;  // what costs nobody knew, and the candidates, end to end
+    size_t measured = 0;                             // kernels timed for their cost in this run
     std::vector<SearchedCandidate> candidates;  // the input first
     size_t chosen = 0;
     double speedup = 1;  // of the one that was chosen, by the clock
@@ -62,7 +64,7 @@ struct Searched {
     SearchReport report;
 };
 
-// E0501 for a strategy, cost or precision that there is not, and for models that cannot be searched (control flow).
+// E0501 for a strategy, cost or precision that there is not. Bodies of control flow stay as they are.
 Result<Searched> search(const Model& model, const ModelSearchOptions& options = {});
 
 }  // namespace tessera

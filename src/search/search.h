@@ -26,9 +26,10 @@ struct RuleUse {
 
 struct Candidate {
     std::unique_ptr<Graph> graph;
-    double cost = 0;  // seconds, by the cost model
+    double cost = 0;  // seconds, by the cost model: of the fused groups where it knows them
     std::vector<RuleUse> uses;
-    std::string what;  // "input", "extracted", ...
+    std::string what;                       // "input", "all that pays", ...
+    std::optional<double> group_cost = {};  // of the fused groups
 };
 
 struct Search {
@@ -40,8 +41,8 @@ struct Search {
     double seconds = 0;
 };
 
-// E0501 where the graph cannot be searched: control flow.
-Result<Search> search(const Graph& graph, const std::vector<const Rule*>& rules, CostModel& cost,
+// Control flow is one node, whose graphs stay as they are.
+Search search(const Graph& graph, const std::vector<const Rule*>& rules, CostModel& cost,
                       const SearchOptions& options = {});
 
 }  // namespace tessera

@@ -3,85 +3,56 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <map>
 
-#include "base/random.h"
+#include "base/thread_pool.h"
+#include "rewrite/edit.h"
 #include "runtime/code_cache.h"
-#include "tessera/compile.h"
+#include "stages.h"
 #include "tune/clock.h"
+#include "tune/standalone.h"
 
 namespace tessera {
 namespace {
 
-constexpr size_t kEvicted = size_t{6} << 20;  // bytes read between runs: more than the caches of one core hold
-constexpr int kLeastRuns = 3, kMostRuns = 50;
+constexpr double kClearlyWorse = 1.3;  // than another node of the class
+constexpr size_t kBatch = 8;           // kernels for each core that code is generated for at once
 
-std::optional<Sizes> sizes_of(const Value& v) {
-    if (!v.type().is_tensor() || !v.type().tensor().shape.ranked()) return {};
-    Sizes sizes;
-    for (const Expr& d : v.type().tensor().shape.dims()) {
-        if (!d.as_int()) return {};
-        sizes.push_back(*d.as_int());
-    }
-    return sizes;
-}
-
-std::optional<Tensor> weights_like(const Value& v) {
-    if (v.is_constant()) return *v.tensor();
-    auto sizes = sizes_of(v);
-    if (!sizes || v.type().tensor().dtype != DType::f32) return {};
-    int64_t count = 1;
-    for (int64_t s : *sizes) count *= s;
-    RandomStream random(0, "weights");
-    std::vector<float> values(static_cast<size_t>(count));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = float(random.bits(i) % 2048) / 1024 - 1;
-    return Tensor::of<float>(*sizes, values);
-}
-
-// The node alone, as a model.
-std::optional<Model> alone(const Node& node) {
-    auto graph = std::make_shared<Graph>("node");
-    graph->info().opset = node.graph().info().opset;
-    NodeSpec spec{&node.op(), {}, node.attrs(), node.output_count()};
-    std::unordered_map<const Value*, Value*> given;
-    for (const Value* v : node.inputs()) {
-        if (!v) {
-            spec.inputs.push_back(nullptr);
-        } else if (from_weights(*v)) {
-            auto tensor = weights_like(*v);
-            if (!tensor) return {};
-            spec.inputs.push_back(graph->constant(std::move(*tensor)));
-        } else {
-            if (!sizes_of(*v)) return {};
-            auto [it, fresh] = given.emplace(v, nullptr);
-            if (fresh) it->second = graph->add_input(fmt::format("x{}", given.size()), v->type());
-            spec.inputs.push_back(it->second);
-        }
-    }
-    if (given.empty()) return {};
-    auto made = graph->add(std::move(spec));
-    if (!made.ok()) return {};
-    for (size_t i = 0; i < (*made)->output_count(); ++i) graph->add_output((*made)->output(i), fmt::format("y{}", i));
-    return Model(graph);
-}
-
-// Reads through more memory than the nearer caches have.
-double evict() {
-    static const std::vector<char> memory(kEvicted, 1);
-    double sum = 0;
-    for (size_t i = 0; i < memory.size(); i += 64) sum += static_cast<const volatile char&>(memory[i]);
-    return sum;
-}
+double number(const Expr& e) { return double(e.as_int().value_or(1)); }
 
 }  // namespace
 
-MeasuredCost::MeasuredCost(const MeasureOptions& options)
-    : options_(options), estimate_(estimated_cost(options.speeds)) {}
+// Machine code of kernels, by key.
+struct MeasuredCost::Code {
+    std::map<std::string, size_t> place;
+    std::shared_ptr<CompiledModule> module;
+};
+
+// Counts the time for as long as it lives.
+class MeasuredCost::Spending {
+  public:
+    explicit Spending(MeasuredCost& cost) : cost_(cost) {}
+    ~Spending() {
+        cost_.spent_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+        cost_.processor_ += processor_seconds() - processor_;
+    }
+
+  private:
+    MeasuredCost& cost_;
+    std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+    double processor_ = processor_seconds();
+};
+
+MeasuredCost::MeasuredCost(const MeasureOptions& options, LowerOptions lower)
+    : options_(options), lower_(std::move(lower)), estimate_(estimated_cost(options.speeds, options.fused)) {}
 
 Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& options) {
     const CodeCache cache = TRY(CodeCache::open(options.cache));
-    std::unique_ptr<MeasuredCost> made(new MeasuredCost(options));
+    LowerOptions lower = TRY(lower_options({.target = options.target}, options.precision, 1));
+    std::unique_ptr<MeasuredCost> made(new MeasuredCost(options, std::move(lower)));
     if (!cache.enabled()) return made;
-    made->file_ = (cache.folder() / fmt::format("costs-{}.txt", code_key({"costs", options.target}))).string();
+    const std::string key = code_key({"costs", options.target, options.fused ? "fused" : "alone"});
+    made->file_ = (cache.folder() / fmt::format("costs-{}.txt", key)).string();
     std::ifstream in(made->file_);
     for (std::string line; std::getline(in, line);) {
         size_t tab = line.find('\t');
@@ -102,43 +73,171 @@ void MeasuredCost::save() {
     fresh_.clear();
 }
 
-double MeasuredCost::node(const Node& node) {
+void MeasuredCost::remember(const std::string& key, double seconds) {
+    known_[key] = seconds;
+    fresh_.push_back(key);
+}
+
+bool MeasuredCost::over() const { return spent_ > options_.budget || (options_.cancel && *options_.cancel); }
+
+bool MeasuredCost::keeps_estimate(const Node& node, double estimate) const {
+    if (estimate < options_.least || has_nested(node)) return true;
     const Work work = work_of(node);
+    return options_.fused && (work == Work::View || work == Work::Map);
+}
+
+std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bool with_neighbours) const {
+    auto ready = rewritten(graph, options_.precision, true);
+    if (!ready.ok()) return {};
+    auto program = from_graph(*ready, lower_);
+    if (!program.ok()) return {};
+    auto neighbour = [](const Node* n) { return n->name() == kNeighbour; };
+    Parts parts;
+    for (const Step& step : program->steps) {
+        if (auto* host = std::get_if<HostStep>(&step)) {
+            if (host->computes()) parts.rest += estimate_->node(*host->node);
+            continue;
+        }
+        const auto& kernel = std::get<KernelStep>(step);
+        if (with_neighbours && !kernel.nodes.empty() && std::all_of(kernel.nodes.begin(), kernel.nodes.end(), neighbour))
+            continue;
+        const Speeds& s = options_.speeds;
+        const double guess = std::max(number(kernel.flops) / s.flops, number(kernel.bytes) / s.bytes) + s.launch;
+        std::optional<KernelCall> call = call_of(*program, kernel);
+        if (call && !can_compile(call->kernel)) call.reset();
+        parts.kernels.push_back({call ? kernel_key(*call) : "", std::move(call), guess});
+    }
+    return parts;
+}
+
+std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Node& node) const {
+    std::shared_ptr<Graph> alone = standalone(node, options_.fused);
+    return alone ? parts_of(*alone, options_.fused) : std::nullopt;
+}
+
+MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) const {
+    Code code;
+    std::vector<Kernel> kernels;
+    for (const Parts* parts : all)
+        for (const Part& part : parts->kernels)
+            if (part.call && !known_.contains(part.key) && code.place.emplace(part.key, kernels.size()).second) {
+                kernels.push_back(part.call->kernel);
+                kernels.back().name = fmt::format("k{}", kernels.size());
+            }
+    if (kernels.empty()) return code;
+    CodegenOptions codegen{.target = options_.target};
+    codegen.flush_subnormals = options_.precision != Precision::Strict;
+    auto module = compile_kernels(kernels, codegen);
+    if (module.ok()) code.module = std::move(*module);
+    return code;
+}
+
+double MeasuredCost::clock(const Parts& parts, const Code& code, double hopeless) {
+    double sum = parts.rest;
+    for (const Part& part : parts.kernels) {
+        auto known = known_.find(part.key);
+        if (known != known_.end()) {
+            sum += known->second;
+            continue;
+        }
+        std::optional<double> seconds;
+        auto at = code.place.find(part.key);
+        if (part.call && code.module && at != code.place.end())
+            seconds = time_kernel(code.module->kernels()[at->second], *part.call, {options_.seconds, hopeless - sum});
+        sum += seconds.value_or(scaled(part.guess));
+        if (!seconds) continue;
+        ++measured_;
+        clocked_ += *seconds;
+        estimated_ += part.guess;
+        remember(part.key, *seconds);
+    }
+    return sum;
+}
+
+double MeasuredCost::node(const Node& node) {
     const double estimate = estimate_->node(node);
-    if (work == Work::View || work == Work::Map || estimate < options_.least) return estimate;
+    if (keeps_estimate(node, estimate)) return estimate;
     std::string key = cost_key(node);
     auto it = known_.find(key);
     if (it != known_.end()) return it->second;
-    if (spent_ > options_.budget) return estimate * (estimated_ > 0 ? clocked_ / estimated_ : 1);
-    const auto began = std::chrono::steady_clock::now();
-    std::optional<double> seconds = measure(node);
-    spent_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    ++measured_;
-    if (seconds) {
-        fresh_.push_back(key);
-        clocked_ += *seconds;
-        estimated_ += estimate;
-    }
-    return known_[key] = seconds.value_or(estimate);
+    if (over()) return scaled(estimate);
+    Spending spending(*this);
+    std::optional<Parts> parts = parts_of(node);
+    if (!parts) return known_[key] = estimate;
+    const double seconds = clock(*parts, generate({&*parts}), 1e9);
+    remember(key, seconds);
+    return seconds;
 }
 
-std::optional<double> MeasuredCost::measure(const Node& node) const {
-    std::optional<Model> model = alone(node);
-    if (!model) return {};
-    auto executable = compile(*model, {.target = options_.target, .threads = 1, .cache = ""});
-    if (!executable.ok()) return {};
-    auto inputs = model->random_inputs(0);
-    if (!inputs.ok() || !executable->run(*inputs).ok()) return {};
-    double best = 1e9, sum = 0;
-    for (int i = 0; i < kMostRuns && (i < kLeastRuns || sum < options_.seconds); ++i) {
-        evict();
-        const double began = processor_seconds();
-        if (!executable->run(*inputs).ok()) return {};
-        const double took = processor_seconds() - began;
-        best = std::min(best, took);
-        sum += took;
+void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) {
+    struct Choice {
+        const Node* node;
+        std::string key;
+        std::optional<Parts> parts = {};
+    };
+    struct Stake {
+        std::vector<Choice> choices;
+        double estimate = 0;
+    };
+    std::map<std::string, Stake> stakes;  // by the texts of the nodes: classes that are alike are one
+    for (const auto& nodes : classes) {
+        Stake stake;
+        std::string text;
+        bool fresh = false;
+        for (const Node* n : nodes) {
+            const double estimate = estimate_->node(*n);
+            if (keeps_estimate(*n, estimate)) continue;
+            stake.choices.push_back({n, cost_key(*n)});
+            stake.estimate = std::max(stake.estimate, estimate);
+            fresh |= !known_.contains(stake.choices.back().key);
+            text += stake.choices.back().key + '\n';
+        }
+        if (!fresh) continue;
+        auto [it, first] = stakes.try_emplace(std::move(text), std::move(stake));
+        if (!first) it->second.estimate += stake.estimate;
     }
-    return best;
+    std::vector<Stake*> order;
+    size_t total = 0, done = 0;
+    for (auto& [text, stake] : stakes) {
+        order.push_back(&stake);
+        total += stake.choices.size();
+    }
+    std::stable_sort(order.begin(), order.end(), [](Stake* a, Stake* b) { return a->estimate > b->estimate; });
+    const size_t batch = kBatch * size_t(usable_cores());
+    for (size_t next = 0; next < order.size() && !over();) {
+        Spending spending(*this);
+        std::vector<const Parts*> lowered;
+        size_t end = next;
+        for (size_t kernels = 0; end < order.size() && kernels < batch; ++end)
+            for (Choice& choice : order[end]->choices) {
+                if (options_.progress) options_.progress("measure", done++, total);
+                if (known_.contains(choice.key)) continue;
+                choice.parts = parts_of(*choice.node);
+                if (!choice.parts) continue;
+                lowered.push_back(&*choice.parts);
+                kernels += choice.parts->kernels.size();
+            }
+        const Code code = generate(lowered);
+        for (; next < end; ++next) {
+            double best = 1e9;
+            for (Choice& choice : order[next]->choices) {
+                if (auto it = known_.find(choice.key); it == known_.end() && choice.parts)
+                    remember(choice.key, clock(*choice.parts, code, kClearlyWorse * best));
+                if (auto it = known_.find(choice.key); it != known_.end()) best = std::min(best, it->second);
+                choice.parts.reset();
+            }
+        }
+    }
+}
+
+std::optional<double> MeasuredCost::groups(const Graph& graph) {
+    if (!options_.fused) return {};
+    Spending spending(*this);
+    std::unique_ptr<Graph> copy = graph.clone();
+    stand_in_weights(*copy);
+    std::optional<Parts> parts = parts_of(*copy, false);
+    if (!parts) return {};
+    return clock(*parts, over() ? Code{} : generate({&*parts}), 1e9);
 }
 
 }  // namespace tessera

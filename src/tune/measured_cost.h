@@ -1,21 +1,31 @@
-// Costs by the clock: each product or reduction is compiled alone, with its weights constant as in a model, and timed
-// with its weights out of the first caches. What the compiler fuses into such kernels keeps its estimate. Times are
-// kept in the folder of compiled code, by the node's text, the machine and the build.
+// Costs by the clock. A graph costs what its kernels do: it is lowered as the compiler does it, each distinct kernel
+// (a group of nodes that are fused) is timed once. A single product or reduction, the guide to what is worth looking
+// at, is lowered alone among neighbours that leave its layout to it; what is fused into such kernels keeps its
+// estimate. Times are kept in the folder of compiled code, by key, the machine and the build.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <optional>
 
+#include "kernel/from_graph.h"
+#include "rewrite/pass.h"
 #include "search/cost.h"
+#include "tune/time_kernel.h"
 
 namespace tessera {
 
 struct MeasureOptions {
     std::optional<std::string> cache = {};  // as CompileOptions has it
     std::string target = "host";
-    double seconds = 0.02;  // that one node is timed for, at least
+    Precision precision = Precision::Default;
+    bool fused = true;      // false: every op alone, a sum over ops
+    double seconds = 0.02;  // that one kernel is timed for, at least
     double least = 5e-6;    // what the estimate puts below is not measured
     double budget = 1e9;    // seconds of measuring; then estimates, scaled by how far those before were off
     Speeds speeds = {};
+    std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
+    const std::atomic<bool>* cancel = nullptr;
 };
 
 class MeasuredCost : public CostModel {
@@ -23,23 +33,50 @@ class MeasuredCost : public CostModel {
     static Result<std::unique_ptr<MeasuredCost>> open(const MeasureOptions& options = {});
     ~MeasuredCost() override;
     double node(const Node& node) override;
-    std::string name() const override { return "measured"; }
-    size_t measured() const { return measured_; }  // in this process
-    double spent() const { return spent_; }        // seconds, measuring
-    void save();                                   // what is new; a folder that cannot be written to is no error
+    // Generates code for many at once, then times one after the other; what is clearly worse than another node of its
+    // class only once. What is most at stake comes first.
+    void expect(const std::vector<std::vector<const Node*>>& classes) override;
+    std::optional<double> groups(const Graph& graph) override;
+    std::string name() const override { return options_.fused ? "measured" : "sum of measured ops"; }
+
+    size_t measured() const { return measured_; }          // kernels, in this process
+    double spent() const { return spent_; }                // seconds, measuring and lowering for it
+    double spent_processor() const { return processor_; }  // the same in processor time
+    void save();  // what is new; a folder that cannot be written to is no error
 
   private:
-    explicit MeasuredCost(const MeasureOptions& options);
-    std::optional<double> measure(const Node& node) const;
+    // A node or a graph by its kernels, and what no kernel does.
+    struct Part {
+        std::string key;
+        std::optional<KernelCall> call;  // none: a size is not known
+        double guess;                    // seconds, by its operations and bytes
+    };
+    struct Parts {
+        std::vector<Part> kernels;
+        double rest = 0;
+    };
+    struct Code;
+    class Spending;
+    MeasuredCost(const MeasureOptions& options, LowerOptions lower);
+    bool keeps_estimate(const Node& node, double estimate) const;
+    double scaled(double estimate) const { return estimate * (estimated_ > 0 ? clocked_ / estimated_ : 1); }
+    bool over() const;
+    std::optional<Parts> parts_of(const Graph& graph, bool with_neighbours) const;
+    std::optional<Parts> parts_of(const Node& node) const;
+    Code generate(const std::vector<const Parts*>& all) const;
+    // The sum; one run is enough for what makes it more than `hopeless`.
+    double clock(const Parts& parts, const Code& code, double hopeless);
+    void remember(const std::string& key, double seconds);
 
     MeasureOptions options_;
+    LowerOptions lower_;
     std::string file_;  // empty: none
     std::unique_ptr<CostModel> estimate_;
-    std::unordered_map<std::string, double> known_;
+    std::unordered_map<std::string, double> known_;  // by a node's text, or a kernel's key
     std::vector<std::string> fresh_;
     size_t measured_ = 0;
-    double spent_ = 0;
-    double clocked_ = 0, estimated_ = 0;  // of what was measured or known, and its estimates
+    double spent_ = 0, processor_ = 0;
+    double clocked_ = 0, estimated_ = 0;  // of what was measured, and its guesses
 };
 
 }  // namespace tessera

@@ -121,14 +121,13 @@ void check_searches(std::unique_ptr<Graph> (*make)(Dice&), Strategy strategy, in
         auto cost = eager_cost();
         SearchOptions options{.strategy = strategy, .budget = 40};
         auto found = search(*graph, search_rules(), *cost, options);
-        ASSERT_TRUE(found.ok()) << found.error().to_string();
-        ASSERT_GE(found->candidates.size(), 1u);
-        EXPECT_EQ(found->candidates[0].what, "input");
-        for (const Candidate& c : found->candidates) {
+        ASSERT_GE(found.candidates.size(), 1u);
+        EXPECT_EQ(found.candidates[0].what, "input");
+        for (const Candidate& c : found.candidates) {
             verify(*c.graph);
             expect_same(*graph, *c.graph, dice, fmt::format("seed {} {}", seed, c.what));
         }
-        rewritten += found->candidates.size() - 1;
+        rewritten += found.candidates.size() - 1;
     }
     EXPECT_GE(rewritten, least);
 }
@@ -181,11 +180,10 @@ TEST(Search, ProductsThatShareAnInputAreMergedAllAtOnce) {
         graph.add_output(b.matmul(x, b.constant(dice.tensor({5, 2 + i}))), fmt::format("y{}", i));
     auto cost = eager_cost();
     auto found = search(graph, search_rules(), *cost);
-    ASSERT_TRUE(found.ok());
-    ASSERT_GE(found->candidates.size(), 2u);
-    EXPECT_EQ(count_ops(*found->candidates[1].graph, "matmul"), 1u);
-    EXPECT_TRUE(found->complete) << found->stopped_by;
-    EXPECT_LT(found->nodes, 60u);  // not all subsets of five
+    ASSERT_GE(found.candidates.size(), 2u);
+    EXPECT_EQ(count_ops(*found.candidates[1].graph, "matmul"), 1u);
+    EXPECT_TRUE(found.complete) << found.stopped_by;
+    EXPECT_LT(found.nodes, 60u);  // not all subsets of five
 }
 
 TEST(Search, RowsThatMeetOneMatrixAreStackedUnlessOneNeedsTheOther) {
@@ -200,10 +198,9 @@ TEST(Search, RowsThatMeetOneMatrixAreStackedUnlessOneNeedsTheOther) {
     graph.add_output(b.matmul(b.op("tanh", {b.add(p, q)}), w), "z");
     auto cost = eager_cost();
     auto found = search(graph, search_rules(), *cost);
-    ASSERT_TRUE(found.ok());
-    ASSERT_GE(found->candidates.size(), 2u);
-    EXPECT_EQ(count_ops(*found->candidates[1].graph, "matmul"), 2u);
-    expect_same(graph, *found->candidates[1].graph, dice, "stacked");
+    ASSERT_GE(found.candidates.size(), 2u);
+    EXPECT_EQ(count_ops(*found.candidates[1].graph, "matmul"), 2u);
+    expect_same(graph, *found.candidates[1].graph, dice, "stacked");
 }
 
 TEST(Search, ItsRulesHold) {
@@ -227,11 +224,10 @@ TEST(Search, KeepsItsLimitsAndSaysSo) {
     options.limits.max_nodes = 300;
     options.limits.max_rounds = 100;
     auto found = search(*graph, all, *cost, options);
-    ASSERT_TRUE(found.ok());
-    EXPECT_FALSE(found->complete);
-    EXPECT_FALSE(found->stopped_by.empty());
-    EXPECT_LT(found->nodes, 1000u);
-    EXPECT_GE(found->candidates.size(), 1u);
+    EXPECT_FALSE(found.complete);
+    EXPECT_FALSE(found.stopped_by.empty());
+    EXPECT_LT(found.nodes, 1000u);
+    EXPECT_GE(found.candidates.size(), 1u);
 }
 
 // Nothing that the rules' steps alone give is cheaper.
@@ -244,7 +240,7 @@ TEST(Search, ExtractionIsExactWhereItSaysSo) {
         Saturation saturation = saturate(egraph, search_rules(), {});
         auto cost = estimated_cost({.flops = 1e9, .launch = 1e-5 * double(1 + dice.below(10))});
         Extractor extractor(egraph, saturation, *cost);
-        Extraction best = extractor.best({.seconds = 5, .exact_seconds = 5});
+        Extraction best = extractor.best({.seconds = 5, .exact_looks = 3000000});
         if (!best.exact) continue;
         EXPECT_LE(best.cost, extractor.input().cost * (1 + 1e-9));
         EXPECT_LE(best.cost, extractor.greedy().cost * (1 + 1e-9));
@@ -265,9 +261,8 @@ TEST(Search, ASharedNodeCountsOnce) {
     for (int i = 0; i < 2; ++i) graph.add_output(b.matmul(x, b.constant(dice.tensor({64, 64}))), fmt::format("y{}", i));
     auto cost = estimated_cost({.launch = 1e-5});
     auto found = search(graph, search_rules(), *cost);
-    ASSERT_TRUE(found.ok());
-    ASSERT_GE(found->candidates.size(), 2u);
-    EXPECT_LT(found->candidates[1].cost, found->candidates[0].cost);
+    ASSERT_GE(found.candidates.size(), 2u);
+    EXPECT_LT(found.candidates[1].cost, found.candidates[0].cost);
 }
 
 }  // namespace

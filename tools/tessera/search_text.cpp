@@ -27,8 +27,8 @@ std::string search_text(const SearchReport& report, bool explain) {
     text += fmt::format(
         "  {}: {} rewrites, {} nodes in {} classes, {}\n", report.strategy, report.steps, report.nodes, report.classes,
         report.complete ? "all that follows from the rules" : "stopped by its limit of " + report.stopped_by);
-    text += fmt::format("  {} searching, {} measuring {} nodes, {} timing\n", human_seconds(report.search_seconds),
-                        human_seconds(report.measure_seconds), report.measured, human_seconds(report.time_seconds));
+    text += fmt::format("  {} searching, {} measuring {} kernels, {} timing\n", human_seconds(report.search_seconds),
+                        human_seconds(report.measure_seconds), report.measured, human_seconds(report.timing_seconds));
     for (size_t i = 0; i < report.candidates.size(); ++i) {
         const SearchedCandidate& c = report.candidates[i];
         std::string timed =
@@ -48,10 +48,11 @@ Json search_json(const SearchReport& report, bool explain) {
            {"steps", report.steps},
            {"complete", report.complete},
            {"stopped_by", report.stopped_by},
-           {"search_s", report.search_seconds},
-           {"measure_s", report.measure_seconds},
+           {"search_seconds", report.search_seconds},
+           {"search_processor_seconds", report.search_processor_seconds},
+           {"measure_seconds", report.measure_seconds},
            {"measured", report.measured},
-           {"time_s", report.time_seconds},
+           {"timing_seconds", report.timing_seconds},
            {"chosen", report.chosen},
            {"speedup", report.speedup}};
     j["candidates"] = Json::array();

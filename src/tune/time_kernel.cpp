@@ -1,0 +1,130 @@
+#include "tune/time_kernel.h"
+
+#include <algorithm>
+
+#include "base/memory.h"
+#include "runtime/code_cache.h"
+#include "runtime/run_plan.h"
+#include "tune/clock.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kEvicted = int64_t{6} << 20;  // bytes read between runs: more than the caches of one core hold
+constexpr int64_t kNear = int64_t{1} << 20;     // of what was just made, what those hold
+constexpr int kLeastRuns = 3, kMostRuns = 30;
+
+double read_through(const char* memory, int64_t bytes) {
+    double sum = 0;
+    for (int64_t i = 0; i < bytes; i += 64) sum += static_cast<const volatile char&>(memory[i]);
+    return sum;
+}
+
+void evict() {
+    static const std::vector<char> memory(size_t(kEvicted), 1);
+    read_through(memory.data(), kEvicted);
+}
+
+int64_t root_of(const Program& program, int buffer) {
+    while (program.buffers[size_t(buffer)].alias >= 0) buffer = program.buffers[size_t(buffer)].alias;
+    return buffer;
+}
+
+std::optional<int64_t> known_bytes(const ProgramBuffer& buffer) {
+    auto sizes = buffer_sizes(buffer, {});
+    if (!sizes.ok() || !*sizes) return {};
+    auto bytes = buffer_bytes(buffer, **sizes);
+    return bytes.ok() ? std::optional(*bytes) : std::nullopt;
+}
+
+// Numbers between -1 and 1, none of them tiny.
+void fill(float* values, int64_t count) {
+    uint32_t state = 1;
+    for (int64_t i = 0; i < count; ++i) {
+        state = state * 1664525 + 1013904223;
+        values[i] = float(int32_t(state >> 20) - 2048 + 1) / 2048 + 1e-3f;
+    }
+}
+
+}  // namespace
+
+std::optional<KernelCall> call_of(const Program& program, const KernelStep& step) {
+    KernelCall call{program.kernels[step.kernel], {}, {}};
+    for (const Expr& symbol : step.symbols) {
+        auto value = evaluate_int(symbol, {});
+        if (!value) return {};
+        call.symbols.push_back(*value);
+    }
+    for (int arg : step.args) {
+        const ProgramBuffer& own = program.buffers[size_t(arg)];
+        const ProgramBuffer& root = program.buffers[size_t(root_of(program, arg))];
+        auto bytes = known_bytes(root), least = known_bytes(own);
+        if (!bytes || !least) return {};
+        const bool weight = root.role == BufferRole::Constant || root.role == BufferRole::Prepared;
+        call.arguments.push_back({own.dtype, std::max(*bytes, *least), weight});
+    }
+    return call;
+}
+
+std::string kernel_key(const KernelCall& call) {
+    Kernel kernel = call.kernel;
+    kernel.name = "k";
+    std::vector<std::string> parts = {to_string(kernel), fmt::format("{}", fmt::join(call.symbols, " "))};
+    for (const auto& a : call.arguments)
+        parts.push_back(fmt::format("{} {} {}", int(a.dtype), a.bytes, a.weight));
+    return code_key(parts);
+}
+
+std::optional<double> time_kernel(const CompiledKernel& code, const KernelCall& call, const KernelTiming& timing) {
+    SymbolValues symbols;
+    for (size_t i = 0; i < call.symbols.size(); ++i) symbols.emplace(call.kernel.symbols[i], call.symbols[i]);
+    struct Bound {
+        LaunchFunction function;
+        int64_t extent;
+    };
+    std::vector<Bound> launches;
+    int64_t scratch_bytes = 64;
+    for (const Launch& launch : code.launches) {
+        auto extent = evaluate_int(launch.extent, symbols), scratch = evaluate_int(launch.scratch_bytes, symbols);
+        if (!extent || !scratch) return {};
+        launches.push_back({launch.function, *extent});
+        scratch_bytes = std::max(scratch_bytes, *scratch);
+    }
+    std::vector<std::shared_ptr<void>> memory;
+    std::vector<void*> pointers;
+    for (const auto& a : call.arguments) {
+        auto block = allocate_bytes(std::max<int64_t>(a.bytes, 64));
+        if (!block.ok()) return {};
+        if (a.dtype == DType::f32) fill(static_cast<float*>(block->get()), a.bytes / 4);
+        pointers.push_back(block->get());
+        memory.push_back(std::move(*block));
+    }
+    auto scratch = allocate_bytes(scratch_bytes);
+    if (!scratch.ok()) return {};
+    auto run = [&] {
+        for (const Bound& l : launches)
+            if (l.extent > 0)
+                l.function(pointers.data(), call.symbols.data(), 0, l.extent, static_cast<char*>(scratch->get()));
+    };
+    run();
+    double best = 1e9, sum = 0;
+    for (int i = 0; i < kMostRuns && (i < kLeastRuns || sum < timing.seconds); ++i) {
+        evict();
+        int64_t near = kNear;
+        for (size_t k = 0; k < pointers.size(); ++k) {
+            if (call.arguments[k].weight || call.arguments[k].bytes > near) continue;
+            near -= call.arguments[k].bytes;
+            read_through(static_cast<const char*>(pointers[k]), call.arguments[k].bytes);
+        }
+        const double began = processor_seconds();
+        run();
+        const double took = processor_seconds() - began;
+        best = std::min(best, took);
+        sum += took;
+        if (best > timing.hopeless) break;
+        if (i > 0 && sum > 10 * timing.seconds) break;
+    }
+    return best;
+}
+
+}  // namespace tessera
