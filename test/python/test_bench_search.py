@@ -42,7 +42,7 @@ def bench(tmp_path):
         (tmp_path / f"{name}.dynamo.onnx").touch()
         np.savez(tmp_path / f"{name}.npz", x=np.zeros(3, np.float32))
 
-    def run(*words, search_s="search_s"):
+    def run(*words, search_s="search_seconds"):
         command = tmp_path / "tessera"
         text = STAND_IN.format(python=sys.executable, log=tmp_path / "log", search_s=search_s)
         command.write_text(textwrap.dedent(text).lstrip())
@@ -69,7 +69,7 @@ def test_a_table_with_means_and_promises(bench):
 
 
 def test_what_is_broken_is_said(bench):
-    done = bench("--only", "bert_s128", "vgg19", search_s="search_seconds")
+    done = bench("--only", "bert_s128", "vgg19", search_s="search_processor_seconds")
     assert done.returncode == 1
     broken = done.stderr.split("not kept:")[1]
     assert "bert_s128: differs by 5.0e-01" in broken and "vgg19: error E0101: vgg19 is too deep" in broken
