@@ -72,7 +72,7 @@ Result<Strategy> strategy_named(const std::string& name) {
 }
 
 SearchedCandidate described(const Candidate& candidate, const std::vector<const Rule*>& rules) {
-    SearchedCandidate out{candidate.what, candidate.cost, 0, 0, {}};
+    SearchedCandidate out{candidate.what, candidate.cost, 0, 0, 0, {}};
     for (const RuleUse& use : candidate.uses) {
         std::string why;
         for (const Rule* rule : rules)
@@ -80,6 +80,14 @@ SearchedCandidate described(const Candidate& candidate, const std::vector<const 
         out.rules.push_back({use.rule, why, use.where, use.gain});
     }
     return out;
+}
+
+// Of a candidate's results from the input's: rounding may differ, and more of it where numbers are short.
+double most_difference(const Model& model, Precision precision) {
+    double most = 1e-4;
+    for (const Port& port : model.outputs())
+        if (port.dtype && is_float(*port.dtype) && dtype_bytes(*port.dtype) < 4) most = 5e-2;
+    return precision == Precision::Fast ? 10 * most : most;
 }
 
 double since(std::chrono::steady_clock::time_point began) {
@@ -153,10 +161,12 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
                                           {.target = options.target,
                                            .precision = options.precision == "strict" ? "strict" : "default",
                                            .seconds = std::max(options.seconds - since(began), 0.0),
+                                           .most_difference = most_difference(model, precision),
                                            .cancel = options.cancel}));
         for (size_t i = 0; i < report.candidates.size(); ++i) {
             report.candidates[i].seconds = timed.seconds[i];
             report.candidates[i].speedup = timed.speedup[i];
+            report.candidates[i].difference = timed.difference[i];
         }
         report.chosen = timed.fastest;
         report.speedup = timed.fastest ? timed.speedup[timed.fastest] : 1;

@@ -42,6 +42,7 @@ struct SearchedCandidate {
     std::string what;                 // "input", "all that pays", or one rewrite alone
     double cost = 0;                  // seconds, by the costs
     double seconds = 0, speedup = 0;  // by the clock, over the input; 0 where it was not timed
+    double difference = 0;            // of its results from the input's, relative; too large, and it is not timed
     std::vector<SearchedRule> rules;
 };
 

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "graph/bind_inputs.h"
+#include "runtime/difference.h"
 #include "runtime/run.h"
 
 namespace tessera {
@@ -33,23 +34,6 @@ Result<Tensor> in_value_order(const Tensor& t, const std::vector<int>& order) {
         }
     }
     return out;
-}
-
-// The largest difference over the largest value; infinite where one is a number and the other is not.
-double relative_difference(const Tensor& got, const Tensor& want) {
-    if (got.sizes() != want.sizes() || got.dtype() != want.dtype()) return INFINITY;
-    double most = 0, size = 0;
-    for (int64_t i = 0; i < got.elements(); ++i) {
-        const double g = got.real_at(i), w = want.real_at(i);
-        if (g == w || (std::isnan(g) && std::isnan(w))) {
-            if (std::isfinite(w)) size = std::max(size, std::abs(w));
-            continue;
-        }
-        if (!std::isfinite(g) || !std::isfinite(w)) return INFINITY;
-        most = std::max(most, std::abs(g - w));
-        size = std::max(size, std::abs(w));
-    }
-    return most == 0 ? 0 : most / std::max(size, 1e-30);
 }
 
 // What values should be, from the buffers that were filled before a step: nodes in between are evaluated.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/difference.h"
 #include "tune/clock.h"
 
 namespace tessera {
@@ -45,6 +46,7 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
     Timed timed;
     timed.seconds.resize(count, 0);
     timed.speedup.resize(count, 0);
+    timed.difference.resize(count, 0);
     if (count < 2) return timed;
     auto prepare = [&](size_t i) -> Result<std::pair<Executable, NamedData>> {
         Model model = TRY(candidate(i));
@@ -59,10 +61,11 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         return processor_seconds() - start;
     };
     const auto first = TRY(prepare(0));
-    TRY(seconds_of(first));
+    const std::vector<Datum> wanted = TRY(first.first.run(first.second));
     for (size_t i = 1; i < count && (i == 1 || !late()); ++i) {
         const auto other = TRY(prepare(i));
-        TRY(seconds_of(other));
+        timed.difference[i] = relative_difference(TRY(other.first.run(other.second)), wanted);
+        if (!(timed.difference[i] <= options.most_difference)) continue;
         Turns turns;
         auto again = [&] {
             const size_t k = turns.ratios.size();

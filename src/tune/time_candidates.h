@@ -1,5 +1,6 @@
 // The candidates of a search compiled and timed end to end, in turns, in processor time on one thread. The first is
-// what came in; another one is taken only where it is faster by more than the clock's noise, in most turns.
+// what came in; another one is taken only where it is faster by more than the clock's noise, in most turns, and gives
+// the same results on random inputs.
 #pragma once
 
 #include <functional>
@@ -12,16 +13,18 @@ namespace tessera {
 struct TimeOptions {
     std::string target = "host";
     std::string precision = "default";
-    double seconds = 30;       // no candidate but the first two is begun after that
-    double least_gain = 0.01;  // of the time
-    size_t least_runs = 7;     // but of slow models fewer, where they take over four seconds
+    double seconds = 30;            // no candidate but the first two is begun after that
+    double least_gain = 0.01;       // of the time
+    double most_difference = 1e-4;  // of a result, relative to the largest number in it
+    size_t least_runs = 7;          // but of slow models fewer, where they take over four seconds
     const std::atomic<bool>* cancel = nullptr;
 };
 
 struct Timed {
     size_t fastest = 0;
-    std::vector<double> seconds;  // by candidate, the median over rounds; 0: not timed
-    std::vector<double> speedup;  // over the first, in the same rounds
+    std::vector<double> seconds;     // by candidate, the median over rounds; 0: not timed
+    std::vector<double> speedup;     // over the first, in the same rounds
+    std::vector<double> difference;  // of its results from those of the first
 };
 
 // `candidate(i)` makes one of `count` models; it is called once, and the model goes when it is timed.

@@ -88,6 +88,18 @@ TEST(MeasuredCost, SizesThatAreNotKnownAreEstimated) {
     EXPECT_GT((*cost)->node(*graph.nodes()[0]), 0);
 }
 
+TEST(TimeCandidates, WhatComputesSomethingElseIsNotTaken) {
+    auto model = [](size_t i) {
+        return Model::parse(fmt::format("graph g(x: f32[64,64]) {{\n  y = {}\n  return y\n}}",
+                                        i == 0 ? "exp(x)" : "relu(x)"));
+    };
+    auto timed = time_candidates(2, model, {.least_gain = -1});
+    ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+    EXPECT_EQ(timed->fastest, 0u);
+    EXPECT_GT(timed->difference[1], 0.01);
+    EXPECT_EQ(timed->seconds[1], 0);
+}
+
 TEST(TimeCandidates, TheInputStaysWhereNothingIsFaster) {
     Model model(rows(16));
     auto same = [&](size_t) -> Result<Model> { return model; };

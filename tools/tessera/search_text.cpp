@@ -32,7 +32,9 @@ std::string search_text(const SearchReport& report, bool explain) {
     for (size_t i = 0; i < report.candidates.size(); ++i) {
         const SearchedCandidate& c = report.candidates[i];
         std::string timed =
-            c.seconds > 0 ? fmt::format("{}, {:.3f} times", human_seconds(c.seconds), c.speedup) : "not timed";
+            c.seconds > 0       ? fmt::format("{}, {:.3f} times", human_seconds(c.seconds), c.speedup)
+            : c.difference > 0 ? fmt::format("not taken: its results differ by {:.1e}", c.difference)
+                               : "not timed";
         text += fmt::format("  {} {}: {} by its cost, {}\n", i == report.chosen ? "*" : " ", escaped(c.what),
                             human_seconds(c.cost), timed);
         if (explain) text += rules_text(c);
@@ -62,6 +64,7 @@ Json search_json(const SearchReport& report, bool explain) {
             entry["seconds"] = c.seconds;
             entry["speedup"] = c.speedup;
         }
+        if (c.difference > 0) entry["difference"] = c.difference;
         entry["rules"] = Json::array();
         for (const SearchedRule& r : c.rules) {
             Json rule{{"rule", r.rule}, {"times", r.where.size()}, {"gain_s", r.gain}};
