@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "rewrite/instantiate.h"
 #include "search/ematch.h"
+#include "search/merge_sums.h"
 
 namespace tessera {
 namespace {
@@ -47,7 +48,8 @@ class Saturator {
                 apply_single(i);
             }
             egraph_.rebuild();
-            changed = done_.steps.size() > steps || rested;
+            const size_t sums = merge_sums(egraph_, admits(options_.precision, Exactness::Reassociates));
+            changed = done_.steps.size() > steps || rested || sums > 0;
         }
         if (done_.stopped_by.empty() && changed) done_.stopped_by = fmt::format("{} rounds", options_.max_rounds);
         done_.complete = done_.stopped_by.empty();

@@ -7,6 +7,7 @@
 #include "graph/print.h"
 #include "search/ematch.h"
 #include "search/extract.h"
+#include "search/merge_sums.h"
 #include "search/search.h"
 
 namespace tessera {
@@ -31,6 +32,26 @@ TEST(EGraph, CongruentNodesAreOne) {
     e.rebuild();
     EXPECT_EQ(e.class_of(*g.outputs()[0]), e.class_of(*g.outputs()[1]));
     EXPECT_EQ(e.node_count(), 1u);
+}
+
+TEST(EGraph, SumsInAnotherOrderAreOne) {
+    auto made = [] {
+        return EGraph(graph_of(R"(graph g(x: f32[4], y: f32[1], z: f32[4]) -> (a, b, c) {
+  %p = add(x, y)
+  %a = add(%p, z)
+  %q = add(z, x)
+  %b = add(y, %q)
+  %c = add(%p, x)
+  return %a, %b, %c
+})"));
+    };
+    EGraph e = made();
+    EXPECT_EQ(merge_sums(e, true), 1u);
+    Graph& g = e.graph();
+    EXPECT_EQ(e.class_of(*g.outputs()[0]), e.class_of(*g.outputs()[1]));
+    EXPECT_NE(e.class_of(*g.outputs()[0]), e.class_of(*g.outputs()[2]));
+    EGraph strict = made();
+    EXPECT_EQ(merge_sums(strict, false), 0u);
 }
 
 }  // namespace
