@@ -16,6 +16,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kFoldLimit = int64_t{1} << 40;  // weights are computed, whatever they take
+constexpr size_t kMostTimed = 5;                  // candidates, the input among them
 constexpr double kExploreShare = 0.5;             // of the time
 
 int ops_of(const Term& term) {
@@ -150,20 +151,20 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
     pipeline.last_phase = 3;
     auto made = [&](size_t i) -> Result<Model> {
         tell(i == 0 ? "compile the input" : fmt::format("time {}", found.candidates[i].what), i,
-             found.candidates.size());
+             std::min(found.candidates.size(), kMostTimed));
         std::shared_ptr<Graph> copy = found.candidates[i].graph->clone();
         TRY(optimize(*copy, pipeline));
         return Model(copy);
     };
     const auto timing = std::chrono::steady_clock::now();
     if (options.time_candidates && found.candidates.size() > 1) {
-        Timed timed = TRY(time_candidates(found.candidates.size(), made,
+        Timed timed = TRY(time_candidates(std::min(found.candidates.size(), kMostTimed), made,
                                           {.target = options.target,
                                            .precision = options.precision == "strict" ? "strict" : "default",
                                            .seconds = std::max(options.seconds - since(began), 0.0),
                                            .most_difference = most_difference(model, precision),
                                            .cancel = options.cancel}));
-        for (size_t i = 0; i < report.candidates.size(); ++i) {
+        for (size_t i = 0; i < timed.seconds.size(); ++i) {
             report.candidates[i].seconds = timed.seconds[i];
             report.candidates[i].speedup = timed.speedup[i];
             report.candidates[i].difference = timed.difference[i];

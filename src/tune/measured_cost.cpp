@@ -16,6 +16,7 @@ namespace tessera {
 namespace {
 
 constexpr double kClearlyWorse = 1.3;  // than another node of the class
+constexpr double kPatience = 4;        // seconds for each second of processor time, where others use the machine
 constexpr size_t kBatch = 8;           // kernels for each core that code is generated for at once
 
 double number(const Expr& e) { return double(e.as_int().value_or(1)); }
@@ -78,7 +79,10 @@ void MeasuredCost::remember(const std::string& key, double seconds) {
     fresh_.push_back(key);
 }
 
-bool MeasuredCost::over() const { return spent_ > options_.budget || (options_.cancel && *options_.cancel); }
+bool MeasuredCost::over() const {
+    return processor_ > options_.budget || spent_ > kPatience * options_.budget ||
+           (options_.cancel && *options_.cancel);
+}
 
 bool MeasuredCost::keeps_estimate(const Node& node, double estimate) const {
     if (estimate < options_.least || has_nested(node)) return true;
@@ -99,7 +103,8 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bo
             continue;
         }
         const auto& kernel = std::get<KernelStep>(step);
-        if (with_neighbours && !kernel.nodes.empty() && std::all_of(kernel.nodes.begin(), kernel.nodes.end(), neighbour))
+        if (with_neighbours && !kernel.nodes.empty() &&
+            std::all_of(kernel.nodes.begin(), kernel.nodes.end(), neighbour))
             continue;
         const Speeds& s = options_.speeds;
         const double guess = std::max(number(kernel.flops) / s.flops, number(kernel.bytes) / s.bytes) + s.launch;

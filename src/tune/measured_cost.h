@@ -20,9 +20,10 @@ struct MeasureOptions {
     std::string target = "host";
     Precision precision = Precision::Default;
     bool fused = true;      // false: every op alone, a sum over ops
-    double seconds = 0.02;  // that one kernel is timed for, at least
+    double seconds = 0.01;  // that one kernel is timed for, at least
     double least = 5e-6;    // what the estimate puts below is not measured
-    double budget = 1e9;    // seconds of measuring; then estimates, scaled by how far those before were off
+    double budget =
+        1e9;  // seconds of processor time, measuring; then estimates, scaled by how far those before were off
     Speeds speeds = {};
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
     const std::atomic<bool>* cancel = nullptr;

@@ -141,7 +141,8 @@ void stand_in_weights(Graph& graph) {
             return use.graph == &graph && use.node && !computed.contains(use.node->output(0));
         });
         auto sizes = sizes_of(*v);
-        if (!asked || !sizes || v->type().tensor().dtype != DType::f32 || elements_of(*sizes) * 4 <= kComputed) continue;
+        if (!asked || !sizes || v->type().tensor().dtype != DType::f32 || elements_of(*sizes) * 4 <= kComputed)
+            continue;
         graph.replace_uses(v, graph.constant(stand_ins().next(*sizes)));
     }
     graph.erase_unused();

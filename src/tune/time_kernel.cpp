@@ -70,8 +70,7 @@ std::string kernel_key(const KernelCall& call) {
     Kernel kernel = call.kernel;
     kernel.name = "k";
     std::vector<std::string> parts = {to_string(kernel), fmt::format("{}", fmt::join(call.symbols, " "))};
-    for (const auto& a : call.arguments)
-        parts.push_back(fmt::format("{} {} {}", int(a.dtype), a.bytes, a.weight));
+    for (const auto& a : call.arguments) parts.push_back(fmt::format("{} {} {}", int(a.dtype), a.bytes, a.weight));
     return code_key(parts);
 }
 
