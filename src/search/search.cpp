@@ -112,7 +112,7 @@ void weigh_groups(std::vector<Candidate>& candidates, CostModel& cost) {
 }  // namespace
 
 Search search(const Graph& graph, const std::vector<const Rule*>& rules, CostModel& cost,
-                      const SearchOptions& options) {
+              const SearchOptions& options) {
     const auto began = std::chrono::steady_clock::now();
     Search found = options.strategy == Strategy::EGraph ? search_egraph(graph, rules, cost, options)
                                                         : backtrack(graph, rules, cost, options);

@@ -252,6 +252,91 @@ TEST(Search, ExtractionIsExactWhereItSaysSo) {
     EXPECT_GE(compared, 30u);
 }
 
+// The branches use what is rewritten around them.
+TEST(Search, ControlFlowIsOneNode) {
+    Dice dice(4);
+    auto graph = graph_of(
+        "graph g(c: bool[], x: f32[3,4], w: f32[4,4], v: f32[4,4]) { %p = matmul(x, w) %q = matmul(x, v) "
+        "%a = if(c, then_branch=graph t() { %r = add(%p, %q) return %r }, else_branch=graph e() { %s = sub(%p, x) "
+        "return %s }) %b = relu(%a) return %b, %q }");
+    for (Strategy strategy : {Strategy::EGraph, Strategy::Backtrack}) {
+        auto cost = eager_cost();
+        Search found = search(*graph, search_rules(), *cost, {.strategy = strategy, .budget = 40});
+        ASSERT_GE(found.candidates.size(), 2u);
+        EXPECT_EQ(count_ops(*found.candidates[1].graph, "matmul"), 1u);
+        EXPECT_EQ(count_ops(*found.candidates[1].graph, "if"), 1u);
+        for (bool taken : {false, true}) {
+            Inputs inputs{{"c", Tensor::scalar(taken)}};
+            for (const char* name : {"x", "w", "v"})
+                inputs.emplace(name, dice.tensor(name[0] == 'x' ? Sizes{3, 4} : Sizes{4, 4}));
+            auto x = evaluate(*graph, inputs), y = evaluate(*found.candidates[1].graph, inputs);
+            ASSERT_TRUE(x.ok() && y.ok());
+            for (size_t i = 0; i < x->size(); ++i)
+                for (int64_t k = 0; k < (*x)[i].tensor().elements(); ++k)
+                    EXPECT_NEAR((*x)[i].tensor().real_at(k), (*y)[i].tensor().real_at(k), 1e-5);
+        }
+    }
+}
+
+// Costs of nodes by an attribute; counts how often it is asked.
+class CostByTiles : public CostModel {
+  public:
+    double node(const Node& node) override {
+        ++asked;
+        if (node.op().name != "conv") return 1e-6;
+        auto it = node.attrs().find("tiles");
+        if (it == node.attrs().end()) return 1e-3;
+        return 1e-3 * (1 + std::abs(double(std::get<std::vector<int64_t>>(it->second)[0]) - 4)) / 2;
+    }
+    std::optional<double> groups(const Graph& graph) override {
+        ++weighed;
+        return this->graph(graph);
+    }
+    std::string name() const override { return "tiles"; }
+    size_t asked = 0, weighed = 0;
+};
+
+std::unique_ptr<Graph> chain_of_convs(int count, Dice& dice) {
+    auto graph = std::make_unique<Graph>("g");
+    Builder b(*graph);
+    Value* x = graph->add_input("x", TensorType{DType::f32, Shape{1, 4, 9, 9}});
+    for (int i = 0; i < count; ++i)
+        x = b.op("relu", {b.op("conv", {x, b.constant(dice.tensor({4, 4, 3, 3}))},
+                               {{"pads", Attr(std::vector<int64_t>(4, 1))}})});
+    graph->add_output(x, "y");
+    return graph;
+}
+
+// Nodes that differ in an attribute only are decided class by class, whatever their number.
+TEST(Search, AlternativesThatDoNotInteractAreDecidedAlone) {
+    Dice dice(5);
+    auto graph = chain_of_convs(60, dice);
+    CostByTiles cost;
+    Search found = search(*graph, search_rules(), cost);
+    ASSERT_GE(found.candidates.size(), 2u);
+    EXPECT_EQ(found.candidates[1].what, "all that pays");
+    for (const auto& node : found.candidates[1].graph->nodes())
+        if (node->op().name == "conv") {
+            ASSERT_TRUE(node->attrs().contains("tiles"));
+            EXPECT_EQ(std::get<std::vector<int64_t>>(node->attrs().at("tiles")), (std::vector<int64_t>{4, 4}));
+        }
+    EXPECT_EQ(cost.weighed, found.candidates.size());
+    EXPECT_GT(cost.asked, 60u);
+}
+
+// Blocks that are alike are one alternative for each rule, however many there are.
+TEST(Search, RepeatedBlocksAreDecidedOnce) {
+    size_t alternatives[2];
+    for (int i = 0; i < 2; ++i) {
+        Dice dice(6);
+        EGraph egraph(chain_of_convs(i ? 40 : 5, dice));
+        Saturation saturation = saturate(egraph, search_rules(), {});
+        CostByTiles cost;
+        alternatives[i] = Extractor(egraph, saturation, cost).alternatives().size();
+    }
+    EXPECT_EQ(alternatives[0], alternatives[1]);
+}
+
 TEST(Search, ASharedNodeCountsOnce) {
     // Merged, the product is read by both slices: as trees it would seem to cost twice.
     Dice dice(3);

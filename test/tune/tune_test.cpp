@@ -100,6 +100,60 @@ TEST(TimeCandidates, WhatComputesSomethingElseIsNotTaken) {
     EXPECT_EQ(timed->seconds[1], 0);
 }
 
+// What is fused costs as one kernel; the same kernel is timed once, whatever graph it is of.
+TEST(MeasuredCost, CostsFusedGroups) {
+    Folder folder;
+    auto graph = rows(96);
+    double first = 0;
+    size_t kernels = 0;
+    {
+        auto cost = MeasuredCost::open({.cache = folder.string()});
+        ASSERT_TRUE(cost.ok()) << cost.error().to_string();
+        auto groups = (*cost)->groups(*graph);
+        ASSERT_TRUE(groups);
+        first = *groups;
+        kernels = (*cost)->measured();
+        EXPECT_GT(first, 0);
+        EXPECT_GE(kernels, 1u);
+        EXPECT_LT(kernels, 5u);  // of five products with what follows them
+        EXPECT_EQ((*cost)->groups(*rows(96)), groups);
+        EXPECT_EQ((*cost)->measured(), kernels);
+    }
+    auto again = MeasuredCost::open({.cache = folder.string()});
+    ASSERT_TRUE(again.ok());
+    EXPECT_NEAR(*(*again)->groups(*graph), first, 1e-6 * first);
+    EXPECT_EQ((*again)->measured(), 0u);
+    auto alone = MeasuredCost::open({.cache = folder.string(), .fused = false});
+    ASSERT_TRUE(alone.ok());
+    EXPECT_FALSE((*alone)->groups(*graph));
+}
+
+// A convolution between others, in one class with itself in tiles.
+TEST(MeasuredCost, MeasuresWhatItIsToldToExpect) {
+    Graph graph("g");
+    Builder b(graph);
+    Value* x = graph.add_input("x", TensorType{DType::f32, Shape{1, 8, 13, 9}});
+    Value* w = b.constant(ramp({8, 8, 3, 3}));
+    Value* y = b.op("conv", {x, w});
+    Value* z = b.op("conv", {x, w}, {{"tiles", Attr(std::vector<int64_t>{2, 2})}});
+    graph.add_output(y, "y");
+    graph.add_output(z, "z");
+    ASSERT_TRUE(b.status().ok());
+    auto cost = MeasuredCost::open({.cache = "", .least = 0});
+    ASSERT_TRUE(cost.ok());
+    (*cost)->expect({{y->node(), z->node()}});
+    const size_t measured = (*cost)->measured();
+    EXPECT_GE(measured, 2u);
+    EXPECT_GT((*cost)->node(*y->node()), 0);
+    EXPECT_GT((*cost)->node(*z->node()), 0);
+    EXPECT_EQ((*cost)->measured(), measured);
+    auto late = MeasuredCost::open({.cache = "", .least = 0, .budget = -1});
+    ASSERT_TRUE(late.ok());
+    (*late)->expect({{y->node(), z->node()}});
+    EXPECT_EQ((*late)->measured(), 0u);
+    EXPECT_GT((*late)->node(*y->node()), 0);
+}
+
 TEST(TimeCandidates, TheInputStaysWhereNothingIsFaster) {
     Model model(rows(16));
     auto same = [&](size_t) -> Result<Model> { return model; };
