@@ -153,6 +153,15 @@ TEST(DepthToSpace, UndoesSpaceToDepth) {
     EXPECT_EQ(error_of("space_to_depth", {x}, {{"blocksize", number(2)}, {"mode", text("RCD")}}), "E0212");
 }
 
+TEST(Reverse, TurnsOneAxisAround) {
+    Tensor x = floats({2, 3}, {0, 1, 2, 3, 4, 5});
+    expect_tensor(run_op("reverse", {x}, {{"axis", number(1)}})[0], {2, 3}, {2, 1, 0, 5, 4, 3});
+    expect_tensor(run_op("reverse", {x}, {{"axis", number(-2)}})[0], {2, 3}, {3, 4, 5, 0, 1, 2});
+    expect_tensor(run_op("reverse", {floats({1, 0}, {})}, {{"axis", number(1)}})[0], {1, 0}, {});
+    EXPECT_EQ(error_of("reverse", {x}, {{"axis", number(2)}}), "E0212");
+    EXPECT_EQ(error_of("reverse", {x}), "E0206");
+}
+
 TEST(ReverseSequence, BeyondTheEndIsRefused) {
     Tensor x = floats({3, 2}, {0, 1, 2, 3, 4, 5});
     expect_tensor(run_op("reverse_sequence", {x, Tensor::ints({0, 3})})[0], {3, 2}, {0, 5, 2, 3, 4, 1});

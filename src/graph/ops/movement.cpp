@@ -1,5 +1,5 @@
 // Ops that place elements elsewhere without computing: transpose, concat, split, expand, tile, depth_to_space,
-// space_to_depth, reverse_sequence.
+// space_to_depth, reverse_sequence, reverse.
 #include <algorithm>
 #include <numeric>
 
@@ -351,10 +351,34 @@ const OpDef kReverseSequence{
         },
 };
 
+// The elements along one axis from the last to the first; ONNX has it only as a slice with a step of -1.
+const OpDef kReverse{
+    .name = "reverse",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("axis").required()},
+    .types = {{"T", kAllTypes}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .infer = [](const OpView& op) -> Result<Types> {
+        TRY(op.axis(op.integer("axis"), op.rank(0)));
+        return op.same(0);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto axis = op.axis(op.integer("axis"), op.rank(0));
+            CHECK(axis.ok(), "a reverse that inference refused");
+            return op.in(0).at(o.with(*axis, op.shape(0)[*axis] - 1 - o[*axis]));
+        },
+    .expand = [](const OpView& op, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
+        Value* back = b.ints({-1});
+        return b.finish({b.op("slice", {in[0], back, b.ints({INT64_MIN}), b.ints({op.integer("axis")}), back})});
+    },
+};
+
 }  // namespace
 
 std::vector<OpDef> movement_ops() {
-    return {kTranspose, kConcat, kSplit, kExpand, kTile, kDepthToSpace, kSpaceToDepth, kReverseSequence};
+    return {kTranspose, kConcat, kSplit, kExpand, kTile, kDepthToSpace, kSpaceToDepth, kReverseSequence, kReverse};
 }
 
 }  // namespace tessera
