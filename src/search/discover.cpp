@@ -1,9 +1,11 @@
 #include "search/discover.h"
 
 #include <chrono>
+#include <filesystem>
 #include <set>
 
 #include "base/hash.h"
+#include "base/output_file.h"
 #include "base/thread_pool.h"
 #include "search/discover_proofs.h"
 #include "search/prune_derived.h"
@@ -99,6 +101,8 @@ class WorldDiscovery {
         return rules;
     }
 
+    bool began_anew() const { return terms_.began_anew(); }
+
   private:
     const DiscoverOptions& options_;
     Enumeration terms_;
@@ -151,6 +155,15 @@ class WorldDiscovery {
     }
 };
 
+Status make_folder(const std::string& path) {
+    std::error_code failed;
+    std::filesystem::create_directories(path, failed);
+    if (failed) return Error(Code::E0105, "cannot make the folder \"{}\": {}", path, failed.message());
+    return OutputFile::create(std::filesystem::path(path) / "progress").ok()
+               ? Status()
+               : Error(Code::E0105, "cannot write to the folder \"{}\"", path).hint("name another with --work-dir");
+}
+
 std::string without_name(const Rule& rule) {
     Rule nameless = rule;
     nameless.name.clear();
@@ -168,9 +181,12 @@ Result<Discovery> discover(const DiscoverOptions& options) {
     if (found.max_ops < 1 || found.max_ops > 4)
         return Error(Code::E0501, "terms of {} ops cannot be enumerated", found.max_ops).hint("1 to 4");
     std::set<std::string> seen, names;  // pairs of several attributes may have become one rule
+    if (!options.enumerate.work_dir.empty()) TRY(make_folder(options.enumerate.work_dir));
     for (const World& world : set.worlds) {
         DiscoverCounts counts;
-        std::vector<FoundRule> rules = TRY(WorldDiscovery(set, world, options).run(counts));
+        WorldDiscovery here(set, world, options);
+        std::vector<FoundRule> rules = TRY(here.run(counts));
+        found.began_anew = found.began_anew || here.began_anew();
         const auto began = std::chrono::steady_clock::now();
         TRY(prove_found(options, world, rules, counts));
         counts.prove_seconds = seconds_since(began);

@@ -50,9 +50,10 @@ struct Discovery {
     DiscoverCounts counts;
     std::vector<std::pair<std::string, DiscoverCounts>> worlds;
     std::vector<FoundRule> rules;  // by world, the smaller first
+    bool began_anew = false;       // what the work folder held was of another run, or damaged
 };
 
-// E0501 for unknown ops, E0410 where it was cancelled, E0101 where the work folder cannot be written.
+// E0501 for unknown ops, E0410 where it was cancelled, E0105 where the work folder cannot be written.
 Result<Discovery> discover(const DiscoverOptions& options);
 
 // The text of a rule file: the rules of one verdict; and the certificates of the proved ones.

@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "rewrite/refute.h"
+#include "search/check_certificate.h"
 #include "search/check_exactness.h"
 
 namespace tessera {
@@ -63,7 +64,6 @@ class ProofNotes {
   public:
     ProofNotes(const DiscoverOptions& options, std::string_view world) {
         if (options.enumerate.work_dir.empty()) return;
-        std::filesystem::create_directories(options.enumerate.work_dir);
         path_ = notes_path(options, world);
         std::ifstream in(path_);
         std::string line;
@@ -84,7 +84,9 @@ class ProofNotes {
             // A claim with attributes that vary does not read back: such a rule is proved once more.
             Result<Claim> claim = read_claim(it->second.claim);
             if (!claim.ok() || to_string(*claim) != it->second.claim) return false;
+            if (!check_certificate(*claim, {it->second.certificate}).ok()) return false;  // the file was damaged
             rule.claim = std::move(*claim);
+            rule.claim.rule.exactness = exactness_of(rule.claim);
             rule.verdict = Proof::Verdict::Proved;
             rule.certificate.text = it->second.certificate;
         } else if (it->second.verdict == "refuted") {

@@ -20,7 +20,7 @@ void Enumeration::report(std::string_view phase, int level, int64_t done, int64_
 }
 
 Status Enumeration::run() {
-    add_leaves();
+    TRY(add_leaves());
     for (int level = 1; level <= options_.max_ops; ++level) {
         const bool last = level == options_.max_ops && level > 3;
         terms_before_last_ = counts_.terms;
@@ -31,7 +31,7 @@ Status Enumeration::run() {
     return {};
 }
 
-void Enumeration::add_leaves() {
+Status Enumeration::add_leaves() {
     Worker worker;
     level_begin_ = {0};
     auto add = [&](const TermNode& node, std::vector<uint64_t> values, const WorldShape& shape, bool hidden) {
@@ -53,7 +53,11 @@ void Enumeration::add_leaves() {
     std::vector<TermId> ids(w.variables.size());
     for (size_t i : order) {
         auto shape = evaluator_.shape_id(w.variables[i].shape);
-        CHECK(shape, "variable {} is too large", w.variables[i].name);
+        if (!shape)
+            return Error(Code::E0301, "variable {} of world \"{}\" has no element, or more than {}", w.variables[i].name,
+                         w.name, options_.max_elements)
+                .at(set().name)
+                .hint("give its symbols small sizes: every term is computed for all of them");
         TermNode node;
         node.shape = *shape;
         node.args[0] = static_cast<TermId>(i);
@@ -78,6 +82,7 @@ void Enumeration::add_leaves() {
             add(node, std::move(values), *applied->shape, false);
     }
     level_begin_.push_back(table_.size());
+    return {};
 }
 
 // The terms that a level extends: large enough that the level can be reached.

@@ -48,6 +48,8 @@ class Enumeration {
     // E0410 where it was cancelled (what is in work_dir serves to go on), E0101 where files cannot be written.
     Status run();
 
+    // What the work folder held could not be gone on from: it was of another run, or damaged.
+    bool began_anew() const { return began_anew_; }
     const std::vector<TermPair>& pairs() const { return pairs_; }
     const EnumerateCounts& counts() const { return counts_; }
     const TermTable& table() const { return table_; }
@@ -78,7 +80,7 @@ class Enumeration {
     };
     struct Worker;
 
-    void add_leaves();
+    Status add_leaves();
     Status inner_level(int level);
     Status last_level(int level);
     void pair_up(std::vector<Record> records, int level, std::vector<Worker>& workers, std::vector<TermPair>& found);
@@ -104,6 +106,7 @@ class Enumeration {
     std::vector<TermPair> pairs_;
     EnumerateCounts counts_;
     int arity_ = 2;
+    bool began_anew_ = false;
     int64_t terms_before_last_ = 0, classes_at_last_ = 0, pairs_at_last_ = 0;
 };
 

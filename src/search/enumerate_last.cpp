@@ -1,6 +1,8 @@
 // The last level: its terms are too many to keep. Those of a known class are candidate pairs at once; the others go to
 // files by fingerprint, which are sorted one at a time. What is done is noted after each batch, so that a run that was
 // interrupted goes on from there.
+#include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -33,6 +35,7 @@ class LevelFiles {
         int64_t terms = 0, raw_pairs = 0, renamed = 0, common = 0;
     };
     Noted noted;
+    bool began_anew = false;  // what was there does not serve
 
     // What an earlier run left, if it was the same run.
     Status open() {
@@ -41,28 +44,34 @@ class LevelFiles {
         if (failed) return Error(Code::E0105, "cannot make the folder \"{}\": {}", folder_.string(), failed.message());
         std::ifstream in(note());
         uint64_t key = 0;
-        std::vector<uint64_t> lengths(kShards + 1, 0);
+        const bool there = bool(in);
         bool same = in &&
                     in >> key >> noted.batches >> noted.terms >> noted.raw_pairs >> noted.renamed >> noted.common &&
                     key == key_;
-        for (uint64_t& length : lengths) same = same && in >> length;
-        for (int i = 0; i <= kShards && same; ++i) same = fs::exists(path(i)) && fs::file_size(path(i)) >= lengths[i];
+        for (Written& w : written_) same = same && in >> w.bytes >> w.sum;
+        for (int i = 0; i <= kShards && same; ++i) same = is_whole(i);
+        began_anew = there && !same;
         if (!same) {
             noted = {};
-            lengths.assign(kShards + 1, 0);
+            written_.assign(kShards + 1, {});
         }
         for (int i = 0; i <= kShards; ++i) {
             std::ofstream(path(i), std::ios::app | std::ios::binary);
-            fs::resize_file(path(i), lengths[i], failed);
+            fs::resize_file(path(i), written_[i].bytes, failed);
             if (failed) return Error(Code::E0105, "cannot write \"{}\": {}", path(i).string(), failed.message());
         }
         return {};
     }
 
-    Status append(int i, const void* data, size_t bytes) {
-        if (bytes == 0) return {};
+    template <typename T>
+    Status append(int i, const std::vector<T>& items) {
+        if (items.empty()) return {};
+        static_assert(sizeof(T) % sizeof(uint32_t) == 0);
+        const char* data = reinterpret_cast<const char*>(items.data());
+        const size_t bytes = items.size() * sizeof(T);
+        written_[i].add(data, bytes);
         std::ofstream out(path(i), std::ios::app | std::ios::binary);
-        out.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
+        out.write(data, static_cast<std::streamsize>(bytes));
         out.close();
         if (!out) return Error(Code::E0105, "cannot write \"{}\": the disk may be full", path(i).string());
         return {};
@@ -71,7 +80,7 @@ class LevelFiles {
     Status note_progress() {
         std::string text = fmt::format("{} {} {} {} {} {}", key_, noted.batches, noted.terms, noted.raw_pairs,
                                        noted.renamed, noted.common);
-        for (int i = 0; i <= kShards; ++i) text += fmt::format(" {}", fs::file_size(path(i)));
+        for (const Written& w : written_) text += fmt::format(" {} {}", w.bytes, w.sum);
         return write_file(note(), text + "\n");
     }
 
@@ -94,7 +103,43 @@ class LevelFiles {
     fs::path folder_;
     std::string world_;
     uint64_t key_;
+    struct Written {
+        uint64_t bytes = 0, sum = 0;  // the sum tells whether a file is still what it was
+        void add(const char* data, size_t count) {
+            for (size_t at = 0; at < count; at += sizeof(uint32_t), bytes += sizeof(uint32_t)) {
+                uint32_t word;
+                std::memcpy(&word, data + at, sizeof word);
+                sum += mix(word, bytes);
+            }
+        }
+    };
+    std::vector<Written> written_ = std::vector<Written>(kShards + 1);
+
+    bool is_whole(int i) const {
+        std::error_code failed;
+        if (fs::file_size(path(i), failed) < written_[i].bytes || failed || written_[i].bytes % sizeof(uint32_t))
+            return false;
+        std::string bytes(written_[i].bytes, 0);
+        std::ifstream in(path(i), std::ios::binary);
+        if (!in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) return false;
+        Written read;
+        read.add(bytes.data(), bytes.size());
+        return read.sum == written_[i].sum;
+    }
     fs::path path(int i) const { return i == kShards ? pairs() : shard(i); }
+};
+
+// A folder that goes when it is no longer used.
+struct TemporaryFolder {
+    fs::path path;
+    TemporaryFolder() {
+        static std::atomic<int> made{0};
+        path = fs::temp_directory_path() / fmt::format("tessera-discover-{}-{}", getpid(), made++);
+    }
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        fs::remove_all(path, ignored);
+    }
 };
 
 }  // namespace
@@ -112,13 +157,14 @@ void Enumeration::renumber(TermNode& node) {
 
 Status Enumeration::last_level(int level) {
     const std::vector<TermId> list = tasks(level);
-    const bool temporary = options_.work_dir.empty();
-    const fs::path folder = temporary ? fs::temp_directory_path() / fmt::format("tessera-discover-{}", getpid())
-                                      : fs::path(options_.work_dir);
+    std::optional<TemporaryFolder> temporary;
+    if (options_.work_dir.empty()) temporary.emplace();
+    const fs::path folder = temporary ? temporary->path : fs::path(options_.work_dir);
     uint64_t key = mix(mix(set().hash, options_.seed), static_cast<uint64_t>(level));
     key = mix(mix(key, table_.size()), static_cast<uint64_t>(options_.max_elements));
     LevelFiles files(folder, world().name, key);
     TRY(files.open());
+    began_anew_ = files.began_anew;
 
     std::vector<Worker> workers(Team(options_.threads).threads());
     std::vector<std::vector<Record>> shards(kShards);
@@ -142,7 +188,7 @@ Status Enumeration::last_level(int level) {
         });
         for (Worker& w : workers) {
             for (const Record& r : w.records) shards[r.fingerprint.high >> 58].push_back(r);
-            TRY(files.append(kShards, w.pairs.data(), w.pairs.size() * sizeof(TermPair)));
+            TRY(files.append(kShards, w.pairs));
             pairs_at_last_ += static_cast<int64_t>(w.pairs.size());
             files.noted.terms += w.counts.terms;
             files.noted.raw_pairs += w.counts.raw_pairs;
@@ -153,17 +199,12 @@ Status Enumeration::last_level(int level) {
             w.pairs.clear();
         }
         for (int i = 0; i < kShards; ++i) {
-            TRY(files.append(i, shards[i].data(), shards[i].size() * sizeof(Record)));
+            TRY(files.append(i, shards[i]));
             shards[i].clear();
         }
         ++files.noted.batches;
         TRY(files.note_progress());
-        if (cancelled()) {
-            if (temporary) files.remove();
-            Error error(Code::E0410, "interrupted");
-            if (temporary) return error;
-            return std::move(error).hint("the same command goes on from \"{}\"", folder.string());
-        }
+        if (cancelled()) return Error(Code::E0410, "interrupted");
     }
     counts_.terms = terms_before_last_ + files.noted.terms;
     counts_.raw_pairs += files.noted.raw_pairs;
@@ -186,8 +227,6 @@ Status Enumeration::last_level(int level) {
     });
     pairs_.insert(pairs_.end(), found.begin(), found.end());
     files.remove();
-    std::error_code ignored;
-    if (temporary) fs::remove(folder, ignored);
     return {};
 }
 

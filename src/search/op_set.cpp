@@ -11,6 +11,8 @@
 namespace tessera {
 namespace {
 
+constexpr const char* kWhatThereIs = "taso, extended, a file that ends in .ops, or names of ops (tessera ops)";
+
 std::string_view trimmed(std::string_view text) {
     while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
     while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
@@ -27,11 +29,35 @@ std::vector<std::string> parts_of(std::string_view text, char separator) {
     return parts;
 }
 
+bool is_name(std::string_view text) {
+    return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) &&
+           std::all_of(text.begin(), text.end(),
+                       [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
+}
+
+// What two terms are compared by: a body, of its own or of what it stands for.
+Status has_meaning(const OpDef& op) {
+    Error error(Code::E0501, "discovery cannot compare what \"{}\" computes: {}", op.name,
+                op.has(Trait::Random) ? "it is random" : "it has neither a body nor an expansion");
+    if (op.has(Trait::Random)) return std::move(error).hint("leave it out");
+    if (op.body || op.expand) return {};
+    return std::move(error).hint("leave it out, or define it by a body (docs/add_an_op.md); tessera ops {}", op.name);
+}
+Status has_meaning(const Term& term) {
+    if (term.op) TRY(has_meaning(*term.op));
+    for (const Term& arg : term.args) TRY(has_meaning(arg));
+    return {};
+}
+
 // "x, w: conv(x, w) if rank(x) == 4". The pattern is there to bind the operands.
 Result<OpTemplate> read_template(std::string_view line, const std::string& where) {
+    constexpr size_t kMostOperands = 3;
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) return Error(Code::E0301, "a template is \"operands: term\"").at(where);
     std::vector<std::string> operands = parts_of(line.substr(0, colon), ',');
+    if (operands.size() > kMostOperands)
+        return Error(Code::E0301, "a template takes at most {} operands, not {}", kMostOperands, operands.size())
+            .at(where);
     const std::string text(trimmed(line.substr(colon + 1)));
     std::string bind = operands.empty() ? "unused" : fmt::format("{}", fmt::join(operands, ", "));
     Rules rules = TRY(read_rules(fmt::format("t: sum({}) => {}", bind, text), where));
@@ -40,6 +66,7 @@ Result<OpTemplate> read_template(std::string_view line, const std::string& where
     made.text = text;
     made.operands = static_cast<int>(operands.size());
     const Term& term = made.term();
+    if (Status meant = has_meaning(term); !meant.ok()) return std::move(meant).error().at(where);
     auto is_operand = [](const Term& t) { return t.form == Term::Form::Variable; };
     made.commutative = term.op && term.op->has(Trait::Commutative) && term.args.size() == 2 &&
                        is_operand(term.args[0]) && is_operand(term.args[1]);
@@ -69,10 +96,14 @@ class OpSetReader {
         const std::string_view word = text.substr(0, space);
         const std::string_view rest = space == std::string_view::npos ? "" : trimmed(text.substr(space));
         if (word == "op") {
+            if (rest.starts_with(":")) return Error(Code::E0301, "an op takes operands: op x, y: add(x, y)").at(where);
             set_.templates.push_back(TRY(read_template(rest, where)));
             return {};
         }
         if (word == "world") {
+            if (!is_name(rest)) return Error(Code::E0301, "\"{}\" is no name for a world", rest).at(where);
+            for (const World& w : set_.worlds)
+                if (w.name == rest) return Error(Code::E0301, "there are two worlds named \"{}\"", rest).at(where);
             set_.worlds.emplace_back().name = rest;
             return {};
         }
@@ -83,8 +114,7 @@ class OpSetReader {
             const size_t colon = rest.find(':');
             if (colon == std::string_view::npos) return Error(Code::E0301, "a variable needs a shape").at(where);
             Shape shape = TRY(read_shape(rest.substr(colon + 1), where));
-            for (std::string& name : parts_of(rest.substr(0, colon), ' '))
-                world.variables.push_back({std::move(name), shape, false});
+            for (std::string& name : parts_of(rest.substr(0, colon), ' ')) TRY(add_variable(world, name, shape, where));
             return {};
         }
         if (word == "constant") return constant(world, rest, where);
@@ -93,6 +123,15 @@ class OpSetReader {
 
   private:
     OpSet& set_;
+
+    static Status add_variable(World& world, const std::string& name, const Shape& shape, const std::string& where,
+                               bool hidden = false) {
+        if (!is_name(name)) return Error(Code::E0301, "\"{}\" is no name for a variable", name).at(where);
+        for (const World::Variable& v : world.variables)
+            if (v.name == name) return Error(Code::E0301, "there are two variables named \"{}\"", name).at(where);
+        world.variables.push_back({name, shape, hidden});
+        return {};
+    }
 
     Status sizes(World& world, std::string_view text, const std::string& where) {
         for (const std::string& assignment : parts_of(text, ';')) {
@@ -122,7 +161,7 @@ class OpSetReader {
             name = trimmed(text.substr(0, first));
             Shape shape = TRY(read_shape(text.substr(first + 1, last - first - 1), where));
             made.variables.push_back(static_cast<int>(world.variables.size()));
-            world.variables.push_back({name, std::move(shape), true});
+            TRY(add_variable(world, name, shape, where, true));
         }
         const std::string line = fmt::format("{}: {}", name, text.substr(last + 1));
         OpTemplate term = TRY(read_template(line, where));
@@ -168,9 +207,7 @@ bool takes_floats(const OpDef& op, const std::string& type) {
 
 // All combinations of its operands and the small domains of its attributes; what does not type-check is never used.
 Status add_templates(const OpDef& op, OpSet& set) {
-    if (!op.body && !op.expand)
-        return Error(Code::E0501, "{} has no body, and so no meaning that could be compared", op.name);
-    if (op.has(Trait::Random)) return Error(Code::E0501, "{} is random", op.name);
+    TRY(has_meaning(op));
     std::vector<std::string> operands;
     std::vector<Choice> choices;
     for (const ParamDef& in : op.inputs) {
@@ -238,7 +275,9 @@ Result<OpSet> read_op_set(const std::string& name, std::string_view text) {
     return set;
 }
 
-Result<OpSet> find_op_set(const std::string& names) {
+namespace {
+
+Result<OpSet> set_named(const std::string& names) {
     if (std::string_view text = op_set_text(names); !text.empty()) return read_op_set(names, text);
     if (names.ends_with(".ops")) {
         std::ifstream file(names, std::ios::binary);
@@ -255,11 +294,24 @@ Result<OpSet> find_op_set(const std::string& names) {
             for (const OpDef* o : all_ops()) known.push_back(o->name);
             Error error(Code::E0501, "there is no op and no set of ops named \"{}\"", name);
             if (std::string near = nearest(name, known); !near.empty()) return std::move(error).hint("{}?", near);
-            return std::move(error).hint("taso, extended, a file that ends in .ops, or names of ops (tessera ops)");
+            return std::move(error).hint("{}", kWhatThereIs);
         }
         TRY(add_templates(*op, set));
         set.hash = mix(set.hash, hash_bytes(name.data(), name.size()));
     }
+    return set;
+}
+
+}  // namespace
+
+Result<OpSet> find_op_set(const std::string& names) {
+    OpSet set = TRY(set_named(names));
+    const bool some =
+        std::any_of(set.templates.begin(), set.templates.end(), [](const auto& t) { return !t.constant; });
+    if (!some) return Error(Code::E0501, "\"{}\" names no op", names).hint("{}", kWhatThereIs);
+    const bool filled =
+        std::any_of(set.worlds.begin(), set.worlds.end(), [](const World& w) { return !w.variables.empty(); });
+    if (!filled) return Error(Code::E0301, "there is no world with variables").at(names);
     return set;
 }
 
