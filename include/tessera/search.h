@@ -58,6 +58,9 @@ struct SearchReport {
     std::vector<SearchedCandidate> candidates;  // the input first
     size_t chosen = 0;
     double speedup = 1;  // of the one that was chosen, by the clock
+    // What was searched and which candidates there were; with `rules`, also which rules each takes, where, and what they
+    // gain by the costs.
+    std::string to_text(bool rules = true) const;
 };
 
 struct Searched {

@@ -1,0 +1,51 @@
+// What a search found, as text for people.
+#include "tessera/search.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kShownPlaces = 6;
+
+std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
+
+std::string rule_text(const SearchedRule& rule) {
+    std::string text =
+        fmt::format("      {:>4} x  {}, {} by its cost\n", rule.where.size(), rule.rule, milliseconds(rule.gain));
+    if (!rule.why.empty()) text += fmt::format("              {}\n", rule.why);
+    std::string places;
+    for (size_t i = 0; i < rule.where.size() && i < kShownPlaces; ++i) places += (i ? ", " : "") + rule.where[i];
+    if (rule.where.size() > kShownPlaces) places += fmt::format(" and {} more", rule.where.size() - kShownPlaces);
+    return text + fmt::format("              at {}\n", places);
+}
+
+std::string how_it_ended(const SearchReport& report) {
+    if (report.complete) return "all that follows from the rules";
+    if (report.stopped_by == "interrupted") return "interrupted: the best so far";
+    return fmt::format("stopped by its limit of {}: the best so far", report.stopped_by);
+}
+
+}  // namespace
+
+std::string SearchReport::to_text(bool rules) const {
+    std::string text =
+        fmt::format("  {}: {} rewrites, {}, {}\n", strategy, steps,
+                    classes ? fmt::format("{} nodes in {} classes", nodes, classes) : fmt::format("{} graphs", nodes),
+                    how_it_ended(*this));
+    text += fmt::format("  {:.2f} s searching, {:.2f} s measuring {} kernels, {:.2f} s timing\n", search_seconds,
+                        measure_seconds, measured, timing_seconds);
+    for (size_t i = 0; i < candidates.size(); ++i) {
+        const SearchedCandidate& c = candidates[i];
+        std::string timed = "not timed";
+        if (c.seconds > 0)
+            timed = fmt::format("{}, {:.3f} times", milliseconds(c.seconds), c.speedup);
+        else if (c.difference > 0)
+            timed = fmt::format("not taken: its results differ by {:.1e}", c.difference);
+        text +=
+            fmt::format("  {} {}: {} by its cost, {}\n", i == chosen ? "*" : " ", c.what, milliseconds(c.cost), timed);
+        if (rules)
+            for (const SearchedRule& rule : c.rules) text += rule_text(rule);
+    }
+    return text;
+}
+
+}  // namespace tessera
