@@ -11,29 +11,14 @@
 #include <chrono>
 #include <csignal>
 
+#include "bind_search.h"
+#include "errors.h"
 #include "tessera/tessera.h"
 
 namespace nb = nanobind;
 using namespace tessera;
 
 namespace {
-
-[[noreturn]] void raise(const Error& e) {
-    nb::object type = nb::module_::import_("tessera._errors").attr("Error");
-    nb::object exception = type(std::string(code_name(e.code())), e.message(), e.where(), e.note(), e.hint());
-    PyErr_SetObject(type.ptr(), exception.ptr());
-    throw nb::python_error();
-}
-
-template <typename T>
-T unwrap(Result<T> result) {
-    if (!result.ok()) raise(result.error());
-    return std::move(result).value();
-}
-
-void unwrap(Status status) {
-    if (!status.ok()) raise(status.error());
-}
 
 // Keeps a Python object alive from C++, where it may be released on any thread.
 std::shared_ptr<const void> keep(nb::object object) {
@@ -405,5 +390,6 @@ NB_MODULE(_tessera, m) {
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
           nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets);
+    bind_search(m);
     bind_kernels(m);
 }

@@ -6,6 +6,8 @@
     smaller, report = tessera.optimize(model)
     fast = tessera.compile(model)      # machine code for this processor
     y = fast(x)
+    faster, report = tessera.search(model, seconds=30)            # by trying rules and timing what they give
+    found = tessera.discover("add,mul,relu", 2, out="my.rules")   # new rules, proved
 """
 
 from __future__ import annotations
@@ -17,22 +19,29 @@ from typing import Any
 
 from ._arrays import array_from, datum_from, numpy_dtype, tensor_from, value_from
 from ._errors import Error
-from ._tessera import CompileReport, NodeText, OptimizeReport, PassRun, Port, Rewrite, StepProfile, Summary, Tensor
+from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
+from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
+from ._tessera import Summary, Tensor
 from ._tessera import Model as _Model
 from ._tessera import compile as _compile
 from ._tessera import compile_targets, optimizer_passes
+from ._tessera import discover as _discover
 from ._tessera import optimize as _optimize
+from ._tessera import search as _search
 
 try:
     __version__ = version("tessera")
 except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
-__all__ = ["CompileReport", "Error", "Executable", "Model", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite",
-           "StepProfile", "Summary", "Tensor", "array_from", "compile", "compile_targets", "demo", "from_onnx", "load",
-           "numpy_dtype", "optimize", "optimizer_passes", "parse", "tensor_from"]
+__all__ = ["CompileReport", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
+           "Executable", "Model", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SearchReport",
+           "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "array_from", "compile",
+           "compile_targets", "demo", "discover", "from_onnx", "load", "numpy_dtype", "optimize", "optimizer_passes",
+           "parse", "search", "tensor_from"]
 
 Progress = Callable[[str, int, int], None]
+Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 class _Runnable:
@@ -161,7 +170,11 @@ def demo(name: str = "resnet50", seed: int = 0) -> Model:
     return Model(_Model.demo(name, seed))
 
 
-def optimize(model: Model, precision: str = "default", *, rules: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+def _paths(files: Files) -> list[str]:
+    return [os.fspath(path) for path in ([files] if isinstance(files, (str, os.PathLike)) else files)]
+
+
+def optimize(model: Model, precision: str = "default", *, rules: Files = (),
              refute_rules: bool = True, fold_limit: int = 1 << 24, stop_after: str = "",
              record: bool = False) -> tuple[Model, OptimizeReport]:
     """A model that computes the same with less, and what was done to it. The one given stays as it is.
@@ -170,11 +183,44 @@ def optimize(model: Model, precision: str = "default", *, rules: str | os.PathLi
     approximations. `rules` are files of rewrite rules of your own (docs/rules.md); one with a counterexample is refused
     unless `refute_rules` is False. `record` keeps each rewrite in report.rewrites. `stop_after` names a pass whose first run
     is the last thing done; optimizer_passes() lists them."""
-    if isinstance(rules, (str, os.PathLike)):
-        rules = [rules]
-    done = _optimize(model._model, precision, [os.fspath(path) for path in rules], refute_rules, fold_limit, stop_after,
-                     record)
+    done = _optimize(model._model, precision, _paths(rules), refute_rules, fold_limit, stop_after, record)
     return Model(done.model), done.report
+
+
+def search(model: Model, seconds: float = 60, *, strategy: str = "egraph", cost: str = "measured",
+           precision: str = "default", target: str = "host", rules: Files = (), built_in_rules: bool = True,
+           refute_rules: bool = True, tested_rules: bool = False, max_rule_ops: int = 0, time_candidates: bool = True,
+           max_nodes: int = 20000, alpha: float = 1.05, budget: int = 1000,
+           cache: str | os.PathLike[str] | None = None,
+           progress: Progress | None = None) -> tuple[Model, SearchReport]:
+    """A model that computes the same and runs faster on this machine, and what was found (docs/search.md). Where nothing
+    is faster by the clock, it is the model given.
+
+    `strategy`: "egraph", or "backtrack" as TASO searches (`alpha`, `budget`). `cost`: "measured" (of fused groups), "sum"
+    (of every op alone) or "estimate" (no clock). `rules` are files of rules of your own; one that is said to be proved needs its
+    certificate beside it, others are tried for counterexamples, unless `refute_rules` is False. `max_nodes` bounds the
+    e-graph and `seconds` the time: report.complete and report.stopped_by say whether a limit was met, and the best so far
+    is the result. `time_candidates` False takes the cheapest by its cost. print(report.explain()) shows which rule was
+    used where and what it gains."""
+    done = _search(model._model, seconds, strategy, cost, precision, target, _paths(rules), built_in_rules, refute_rules,
+                   tested_rules, max_rule_ops, time_candidates, max_nodes, alpha, budget,
+                   None if cache is None else os.fspath(cache), progress)
+    return Model(done.model), done.report
+
+
+def discover(ops: str | os.PathLike[str] | Sequence[str] = "taso", max_ops: int = 3, *,
+             out: str | os.PathLike[str] | None = None, seed: int = 0, threads: int = 0,
+             work_dir: str | os.PathLike[str] | None = None, prove: bool = True, all: bool = False,
+             shrinking: bool = False, progress: Callable[[DiscoverProgress], None] | None = None) -> DiscoveredRules:
+    """Rules that nobody wrote, each with its verdict (docs/superoptimizer.md).
+
+    `ops`: "taso", "extended", a file that ends in .ops, or names of ops, as "add,mul,relu" or a list. `out` is the file of
+    the proved rules; their certificates go to .cert beside it, what is only tested to .tested. With `work_dir`, a discovery
+    that was interrupted goes on when it is started again. `all` also keeps the pairs that other rules give; `shrinking`
+    writes only rules that leave fewer ops or compute siblings together. The result depends on `seed`, not on `threads`."""
+    names = os.fspath(ops) if isinstance(ops, (str, os.PathLike)) else ",".join(ops)
+    return _discover(names, max_ops, "" if out is None else os.fspath(out), seed, threads,
+                     "" if work_dir is None else os.fspath(work_dir), prove, all, shrinking, progress)
 
 
 def compile(model: Model, *, target: str = "host", threads: int = 0, precision: str = "default", optimize: bool = True,

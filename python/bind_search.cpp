@@ -1,0 +1,255 @@
+#include "bind_search.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "errors.h"
+#include "tessera/discover.h"
+#include "tessera/search.h"
+
+namespace nb = nanobind;
+using namespace tessera;
+
+namespace {
+
+// Work on a thread of its own, without the GIL, while the thread that waits for it sees Ctrl-C and calls back into
+// Python. Whatever either raises cancels the work, and is raised once it has stopped.
+template <typename Message>
+class Watched {
+  public:
+    const std::atomic<bool>* cancel() const { return &cancel_; }
+
+    void tell(Message message) {
+        std::lock_guard lock(mutex_);
+        told_.push_back(std::move(message));
+    }
+
+    template <typename T>
+    T run(const std::function<Result<T>()>& work, const std::function<void(const Message&)>& deliver) {
+        std::optional<Result<T>> result;
+        std::exception_ptr failed;
+        std::optional<nb::python_error> raised;
+        std::thread worker([&] {
+            try {
+                result.emplace(work());
+            } catch (...) {
+                failed = std::current_exception();
+            }
+            std::lock_guard lock(mutex_);
+            done_ = true;
+            changed_.notify_one();
+        });
+        for (bool done = false; !done;) {
+            std::vector<Message> told;
+            {
+                nb::gil_scoped_release release;
+                std::unique_lock lock(mutex_);
+                changed_.wait_for(lock, kSignalsEvery, [&] { return done_; });
+                done = done_;
+                told.swap(told_);
+            }
+            try {
+                if (!raised && PyErr_CheckSignals() != 0) throw nb::python_error();
+                for (const Message& message : told)
+                    if (!raised && deliver) deliver(message);
+            } catch (nb::python_error& e) {
+                raised.emplace(std::move(e));
+                cancel_ = true;
+            }
+        }
+        {
+            nb::gil_scoped_release release;
+            worker.join();
+        }
+        if (raised) throw std::move(*raised);
+        if (failed) std::rethrow_exception(failed);
+        return unwrap(std::move(*result));
+    }
+
+  private:
+    static constexpr auto kSignalsEvery = std::chrono::milliseconds(50);
+    std::atomic<bool> cancel_{false};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<Message> told_;
+    bool done_ = false;
+};
+
+Searched search_model(const Model& model, double seconds, const std::string& strategy, const std::string& cost,
+                      const std::string& precision, const std::string& target, const std::vector<std::string>& rules,
+                      bool built_in_rules, bool refute_rules, bool tested_rules, int max_rule_ops, bool time_candidates,
+                      size_t max_nodes, double alpha, size_t budget, const std::optional<std::string>& cache,
+                      nb::object progress) {
+    struct Step {
+        std::string what;
+        size_t done, total;
+    };
+    Watched<Step> watched;
+    std::function<void(const Step&)> deliver;
+    if (!progress.is_none()) deliver = [&](const Step& s) { progress(s.what, s.done, s.total); };
+    ModelSearchOptions options{.seconds = seconds,
+                               .strategy = strategy,
+                               .cost = cost,
+                               .precision = precision,
+                               .target = target,
+                               .rules = rules,
+                               .built_in_rules = built_in_rules,
+                               .refute_rules = refute_rules,
+                               .tested_rules = tested_rules,
+                               .max_rule_ops = max_rule_ops,
+                               .time_candidates = time_candidates,
+                               .max_nodes = max_nodes,
+                               .alpha = alpha,
+                               .budget = budget,
+                               .cache = cache,
+                               .cancel = watched.cancel(),
+                               .progress = [&](std::string_view what, size_t done, size_t total) {
+                                   watched.tell({std::string(what), done, total});
+                               }};
+    return watched.run<Searched>([&] { return search(model, options); }, deliver);
+}
+
+// As the library tells it, with strings of its own.
+struct ToldProgress {
+    std::string world, phase;
+    int level;
+    int64_t done, total, terms, classes, pairs;
+};
+
+DiscoveredRules discover(const std::string& ops, int max_ops, const std::string& out, uint64_t seed, int threads,
+                         const std::string& work_dir, bool prove, bool all, bool shrinking, nb::object progress) {
+    Watched<ToldProgress> watched;
+    std::function<void(const ToldProgress&)> deliver;
+    if (!progress.is_none()) deliver = [&](const ToldProgress& p) { progress(p); };
+    DiscoverRulesOptions options{.ops = ops,
+                                 .max_ops = max_ops,
+                                 .out = out,
+                                 .seed = seed,
+                                 .threads = threads,
+                                 .work_dir = work_dir,
+                                 .prove = prove,
+                                 .all = all,
+                                 .shrinking = shrinking,
+                                 .cancel = watched.cancel(),
+                                 .progress = [&](const DiscoverProgress& p) {
+                                     watched.tell({std::string(p.world), std::string(p.phase), p.level, p.done, p.total,
+                                                   p.terms, p.classes, p.pairs});
+                                 }};
+    return watched.run<DiscoveredRules>([&] { return discover_rules(options); }, deliver);
+}
+
+void bind_reports(nb::module_& m) {
+    nb::class_<SearchedRule>(m, "SearchedRule", "A rule that a candidate takes: where, and what it gains by the costs.")
+        .def_ro("rule", &SearchedRule::rule)
+        .def_ro("why", &SearchedRule::why)
+        .def_ro("where", &SearchedRule::where)
+        .def_ro("gain", &SearchedRule::gain);
+
+    nb::class_<SearchedCandidate>(m, "SearchedCandidate", "A graph that was found, by its cost and by the clock.")
+        .def_ro("what", &SearchedCandidate::what)
+        .def_ro("cost", &SearchedCandidate::cost)
+        .def_ro("seconds", &SearchedCandidate::seconds)
+        .def_ro("speedup", &SearchedCandidate::speedup)
+        .def_ro("difference", &SearchedCandidate::difference)
+        .def_ro("rules", &SearchedCandidate::rules);
+
+    nb::class_<SearchReport>(m, "SearchReport", "What a search did and found.")
+        .def_ro("strategy", &SearchReport::strategy)
+        .def_ro("cost", &SearchReport::cost)
+        .def_ro("nodes", &SearchReport::nodes)
+        .def_ro("classes", &SearchReport::classes)
+        .def_ro("steps", &SearchReport::steps)
+        .def_ro("complete", &SearchReport::complete)
+        .def_ro("stopped_by", &SearchReport::stopped_by)
+        .def_ro("search_seconds", &SearchReport::search_seconds)
+        .def_ro("measure_seconds", &SearchReport::measure_seconds)
+        .def_ro("timing_seconds", &SearchReport::timing_seconds)
+        .def_ro("search_processor_seconds", &SearchReport::search_processor_seconds)
+        .def_ro("measured", &SearchReport::measured)
+        .def_ro("candidates", &SearchReport::candidates)
+        .def_ro("chosen", &SearchReport::chosen)
+        .def_ro("speedup", &SearchReport::speedup)
+        .def(
+            "explain", [](const SearchReport& r) { return r.to_text(); },
+            "Which rules each candidate takes, and where.")
+        .def("__str__", [](const SearchReport& r) { return r.to_text(false); });
+
+    nb::class_<Searched>(m, "Searched").def_ro("model", &Searched::model).def_ro("report", &Searched::report);
+}
+
+void bind_discovery(nb::module_& m) {
+    nb::class_<ToldProgress>(m, "DiscoverProgress", "How far a discovery is.")
+        .def_ro("world", &ToldProgress::world)
+        .def_ro("phase", &ToldProgress::phase)
+        .def_ro("level", &ToldProgress::level)
+        .def_ro("done", &ToldProgress::done)
+        .def_ro("total", &ToldProgress::total)
+        .def_ro("terms", &ToldProgress::terms)
+        .def_ro("classes", &ToldProgress::classes)
+        .def_ro("pairs", &ToldProgress::pairs);
+
+    nb::class_<DiscoveredCounts>(m, "DiscoveredCounts", "How many there were of each kind; docs/superoptimizer.md.")
+        .def_ro("graphs", &DiscoveredCounts::graphs)
+        .def_ro("terms", &DiscoveredCounts::terms)
+        .def_ro("classes", &DiscoveredCounts::classes)
+        .def_ro("raw_pairs", &DiscoveredCounts::raw_pairs)
+        .def_ro("renamed", &DiscoveredCounts::renamed)
+        .def_ro("common_subgraph", &DiscoveredCounts::common_subgraph)
+        .def_ro("pruned", &DiscoveredCounts::pruned)
+        .def_ro("siblings", &DiscoveredCounts::siblings)
+        .def_ro("irredundant", &DiscoveredCounts::irredundant)
+        .def_ro("proved", &DiscoveredCounts::proved)
+        .def_ro("proved_irredundant", &DiscoveredCounts::proved_irredundant)
+        .def_ro("refuted", &DiscoveredCounts::refuted)
+        .def_ro("unknown", &DiscoveredCounts::unknown)
+        .def_ro("enumerate_seconds", &DiscoveredCounts::enumerate_seconds)
+        .def_ro("prune_seconds", &DiscoveredCounts::prune_seconds)
+        .def_ro("prove_seconds", &DiscoveredCounts::prove_seconds);
+
+    nb::class_<DiscoveredRule>(m, "DiscoveredRule", "A rule that was found, and whether it is proved.")
+        .def_ro("name", &DiscoveredRule::name)
+        .def_ro("text", &DiscoveredRule::text)
+        .def_ro("shapes", &DiscoveredRule::shapes)
+        .def_ro("verdict", &DiscoveredRule::verdict)
+        .def_ro("exactness", &DiscoveredRule::exactness)
+        .def_ro("reason", &DiscoveredRule::reason)
+        .def_ro("tested_sizes", &DiscoveredRule::tested_sizes)
+        .def_ro("error_log2", &DiscoveredRule::error_log2)
+        .def_ro("certificate", &DiscoveredRule::certificate)
+        .def_ro("irredundant", &DiscoveredRule::irredundant)
+        .def_ro("shrinks", &DiscoveredRule::shrinks)
+        .def_ro("ops", &DiscoveredRule::ops)
+        .def("__repr__", [](const DiscoveredRule& r) { return fmt::format("<{} {}>", r.verdict, r.text); });
+
+    nb::class_<DiscoveredRules>(m, "DiscoveredRules", "What a discovery found.")
+        .def_ro("ops", &DiscoveredRules::ops)
+        .def_ro("max_ops", &DiscoveredRules::max_ops)
+        .def_ro("seed", &DiscoveredRules::seed)
+        .def_ro("seconds", &DiscoveredRules::seconds)
+        .def_ro("counts", &DiscoveredRules::counts)
+        .def_ro("worlds", &DiscoveredRules::worlds)
+        .def_ro("rules", &DiscoveredRules::rules)
+        .def_ro("files", &DiscoveredRules::files)
+        .def_ro("warnings", &DiscoveredRules::warnings);
+}
+
+}  // namespace
+
+void bind_search(nb::module_& m) {
+    bind_reports(m);
+    bind_discovery(m);
+    m.def("search", &search_model, nb::arg("model"), nb::arg("seconds"), nb::arg("strategy"), nb::arg("cost"),
+          nb::arg("precision"), nb::arg("target"), nb::arg("rules"), nb::arg("built_in_rules"), nb::arg("refute_rules"),
+          nb::arg("tested_rules"), nb::arg("max_rule_ops"), nb::arg("time_candidates"), nb::arg("max_nodes"),
+          nb::arg("alpha"), nb::arg("budget"), nb::arg("cache").none(), nb::arg("progress").none());
+    m.def("discover", &discover, nb::arg("ops"), nb::arg("max_ops"), nb::arg("out"), nb::arg("seed"),
+          nb::arg("threads"), nb::arg("work_dir"), nb::arg("prove"), nb::arg("all"), nb::arg("shrinking"),
+          nb::arg("progress").none());
+}
