@@ -6,36 +6,16 @@
 
 #include <cmath>
 
-#include "base/random.h"
 #include "graph/builder.h"
-#include "graph/evaluate.h"
 #include "graph/parse.h"
-#include "graph/print.h"
 #include "graph/verify.h"
 #include "rewrite/refute.h"
+#include "search/compare_graphs.h"
 #include "search/extract.h"
 #include "search/search_rules.h"
 
 namespace tessera {
 namespace {
-
-class Dice {
-  public:
-    explicit Dice(uint64_t seed) : stream_(seed, "search_test") {}
-    int64_t below(int64_t n) { return int64_t(stream_.bits(next_++) % uint64_t(n)); }
-    bool chance(int percent) { return below(100) < percent; }
-    Tensor tensor(const Sizes& sizes) {
-        int64_t n = 1;
-        for (int64_t s : sizes) n *= s;
-        std::vector<float> v;
-        for (int64_t i = 0; i < n; ++i) v.push_back(float(below(2001) - 1000) / 1000);
-        return Tensor::of<float>(sizes, v);
-    }
-
-  private:
-    RandomStream stream_;
-    uint64_t next_ = 0;
-};
 
 // Products, element-wise ops and cuts over a few matrices, with many that share an operand.
 std::unique_ptr<Graph> random_matrices(Dice& dice) {
@@ -88,26 +68,6 @@ std::unique_ptr<Graph> random_images(Dice& dice) {
     graph->add_output(b.concat({values[values.size() - 1], values[values.size() - 2], values[1]}, 1), "y");
     graph->erase_unused();
     return graph;
-}
-
-void expect_same(const Graph& a, const Graph& b, Dice& dice, const std::string& what) {
-    Inputs inputs;
-    for (const auto& v : a.inputs()) {
-        Sizes sizes;
-        for (const Expr& d : v->type().tensor().shape.dims()) sizes.push_back(*d.as_int());
-        inputs.emplace(v->name(), dice.tensor(sizes));
-    }
-    auto x = evaluate(a, inputs), y = evaluate(b, inputs);
-    ASSERT_TRUE(x.ok() && y.ok());
-    ASSERT_EQ(x->size(), y->size());
-    for (size_t i = 0; i < x->size(); ++i) {
-        const Tensor &s = (*x)[i].tensor(), &t = (*y)[i].tensor();
-        ASSERT_EQ(s.sizes(), t.sizes());
-        double largest = 1;
-        for (int64_t k = 0; k < s.elements(); ++k) largest = std::max(largest, std::abs(s.real_at(k)));
-        for (int64_t k = 0; k < s.elements(); ++k)
-            ASSERT_NEAR(s.real_at(k), t.real_at(k), 1e-4 * largest) << what << "\n" << print(a) << print(b);
-    }
 }
 
 // Kernels cost so much to launch here that merging always pays: the point is that much is rewritten.
