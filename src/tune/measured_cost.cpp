@@ -6,9 +6,10 @@
 #include <map>
 
 #include "base/thread_pool.h"
+#include "llvm/compile_kernels.h"
 #include "rewrite/edit.h"
+#include "rewrite/optimize.h"
 #include "runtime/code_cache.h"
-#include "stages.h"
 #include "tune/clock.h"
 #include "tune/standalone.h"
 
@@ -49,7 +50,10 @@ MeasuredCost::MeasuredCost(const MeasureOptions& options, LowerOptions lower)
 
 Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& options) {
     const CodeCache cache = TRY(CodeCache::open(options.cache));
-    LowerOptions lower = TRY(lower_options({.target = options.target}, options.precision, 1));
+    LowerOptions lower;
+    lower.machine = TRY(describe_target(options.target));
+    lower.threads = 1;
+    lower.strict = options.precision == Precision::Strict;
     std::unique_ptr<MeasuredCost> made(new MeasuredCost(options, std::move(lower)));
     if (!cache.enabled()) return made;
     const std::string key = code_key({"costs", options.target, options.fused ? "fused" : "alone"});
@@ -91,9 +95,9 @@ bool MeasuredCost::keeps_estimate(const Node& node, double estimate) const {
 }
 
 std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bool with_neighbours) const {
-    auto ready = rewritten(graph, options_.precision, true);
-    if (!ready.ok()) return {};
-    auto program = from_graph(*ready, lower_);
+    std::shared_ptr<Graph> ready = graph.clone();
+    if (!optimize(*ready, {.precision = options_.precision, .last_phase = 1}).ok()) return {};
+    auto program = from_graph(ready, lower_);
     if (!program.ok()) return {};
     auto neighbour = [](const Node* n) { return n->name() == kNeighbour; };
     Parts parts;
