@@ -152,6 +152,8 @@ class Building {
         stage.name = stage_name(d);
         stage.buffer = slots_.at(n);
         stage.combine = d.combine;
+        if (d.kind == Definition::Kind::Reduction && d.node && d.node->attrs().contains("halvings"))
+            made_.compute.halvings = int(d.node->view().integer("halvings"));
         Bindings names;
         std::vector<Expr> at(d.shape.size());
         for (int dim : order(n)) {

@@ -136,6 +136,7 @@ std::string to_string(const Compute& compute) {
     std::string text = "compute " + heading(compute.name, compute.symbols, compute.buffers, compute.params);
     for (size_t i = 0; i < compute.params && i < compute.known.size(); ++i)
         if (compute.known[i]) text += fmt::format("  known {}\n", names(static_cast<int>(i)));
+    if (compute.halvings > 0) text += fmt::format("  halvings {}\n", compute.halvings);
     for (size_t i = compute.params; i < compute.buffers.size(); ++i)
         text += fmt::format("  {} {}\n", declaration(compute.buffers[i], names), scope_name(compute.buffers[i].scope));
     auto ranges = [&](std::string_view word, const std::vector<ReduceAxis>& axes) {

@@ -24,6 +24,7 @@ struct Compute {
     std::vector<Buffer> buffers;      // parameters first, as in Kernel; intermediates after them
     size_t params = 0;
     std::vector<bool> known;          // by parameter: a constant, so that work on it alone can be done ahead; may be short
+    int halvings = 0;                 // of its product, each with seven products of halves for eight
     std::vector<Stage> stages;        // producers before consumers; every non-parameter buffer has one stage that writes it
 };
 

@@ -66,7 +66,8 @@ bool reads_once(const Stage& reader, const Expr& load) {
            std::all_of(reader.reduce.begin(), reader.reduce.end(), along);
 }
 
-// Maps go into what reads them, unless that would compute costly functions again.
+}  // namespace
+
 Status inline_maps(Schedule& s) {
     std::vector<std::string> names;
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
@@ -87,6 +88,8 @@ Status inline_maps(Schedule& s) {
     }
     return {};
 }
+
+namespace {
 
 // One row times a B that is not known ahead and lies along k: dot products, as rows are reduced.
 bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c) {

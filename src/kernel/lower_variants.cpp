@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernel/attention.h"
+#include "kernel/halved_product.h"
 #include "kernel/renamed_copy.h"
 #include "kernel/schedule_kinds.h"
 
@@ -184,6 +185,13 @@ Lowered lower_attention_variants(const Compute& compute, const Attention& attent
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices) {
     if (auto attention = match_attention(compute))
         return lower_attention_variants(compute, *attention, options, choices);
+    if (compute.halvings > 0) {
+        const std::string subject = fmt::format("halve {} {}", compute.name, compute.halvings == 1 ? "once" : "twice");
+        auto schedule = schedule_halved(compute, options);
+        auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
+        choices.push_back({subject, lowered.ok() ? yes("as the node asks") : no("{}", lowered.error().message())});
+        if (lowered.ok()) return lowered;
+    }
     Lowered general = TRY(lower(TRY(default_schedule(compute, options))));
     auto open = open_rows(compute);
     if (!open) return general;

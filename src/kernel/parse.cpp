@@ -35,7 +35,12 @@ class Parser {
         TRY(head("compute"));
         Compute c;
         while (!scan_.take("}")) {
-            if (takes_known()) {
+            if (takes_word("halvings")) {
+                size_t at = scan_.at();
+                Expr number = TRY(expr_of(DType::i64, "a number"));
+                if (!number.is_int(1) && !number.is_int(2)) return scan_.syntax(at, "1 or 2");
+                c.halvings = static_cast<int>(*number.as_int());
+            } else if (takes_word("known")) {
                 size_t at = scan_.at();
                 std::string buffer = TRY(name("a parameter"));
                 auto found = slots_.find(buffer);
@@ -300,9 +305,9 @@ class Parser {
         return make_stmt(std::move(s));
     }
 
-    bool takes_known() {
+    bool takes_word(std::string_view word) {  // unless it is a name
         size_t begin = scan_.at();
-        if (scan_.take_word("known") && scan_.peek() != ':' && !scan_.next_is_word("for")) return true;
+        if (scan_.take_word(word) && scan_.peek() != ':' && !scan_.next_is_word("for")) return true;
         scan_.go_to(begin);
         return false;
     }

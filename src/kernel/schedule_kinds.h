@@ -21,6 +21,9 @@ bool is_costly(const Expr& value);  // there are functions in it that take ten t
 Expr elements_of(const std::vector<ReduceAxis>& axes);
 int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine);
 
+// Maps go into what reads them, unless that would compute costly functions again.
+Status inline_maps(Schedule& s);
+
 // `stage` is a contraction c; `out`, where it is not empty, the map that reads each of its elements once and writes the
 // result: see matching_groups.
 Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,

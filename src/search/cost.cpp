@@ -1,6 +1,7 @@
 #include "search/cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "graph/count.h"
@@ -11,6 +12,8 @@ namespace tessera {
 namespace {
 
 constexpr double kProductIntensity = 1.5;  // operations for each element that is moved
+
+constexpr double kSumsOfHalves = 30;       // the sums for an element, in operations of products: measured
 
 double number(const Expr& e) { return double(e.as_int().value_or(1)); }
 
@@ -46,6 +49,12 @@ class EstimatedCost : public CostModel {
 
     // As the compiler does it: what is asked for, otherwise what is less.
     static double product_flops(const Node& node, double direct) {
+        if (node.attrs().contains("halvings")) {
+            const double times = double(node.view().integer("halvings"));
+            const double elements = double(number(node.input(0)->type().tensor().shape.elements())) +
+                                    number(node.output()->type().tensor().shape.elements());
+            return direct * std::pow(7.0 / 8, times) + kSumsOfHalves * times * elements;
+        }
         auto tiles = conv_tiles(node);
         if (!tiles || !from_weights(*node.input(1))) return direct;
         const double work = tiles->products() + tiles->transforms();

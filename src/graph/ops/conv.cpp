@@ -26,6 +26,7 @@ const OpDef kConv{
     .outputs = {"y: T"},
     .attrs = {string_attr("auto_pad", "NOTSET"), ints_attr("dilations"), int_attr("group", 1),
               ints_attr("kernel_shape"), ints_attr("pads"), ints_attr("strides"),
+              int_attr("halvings").hint(),
               ints_attr("tiles").hint()},  // outputs computed together along each axis; all 1: each by itself
     .types = {{"T", kWideFloats}},
     .traits = {Trait::Pure},
