@@ -45,8 +45,9 @@ Result<HalvedParts> find_parts(const Schedule& s) {
     if (stage.value.dtype() != DType::f32) return refused(compute, "it is not in f32");
     if (!measure_contraction(s, stage, c).packed_ahead) return refused(compute, "its weights are not known");
     if (is_costly(stage.value)) return refused(compute, "what it multiplies would be computed several times");
-    for (size_t i = 0; i + 1 < c.depth.size(); ++i)
-        if (!stage.reduce[size_t(c.depth[i])].extent.is_int(1)) return refused(compute, "it sums over several axes");
+    auto larger = [](const ReduceAxis& axis) { return !axis.extent.is_int(1); };
+    if (std::count_if(stage.reduce.begin(), stage.reduce.end(), larger) > 1)
+        return refused(compute, "it sums over several axes");
     parts.out = parts.product;
     parts.groups = {c.rows, c.columns};
     if (size_t(stage.buffer) >= compute.params) {

@@ -31,6 +31,8 @@ double error_of(const char* op, const Sizes& x_sizes, const Sizes& w_sizes, int6
     auto node = graph->add({find_op(op), {x, w}, attrs});
     EXPECT_TRUE(node.ok()) << node.error().to_string();
     if (*after) node = graph->add({find_op(after), {(*node)->output()}, {}});
+    // Inside a model its channels lie innermost.
+    if (op == std::string("conv")) node = graph->add({find_op("global_average_pool"), {(*node)->output()}, {}});
     graph->add_output((*node)->output(), "y");
     Model model(graph);
     auto executable = compile(model, {.threads = 1, .cache = ""});
@@ -71,7 +73,7 @@ TEST(Halvings, WhateverFollows) {
 
 TEST(Halvings, OfConvolutionsAndGemms) {
     for (int64_t halvings : {1, 2}) {
-        EXPECT_LT(error_of("conv", {2, 64, 7, 7}, {72, 64, 1, 1}, halvings, "global_average_pool"), 4e-6);
+        EXPECT_LT(error_of("conv", {2, 64, 7, 7}, {72, 64, 1, 1}, halvings, "relu"), 4e-6);
         EXPECT_LT(error_of("gemm", {49, 64}, {64, 72}, halvings), 1.2e-6);
     }
 }
