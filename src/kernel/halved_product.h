@@ -14,6 +14,7 @@ struct HalvedTiles {
     int64_t part = 1;        // of the depth of a half, that is added up in registers
     int64_t rows = 1;        // what one task computes: blocks of 2^halvings tiles of rows
     int64_t columns = 1;     // and of columns
+    int64_t copied = 0;          // elements of each row of A that are copied before they are turned; 0: none
     int64_t tasks = 1;
     int64_t parts() const { return int64_t(1) << halvings; }
     int64_t products() const { return halvings == 1 ? 7 : 49; }

@@ -12,6 +12,9 @@ constexpr int64_t kProductsShare = 6;                // of the second cache, for
 constexpr int64_t kMostBlocks = 32;                  // of rows, of one task
 constexpr int64_t kFewBlocks = 12;                   // with more, it does not matter that the first wait for a panel
 
+constexpr int64_t kRowsCollide = 2048;  // bytes: rows so far apart, or a multiple, share few places of a cache
+constexpr int64_t kCopied = 32;         // elements of such a row that are copied at once
+
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The product, and the map that reads its elements as they are made; empty where it is the result itself.
@@ -218,12 +221,40 @@ class HalvedSchedule {
         TRY(s_.unroll(p));
         TRY(s_.vectorize(rows));
         TRY(s_.loop_partition(blocks));
-        TRY(s_.compute_at(stages_.blocks, squares));
-        TRY(s_.set_scope(stages_.blocks, Scope::Register));
-        TRY(s_.reorder({loop(stages_.blocks, "i"), loop(stages_.blocks, "k")}));
-        TRY(s_.vectorize(loop(stages_.blocks, "k")));
-        for (const char* axis : {"h", "g", "i"}) TRY(s_.unroll(loop(stages_.blocks, axis)));
+        std::string turned = stages_.blocks;
+        if (tiles_.copied > 0) {
+            turned = TRY(s_.cache_read(stages_.a, find_stage(s_, stages_.blocks).buffer, Scope::Register));
+            auto [lines, in_lines] = TRY(s_.split(squares, tiles_.copied / lanes_));
+            TRY(s_.compute_at(turned, in_lines));
+            TRY(copy_rows(lines));
+        } else {
+            TRY(s_.compute_at(turned, squares));
+        }
+        TRY(s_.set_scope(turned, Scope::Register));
+        TRY(s_.reorder({loop(turned, "i"), loop(turned, "k")}));
+        TRY(s_.vectorize(loop(turned, "k")));
+        for (const char* axis : {"h", "g", "i"}) TRY(s_.unroll(loop(turned, axis)));
         return {};
+    }
+
+    // Rows that fight for places in the first cache: whole lines of one after the other.
+    Status copy_rows(const Loop& at) {
+        const std::string& rows = stages_.blocks;
+        IndexMap map;
+        for (const ReduceAxis& a : find_stage(s_, rows).axes) {
+            map.vars.push_back(a.var);
+            map.shape.push_back(a.extent);
+        }
+        map.indices = map.vars;
+        std::swap(map.indices[3], map.indices[4]);
+        std::swap(map.shape[3], map.shape[4]);
+        TRY(s_.transform_layout(rows, map));
+        TRY(s_.compute_at(rows, at));
+        TRY(s_.set_scope(rows, Scope::Local));
+        TRY(s_.reorder({loop(rows, "i"), loop(rows, "k")}));
+        auto [vectors, lane] = TRY(s_.split(loop(rows, "k"), lanes_));
+        TRY(s_.unroll(vectors));
+        return s_.vectorize(lane);
     }
 
     const ScheduleOptions& options_;
@@ -250,6 +281,7 @@ std::optional<HalvedTiles> choose_halved_tiles(const ContractionShape& shape, in
     for (int64_t part = std::min(depth, kMostPart); part >= std::min(depth, kLeastPart) && t.part == 1; --part)
         if (depth % part == 0 && part % lanes == 0) t.part = part;
     if (t.part == 1) return std::nullopt;
+    if (shape.k * shape.element_bytes % kRowsCollide == 0 && t.part % kCopied == 0) t.copied = kCopied;
     ContractionShape half = shape;
     half.m = divide_up(shape.m, parts);
     half.n = divide_up(shape.n, parts);
