@@ -82,6 +82,9 @@ def test_verify_replays_certificates_and_names_a_false_step(tessera_command, tmp
     (tmp_path / "found.cert").write_text(certificates.replace("root 0\n", "root 0\ndrop 1\n", 1))
     done = tessera_command("rules", "verify", "found.rules")
     assert done.status == 1 and "E0305" in done.err and 'step 2, "drop 1"' in done.err
+    as_json = tessera_command("rules", "verify", "found.rules", "--json")
+    (failed,) = as_json.json["failed"]
+    assert as_json.status == 1 and as_json.json["refused"] == 1 and failed in done.err and failed in certificates
     (tmp_path / "found.cert").write_text("nonsense\n")
     done = tessera_command("rules", "verify", "found.rules")
     assert done.status == 1 and "E0301" in done.err and "found.cert:1" in done.err

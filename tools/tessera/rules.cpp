@@ -140,8 +140,9 @@ struct Prove {
     std::vector<std::string> files;
     std::string only;
     bool json = false;
+    bool printed = false;  // the answer, as JSON
 
-    Status operator()() const {
+    Status operator()() {
         std::vector<NamedRules> all = TRY(rules_of(files, only));
         Json list = Json::array();
         std::map<std::string_view, size_t> counts;
@@ -163,6 +164,7 @@ struct Prove {
                     fmt::print("{:<8}  {:<44} {}\n", verdict, rule.name,
                                escaped(proof.proved ? proof.where : proof.reason));
             }
+        printed = true;
         if (json)
             print_json({{"rules", list}});
         else
@@ -176,11 +178,13 @@ struct Verify {
     std::vector<std::string> files;
     std::string only;
     bool json = false;
+    bool printed = false;  // the answer, as JSON
 
-    Status operator()() const {
+    Status operator()() {
         std::vector<NamedRules> all = TRY(rules_of(files, only));
         size_t proved = 0;
         std::vector<Error> refused;
+        std::vector<std::string> names;  // of the refused
         Stopwatch watch;
         for (const NamedRules& part : all) {
             bool some = std::any_of(part.rules.begin(), part.rules.end(),
@@ -192,11 +196,14 @@ struct Verify {
                 if (interrupted()) return Error(Code::E0410, "interrupted");
                 ++proved;
                 Status status = verify_rule(rule, certificates);
-                if (!status.ok()) refused.push_back(status.error());
+                if (status.ok()) continue;
+                refused.push_back(status.error());
+                names.push_back(rule.name);
             }
         }
+        printed = true;
         if (json)
-            print_json({{"rules", count(all)}, {"proved", proved}, {"refused", refused.size()}});
+            print_json({{"rules", count(all)}, {"proved", proved}, {"refused", refused.size()}, {"failed", names}});
         else
             fmt::print("{} rules, {} said to be proved, {} of their certificates hold, {}\n", count(all), proved,
                        proved - refused.size(), human_seconds(watch.seconds()));
@@ -304,7 +311,12 @@ void add_on_files(CLI::App& rules, Chosen& chosen, const char* name, const char*
     c->add_option("--rule", command->only, "Only the rule of this name")->option_text("NAME");
     c->add_flag("--json", command->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
-    c->callback([command, &chosen] { chosen = [command] { return report((*command)(), command->json); }; });
+    c->callback([command, &chosen] {
+        chosen = [command] {
+            Status status = (*command)();
+            return report(status, command->json && !command->printed);
+        };
+    });
 }
 
 void add_functions(CLI::App& rules, Chosen& chosen) {
