@@ -103,7 +103,10 @@ Result<DiscoveredRules> discover_rules(const DiscoverRulesOptions& options) {
     Result<Discovery> result = discover(how);
     if (!result.ok()) return explained(std::move(result).error(), options);
     const Discovery found = std::move(*result);
-    DiscoveredRules out{.ops = found.ops, .max_ops = found.max_ops, .seed = found.seed};
+    DiscoveredRules out;
+    out.ops = found.ops;
+    out.max_ops = found.max_ops;
+    out.seed = found.seed;
     if (found.began_anew)
         out.warnings.push_back(
             fmt::format("what \"{}\" held was of another discovery or damaged: this one began anew", options.work_dir));

@@ -23,6 +23,14 @@ def long_sum(count=10):
     return tessera.parse(f"graph g({inputs}) -> (y) {{\n" + "\n".join(lines) + f"\n  return %s{count - 1}\n}}")
 
 
+@pytest.fixture
+def interruptible():
+    """What is started in the background ignores Ctrl-C, and so would this."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_after(seconds):
     threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 
@@ -112,7 +120,7 @@ def test_discover_says_what_is_wrong(tmp_path):
     assert caught.value.code == "E0105"
 
 
-def test_ctrl_c_stops_a_discovery_and_a_search(tmp_path):
+def test_ctrl_c_stops_a_discovery_and_a_search(interruptible, tmp_path):
     began = time.monotonic()
     interrupt_after(1.0)
     with pytest.raises(KeyboardInterrupt):
