@@ -85,8 +85,8 @@ class Watched {
 Searched search_model(const Model& model, double seconds, const std::string& strategy, const std::string& cost,
                       const std::string& precision, const std::string& target, const std::vector<std::string>& rules,
                       bool built_in_rules, bool refute_rules, bool tested_rules, int max_rule_ops, bool time_candidates,
-                      size_t max_nodes, double alpha, size_t budget, const std::optional<std::string>& cache,
-                      nb::object progress) {
+                      size_t max_nodes, int threads, double alpha, size_t budget,
+                      const std::optional<std::string>& cache, nb::object progress) {
     struct Step {
         std::string what;
         size_t done, total;
@@ -106,6 +106,7 @@ Searched search_model(const Model& model, double seconds, const std::string& str
                                .max_rule_ops = max_rule_ops,
                                .time_candidates = time_candidates,
                                .max_nodes = max_nodes,
+                               .threads = threads,
                                .alpha = alpha,
                                .budget = budget,
                                .cache = cache,
@@ -248,7 +249,7 @@ void bind_search(nb::module_& m) {
     m.def("search", &search_model, nb::arg("model"), nb::arg("seconds"), nb::arg("strategy"), nb::arg("cost"),
           nb::arg("precision"), nb::arg("target"), nb::arg("rules"), nb::arg("built_in_rules"), nb::arg("refute_rules"),
           nb::arg("tested_rules"), nb::arg("max_rule_ops"), nb::arg("time_candidates"), nb::arg("max_nodes"),
-          nb::arg("alpha"), nb::arg("budget"), nb::arg("cache").none(), nb::arg("progress").none());
+          nb::arg("threads"), nb::arg("alpha"), nb::arg("budget"), nb::arg("cache").none(), nb::arg("progress").none());
     m.def("discover", &discover, nb::arg("ops"), nb::arg("max_ops"), nb::arg("out"), nb::arg("seed"),
           nb::arg("threads"), nb::arg("work_dir"), nb::arg("prove"), nb::arg("all"), nb::arg("shrinking"),
           nb::arg("progress").none());

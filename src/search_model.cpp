@@ -177,6 +177,7 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
         Timed timed = TRY(time_candidates(std::min(found.candidates.size(), kMostTimed), made,
                                           {.target = options.target,
                                            .precision = options.precision == "strict" ? "strict" : "default",
+                                           .threads = options.threads,
                                            .seconds = std::max(options.seconds - since(began), 0.0),
                                            .most_difference = most_difference(model, precision),
                                            .cancel = options.cancel}));

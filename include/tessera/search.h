@@ -25,6 +25,7 @@ struct ModelSearchOptions {
     int max_rule_ops = 0;                   // only rules whose pattern has at most so many ops; 0: all
     bool time_candidates = true;            // false: the cheapest by its cost is taken
     size_t max_nodes = 20000;               // of the e-graph
+    int threads = 1;                        // that candidates are timed with; 0: all
     double alpha = 1.05;                    // of backtracking
     size_t budget = 1000;                   // graphs that backtracking sees
     std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none

@@ -190,7 +190,7 @@ def optimize(model: Model, precision: str = "default", *, rules: Files = (),
 def search(model: Model, seconds: float = 60, *, strategy: str = "egraph", cost: str = "measured",
            precision: str = "default", target: str = "host", rules: Files = (), built_in_rules: bool = True,
            refute_rules: bool = True, tested_rules: bool = False, max_rule_ops: int = 0, time_candidates: bool = True,
-           max_nodes: int = 20000, alpha: float = 1.05, budget: int = 1000,
+           max_nodes: int = 20000, threads: int = 1, alpha: float = 1.05, budget: int = 1000,
            cache: str | os.PathLike[str] | None = None,
            progress: Progress | None = None) -> tuple[Model, SearchReport]:
     """A model that computes the same and runs faster on this machine, and what was found (docs/search.md). Where nothing
@@ -200,10 +200,10 @@ def search(model: Model, seconds: float = 60, *, strategy: str = "egraph", cost:
     (of every op alone) or "estimate" (no clock). `rules` are files of rules of your own; one that is said to be proved needs its
     certificate beside it, others are tried for counterexamples, unless `refute_rules` is False. `max_nodes` bounds the
     e-graph and `seconds` the time: report.complete and report.stopped_by say whether a limit was met, and the best so far
-    is the result. `time_candidates` False takes the cheapest by its cost. print(report.explain()) shows which rule was
+    is the result. Candidates are timed on `threads` (0: all). `time_candidates` False takes the cheapest by its cost. print(report.explain()) shows which rule was
     used where and what it gains."""
     done = _search(model._model, seconds, strategy, cost, precision, target, _paths(rules), built_in_rules, refute_rules,
-                   tested_rules, max_rule_ops, time_candidates, max_nodes, alpha, budget,
+                   tested_rules, max_rule_ops, time_candidates, max_nodes, threads, alpha, budget,
                    None if cache is None else os.fspath(cache), progress)
     return Model(done.model), done.report
 

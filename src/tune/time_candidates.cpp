@@ -51,14 +51,16 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
     auto prepare = [&](size_t i) -> Result<std::pair<Executable, NamedData>> {
         Model model = TRY(candidate(i));
         NamedData inputs = TRY(model.random_inputs(0));
-        auto made =
-            TRY(compile(model, {.target = options.target, .threads = 1, .precision = options.precision, .cache = ""}));
+        auto made = TRY(compile(
+            model,
+            {.target = options.target, .threads = options.threads, .precision = options.precision, .cache = ""}));
         return std::pair(std::move(made), std::move(inputs));
     };
-    auto seconds_of = [](const std::pair<Executable, NamedData>& one) -> Result<double> {
-        const double start = processor_seconds();
+    auto now = [&] { return options.threads == 1 ? processor_seconds() : wall_seconds(); };
+    auto seconds_of = [&](const std::pair<Executable, NamedData>& one) -> Result<double> {
+        const double start = now();
         TRY(one.first.run(one.second));
-        return processor_seconds() - start;
+        return now() - start;
     };
     const auto first = TRY(prepare(0));
     const std::vector<Datum> wanted = TRY(first.first.run(first.second));

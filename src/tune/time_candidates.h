@@ -1,6 +1,6 @@
-// The candidates of a search compiled and timed end to end, in turns, in processor time on one thread. The first is
-// what came in; another one is taken only where it is faster by more than the clock's noise, in most turns, and gives
-// the same results on random inputs.
+// The candidates of a search compiled and timed end to end, in turns, in processor time where it is one thread. The
+// first is what came in; another one is taken only where it is faster by more than the clock's noise, in most turns,
+// and gives the same results on random inputs.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,7 @@ namespace tessera {
 struct TimeOptions {
     std::string target = "host";
     std::string precision = "default";
+    int threads = 1;                // more than one, or 0 for all: by the wall's clock
     double seconds = 30;            // no candidate but the first two is begun after that
     double least_gain = 0.01;       // of the time
     double most_difference = 1e-4;  // of a result, relative to the largest number in it

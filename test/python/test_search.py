@@ -53,11 +53,12 @@ def test_search_gives_a_model_that_computes_the_same(strategy):
 
 def test_search_times_candidates_and_never_gets_slower(tmp_path):
     model = tessera.parse(PRODUCTS)
-    same, report = tessera.search(model, seconds=2, cache=tmp_path)
-    assert report.speedup >= 1 and report.search_seconds >= 0
-    for candidate in report.candidates:
-        for rule in candidate.rules:
-            assert rule.rule and rule.where
+    for threads in (1, 2, 0):
+        same, report = tessera.search(model, seconds=2, cache=tmp_path, threads=threads)
+        assert report.speedup >= 1 and report.search_seconds >= 0
+        for candidate in report.candidates:
+            for rule in candidate.rules:
+                assert rule.rule and rule.where
 
 
 def test_search_keeps_its_limits_and_says_so(tmp_path):

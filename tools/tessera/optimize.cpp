@@ -360,12 +360,16 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->add_option("--strategy", o->search_options.strategy, "Of --search: an e-graph, or backtracking as in TASO")
         ->option_text("egraph|backtrack")
         ->check(CLI::IsMember({"egraph", "backtrack"}));
-    c->add_option("--cost", o->search_options.cost, "Of --search: measured (default): of fused groups; sum: of each op alone; an estimate")
+    c->add_option("--cost", o->search_options.cost,
+                  "Of --search: measured (default): of fused groups; sum: of each op alone; an estimate")
         ->option_text("measured|estimate|sum")
         ->check(CLI::IsMember({"measured", "estimate", "sum"}));
     c->add_option("--target", o->search_options.target, "Of --search: the processor to be fast on (host)");
     c->add_option("--max-rule-ops", o->search_options.max_rule_ops, "Of --search: only rules with at most so many ops")
         ->option_text("N");
+    c->add_option("--threads", o->search_options.threads, "Of --search: that candidates are timed with; 0: all (1)")
+        ->option_text("N")
+        ->check(CLI::NonNegativeNumber);
     c->add_option("--max-nodes", o->search_options.max_nodes, "Of --search: of the e-graph (20000)")->option_text("N");
     add_progress_option(*c, o->progress);
     c->add_flag("--list-passes", o->list_passes, "List the passes in their order");
