@@ -1,6 +1,8 @@
 // Convolutions in tiles: the matrices are exact, the rewritten graph computes what the convolution did.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "graph/evaluate.h"
 #include "graph/parse.h"
 #include "graph/print.h"
@@ -96,6 +98,7 @@ TEST(winograd, what_is_asked_for_and_cannot_be_stays_direct) {
     EXPECT_EQ(choices_of({1, 1}, {}), 0u);   // directly
     EXPECT_EQ(choices_of({9, 9}, {}), 0u);   // too many points
     EXPECT_EQ(choices_of({-4, 4}, {}), 0u);
+    EXPECT_EQ(choices_of({std::numeric_limits<int64_t>::max(), 4}, {}), 0u);
     EXPECT_EQ(choices_of({6, 6}, {{"strides", Attr(std::vector<int64_t>{2, 2})}}), 0u);
 }
 

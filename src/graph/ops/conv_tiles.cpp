@@ -50,7 +50,7 @@ std::optional<ConvTiles> conv_tiles(const Node& node) {
         c.axes[i] = {*axis.kernel.as_int(), *axis.output.as_int(), *axis.pad_begin.as_int(), *axis.pad_end.as_int(),
                      sides[i]};
         if (!c.asked && c.axes[i].kernel != kUsualKernel) return std::nullopt;
-        if (sides[i] < 1 || c.axes[i].output < 1 || c.axes[i].points() > kMostPoints) return std::nullopt;
+        if (sides[i] < 1 || sides[i] > kMostPoints || c.axes[i].output < 1 || c.axes[i].points() > kMostPoints) return std::nullopt;
     }
     if (sides[0] == 1 && sides[1] == 1) return std::nullopt;
     c.outputs = *w[0].as_int();
