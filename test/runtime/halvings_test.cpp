@@ -2,11 +2,9 @@
 // prints.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "base/random.h"
 #include "graph/graph.h"
-#include "tessera/compile.h"
+#include "runtime/compiled_error.h"
 
 namespace tessera {
 namespace {
@@ -42,16 +40,7 @@ double error_of(const char* op, const Sizes& x_sizes, const Sizes& w_sizes, int6
         halved += subject.starts_with("halve ") && decision.starts_with("yes");
     EXPECT_EQ(halved, halvings > 0 ? 1u : 0u);
     NamedData inputs{{"x", Datum(uniform("x", x_sizes))}};
-    auto want = model.run(inputs), have = executable->run(inputs);
-    EXPECT_TRUE(want.ok() && have.ok());
-    const Tensor &a = want->front().tensor(), &b = have->front().tensor();
-    EXPECT_EQ(a.sizes(), b.sizes());
-    double square = 0, wrong = 0;
-    for (int64_t i = 0; i < a.elements(); ++i) {
-        square += a.real_at(i) * a.real_at(i);
-        wrong += (a.real_at(i) - b.real_at(i)) * (a.real_at(i) - b.real_at(i));
-    }
-    return std::sqrt(wrong / square);
+    return compiled_error(model, *executable, inputs);
 }
 
 TEST(Halvings, ErrorsGrowWithEach) {

@@ -1,11 +1,9 @@
 // Convolutions in tiles of every side, compiled: how far they are from the sum in f64. The table in docs/lowering.md is what this prints.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "base/random.h"
 #include "graph/graph.h"
-#include "tessera/compile.h"
+#include "runtime/compiled_error.h"
 
 namespace tessera {
 namespace {
@@ -34,16 +32,7 @@ double error_of(std::vector<int64_t> kernel, std::vector<int64_t> tiles) {
     auto executable = compile(model, {.threads = 1, .cache = ""});
     EXPECT_TRUE(executable.ok()) << executable.error().to_string();
     NamedData inputs{{"x", Datum(normal("x", {1, 64, 23, 26}))}};
-    auto want = model.run(inputs), have = executable->run(inputs);
-    EXPECT_TRUE(want.ok() && have.ok());
-    const Tensor &a = want->front().tensor(), &b = have->front().tensor();
-    EXPECT_EQ(a.sizes(), b.sizes());
-    double square = 0, wrong = 0;
-    for (int64_t i = 0; i < a.elements(); ++i) {
-        square += a.real_at(i) * a.real_at(i);
-        wrong += (a.real_at(i) - b.real_at(i)) * (a.real_at(i) - b.real_at(i));
-    }
-    return std::sqrt(wrong / square);
+    return compiled_error(model, *executable, inputs);
 }
 
 TEST(Tiles, ErrorsGrowWithTheSide) {
