@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/thread_pool.h"
-#include "kernel/default_schedule.h"
+#include "kernel/cpu/default_schedule.h"
 #include "llvm/compile_kernels.h"
 
 #if defined(__x86_64__)

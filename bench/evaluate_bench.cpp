@@ -1,7 +1,7 @@
 // How fast the reference evaluator is: time per multiply-add or per element of ops that models spend their time in.
 #include <benchmark/benchmark.h>
 
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 
 namespace tessera {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/output_file.h"
 #include "bundle_text.h"
-#include "graph/evaluate_node.h"
+#include "graph/evaluate/evaluate_node.h"
 #include "llvm/target.h"
 #include "runtime/bundle_plan.h"
 #include "runtime/code_cache.h"

@@ -185,7 +185,7 @@ std::string upper(std::string text) {
 }
 
 // A string literal of C.
-std::string quoted(std::string_view text) {
+std::string c_string(std::string_view text) {
     std::string out = "\"";
     for (char c : text) {
         const auto byte = static_cast<unsigned char>(c);
@@ -223,8 +223,8 @@ std::string ports_text(const BundleText& b) {
             const Port& p = (*ports)[i];
             out += fmt::format("/* {} {}: {}, {} of {} */\n", what == std::string_view("inputs") ? "input" : "output",
                                i, commented(p.name), c_type(*p.dtype), commented(p.type));
-            rows += fmt::format("    {{{}, {}, {}, {}}},\n", quoted(p.name), quoted(dtype_name(*p.dtype)),
-                                quoted(fmt::format("[{}]", fmt::join(p.sizes, ","))), bytes_of(p));
+            rows += fmt::format("    {{{}, {}, {}, {}}},\n", c_string(p.name), c_string(dtype_name(*p.dtype)),
+                                c_string(fmt::format("[{}]", fmt::join(p.sizes, ","))), bytes_of(p));
         }
         if (rows.empty()) rows = "    {\"\", \"\", \"\", 0},\n";
         out += fmt::format("static const {}_port {}_{}[] = {{\n{}}};\n\n", b.name, b.name, what, rows);

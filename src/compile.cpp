@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
-#include "graph/print.h"
-#include "kernel/from_graph.h"
+#include "graph/text/print.h"
+#include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
 #include "llvm/target.h"
 #include "onnx/file.h"

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/output_file.h"
-#include "search/discover.h"
+#include "discover/discover.h"
 #include "tessera/discover.h"
 
 namespace tessera {

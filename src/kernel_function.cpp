@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/thread_pool.h"
-#include "kernel/default_schedule.h"
+#include "kernel/cpu/default_schedule.h"
 #include "llvm/compile_kernels.h"
 
 namespace tessera {

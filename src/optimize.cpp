@@ -5,17 +5,12 @@
 
 #include "base/check.h"
 #include "graph/graph.h"
-#include "rewrite/optimize.h"
-#include "rewrite/refute.h"
+#include "rewrite/passes/optimize.h"
+#include "rewrite/refute/refute.h"
+#include "stages.h"
 
 namespace tessera {
 namespace {
-
-Result<Precision> precision_named(const std::string& name) {
-    for (Precision p : {Precision::Strict, Precision::Default, Precision::Fast})
-        if (name_of(p) == name) return p;
-    return Error(Code::E0501, "there is no precision \"{}\"", name).hint("there are: strict, default, fast");
-}
 
 Result<Rules> user_rules(const OptimizeOptions& options) {
     Rules all;

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "base/check.h"
-#include "rewrite/optimize.h"
-#include "rewrite/refute.h"
-#include "search/certificate.h"
+#include "discover/check/verify_rule.h"
+#include "rewrite/passes/optimize.h"
+#include "rewrite/refute/refute.h"
 #include "search/search.h"
 #include "search/search_rules.h"
 #include "stages.h"

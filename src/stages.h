@@ -1,8 +1,8 @@
 // The first stages of compiling, which running and bundles share.
 #pragma once
 
-#include "kernel/from_graph.h"
-#include "rewrite/optimize.h"
+#include "kernel/from_graph/from_graph.h"
+#include "rewrite/passes/optimize.h"
 #include "tessera/compile.h"
 
 namespace tessera {

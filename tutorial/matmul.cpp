@@ -14,7 +14,7 @@
 #include <ctime>
 #include <functional>
 
-#include "kernel/schedule.h"
+#include "kernel/schedule/schedule.h"
 #include "llvm/compile_kernels.h"
 
 namespace tessera {

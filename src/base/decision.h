@@ -30,4 +30,9 @@ Decision no(fmt::format_string<Args...> reason, Args&&... args) {
     return {false, fmt::format(reason, std::forward<Args>(args)...)};
 }
 
+struct Choice {
+    std::string subject;  // "fuse relu1 into conv1"
+    Decision decision;
+};
+
 }  // namespace tessera

@@ -174,6 +174,16 @@ Expr rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f);
 void visit(const Expr& e, const std::function<void(const Expr&)>& f);  // each distinct node once, children first
 std::vector<std::string> free_symbols(const Expr& e);                  // names, sorted
 
+// Whether e contains var.
+bool depends_on(const Expr& e, const Expr& var);
+// The step that e takes when var grows by one; nullopt where it is not the same everywhere. Looks into no Load.
+std::optional<Expr> step_of(const Expr& e, const Expr& var);
+// The slots that e loads, each once.
+std::vector<int> loaded_slots(const Expr& e);
+// The expression with f of each of its loads, their indices mapped already, in their place. (`rewrite` would call f
+// also on a load that is all that simplification leaves of a node.)
+Expr map_loads(const Expr& e, const std::function<Expr(const Expr& load)>& f);
+
 // The same node with other arguments, simplified again.
 Expr with_args(const Expr& e, std::vector<Expr> args);
 

@@ -10,9 +10,9 @@
 namespace tessera {
 namespace {
 
-constexpr int kMaxDepth = 256;
-constexpr size_t kMaxText = 1 << 16;
-constexpr int kMaxParts = 8192;  // names, numbers and operators
+constexpr int kMaxParsedDepth = 256;
+constexpr size_t kMaxParsed = 1 << 16;
+constexpr int kMaxDimParts = 8192;  // names, numbers and operators
 constexpr int kMaxKernelParts = 1 << 18;
 
 using Parsed = std::optional<Expr>;
@@ -151,7 +151,7 @@ class Parser {
     }
 
     Parsed either() {
-        if (depth_ >= kMaxDepth) return fail(at_, "an expression nested too deeply");
+        if (depth_ >= kMaxParsedDepth) return fail(at_, "an expression nested too deeply");
         ++depth_;
         Parsed left = both();
         while (left && take("||")) {
@@ -238,7 +238,7 @@ class Parser {
     }
 
     Parsed unary() {
-        if (++parts_ > (names_ ? kMaxKernelParts : kMaxParts) || depth_ >= kMaxDepth)
+        if (++parts_ > (names_ ? kMaxKernelParts : kMaxDimParts) || depth_ >= kMaxParsedDepth)
             return fail(at_, "an expression too large or nested too deeply");
         char c = peek();
         if (c == '-' && !number_follows(at_ + 1)) {
@@ -427,7 +427,7 @@ ExprText parse_expr(std::string_view text, size_t at, const ExprNames& names) {
 }
 
 std::optional<Expr> parse_dim(std::string_view text) {
-    if (text.size() > kMaxText) return std::nullopt;
+    if (text.size() > kMaxParsed) return std::nullopt;
     return Parser(text).whole();
 }
 

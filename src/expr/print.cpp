@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxText = 1 << 20;  // shared nodes print once for each use, so that text can outgrow memory
-constexpr int kMaxDepth = 1000;
+constexpr size_t kMaxPrinted = 1 << 20;  // shared nodes print once for each use, so that text can outgrow memory
+constexpr int kMaxPrintedDepth = 1000;
 
 enum Level { kOr = 1, kAnd, kCompare, kSum, kProduct, kUnary, kPrimary };
 
@@ -109,7 +109,7 @@ class Printer {
     const SlotNames* buffers = nullptr;  // then constants say their dtypes too
 
     void print(const Expr& e, int at_least) {
-        if (text.size() > kMaxText || depth_ >= kMaxDepth) {
+        if (text.size() > kMaxPrinted || depth_ >= kMaxPrintedDepth) {
             text += "...";
             return;
         }

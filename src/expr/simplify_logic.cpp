@@ -70,11 +70,11 @@ Expr with_constant(const std::vector<Expr>& terms, int64_t constant) {
     return make_sum(std::move(all));
 }
 
-Expr raw(ExprKind kind, const Expr& a, const Expr& b) { return make_node(kind, DType::boolean, {a, b}); }
+Expr raw_bool(ExprKind kind, const Expr& a, const Expr& b) { return make_node(kind, DType::boolean, {a, b}); }
 
 // Once divided, terms may come together and call for another look.
 Expr divided(ExprKind kind, const Expr& a, const Expr& b, int64_t divisor) {
-    return divisor == 1 ? raw(kind, a, b) : simplify_compare(kind, a, b);
+    return divisor == 1 ? raw_bool(kind, a, b) : simplify_compare(kind, a, b);
 }
 
 // positive + constant > negative, in one form for each meaning.
@@ -95,11 +95,11 @@ Expr less(const Expr& a, const Expr& b) {
     Bounds x = bounds(a), y = bounds(b);
     if (x.high && y.low && *x.high < *y.low) return make_bool(true);
     if (x.low && y.high && *x.low >= *y.high) return make_bool(false);
-    if (a.node().reads || b.node().reads) return raw(ExprKind::Lt, a, b);
+    if (a.node().reads || b.node().reads) return raw_bool(ExprKind::Lt, a, b);
     if (is_atom(a) && is_atom(b)) {
-        if (b.is_int(1)) return raw(ExprKind::Le, a, 0);
-        if (a.is_int(-1)) return raw(ExprKind::Le, 0, b);
-        return raw(ExprKind::Lt, a, b);
+        if (b.is_int(1)) return raw_bool(ExprKind::Le, a, 0);
+        if (a.is_int(-1)) return raw_bool(ExprKind::Le, 0, b);
+        return raw_bool(ExprKind::Lt, a, b);
     }
     std::optional<Difference> parts;
     if (a.is(ExprKind::Const) || b.is(ExprKind::Const)) {
@@ -111,7 +111,7 @@ Expr less(const Expr& a, const Expr& b) {
         if (d.high && *d.high <= 0) return make_bool(false);
         parts = split(difference);
     }
-    if (!parts || parts->constant == INT64_MIN) return raw(ExprKind::Lt, a, b);
+    if (!parts || parts->constant == INT64_MIN) return raw_bool(ExprKind::Lt, a, b);
     return positive_difference(*parts, parts->constant);
 }
 
@@ -120,8 +120,8 @@ Expr less_or_equal(const Expr& a, const Expr& b) {
     Bounds x = bounds(a), y = bounds(b);
     if (x.high && y.low && *x.high <= *y.low) return make_bool(true);
     if (x.low && y.high && *x.low > *y.high) return make_bool(false);
-    if (a.node().reads || b.node().reads) return raw(ExprKind::Le, a, b);
-    if (is_atom(a) && is_atom(b) && !a.is(ExprKind::Const) && !b.is(ExprKind::Const)) return raw(ExprKind::Le, a, b);
+    if (a.node().reads || b.node().reads) return raw_bool(ExprKind::Le, a, b);
+    if (is_atom(a) && is_atom(b) && !a.is(ExprKind::Const) && !b.is(ExprKind::Const)) return raw_bool(ExprKind::Le, a, b);
     std::optional<Difference> parts;
     if (a.is(ExprKind::Const) || b.is(ExprKind::Const)) {
         parts = split_from_constant(a, b);
@@ -132,7 +132,7 @@ Expr less_or_equal(const Expr& a, const Expr& b) {
         if (d.high && *d.high < 0) return make_bool(false);
         parts = split(difference);
     }
-    if (!parts || parts->constant == INT64_MAX || parts->constant == INT64_MIN) return raw(ExprKind::Le, a, b);
+    if (!parts || parts->constant == INT64_MAX || parts->constant == INT64_MIN) return raw_bool(ExprKind::Le, a, b);
     return positive_difference(*parts, parts->constant + 1);
 }
 
@@ -141,9 +141,9 @@ Expr equal(ExprKind kind, const Expr& a, const Expr& b) {
     if (a.same(b)) return make_bool(equal_value);
     Bounds x = bounds(a), y = bounds(b);
     if ((x.high && y.low && *x.high < *y.low) || (x.low && y.high && *x.low > *y.high)) return make_bool(!equal_value);
-    if (a.is(ExprKind::Const) && is_atom(b)) return raw(kind, b, a);
-    if ((b.is(ExprKind::Const) && is_atom(a)) || a.node().reads || b.node().reads) return raw(kind, a, b);
-    if (is_atom(a) && is_atom(b)) return compare_structure(a, b) < 0 ? raw(kind, a, b) : raw(kind, b, a);
+    if (a.is(ExprKind::Const) && is_atom(b)) return raw_bool(kind, b, a);
+    if ((b.is(ExprKind::Const) && is_atom(a)) || a.node().reads || b.node().reads) return raw_bool(kind, a, b);
+    if (is_atom(a) && is_atom(b)) return compare_structure(a, b) < 0 ? raw_bool(kind, a, b) : raw_bool(kind, b, a);
     Expr difference = a - b;
     std::optional<Difference> parts = split(difference);
     if (!parts) {  // the other way round coefficients may not overflow
@@ -153,7 +153,7 @@ Expr equal(ExprKind kind, const Expr& a, const Expr& b) {
     Bounds d = bounds(difference);
     if ((d.low && *d.low > 0) || (d.high && *d.high < 0)) return make_bool(!equal_value);
     if (difference.is_int(0)) return make_bool(equal_value);
-    if (!parts || parts->constant == INT64_MIN) return raw(kind, a, b);
+    if (!parts || parts->constant == INT64_MIN) return raw_bool(kind, a, b);
     if (parts->constant % parts->common_divisor != 0) return make_bool(!equal_value);
     // The first term is positive, and the constant stands on the right.
     int64_t constant = parts->constant / parts->common_divisor;

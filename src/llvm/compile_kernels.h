@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/decision.h"
-#include "kernel/kernel.h"
-#include "kernel/machine.h"
+#include "base/machine.h"
+#include "kernel/ir/kernel.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 
 #include <unordered_map>
 
-#include "kernel/kernel.h"
+#include "kernel/ir/kernel.h"
 #include "llvm/compile_kernels.h"
 #include "llvm/target.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "kernel/machine.h"
+#include "base/machine.h"
 
 namespace llvm {
 class TargetMachine;

@@ -29,6 +29,10 @@ const Node* owner_of(const Graph& graph) {
 
 }  // namespace
 
+const Shape* shape_of(const Value* v) {
+    return v && v->type().is_tensor() && v->type().tensor().shape.ranked() ? &v->type().tensor().shape : nullptr;
+}
+
 bool has_nested(const Node& node) {
     return std::any_of(node.attrs().begin(), node.attrs().end(),
                        [](const auto& a) { return std::holds_alternative<GraphPtr>(a.second); });

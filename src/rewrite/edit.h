@@ -8,6 +8,9 @@ namespace tessera {
 // The graph and all that are nested in it, outer ones before inner ones, in the order of their nodes.
 std::vector<Graph*> all_graphs(Graph& graph);
 
+// The shape of a tensor of known rank; null for anything else.
+const Shape* shape_of(const Value* v);
+
 bool has_nested(const Node& node);
 // The same inputs give the same outputs: also what its nested graphs do draws no random numbers.
 bool repeatable(const Node& node);

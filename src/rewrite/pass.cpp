@@ -1,6 +1,6 @@
 #include "rewrite/pass.h"
 
-#include "graph/text_literal.h"
+#include "graph/text/literal.h"
 
 namespace tessera {
 namespace {

@@ -2,7 +2,7 @@
 #include <complex>
 
 #include "base/check.h"
-#include "graph/bind_inputs.h"
+#include "graph/evaluate/bind_inputs.h"
 #include "runtime/difference.h"
 #include "runtime/run.h"
 

@@ -2,7 +2,7 @@
 // input, because every element is read for the last time where the same element is written.
 #pragma once
 
-#include "kernel/kernel.h"
+#include "kernel/ir/kernel.h"
 
 namespace tessera {
 

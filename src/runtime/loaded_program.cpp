@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "graph/bind_inputs.h"
-#include "graph/check_sizes.h"
+#include "graph/evaluate/bind_inputs.h"
+#include "graph/evaluate/check_sizes.h"
 #include "runtime/memory_plan.h"
 #include "runtime/run.h"
 #include "runtime/weight_places.h"

@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "base/thread_pool.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "onnx/file.h"
 
 namespace tessera {

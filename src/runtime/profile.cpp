@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "graph/bind_inputs.h"
+#include "graph/evaluate/bind_inputs.h"
 #include "runtime/run.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "graph/evaluate_node.h"
+#include "graph/evaluate/evaluate_node.h"
 
 namespace tessera {
 namespace {

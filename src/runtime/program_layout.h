@@ -4,7 +4,7 @@
 
 #include <unordered_map>
 
-#include "kernel/program.h"
+#include "kernel/from_graph/program.h"
 #include "runtime/bind_sizes.h"
 #include "runtime/kernel_access.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "kernel/run_contents.h"
+#include "kernel/from_graph/run_contents.h"
 
 namespace tessera {
 namespace {

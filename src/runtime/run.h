@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/thread_pool.h"
-#include "graph/evaluate_node.h"
+#include "graph/evaluate/evaluate_node.h"
 #include "runtime/loaded_program.h"
 
 namespace tessera {

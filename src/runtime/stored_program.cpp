@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "expr/text.h"
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 
 namespace tessera {
 namespace {

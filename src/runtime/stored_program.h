@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/decision.h"
-#include "kernel/program.h"
+#include "kernel/from_graph/program.h"
 #include "tessera/compile.h"
 
 namespace tessera {

@@ -6,10 +6,10 @@
 #include <unordered_set>
 
 #include "base/hash.h"
-#include "graph/evaluate_node.h"
-#include "graph/print.h"
-#include "rewrite/apply_rules.h"
+#include "graph/evaluate/evaluate_node.h"
+#include "graph/text/print.h"
 #include "rewrite/edit.h"
+#include "rewrite/rules/apply_rules.h"
 
 namespace tessera {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rewrite/check_rule.h"
+#include "rewrite/rules/check_rule.h"
 
 namespace tessera {
 namespace {

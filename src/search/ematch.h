@@ -2,7 +2,7 @@
 // Variables are bound to representatives. What weights alone give counts as constant in conditions.
 #pragma once
 
-#include "rewrite/match.h"
+#include "rewrite/rules/match.h"
 #include "search/egraph.h"
 
 namespace tessera {

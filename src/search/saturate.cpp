@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "base/hash.h"
-#include "rewrite/instantiate.h"
+#include "rewrite/rules/instantiate.h"
 #include "search/ematch.h"
 #include "search/merge_sums.h"
 

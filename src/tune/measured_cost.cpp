@@ -8,7 +8,7 @@
 #include "base/thread_pool.h"
 #include "llvm/compile_kernels.h"
 #include "rewrite/edit.h"
-#include "rewrite/optimize.h"
+#include "rewrite/passes/optimize.h"
 #include "runtime/code_cache.h"
 #include "tune/clock.h"
 #include "tune/standalone.h"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <optional>
 
-#include "kernel/from_graph.h"
+#include "kernel/from_graph/from_graph.h"
 #include "rewrite/pass.h"
 #include "search/cost.h"
 #include "tune/time_kernel.h"

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "kernel/program.h"
+#include "kernel/from_graph/program.h"
 #include "llvm/compile_kernels.h"
 
 namespace tessera {

@@ -16,14 +16,14 @@
 #include <set>
 #include <sstream>
 
-#include "graph/from_onnx.h"
-#include "graph/parse.h"
-#include "graph/print.h"
-#include "graph/to_onnx.h"
+#include "graph/onnx/from_onnx.h"
+#include "graph/onnx/to_onnx.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
-#include "kernel/clean_up.h"
-#include "rewrite/apply_rules.h"
-#include "rewrite/optimize.h"
+#include "kernel/passes/clean_up.h"
+#include "rewrite/passes/optimize.h"
+#include "rewrite/rules/apply_rules.h"
 
 namespace tessera {
 namespace {

@@ -9,10 +9,10 @@
 #include <string_view>
 
 #include "base/memory.h"
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/graph.h"
 #include "graph/verify.h"
-#include "kernel/kernel.h"
+#include "kernel/ir/kernel.h"
 #include "rewrite/rule.h"
 #include "tessera/tessera.h"
 

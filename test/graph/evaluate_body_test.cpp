@@ -3,7 +3,7 @@
 #include <random>
 
 #include "expr/format.h"
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/naive_body.h"
 #include "graph/op_def.h"
 

@@ -1,4 +1,4 @@
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
-#include "graph/evaluate.h"
-#include "graph/to_onnx.h"
+#include "graph/evaluate/evaluate.h"
+#include "graph/onnx/to_onnx.h"
 #include "graph/verify.h"
 #include "onnx/tensor_data.h"
 #include "onnx_sample.h"

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/from_onnx.h"
-#include "graph/onnx_values.h"
-#include "graph/to_onnx.h"
+#include "graph/onnx/from_onnx.h"
+#include "graph/onnx/to_onnx.h"
+#include "graph/onnx/values.h"
 
 namespace tessera::test {
 

@@ -7,9 +7,9 @@
 
 #include "base/numeric.h"
 #include "graph/builder.h"
-#include "graph/parse.h"
-#include "graph/print.h"
-#include "graph/text_literal.h"
+#include "graph/text/literal.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 
 namespace tessera {
 namespace {

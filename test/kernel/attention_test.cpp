@@ -1,6 +1,6 @@
 // Attention as one kernel means what the evaluator says: all forms of scores, sizes and machines, and what is not
 // finite.
-#include "kernel/attention.h"
+#include "kernel/cpu/attention.h"
 
 #include "kernel/lower_text.h"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernel/text.h"
+#include "kernel/ir/text.h"
 
 namespace tessera {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "kernel/default_schedule.h"
+#include "kernel/cpu/default_schedule.h"
 #include "kernel/run_sample.h"
 #include "llvm/compile_kernels.h"
 

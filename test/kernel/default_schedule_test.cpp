@@ -1,11 +1,11 @@
 // Default schedules mean the same as plain nests, on machines of several kinds and shapes of every awkwardness.
-#include "kernel/default_schedule.h"
+#include "kernel/cpu/default_schedule.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernel/contraction.h"
+#include "kernel/cpu/contraction.h"
 #include "kernel/run_sample.h"
 
 namespace tessera {

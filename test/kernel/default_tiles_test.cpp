@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernel/contraction.h"
+#include "kernel/cpu/contraction.h"
 #include "kernel/sample_computes.h"
 
 namespace tessera {

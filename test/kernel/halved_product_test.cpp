@@ -1,5 +1,5 @@
 // Halved products mean the same as plain nests, for every size that does not come out even, and what follows them.
-#include "kernel/halved_product.h"
+#include "kernel/cpu/halved_product.h"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/naive_body.h"
 #include "graph/op_def.h"
 #include "kernel/random_kernel.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "kernel/run_program.h"
 
 namespace tessera::test {

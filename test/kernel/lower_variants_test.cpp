@@ -1,9 +1,9 @@
 // Kernels with variants behind guards mean the same as plain nests at every size, and exactly one variant runs.
-#include "kernel/lower_variants.h"
+#include "kernel/cpu/lower_variants.h"
 
 #include <gtest/gtest.h>
 
-#include "kernel/contraction.h"
+#include "kernel/cpu/contraction.h"
 #include "kernel/run_sample.h"
 
 namespace tessera {

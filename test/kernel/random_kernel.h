@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/numeric.h"
-#include "kernel/compute.h"
+#include "kernel/ir/compute.h"
 
 namespace tessera {
 

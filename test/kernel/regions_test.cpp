@@ -1,4 +1,4 @@
-#include "kernel/regions.h"
+#include "kernel/ir/regions.h"
 
 #include <gtest/gtest.h>
 

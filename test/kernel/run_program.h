@@ -2,10 +2,10 @@
 // throughout.
 #pragma once
 
-#include "graph/bind_inputs.h"
-#include "graph/evaluate_node.h"
-#include "kernel/from_graph.h"
-#include "kernel/run_contents.h"
+#include "graph/evaluate/bind_inputs.h"
+#include "graph/evaluate/evaluate_node.h"
+#include "kernel/from_graph/from_graph.h"
+#include "kernel/from_graph/run_contents.h"
 
 namespace tessera::test {
 

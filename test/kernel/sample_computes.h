@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "kernel/schedule.h"
+#include "kernel/schedule/schedule.h"
 
 namespace tessera::sample {
 

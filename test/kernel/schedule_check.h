@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "kernel/regions.h"
-#include "kernel/schedule.h"
+#include "kernel/ir/regions.h"
+#include "kernel/schedule/schedule.h"
 
 namespace tessera {
 

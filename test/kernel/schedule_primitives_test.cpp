@@ -1,4 +1,4 @@
-#include "kernel/intrinsic.h"
+#include "kernel/ir/intrinsic.h"
 #include "schedule_check.h"
 
 namespace tessera {

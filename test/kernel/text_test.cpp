@@ -2,8 +2,8 @@
 
 #include <fstream>
 
-#include "kernel/compute.h"
-#include "kernel/text.h"
+#include "kernel/ir/compute.h"
+#include "kernel/ir/text.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernel/compute.h"
+#include "kernel/ir/compute.h"
 
 namespace tessera {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <limits>
 
-#include "graph/evaluate.h"
-#include "graph/parse.h"
-#include "graph/print.h"
-#include "kernel/choose_winograd.h"
+#include "graph/evaluate/evaluate.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
+#include "rewrite/passes/choose_winograd.h"
 
 namespace tessera::test {
 namespace {

@@ -1,6 +1,6 @@
 // Ops whose kernels are written out as loops, on every back end.
 #include "kernel/every_backend.h"
-#include "kernel/op_lowering.h"
+#include "kernel/from_graph/op_lowering.h"
 
 namespace tessera::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 
 namespace tessera::test {
 

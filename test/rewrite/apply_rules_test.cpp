@@ -1,11 +1,11 @@
 // The rule language and its engine.
-#include "rewrite/apply_rules.h"
+#include "rewrite/rules/apply_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 
 namespace tessera {

@@ -1,11 +1,11 @@
-#include "rewrite/field.h"
+#include "rewrite/refute/field.h"
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "graph/builder.h"
-#include "graph/evaluate.h"
-#include "graph/parse.h"
+#include "graph/evaluate/evaluate.h"
+#include "graph/text/parse.h"
 
 namespace tessera {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "rewrite/mutate_rules.h"
-#include "rewrite/refute.h"
+#include "rewrite/refute/refute.h"
 
 namespace tessera {
 namespace {

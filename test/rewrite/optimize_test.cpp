@@ -1,16 +1,16 @@
 // The pipeline as a whole. What each pass does is in test/files/.
-#include "rewrite/optimize.h"
+#include "rewrite/passes/optimize.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "graph/evaluate.h"
-#include "graph/from_onnx.h"
-#include "graph/parse.h"
+#include "graph/evaluate/evaluate.h"
+#include "graph/onnx/from_onnx.h"
+#include "graph/onnx/to_onnx.h"
 #include "graph/peak.h"
-#include "graph/print.h"
-#include "graph/to_onnx.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 #include "onnx/read.h"
 #include "onnx/write.h"

@@ -1,9 +1,9 @@
-#include "rewrite/refute.h"
+#include "rewrite/refute/refute.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 
 namespace tessera {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "graph/parse.h"
-#include "kernel/from_graph.h"
+#include "graph/text/parse.h"
+#include "kernel/from_graph/from_graph.h"
 #include "runtime/loaded_program.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

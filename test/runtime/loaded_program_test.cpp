@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "base/memory.h"
-#include "graph/evaluate.h"
-#include "graph/parse.h"
-#include "kernel/from_graph.h"
+#include "graph/evaluate/evaluate.h"
+#include "graph/text/parse.h"
+#include "kernel/from_graph/from_graph.h"
 #include "runtime/interpreted_module.h"
 
 namespace tessera {

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "graph/evaluate.h"
-#include "graph/parse.h"
+#include "graph/evaluate/evaluate.h"
+#include "graph/text/parse.h"
 #include "tessera/compile.h"
 
 namespace tessera {

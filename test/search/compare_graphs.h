@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "graph/evaluate.h"
-#include "graph/print.h"
+#include "graph/evaluate/evaluate.h"
+#include "graph/text/print.h"
 
 namespace tessera {
 

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "search/ematch.h"
 #include "search/extract.h"
 #include "search/merge_sums.h"

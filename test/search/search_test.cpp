@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "graph/builder.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "graph/verify.h"
-#include "rewrite/refute.h"
+#include "rewrite/refute/refute.h"
 #include "search/compare_graphs.h"
 #include "search/extract.h"
 #include "search/search_rules.h"

@@ -12,7 +12,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kBenchExamples =
     "Examples:\n"
     "  tessera bench model.onnx\n"
     "  tessera bench model.onnx --against onnxruntime,torch --threads 1,all --json\n"
@@ -300,7 +300,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     c->add_flag("--json", bench->json, "Print JSON");
     c->add_flag("--serve", bench->serve)->group("");
     add_progress_option(*c, bench->progress);
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kBenchExamples, kExitStatus));
     c->callback([bench, &chosen] { chosen = [bench] { return report((*bench)(), bench->json); }; });
 }
 

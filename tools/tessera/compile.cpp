@@ -6,7 +6,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kCompileExamples =
     "Examples:\n"
     "  tessera compile model.onnx                         how many kernels, how long\n"
     "  tessera compile model.onnx --emit=kernel | less    the loops\n"
@@ -237,7 +237,7 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     compile->inputs.add_options(*c);
     c->add_flag("--json", compile->json, "Print JSON");
     add_progress_option(*c, compile->progress);
-    c->footer(fmt::format("Targets: {}\n\n{}\n{}", fmt::join(compile_targets(), ", "), kExamples, kExitStatus));
+    c->footer(fmt::format("Targets: {}\n\n{}\n{}", fmt::join(compile_targets(), ", "), kCompileExamples, kExitStatus));
     c->callback([compile, &chosen] { chosen = [compile] { return report((*compile)(), compile->json); }; });
 }
 

@@ -4,7 +4,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kConvertExamples =
     "Examples:\n"
     "  tessera convert model.onnx model.tsr                   to text, weights in base64\n"
     "  tessera convert model.onnx model.tsr --weights w.bin   to text, large weights in w.bin beside it\n"
@@ -53,7 +53,7 @@ void add_convert(CLI::App& app, Chosen& chosen) {
     c->add_flag("--external-data", convert->external, "Weights from 1 kB on go to a file beside the ONNX file");
     c->add_option("--weights", convert->weights, "Large weights go to this file beside the text")->option_text("NAME");
     c->add_flag("--json", convert->json, "Print what was done as JSON");
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kConvertExamples, kExitStatus));
     c->callback([convert, &chosen] { chosen = [convert] { return report((*convert)(), convert->json); }; });
 }
 

@@ -6,7 +6,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kDiscoverExamples =
     "Examples:\n"
     "  tessera discover --ops taso --max-ops 3 --out found.rules\n"
     "  tessera discover --ops add,mul,relu --max-ops 2\n"
@@ -139,7 +139,7 @@ void add_discover(CLI::App& app, Chosen& chosen) {
     c->add_flag("--show", d->show, "Print the rules too");
     c->add_flag("--json", d->json, "Print JSON");
     add_progress_option(*c, d->progress);
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kDiscoverExamples, kExitStatus));
     c->callback([d, &chosen] { chosen = [d] { return report((*d)(), d->json); }; });
 }
 

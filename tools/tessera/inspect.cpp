@@ -5,7 +5,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kInspectExamples =
     "Examples:\n"
     "  tessera inspect model.onnx\n"
     "  tessera inspect model.onnx --dim N=8 --nodes\n"
@@ -210,7 +210,7 @@ void add_inspect(CLI::App& app, Chosen& chosen) {
     c->add_flag("--compiled", inspect->compiled, "Compile it too: kernels, and the memory that a run takes");
     c->add_flag("--nodes", inspect->nodes, "List each node");
     c->add_flag("--json", inspect->json, "Print JSON");
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kInspectExamples, kExitStatus));
     c->callback([inspect, &chosen] { chosen = [inspect] { return report((*inspect)(), inspect->json); }; });
 }
 

@@ -1,13 +1,13 @@
 // tessera ops: every ONNX operator, and how it is defined here.
 #include "command.h"
 #include "graph/attr.h"
-#include "kernel/op_lowering.h"
+#include "kernel/from_graph/op_lowering.h"
 #include "onnx/operators.h"
 
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kOpsExamples =
     "Examples:\n"
     "  tessera ops\n"
     "  tessera ops Conv\n"
@@ -252,7 +252,7 @@ void add_ops(CLI::App& app, Chosen& chosen) {
     c->add_option("name", ops->name, "Only this one, in full");
     c->add_flag("--json", ops->json, "Print JSON");
     c->add_flag("--markdown", ops->markdown, "Print a Markdown table");
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kOpsExamples, kExitStatus));
     c->callback([ops, &chosen] { chosen = [ops] { return report((*ops)(), ops->json); }; });
 }
 

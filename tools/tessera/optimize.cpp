@@ -7,7 +7,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kOptimizeExamples =
     "Examples:\n"
     "  tessera optimize model.onnx                        what there is to gain\n"
     "  tessera optimize model.onnx -o smaller.onnx\n"
@@ -374,7 +374,7 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     add_progress_option(*c, o->progress);
     c->add_flag("--list-passes", o->list_passes, "List the passes in their order");
     c->add_flag("--json", o->json, "Print JSON");
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kOptimizeExamples, kExitStatus));
     c->callback([o, c, &chosen] {
         o->searched = c->count("--search") > 0;
         chosen = [o] { return report((*o)(), o->json); };

@@ -6,7 +6,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kProfileExamples =
     "Examples:\n"
     "  tessera profile model.onnx\n"
     "  tessera profile model.onnx --threads 1 --nodes\n"
@@ -161,7 +161,7 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     profile->flags.add_options(*c);
     c->add_flag("--json", profile->json, "Print JSON");
     add_progress_option(*c, profile->progress);
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kProfileExamples, kExitStatus));
     c->callback([profile, &chosen] { chosen = [profile] { return report((*profile)(), profile->json); }; });
 }
 

@@ -1,14 +1,14 @@
 // tessera rules: the rewrite rules, the functions they may call, and whether they hold.
 #include "command.h"
-#include "rewrite/functions.h"
-#include "rewrite/refute.h"
-#include "search/certificate.h"
-#include "search/prove_rule.h"
+#include "discover/check/verify_rule.h"
+#include "discover/prove/prove_rule.h"
+#include "rewrite/refute/refute.h"
+#include "rewrite/rules/functions.h"
 
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kRulesExamples =
     "Examples:\n"
     "  tessera rules list\n"
     "  tessera rules check\n"
@@ -284,7 +284,7 @@ void add_check(CLI::App& rules, Chosen& chosen) {
         ->option_text("N");
     c->add_flag("--json", check->json, "Print JSON");
     add_progress_option(*c, check->progress);
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kRulesExamples, kExitStatus));
     c->callback([check, &chosen] {
         chosen = [check] {
             Status status = (*check)();
@@ -299,7 +299,7 @@ void add_list(CLI::App& rules, Chosen& chosen) {
     c->add_option("file", list->files, "Rule files; without any, the built-in rules");
     c->add_option("--rule", list->only, "Only the rule of this name")->option_text("NAME");
     c->add_flag("--json", list->json, "Print JSON");
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kRulesExamples, kExitStatus));
     c->callback([list, &chosen] { chosen = [list] { return report((*list)(), list->json); }; });
 }
 
@@ -310,7 +310,7 @@ void add_on_files(CLI::App& rules, Chosen& chosen, const char* name, const char*
     c->add_option("file", command->files, which);
     c->add_option("--rule", command->only, "Only the rule of this name")->option_text("NAME");
     c->add_flag("--json", command->json, "Print JSON");
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kRulesExamples, kExitStatus));
     c->callback([command, &chosen] {
         chosen = [command] {
             Status status = (*command)();
@@ -324,7 +324,7 @@ void add_functions(CLI::App& rules, Chosen& chosen) {
     CLI::App* c = rules.add_subcommand("functions", "List the functions that rules may call");
     c->add_flag("--json", functions->json, "Print JSON");
     c->add_flag("--markdown", functions->markdown, "Print a Markdown table");
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kRulesExamples, kExitStatus));
     c->callback([functions, &chosen] { chosen = [functions] { return report((*functions)(), functions->json); }; });
 }
 
@@ -333,7 +333,7 @@ void add_functions(CLI::App& rules, Chosen& chosen) {
 void add_rules(CLI::App& app, Chosen& chosen) {
     CLI::App* rules = app.add_subcommand("rules", "Check and list rewrite rules");
     rules->require_subcommand(1);
-    rules->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    rules->footer(fmt::format("{}\n{}", kRulesExamples, kExitStatus));
     add_check(*rules, chosen);
     add_list(*rules, chosen);
     add_functions(*rules, chosen);

@@ -6,7 +6,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kRunExamples =
     "Examples:\n"
     "  tessera run\n"
     "      the built-in ResNet-50 on a random image\n"
@@ -223,7 +223,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
     run->flags.add_options(*c);
     c->add_flag("--json", run->json, "Print JSON");
     add_progress_option(*c, run->progress);
-    c->footer(fmt::format("{}\n{}", kExamples, kExitStatus));
+    c->footer(fmt::format("{}\n{}", kRunExamples, kExitStatus));
     c->callback([run, &chosen] { chosen = [run] { return report((*run)(), run->json); }; });
 }
 

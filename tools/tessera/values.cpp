@@ -4,7 +4,7 @@
 #include <complex>
 
 #include "graph/npy.h"
-#include "graph/onnx_values.h"
+#include "graph/onnx/values.h"
 #include "onnx/file.h"
 #include "onnx/read.h"
 #include "onnx/write.h"

@@ -1,6 +1,6 @@
 // Positions of extremes (arg_max, arg_min), and running sums and products along an axis.
 #include "base/numeric.h"
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 

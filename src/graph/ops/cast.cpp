@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/numeric.h"
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "onnx/dtypes.h"

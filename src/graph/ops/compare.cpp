@@ -1,5 +1,5 @@
 // Comparisons, logic, and the choice between two tensors.
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/families.h"
 

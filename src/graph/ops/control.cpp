@@ -1,5 +1,5 @@
 // Control flow over nested graphs: if, loop, sequence_map. (Scan is in scan.cpp.)
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/nested.h"

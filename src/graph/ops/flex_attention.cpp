@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "graph/copy_nodes.h"
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/heads.h"
 

@@ -1,5 +1,5 @@
 // Ops that read elements at computed positions: gather, gather_elements, gather_nd, compress.
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/parameter.h"

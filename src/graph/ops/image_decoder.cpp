@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 
 namespace tessera {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/numeric.h"
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 

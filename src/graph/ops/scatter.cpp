@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/numeric.h"
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/tensor_slices.h"

@@ -1,5 +1,5 @@
 // Sequences and optionals: made, taken apart, split and joined.
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/nested.h"

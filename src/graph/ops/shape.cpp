@@ -2,7 +2,7 @@
 // identity, shape, size.
 #include <algorithm>
 
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/parameter.h"

@@ -3,7 +3,7 @@
 #include <complex>
 #include <numeric>
 
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/tensor_slices.h"

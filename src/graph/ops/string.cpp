@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "graph/evaluate.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 

@@ -1,0 +1,66 @@
+#include "discover/claim/certificate.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace tessera {
+
+std::string certificate_entry(const Claim& claim, const Certificate& certificate) {
+    std::string out = fmt::format("rule {}\nwhere {}\n", claim.rule.name, shapes_text(claim));
+    std::vector<std::string> values;
+    for (const auto& [name, value] : claim.values)
+        if (auto* list = std::get_if<std::vector<Expr>>(&value))
+            values.push_back(fmt::format("{}: {}", name, Shape(*list)));
+    if (!values.empty()) out += fmt::format("with {}\n", fmt::join(values, ", "));
+    return out + certificate.text + "end\n";
+}
+
+Result<Certificates> read_certificates(std::string_view text, const std::string& source) {
+    Certificates all;
+    std::istringstream in{std::string(text)};
+    int number = 0;
+    CertificateEntry* entry = nullptr;
+    for (std::string line; std::getline(in, line);) {
+        ++number;
+        auto wrong = [&](std::string_view what) {
+            return Error(Code::E0301, "expected {}, found \"{}\"", what, line).at(fmt::format("{}:{}", source, number));
+        };
+        if (!entry) {
+            if (line.empty() || line.starts_with("//")) continue;
+            if (!line.starts_with("rule ")) return wrong("\"rule NAME\"");
+            auto [it, fresh] = all.emplace(line.substr(5), CertificateEntry{});
+            if (!fresh) return wrong("a rule that has no certificate yet");
+            entry = &it->second;
+        } else if (line.starts_with("where ")) {
+            entry->shapes = TRY(read_shapes(std::string_view(line).substr(6)));
+        } else if (line.starts_with("with ")) {
+            entry->values = TRY(read_shapes(std::string_view(line).substr(5)));
+        } else if (line == "end") {
+            entry = nullptr;
+        } else {
+            entry->certificate.text += line + "\n";
+        }
+    }
+    if (entry) return Error(Code::E0301, "the last certificate does not end").at(fmt::format("{}:{}", source, number));
+    return all;
+}
+
+Result<Certificates> load_certificates(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file)
+        return Error(Code::E0101, "cannot open \"{}\"", path).hint("certificates lie beside the rules, as x.cert");
+    std::stringstream text;
+    if (file.peek() != EOF) text << file.rdbuf();
+    return read_certificates(text.str(), path);
+}
+
+std::string certificates_path(const std::string& rules_path) {
+    constexpr std::string_view kEnd = ".rules";
+    std::string stem = rules_path.ends_with(kEnd) ? rules_path.substr(0, rules_path.size() - kEnd.size()) : rules_path;
+    return stem + ".cert";
+}
+
+}  // namespace tessera

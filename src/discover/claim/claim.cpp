@@ -1,0 +1,160 @@
+#include "discover/claim/claim.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+// The conditions that fix a claim's shapes, as text.
+class ShapeConditions {
+  public:
+    explicit ShapeConditions(const Claim& claim) : claim_(claim) {}
+
+    std::vector<std::string> all() {
+        ranks();
+        define_symbols();
+        sizes();
+        return std::move(out_);
+    }
+
+  private:
+    const Claim& claim_;
+    std::vector<std::string> out_;
+    Bindings defined_;  // symbols by sizes of tensors
+    std::map<std::string, std::pair<std::string, int64_t>> place_;
+
+    static std::string dim(const std::string& x, int64_t axis) { return fmt::format("dim({}, {})", x, axis); }
+
+    // The first tensor of this shape.
+    const std::string& first_of(const Shape& shape) const {
+        return std::find_if(claim_.shapes.begin(), claim_.shapes.end(),
+                            [&](const auto& tensor) { return tensor.second == shape; })
+            ->first;
+    }
+
+    void ranks() {
+        for (const auto& [name, shape] : claim_.shapes)
+            if (shape.rank() == 0 || first_of(shape) == name)
+                out_.push_back(fmt::format("rank({}) == {}", name, shape.rank()));
+    }
+
+    void define_symbols() {
+        for (const auto& [name, shape] : claim_.shapes)
+            for (int64_t d = 0; d < shape.rank(); ++d)
+                if (shape[d].is(ExprKind::Var) && !defined_.contains(shape[d].node().name)) {
+                    defined_.emplace(shape[d].node().name, symbol(dim(name, d)));
+                    place_.emplace(shape[d].node().name, std::make_pair(name, d));
+                }
+        // A symbol that only stands in a multiple: dim(x, 0) / 2.
+        for (const auto& [name, shape] : claim_.shapes)
+            for (int64_t d = 0; d < shape.rank(); ++d) {
+                std::vector<std::string> names = free_symbols(shape[d]);
+                if (names.size() != 1 || defined_.contains(names[0])) continue;
+                for (int64_t factor = 2; factor <= 16; ++factor) {
+                    if (!(shape[d] == symbol(names[0]) * factor)) continue;
+                    out_.push_back(fmt::format("{} % {} == 0", dim(name, d), factor));
+                    defined_.emplace(names[0], symbol(fmt::format("({} / {})", dim(name, d), factor)));
+                    place_.emplace(names[0], std::make_pair(name, d));
+                    break;
+                }
+            }
+    }
+
+    // Every size, also where an op on the left asks for it: what it asks for it may ask of a run, not of symbols, and
+    // what several sizes together are asked for is not what each of them is.
+    void sizes() {
+        for (const auto& [name, shape] : claim_.shapes) {
+            if (const std::string& first = first_of(shape); first != name) {
+                if (shape.rank() > 0) out_.push_back(fmt::format("same_dims({}, {})", name, first));
+                continue;
+            }
+            for (int64_t d = 0; d < shape.rank(); ++d) {
+                const Dim& size = shape[d];
+                bool known = true;
+                for (const std::string& s : free_symbols(size)) known &= defined_.contains(s);
+                if (!known) {
+                    out_.push_back("1 == 2");  // cannot be said
+                    continue;
+                }
+                if (std::any_of(place_.begin(), place_.end(),
+                                [&](const auto& p) { return p.second == std::make_pair(name, d); }))
+                    continue;
+                std::string text = to_string(substitute(size, defined_));
+                std::erase(text, '`');  // around what is no plain name
+                out_.push_back(fmt::format("{} == {}", dim(name, d), text));
+            }
+        }
+    }
+};
+
+}  // namespace
+
+Rule to_rule(const Claim& claim) {
+    Rule rule = claim.rule;
+    for (RuleVariable& v : rule.variables)
+        if (claim.shapes.contains(v.name) && v.constraint.empty()) v.constraint = "float";
+    std::string text = to_string(rule);
+    std::vector<std::string> conditions = ShapeConditions(claim).all();
+    for (const std::string& c : conditions)
+        text += (rule.conditions.empty() && &c == &conditions[0] ? " if " : " and ") + c;
+    Result<Rules> read = read_rules(text, claim.rule.source);
+    CHECK(read.ok(), "{}: {}", text, read.ok() ? "" : read.error().to_string());
+    Rule made = std::move(read->front());
+    made.family = claim.rule.family;
+    made.comment = claim.rule.comment;
+    made.source = claim.rule.source;
+    return made;
+}
+
+std::string shapes_text(const Claim& claim) {
+    std::vector<std::string> shapes;
+    for (const auto& [name, shape] : claim.shapes) shapes.push_back(fmt::format("{}: {}", name, shape));
+    return fmt::format("{}", fmt::join(shapes, ", "));
+}
+
+std::string to_string(const Claim& claim) {
+    return fmt::format("{} where {}", to_string(claim.rule), shapes_text(claim));
+}
+
+Result<std::map<std::string, Shape>> read_shapes(std::string_view text) {
+    std::map<std::string, Shape> shapes;
+    auto trim = [](std::string_view s) {
+        while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+        while (!s.empty() && (s.back() == ' ' || s.back() == '\n')) s.remove_suffix(1);
+        return s;
+    };
+    auto wrong = [&] { return Error(Code::E0301, "\"{}\" are no shapes", text).hint("x: [M,K], w: [K,2*N]"); };
+    for (text = trim(text); !text.empty();) {
+        size_t colon = text.find(':'), open = text.find('['), close = text.find(']');
+        if (colon == text.npos || open == text.npos || close == text.npos || !(colon < open && open < close))
+            return wrong();
+        Shape shape;
+        for (std::string_view dims = trim(text.substr(open + 1, close - open - 1)); !dims.empty();) {
+            size_t end = 0;
+            for (int depth = 0; end < dims.size() && (depth > 0 || dims[end] != ','); ++end)
+                depth += (dims[end] == '(') - (dims[end] == ')');
+            std::optional<Dim> d = parse_dim(trim(dims.substr(0, end)));
+            if (!d) return wrong();
+            shape.push_back(*d);
+            dims = end < dims.size() ? dims.substr(end + 1) : "";
+        }
+        shapes.emplace(trim(text.substr(0, colon)), shape);
+        text = trim(text.substr(close + 1));
+        if (text.starts_with(",")) text = trim(text.substr(1));
+    }
+    return shapes;
+}
+
+Result<Claim> read_claim(std::string_view text) {
+    size_t where = text.rfind("where ");
+    if (where == text.npos) return Error(Code::E0301, "a claim without \"where\" and shapes");
+    Rules rules = TRY(read_rules(text.substr(0, where), "claim"));
+    if (rules.size() != 1) return Error(Code::E0301, "{} rules where one is claimed", rules.size());
+    Claim claim{std::move(rules[0]), {}};
+    claim.shapes = TRY(read_shapes(text.substr(where + 6)));
+    return claim;
+}
+
+}  // namespace tessera

@@ -1,0 +1,165 @@
+#include "discover/discover_proofs.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/thread_pool.h"
+#include "discover/check/check_certificate.h"
+#include "discover/check/check_exactness.h"
+#include "rewrite/refute/refute.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kBatch = 64;
+
+// Signs may agree by chance on a few small tensors, which random graphs tell.
+void try_to_refute(FoundRule& found) {
+    if (floats_differ(found.claim)) {
+        found.verdict = Proof::Verdict::Refuted;
+        found.reason = "random numbers refute it";
+        return;
+    }
+    RefuteOptions options;
+    options.instances = 16;
+    options.draws = 400;
+    options.minimise = false;
+    Result<Verdict> verdict = refute(to_rule(found.claim), options);
+    if (!verdict.ok() || verdict->kind != Verdict::Kind::Refuted) return;
+    found.verdict = Proof::Verdict::Refuted;
+    found.reason = "random graphs refute it";
+}
+
+// The claim as it was found, and where that proves, its most general form that does.
+void prove_one(FoundRule& found) {
+    Result<Proof> own = prove(found.claim);
+    if (!own.ok()) {
+        found.reason = own.error().message();
+        return;
+    }
+    found.verdict = own->verdict;
+    found.reason = own->reason;
+    if (!own->proved()) return try_to_refute(found);
+    const std::string as_found = to_string(found.claim);
+    for (const Claim& claim : found.irredundant ? generalise(found.claim) : std::vector<Claim>{}) {
+        if (to_string(claim) == as_found) break;
+        Result<Proof> proof = prove(claim);
+        if (!proof.ok() || !proof->proved()) continue;
+        found.claim = claim;
+        found.certificate = std::move(proof->certificate);
+        found.claim.rule.exactness = exactness_of(found.claim);
+        return;
+    }
+    found.certificate = std::move(own->certificate);
+    found.claim.rule.exactness = exactness_of(found.claim);
+}
+
+std::filesystem::path notes_path(const DiscoverOptions& options, std::string_view world) {
+    return std::filesystem::path(options.enumerate.work_dir) / fmt::format("{}.proofs", world);
+}
+
+// What an earlier run noted: "= verdict", the claim as it was found, the claim as it was proved, the certificate.
+class ProofNotes {
+  public:
+    ProofNotes(const DiscoverOptions& options, std::string_view world) {
+        if (options.enumerate.work_dir.empty()) return;
+        path_ = notes_path(options, world);
+        std::ifstream in(path_);
+        std::string line;
+        while (std::getline(in, line)) {
+            if (!line.starts_with("= ")) continue;
+            Note note{line.substr(2), {}, {}};
+            std::string found;
+            bool whole = bool(std::getline(in, found)) && bool(std::getline(in, note.claim));
+            while (whole && (whole = bool(std::getline(in, line))) && line != "end") note.certificate += line + "\n";
+            if (whole) notes_.emplace(std::move(found), std::move(note));
+        }
+    }
+
+    bool recall(FoundRule& rule) const {
+        auto it = notes_.find(to_string(rule.claim));
+        if (it == notes_.end()) return false;
+        if (it->second.verdict == "proved") {
+            // A claim with attributes that vary does not read back: such a rule is proved once more.
+            Result<Claim> claim = read_claim(it->second.claim);
+            if (!claim.ok() || to_string(*claim) != it->second.claim) return false;
+            if (!check_certificate(*claim, {it->second.certificate}).ok()) return false;  // the file was damaged
+            rule.claim = std::move(*claim);
+            rule.claim.rule.exactness = exactness_of(rule.claim);
+            rule.verdict = Proof::Verdict::Proved;
+            rule.certificate.text = it->second.certificate;
+        } else if (it->second.verdict == "refuted") {
+            rule.verdict = Proof::Verdict::Refuted;
+        }
+        return true;
+    }
+
+    void add(const std::string& found, const FoundRule& rule) {
+        if (path_.empty()) return;
+        text_ += fmt::format("= {}\n{}\n{}\n{}end\n", name_of(rule.verdict), found, to_string(rule.claim),
+                             rule.certificate.text.empty() || rule.certificate.text.ends_with("\n")
+                                 ? rule.certificate.text
+                                 : rule.certificate.text + "\n");
+    }
+    void flush() {
+        if (text_.empty()) return;
+        std::ofstream(path_, std::ios::app) << text_;
+        text_.clear();
+    }
+
+  private:
+    struct Note {
+        std::string verdict, claim, certificate;
+    };
+    std::filesystem::path path_;
+    std::map<std::string, Note> notes_;
+    std::string text_;
+};
+
+}  // namespace
+
+Status prove_found(const DiscoverOptions& options, const World& of, std::vector<FoundRule>& rules,
+                   DiscoverCounts& counts) {
+    const EnumerateOptions& e = options.enumerate;
+    const std::string_view world = of.name;
+    const int sizes = static_cast<int>(of.assignments.size());
+    ProofNotes notes(options, world);
+    for (size_t begin = 0; options.prove && begin < rules.size(); begin += kBatch) {
+        if (e.cancel && *e.cancel) return Error(Code::E0410, "interrupted");
+        if (e.progress)
+            e.progress({world, "proofs", 0, static_cast<int64_t>(begin), static_cast<int64_t>(rules.size()),
+                        counts.enumerated.terms, counts.enumerated.classes, counts.pruned});
+        const size_t count = std::min(kBatch, rules.size() - begin);
+        std::vector<std::string> found(count);
+        std::vector<uint8_t> known(count, 0);
+        Team team(e.threads);
+        team.each(static_cast<int64_t>(count), [&](int64_t i, int) {
+            FoundRule& rule = rules[begin + i];
+            found[i] = to_string(rule.claim);
+            known[i] = notes.recall(rule);
+            if (!known[i]) prove_one(rule);
+            if (rule.verdict == Proof::Verdict::Unknown) rule.bound = test_bound(rule.claim, sizes);
+            rule.rule = to_rule(rule.claim);
+            rule.rule.evidence = rule.verdict == Proof::Verdict::Proved ? Evidence::Proved : Evidence::Tested;
+        });
+        for (size_t i = 0; i < count; ++i)
+            if (!known[i]) notes.add(found[i], rules[begin + i]);
+        notes.flush();
+    }
+    for (const FoundRule& r : rules) {
+        const bool proved = r.verdict == Proof::Verdict::Proved;
+        counts.proved += proved;
+        counts.proved_irredundant += proved && r.irredundant;
+        counts.refuted += r.verdict == Proof::Verdict::Refuted;
+        counts.unknown += r.verdict == Proof::Verdict::Unknown;
+    }
+    return {};
+}
+
+void forget_proofs(const DiscoverOptions& options, std::string_view world) {
+    std::error_code ignored;
+    if (!options.enumerate.work_dir.empty()) std::filesystem::remove(notes_path(options, world), ignored);
+}
+
+}  // namespace tessera

@@ -1,0 +1,159 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "discover/prove/comprehension.h"
+#include "discover/prove/prove.h"
+
+namespace tessera {
+namespace {
+
+using Form = Term::Form;
+constexpr const char* kWindowAttrs[] = {"strides", "pads", "dilations"};
+
+template <typename F>
+void for_each_op(Rule& rule, const F& f) {
+    std::function<void(Term&)> walk = [&](Term& t) {
+        if (t.form == Form::Op) f(t);
+        for (Term& a : t.args) walk(a);
+    };
+    for (Term& t : rule.pattern) walk(t);
+    for (auto& [slot, t] : rule.lets) walk(t);
+    for (Term& t : rule.replacement) walk(t);
+}
+
+bool has_window(const Term& t) { return t.op->attr("strides") && t.op->attr("pads"); }
+
+const Term* given(const Term& t, std::string_view name) {
+    for (const auto& [attr, value] : t.attrs)
+        if (attr == name) return &value;
+    return nullptr;
+}
+
+// The attribute as a variable that all windows of both sides share, where they have the same value; false where not.
+bool make_variable(Claim& claim, const std::string& attr) {
+    Rule& rule = claim.rule;
+    std::optional<std::string> value;
+    bool shared = true, some = false;
+    int64_t spatial = 0;
+    for_each_op(rule, [&](Term& t) {
+        if (!has_window(t) || !t.op->attr(attr)) return;
+        some = true;
+        const Term* v = given(t, attr);
+        std::string text = v ? to_string(*v, rule) : "";
+        if (!value) value = text;
+        shared &= *value == text && (!v || v->form == Form::List);
+        if (const Term* pad = given(t, "auto_pad"); pad && attr == "pads") shared = false;
+    });
+    for (const RuleVariable& v : rule.variables) shared &= v.name != attr;
+    // A window on the left binds it.
+    std::function<bool(const Term&)> binds = [&](const Term& t) {
+        return (t.form == Form::Op && has_window(t) && t.op->attr(attr)) ||
+               std::any_of(t.args.begin(), t.args.end(), binds);
+    };
+    shared &= std::any_of(rule.pattern.begin(), rule.pattern.end(), binds);
+    for (const auto& [name, shape] : claim.shapes) spatial = std::max(spatial, shape.rank() - 2);
+    if (!some || !shared || spatial < 1) return false;
+    int slot = static_cast<int>(rule.variables.size());
+    rule.variables.push_back({attr, TermKind::Ints, ""});
+    for_each_op(rule, [&](Term& t) {
+        if (!has_window(t) || !t.op->attr(attr)) return;
+        std::erase_if(t.attrs, [&](const auto& entry) { return entry.first == attr; });
+        Term variable;
+        variable.kind = TermKind::Ints;
+        variable.name = attr;
+        variable.slot = slot;
+        t.attrs.emplace_back(attr, variable);
+    });
+    std::vector<Expr> list;
+    int64_t count = attr == "pads" ? 2 * spatial : spatial;
+    for (int64_t i = 0; i < count; ++i)
+        list.push_back(symbol(fmt::format("{}_{}", attr, i)) + (attr == "pads" ? 0 : 1));
+    claim.values.insert_or_assign(attr, RuleValue(std::move(list)));
+    return true;
+}
+
+// Sizes that are numbers as symbols, the same for the same number at the same axis of tensors of the same rank.
+Claim with_symbolic_sizes(const Claim& claim) {
+    Claim out = claim;
+    for (auto& [name, shape] : out.shapes)
+        for (int64_t d = 0; d < shape.rank(); ++d)
+            if (auto n = shape[d].as_int(); n && *n > 1)
+                shape[d] = symbol(fmt::format("K{}_{}_{}", shape.rank(), d, *n));
+    return out;
+}
+
+// Each size that stands in several places apart, where the sides still make sense.
+Claim with_independent_sizes(const Claim& claim) {
+    Claim out = claim;
+    std::set<std::string> seen;
+    for (auto& [name, shape] : out.shapes)
+        for (int64_t d = 0; d < shape.rank(); ++d) {
+            if (!shape[d].is(ExprKind::Var) || seen.insert(shape[d].node().name).second) continue;
+            Claim apart = out;
+            apart.shapes[name][d] = symbol(fmt::format("{}_{}{}", shape[d].node().name, name, d));
+            if (check_well_formed(apart).ok()) shape[d] = apart.shapes[name][d];
+        }
+    return out;
+}
+
+// Siblings that are equal parts of one tensor, as parts of whatever sizes they have themselves.
+std::optional<Claim> with_own_parts(const Claim& claim) {
+    const Rule& rule = claim.rule;
+    if (rule.pattern.size() < 2 || rule.replacement.size() != 1) return {};
+    const Term& whole = rule.replacement[0];
+    const Term *axis = given(whole, "axis"), *count = given(whole, "num_outputs");
+    if (whole.form != Form::Op || whole.op->name != "split" || whole.args.size() != 1 || !axis || !count) return {};
+    std::vector<std::string> roots, sizes;
+    for (const Term& root : rule.pattern) {
+        if (root.form != Form::Op || root.bound_slot >= 0) return {};
+        const std::string name = fmt::format("part{}", roots.size());
+        roots.push_back(fmt::format("{}@{}", name, to_string(root, rule)));
+        sizes.push_back(fmt::format("dim({}, {})", name, to_string(*axis, rule)));
+    }
+    Result<Rules> read =
+        read_rules(fmt::format("{}: ({}) => split({}, [{}], axis={})", rule.name, fmt::join(roots, ", "),
+                               to_string(whole.args[0], rule), fmt::join(sizes, ", "), to_string(*axis, rule)),
+                   rule.source);
+    if (!read.ok()) return {};
+    Claim out{std::move(read->front()), claim.shapes, claim.values};
+    out.rule.exactness = rule.exactness;
+    out.rule.grows = rule.grows;
+    out.rule.evidence = rule.evidence;
+    return out;
+}
+
+}  // namespace
+
+std::vector<Claim> generalise(const Claim& claim) {
+    std::vector<Claim> shapes;
+    std::set<std::string> seen;
+    auto add = [&](std::vector<Claim>& to, Claim c) {
+        if (seen.insert(to_string(c)).second) to.push_back(std::move(c));
+    };
+    std::vector<Claim> forms{claim};
+    if (std::optional<Claim> own = with_own_parts(claim))
+        if (with_independent_sizes(*own).shapes != with_independent_sizes(claim).shapes)
+            forms.insert(forms.begin(), *own);
+    for (const Claim& form : forms) {
+        Claim symbolic = with_symbolic_sizes(form);
+        add(shapes, with_independent_sizes(symbolic));
+        add(shapes, symbolic);
+        add(shapes, with_independent_sizes(form));
+        add(shapes, form);
+    }
+    seen.clear();
+    std::vector<Claim> all;
+    for (int attrs : {7, 3, 5, 6, 1, 2, 4, 0})  // strides, pads, dilations
+        for (const Claim& c : shapes) {
+            Claim general = c;
+            bool made = true;
+            for (int i = 0; i < 3 && made; ++i)
+                if (attrs >> i & 1) made = make_variable(general, kWindowAttrs[i]);
+            if (made) add(all, std::move(general));
+        }
+    return all;
+}
+
+}  // namespace tessera

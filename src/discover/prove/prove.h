@@ -1,0 +1,34 @@
+// Proves a claim for all sizes: composes the bodies of each side into one expression of an output element, brings both
+// to a normal form (sums of guarded products over index comprehensions) and compares. Unknown is not refuted.
+#pragma once
+
+#include <vector>
+
+#include "base/error.h"
+#include "discover/claim/certificate.h"
+#include "discover/claim/claim.h"
+
+namespace tessera {
+
+struct ProveOptions {
+    bool certificate = true;  // keep the evidence
+    int max_terms = 400;      // of a normal form; beyond it the verdict is unknown
+};
+
+struct Proof {
+    enum class Verdict { Proved, Refuted, Unknown };
+    Verdict verdict = Verdict::Unknown;
+    std::string reason = {};  // why it is not proved
+    Certificate certificate = {};
+    bool proved() const { return verdict == Verdict::Proved; }
+};
+std::string_view name_of(Proof::Verdict v);  // "proved", "refuted", "unknown"
+
+// An error where the claim makes no sense: a variable without a shape, a side that inference refuses.
+Result<Proof> prove(const Claim& claim, const ProveOptions& options = {});
+
+// The same claim made more general in several ways, the most general first and the claim itself last. The first that
+// proves is the rule to keep; what it still fixes are its side conditions.
+std::vector<Claim> generalise(const Claim& claim);
+
+}  // namespace tessera

@@ -1,0 +1,91 @@
+#include "graph/evaluate/bind_inputs.h"
+
+namespace tessera {
+namespace {
+
+std::string listed(const Graph& graph) {
+    std::string out;
+    for (const auto& v : graph.inputs()) {
+        if (!out.empty()) out += ", ";
+        out += fmt::format("{}: {}", v->name(), v->type());
+    }
+    return out.empty() ? "it takes no inputs" : "it takes " + out;
+}
+
+// Checks one tensor; symbols that stand alone in a dimension are bound to the size met first.
+class Binder {
+  public:
+    Status tensor(const Value& v, const Tensor& t) {
+        const TensorType& declared = v.type().tensor();
+        if (t.dtype() != declared.dtype)
+            return Error(Code::E0403, "input \"{}\" is {}, must be {}", v.name(), dtype_name(t.dtype()),
+                         dtype_name(declared.dtype))
+                .hint("convert it to {} first", dtype_name(declared.dtype));
+        if (!declared.shape.ranked()) return {};
+        if (t.rank() != declared.rank())
+            return Error(Code::E0404, "input \"{}\" has {} dimensions, must have {}: {} is declared {}", v.name(),
+                         t.rank(), declared.rank(), to_string(t.sizes()), declared.shape);
+        for (int64_t d = 0; d < t.rank(); ++d) {
+            const Dim& dim = declared.shape[d];
+            if (dim.is(ExprKind::Var)) {
+                auto [at, fresh] = sizes_.try_emplace(dim.node().name, t.size(d));
+                if (fresh) origin_[dim.node().name] = fmt::format("dimension {} of \"{}\"", d, v.name());
+                if (at->second != t.size(d))
+                    return Error(Code::E0405,
+                                 "input \"{}\" has {} elements in dimension {}, must have {}: {} is declared {}",
+                                 v.name(), t.size(d), d, at->second, to_string(t.sizes()), declared.shape)
+                        .hint("{} is {} by {}", dim.node().name, at->second, origin_[dim.node().name]);
+                continue;
+            }
+            auto size = evaluate_int(dim, sizes_);
+            if (size && *size != t.size(d))
+                return Error(Code::E0405,
+                             "input \"{}\" has {} elements in dimension {}, must have {}: {} is declared {}", v.name(),
+                             t.size(d), d, *size, to_string(t.sizes()), declared.shape);
+        }
+        return {};
+    }
+
+    Result<Datum> datum(const Value& v, const Datum& d) {
+        const Type& declared = v.type();
+        if (declared.is_none()) return d;
+        if (declared.is_tensor() && d.is_tensor()) {
+            TRY(tensor(v, d.tensor()));
+            return d;
+        }
+        if (declared.is_optional() && !d.is_optional()) return TRY(datum(v, Datum::some(d)));
+        SymbolValues ignored;
+        if (!binds(declared, type_of(d), ignored) && !(d.items().empty() && !d.is_tensor() && same_kind(declared, d)))
+            return Error(Code::E0403, "input \"{}\" is {}, must be {}", v.name(), type_of(d), declared);
+        return d;
+    }
+
+  private:
+    static bool same_kind(const Type& t, const Datum& d) {
+        return (t.is_sequence() && d.is_sequence()) || (t.is_optional() && d.is_optional());
+    }
+    SymbolValues sizes_;
+    std::map<std::string, std::string> origin_;  // where a symbol got its size
+};
+
+}  // namespace
+
+Result<std::vector<Datum>> bind_inputs(const Graph& graph, const Inputs& inputs) {
+    for (const auto& [name, datum] : inputs) {
+        bool known = false;
+        for (const auto& v : graph.inputs()) known |= v->name() == name;
+        if (!known)
+            return Error(Code::E0401, "graph \"{}\" has no input \"{}\"", graph.name(), name).hint("{}", listed(graph));
+    }
+    Binder binder;
+    std::vector<Datum> bound;
+    for (const auto& v : graph.inputs()) {
+        auto given = inputs.find(v->name());
+        if (given == inputs.end() && !v->tensor())
+            return Error(Code::E0402, "input \"{}\" ({}) is not given", v->name(), v->type()).hint("{}", listed(graph));
+        bound.push_back(TRY(binder.datum(*v, given == inputs.end() ? Datum(*v->tensor()) : given->second)));
+    }
+    return bound;
+}
+
+}  // namespace tessera

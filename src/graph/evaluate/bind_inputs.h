@@ -1,0 +1,11 @@
+// What a user gives to a graph, checked against what it declares.
+#pragma once
+
+#include "graph/evaluate/evaluate.h"
+
+namespace tessera {
+
+// The graph's inputs in order: given or by default. E0401 to E0405 name the input, what it must be and what it is.
+Result<std::vector<Datum>> bind_inputs(const Graph& graph, const Inputs& inputs);
+
+}  // namespace tessera

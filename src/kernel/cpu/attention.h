@@ -1,0 +1,61 @@
+// Attention, softmax over keys of f(Q K^T), times V, as one kernel: scores of a few queries and keys at a time, with a
+// running maximum and sum for each query (online softmax), so that no more than a block of the scores is ever kept.
+#pragma once
+
+#include <optional>
+
+#include "base/machine.h"
+#include "kernel/schedule/schedule.h"
+
+namespace tessera {
+
+// A reduction along one axis, as match_weights sees it: of a definition or of a stage.
+struct RowReduction {
+    std::vector<Expr> vars;  // one for each index that it is loaded with
+    ReduceAxis over;
+    ReduceOp combine = ReduceOp::Sum;
+    Expr value;
+};
+using FindRow = std::function<std::optional<RowReduction>(int slot)>;
+
+// The weights of attention: exp(score - max) / sum, or zero where a condition of the row holds.
+struct AttentionWeights {
+    Expr score;  // f of the product, over the variables of the weights
+    int max = 0, sum = 0;
+    Expr blind;  // bool, the same for all keys: weights are zero. It may ask whether the load of `sum` is NaN
+    Expr sum_load;
+};
+
+// `weights` over the key and other variables, if that is what it says.
+std::optional<AttentionWeights> match_weights(const Expr& weights, const Expr& key, const FindRow& find);
+
+// A Compute that is attention, over the axes of the stage that multiplies with V.
+struct Attention {
+    const Stage* product = nullptr;   // sum over keys of weights times values
+    const Stage* epilogue = nullptr;  // a map of it, element by element; null: none
+    Expr q, k, v;                     // operands: over the axes, the key, and the depth that Q and K have in common
+    ReduceAxis depth, key;
+    size_t query = 0, column = 0;  // axes: of Q alone, of V alone
+    std::vector<size_t> outer;     // all others
+    AttentionWeights weights;
+    Expr score_load;  // of the product Q K^T, in weights.score
+};
+std::optional<Attention> match_attention(const Compute& compute);
+
+struct AttentionTiles {
+    int64_t rows = 4;      // of a register tile: keys, or columns of V
+    int64_t queries = 16;  // of a register tile: a few vectors
+    int64_t keys = 64;     // whose scores are kept at a time
+    int64_t block = 64;    // queries of one task
+    bool operator==(const AttentionTiles&) const = default;
+};
+// Extents that are not known are given as nothing.
+AttentionTiles choose_attention_tiles(std::optional<int64_t> queries, std::optional<int64_t> keys, int64_t depth,
+                                      int64_t columns, int64_t outer, int element_bytes, const Machine& machine,
+                                      int threads);
+
+// The kernel; its parameters are the Compute's. Tiles are those for so many queries, where their number is not known.
+Lowered lower_attention(const Compute& compute, const Attention& attention, const Machine& machine, int threads,
+                        std::optional<int64_t> queries = {});
+
+}  // namespace tessera

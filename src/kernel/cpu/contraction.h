@@ -1,0 +1,59 @@
+// A stage that is a sum of products over two operands, as C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]: which of its
+// axes are which, and the sizes of tiles for it on a machine.
+#pragma once
+
+#include <optional>
+
+#include "base/machine.h"
+#include "kernel/ir/compute.h"
+
+namespace tessera {
+
+// Numbers of axes, in their order. Columns hold the innermost axis of the output.
+struct Contraction {
+    std::vector<int> batch, rows, columns;  // axes of the stage that both operands have, A alone, B alone
+    std::vector<int> depth;                 // reduction axes, so ordered that A is read along the last
+    int a = 0, b = 1;                       // which factor of the product is A
+};
+
+std::optional<Contraction> match_contraction(const Stage& stage);
+
+// Sizes; an extent that is not constant is taken for large.
+struct ContractionShape {
+    int64_t batch = 1, m = 1, n = 1, k = 1;
+    bool rows_known = true;  // m is a constant
+    bool m_known = true, n_known = true;
+    bool packed_ahead = false;    // B is known before it runs
+    bool a_along_depth = false;   // A is one load that lies along k: its elements can be read where they are
+    bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
+    int element_bytes = 4;
+    bool transposes = true;  // packing A turns rows into columns
+    int64_t tile_rows = 0;   // of the register tile, where m is not known; 0: chosen
+    bool same_sums = false;  // added up in the same order, whatever the number of threads
+};
+
+struct ContractionTiles {
+    int64_t mr = 1, nr = 1;        // the register tile; nr is a multiple of the vector's lanes
+    int64_t kc = 1, k_blocks = 1;  // k in blocks of kc, kc * k_blocks >= k
+    int64_t mc = 1, nc = 1;        // what one task computes: multiples of mr and nr
+    int64_t tasks = 1;             // over batch, m and n
+    bool parallel = false;
+    bool pack_a = true, pack_b = true;
+    bool a_ahead = false;    // A is packed before all tasks, rather than by each for itself
+    bool b_in_task = false;  // B is packed by each task for itself
+    bool prefetch = false;   // the next panel of B while one is used
+    bool operator==(const ContractionTiles&) const = default;
+};
+
+ContractionTiles choose_tiles(const ContractionShape& shape, const Machine& machine, int threads);
+
+// A register tile of some rows on the panels of B that `tiles` has, and what one costs for all columns and all of k.
+struct RowTile {
+    int64_t rows, cost;
+};
+// Those worth having where the number of rows is only known when it runs, and may be any of `sizes`: with fewest rows
+// first, the tile of `tiles` last.
+std::vector<RowTile> choose_row_tiles(const ContractionShape& shape, const ContractionTiles& tiles,
+                                      const std::vector<int64_t>& sizes, const Machine& machine);
+
+}  // namespace tessera

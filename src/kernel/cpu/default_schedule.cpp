@@ -1,0 +1,165 @@
+#include "kernel/cpu/default_schedule.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "kernel/cpu/schedule_kinds.h"
+
+namespace tessera {
+
+const Stage& find_stage(const Schedule& s, std::string_view name) {
+    for (const Stage& stage : s.compute().stages)
+        if (stage.name == name) return stage;
+    CHECK(false);
+    return s.compute().stages[0];
+}
+
+const Stage* writer_of(const Schedule& s, int buffer) {
+    for (const Stage& stage : s.compute().stages)
+        if (stage.buffer == buffer) return &stage;
+    return nullptr;
+}
+
+std::vector<Expr> loads_of(const Stage& stage, int buffer) {
+    std::vector<Expr> loads;
+    visit(stage.value, [&](const Expr& x) {
+        if (x.is(ExprKind::Load) && (buffer < 0 || x.node().slot == buffer)) loads.push_back(x);
+    });
+    return loads;
+}
+
+std::vector<std::string> readers_of(const Schedule& s, int buffer) {
+    std::vector<std::string> names;
+    for (const Stage& stage : s.compute().stages)
+        if (!loads_of(stage, buffer).empty()) names.push_back(stage.name);
+    return names;
+}
+
+namespace {
+
+bool is_param(const Schedule& s, int buffer) { return size_t(buffer) < s.compute().params; }
+
+}  // namespace
+
+bool is_costly(const Expr& value) {
+    bool costly = false;
+    visit(value, [&](const Expr& x) {
+        if (x.is(ExprKind::Pow) || x.is(ExprKind::Rem) || x.is(ExprKind::Mod)) costly |= is_float(x.dtype());
+        if (!x.is(ExprKind::Call)) return;
+        Fn f = x.node().fn;
+        costly |= f != Fn::Abs && f != Fn::Sign && f != Fn::Floor && f != Fn::Ceil && f != Fn::Round &&
+                  f != Fn::Trunc && f != Fn::IsNan && f != Fn::IsInf;
+    });
+    return costly;
+}
+
+namespace {
+
+// Does `reader` ask for each element once, through the one load?
+bool reads_once(const Stage& reader, const Expr& load) {
+    auto along = [&](const ReduceAxis& axis) {
+        if (axis.extent.is_int(1)) return true;
+        return std::any_of(load.args().begin(), load.args().end(), [&](const Expr& i) { return i == axis.var; });
+    };
+    return std::all_of(reader.axes.begin(), reader.axes.end(), along) &&
+           std::all_of(reader.reduce.begin(), reader.reduce.end(), along);
+}
+
+}  // namespace
+
+Status inline_maps(Schedule& s) {
+    std::vector<std::string> names;
+    for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
+    for (const std::string& name : names) {
+        const Stage& stage = find_stage(s, name);
+        if (!stage.reduce.empty() || is_param(s, stage.buffer)) continue;
+        std::vector<std::string> readers = readers_of(s, stage.buffer);
+        bool go = true;
+        if (is_costly(stage.value)) {
+            go = readers.size() == 1;
+            if (go) {
+                const Stage& reader = find_stage(s, readers[0]);
+                std::vector<Expr> loads = loads_of(reader, stage.buffer);
+                go = loads.size() == 1 && reads_once(reader, loads[0]);
+            }
+        }
+        if (go) TRY(s.compute_inline(name));
+    }
+    return {};
+}
+
+namespace {
+
+// One row times a B that is not known ahead and lies along k: dot products, as rows are reduced.
+bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c) {
+    for (int i : c.rows)
+        if (!stage.axes[size_t(i)].extent.is_int(1)) return false;
+    bool along = false;
+    visit(stage.value.arg(size_t(c.b)), [&](const Expr& x) {
+        if (!x.is(ExprKind::Load)) return;
+        size_t slot = size_t(x.node().slot);
+        if (slot < s.compute().known.size() && s.compute().known[slot]) return;
+        auto step = stride_of(s, x, stage.reduce[size_t(c.depth.back())].var);
+        along |= step && step->is_int(1);
+    });
+    return along;
+}
+
+// The one map that reads `stage` element by element, if it can be its epilogue.
+std::string epilogue_of(const Schedule& s, const Stage& stage, const std::vector<std::vector<int>>& groups,
+                        const std::set<std::string>& done) {
+    if (is_param(s, stage.buffer)) return "";
+    std::vector<std::string> readers = readers_of(s, stage.buffer);
+    if (readers.size() != 1 || done.count(readers[0])) return "";
+    const Stage& out = find_stage(s, readers[0]);
+    if (!out.reduce.empty() || !matching_groups(out, stage, groups)) return "";
+    return out.name;
+}
+
+}  // namespace
+
+std::optional<OpenRows> open_rows(const Compute& compute) {
+    Schedule s(compute);
+    if (!inline_maps(s).ok()) return std::nullopt;
+    std::optional<OpenRows> found;
+    size_t contractions = 0;
+    for (const Stage& stage : s.compute().stages) {
+        auto c = match_contraction(stage);
+        if (!c || is_dot_products(s, stage, *c)) continue;
+        ++contractions;
+        OpenRows open{rows_of(stage, *c), measure_contraction(s, stage, *c)};
+        if (!open.shape.m_known && open.shape.packed_ahead) found = open;
+    }
+    return contractions == 1 ? found : std::nullopt;
+}
+
+Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
+    Schedule s(std::move(compute));
+    TRY(inline_maps(s));
+    std::vector<std::string> names;
+    for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
+    std::set<std::string> done;
+    for (const std::string& name : names) {
+        const Stage& stage = find_stage(s, name);
+        if (done.count(name)) continue;
+        auto c = match_contraction(stage);
+        if (!c || is_dot_products(s, stage, *c)) continue;
+        std::vector<std::vector<int>> groups;
+        for (const auto& g : {c->batch, c->rows, c->columns})
+            if (!g.empty()) groups.push_back(g);
+        std::string out = epilogue_of(s, stage, groups, done);
+        done.insert({name, out});
+        if (!TRY(schedule_grouped(s, name, *c, out, options))) TRY(schedule_contraction(s, name, *c, out, options));
+    }
+    // From the end: a stage takes along what is computed for each of its rows.
+    for (auto name = names.rbegin(); name != names.rend(); ++name) {
+        if (done.count(*name)) continue;
+        std::vector<std::string> taken = TRY(schedule_rows(s, *name, done, options));
+        done.insert(*name);
+        done.insert(taken.begin(), taken.end());
+    }
+    return s;
+}
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// A product with known weights whose rows, columns and depth are halved, seven products of halves for eight (Strassen),
+// once or twice: 7 or 49 products of tiles. Sums of A are made as it is packed, those of the weights ahead, and what is
+// multiplied is added up while it lies in the second cache.
+#pragma once
+
+#include "kernel/cpu/contraction.h"
+#include "kernel/cpu/default_schedule.h"
+
+namespace tessera {
+
+struct HalvedTiles {
+    int64_t halvings = 1;
+    int64_t mr = 1, nr = 1;  // the register tile
+    int64_t part = 1;        // of the depth of a half, that is added up in registers
+    int64_t rows = 1;        // what one task computes: blocks of 2^halvings tiles of rows
+    int64_t columns = 1;     // and of columns
+    int64_t copied = 0;          // elements of each row of A that are copied before they are turned; 0: none
+    int64_t tasks = 1;
+    int64_t parts() const { return int64_t(1) << halvings; }
+    int64_t products() const { return halvings == 1 ? 7 : 49; }
+};
+
+// Nothing where a half has no tiles.
+std::optional<HalvedTiles> choose_halved_tiles(const ContractionShape& shape, int64_t halvings, const Machine& machine,
+                                               int threads);
+
+// Stages in the place of one that is a contraction: blocks[h, g, t, k, i] of A, whose tile t of rows has the halves h,
+// and the depth g; factors a[p, t, k, i] and b[p, j, k, c]; products[p, t, j, i, c]; and the stage that was, now a map.
+struct HalvedStages {
+    Compute compute;
+    std::string blocks, a, b, products;
+};
+HalvedStages halve_product(const Compute& compute, const std::string& stage, const Contraction& c,
+                           const HalvedTiles& tiles);
+
+// A schedule of the one product that `compute` is made of, halved as often as it says. An error says why not.
+Result<Schedule> schedule_halved(const Compute& compute, const ScheduleOptions& options);
+
+}  // namespace tessera

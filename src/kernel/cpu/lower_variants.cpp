@@ -1,0 +1,227 @@
+#include "kernel/cpu/lower_variants.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "kernel/cpu/attention.h"
+#include "kernel/cpu/halved_product.h"
+#include "kernel/cpu/schedule_kinds.h"
+#include "kernel/ir/renamed_copy.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kDescribed = 64;
+
+bool prepare_alike(const Lowered& a, const Lowered& b) {
+    if (a.prepare_args != b.prepare_args || a.prepared != b.prepared) return false;
+    return to_string(a.prepare) == to_string(b.prepare);
+}
+
+// Whether their common parameters have the same dimensions: lowering may have merged some of one's.
+bool index_alike(const Lowered& a, const Lowered& b) {
+    const size_t shared = a.kernel.params - a.scratch.size();
+    if (shared != b.kernel.params - b.scratch.size()) return false;
+    for (size_t i = 0; i < shared; ++i)
+        if (a.kernel.buffers[i].shape != b.kernel.buffers[i].shape) return false;
+    return true;
+}
+
+// Buffers and loops of several kernels side by side in one.
+class Joining {
+  public:
+    explicit Joining(const Lowered& like) : shared_(like.kernel.params - like.scratch.size()) {
+        made_ = like;
+        made_.scratch.clear();
+        made_.kernel.body = nullptr;
+        made_.kernel.buffers.resize(shared_);
+        for (const Buffer& b : made_.kernel.buffers) names_.insert(b.name);
+        for (const std::string& s : made_.kernel.symbols) names_.insert(s);
+    }
+
+    // Parameters come first, so all scratch before what is allocated.
+    void add_scratch(const Lowered& part, const Expr& condition) {
+        std::vector<int> slots(part.kernel.buffers.size(), -1);
+        for (size_t i = 0; i < shared_; ++i) slots[i] = int(i);
+        for (int slot : part.scratch) {
+            Buffer buffer = part.kernel.buffers[size_t(slot)];
+            // Where others run, it needs no memory.
+            if (!buffer.shape.empty()) buffer.shape[0] = select(condition, buffer.shape[0], 0);
+            slots[size_t(slot)] = int(made_.kernel.buffers.size());
+            made_.scratch.push_back(slots[size_t(slot)]);
+            buffer.name = fresh(buffer.name);
+            made_.kernel.buffers.push_back(std::move(buffer));
+        }
+        slots_.push_back(std::move(slots));
+        made_.kernel.params = made_.kernel.buffers.size();
+    }
+
+    void add_body(const Lowered& part, const Expr& condition, size_t number) {
+        Bindings vars;
+        visit(part.kernel.body, [&](const Stmt& s) {
+            const For* loop = s->as<For>();
+            if (!loop) return;
+            ExprNode node = loop->var.node();
+            node.name = fresh(node.name);
+            vars.insert_or_assign(loop->var.node().name, make_expr(std::move(node)));
+        });
+        std::vector<int>& slots = slots_[number];
+        for (size_t i = 0; i < slots.size(); ++i) {
+            if (slots[i] >= 0) continue;
+            Buffer buffer = part.kernel.buffers[i];
+            for (auto* list : {&buffer.shape, &buffer.strides})
+                for (Expr& e : *list) e = substitute(e, vars);
+            slots[i] = int(made_.kernel.buffers.size());
+            buffer.name = fresh(buffer.name);
+            made_.kernel.buffers.push_back(std::move(buffer));
+        }
+        Stmt body = with_slots(substitute(part.kernel.body, vars), [&](int slot) { return slots[size_t(slot)]; });
+        const Seq* all = body ? body->as<Seq>() : nullptr;
+        for (const Stmt& s : all ? all->stmts : std::vector<Stmt>{body})
+            if (s) stmts_.push_back(guarded(s, condition));
+    }
+
+    Lowered take() {
+        made_.kernel.body = seq(std::move(stmts_));
+        return std::move(made_);
+    }
+
+  private:
+    std::string fresh(const std::string& name) {
+        std::string made = name;
+        for (int i = 1; !names_.insert(made).second; ++i) made = name + "_" + std::to_string(i);
+        return made;
+    }
+
+    // A parallel loop stays at the top and is left out by its extent.
+    static Stmt guarded(const Stmt& s, const Expr& condition) {
+        const For* loop = s->as<For>();
+        if (!loop || loop->kind != LoopKind::Parallel) return if_then(condition, s);
+        For some = *loop;
+        some.extent = select(condition, some.extent, 0);
+        return for_loop(std::move(some));
+    }
+
+    size_t shared_;  // parameters that all have
+    Lowered made_;
+    std::set<std::string> names_;
+    std::vector<std::vector<int>> slots_;  // by part
+    std::vector<Stmt> stmts_;
+};
+
+// What the number of rows may be: small and large values of each symbol, the others 1.
+std::vector<int64_t> sample_sizes(const Expr& rows) {
+    std::set<int64_t> sizes;
+    const std::vector<std::string> symbols = free_symbols(rows);
+    for (const std::string& name : symbols) {
+        SymbolValues values;
+        for (const std::string& other : symbols) values[other] = 1;
+        for (int64_t n = 1; n <= 256; n += 1 + n / 16) {
+            values[name] = n;
+            if (auto size = evaluate_int(rows, values); size && *size > 0) sizes.insert(*size);
+        }
+    }
+    return {sizes.begin(), sizes.end()};
+}
+
+// "of up to 64 rows, for 3 4 11 12": a guard over the number of rows for people.
+std::string describe(const Expr& guard, const Expr& rows) {
+    std::string list;
+    for (int64_t n = 1; n <= kDescribed; ++n) {
+        const Expr holds = rewrite(guard, [&](const Expr& x) { return x == rows ? Expr(n) : x; });
+        if (evaluate_int(holds, {}).value_or(0)) list += fmt::format(" {}", n);
+    }
+    return fmt::format("of up to {} rows, for{}", kDescribed, list);
+}
+
+}  // namespace
+
+Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
+    std::vector<Expr> conditions;
+    Expr none = int_const(1, DType::boolean);  // of those before holds
+    for (const Variant& v : variants) {
+        CHECK(prepare_alike(v.lowered, otherwise), "variants of {} prepare different weights", otherwise.kernel.name);
+        conditions.push_back(logical_and(none, v.guard));
+        none = logical_and(none, logical_not(v.guard));
+    }
+    conditions.push_back(none);
+    variants.push_back({none, std::move(otherwise)});
+    Joining joining(variants.back().lowered);
+    for (size_t i = 0; i < variants.size(); ++i) joining.add_scratch(variants[i].lowered, conditions[i]);
+    for (size_t i = 0; i < variants.size(); ++i) joining.add_body(variants[i].lowered, conditions[i], i);
+    return joining.take();
+}
+
+namespace {
+
+// Queries that fill one tile, of one vector or of several: keys and values are read where they lie.
+Lowered lower_attention_variants(const Compute& compute, const Attention& attention, const ScheduleOptions& options,
+                                 std::vector<Choice>& choices) {
+    Lowered general = lower_attention(compute, attention, options.machine, options.threads);
+    const Stage& product = *attention.product;
+    const Expr& queries = product.axes[attention.query].extent;
+    const DType dtype = compute.buffers[size_t(product.buffer)].dtype;
+    const int bytes = int(dtype_bytes(dtype));
+    const int64_t lanes = options.machine.vector_bytes / bytes;
+    if (queries.as_int() || lanes < 2) return general;
+    const AttentionTiles tiles = choose_attention_tiles({}, {}, 64, 64, 1, bytes, options.machine, options.threads);
+    std::vector<Variant> variants;
+    for (int64_t few : {lanes, tiles.queries}) {
+        const std::string subject = fmt::format("specialise {} for up to {} queries", compute.name, few);
+        Lowered lowered = lower_attention(compute, attention, options.machine, options.threads, few);
+        if (!index_alike(lowered, general)) {
+            choices.push_back({subject, no("it has dimensions merged that the general code has not")});
+            continue;
+        }
+        choices.push_back({subject, yes("keys and values are read where they lie")});
+        variants.push_back({le(queries, few), std::move(lowered)});
+    }
+    return variants.empty() ? general : join_variants(std::move(variants), std::move(general));
+}
+
+}  // namespace
+
+Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices) {
+    if (auto attention = match_attention(compute))
+        return lower_attention_variants(compute, *attention, options, choices);
+    if (compute.halvings > 0) {
+        const std::string subject = fmt::format("halve {} {}", compute.name, compute.halvings == 1 ? "once" : "twice");
+        auto schedule = schedule_halved(compute, options);
+        auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
+        choices.push_back({subject, lowered.ok() ? yes("as the node asks") : no("{}", lowered.error().message())});
+        if (lowered.ok()) return lowered;
+    }
+    Lowered general = TRY(lower(TRY(default_schedule(compute, options))));
+    auto open = open_rows(compute);
+    if (!open) return general;
+    const ContractionTiles tiles = choose_tiles(open->shape, options.machine, options.threads);
+    std::vector<RowTile> row_tiles = choose_row_tiles(open->shape, tiles, sample_sizes(open->rows), options.machine);
+    std::vector<Variant> variants;
+    // The cheapest for the number of rows: no later one is cheaper.
+    auto time = [&](const RowTile& t) { return ceil_div(open->rows, t.rows) * t.cost; };
+    for (size_t i = 0; i + 1 < row_tiles.size(); ++i) {
+        const RowTile& tile = row_tiles[i];
+        Expr guard = int_const(1, DType::boolean);
+        for (size_t j = i + 1; j < row_tiles.size(); ++j)
+            guard = logical_and(guard, le(time(tile), time(row_tiles[j])));
+        const std::string subject = fmt::format("specialise {} for tiles of {} rows", compute.name, tile.rows);
+        ScheduleOptions own = options;
+        own.tile_rows = tile.rows;
+        auto schedule = default_schedule(compute, own);
+        auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
+        if (!lowered.ok()) {
+            choices.push_back({subject, no("{}", lowered.error().message())});
+        } else if (!prepare_alike(*lowered, general)) {
+            choices.push_back({subject, no("the weights would have to be prepared a second time")});
+        } else if (!index_alike(*lowered, general)) {
+            choices.push_back({subject, no("it has dimensions merged that the general code has not")});
+        } else {
+            choices.push_back({subject, yes("{}", describe(guard, open->rows))});
+            variants.push_back({guard, std::move(*lowered)});
+        }
+    }
+    return variants.empty() ? general : join_variants(std::move(variants), std::move(general));
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// A Compute lowered for several kinds of sizes: nests of its default schedule and of others that are faster for some
+// sizes, in one kernel, each behind a guard over the symbols. All read the same prepared weights.
+#pragma once
+
+#include "base/decision.h"
+#include "kernel/cpu/default_schedule.h"
+
+namespace tessera {
+
+struct Variant {
+    Expr guard;  // over the Compute's symbols
+    Lowered lowered;
+};
+
+// One kernel that does what the first variant does whose guard holds, or else `otherwise`. All are of one Compute and
+// prepare the same.
+Lowered join_variants(std::vector<Variant> variants, Lowered otherwise);
+
+// The default schedule, with variants where they pay; what was chosen and why is added to `choices`.
+Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices);
+
+}  // namespace tessera

@@ -1,0 +1,606 @@
+// Contractions: operands packed into panels, register tiles, blocks of k, tasks over batch, rows and columns.
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/cpu/schedule_kinds.h"
+
+namespace tessera {
+
+std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
+                                                             const std::vector<std::vector<int>>& groups) {
+    std::optional<Expr> read;
+    bool one = true;
+    visit(out.value, [&](const Expr& x) {
+        if (!x.is(ExprKind::Load) || x.node().slot != producer.buffer) return;
+        one &= !read || *read == x;
+        read = x;
+    });
+    if (!read || !one) return std::nullopt;
+    std::vector<std::vector<int>> result;
+    size_t placed = 0;
+    for (const auto& group : groups) {
+        // The index of the group's merged axis, over the axes of `out`.
+        Expr index = 0, extent = 1;
+        for (int i : group) {
+            index = index * producer.axes[size_t(i)].extent + read->arg(size_t(i));
+            extent = extent * producer.axes[size_t(i)].extent;
+        }
+        std::vector<int> mine;
+        Expr covered = 1;
+        for (int i = int(out.axes.size()) - 1; i >= 0; --i) {
+            if (depends_on(index, out.axes[size_t(i)].var)) mine.insert(mine.begin(), i);
+        }
+        // Axes of one element are read along by nobody; they are given to the first group below.
+        std::vector<int> ordered;
+        std::vector<int> left = mine;
+        while (!left.empty()) {
+            auto next = std::find_if(left.begin(), left.end(), [&](int i) {
+                auto step = step_of(index, out.axes[size_t(i)].var);
+                return step && *step == covered;
+            });
+            if (next == left.end()) return std::nullopt;
+            covered = covered * out.axes[size_t(*next)].extent;
+            ordered.insert(ordered.begin(), *next);
+            left.erase(next);
+        }
+        if (covered != extent) return std::nullopt;
+        placed += ordered.size();
+        result.push_back(ordered);
+    }
+    for (size_t i = 0; i < out.axes.size(); ++i) {
+        bool found = false;
+        for (const auto& g : result) found |= std::count(g.begin(), g.end(), int(i)) > 0;
+        if (found) continue;
+        if (!out.axes[i].extent.is_int(1)) return std::nullopt;
+        result[0].insert(result[0].begin(), int(i));
+        ++placed;
+    }
+    if (placed != out.axes.size()) return std::nullopt;
+    return result;
+}
+
+namespace {
+
+using Groups = std::vector<std::vector<int>>;
+
+constexpr int64_t kRowsAtOnce = 16;             // of a B that is packed
+constexpr int64_t kLongSum = 192, kPart = 128;  // products in f32 that are added up one by one
+
+int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
+
+Expr product(const std::vector<ReduceAxis>& axes, const std::vector<int>& which) {
+    Expr p = 1;
+    for (int i : which) p = p * axes[size_t(i)].extent;
+    return p;
+}
+
+// Is B one load, contiguous along the columns?
+bool lies_along_columns(const Schedule& s, const Stage& stage, const Contraction& c) {
+    const Expr& b = stage.value.arg(size_t(c.b));
+    if (!b.is(ExprKind::Load)) return false;
+    auto step = stride_of(s, b, stage.axes[size_t(c.columns.back())].var);
+    return step && step->is_int(1) && c.columns.size() == 1;
+}
+
+// Is something of A contiguous along the last axis of k?
+bool lies_along_depth(const Schedule& s, const Stage& stage, const Contraction& c) {
+    const Expr& var = stage.reduce[size_t(c.depth.back())].var;
+    bool along = false;
+    visit(stage.value.arg(size_t(c.a)), [&](const Expr& x) {
+        if (!x.is(ExprKind::Load)) return;
+        auto step = stride_of(s, x, var);
+        along |= step && step->is_int(1);
+    });
+    return along;
+}
+
+bool is_known(const Schedule& s, const Expr& operand) {
+    bool known = true;
+    visit(operand, [&](const Expr& x) {
+        if (!x.is(ExprKind::Load)) return;
+        size_t slot = size_t(x.node().slot);
+        known &= slot < s.compute().known.size() && s.compute().known[slot];
+    });
+    return known;
+}
+
+class ContractionSchedule {
+  public:
+    ContractionSchedule(Schedule& s, std::string stage, Contraction c, std::string out, const ScheduleOptions& options)
+        : s_(s), options_(options), mm_(std::move(stage)), out_(std::move(out)), c_(std::move(c)) {}
+
+    Status apply() {
+        measure();
+        TRY(bring_to_one_form());
+        TRY(lay_out());
+        TRY(tile_output());
+        TRY(tile_sum());
+        TRY(attach_operands());
+        return {};
+    }
+
+  private:
+    void measure() {
+        const Stage& stage = find_stage(s_, mm_);
+        ContractionShape shape = measure_contraction(s_, stage, c_);
+        shape.tile_rows = options_.tile_rows;
+        shape.same_sums = options_.strict;
+        b_along_columns_ = shape.b_along_columns;
+        tiles_ = choose_tiles(shape, options_.machine, options_.threads);
+        lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
+        // Blocks of k along whole axes or equal parts of the last one, so that what is packed for one is a box.
+        if (tiles_.k_blocks > 1 && c_.depth.size() > 1) {
+            int64_t inner = 1;
+            for (auto i = c_.depth.rbegin(); i != c_.depth.rend(); ++i) {
+                int64_t extent = constant_or(stage.reduce[size_t(*i)].extent, 0);
+                if (extent == 0 || inner * extent > tiles_.kc * 3 / 2) break;
+                inner *= extent;
+            }
+            const int64_t last = constant_or(stage.reduce[size_t(c_.depth.back())].extent, 1);
+            if (inner == 1)
+                for (int64_t parts = 2; parts < last && inner == 1; ++parts)
+                    if (last % parts == 0 && last / parts <= tiles_.kc * 3 / 2) inner = last / parts;
+            if (inner * 4 > tiles_.kc) {
+                tiles_.kc = inner;
+                tiles_.k_blocks = shape.k / inner;
+            }
+        }
+        fills_ = tiles_.pack_a && tiles_.k_blocks == 1 && lanes_ > 1 && c_.depth.size() == 1 &&
+                 lies_along_depth(s_, stage, c_);
+        if (shape.element_bytes == 4 && product(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
+    }
+
+    // Long sums in equal parts, since the error grows with the longest chain of additions. k is filled up with zeros
+    // where it has no such parts, and also to whole vectors, so that A can be read in them.
+    void choose_parts(int64_t k) {
+        if (tiles_.k_blocks > 1) k = tiles_.kc;
+        if (tiles_.k_blocks > 1 && k <= 2 * kPart) return;  // blocks are parts
+        if (fills_) k = (k + lanes_ - 1) / lanes_ * lanes_;
+        if (k <= kLongSum) return;
+        for (int64_t parts = (k + kLongSum - 1) / kLongSum; parts <= k / (kPart / 2); ++parts)
+            if (k % parts == 0) {
+                part_ = k / parts;
+                return;
+            }
+        if (tiles_.k_blocks == 1 && c_.depth.size() == 1 && tiles_.pack_a && tiles_.pack_b) part_ = kPart;
+    }
+
+    // Stage mm[b,m,n] over k from a[b,m,k..] and b[b,k..,n], then out[b,m,n].
+    Status bring_to_one_form() {
+        const Stage stage = find_stage(s_, mm_);
+        const bool along_depth = lies_along_depth(s_, stage, c_);
+        Groups groups;
+        for (const auto& g : {c_.batch, c_.rows, c_.columns})
+            if (!g.empty()) groups.push_back(g);
+        has_batch_ = !c_.batch.empty();
+        has_rows_ = !c_.rows.empty();
+        Groups out_groups = groups;
+        if (out_.empty()) {
+            out_ = TRY(s_.cache_write(mm_, Scope::Register));
+        } else {
+            auto matched = matching_groups(find_stage(s_, out_), stage, groups);
+            CHECK(matched.has_value());
+            out_groups = *matched;
+            // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
+            if (is_costly(find_stage(s_, out_).value) && tiles_.k_blocks == 1)
+                tile_ = TRY(s_.cache_write(mm_, Scope::Register));
+        }
+        const Expr a_value = stage.value.arg(size_t(c_.a)), b_value = stage.value.arg(size_t(c_.b));
+        if (tiles_.pack_a) a_ = TRY(s_.reindex(mm_, c_.a));
+        if (tiles_.pack_b) b_ = TRY(s_.reindex(mm_, c_.b));
+        if (!a_.empty()) TRY(merge_operand(a_, stage, a_value, {c_.batch, c_.rows}));
+        if (!b_.empty()) TRY(merge_operand(b_, stage, b_value, {c_.batch, c_.columns}));
+        TRY(s_.merge_axes(mm_, groups, {c_.depth}));
+        if (!tile_.empty()) TRY(s_.merge_axes(tile_, groups));
+        TRY(s_.merge_axes(out_, out_groups));
+        if (b_.empty()) return {};  // what lies outside cannot be padded
+        std::vector<int64_t> multiples;
+        if (has_batch_) multiples.push_back(1);
+        if (has_rows_) multiples.push_back(tiles_.mr);
+        multiples.push_back(tiles_.nr);
+        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : part_ > 0 ? part_ : fills_ ? lanes_ : 1);
+        TRY(s_.pad(mm_, multiples));
+        if (!tile_.empty()) {
+            multiples.pop_back();
+            TRY(s_.pad(tile_, multiples));
+        }
+        by_rows_ = along_depth && !options_.machine.lane_multiply;
+        if (along_depth && !by_rows_) TRY(turn_in_registers());
+        return {};
+    }
+
+    // Rows that lie along k are read in vectors and turned in registers, a square at a time.
+    Status turn_in_registers() {
+        if (a_.empty() || lanes_ < 2) return {};
+        const Stage& stage = find_stage(s_, a_);
+        const Expr& k = stage.axes.back().extent;
+        if (k.is_int(0) || !mod(k, lanes_).is_int(0)) return {};
+        rows_ = a_;
+        a_ = TRY(s_.cache_read(mm_, stage.buffer, Scope::Local));
+        return {};
+    }
+
+    // The operand's axes as those of each group in one, then the reduction axes in the order of `depth`.
+    Status merge_operand(const std::string& name, const Stage& stage, const Expr& value, const Groups& outer) {
+        std::vector<int> position(stage.axes.size(), -1);
+        int next = 0;
+        for (size_t i = 0; i < stage.axes.size(); ++i)
+            if (depends_on(value, stage.axes[i].var)) position[i] = next++;
+        Groups groups;
+        for (const auto& group : outer) {
+            std::vector<int> mine;
+            for (int i : group)
+                if (position[size_t(i)] >= 0) mine.push_back(position[size_t(i)]);
+            if (!mine.empty()) groups.push_back(mine);
+        }
+        for (int k : c_.depth) groups.push_back({next + k});
+        return s_.merge_axes(name, groups);
+    }
+
+    // Panels: [b][m / mr][k][m % mr], and likewise for columns. Where elements of A are broadcast from memory, its
+    // panels may stay as rows: [b][m / mr][m % mr][k].
+    Status lay_out() {
+        if (!a_.empty()) TRY(panels(a_, tiles_.mr, by_rows_));
+        if (b_.empty()) return {};
+        return panels(b_, tiles_.nr, false);
+    }
+
+    Status panels(const std::string& name, int64_t width, bool by_rows) {
+        const Stage stage = find_stage(s_, name);
+        size_t depth = c_.depth.size(), outer = stage.axes.size() - depth;
+        IndexMap map;
+        for (size_t i = 0; i < stage.axes.size(); ++i)
+            map.vars.push_back(index_var("d" + std::to_string(i), stage.axes[i].extent.as_int()));
+        for (size_t i = 0; i + 1 < outer; ++i) {
+            map.indices.push_back(map.vars[i]);
+            map.shape.push_back(stage.axes[i].extent);
+        }
+        const Expr& along = map.vars[outer - 1];
+        Expr k = 0, k_extent = 1;
+        for (size_t i = outer; i < stage.axes.size(); ++i) {
+            k = k * stage.axes[i].extent + map.vars[i];
+            k_extent = k_extent * stage.axes[i].extent;
+        }
+        std::vector<Expr> inner{k, mod(along, width)}, inner_shape{k_extent, Expr(width)};
+        if (by_rows) {
+            // What all tasks share has no strides but those of its shape.
+            if (auto length = k_extent.as_int(); length && tiles_.a_ahead)
+                inner_shape[0] = (*length + line() - 1) / line() / 2 * 2 * line() + line();
+            std::swap(inner[0], inner[1]);
+            std::swap(inner_shape[0], inner_shape[1]);
+        }
+        map.indices.push_back(floor_div(along, width));
+        map.indices.insert(map.indices.end(), inner.begin(), inner.end());
+        map.shape.push_back(ceil_div(stage.axes[outer - 1].extent, width));
+        map.shape.insert(map.shape.end(), inner_shape.begin(), inner_shape.end());
+        return s_.transform_layout(name, map);
+    }
+
+    // Partial sums lie tile by tile: rows far apart would fight for places in the cache.
+    Status tile_partial_sums() {
+        const Stage& stage = find_stage(s_, mm_);
+        IndexMap map;
+        for (size_t i = 0; i < stage.axes.size(); ++i)
+            map.vars.push_back(index_var("d" + std::to_string(i), stage.axes[i].extent.as_int()));
+        size_t next = 0;
+        if (has_batch_) {
+            map.indices.push_back(map.vars[0]);
+            map.shape.push_back(stage.axes[next++].extent);
+        }
+        std::vector<Expr> inner, inner_shape;
+        auto cut = [&](int64_t size) {
+            map.indices.push_back(floor_div(map.vars[next], size));
+            map.shape.push_back(ceil_div(stage.axes[next].extent, size));
+            inner.push_back(mod(map.vars[next++], size));
+            inner_shape.push_back(size);
+        };
+        if (has_rows_) cut(tiles_.mr);
+        cut(tiles_.nr);
+        map.indices.insert(map.indices.end(), inner.begin(), inner.end());
+        map.shape.insert(map.shape.end(), inner_shape.begin(), inner_shape.end());
+        return s_.transform_layout(mm_, map);
+    }
+
+    // Tasks, tiles of columns, tiles of rows, and one register tile.
+    Status tile_output() {
+        std::vector<Loop> loops = s_.loops(out_), order, tasks;
+        size_t at = 0;
+        if (has_batch_) tasks.push_back(loops[at++]);
+        std::optional<Loop> row_tiles, rows;
+        if (has_rows_) {
+            Loop m = loops[at++];
+            if (!s_.extent(m).as_int() || *s_.extent(m).as_int() > tiles_.mc) {
+                auto [block, inner] = TRY(s_.split(m, tiles_.mc));
+                tasks.push_back(block);
+                m = inner;
+            }
+            auto [tile, inner] = TRY(s_.split(m, tiles_.mr));
+            row_tiles = tile;
+            rows = inner;
+        }
+        Loop n = loops[at];
+        if (!s_.extent(n).as_int() || *s_.extent(n).as_int() > tiles_.nc) {
+            auto [block, inner] = TRY(s_.split(n, tiles_.nc));
+            tasks.push_back(block);
+            n = inner;
+        }
+        auto [column_tiles, columns] = TRY(s_.split(n, tiles_.nr));
+        // Long chains of instructions run best side by side: a whole row of the tile.
+        auto [vectors, lanes] = TRY(s_.split(columns, tile_.empty() ? lanes_ : tiles_.nr));
+        order = tasks;
+        order.push_back(column_tiles);
+        if (row_tiles) order.push_back(*row_tiles);
+        tile_loop_ = order.back();
+        panel_loop_ = column_tiles;
+        if (rows) order.push_back(*rows);
+        order.insert(order.end(), {vectors, lanes});
+        TRY(s_.reorder(order));
+        TRY(s_.vectorize(lanes));
+        TRY(s_.unroll(vectors));
+        if (rows && tile_.empty()) TRY(s_.unroll(*rows));
+        if (rows && !tile_.empty()) TRY(s_.annotate(*rows, "unroll", 2));
+        // A row is left out by one test; columns in vectors, so their last tile stands apart.
+        TRY(s_.loop_partition(column_tiles));
+        if (tasks.empty()) return {};
+        task_loop_ = tasks[0];
+        for (size_t i = 1; i < tasks.size(); ++i) task_loop_ = TRY(s_.fuse(*task_loop_, tasks[i]));
+        if (tiles_.parallel) TRY(s_.parallel(*task_loop_));
+        return {};
+    }
+
+    // The sum of one tile in registers; where k has several blocks, added up in a block of partial sums.
+    Status tile_sum() {
+        std::string tile = mm_;
+        Loop at = tile_loop_;
+        if (tiles_.k_blocks > 1) {
+            std::vector<Loop> loops = s_.loops(mm_);
+            Loop k = loops.back();
+            auto [ko, ki] = TRY(s_.split(k, tiles_.kc));
+            tile = TRY(s_.rfactor(ko));
+            if (task_loop_) TRY(s_.compute_at(mm_, *task_loop_));
+            TRY(s_.set_scope(mm_, Scope::Local));
+            TRY(tile_partial_sums());
+            loops = s_.loops(mm_);
+            size_t next = has_batch_ ? 1 : 0;
+            std::vector<Loop> order{loops.back()}, inner;
+            std::optional<Loop> row_tiles;
+            if (has_rows_) {
+                auto [tiles, rows] = TRY(s_.split(loops[next++], tiles_.mr));
+                row_tiles = tiles;
+                inner.push_back(rows);
+            }
+            auto [column_tiles, columns] = TRY(s_.split(loops[next], tiles_.nr));
+            auto [vectors, lanes] = TRY(s_.split(columns, lanes_));
+            order.push_back(column_tiles);
+            if (row_tiles) order.push_back(*row_tiles);
+            at = order.back();
+            panel_loop_ = column_tiles;
+            block_loop_ = order.front();
+            inner.insert(inner.end(), {vectors, lanes});
+            order.insert(order.end(), inner.begin(), inner.end());
+            TRY(s_.reorder(order));
+            TRY(s_.vectorize(lanes));
+            for (size_t i = 0; i + 1 < inner.size(); ++i) TRY(s_.unroll(inner[i]));
+        }
+        if (!tile_.empty()) TRY(keep_tile(at));
+        TRY(s_.compute_at(tile, at));
+        const Loop rows_of_tiles = at;
+        if (part_ > 0) TRY(sum_in_parts(tile, at));
+        TRY(s_.set_scope(tile, Scope::Register));
+        std::vector<Loop> loops = s_.loops(tile), order;
+        size_t next = has_batch_ ? 1 : 0;
+        std::optional<Loop> rows;
+        if (has_rows_) rows = loops[next++];
+        auto [vectors, lanes] = TRY(s_.split(loops[next], lanes_));
+        Loop k = loops.back();
+        order.push_back(k);
+        if (rows) order.push_back(*rows);
+        order.insert(order.end(), {vectors, lanes});
+        TRY(s_.reorder(order));
+        TRY(s_.vectorize(lanes));
+        TRY(s_.unroll(vectors));
+        if (rows) TRY(s_.unroll(*rows));
+        // Lanes of A come in the same order each round: one round after the other is best there, unless it prefetches.
+        const bool alike = options_.machine.lane_multiply && tiles_.mr % lanes_ == 0 && !tiles_.prefetch;
+        if (!alike) TRY(s_.annotate(k, "unroll", 4));
+        // The first tiles of rows would wait for each panel, and few come after them. A task of one panel has the next
+        // in its next block of k.
+        if (!b_.empty() && has_rows_ && tiles_.prefetch) {
+            const Loop& next_panel = block_loop_ && tiles_.nc == tiles_.nr ? *block_loop_ : panel_loop_;
+            TRY(s_.prefetch_next(tile, find_stage(s_, b_).buffer, k, next_panel, rows_of_tiles));
+        }
+        if (!a_.empty() && options_.machine.lane_multiply) {
+            std::string copy = TRY(s_.cache_read(tile, find_stage(s_, a_).buffer, Scope::Register));
+            TRY(s_.compute_at(copy, k));
+            TRY(s_.vectorize(s_.loops(copy)[has_batch_ ? 1 : 0]));
+        }
+        return {};
+    }
+
+    // The tile in memory, to which parts of the sum are added; from then on `tile` is a part, computed at `at`.
+    Status sum_in_parts(std::string& tile, Loop& at) {
+        auto [parts, k] = TRY(s_.split(s_.loops(tile).back(), part_));
+        std::string part = TRY(s_.rfactor(parts));
+        TRY(s_.set_scope(tile, Scope::Local));
+        const std::vector<Loop> loops = s_.loops(tile);
+        size_t next = has_batch_ ? 1 : 0;  // after the columns there may be the block of k
+        std::vector<Loop> order{loops.back()};
+        if (has_rows_) order.push_back(loops[next++]);
+        auto [vectors, lanes] = TRY(s_.split(loops[next], lanes_));
+        order.insert(order.end(), {vectors, lanes});
+        TRY(s_.reorder(order));
+        TRY(s_.vectorize(lanes));
+        for (size_t i = 1; i + 1 < order.size(); ++i) TRY(s_.unroll(order[i]));
+        tile = part;
+        at = order[0];
+        return s_.compute_at(tile, at);
+    }
+
+    // The sums of one tile in memory.
+    Status keep_tile(const Loop& at) {
+        TRY(s_.compute_at(tile_, at));
+        TRY(s_.set_scope(tile_, Scope::Local));
+        std::vector<Loop> loops = s_.loops(tile_);
+        auto [vectors, lanes] = TRY(s_.split(loops.back(), lanes_));
+        TRY(s_.unroll(vectors));
+        if (has_rows_) TRY(s_.unroll(loops[loops.size() - 2]));
+        return s_.vectorize(lanes);
+    }
+
+    Status attach_operands() {
+        if (!a_.empty()) {
+            const bool ahead = tiles_.a_ahead;
+            if (ahead) {
+                TRY(s_.set_scope(a_, Scope::Global));
+            } else if (block_loop_) {
+                TRY(s_.compute_at(a_, *block_loop_));
+                TRY(s_.set_scope(a_, Scope::Local));
+            } else if (task_loop_) {
+                TRY(s_.compute_at(a_, *task_loop_));
+                TRY(s_.set_scope(a_, Scope::Local));
+            }
+            // Rows an odd number of cache lines apart, so that they do not fight for places.
+            if (by_rows_ && !ahead && (task_loop_ || block_loop_))
+                TRY(s_.storage_align(a_, has_batch_ ? 2 : 1, 2 * line(), line()));
+            TRY(by_rows_        ? pack_by_rows(ahead)
+                : rows_.empty() ? pack(a_, tiles_.mr, ahead, false)
+                                : pack_turned(ahead));
+        }
+        if (b_.empty()) return {};
+        if (tiles_.b_in_task && task_loop_) {
+            TRY(s_.compute_at(b_, *task_loop_));
+            TRY(s_.set_scope(b_, Scope::Local));
+            return pack(b_, tiles_.nr, false, b_along_columns_);
+        }
+        return pack(b_, tiles_.nr, tiles_.parallel, b_along_columns_);
+    }
+
+    // Rows of A as they lie.
+    Status pack_by_rows(bool parallel) {
+        std::vector<Loop> loops = s_.loops(a_);
+        const size_t outer = loops.size() - c_.depth.size();
+        if (parallel) {
+            Loop rows = loops[outer - 1];
+            if (outer > 1) rows = TRY(s_.fuse(loops[0], rows));
+            TRY(s_.parallel(rows));
+        } else {
+            auto [tiles, rows] = TRY(s_.split(loops[outer - 1], tiles_.mr));
+            TRY(s_.loop_partition(tiles));
+        }
+        auto [vectors, lanes] = TRY(s_.split(loops.back(), lanes_));
+        TRY(s_.annotate(vectors, "unroll", 4));
+        TRY(s_.loop_partition(vectors));
+        return s_.vectorize(lanes);
+    }
+
+    // Squares of A: read along k, stored along the rows of a panel.
+    Status pack_turned(bool parallel) {
+        std::vector<Loop> loops = s_.loops(a_);
+        size_t depth = c_.depth.size(), outer = loops.size() - depth;
+        auto [tiles, rows] = TRY(s_.split(loops[outer - 1], tiles_.mr));
+        auto [squares, k] = TRY(s_.split(loops.back(), lanes_));
+        std::vector<Loop> order{tiles};
+        order.insert(order.end(), loops.begin() + std::ptrdiff_t(outer), loops.end() - 1);
+        order.insert(order.end(), {squares, k, rows});
+        TRY(s_.reorder(order));
+        TRY(s_.unroll(k));
+        if (tiles_.mr % lanes_ == 0 && tiles_.mr > lanes_) {
+            auto [vectors, lanes] = TRY(s_.split(rows, lanes_));
+            TRY(s_.unroll(vectors));
+            TRY(s_.vectorize(lanes));
+        } else {
+            TRY(s_.vectorize(rows));
+        }
+        if (parallel) {
+            Loop whole = tiles;
+            if (outer > 1) whole = TRY(s_.fuse(loops[0], whole));
+            TRY(s_.parallel(whole));
+        } else {
+            TRY(s_.loop_partition(tiles));
+        }
+        if (c_.depth.size() == 1) TRY(s_.loop_partition(squares));
+        TRY(s_.compute_at(rows_, squares));
+        TRY(s_.set_scope(rows_, Scope::Register));
+        std::vector<Loop> own = s_.loops(rows_);
+        TRY(s_.vectorize(own.back()));
+        return s_.unroll(own[outer - 1]);
+    }
+
+    // Panel after panel, each row of it in vectors. What lies along the columns of panels is read a few rows of k at a
+    // time, all panels of them: not in steps from row to row, each on another page.
+    Status pack(const std::string& name, int64_t width, bool parallel, bool along_columns) {
+        std::vector<Loop> loops = s_.loops(name);
+        size_t depth = c_.depth.size(), outer = loops.size() - depth;
+        auto [tiles, inner] = TRY(s_.split(loops[outer - 1], width));
+        Loop whole = tiles;
+        std::vector<Loop> order(loops.begin() + std::ptrdiff_t(outer), loops.end());
+        order.push_back(inner);
+        auto count = s_.extent(tiles).as_int();
+        if (along_columns && depth == 1 && (!count || *count > 1)) {
+            auto [blocks, rows] = TRY(s_.split(loops.back(), kRowsAtOnce));
+            order = {blocks, tiles, rows, inner};
+            if (parallel) {
+                int64_t each = std::max<int64_t>(1, count.value_or(64) / (4 * options_.threads));
+                auto [chunks, in_chunk] = TRY(s_.split(tiles, each));
+                whole = chunks;
+                order = {chunks, blocks, in_chunk, rows, inner};
+            }
+        } else {
+            order.insert(order.begin(), tiles);
+        }
+        TRY(s_.reorder(order));
+        if (width % lanes_ == 0) {
+            auto [vectors, lanes] = TRY(s_.split(inner, lanes_));
+            TRY(s_.vectorize(lanes));
+            TRY(s_.unroll(vectors));
+        } else {
+            TRY(s_.unroll(inner));
+        }
+        if (!parallel) return s_.loop_partition(tiles);
+        if (outer > 1) whole = TRY(s_.fuse(loops[0], whole));
+        return s_.parallel(whole);
+    }
+
+    int64_t line() const { return lanes_ * 64 / options_.machine.vector_bytes; }  // of a cache, in elements
+
+    Schedule& s_;
+    const ScheduleOptions& options_;
+    std::string mm_, out_, a_, b_;
+    std::string rows_;  // A as it lies, where a_ is turned
+    std::string tile_;  // the sums of a tile in memory, where the epilogue reads them there
+    Contraction c_;
+    ContractionTiles tiles_;
+    int64_t lanes_ = 1;
+    int64_t part_ = 0;  // of a sum, that is added up in registers; 0: all of it
+    bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
+    bool fills_ = false;           // k is filled up to whole vectors
+    Loop tile_loop_, panel_loop_;  // over register tiles, over panels of B
+    std::optional<Loop> task_loop_, block_loop_;
+};
+
+}  // namespace
+
+Expr rows_of(const Stage& stage, const Contraction& c) { return product(stage.axes, c.rows); }
+
+ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c) {
+    ContractionShape shape;
+    const Expr m = rows_of(stage, c), n = product(stage.axes, c.columns);
+    shape.batch = constant_or(product(stage.axes, c.batch), 16);
+    shape.m = constant_or(m, 1024);
+    shape.n = constant_or(n, 1024);
+    shape.m_known = m.as_int().has_value();
+    shape.n_known = n.as_int().has_value();
+    shape.k = constant_or(product(stage.reduce, c.depth), 512);
+    shape.packed_ahead = is_known(s, stage.value.arg(size_t(c.b)));
+    shape.a_along_depth = stage.value.arg(size_t(c.a)).is(ExprKind::Load) && lies_along_depth(s, stage, c);
+    shape.b_along_columns = lies_along_columns(s, stage, c);
+    shape.element_bytes = int(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    return shape;
+}
+
+Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
+                            const ScheduleOptions& options) {
+    return ContractionSchedule(s, std::move(stage), std::move(c), std::move(out), options).apply();
+}
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// The kinds of stages that default_schedule knows, each with a schedule of its own. All take the name of the stage that
+// stays outermost and attach what feeds it.
+#pragma once
+
+#include <optional>
+#include <set>
+
+#include "kernel/cpu/contraction.h"
+#include "kernel/cpu/default_schedule.h"
+
+namespace tessera {
+
+const Stage& find_stage(const Schedule& s, std::string_view name);
+const Stage* writer_of(const Schedule& s, int buffer);
+std::vector<std::string> readers_of(const Schedule& s, int buffer);  // names of stages
+std::vector<Expr> loads_of(const Stage& stage, int buffer = -1);     // of that buffer, or all
+// How the address of an access moves, in elements, when var grows by one; nullopt where that is not constant.
+std::optional<Expr> stride_of(const Schedule& s, const Expr& load, const Expr& var);
+std::optional<Expr> stride_of(const Schedule& s, int buffer, const std::vector<Expr>& indices, const Expr& var);
+bool is_costly(const Expr& value);  // there are functions in it that take ten times as long as a product, or more
+Expr elements_of(const std::vector<ReduceAxis>& axes);
+int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine);
+
+// Maps go into what reads them, unless that would compute costly functions again.
+Status inline_maps(Schedule& s);
+
+// `stage` is a contraction c; `out`, where it is not empty, the map that reads each of its elements once and writes the
+// result: see matching_groups.
+Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
+                            const ScheduleOptions& options);
+
+// The same for convolutions in small groups, whose input is read where it lies. False: it is not of that kind, and nothing
+// was done.
+Result<bool> schedule_grouped(Schedule& s, const std::string& stage, const Contraction& c, const std::string& out,
+                              const ScheduleOptions& options);
+
+Expr rows_of(const Stage& stage, const Contraction& c);
+ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);
+
+// The one contraction of a Compute, where the number of its rows is not known, and its B is.
+struct OpenRows {
+    Expr rows;
+    ContractionShape shape;
+};
+std::optional<OpenRows> open_rows(const Compute& compute);
+
+// The axes of `out` that make up each group of `producer`'s axes, in such an order that both merge to the same index;
+// nullopt where they do not.
+std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
+                                                             const std::vector<std::vector<int>>& groups);
+
+// The loops of a map from number `first` on, its innermost in vectors; those before it are left alone.
+Status vectorize_map(Schedule& s, const std::string& stage, size_t first, const ScheduleOptions& options);
+// A stage at the root without reduction, in parallel.
+Status schedule_map(Schedule& s, const std::string& stage, const ScheduleOptions& options);
+// `stage` and the stages that it needs row by row, whose names are given back; `done` are scheduled already.
+Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& stage, const std::set<std::string>& done,
+                                               const ScheduleOptions& options);
+// A reduction along contiguous elements, from loop `first` on: partial results in the lanes of several vectors.
+Status reduce_in_lanes(Schedule& s, const std::string& stage, const ScheduleOptions& options);
+// `sum`, a reduction whose innermost axis is contiguous in what it reads, and `out`, which reads it element by element.
+Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options);
+// The first `count` loops as one, cut into tasks of at least `grain` bytes of work, in parallel if there is enough.
+// Gives the innermost of the loops that it made or found: what is inside belongs to one iteration.
+Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, size_t count, double bytes,
+                                       const ScheduleOptions& options);
+
+}  // namespace tessera

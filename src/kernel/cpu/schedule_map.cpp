@@ -1,0 +1,280 @@
+// Maps: axes that lie densely in all that is read and written become one; the innermost in vectors; tasks of some size.
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/cpu/schedule_kinds.h"
+
+namespace tessera {
+
+std::optional<Expr> stride_of(const Schedule& s, int buffer, const std::vector<Expr>& indices, const Expr& var) {
+    const Buffer& b = s.compute().buffers[size_t(buffer)];
+    Expr total = 0, stride = 1;
+    for (size_t d = indices.size(); d-- > 0;) {
+        auto step = step_of(indices[d], var);
+        if (!step) return std::nullopt;
+        total = total + *step * (b.strides.empty() ? stride : b.strides[d]);
+        stride = stride * b.shape[d];
+    }
+    return total;
+}
+
+std::optional<Expr> stride_of(const Schedule& s, const Expr& load, const Expr& var) {
+    return stride_of(s, load.node().slot, load.args(), var);
+}
+
+Expr elements_of(const std::vector<ReduceAxis>& axes) {
+    Expr n = 1;
+    for (const ReduceAxis& a : axes) n = n * a.extent;
+    return n;
+}
+
+int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine) {
+    // The widest type that takes part decides.
+    size_t bytes = std::max<size_t>(1, dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    visit(stage.value, [&](const Expr& x) {
+        if (x.is(ExprKind::Load) || is_float(x.dtype())) bytes = std::max(bytes, dtype_bytes(x.dtype()));
+    });
+    if (is_float(stage.value.dtype())) bytes = std::max<size_t>(bytes, 4);
+    return std::max(1, machine.vector_bytes / int(bytes));
+}
+
+namespace {
+
+// Can axes i and i + 1 be one loop, all addresses staying linear in it?
+bool lie_densely(const Schedule& s, const Stage& stage, size_t i) {
+    const ReduceAxis &outer = stage.axes[i], &inner = stage.axes[i + 1];
+    auto dense = [&](int buffer, const std::vector<Expr>& indices) {
+        auto a = stride_of(s, buffer, indices, outer.var), b = stride_of(s, buffer, indices, inner.var);
+        return a && b && *a == *b * inner.extent;
+    };
+    if (!dense(stage.buffer, stage.store)) return false;
+    bool yes = true, outside = false;
+    std::vector<Expr> loads = loads_of(stage);
+    for (const Expr& load : loads) yes &= dense(load.node().slot, load.args());
+    // Variables that are used other than as indices would need their own values.
+    Expr without =
+        rewrite(stage.value, [&](const Expr& x) { return x.is(ExprKind::Load) ? constant(0, x.dtype()) : x; });
+    outside = depends_on(without, outer.var) || depends_on(without, inner.var);
+    return yes && !outside;
+}
+
+// Merges what lies densely; false where the stage's buffer is read by others, who know its axes.
+Status merge_dense_axes(Schedule& s, const std::string& name) {
+    const Stage& stage = find_stage(s, name);
+    if (stage.axes.size() < 2) return {};
+    std::vector<std::vector<int>> groups{{0}};
+    for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+        if (lie_densely(s, stage, i))
+            groups.back().push_back(int(i) + 1);
+        else
+            groups.push_back({int(i) + 1});
+    }
+    if (groups.size() == stage.axes.size()) return {};
+    return s.merge_axes(name, groups);
+}
+
+// An axis other than the innermost along which something is read without gaps: a transposition.
+std::optional<size_t> crossing_axis(const Schedule& s, const Stage& stage) {
+    const Expr& inner = stage.axes.back().var;
+    for (const Expr& load : loads_of(stage)) {
+        auto along = stride_of(s, load, inner);
+        if (along && (along->is_int(0) || along->is_int(1))) continue;
+        for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+            auto step = stride_of(s, load, stage.axes[i].var);
+            if (step && step->is_int(1) && !stage.axes[i].extent.is_int(1)) return i;
+        }
+    }
+    return std::nullopt;
+}
+
+// An axis along which the value is another expression for each of a few places, or for each remainder by a few.
+struct Phases {
+    size_t axis;
+    int64_t count;
+};
+
+constexpr int64_t kMostPhases = 10, kMostCopies = 64;
+
+std::vector<Phases> find_phases(const Stage& stage) {
+    std::vector<Phases> found;
+    int64_t copies = 1;
+    auto add = [&](size_t axis, int64_t count) {
+        for (const Phases& p : found)
+            if (p.axis == axis) return;
+        if (count < 2 || count > kMostPhases || copies * count > kMostCopies) return;
+        found.push_back({axis, count});
+        copies *= count;
+    };
+    visit(stage.value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Select) || !e.arg(0).is(ExprKind::Eq)) return;
+        for (size_t side : {0, 1}) {
+            const Expr &what = e.arg(0).arg(side), &number = e.arg(0).arg(1 - side);
+            if (!number.as_int()) continue;
+            for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+                const Expr& var = stage.axes[i].var;
+                if (what == var) add(i, stage.axes[i].extent.as_int().value_or(0));
+                if (what.is(ExprKind::Mod) && what.arg(0) == var) add(i, what.arg(1).as_int().value_or(0));
+            }
+        }
+    });
+    return found;
+}
+
+// All phases at once, lane by lane: what their expressions share is computed once.
+Status schedule_phases(Schedule& s, const std::string& name, const std::vector<Phases>& phases, double element,
+                       const ScheduleOptions& options) {
+    const int64_t lanes = lanes_of(s, find_stage(s, name), options.machine);
+    std::vector<Loop> loops = s.loops(name), outer, unrolled;
+    int64_t copies = 1;
+    for (size_t i = 0; i + 1 < loops.size(); ++i) {
+        auto p = std::find_if(phases.begin(), phases.end(), [&](const Phases& p) { return p.axis == i; });
+        if (p == phases.end()) {
+            outer.push_back(loops[i]);
+            continue;
+        }
+        copies *= p->count;
+        auto extent = s.extent(loops[i]).as_int();
+        if (extent == p->count) {
+            unrolled.push_back(loops[i]);
+            continue;
+        }
+        auto [rounds, phase] = TRY(s.split(loops[i], p->count));
+        if (!extent || *extent % p->count) TRY(s.loop_partition(rounds));
+        outer.push_back(rounds);
+        unrolled.push_back(phase);
+    }
+    auto extent = s.extent(loops.back()).as_int();
+    double inner = double(extent.value_or(256) * copies) * element;
+    std::vector<Loop> order = outer;
+    Loop lane = loops.back();
+    const bool vector = lanes > 1 && (!extent || *extent >= lanes);
+    if (vector && extent != lanes) {
+        auto [rounds, in] = TRY(s.split(lane, lanes));
+        if (!extent || *extent % lanes) TRY(s.loop_partition(rounds));
+        order.push_back(rounds);
+        lane = in;
+    } else if (!vector) {
+        order.push_back(lane);
+    }
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    if (vector) order.push_back(lane);
+    TRY(s.reorder(order));
+    for (const Loop& l : unrolled) TRY(s.unroll(l));
+    if (vector) TRY(s.vectorize(lane));
+    (void)TRY(make_tasks(s, name, outer.size(), inner, options));
+    return {};
+}
+
+}  // namespace
+
+Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, size_t count, double bytes,
+                                       const ScheduleOptions& options) {
+    if (count == 0) return std::optional<Loop>();
+    std::vector<Loop> loops = s.loops(stage);
+    Loop all = loops[0];
+    for (size_t i = 1; i < count; ++i) all = TRY(s.fuse(all, loops[i]));
+    auto extent = s.extent(all).as_int();
+    if (options.threads < 2) return std::optional<Loop>(all);
+    const double grain = 16 << 10;
+    if (extent && double(*extent) * bytes < 2 * grain) return std::optional<Loop>(all);
+    int64_t each = std::max<int64_t>(1, int64_t(grain / std::max(bytes, 1.0)));
+    // Enough tasks for threads that are not equally fast, and no more; without a rest where that is close.
+    if (extent) {
+        each = std::max(each, *extent / (16 * options.threads));
+        for (int64_t d = each; d >= std::max<int64_t>(1, each / 2); --d) {
+            if (*extent % d) continue;
+            each = d;
+            break;
+        }
+    }
+    if (each > 1 && (!extent || *extent > each)) {
+        auto [task, iteration] = TRY(s.split(all, each));
+        TRY(s.parallel(task));
+        return std::optional<Loop>(iteration);
+    }
+    if (extent && *extent <= 1) return std::optional<Loop>(all);
+    TRY(s.parallel(all));
+    return std::optional<Loop>(all);
+}
+
+Status vectorize_map(Schedule& s, const std::string& name, size_t first, const ScheduleOptions& options) {
+    const Stage& stage = find_stage(s, name);
+    std::vector<Loop> loops = s.loops(name);
+    if (loops.size() <= first) return {};
+    const Loop inner = loops.back();
+    int64_t lanes = lanes_of(s, stage, options.machine);
+    auto extent = s.extent(inner).as_int();
+    // Long chains of instructions run best side by side: each on several vectors.
+    int64_t together = 1;
+    if (is_costly(stage.value))
+        for (together = 4; together > 1 && extent && *extent < together * lanes;) together /= 2;
+    lanes *= together;
+    if (lanes < 2 || (extent && *extent < lanes)) {
+        if (extent && *extent <= 8) return s.unroll(inner);
+        return {};
+    }
+    if (extent && *extent == lanes) return s.vectorize(inner);
+    auto [rounds, vector] = TRY(s.split(inner, lanes));
+    TRY(s.vectorize(vector));
+    if (together == 1) TRY(s.annotate(rounds, "unroll", 4));
+    if (!extent || *extent % lanes) TRY(s.loop_partition(rounds));
+    return {};
+}
+
+Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions& options) {
+    TRY(merge_dense_axes(s, name));
+    const Stage stage = find_stage(s, name);
+    if (stage.axes.empty()) return {};
+    std::vector<Loop> loops = s.loops(name);
+    double element = double(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    for (const Expr& load : loads_of(stage)) element += double(dtype_bytes(load.dtype()));
+    if (auto phases = find_phases(stage); !phases.empty()) return schedule_phases(s, name, phases, element, options);
+    const int64_t lanes = lanes_of(s, stage, options.machine);
+    if (auto crossing = crossing_axis(s, stage); crossing && lanes > 1) {
+        // Squares of which each side is a cache line.
+        const int64_t side = std::max<int64_t>(lanes, 64 / std::max(1, int(element / 2)));
+        Loop across = loops[*crossing], along = loops.back();
+        auto small = [&](const Loop& l) { return s.extent(l).as_int() && *s.extent(l).as_int() <= side; };
+        size_t outer = loops.size() - 1;
+        std::vector<Loop> order(loops.begin(), loops.end() - 1);
+        Loop inner_across = across;
+        if (!small(across)) {
+            auto [o, i] = TRY(s.split(across, side));
+            order[*crossing] = o;
+            inner_across = i;
+            TRY(s.loop_partition(o));
+        } else {
+            order.erase(order.begin() + std::ptrdiff_t(*crossing));
+            --outer;
+        }
+        if (!small(along)) {
+            auto [o, i] = TRY(s.split(along, side));
+            order.push_back(o);
+            ++outer;
+            TRY(s.loop_partition(o));
+            along = i;
+        }
+        order.insert(order.end(), {inner_across, along});
+        TRY(s.reorder(order));
+        TRY(vectorize_map(s, name, outer + 1, options));
+        (void)TRY(make_tasks(s, name, outer, element * double(side * side), options));
+        return {};
+    }
+    // Tasks are cut from the outer loops, or from the only one.
+    if (loops.size() == 1) {
+        int64_t chunk = std::max<int64_t>(lanes, int64_t((16 << 10) / element) / lanes * lanes);
+        auto extent = s.extent(loops[0]).as_int();
+        if (options.threads < 2 || (extent && *extent <= 2 * chunk)) return vectorize_map(s, name, 0, options);
+        if (extent) chunk = std::max(chunk, *extent / (16 * options.threads) / lanes * lanes);
+        auto [task, inside] = TRY(s.split(loops[0], chunk));
+        TRY(s.parallel(task));
+        TRY(s.loop_partition(task));
+        return vectorize_map(s, name, 1, options);
+    }
+    double row = element * double(stage.axes.back().extent.as_int().value_or(256));
+    TRY(vectorize_map(s, name, loops.size() - 1, options));
+    (void)TRY(make_tasks(s, name, loops.size() - 1, row, options));
+    return {};
+}
+
+}  // namespace tessera

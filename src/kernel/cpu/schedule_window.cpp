@@ -1,0 +1,433 @@
+// Windows: reductions whose innermost axis lies in lanes (pooling, depthwise convolution, sums over outer axes). A few
+// outputs at a time are summed in registers.
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/cpu/schedule_kinds.h"
+#include "kernel/ir/regions.h"
+
+namespace tessera {
+
+namespace {
+
+// Axes of one element go into their neighbours: no loop needs them.
+Status merge_unit_axes(Schedule& s, const std::string& sum, const std::string& out) {
+    const auto& axes = find_stage(s, sum).axes;
+    std::vector<std::vector<int>> groups(1);
+    for (size_t i = 0; i < axes.size(); ++i) {
+        bool all_units = true;
+        for (int j : groups.back()) all_units &= axes[size_t(j)].extent.is_int(1);
+        if (!groups.back().empty() && !all_units && !axes[i].extent.is_int(1)) groups.emplace_back();
+        groups.back().push_back(int(i));
+    }
+    if (groups.size() == axes.size()) return {};
+    TRY(s.merge_axes(sum, groups));
+    return s.merge_axes(out, groups);
+}
+
+struct WindowTiles {
+    int64_t vectors = 1, pixels = 1;
+    int64_t rounds = 1;  // of the last reduction, summed side by side
+    int64_t block = 0;   // vectors of a row that are summed in memory, where they are too many for registers
+    int64_t taps = 1;
+    bool small = true;  // the taps are few and known
+};
+
+int64_t largest_divisor(int64_t n, int64_t most) {
+    for (int64_t d = std::min(n, most); d > 1; --d)
+        if (n % d == 0) return d;
+    return 1;
+}
+
+// Does the window slide along the axis before the last, so that neighbours there share what they read?
+bool slides(const Stage& stage) {
+    if (stage.axes.size() < 2) return false;
+    const Expr& pixel = stage.axes[stage.axes.size() - 2].var;
+    bool found = false;
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            for (const ReduceAxis& r : stage.reduce) found |= depends_on(index, pixel) && depends_on(index, r.var);
+    return found;
+}
+
+// As many outputs as the registers hold sums for, of sizes that leave no rest where there are such.
+WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, const ScheduleOptions& options) {
+    WindowTiles t;
+    for (const ReduceAxis& r : stage.reduce) {
+        auto e = r.extent.as_int();
+        t.small &= e.has_value();
+        t.taps *= e.value_or(1);
+    }
+    t.small &= t.taps <= 49;
+    const int64_t sums = options.machine.vector_registers / 2;
+    auto channels = stage.axes.back().extent.as_int();
+    if (t.small && t.taps > 1 && slides(stage)) {
+        auto width = stage.axes[stage.axes.size() - 2].extent.as_int();
+        if (width)
+            t.pixels = largest_divisor(*width, std::min<int64_t>(sums / 2, 8));
+        else
+            t.pixels = 4;
+    }
+    if (!in_lanes) return t;
+    t.vectors = std::max<int64_t>(1, std::min<int64_t>(4, sums / t.pixels));
+    if (channels && *channels % lanes == 0) {
+        // A long sum reads as much of each row as it can, as long as there is something for each thread.
+        const int64_t all = *channels / lanes, threads = options.strict ? 1 : options.threads;
+        const int64_t most = all / (threads > 1 ? 2 * threads : 1);
+        if (!t.small) t.vectors = std::clamp<int64_t>(most, t.vectors, sums / 2);
+        if (!t.small && most > 4 * sums && stage.reduce.size() == 1)
+            t.block = largest_divisor(all, std::min(most, options.machine.l1_bytes / 4 / options.machine.vector_bytes));
+        t.vectors = largest_divisor(*channels / lanes, t.vectors);
+    }
+    while (t.vectors > 1 && channels && *channels < t.vectors * lanes) --t.vectors;
+    // Additions wait for each other: there are enough of them at a time.
+    auto last = stage.reduce.back().extent.as_int();
+    if (!t.small) t.rounds = std::max<int64_t>(1, sums / 2 / t.vectors);
+    while (t.rounds > 1 && last && *last < 4 * t.rounds) t.rounds /= 2;
+    return t;
+}
+
+// How many tiles of channels to take at once, so that the rows of input that neighbouring rows of output share are
+// still in the first cache; 0: all.
+int64_t channel_block(const Stage& stage, int64_t channels, int64_t tile, const Machine& machine) {
+    if (stage.axes.size() < 3 || stage.reduce.size() < 2) return 0;
+    const ReduceAxis& x = stage.axes[stage.axes.size() - 2];
+    int64_t stride = 1;
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            if (auto step = step_of(index, x.var); step && step->as_int()) stride = std::max(stride, *step->as_int());
+    int64_t row = x.extent.as_int().value_or(64) * stride * 4, window = stage.reduce[0].extent.as_int().value_or(3);
+    int64_t fits = machine.l1_bytes * 3 / 4 / std::max<int64_t>(row * window, 1);
+    if (fits >= channels) return 0;
+    int64_t whole_lines = std::max<int64_t>(tile, 16);
+    return largest_divisor(channels / tile, std::max(fits, whole_lines) / tile);
+}
+
+// Weights that do not lie along the channels are prepared so that they do.
+Status turn_weights(Schedule& s, const std::string& sum) {
+    const Stage stage = find_stage(s, sum);
+    const Expr& channel = stage.axes.back().var;
+    for (const Expr& load : loads_of(stage)) {
+        const int slot = load.node().slot;
+        auto along = stride_of(s, load, channel);
+        if (size_t(slot) >= s.compute().known.size() || !s.compute().known[size_t(slot)]) continue;
+        if (!along || along->is_int(0) || along->is_int(1)) continue;
+        std::vector<size_t> order, last;
+        for (size_t d = 0; d < load.args().size(); ++d) (depends_on(load.arg(d), channel) ? last : order).push_back(d);
+        if (last.size() != 1 || loads_of(find_stage(s, sum), slot).empty()) continue;
+        order.push_back(last[0]);
+        const Buffer& from = s.compute().buffers[size_t(slot)];
+        IndexMap map;
+        for (size_t d = 0; d < from.shape.size(); ++d)
+            map.vars.push_back(index_var("d" + std::to_string(d), from.shape[d].as_int()));
+        for (size_t d : order) {
+            map.indices.push_back(map.vars[d]);
+            map.shape.push_back(from.shape[d]);
+        }
+        std::string turned = TRY(s.cache_read(sum, slot, Scope::Global));
+        TRY(s.transform_layout(turned, map));
+    }
+    return {};
+}
+
+// What is padded along this reduction axis is padded for all places of a tile at once, so that its rounds are left out.
+bool skips_padding(const Expr& condition, const ReduceAxis& r, const Stage& stage) {
+    if (!depends_on(condition, r.var)) return false;
+    for (const ReduceAxis& other : stage.reduce)
+        if (other.var != r.var && depends_on(condition, other.var)) return false;
+    for (size_t i = stage.axes.size() - std::min<size_t>(2, stage.axes.size()); i < stage.axes.size(); ++i)
+        if (depends_on(condition, stage.axes[i].var)) return false;
+    return true;
+}
+
+struct Padding {
+    std::vector<bool> skipped;  // by reduction axis
+    bool others = false;        // conditions on outer axes that are not of that kind
+};
+
+Padding find_padding(const Stage& stage) {
+    Padding found{std::vector<bool>(stage.reduce.size()), false};
+    visit(stage.value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Select)) return;
+        for (const Expr& c : conjuncts(e.arg(0))) {
+            bool skipped = false;
+            for (size_t i = 0; i < stage.reduce.size(); ++i)
+                if (skips_padding(c, stage.reduce[i], stage)) found.skipped[i] = skipped = true;
+            for (size_t i = 0; i + 2 < stage.axes.size(); ++i)
+                found.others |= !skipped && depends_on(c, stage.axes[i].var);
+        }
+    });
+    return found;
+}
+
+// How many rows one task takes, of images with so many.
+int64_t rows_per_task(int64_t images, int64_t rows, int threads) {
+    int64_t most = std::max<int64_t>(1, images * rows / (6 * threads));
+    int64_t even = largest_divisor(rows, most);
+    return even * 2 > most ? even : most;
+}
+
+// partial[.., channel, part] lies as [.., part, channel].
+Status move_channels_last(Schedule& s, const std::string& partial) {
+    const Stage& stage = find_stage(s, partial);
+    IndexMap map;
+    for (size_t i = 0; i < stage.axes.size(); ++i) {
+        map.vars.push_back(index_var("d" + std::to_string(i), stage.axes[i].extent.as_int()));
+        map.shape.push_back(stage.axes[i].extent);
+    }
+    map.indices = map.vars;
+    std::swap(map.indices[stage.axes.size() - 1], map.indices[stage.axes.size() - 2]);
+    std::swap(map.shape[stage.axes.size() - 1], map.shape[stage.axes.size() - 2]);
+    return s.transform_layout(partial, map);
+}
+
+// `sum` adds its parts up in vectors of channels. Gives the loop over them.
+Result<Loop> add_parts_up(Schedule& s, const std::string& sum, int64_t lanes) {
+    std::vector<Loop> own = s.loops(sum);
+    const Loop parts = own.back(), channel = own[own.size() - 2];
+    auto [vectors, lane] = TRY(s.split(channel, lanes));
+    TRY(s.reorder({parts, vectors, lane}));
+    TRY(s.unroll(vectors));
+    TRY(s.vectorize(lane));
+    return parts;
+}
+
+// A part: rounds outside, channels inside, in registers. Gives its last reduction.
+Result<Loop> schedule_part(Schedule& s, const std::string& partial, const Loop& inside, int64_t lanes) {
+    TRY(s.compute_at(partial, inside));
+    TRY(s.set_scope(partial, Scope::Register));
+    TRY(move_channels_last(s, partial));
+    std::vector<Loop> kept, order;
+    for (const Loop& loop : s.loops(partial)) (s.reduces(loop) ? order : kept).push_back(loop);
+    const Loop last = order.back();
+    auto [vectors, lane] = TRY(s.split(kept[kept.size() - 2], lanes));
+    order.insert(order.end(), {kept.back(), vectors, lane});
+    TRY(s.reorder(order));
+    TRY(s.unroll(kept.back()));
+    TRY(s.unroll(vectors));
+    TRY(s.vectorize(lane));
+    return last;
+}
+
+// Several sums side by side over the last reduction, which `sum` then adds up.
+Status sum_side_by_side(Schedule& s, const std::string& sum, const Loop& inside, const WindowTiles& tiles,
+                        int64_t lanes) {
+    const Loop last = s.loops(sum).back();
+    auto extent = s.extent(last).as_int();
+    auto [rounds, part] = TRY(s.split(last, tiles.rounds));
+    std::string partial = TRY(s.rfactor(part));
+    const Loop round = TRY(schedule_part(s, partial, inside, lanes));
+    if (!extent || *extent % tiles.rounds) TRY(s.loop_partition(round));
+    return s.unroll(TRY(add_parts_up(s, sum, lanes)));
+}
+
+// A long sum row by row, or in parts of one row: what is added up one by one stays short, and with it the error.
+Status sum_in_parts(Schedule& s, const std::string& sum, int64_t lanes) {
+    constexpr int64_t kPart = 64;
+    std::vector<Loop> reduced;
+    for (const Loop& l : s.loops(sum))
+        if (s.reduces(l)) reduced.push_back(l);
+    Loop outer = reduced[0];
+    if (reduced.size() == 1) {
+        auto [parts, part] = TRY(s.split(outer, kPart));
+        outer = parts;
+    }
+    std::string partial = TRY(s.rfactor(outer));
+    const Loop parts = TRY(add_parts_up(s, sum, lanes));
+    return s.annotate(TRY(schedule_part(s, partial, parts, lanes)), "unroll", 4);
+}
+
+// Sums of many rows that are too long for registers: parts of them in the first cache, to which a few rows are added at
+// a time, so that rows are read as they lie.
+Status sum_in_memory(Schedule& s, const std::string& sum, const std::string& out, int64_t block, int64_t lanes,
+                     bool parallel) {
+    constexpr int64_t kRows = 4;
+    std::vector<Loop> loops = s.loops(out);
+    auto [at, in_block] = TRY(s.split(loops.back(), block * lanes));
+    auto [vectors, lane] = TRY(s.split(in_block, lanes));
+    TRY(s.annotate(vectors, "unroll", 4));
+    TRY(s.vectorize(lane));
+    TRY(s.compute_at(sum, at));
+    TRY(s.set_scope(sum, Scope::Local));
+    std::vector<Loop> kept, order;
+    for (const Loop& l : s.loops(sum)) (s.reduces(l) ? order : kept).push_back(l);
+    auto extent = s.extent(order.back()).as_int();
+    auto [rounds, rows] = TRY(s.split(order.back(), kRows));
+    auto [v, l] = TRY(s.split(kept.back(), lanes));
+    order.back() = rounds;
+    order.insert(order.end(), {v, rows, l});
+    TRY(s.reorder(order));
+    TRY(s.unroll(rows));
+    TRY(s.vectorize(l));
+    TRY(s.annotate(v, "unroll", 2));
+    if (!extent || *extent % kRows) TRY(s.loop_partition(rounds));
+    if (!parallel) return {};
+    Loop all = loops[0];
+    for (size_t i = 1; i + 1 < loops.size(); ++i) all = TRY(s.fuse(all, loops[i]));
+    if (loops.size() > 1) return s.parallel(TRY(s.fuse(all, at)));
+    return s.parallel(at);
+}
+
+// The sums of one tile.
+Status sum_tile(Schedule& s, const std::string& sum, const Loop& inside, const WindowTiles& tiles,
+                const Padding& padding, int64_t lanes, bool in_lanes) {
+    if (in_lanes && tiles.rounds > 1) return sum_side_by_side(s, sum, inside, tiles, lanes);
+    if (in_lanes && !tiles.small && tiles.pixels == 1 && find_stage(s, sum).combine == ReduceOp::Sum)
+        return sum_in_parts(s, sum, lanes);
+    std::vector<Loop> kept, reduced;
+    for (const Loop& l : s.loops(sum)) (s.reduces(l) ? reduced : kept).push_back(l);
+    std::vector<Loop> body = reduced;
+    const bool pixels = tiles.pixels > 1;
+    if (pixels) body.push_back(kept[kept.size() - 2]);
+    if (in_lanes) {
+        auto [v, l] = TRY(s.split(kept.back(), lanes));
+        body.insert(body.end(), {v, l});
+        TRY(s.reorder(body));
+        TRY(s.unroll(v));
+        TRY(s.vectorize(l));
+    } else {
+        TRY(s.reorder(body));
+    }
+    if (pixels) TRY(s.unroll(kept[kept.size() - 2]));
+    if (!tiles.small) return s.annotate(reduced.back(), "unroll", 4);
+    // Small windows are written out, of larger ones a row. Padding is left out row by row.
+    const size_t first = tiles.taps > 9 ? reduced.size() - 1 : 0;
+    for (size_t i = 0; i < reduced.size(); ++i) {
+        if (padding.skipped[i])
+            TRY(s.loop_partition(reduced[i]));
+        else if (i >= first && s.extent(reduced[i]).as_int().value_or(0) <= 9)
+            TRY(s.unroll(reduced[i]));
+    }
+    return {};
+}
+
+}  // namespace
+
+Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
+    TRY(merge_unit_axes(s, sum, out));
+    TRY(turn_weights(s, sum));
+    const Stage stage = find_stage(s, sum);
+    const Padding padding = find_padding(stage);
+    const int64_t lanes = lanes_of(s, stage, options.machine);
+    std::vector<Loop> loops = s.loops(out);
+    const size_t last = loops.size() - 1;
+    auto channels = s.extent(loops[last]).as_int();
+    const bool in_lanes = lanes > 1 && (!channels || *channels >= lanes);
+    const WindowTiles tiles = choose_window(stage, lanes, in_lanes, options);
+
+    double work = double(tiles.taps) * double(channels.value_or(64));
+    for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(32));
+    const bool parallel = options.threads > 1 && work > 100e3;
+    if (tiles.block > 1) return sum_in_memory(s, sum, out, tiles.block, lanes, parallel);
+
+    // A tile: neighbours along the axis before the last, in vectors along the last.
+    std::vector<Loop> outer(loops.begin(), loops.end() - 1);
+    std::optional<Loop> pixel, vector, lane, columns;
+    if (tiles.pixels > 1) {
+        auto [o, i] = TRY(s.split(loops[last - 1], tiles.pixels));
+        outer.back() = o;
+        columns = o;
+        pixel = i;
+    }
+    Loop at = loops[last];
+    // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
+    const bool in_memory = in_lanes && pixel && is_costly(find_stage(s, out).value);
+    if (in_lanes) {
+        auto [o, i] = TRY(s.split(loops[last], tiles.vectors * lanes));
+        at = o;
+        lane = i;
+        if (!in_memory) {
+            auto [v, l] = TRY(s.split(i, lanes));
+            vector = v;
+            lane = l;
+        }
+    }
+
+    // Tasks: parts of images in whole rows, or else parts of the channels.
+    const size_t row_loops = columns ? outer.size() - 1 : outer.size();  // those before the columns
+    int64_t images = 1, rows = 1;
+    for (size_t i = 0; i < row_loops; ++i) {
+        images *= rows;
+        rows = s.extent(outer[i]).as_int().value_or(256);
+    }
+    int64_t channel_tiles = channels && in_lanes ? *channels / (tiles.vectors * lanes) : 1;
+    const bool by_channel = parallel && images * rows < 6 * options.threads && channel_tiles >= 2 * options.threads;
+    std::vector<Loop> tasks, order;
+    std::optional<Loop> blocks;
+    if (tiles.small && in_lanes && channels && *channels % (tiles.vectors * lanes) == 0)
+        if (int64_t each = channel_block(stage, *channels, tiles.vectors * lanes, options.machine); each > 0) {
+            auto [o, i] = TRY(s.split(at, each));
+            blocks = o;
+            at = i;
+        }
+    if (by_channel) {
+        tasks = {blocks ? *blocks : at};
+        order = tasks;
+        if (blocks) outer.push_back(at);
+        order.insert(order.end(), outer.begin(), outer.end());
+    } else {
+        order = outer;
+        bool row_is_inside = row_loops > 0;
+        if (row_loops > 0 && parallel) {
+            Loop& row = order[row_loops - 1];
+            int64_t each = rows_per_task(images, rows, options.threads);
+            tasks.assign(order.begin(), order.begin() + std::ptrdiff_t(row_loops));
+            if (each > 1) {
+                auto [o, i] = TRY(s.split(row, each));
+                row = i;
+                tasks.back() = o;
+                order.insert(order.begin() + std::ptrdiff_t(row_loops) - 1, o);
+                if (padding.others) TRY(s.loop_partition(i));
+            } else {
+                row_is_inside = false;
+            }
+        } else if (row_loops > 0 && padding.others) {
+            TRY(s.loop_partition(order[row_loops - 1]));
+        }
+        // Blocks of channels stand inside the tasks, around the rows of each.
+        if (blocks)
+            order.insert(order.end() - std::ptrdiff_t(outer.size() - row_loops) - (row_is_inside ? 1 : 0), *blocks);
+        order.push_back(at);
+    }
+    const Loop inside = order.back();
+    if (columns) {
+        // Where all tiles of a row touch its ends, each is told what it touches.
+        auto count = s.extent(*columns).as_int();
+        if (count && *count <= 3)
+            TRY(s.unroll(*columns));
+        else
+            TRY(s.loop_partition(*columns));
+    }
+    if (pixel) order.push_back(*pixel);
+    if (vector) order.push_back(*vector);
+    if (lane) order.push_back(*lane);
+    TRY(s.reorder(order));
+    if (pixel && in_memory) TRY(s.annotate(*pixel, "unroll", 2));
+    if (pixel && !in_memory) TRY(s.unroll(*pixel));
+    if (vector) TRY(s.unroll(*vector));
+    if (lane) {
+        TRY(s.vectorize(*lane));
+        if (!channels || *channels % (tiles.vectors * lanes)) TRY(s.loop_partition(at));
+    }
+    if (in_memory) {
+        std::string tile = TRY(s.cache_write(sum, Scope::Register));
+        TRY(s.compute_at(tile, inside));
+        TRY(s.set_scope(tile, Scope::Local));
+        std::vector<Loop> own = s.loops(tile);
+        TRY(s.unroll(own[own.size() - 2]));
+        auto [v, l] = TRY(s.split(own.back(), lanes));
+        TRY(s.unroll(v));
+        TRY(s.vectorize(l));
+    }
+    TRY(s.compute_at(sum, inside));
+    TRY(s.set_scope(sum, Scope::Register));
+
+    TRY(sum_tile(s, sum, inside, tiles, padding, lanes, in_lanes));
+
+    if (tasks.empty()) return {};
+    Loop all = tasks[0];
+    for (size_t i = 1; i < tasks.size(); ++i) all = TRY(s.fuse(all, tasks[i]));
+    return s.parallel(all);
+}
+
+}  // namespace tessera

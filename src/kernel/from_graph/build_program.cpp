@@ -1,0 +1,343 @@
+#include "kernel/from_graph/build_program.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+
+#include "graph/count.h"
+#include "kernel/cpu/lower_variants.h"
+
+namespace tessera {
+namespace {
+
+Lowered plainly(const Compute& compute) {
+    Lowered made;
+    made.kernel = plain_nests(compute);
+    for (size_t i = compute.params; i < compute.buffers.size(); ++i) made.scratch.push_back(int(i));
+    return made;
+}
+
+Expr bytes_of(const std::vector<Expr>& shape, DType dtype) {
+    Expr bytes = int64_t(dtype_bytes(dtype));
+    for (const Expr& d : shape) bytes = bytes * d;
+    return bytes;
+}
+
+// Ops that only place elements elsewhere: not worth a word beside others.
+bool only_moves(const Node& node) {
+    static const std::set<std::string> kOps = {"reshape",   "transpose", "squeeze", "unsqueeze", "flatten",
+                                               "identity",  "concat",    "slice",   "split",     "expand",
+                                               "cast_like", "gather",    "shape",   "pad"};
+    return kOps.contains(node.op().name);
+}
+
+// "conv+relu conv1": what it computes, and where the model has it.
+std::string label_of(const std::vector<const Node*>& nodes, const Expanded& expanded) {
+    if (nodes.empty()) return "copy";
+    const bool moves = std::all_of(nodes.begin(), nodes.end(), [](const Node* n) { return only_moves(*n); });
+    std::string ops, last, name;
+    for (const Node* node : nodes) {
+        if (!moves && only_moves(*node)) continue;
+        auto part = expanded.origins.find(node);
+        const bool whole = part == expanded.origins.end();
+        const std::string& own = whole ? node->name() : part->second.name;
+        std::string op = whole ? node->op().name : part->second.op;
+        if (whole || op + own != last) ops += (ops.empty() ? "" : "+") + op;
+        last = whole ? "" : op + own;
+        if (name.empty()) name = own;
+    }
+    if (name.empty()) name = nodes.back()->output()->name();
+    return ops + " " + name;
+}
+
+// What a kernel does, whatever it calls things.
+std::string text_without_names(Kernel kernel) {
+    kernel.name = "k";
+    for (size_t i = 0; i < kernel.buffers.size(); ++i) kernel.buffers[i].name = "b" + std::to_string(i);
+    Bindings vars;
+    visit(kernel.body, [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        if (!loop) return;
+        ExprNode node = loop->var.node();
+        node.name = "i" + std::to_string(vars.size());
+        vars.emplace(loop->var.node().name, make_expr(std::move(node)));
+    });
+    kernel.body = substitute(kernel.body, vars);
+    return to_string(kernel);
+}
+
+class Assembly {
+  public:
+    Assembly(const Expanded& expanded, const Definitions& all, const Layouts& layouts, Grouping grouping,
+             const LowerOptions& options)
+        : expanded_(expanded), all_(all), layouts_(layouts), grouping_(std::move(grouping)), options_(options) {
+        program_.graph = expanded.graph;
+    }
+
+    Result<Program> run() {
+        storage_ = place_buffers(all_, layouts_, grouping_, program_);
+        for (const Unit& unit : order_units()) {
+            if (unit.host)
+                add_host(*unit.host);
+            else
+                TRY(add_kernel(unit.group));
+        }
+        program_.choices.insert(program_.choices.begin(), grouping_.choices.begin(), grouping_.choices.end());
+        return std::move(program_);
+    }
+
+  private:
+    struct Unit {
+        int group = -1;
+        const HostNode* host = nullptr;
+    };
+
+    const Definition& def(int n) const { return all_.list[size_t(n)]; }
+
+    // Kahn's order, the one that comes first in the graph before others.
+    std::vector<Unit> order_units() {
+        std::vector<Unit> units;
+        std::vector<int> first;  // by unit: where in the graph it stands
+        std::vector<int> unit_of(all_.list.size(), -1);
+        std::map<const Node*, std::vector<int>> checks;
+        for (size_t g = 0; g < grouping_.groups.size(); ++g) {
+            if (grouping_.groups[g].empty()) continue;
+            for (int n : grouping_.groups[g]) unit_of[size_t(n)] = int(units.size());
+            first.push_back(grouping_.groups[g].back());
+            units.push_back({int(g), nullptr});
+        }
+        for (const HostNode& h : all_.hosts) {
+            if (!needed(h)) continue;
+            int at = 0;
+            for (int n : h.inputs) at = std::max(at, n);
+            for (int n : h.outputs)
+                if (n >= 0) {
+                    unit_of[size_t(n)] = int(units.size());
+                    at = std::max(at, n);
+                }
+            if (h.guards()) checks[h.node].push_back(int(units.size()));
+            first.push_back(at);
+            units.push_back({-1, &h});
+        }
+        std::vector<std::vector<int>> users(units.size());
+        std::vector<int> waits(units.size());
+        auto depend = [&](int unit, int on) {
+            if (on < 0 || on == unit) return;
+            users[size_t(on)].push_back(unit);
+            ++waits[size_t(unit)];
+        };
+        std::function<void(int, int)> needs = [&](int unit, int n) {
+            depend(unit, unit_of[size_t(n)]);
+            for (int p : def(n).parts) needs(unit, made_part(p));
+        };
+        for (size_t u = 0; u < units.size(); ++u) {
+            if (units[u].host) {
+                if (auto c = checks.find(units[u].host->node); c != checks.end() && !units[u].host->guards())
+                    for (int check : c->second) depend(int(u), check);
+                for (const auto* list : {&units[u].host->inputs, &units[u].host->captured})
+                    for (int n : *list)
+                        if (n >= 0) needs(int(u), n);
+                for (int n : units[u].host->outputs)
+                    if (n >= 0)
+                        for (int from : all_.size_sources(n)) needs(int(u), from);
+                continue;
+            }
+            for (int n : all_reads(units[u].group, checks, [&](int check) { depend(int(u), check); })) needs(int(u), n);
+        }
+        using Entry = std::pair<int, int>;
+        std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+        for (size_t u = 0; u < units.size(); ++u)
+            if (waits[u] == 0) ready.emplace(first[u], int(u));
+        std::vector<Unit> order;
+        while (!ready.empty()) {
+            int u = ready.top().second;
+            ready.pop();
+            order.push_back(units[size_t(u)]);
+            for (int next : users[size_t(u)])
+                if (--waits[size_t(next)] == 0) ready.emplace(first[size_t(next)], next);
+        }
+        CHECK(order.size() == units.size(), "groups depend on each other in a circle");
+        return order;
+    }
+
+    // A part of a joined definition, or what is made in its place.
+    int made_part(int p) const { return grouping_.group_of[size_t(p)] >= 0 ? p : def(p).body.node().slot; }
+
+    bool needed(const HostNode& h) const {
+        if (!h.guards())
+            return std::any_of(h.outputs.begin(), h.outputs.end(),
+                               [&](int n) { return n >= 0 && grouping_.live[size_t(n)]; });
+        for (size_t i = 0; i < all_.list.size(); ++i)
+            if (grouping_.live[i] && all_.list[i].node == h.node) return true;
+        return false;
+    }
+
+    // The definitions that a group reads, through those that are inlined; calls `check` for nodes that are checked
+    // first.
+    template <typename Check>
+    std::vector<int> all_reads(int group, const std::map<const Node*, std::vector<int>>& checks, const Check& check) {
+        std::vector<int> reads, work = grouping_.groups[size_t(group)];
+        std::vector<bool> seen(all_.list.size());
+        while (!work.empty()) {
+            int n = work.back();
+            work.pop_back();
+            if (seen[size_t(n)]) continue;
+            seen[size_t(n)] = true;
+            bool own = grouping_.group_of[size_t(n)] == group;
+            if (!own && (!def(n).has_body() || grouping_.group_of[size_t(n)] >= 0)) {
+                reads.push_back(n);
+                continue;
+            }
+            if (auto c = checks.find(def(n).node); c != checks.end())
+                for (int unit : c->second) check(unit);
+            for (int from : all_.size_sources(n)) reads.push_back(from);
+            for (int from : loaded_slots(def(n).body)) work.push_back(from);
+        }
+        return reads;
+    }
+
+    // A kernel that was written out; equal ones are one.
+    void add_written(const HostNode& h) {
+        const WrittenKernel& written = *h.kernel;
+        auto [at, fresh] = written_.try_emplace(to_string(written.kernel), program_.kernels.size());
+        if (fresh) program_.kernels.push_back(written.kernel);
+        KernelStep step{.kernel = at->second, .args = {}, .symbols = written.symbols};
+        std::vector<Expr> bytes;
+        Bindings symbols;
+        for (size_t i = 0; i < written.symbols.size(); ++i)
+            symbols.emplace(written.kernel.symbols[i], written.symbols[i]);
+        for (size_t i = 0; i < written.params.size(); ++i) {
+            const WrittenKernel::Param& p = written.params[i];
+            const Buffer& b = written.kernel.buffers[i];
+            std::vector<Expr> shape;
+            for (const Expr& d : b.shape) shape.push_back(substitute(d, symbols));
+            bytes.push_back(bytes_of(shape, b.dtype));
+            if (p.role != WrittenKernel::Role::Scratch) {
+                int n = (p.role == WrittenKernel::Role::Input ? h.inputs : h.outputs)[p.index];
+                step.args.push_back(storage_[size_t(n)].buffer);
+                continue;
+            }
+            step.args.push_back(int(program_.buffers.size()));
+            ProgramBuffer own;
+            own.name = b.name;
+            own.dtype = b.dtype;
+            own.shape = std::move(shape);
+            program_.buffers.push_back(std::move(own));
+        }
+        step.label = label_of({h.node}, expanded_);
+        step.nodes = {h.node};
+        step.flops = count(*h.node).flops;
+        step.bytes = sum_of(std::move(bytes));
+        program_.steps.emplace_back(std::move(step));
+    }
+
+    void add_host(const HostNode& h) {
+        if (h.kernel) return add_written(h);
+        HostStep step{.node = h.node, .inputs = {}, .outputs = {}, .check_only = h.check_only, .reason = h.reason};
+        for (int n : h.inputs) step.inputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
+        step.infers = h.infers;
+        step.sizes = h.sizes;
+        step.contents = h.contents;
+        step.found = h.found;
+        if (!h.tells())
+            for (int n : h.outputs) step.outputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
+        program_.steps.emplace_back(std::move(step));
+    }
+
+    struct Shared {
+        Lowered lowered;
+        size_t kernel = 0, prepare = 0;
+    };
+
+    Result<const Shared*> kernel_for(const Compute& compute) {
+        auto [at, fresh] = shared_.try_emplace(to_string(compute));
+        if (!fresh) return &at->second;
+        const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict};
+        auto lowered = options_.schedule ? lower_variants(compute, schedule, program_.choices) : plainly(compute);
+        if (!lowered.ok()) {
+            program_.choices.push_back({"schedule " + compute.name, no("{}", lowered.error().message())});
+            lowered = plainly(compute);
+        }
+        at->second.lowered = std::move(*lowered);
+        at->second.kernel = program_.kernels.size();
+        program_.kernels.push_back(at->second.lowered.kernel);
+        const Kernel& prepare = at->second.lowered.prepare;
+        if (prepare.body) {
+            auto [same, first] = prepares_.try_emplace(text_without_names(prepare), program_.kernels.size());
+            if (first) program_.kernels.push_back(prepare);
+            at->second.prepare = same->second;
+        }
+        return &at->second;
+    }
+
+    Status add_kernel(int group) {
+        GroupCompute made = build_compute(all_, layouts_, grouping_, group, storage_, program_.buffers);
+        const Shared* shared = TRY(kernel_for(made.compute));
+        const Lowered& low = shared->lowered;
+        KernelStep step{.kernel = shared->kernel, .args = made.args, .symbols = made.symbols};
+        step.args.resize(low.kernel.params, -1);
+        Bindings symbols;
+        for (size_t i = 0; i < made.symbols.size(); ++i) symbols.emplace(made.compute.symbols[i], made.symbols[i]);
+        auto fill = [&](const std::vector<int>& slots, BufferRole role) {
+            for (int slot : slots) {
+                const Buffer& b = low.kernel.buffers[size_t(slot)];
+                ProgramBuffer own;
+                own.name = b.name;
+                own.dtype = b.dtype;
+                own.role = role;
+                for (const Expr& d : b.shape) own.shape.push_back(substitute(d, symbols));
+                step.args[size_t(slot)] = int(program_.buffers.size());
+                program_.buffers.push_back(std::move(own));
+            }
+        };
+        // The same weights prepared in the same way are prepared once, for whichever kernels read them.
+        std::vector<int> sources = {int(shared->prepare)};
+        for (int slot : low.prepare_args) sources.push_back(step.args[size_t(slot)]);
+        auto [known, fresh] = prepared_.try_emplace(std::move(sources));
+        if (fresh) {
+            fill(low.prepared, BufferRole::Prepared);
+            for (int slot : low.prepared) known->second.push_back(step.args[size_t(slot)]);
+        } else {
+            for (size_t i = 0; i < low.prepared.size(); ++i) step.args[size_t(low.prepared[i])] = known->second[i];
+        }
+        fill(low.scratch, BufferRole::Intermediate);
+        step.label = label_of(made.nodes, expanded_);
+        step.nodes = made.nodes;
+        std::vector<Expr> flops, bytes;
+        for (const Node* node : made.nodes) flops.push_back(count(*node).flops);
+        for (size_t i = 0; i < made.reads.size(); ++i)
+            bytes.push_back(made.read_elements[i] * int64_t(dtype_bytes(def(made.reads[i]).dtype)));
+        for (int n : made.writes) bytes.push_back(bytes_of(def(n).shape, def(n).dtype));
+        step.flops = sum_of(std::move(flops));
+        step.bytes = sum_of(std::move(bytes));
+        if (low.prepare.body && fresh) {
+            KernelStep prepare{.kernel = shared->prepare, .args = {}, .symbols = {}, .label = "prepare " + step.label};
+            for (int slot : low.prepare_args) prepare.args.push_back(step.args[size_t(slot)]);
+            program_.prepare.push_back(std::move(prepare));
+        }
+        program_.steps.emplace_back(std::move(step));
+        return {};
+    }
+
+    const Expanded& expanded_;
+    const Definitions& all_;
+    const Layouts& layouts_;
+    Grouping grouping_;
+    const LowerOptions& options_;
+    std::vector<Storage> storage_;  // by definition
+    std::map<std::string, Shared> shared_;
+    std::map<std::string, size_t> written_;
+    std::map<std::string, size_t> prepares_;                 // kernels that prepare weights, by what they do
+    std::map<std::vector<int>, std::vector<int>> prepared_;  // by such a kernel and constants
+    Program program_;
+};
+
+}  // namespace
+
+Result<Program> build_program(const Expanded& expanded, const Definitions& all, const Layouts& layouts,
+                              Grouping grouping, const LowerOptions& options) {
+    return Assembly(expanded, all, layouts, std::move(grouping), options).run();
+}
+
+}  // namespace tessera

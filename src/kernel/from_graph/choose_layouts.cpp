@@ -1,0 +1,200 @@
+#include "kernel/from_graph/choose_layouts.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+namespace tessera {
+namespace {
+
+std::vector<int> plain_order(size_t rank) {
+    std::vector<int> order(rank);
+    std::iota(order.begin(), order.end(), 0);
+    return order;
+}
+
+std::vector<int> channels_last(size_t rank) {
+    std::vector<int> order = {0};
+    for (size_t d = 2; d < rank; ++d) order.push_back(int(d));
+    order.push_back(1);
+    return order;
+}
+
+// Ops over [N, C, D1, ...] that take a window or a neighbourhood.
+bool is_spatial(const Node& node) {
+    static const std::set<std::string> kOps = {"conv",
+                                               "conv_transpose",
+                                               "conv_integer",
+                                               "qlinear_conv",
+                                               "max_pool",
+                                               "average_pool",
+                                               "lp_pool",
+                                               "global_max_pool",
+                                               "deform_conv",
+                                               "global_lp_pool",
+                                               "global_average_pool",
+                                               "lrn",
+                                               "depth_to_space",
+                                               "space_to_depth",
+                                               "resize",
+                                               "col2im",
+                                               "winograd_output"};
+    return kOps.contains(node.op().name);
+}
+
+// Ops whose output may lie as their inputs do.
+bool follows(const Node& node) {
+    static const std::set<std::string> kOps = {"concat",      "pad",
+                                               "slice",       "split",
+                                               "cast",        "where",
+                                               "clip",        "batch_normalization",
+                                               "reduce_mean", "reduce_sum",
+                                               "reduce_max",  "quantize_linear",
+                                               "prelu",       "dequantize_linear",
+                                               "gather",      "identity"};
+    return node.is(Trait::Elementwise) || kOps.contains(node.op().name);
+}
+
+class Choosing {
+  public:
+    explicit Choosing(const Definitions& all) : all_(all), fixed_(all.list.size()) {
+        for (const Definition& d : all.list) made_.order.push_back(plain_order(d.shape.size()));
+        for (int n : all.outputs) fixed_[size_t(n)] = true;
+        for (const HostNode& h : all.hosts) {
+            for (const auto* list : {&h.inputs, &h.captured})
+                for (int n : *list)
+                    if (n >= 0) fixed_[size_t(n)] = true;
+        }
+        for (size_t i = 0; i < all.list.size(); ++i)
+            if (all.list[i].kind == Definition::Kind::Given) fixed_[i] = true;
+    }
+
+    Layouts run(bool free) {
+        for (size_t i = 0; i < all_.list.size() && free; ++i) choose(int(i));
+        if (free) lie_as_read();
+        for (size_t i = all_.list.size(); i-- > 0;) order_parts(int(i));
+        return std::move(made_);
+    }
+
+  private:
+    const Definition& def(int n) const { return all_.list[size_t(n)]; }
+
+    bool is_channels_last(int n) const {
+        const size_t rank = def(n).shape.size();
+        return rank >= 3 && made_.order[size_t(n)] == channels_last(rank);
+    }
+
+    void choose(int n) {
+        const Definition& d = def(n);
+        const size_t rank = d.shape.size();
+        if (!d.value || !d.node || fixed_[size_t(n)] || rank < 3 || rank > 5) return;
+        if (is_spatial(*d.node)) {
+            made_.order[size_t(n)] = channels_last(rank);
+            note(n, yes("{} takes all channels of a place at once, so that {} lie side by side", d.node->op().name,
+                        to_string(d.shape[1])));
+            return;
+        }
+        if (!follows(*d.node)) return;
+        for (const Value* v : d.node->inputs()) {
+            if (!v) continue;
+            auto found = all_.numbers.find(v);
+            if (found == all_.numbers.end() || !is_channels_last(found->second)) continue;
+            if (def(found->second).shape.size() != rank || is_point(found->second)) continue;
+            made_.order[size_t(n)] = channels_last(rank);
+            note(n, yes("as {}, from which it is computed", v->name()));
+            return;
+        }
+        const auto& uses = d.value->uses();
+        auto in_tiles = [](const Use& use) { return use.node && use.node->op().name == "winograd_input"; };
+        if (uses.empty() || !std::all_of(uses.begin(), uses.end(), in_tiles)) return;
+        made_.order[size_t(n)] = channels_last(rank);
+        note(n, yes("its tiles are transformed for all channels of a place at once"));
+    }
+
+    // One place for each channel: the same memory either way.
+    bool is_point(int n) const {
+        const Definition& d = def(n);
+        return same_memory(d.shape, made_.order[size_t(n)], plain_order(d.shape.size()));
+    }
+
+    void note(int n, Decision decision) {
+        made_.choices.push_back({fmt::format("channels of {} innermost", def(n).value->name()), std::move(decision)});
+    }
+
+    // A value that nothing reads but transposes, all the same, lies as they want it.
+    void lie_as_read() {
+        for (size_t i = 0; i < all_.list.size(); ++i) {
+            const Definition& d = all_.list[i];
+            if (!d.value || !d.node || fixed_[i] || !d.has_body() || is_channels_last(int(i))) continue;
+            if (d.node->op().name == "transpose") continue;
+            std::optional<std::vector<int>> wanted;
+            bool agreed = true;
+            for (const Use& use : d.value->uses()) {
+                auto perm = use.node ? permutation(*use.node, d.shape.size()) : std::nullopt;
+                agreed &= perm && (!wanted || *wanted == *perm);
+                wanted = perm;
+            }
+            if (!agreed || !wanted || same_memory(d.shape, *wanted, made_.order[i])) continue;
+            if (d.shape.empty() || wanted->back() != int(d.shape.size()) - 1) continue;  // what is contiguous stays so
+            made_.order[i] = *wanted;
+            made_.choices.push_back(
+                {fmt::format("{} transposed", d.value->name()), yes("everything that reads it transposes it")});
+        }
+    }
+
+    static std::optional<std::vector<int>> permutation(const Node& node, size_t rank) {
+        if (node.op().name != "transpose") return std::nullopt;
+        std::vector<int> order;
+        if (auto perm = node.attrs().find("perm"); perm != node.attrs().end()) {
+            for (int64_t p : std::get<std::vector<int64_t>>(perm->second))
+                order.push_back(int(p < 0 ? p + int64_t(rank) : p));
+        } else {
+            order = plain_order(rank);
+            std::reverse(order.begin(), order.end());
+        }
+        return order;
+    }
+
+    // What is a part of a definition lies as it does: a part of a joined one, a reduction by the axes that they share.
+    void order_parts(int n) {
+        const Definition& d = def(n);
+        if (d.kind == Definition::Kind::Joined)
+            for (int p : d.parts) made_.order[size_t(p)] = made_.order[size_t(n)];
+        if (!d.has_body()) return;
+        std::vector<int> place(d.shape.size());  // of an axis in memory
+        for (size_t k = 0; k < place.size(); ++k) place[size_t(made_.order[size_t(n)][k])] = int(k);
+        visit(d.body, [&](const Expr& e) {
+            if (!e.is(ExprKind::Load) || def(e.node().slot).value ||
+                def(e.node().slot).kind != Definition::Kind::Reduction)
+                return;
+            std::vector<int>& order = made_.order[size_t(e.node().slot)];
+            auto key = [&](int axis) {
+                const Expr& at = e.arg(size_t(axis));
+                if (at.is(ExprKind::Var) && at.node().name.starts_with("%i"))
+                    return place[size_t(std::stoi(at.node().name.substr(2)))];
+                return int(place.size());
+            };
+            std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
+        });
+    }
+
+    const Definitions& all_;
+    std::vector<bool> fixed_;
+    Layouts made_;
+};
+
+}  // namespace
+
+bool same_memory(const std::vector<Expr>& shape, const std::vector<int>& a, const std::vector<int>& b) {
+    auto moved = [&](const std::vector<int>& order) {
+        std::vector<int> large;
+        for (int d : order)
+            if (!shape[size_t(d)].is_int(1)) large.push_back(d);
+        return large;
+    };
+    return moved(a) == moved(b);
+}
+
+Layouts choose_layouts(const Definitions& all, bool choose) { return Choosing(all).run(choose); }
+
+}  // namespace tessera

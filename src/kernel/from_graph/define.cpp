@@ -1,0 +1,565 @@
+#include <algorithm>
+#include <set>
+
+#include "graph/infer.h"
+#include "kernel/from_graph/definitions.h"
+#include "kernel/from_graph/op_lowering.h"
+#include "kernel/from_graph/run_contents.h"
+#include "kernel/written/narrow_floats.h"
+#include "rewrite/edit.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxSplat = 4096;    // elements of a constant that are compared to see whether they are all the same
+constexpr int64_t kMaxIndices = 1024;  // elements of a constant list of indices that is looked at
+
+bool computable(const Type& t) {
+    return t.is_tensor() && t.tensor().shape.ranked() && kBodyTypes.has(t.tensor().dtype);
+}
+
+// All elements where they are one number.
+std::optional<Expr> splat(const Tensor& t) {
+    if (t.elements() < 1 || t.elements() > kMaxSplat) return std::nullopt;
+    const size_t size = dtype_bytes(t.dtype());
+    const char* data = static_cast<const char*>(t.data());
+    for (int64_t i = 1; i < t.elements(); ++i)
+        if (std::memcmp(data, data + size_t(i) * size, size) != 0) return std::nullopt;
+    if (is_float(t.dtype())) return real_const(t.real_at(0), t.dtype());
+    return int_const(t.int_at(0), t.dtype());
+}
+
+// start + step * i where the elements of a list are that.
+std::optional<Expr> progression(const Tensor& t, const std::vector<Expr>& at) {
+    if (t.rank() != 1 || t.elements() < 2 || t.elements() > kMaxIndices || t.dtype() != DType::i64) return std::nullopt;
+    int64_t start = t.int_at(0), step = t.int_at(1) - start;
+    for (int64_t i = 2; i < t.elements(); ++i)
+        if (t.int_at(i) - t.int_at(i - 1) != step) return std::nullopt;
+    return at[0] * step + start;
+}
+
+class Defining {
+  public:
+    explicit Defining(const Graph& graph) : graph_(graph) {}
+
+    Definitions run() {
+        for (const auto& v : graph_.inputs()) give(v.get(), nullptr);
+        for (const auto& v : graph_.inputs()) learn_symbols(v->type());
+        for (const auto& v : graph_.constants()) give(v.get(), nullptr);
+        for (const auto& node : graph_.nodes()) {
+            if (!used(*node)) continue;
+            std::string reason = lowered(*node);
+            if (!reason.empty()) on_host(*node, std::move(reason));
+        }
+        for (const Value* v : graph_.outputs()) all_.outputs.push_back(number_of(v));
+        return std::move(all_);
+    }
+
+  private:
+    static bool used(const Node& node) {
+        for (size_t i = 0; i < node.output_count(); ++i)
+            if (!node.output(i)->uses().empty()) return true;
+        return false;
+    }
+
+    int add(Definition d) {
+        all_.list.push_back(std::move(d));
+        return int(all_.list.size()) - 1;
+    }
+
+    void give(const Value* v, const Node* node) {
+        Definition d;
+        d.node = node;
+        d.value = v;
+        if (v->type().is_tensor()) d.dtype = stored_as(v->type().tensor().dtype);
+        if (computable(v->type())) d.shape = v->type().tensor().shape.dims();
+        all_.numbers[v] = add(std::move(d));
+    }
+
+    int number_of(const Value* v) {
+        auto found = all_.numbers.find(v);
+        if (found == all_.numbers.end()) {
+            CHECK(v->is_constant(), "value {} is used before it is computed", v->name());
+            give(v, nullptr);  // a constant of a graph around this one
+            return all_.numbers[v];
+        }
+        return found->second;
+    }
+
+    // Sizes that a value has on its own are known from then on; `made`: the definition of a value that a host step
+    // makes.
+    void learn_symbols(const Type& t, int made = -1) {
+        if (!t.is_tensor() || !t.tensor().shape.ranked()) return;
+        for (const Dim& d : t.tensor().shape)
+            if (d.is(ExprKind::Var) && symbols_.insert(d.node().name).second && made >= 0)
+                all_.sizes.emplace(d.node().name, made);
+    }
+
+    bool known_sizes(const std::vector<Expr>& shape) const {
+        for (const Expr& d : shape)
+            for (const std::string& name : free_symbols(d))
+                if (!symbols_.contains(name)) return false;
+        return true;
+    }
+
+    struct Mark {
+        size_t definitions, hosts;
+    };
+    Mark mark() const { return {all_.list.size(), all_.hosts.size()}; }
+    void back_to(const Mark& before) {
+        if (before.definitions == all_.list.size() && before.hosts == all_.hosts.size()) return;
+        all_.list.resize(before.definitions);
+        all_.hosts.resize(before.hosts);
+        std::erase_if(all_.numbers, [&](const auto& entry) { return entry.second >= int(before.definitions); });
+    }
+
+    // Defines the node's outputs; or says why that is left to the evaluator, and leaves everything as it was.
+    std::string lowered(const Node& node) {
+        const OpLowering how = op_lowering(node.op());
+        if (how == OpLowering::Expansion) return "what it stands for depends on contents that only a run knows";
+        if (how == OpLowering::Host) return host_reason(node.op());
+        const Mark before = mark();
+        told_.clear();
+        teller_.reset();
+        const KernelWriting* writing = kernel_writing(node.op());
+        if (!writing || !writing->found) tell_sizes(node);
+        std::string reason = how == OpLowering::Written ? by_written_kernel(node) : by_body(node);
+        if (reason.empty()) return reason;
+        back_to(before);
+        for (const std::string& name : told_) {
+            symbols_.erase(name);
+            all_.sizes.erase(name);
+        }
+        return reason;
+    }
+
+    // The step that tells what is known of the node only when it runs.
+    HostNode& teller(const Node& node) {
+        if (teller_) return all_.hosts[*teller_];
+        teller_ = all_.hosts.size();
+        HostNode host{&node, false, std::vector<int>(node.inputs().size(), -1), {}, {}, "tells sizes"};
+        Definition d;
+        d.kind = Definition::Kind::Sizes;
+        d.node = &node;
+        host.outputs.push_back(add(std::move(d)));
+        return all_.hosts.emplace_back(std::move(host));
+    }
+
+    void tell(const HostNode& host, const std::string& name) {
+        symbols_.insert(name);
+        all_.sizes.emplace(name, host.outputs[0]);
+        told_.push_back(name);
+    }
+
+    // Sizes of the node's outputs that depend on what only a run knows are told before; those that the model declares
+    // are seen to hold.
+    void tell_sizes(const Node& node) {
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            if (v->uses().empty() || !computable(v->type())) continue;
+            for (const Dim& d : v->type().tensor().shape)
+                if (d.is(ExprKind::Var) && !symbols_.contains(d.node().name)) {
+                    HostNode& host = teller(node);
+                    host.sizes.push_back(d.node().name);
+                    tell(host, d.node().name);
+                }
+        }
+        if (!teller_ && !declares_sizes(node)) return;
+        HostNode& host = teller(node);
+        host.infers = true;
+        for (size_t i = 0; i < node.inputs().size(); ++i)
+            if (const Value* v = node.inputs()[i]; v && !v->is_constant() && may_tell_sizes(v->type()))
+                host.inputs[i] = number_of(v);
+    }
+
+    // Whether the model declares a size that inference leaves to the run.
+    static bool declares_sizes(const Node& node) {
+        auto unknown = [](const Value* v) {
+            return v && !v->is_constant() && !v->contents() && may_tell_sizes(v->type());
+        };
+        if (std::none_of(node.inputs().begin(), node.inputs().end(), unknown)) return false;
+        auto types = infer_types(node.view());
+        for (size_t i = 0; types.ok() && i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            if (v->uses().empty() || !computable(v->type()) || !computable((*types)[i])) continue;
+            const Shape &own = v->type().tensor().shape, &inferred = (*types)[i].tensor().shape;
+            for (int64_t d = 0; d < own.rank() && own.rank() == inferred.rank(); ++d)
+                if (!(own[d] == inferred[d]) && inferred[d] == node.view().fresh(i, size_t(d))) return true;
+        }
+        return false;
+    }
+
+    // Whether inference may look at the contents: it does so of lists and of single numbers only.
+    static bool may_tell_sizes(const Type& t) {
+        if (!computable(t)) return false;
+        return t.tensor().rank() <= 1 || t.tensor().shape.elements().as_int().value_or(INT64_MAX) <= kMaxContents;
+    }
+
+    // What an input holds as symbols, which are told before; nothing where it holds no few whole numbers.
+    std::optional<std::vector<Expr>> told_contents(const Node& node, size_t i) {
+        const Value& v = *node.inputs()[i];
+        auto contents = run_contents(v);
+        if (!contents) return {};
+        for (const Expr& e : *contents)
+            for (const std::string& name : free_symbols(e)) {
+                if (symbols_.contains(name)) continue;
+                HostNode& host = teller(node);
+                host.inputs[i] = number_of(&v);
+                if (host.contents.empty() || host.contents.back() != i) host.contents.push_back(i);
+                tell(host, name);
+            }
+        return contents;
+    }
+
+    // Why no kernel can read the node's inputs or write its outputs; empty where one can.
+    std::string unfit(const Node& node) const {
+        for (const Value* v : node.inputs()) {
+            if (v && !v->type().is_tensor()) return "sequences and optionals";
+            if (v && !v->type().tensor().shape.ranked()) return fmt::format("{} has no known rank", v->name());
+            if (v && !computable(v->type())) return std::string(dtype_name(v->type().tensor().dtype)) + " elements";
+        }
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            if (v->uses().empty()) continue;
+            if (!computable(v->type())) return fmt::format("{} is {}", v->name(), to_string(v->type()));
+            if (!known_sizes(v->type().tensor().shape.dims()))
+                return fmt::format("the sizes of {}, {}, are known only when it is computed", v->name(),
+                                   to_string(v->type().tensor().shape));
+        }
+        return {};
+    }
+
+    // Writes a kernel out for the node; or says why that is not possible.
+    std::string by_written_kernel(const Node& node) {
+        const KernelWriting& writing = *kernel_writing(node.op());
+        if (writing.found) tell_found(node, writing.found(node.view()));
+        if (std::string reason = unfit(node); !reason.empty()) return reason;
+        KernelWriter writer(node);
+        Stmt body = writing.write(writer);
+        if (!writer.refusal().empty()) return writer.refusal();
+        std::string reason = add_check(node, [&](size_t i) {
+            return std::find(writing.checked.begin(), writing.checked.end(), i) != writing.checked.end();
+        });
+        if (!reason.empty()) return reason;
+        auto written = std::make_shared<const WrittenKernel>(writer.finish(std::move(body)));
+        const std::vector<int> kept = keep(node, *written);
+        if (writing.found) all_.hosts[*teller_].inputs = {kept[0]};
+        on_host(node, {}, [&](size_t i) {
+            return std::none_of(written->results.begin(), written->results.end(),
+                                [&](const auto& r) { return r.output == i; });
+        });
+        HostNode& host = all_.hosts.back();
+        host.outputs.insert(host.outputs.end(), kept.begin(), kept.end());
+        host.kernel = written;
+        for (const WrittenKernel::Result& r : written->results) {
+            const std::vector<Expr> vars = index_vars(node.output(r.output)->type().tensor().shape.dims());
+            auto number = define_as(node, r.output, r.body(Indices(vars)), kept);
+            if (!number) return "its results need sizes that depend on the data";
+            all_.numbers[node.output(r.output)] = *number;
+        }
+        return {};
+    }
+
+    // Definitions of what the node's kernel keeps for its results.
+    std::vector<int> keep(const Node& node, const WrittenKernel& written) {
+        std::vector<int> numbers;
+        for (const WrittenKernel::Kept& kept : written.kept) {
+            Definition d;
+            d.node = &node;
+            d.dtype = stored_as(kept.dtype);
+            d.shape = kept.shape;
+            numbers.push_back(add(std::move(d)));
+        }
+        return numbers;
+    }
+
+    // Sizes that the node's kernel finds out are told after it.
+    void tell_found(const Node& node, const std::vector<int64_t>& dims) {
+        HostNode& host = teller(node);
+        host.found.assign(node.output_count(), -1);
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            if (dims[i] < 0 || !computable(v->type())) continue;
+            host.found[i] = dims[i];
+            const Dim& d = v->type().tensor().shape[dims[i]];
+            if (d.is(ExprKind::Var) && !symbols_.contains(d.node().name)) tell(host, d.node().name);
+        }
+    }
+
+    // Defines the node's outputs by its body; or says why that is not possible.
+    std::string by_body(const Node& node) {
+        const OpDef& op = node.op();
+        if (std::string reason = unfit(node); !reason.empty()) return reason;
+        if (op.name == "concat" && (roll(node) || join(node))) return {};
+        Contents told(node.inputs().size());
+        std::optional<size_t> unknown;
+        std::string reason = by_body(node, told, unknown);
+        if (reason.empty()) return reason;
+        for (size_t i = 0; i < told.size(); ++i)
+            if (const Value* v = node.inputs()[i]; v && !v->is_constant() && !v->contents())
+                told[i] = told_contents(node, i);
+        reason = by_body(node, told, unknown);
+        // Numbers that are not whole are asked for only to see whether they are constants.
+        const bool real = !reason.empty() && unknown && is_float(node.input(*unknown)->type().tensor().dtype);
+        return real ? by_body(node, told, unknown, false) : reason;
+    }
+
+    // By a body that knows these contents besides those that the graph knows. Where it fails for one that is not known,
+    // `unknown` says which.
+    using Contents = std::vector<std::optional<std::vector<Expr>>>;
+    std::string by_body(const Node& node, const Contents& told, std::optional<size_t>& unknown, bool all = true) {
+        unknown.reset();
+        const OpDef& op = node.op();
+        OpView view = node.view();
+        std::vector<const std::vector<Expr>*> contents;
+        for (size_t i = 0; i < told.size(); ++i) {
+            const Value* v = node.inputs()[i];
+            contents.push_back(told[i] ? &*told[i] : v && v->contents() ? &*v->contents() : nullptr);
+        }
+        view.with_contents(std::move(contents));
+        if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";
+        if (all) view.throw_where_unknown();
+        const Mark before = mark();
+        std::vector<std::pair<const Value*, int>> made;
+        std::string reason;
+        try {
+            auto whole_numbers = [&](size_t k) { return is_int(node.input(k)->type().tensor().dtype); };
+            reason = add_check(node, whole_numbers);
+            for (size_t i = 0; i < node.output_count() && reason.empty(); ++i) {
+                if (node.output(i)->uses().empty()) continue;
+                auto number = define_output(node, view, i);
+                if (!number)
+                    reason = "its body needs sizes that depend on the data";
+                else
+                    made.emplace_back(node.output(i), *number);
+            }
+        } catch (const UnknownContents& missing) {
+            unknown = missing.input;
+            reason = fmt::format("its body needs the contents of input {}, which only a run knows", missing.input);
+        }
+        if (!reason.empty()) {
+            back_to(before);
+            return reason;
+        }
+        for (auto& [v, number] : made) all_.numbers[v] = number;
+        return {};
+    }
+
+    // A concat of the end of a tensor and its beginning turns it around: one load, of an index that wraps.
+    bool roll(const Node& node) {
+        if (node.inputs().size() != 2) return false;
+        const Value* v = node.output();
+        const std::vector<Expr>& shape = v->type().tensor().shape.dims();
+        int64_t axis = std::get<int64_t>(node.attrs().at("axis"));
+        if (axis < 0) axis += int64_t(shape.size());
+        const std::vector<Expr> vars = index_vars(shape);
+        int from[2];
+        Expr start[2];
+        for (size_t k = 0; k < 2; ++k) {
+            const Definition& d = all_.list[size_t(number_of(node.inputs()[k]))];
+            if (d.kind != Definition::Kind::Map || !d.body.is(ExprKind::Load)) return false;
+            if (d.body.args().size() != d.shape.size()) return false;
+            const std::vector<Expr> own = index_vars(d.shape);
+            from[k] = d.body.node().slot;
+            for (size_t i = 0; i < own.size(); ++i) {
+                if (int64_t(i) == axis)
+                    start[k] = d.body.arg(i) - own[i];
+                else if (!(d.body.arg(i) == own[i]))
+                    return false;
+            }
+        }
+        const Definition& first = all_.list[size_t(number_of(node.inputs()[0]))];
+        const Expr& cut = first.shape[size_t(axis)];
+        if (from[0] != from[1] || !(all_.list[size_t(from[0])].shape == shape) || !start[1].is_int(0)) return false;
+        if (!start[0].as_int() || !(start[0] + cut == shape[size_t(axis)])) return false;
+        std::vector<Expr> at = vars;
+        at[size_t(axis)] = mod(vars[size_t(axis)] + start[0], shape[size_t(axis)]);
+        Definition d;
+        d.kind = Definition::Kind::Map;
+        d.node = &node;
+        d.value = v;
+        d.dtype = stored_as(v->type().tensor().dtype);
+        d.shape = shape;
+        d.body = load(from[0], d.dtype, std::move(at));
+        all_.numbers[v] = add(std::move(d));
+        return true;
+    }
+
+    // A concat of more than a few numbers: parts that are copies until somebody makes them in their place.
+    bool join(const Node& node) {
+        const Value* v = node.output();
+        const std::vector<Expr>& shape = v->type().tensor().shape.dims();
+        auto elements = v->type().tensor().shape.elements().as_int();
+        if (elements && *elements <= kMaxContents) return false;
+        Definition d;
+        d.kind = Definition::Kind::Joined;
+        d.node = &node;
+        d.value = v;
+        d.dtype = stored_as(v->type().tensor().dtype);
+        d.shape = shape;
+        int64_t axis = std::get<int64_t>(node.attrs().at("axis"));
+        d.axis = int(axis < 0 ? axis + int64_t(shape.size()) : axis);
+        for (const Value* from : node.inputs()) {
+            Definition part;
+            part.kind = Definition::Kind::Map;
+            part.node = &node;
+            part.dtype = d.dtype;
+            part.shape = from->type().tensor().shape.dims();
+            part.body = load(number_of(from), d.dtype, index_vars(part.shape));
+            d.parts.push_back(add(std::move(part)));
+        }
+        all_.numbers[v] = add(std::move(d));
+        return true;
+    }
+
+    std::optional<int> define_output(const Node& node, OpView& view, size_t i) {
+        const Value* v = node.output(i);
+        const TensorType& type = v->type().tensor();
+        view.for_output(i);
+        const std::vector<Expr> vars = index_vars(type.shape.dims());
+        Expr meaning = without_broadcast(node.op().body(view, Indices(vars)), vars, type.shape);
+        auto known = [&](int slot) -> const Tensor* {
+            const Value* v = node.inputs()[size_t(slot)];
+            return v->is_constant() ? &*v->tensor() : nullptr;
+        };
+        return define_as(node, i, spell_out_sums(meaning, known, node.op().name.starts_with("winograd_")));
+    }
+
+    // An output by the expression of its elements; loads are of inputs, and after those of what was kept.
+    std::optional<int> define_as(const Node& node, size_t i, const Expr& meaning, const std::vector<int>& kept = {}) {
+        const Value* v = node.output(i);
+        const TensorType& type = v->type().tensor();
+        const std::vector<Expr> vars = index_vars(type.shape.dims());
+        Expr body = widen(resolved(node, meaning, kept));
+        for (const std::string& name : free_symbols(body))
+            if (name[0] != '%' && !symbols_.contains(name)) return std::nullopt;
+        Definition d;
+        d.kind = Definition::Kind::Map;
+        d.node = &node;
+        d.value = v;
+        d.dtype = stored_as(type.dtype);
+        d.shape = type.shape.dims();
+        AddReduction add_reduction = [&](Definition r) {
+            r.node = &node;
+            return add(std::move(r));
+        };
+        auto lifted = lift_reductions(body, d.axes(), add_reduction);
+        if (!lifted) return std::nullopt;
+        // A body that is nothing but a reduction over all of its axes.
+        if (lifted->is(ExprKind::Load) && lifted->args() == vars && lifted->dtype() == d.dtype) {
+            int number = lifted->node().slot;
+            Definition& r = all_.list[size_t(number)];
+            if (r.kind == Definition::Kind::Reduction && r.node == &node && !r.value) {
+                r.value = v;
+                return number;
+            }
+        }
+        d.body = std::move(*lifted);
+        return add(std::move(d));
+    }
+
+    // An index that is 0 where its own extent is 1 is itself, that of a reduction too.
+    static Expr without_broadcast(const Expr& body, const std::vector<Expr>& vars, const Shape& shape) {
+        std::vector<ReduceAxis> axes;
+        for (size_t d = 0; d < vars.size(); ++d) axes.push_back({vars[d], shape[int64_t(d)]});
+        visit(body, [&](const Expr& e) {
+            if (e.is(ExprKind::Reduce)) axes.insert(axes.end(), e.node().axes.begin(), e.node().axes.end());
+        });
+        std::erase_if(axes, [](const ReduceAxis& a) { return a.extent.as_int().has_value(); });
+        if (axes.empty()) return body;
+        return rewrite(body, [&](const Expr& e) -> Expr {
+            if (!e.is(ExprKind::Select) || !e.arg(1).is_int(0)) return e;
+            for (const ReduceAxis& a : axes)
+                if (e.arg(2) == a.var && e.arg(0) == eq(a.extent, 1)) return a.var;
+            return e;
+        });
+    }
+
+    // Loads by the numbers of definitions; constants that are one number by that number. An index that is read stays
+    // within its dimension whatever it is.
+    Expr resolved(const Node& node, const Expr& body, const std::vector<int>& kept) {
+        const size_t inputs = node.inputs().size();
+        Expr bounded = map_loads(body, [&](const Expr& e) -> Expr {
+            const size_t slot = size_t(e.node().slot);
+            const std::vector<Expr>& shape = slot < inputs ? node.inputs()[slot]->type().tensor().shape.dims()
+                                                           : all_.list[size_t(kept[slot - inputs])].shape;
+            std::vector<Expr> at = e.args();
+            for (size_t d = 0; d < at.size(); ++d)
+                if (at[d].node().reads) at[d] = clamp(at[d], 0, shape[d] - 1);
+            return load(e.node().slot, e.dtype(), std::move(at));
+        });
+        return map_loads(bounded, [&](const Expr& e) -> Expr {
+            const size_t slot = size_t(e.node().slot);
+            if (slot >= inputs) return load(kept[slot - inputs], e.dtype(), e.args());
+            const Value* v = node.inputs()[slot];
+            if (v->is_constant()) {
+                if (auto value = splat(*v->tensor())) return *value;
+                if (auto value = progression(*v->tensor(), e.args())) return *value;
+            }
+            return load(number_of(v), e.dtype(), e.args());
+        });
+    }
+
+    // The op's check of contents, now where they are constants; otherwise before the kernel. It looks at some inputs.
+    std::string add_check(const Node& node, const std::function<bool(size_t)>& looks_at) {
+        if (!node.op().check) return {};
+        bool constant = true;
+        HostNode host{&node, true, {}, {}, {}, "checks indices"};
+        for (size_t i = 0; i < node.inputs().size(); ++i) {
+            const Value* v = node.inputs()[i];
+            bool looked_at = v && looks_at(i);
+            constant &= !looked_at || v->is_constant();
+            host.inputs.push_back(looked_at ? number_of(v) : -1);
+        }
+        if (!constant) {
+            all_.hosts.push_back(std::move(host));
+            return {};
+        }
+        Status checked = node.op().check(node.view());
+        return checked.ok() ? "" : "its check fails: " + checked.error().message();
+    }
+
+    // The node as a step of its own that gives its outputs, those that `gives` says.
+    void on_host(const Node& node, std::string reason, const std::function<bool(size_t)>& gives = {}) {
+        HostNode host{&node, false, {}, {}, {}, std::move(reason)};
+        for (const Value* v : node.inputs()) host.inputs.push_back(v ? number_of(v) : -1);
+        for (const auto& [name, attr] : node.attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr)) capture(**nested, host);
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            const Value* v = node.output(i);
+            host.outputs.push_back(-1);
+            if (v->uses().empty() || (gives && !gives(i))) continue;
+            give(v, &node);
+            host.outputs.back() = all_.numbers[v];
+            learn_symbols(v->type(), all_.numbers[v]);
+        }
+        all_.hosts.push_back(std::move(host));
+    }
+
+    void capture(const Graph& nested, HostNode& host) {
+        auto consider = [&](const Value* v) {
+            if (!v || &v->graph() != &graph_) return;
+            int number = number_of(v);
+            if (std::find(host.captured.begin(), host.captured.end(), number) == host.captured.end())
+                host.captured.push_back(number);
+        };
+        for (const auto& node : nested.nodes()) {
+            for (const Value* v : node->inputs()) consider(v);
+            for (const auto& [name, attr] : node->attrs())
+                if (auto* inner = std::get_if<GraphPtr>(&attr)) capture(**inner, host);
+        }
+        for (const Value* v : nested.outputs()) consider(v);
+    }
+
+    const Graph& graph_;
+    Definitions all_;
+    std::set<std::string> symbols_;
+    std::optional<size_t> teller_;   // of the node in progress: its host that tells symbols
+    std::vector<std::string> told_;  // by that
+};
+
+}  // namespace
+
+Definitions define(const Graph& graph) { return Defining(graph).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,78 @@
+// Every tensor of a graph by its elements: a map, or one reduction of a map, over its own index variables. What a
+// node's body says in one expression is cut here so that each reduction is a tensor of its own.
+#pragma once
+
+#include <unordered_map>
+
+#include "graph/graph.h"
+#include "kernel/written/write_kernel.h"
+
+namespace tessera {
+
+// Index variables are %i0, %i1, ... (one for each dimension, in ONNX's order) and %r0, %r1, ... of the reduction.
+struct Definition {
+    // Given: by the caller, by a constant, or by a host step. Joined: its parts, one after the other along an axis,
+    // each a definition that is only that part: so that what makes a part can put it where it belongs. Sizes: no
+    // elements, only what some symbols are, which a host step tells.
+    enum class Kind { Given, Map, Reduction, Joined, Sizes };
+    Kind kind = Kind::Given;
+    const Node* node = nullptr;    // that computes it
+    const Value* value = nullptr;  // that it is; null: a part of one
+    DType dtype = DType::f32;
+    std::vector<Expr> shape;
+    std::vector<ReduceAxis> reduce = {};
+    ReduceOp combine = ReduceOp::Sum;
+    Expr body = {};  // loads: numbers of definitions. No Reduce, and no arithmetic on floats narrower than f32
+    std::vector<int> parts = {};
+    int axis = 0;  // along which the parts are joined
+    std::vector<ReduceAxis> axes() const;
+    bool has_body() const { return kind == Kind::Map || kind == Kind::Reduction; }
+};
+
+// A node that is a step of its own: the evaluator computes it, only checks it or only tells sizes of it; or a kernel was
+// written out for it.
+struct HostNode {
+    const Node* node;
+    bool check_only = false;
+    std::vector<int> inputs, outputs;  // definitions; -1 where not given, not needed, or not asked for
+    std::vector<int> captured = {};    // what its nested graphs use besides
+    std::string reason;
+    std::shared_ptr<const WrittenKernel> kernel = {};
+    bool infers = false;  // this and the following: as a HostStep has them
+    std::vector<std::string> sizes = {};
+    std::vector<size_t> contents = {};
+    std::vector<int64_t> found = {};
+    bool guards() const { return check_only || (infers && sizes.empty() && contents.empty()); }  // tells nobody anything
+    bool tells() const { return infers || !contents.empty() || !found.empty(); }
+};
+
+struct Definitions {
+    std::vector<Definition> list;      // producers before consumers
+    std::vector<HostNode> hosts;       // in the order of the graph
+    std::vector<int> outputs;          // of the graph
+    int number(const Value* v) const;  // CHECKs that there is one
+    std::unordered_map<const Value*, int> numbers;
+    std::unordered_map<std::string, int> sizes;  // symbols that a host step defines, by the definition they are a size of
+    std::vector<int> size_sources(int n) const;  // of those that a definition uses
+};
+
+Definitions define(const Graph& graph);
+
+// The variables %i0, %i1, ... that run over `shape`.
+std::vector<Expr> index_vars(const std::vector<Expr>& shape);
+
+// The same values without arithmetic on floats narrower than f32: loads are widened, casts round.
+Expr widen(const Expr& e);
+
+// Sums of a few products with numbers from a small constant, by the slot that loads it, written out. `known` gives null
+// for what is no constant. Products with zero are left out where the sum is ours: a model's own may be of an infinity.
+using KnownTensor = std::function<const Tensor*(int slot)>;
+Expr spell_out_sums(const Expr& body, const KnownTensor& known, bool drop_zeros);
+
+// A body with its reductions taken out: each is handed to `add`, which gives the number to load it by. A reduction has
+// the axes that it depends on; one that stands in a branch of a Select is only computed where that branch is taken.
+// Nothing where the extent of a reduction is known only with the data.
+using AddReduction = std::function<int(Definition)>;
+std::optional<Expr> lift_reductions(const Expr& body, const std::vector<ReduceAxis>& axes, const AddReduction& add);
+
+}  // namespace tessera

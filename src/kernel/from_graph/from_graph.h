@@ -1,0 +1,26 @@
+// The graph, whose rewriting is done, as kernels: composite ops written out, layouts chosen, nodes grouped (fused),
+// each group a Compute from its nodes' bodies with a default schedule. What has no body becomes a host step.
+#pragma once
+
+#include "base/machine.h"
+#include "kernel/from_graph/program.h"
+#include "kernel/ir/compute.h"
+
+namespace tessera {
+
+struct LowerOptions {
+    Machine machine;
+    int threads = 1;       // that will run it: how finely work is cut
+    bool fuse = true;      // false: a kernel for each node
+    bool schedule = true;  // false: plain nests, one loop after the other
+    bool strict = false;   // one order of summation whatever the number of threads
+    enum class Attention : uint8_t { WherePays, Always, Never };
+    Attention attention = Attention::WherePays;  // as one kernel
+};
+
+Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options);
+
+// The same, its kernels apart from those of the programs nested in it: for lower_nested.
+Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const LowerOptions& options);
+
+}  // namespace tessera

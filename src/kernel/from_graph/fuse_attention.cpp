@@ -1,0 +1,196 @@
+// Softmax of scores between two products: one kernel, which keeps no more than a block of the scores.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "kernel/cpu/attention.h"
+#include "kernel/from_graph/fuse_groups.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMaxVisited = 200;  // definitions between the product with V and the scores
+constexpr int64_t kMaxHead = 512;    // elements of a head: blocks of keys must fit the first cache
+// Cycles for each score: exp and its sum; writing, reading and packing it again; and from far.
+constexpr double kExpCycles = 3, kScoreCycles = 1.2, kFarCycles = 0.5;
+
+class AttentionSearch {
+  public:
+    AttentionSearch(Fusion& fusion, const LowerOptions& options)
+        : fusion_(fusion), acc_(fusion.acc), options_(options) {}
+
+    void run() {
+        for (int n = 0; n < acc_.count(); ++n) {
+            if (!is_product(n) || fusion_.decided[size_t(n)]) continue;
+            for (size_t side : {0, 1})
+                for (int scores : products_behind(acc_.body(n).arg(side)))
+                    if (!fusion_.decided[size_t(n)]) try_group(n, side, scores);
+        }
+    }
+
+  private:
+    bool is_product(int n) const {
+        const Definition& d = acc_.def(n);
+        return acc_.live(n) && d.kind == Definition::Kind::Reduction && d.reduce.size() == 1 &&
+               d.combine == ReduceOp::Sum && acc_.body(n).is(ExprKind::Mul) && acc_.body(n).args().size() == 2 &&
+               is_contraction(acc_, n) && (d.dtype == DType::f32 || d.dtype == DType::f64);
+    }
+
+    // Products that an expression is computed from through maps and rows' reductions.
+    std::vector<int> products_behind(const Expr& e) const {
+        std::vector<int> found, work = loaded_slots(e);
+        std::set<int> seen;
+        while (!work.empty() && seen.size() < kMaxVisited) {
+            int n = work.back();
+            work.pop_back();
+            if (!seen.insert(n).second) continue;
+            if (is_product(n)) {
+                found.push_back(n);
+                continue;
+            }
+            if (!acc_.def(n).has_body()) continue;
+            if (acc_.def(n).kind == Definition::Kind::Reduction && is_contraction(acc_, n)) continue;
+            for (const Reading& a : acc_.reads(n)) work.push_back(a.source);
+        }
+        return found;
+    }
+
+    // Whether n is computed from the scores.
+    bool follows(int n) {
+        if (n == scores_) return true;
+        if (n < scores_ || !acc_.def(n).has_body()) return false;
+        auto [at, fresh] = follows_.try_emplace(n, false);
+        if (!fresh) return at->second;
+        bool any = false;
+        for (const Reading& a : acc_.reads(n)) any |= follows(a.source);
+        return follows_[n] = any;
+    }
+
+    // Whether a row's largest is taken between the scores and e: there is no softmax without.
+    bool takes_maximum(const Expr& e) {
+        std::vector<int> work = loaded_slots(e);
+        std::set<int> seen;
+        while (!work.empty()) {
+            int n = work.back();
+            work.pop_back();
+            if (n == scores_ || !seen.insert(n).second || !follows(n)) continue;
+            const Definition& d = acc_.def(n);
+            if (d.kind == Definition::Kind::Reduction && d.combine == ReduceOp::Max && d.reduce.size() == 1) return true;
+            for (const Reading& a : acc_.reads(n)) work.push_back(a.source);
+        }
+        return false;
+    }
+
+    // The expression with the maps that follow from the scores put in.
+    Expr spelled(const Expr& e) {
+        return map_loads(e, [&](const Expr& x) -> Expr {
+            const int n = x.node().slot;
+            if (acc_.def(n).kind != Definition::Kind::Map || !follows(n)) return x;
+            maps_.insert(n);
+            Bindings at;
+            for (size_t d = 0; d < x.args().size(); ++d) at.emplace(fmt::format("%i{}", d), x.arg(d));
+            return substitute(spelled(acc_.body(n)), at);
+        });
+    }
+
+    void try_group(int product, size_t side, int scores) {
+        scores_ = scores;
+        follows_.clear();
+        maps_.clear();
+        const Definition& d = acc_.def(product);
+        if (fusion_.decided[size_t(scores)] || acc_.kept(scores)) return;
+        for (int n : loaded_slots(acc_.body(product).arg(1 - side)))
+            if (follows(n)) return;
+        if (!takes_maximum(acc_.body(product).arg(side))) return;
+        auto find = [&](int n) -> std::optional<RowReduction> {
+            const Definition& r = acc_.def(n);
+            if (r.kind != Definition::Kind::Reduction || r.reduce.size() != 1 || r.dtype != d.dtype)
+                return std::nullopt;
+            return RowReduction{index_vars(r.shape), r.reduce[0], r.combine, spelled(acc_.body(n))};
+        };
+        auto weights = match_weights(spelled(acc_.body(product).arg(side)), d.reduce[0].var, find);
+        if (!weights || acc_.def(scores).dtype != d.dtype) return;
+        const std::vector<int> loads = loaded_slots(weights->score);
+        if (std::find(loads.begin(), loads.end(), scores) == loads.end()) return;
+        // Nobody else sees what is between.
+        std::set<int> members{scores, weights->max, weights->sum, product};
+        std::set<int> all = maps_;
+        all.insert(members.begin(), members.end());
+        for (int n : all) {
+            if (n == product) continue;
+            if (acc_.kept(n) || fusion_.decided[size_t(n)]) return;
+            for (int r : acc_.readers(n))
+                if (!all.contains(r)) return;
+        }
+        Decision decision = worth_it(product, side, scores);
+        const bool yes = bool(decision);
+        fusion_.choose(fmt::format("attention {} as one kernel", acc_.name(product)), std::move(decision));
+        if (!yes) return;
+        for (int n : maps_) fusion_.decided[size_t(n)] = true;
+        std::vector<int> stages(members.begin(), members.end());
+        for (int n = epilogue_of(product); n >= 0; n = -1) stages.push_back(n);
+        fusion_.add_group(stages);
+    }
+
+    // A map of the result that nobody but it reads.
+    int epilogue_of(int product) const {
+        if (acc_.kept(product) || acc_.readers(product).size() != 1) return -1;
+        const int reader = acc_.readers(product)[0];
+        const Definition& d = acc_.def(reader);
+        if (d.kind != Definition::Kind::Map || fusion_.decided[size_t(reader)]) return -1;
+        for (const Reading& a : acc_.reads(reader))
+            if (a.source == product && !same_elements_by_digits(d.shape, acc_.def(product).shape, a.at)) return -1;
+        return reader;
+    }
+
+    // Scores that are written and read again, against tiles that queries do not fill.
+    Decision worth_it(int product, size_t side, int scores) const {
+        if (options_.attention == LowerOptions::Attention::Never) return no("it was not asked for");
+        const Definition& d = acc_.def(product);
+        const Expr &w = acc_.body(product).arg(side), &v = acc_.body(product).arg(1 - side);
+        std::optional<Expr> query, column;
+        for (const ReduceAxis& axis : d.axes()) {
+            const bool in_w = depends_on_any(w, {axis}), in_v = depends_on_any(v, {axis});
+            if (axis.extent.is_int(1) || in_w == in_v) continue;
+            if (in_v && column) return no("the values have more than one axis");
+            std::optional<Expr>& extent = in_v ? column : query;
+            if (!extent || axis.extent.as_int().value_or(INT64_MAX) > extent->as_int().value_or(INT64_MAX))
+                extent = axis.extent;
+        }
+        const Expr& depth = acc_.def(scores).reduce[0].extent;
+        if (!query) return no("there is one query");
+        if (!column || !column->as_int() || !depth.as_int()) return no("the size of a head is not known");
+        if (*column->as_int() > kMaxHead || *depth.as_int() > kMaxHead)
+            return no("heads of {} and {} elements", to_string(depth), to_string(*column));
+        const double bytes = bytes_of(acc_.def(scores));
+        const auto queries = query->as_int(), keys = d.reduce[0].extent.as_int();
+        if (options_.attention == LowerOptions::Attention::Always) return yes("it was asked for");
+        if (!queries) return yes("scores of any number of queries are never kept");
+        const int element = int(dtype_bytes(d.dtype));
+        const AttentionTiles t = choose_attention_tiles(queries, keys, *depth.as_int(), *column->as_int(), 1, element,
+                                                        options_.machine, options_.threads);
+        const Machine& m = options_.machine;
+        const double lanes = std::max(1, m.vector_bytes / element);
+        const double work = double(*depth.as_int() + *column->as_int()) / (lanes * m.fma_pipes) + kExpCycles;
+        const double filled = double((*queries + t.queries - 1) / t.queries * t.queries);
+        const double wasted = (filled / double(*queries) - 1) * work;
+        const double moved = kScoreCycles + (bytes > double(m.l2_bytes) ? kFarCycles : 0);
+        if (wasted > moved)
+            return no("tiles of {} queries would be {:.0f} % empty, against {:.0f} KB of scores", t.queries,
+                      100 * (filled - double(*queries)) / filled, bytes / 1000);
+        return yes("{:.0f} KB of scores are never kept", bytes / 1000);
+    }
+
+    Fusion& fusion_;
+    const Accesses& acc_;
+    const LowerOptions& options_;
+    int scores_ = -1;
+    std::map<int, bool> follows_;
+    std::set<int> maps_;
+};
+
+}  // namespace
+
+void fuse_attention(Fusion& fusion, const LowerOptions& options) { AttentionSearch(fusion, options).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// What grouping works on: which definitions are stages of which group, which are inlined where they are read, and why.
+#pragma once
+
+#include "kernel/from_graph/accesses.h"
+#include "kernel/from_graph/from_graph.h"
+
+namespace tessera {
+
+struct Fusion {
+    const Accesses& acc;
+    std::vector<std::vector<int>> groups = {};
+    std::vector<int> group_of;  // by definition: -1 where it is no stage
+    std::vector<bool> decided;  // it is a stage, or inlined
+    std::vector<Choice> choices = {};
+
+    explicit Fusion(const Accesses& accesses)
+        : acc(accesses), group_of(size_t(accesses.count()), -1), decided(size_t(accesses.count())) {}
+    int add_group(std::vector<int> members);
+    void choose(std::string subject, Decision decision) {
+        choices.push_back({std::move(subject), std::move(decision)});
+    }
+};
+
+// Scores, softmax and the product with the values as one group, where that pays.
+void fuse_attention(Fusion& fusion, const LowerOptions& options);
+
+// Each reduction with the maps that can be computed on its elements as they are made, or row by row along with it.
+void fuse_reductions(Fusion& fusion);
+
+// Every map that is left: into those that read it where that is cheaper than to keep it, or a kernel of its own.
+void fuse_maps(Fusion& fusion);
+
+}  // namespace tessera

@@ -1,0 +1,230 @@
+#include <algorithm>
+#include <map>
+
+#include "kernel/from_graph/fuse_groups.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kFlopsPerByte = 4;  // what can be computed while a byte is moved
+constexpr double kLaunch = 20000;    // operations that a kernel of its own costs
+constexpr size_t kMaxNodes = 600;    // of an expression after inlining
+constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
+constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
+
+// Where a map would be computed if it were inlined: in a stage, so many times.
+struct Site {
+    int stage;
+    double times;
+};
+
+size_t node_count(const Expr& e) {
+    size_t n = 0;
+    visit(e, [&](const Expr&) { ++n; });
+    return n;
+}
+
+class MapFusion {
+  public:
+    explicit MapFusion(Fusion& fusion) : fusion_(fusion), acc_(fusion.acc), sites_(size_t(acc_.count())) {}
+
+    // Readers come first: where they are inlined is where this one would be.
+    void run() {
+        for (int n = acc_.count() - 1; n >= 0; --n) {
+            if (!acc_.live(n) || !acc_.def(n).has_body() || acc_.is_view(n)) continue;
+            if (fusion_.group_of[size_t(n)] >= 0) continue;
+            for (int r : acc_.readers(n)) add_sites(n, r);
+            merge(sites_[size_t(n)]);
+            if (fusion_.decided[size_t(n)]) continue;  // a part of a region
+            decide(n);
+        }
+        for (int n = 0; n < acc_.count(); ++n) take_along(n);
+    }
+
+  private:
+    // A map that is kept, and is read by nothing but a map of its elements that was inlined elsewhere: that one is kept
+    // instead, since as many bytes are moved, and it is computed once.
+    void take_along(int n) {
+        const int group = fusion_.group_of[size_t(n)];
+        if (group < 0 || acc_.kept(n) || acc_.def(n).kind != Definition::Kind::Map) return;
+        if (fusion_.groups[size_t(group)].size() != 1 || acc_.readers(n).size() != 1) return;
+        const int reader = acc_.readers(n)[0];
+        const Definition& d = acc_.def(reader);
+        if (d.kind != Definition::Kind::Map || fusion_.group_of[size_t(reader)] >= 0) return;
+        for (const Reading& a : acc_.reads(reader))
+            if (a.source == n && !same_elements(d.shape, acc_.def(n).shape, a.at)) return;
+        if (bytes_of(d) > bytes_of(acc_.def(n))) return;
+        fusion_.group_of[size_t(n)] = -1;
+        fusion_.group_of[size_t(reader)] = group;
+        fusion_.groups[size_t(group)] = {reader};
+        fusion_.choose(fmt::format("fuse {} into {}", acc_.name(reader), acc_.name(n)),
+                       yes("what is written is read by nothing else"));
+    }
+
+    void add_sites(int n, int reader) {
+        for (const Reading& a : acc_.reads(reader)) {
+            if (a.source != n) continue;
+            if (fusion_.group_of[size_t(reader)] >= 0)
+                sites_[size_t(n)].push_back({reader, evaluations(reader, a)});
+            else
+                sites_[size_t(n)].insert(sites_[size_t(n)].end(), sites_[size_t(reader)].begin(),
+                                         sites_[size_t(reader)].end());
+        }
+    }
+
+    static void merge(std::vector<Site>& sites) {
+        std::map<int, double> by_stage;
+        for (const Site& s : sites) by_stage[s.stage] += s.times;
+        sites.clear();
+        for (auto& [stage, times] : by_stage) sites.push_back({stage, times});
+    }
+
+    // How often a stage asks for elements by this access. An operand of a contraction is packed: it is asked for once
+    // for each element of the panel.
+    double evaluations(int stage, const Reading& a) const {
+        const Definition& d = acc_.def(stage);
+        const Expr& body = acc_.body(stage);
+        const Expr* within = nullptr;
+        if (is_contraction(acc_, stage)) {
+            for (const Expr& operand : body.args())
+                for (int slot : loaded_slots(operand))
+                    if (slot == a.source) within = &operand;
+        }
+        double times = 1;
+        for (const ReduceAxis& axis : d.axes())
+            if (!within || depends_on_any(*within, {axis})) times *= size_of(axis.extent);
+        for (const ReduceAxis& axis : d.reduce)
+            if (!within || depends_on_any(*within, {axis})) times *= size_of(axis.extent);
+        return times;
+    }
+
+    void decide(int n) {
+        const Definition& d = acc_.def(n);
+        const std::vector<Site>& sites = sites_[size_t(n)];
+        if (acc_.kept(n) || sites.empty()) {
+            fusion_.add_group({n});
+            return;
+        }
+        Decision decision = worth_inlining(n, d, sites);
+        std::string into;
+        for (size_t i = 0; i < sites.size() && i < 3; ++i) into += (i ? ", " : "") + acc_.name(sites[i].stage);
+        if (sites.size() > 3) into += fmt::format(" and {} more", sites.size() - 3);
+        bool yes = bool(decision);
+        if (!yes && row_stage(n, sites)) return;
+        fusion_.choose(fmt::format("fuse {} into {}", acc_.name(n), into), std::move(decision));
+        if (yes)
+            fusion_.decided[size_t(n)] = true;
+        else
+            fusion_.add_group({n});
+    }
+
+    Decision worth_inlining(int n, const Definition& d, const std::vector<Site>& sites) {
+        const double work = operations(acc_.body(n)), elements = std::max(1.0, elements_of(d.shape));
+        double times = 0, inputs = 0;
+        for (const Site& s : sites) times += s.times;
+        for (const Reading& a : distinct(acc_.reads(n)))
+            inputs += std::min(bytes_of(acc_.def(a.source)), elements * double(dtype_bytes(acc_.def(a.source).dtype)));
+        const double readers = double(sites.size()), own = bytes_of(d);
+        const double saved = inputs + own + readers * own - readers * inputs;
+        const double again = work * std::max(0.0, times - elements);
+        if (sites.size() > kMaxStages && work > 0) return no("{} kernels read it", sites.size());
+        const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) == 1 &&
+                          acc_.def(sites[0].stage).kind == Definition::Kind::Map;
+        if (!once && node_count(acc_.body(n)) > kMaxNodes) return no("its expression is too large");
+        if (!once && has_phases(acc_.body(n))) return no("its neighbours are made of the same elements in other ways");
+        if (int places = most_places(n, sites); places > kMaxPlaces && chooses(acc_.body(n)))
+            return no("each of the {} places where it is read would ask for its padding", places);
+        if (again > std::max(0.0, saved) * kFlopsPerByte + kLaunch)
+            return no("computed {:.1f} times: {:.0f} Kflop again against {:.0f} KB", times / elements, again / 1000,
+                      saved / 1000);
+        if (saved < 0 && -saved * kFlopsPerByte > kLaunch)
+            return no("what it is made of is {:.0f} KB more to read", -saved / 1000);
+        return yes("{:.0f} KB are not written and read again, {:.0f} Kflop are done again", std::max(0.0, saved) / 1000,
+                   again / 1000);
+    }
+
+    // The most loads of n in one stage.
+    int most_places(int n, const std::vector<Site>& sites) const {
+        int most = 0;
+        for (const Site& s : sites) {
+            int places = 0;
+            for (const Reading& a : acc_.reads(s.stage)) places += a.source == n;
+            most = std::max(most, places);
+        }
+        return most;
+    }
+
+    static bool chooses(const Expr& body) {
+        bool found = false;
+        visit(body, [&](const Expr& e) { found |= e.is(ExprKind::Select); });
+        return found;
+    }
+
+    // Another expression for each place along an axis, or for each remainder: together they share what they read.
+    static bool has_phases(const Expr& body) {
+        bool found = false;
+        visit(body, [&](const Expr& e) {
+            if (!e.is(ExprKind::Select) || !e.arg(0).is(ExprKind::Eq) || !is_float(e.dtype())) return;
+            for (size_t side : {0, 1}) {
+                const Expr &what = e.arg(0).arg(side), &number = e.arg(0).arg(1 - side);
+                found |= number.as_int() && (what.is(ExprKind::Var) || what.is(ExprKind::Mod)) &&
+                         !e.arg(1).is(ExprKind::Const) && !e.arg(2).is(ExprKind::Const);
+            }
+        });
+        return found;
+    }
+
+    static std::vector<Reading> distinct(const std::vector<Reading>& reads) {
+        std::vector<Reading> out;
+        for (const Reading& a : reads)
+            if (std::none_of(out.begin(), out.end(), [&](const Reading& b) { return b.source == a.source; }))
+                out.push_back(a);
+        return out;
+    }
+
+    // A map that only one group reads, row by row: a stage of that group, so that each row is computed once.
+    bool row_stage(int n, const std::vector<Site>& sites) {
+        const int group = fusion_.group_of[size_t(sites[0].stage)];
+        for (const Site& s : sites)
+            if (fusion_.group_of[size_t(s.stage)] != group) return false;
+        for (int r : acc_.readers(n))
+            if (fusion_.group_of[size_t(r)] != group) return false;
+        std::vector<int>& members = fusion_.groups[size_t(group)];
+        size_t rows = acc_.def(n).shape.size();
+        bool reduces = false;
+        for (int m : members) {
+            const Definition& d = acc_.def(m);
+            if (d.kind != Definition::Kind::Reduction) continue;
+            if (is_contraction(acc_, m) || !is_row_reduction(acc_, m)) return false;
+            rows = std::min(rows, d.shape.size());
+            reduces = true;
+        }
+        if (!reduces) return false;
+        for (int r : acc_.readers(n))
+            for (const Reading& a : acc_.reads(r)) {
+                if (a.source != n) continue;
+                for (size_t k = 0; k < rows; ++k) {
+                    const Expr& at = a.at[size_t(acc_.order(n)[k])];
+                    if (acc_.def(r).shape.size() < rows || !at.is(ExprKind::Var) ||
+                        at.node().name != fmt::format("%i{}", acc_.order(r)[k]))
+                        return false;
+                }
+            }
+        members.insert(std::lower_bound(members.begin(), members.end(), n), n);
+        fusion_.group_of[size_t(n)] = group;
+        fusion_.decided[size_t(n)] = true;
+        fusion_.choose(fmt::format("fuse {} into {}", acc_.name(n), acc_.name(members.back())),
+                       yes("{:.0f} KB stay in the cache, row by row", 2 * bytes_of(acc_.def(n)) / 1000));
+        return true;
+    }
+
+    Fusion& fusion_;
+    const Accesses& acc_;
+    std::vector<std::vector<Site>> sites_;
+};
+
+}  // namespace
+
+void fuse_maps(Fusion& fusion) { MapFusion(fusion).run(); }
+
+}  // namespace tessera

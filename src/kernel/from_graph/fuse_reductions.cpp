@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <set>
+
+#include "kernel/from_graph/fuse_groups.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kMaxSteps = 40;  // maps that are tried beyond what is known to fit
+
+// A reduction and what is computed from it, grown as far as it has one result that others read.
+class Region {
+  public:
+    Region(const Fusion& fusion, int first) : fusion_(fusion), acc_(fusion.acc), members_{first} {
+        rows_ = is_row_reduction(acc_, first);
+        contraction_ = is_contraction(acc_, first);
+    }
+
+    std::vector<int> grow() {
+        std::vector<int> best(members_.begin(), members_.end());
+        for (int step = 0; step < kMaxSteps; ++step) {
+            int next = next_member();
+            if (next < 0) break;
+            members_.insert(next);
+            if (exits() == 1) best.assign(members_.begin(), members_.end()), step = 0;
+        }
+        return best;
+    }
+    bool rows() const { return rows_; }
+
+  private:
+    // The first reader outside that can be computed along with the members.
+    int next_member() const {
+        int next = -1;
+        for (int m : members_)
+            for (int r : acc_.readers(m))
+                if (!members_.contains(r) && (next < 0 || r < next) && joins(r)) next = r;
+        return next;
+    }
+
+    bool joins(int n) const {
+        if (fusion_.decided[size_t(n)] || !acc_.live(n)) return false;
+        const Definition& d = acc_.def(n);
+        if (d.kind == Definition::Kind::Reduction && (!rows_ || is_contraction(acc_, n))) return false;
+        if (!d.has_body()) return false;
+        for (const Reading& a : acc_.reads(n))
+            if (members_.contains(a.source) && !(rows_ ? same_row(n, a) : elementwise(n, a))) return false;
+        return true;
+    }
+
+    bool elementwise(int n, const Reading& a) const {
+        const std::vector<Expr>&shape = acc_.def(n).shape, &of = acc_.def(a.source).shape;
+        return same_elements(shape, of, a.at) || (contraction_ && same_elements_by_digits(shape, of, a.at));
+    }
+
+    // The source's rows are the reader's: the outermost dimensions of both, in the same order.
+    bool same_row(int n, const Reading& a) const {
+        const Definition &d = acc_.def(n), &from = acc_.def(a.source), &first = acc_.def(*members_.begin());
+        const size_t count = first.shape.size();
+        if (d.shape.size() < count || from.shape.size() < count) return false;
+        if (d.kind == Definition::Kind::Reduction && d.shape.size() != count) return false;
+        for (size_t k = 0; k < count; ++k) {
+            const Expr& at = a.at[size_t(acc_.order(a.source)[k])];
+            const int axis = acc_.order(n)[k];
+            if (!(first.shape[size_t(acc_.order(*members_.begin())[k])] == d.shape[size_t(axis)])) return false;
+            if (!at.is(ExprKind::Var) || at.node().name != fmt::format("%i{}", axis)) return false;
+        }
+        return true;
+    }
+
+    int exits() const {
+        int n = 0;
+        for (int m : members_) {
+            const std::vector<int>& readers = acc_.readers(m);
+            n += acc_.kept(m) ||
+                 std::any_of(readers.begin(), readers.end(), [&](int r) { return !members_.contains(r); });
+        }
+        return n;
+    }
+
+    const Fusion& fusion_;
+    const Accesses& acc_;
+    std::set<int> members_;
+    bool rows_, contraction_;
+};
+
+// Maps of a region that become a part of what reads them: all but the last, where elements are computed one by one; by
+// rows, those that are read once.
+bool inlined(const Accesses& acc, const std::vector<int>& members, int n, bool rows) {
+    if (n == members.back() || acc.def(n).kind != Definition::Kind::Map || acc.kept(n)) return false;
+    if (!rows) return true;
+    const std::vector<int>& readers = acc.readers(n);
+    if (readers.size() != 1) return false;
+    const Definition& reader = acc.def(readers[0]);
+    std::vector<Expr> space = reader.shape;
+    for (const ReduceAxis& r : reader.reduce) space.push_back(r.extent);
+    return elements_of(space) <= elements_of(acc.def(n).shape);
+}
+
+void add_region(Fusion& fusion, const std::vector<int>& members, bool rows) {
+    const Accesses& acc = fusion.acc;
+    std::vector<int> stages;
+    double saved = 0;
+    for (int n : members) {
+        fusion.decided[size_t(n)] = true;
+        if (!inlined(acc, members, n, rows)) stages.push_back(n);
+        if (n != members.back()) saved += 2 * bytes_of(acc.def(n));
+    }
+    fusion.add_group(stages);
+    if (members.size() < 2) return;
+    std::string names;
+    for (size_t i = 1; i < members.size(); ++i) names += (i > 1 ? ", " : "") + acc.name(members[i]);
+    fusion.choose(fmt::format("fuse {} into {}", names, acc.name(members[0])),
+                  yes("{:.0f} KB are not written and read again", saved / 1000));
+}
+
+}  // namespace
+
+int Fusion::add_group(std::vector<int> members) {
+    for (int n : members) {
+        group_of[size_t(n)] = int(groups.size());
+        decided[size_t(n)] = true;
+    }
+    groups.push_back(std::move(members));
+    return int(groups.size()) - 1;
+}
+
+void fuse_reductions(Fusion& fusion) {
+    const Accesses& acc = fusion.acc;
+    for (bool contractions : {true, false}) {
+        for (int n = 0; n < acc.count(); ++n) {
+            const Definition& d = acc.def(n);
+            if (!acc.live(n) || d.kind != Definition::Kind::Reduction || fusion.decided[size_t(n)]) continue;
+            if (is_contraction(acc, n) != contractions) continue;
+            Region region(fusion, n);
+            std::vector<int> members = region.grow();
+            add_region(fusion, members, region.rows());
+        }
+    }
+}
+
+}  // namespace tessera

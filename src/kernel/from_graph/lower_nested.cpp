@@ -1,0 +1,119 @@
+#include "kernel/from_graph/lower_nested.h"
+
+#include <algorithm>
+#include <map>
+
+#include "rewrite/edit.h"
+
+namespace tessera {
+namespace {
+
+bool is_inside(const Graph& graph, const Graph& around) {
+    for (const Graph* g = &graph; g; g = g->outer())
+        if (g == &around) return true;
+    return false;
+}
+
+bool draws(const Graph& graph) {
+    for (const auto& node : graph.nodes()) {
+        if (node->is(Trait::Random)) return true;
+        for (const auto& [name, attr] : node->attrs())
+            if (auto* inner = std::get_if<GraphPtr>(&attr); inner && *inner && draws(**inner)) return true;
+    }
+    return false;
+}
+
+// A copy of a nested graph in which everything from around it is an input, or a constant of its own.
+class Closing {
+  public:
+    explicit Closing(const Graph& nested) : copy_(nested.clone()) {
+        close(*copy_);
+        for (size_t i = 0; i < copy_->outputs().size(); ++i)
+            if (Value* own = inside(copy_->outputs()[i]); own != copy_->outputs()[i]) copy_->set_output(i, own);
+    }
+    std::shared_ptr<const Graph> graph() { return std::shared_ptr<const Graph>(std::move(copy_)); }
+    std::vector<const Value*> captured() const { return captured_; }
+
+  private:
+    void close(Graph& graph) {
+        for (const auto& node : graph.nodes()) {
+            for (size_t i = 0; i < node->inputs().size(); ++i)
+                if (Value* v = node->input(i); v && inside(v) != v) graph.set_input(*node, i, inside(v));
+            for (auto& [name, attr] : node->attrs()) {
+                auto* inner = std::get_if<GraphPtr>(&attr);
+                if (!inner || !*inner) continue;
+                close(**inner);
+                for (size_t i = 0; i < (*inner)->outputs().size(); ++i)
+                    if (Value* v = (*inner)->outputs()[i]; inside(v) != v) (*inner)->set_output(i, inside(v));
+            }
+        }
+    }
+
+    Value* inside(Value* v) {
+        if (is_inside(v->graph(), *copy_)) return v;
+        auto [at, fresh] = own_.try_emplace(v, nullptr);
+        if (!fresh) return at->second;
+        if (v->is_constant()) return at->second = copy_->constant(*v->tensor());
+        at->second = copy_->add_input(v->name(), v->type());
+        captured_.push_back(v);
+        return at->second;
+    }
+
+    std::unique_ptr<Graph> copy_;
+    std::map<Value*, Value*> own_;
+    std::vector<const Value*> captured_;
+};
+
+Status lower_graph(const Graph& nested, Program& program, const LowerOptions& options) {
+    if (draws(nested)) return {};
+    Closing closed(nested);
+    NestedProgram made{&nested, closed.captured(), nullptr};
+    Program inner = TRY(from_graph_apart(closed.graph(), options));
+    const bool computes = std::any_of(inner.steps.begin(), inner.steps.end(),
+                                      [](const Step& s) { return std::holds_alternative<KernelStep>(s); });
+    if (!computes && inner.nested.empty()) return {};
+    made.program = std::make_shared<Program>(std::move(inner));
+    program.nested.push_back(std::move(made));
+    return {};
+}
+
+void collect(Program& program, std::vector<Kernel>& all, std::map<std::string, size_t>& known) {
+    std::vector<size_t> place;
+    for (const Kernel& kernel : program.kernels) {
+        auto [at, fresh] = known.try_emplace(to_string(kernel), all.size());
+        if (fresh) all.push_back(kernel);
+        place.push_back(at->second);
+    }
+    for (KernelStep& step : program.prepare) step.kernel = place[step.kernel];
+    for (Step& step : program.steps)
+        if (auto* kernel = std::get_if<KernelStep>(&step)) kernel->kernel = place[kernel->kernel];
+    for (NestedProgram& n : program.nested) collect(*n.program, all, known);
+}
+
+void hand_out(Program& program, const std::vector<Kernel>& all) {
+    program.kernels = all;
+    for (NestedProgram& n : program.nested) hand_out(*n.program, all);
+}
+
+}  // namespace
+
+Status lower_nested(Program& program, const LowerOptions& options) {
+    for (const Step& step : program.steps) {
+        auto* host = std::get_if<HostStep>(&step);
+        if (!host || !host->computes()) continue;
+        for (const auto& [name, attr] : host->node->attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr); nested && *nested)
+                TRY(lower_graph(**nested, program, options));
+    }
+    return {};
+}
+
+void share_kernels(Program& program) {
+    if (program.nested.empty()) return;
+    std::vector<Kernel> all;
+    std::map<std::string, size_t> known;
+    collect(program, all, known);
+    hand_out(program, all);
+}
+
+}  // namespace tessera

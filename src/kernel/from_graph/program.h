@@ -1,0 +1,77 @@
+// A whole graph as kernels: buffers for its values, and the steps that fill them in order. What no kernel computes is
+// left to the evaluator as host steps. Sizes are expressions over the graph's symbols; a host step may define more of them.
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "base/decision.h"
+#include "graph/graph.h"
+#include "kernel/ir/kernel.h"
+
+namespace tessera {
+
+enum class BufferRole : uint8_t { Input, Output, Constant, Prepared, Intermediate };
+
+struct ProgramBuffer {
+    std::string name;               // of the value it holds, where it holds one
+    DType dtype = DType::f32;
+    std::vector<Expr> shape;        // as it lies in memory, over the graph's symbols
+    BufferRole role = BufferRole::Intermediate;
+    const Value* value = nullptr;   // that it holds, where it holds one whole
+    std::vector<int> order = {};    // its dimension d is the value's axis order[d]; empty: ONNX's order. Inputs, outputs,
+                                    // constants, and what host steps read or write, are in ONNX's order
+    int alias = -1;                 // another buffer, whose memory this is under another shape: the same bytes
+    std::optional<Tensor> tensor = {};  // Constant
+};
+
+struct KernelStep {
+    size_t kernel;                  // of Program::kernels
+    std::vector<int> args;          // buffers, one for each parameter
+    std::vector<Expr> symbols = {}; // what each of the kernel's symbols is, over the graph's: kernels that are shared have names of their own
+    std::string label = {};         // what it computes, for people: "conv+relu conv1"
+    std::vector<const Node*> nodes = {};  // of the graph, that it holds
+    Expr flops = 0, bytes = 0;      // useful work; bytes it must at least move
+};
+// A node of the graph as the evaluator computes it. Its buffers hold whole values in ONNX's order; one of a value that is
+// not a tensor of numbers (strings, complex, sequences, optionals, no known rank) has no shape and only host steps use
+// it. Values that its nested graphs use from outside are found by ProgramBuffer::value. Sizes that its outputs' types
+// name by a symbol of their own are defined by it.
+struct HostStep {
+    const Node* node;
+    std::vector<int> inputs;        // buffers; -1 where not given
+    std::vector<int> outputs;       // buffers; -1 where nobody asks
+    bool check_only = false;        // only the op's check of its inputs' contents; inputs that it needs no contents of are -1
+    std::string reason = {};        // why no kernel does it
+    // Where one of these is set, it only tells what symbols are, and has no outputs.
+    bool infers = false;                  // sizes of the node's outputs, from its inputs' contents; and sees that others hold
+    std::vector<std::string> sizes = {};  // those that it tells
+    std::vector<size_t> contents = {};    // inputs whose elements are symbols: see run_contents.h
+    std::vector<int64_t> found = {};      // dimensions of the outputs that are as large as the one input, which is none of
+                                          // the node's, says; -1 for none
+    bool tells() const { return infers || !contents.empty() || !found.empty(); }
+    bool computes() const { return !check_only && !tells(); }
+};
+using Step = std::variant<KernelStep, HostStep>;
+
+struct Program;
+
+// A graph nested in the node of a host step, as a program whose kernels are the outer one's.
+struct NestedProgram {
+    const Graph* graph;                          // as the node has it
+    std::vector<const Value*> captured;          // values from around it, which are inputs after its own
+    std::shared_ptr<Program> program;
+};
+
+struct Program {
+    std::shared_ptr<const Graph> graph;  // what the steps point into
+    std::vector<ProgramBuffer> buffers;
+    std::vector<Kernel> kernels;         // scheduled; equal ones are one
+    std::vector<KernelStep> prepare;     // once, before the first run: they fill Prepared buffers from Constant ones
+    std::vector<Step> steps;
+    std::vector<int> inputs, outputs;    // buffers, in the order of the graph's; an output may be an input, a constant, or another output
+    std::vector<Choice> choices;         // for --explain
+    std::vector<NestedProgram> nested;
+};
+
+}  // namespace tessera

@@ -1,0 +1,254 @@
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "base/check.h"
+#include "kernel/interpret/flat_code.h"
+#include "kernel/ir/text.h"
+
+namespace tessera {
+namespace {
+
+using Op = FlatOp;
+using Instructions = std::vector<FlatInstruction>;
+
+ExprKind kind_of(ReduceOp op) {
+    constexpr ExprKind kKinds[] = {ExprKind::Add, ExprKind::Mul, ExprKind::Min, ExprKind::Max};
+    return kKinds[static_cast<int>(op)];
+}
+
+FlatInstruction jump(Op op, int a, size_t distance) { return {.op = op, .a = a, .c = static_cast<int>(distance)}; }
+
+class Flattener {
+  public:
+    Flattener(const Kernel& kernel, bool backwards) : kernel_(kernel), backwards_(backwards) {
+        out_.sizes.resize(kernel.buffers.size());
+        out_.strides.resize(kernel.buffers.size());
+        levels_.emplace_back();
+        for (const std::string& name : kernel.symbols) {
+            int r = fresh();
+            out_.symbols[name] = r;
+            variables_[name] = {r, 0};
+        }
+    }
+
+    Result<FlatCode> run() {
+        TRY(statement(kernel_.body));
+        out_.instructions = std::move(levels_[0].first);
+        append(out_.instructions, levels_[0].code);
+        return std::move(out_);
+    }
+
+  private:
+    struct Held {
+        int reg;
+        size_t level;  // of the loop in whose round it is computed; 0: before all
+    };
+    struct Level {
+        Instructions first;  // in each round, before the code
+        Instructions code;
+        std::vector<Expr> held;  // what is forgotten when the loop ends
+    };
+
+    const Kernel& kernel_;
+    const bool backwards_;
+    FlatCode out_;
+    std::vector<Level> levels_;
+    std::unordered_map<std::string, Held> variables_;
+    std::unordered_map<Expr, Held, ExprHash> pure_;
+    std::unordered_map<Expr, int, ExprHash> read_;  // with loads in it; good for one statement, and a branch of it
+    std::unordered_map<Expr, int, ExprHash> constants_;
+    Stmt stmt_;
+
+    static void append(Instructions& to, const Instructions& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+    int fresh(FlatValue value = {.integer = 0}) {
+        out_.registers.push_back(value);
+        return static_cast<int>(out_.registers.size()) - 1;
+    }
+
+    void emit(FlatInstruction i) { levels_.back().code.push_back(i); }
+
+    int value(const Expr& e) { return e.node().reads ? reading(e) : pure(e).reg; }
+
+    int constant(const Expr& e) {
+        auto [at, is_new] = constants_.try_emplace(e, 0);
+        if (!is_new) return at->second;
+        const ExprNode& n = e.node();
+        FlatValue v{.integer = n.integer};
+        if (is_float(n.dtype)) v.real = n.dtype == DType::f64 ? n.real : static_cast<float>(n.real);
+        at->second = fresh(v);
+        return at->second;
+    }
+
+    Held pure(const Expr& e) {
+        if (e.is(ExprKind::Const)) return {constant(e), 0};
+        if (e.is(ExprKind::Var)) return variables_.at(e.node().name);
+        if (auto found = pure_.find(e); found != pure_.end()) return found->second;
+        std::vector<int> args;
+        size_t level = 0;
+        for (const Expr& a : e.args()) {
+            Held arg = pure(a);
+            args.push_back(arg.reg);
+            level = std::max(level, arg.level);
+        }
+        Held held{apply(e, args, levels_[level].first), level};
+        pure_.emplace(e, held);
+        levels_[level].held.push_back(e);
+        return held;
+    }
+
+    int reading(const Expr& e) {
+        if (auto found = read_.find(e); found != read_.end()) return found->second;
+        int reg = e.is(ExprKind::Select) ? branches(e) : -1;
+        if (reg < 0) {
+            std::vector<int> args;
+            for (const Expr& a : e.args()) args.push_back(value(a));
+            if (e.is(ExprKind::Load)) {
+                reg = fresh();
+                emit({.op = Op::Load, .dtype = e.dtype(), .out = reg, .b = access(e.node().slot, args)});
+            } else {
+                reg = apply(e, args, levels_.back().code);
+            }
+        }
+        read_.emplace(e, reg);
+        return reg;
+    }
+
+    // A Select of which a branch reads.
+    int branches(const Expr& e) {
+        int condition = value(e.arg(0)), out = fresh();
+        Instructions before = std::move(levels_.back().code);
+        auto branch = [&](const Expr& x) {
+            auto known = read_;
+            levels_.back().code.clear();
+            int reg = value(x);
+            emit({.op = Op::Move, .out = out, .a = reg});
+            read_ = std::move(known);
+            return std::move(levels_.back().code);
+        };
+        Instructions then = branch(e.arg(1)), otherwise = branch(e.arg(2));
+        levels_.back().code = std::move(before);
+        choose(condition, std::move(then), otherwise);
+        return out;
+    }
+
+    void choose(int condition, Instructions then, const Instructions& otherwise) {
+        if (!otherwise.empty()) then.push_back(jump(Op::Jump, 0, otherwise.size()));
+        emit(jump(Op::JumpUnless, condition, then.size()));
+        append(levels_.back().code, then);
+        append(levels_.back().code, otherwise);
+    }
+
+    int access(int buffer, std::vector<int> indices) {
+        out_.accesses.push_back({buffer, std::move(indices), stmt_});
+        return static_cast<int>(out_.accesses.size()) - 1;
+    }
+    int access(const Access& a) {
+        std::vector<int> indices;
+        for (const Expr& e : a.indices) indices.push_back(value(e));
+        return access(a.buffer, std::move(indices));
+    }
+
+    int apply(const Expr& e, const std::vector<int>& args, Instructions& to) {
+        const ExprNode& n = e.node();
+        FlatInstruction i{.op = Op::Apply, .kind = n.kind, .fn = n.fn, .dtype = n.dtype};
+        i.from = n.args[0].dtype();
+        i.a = args[0];
+        if (n.kind == ExprKind::Select) {
+            i = {.op = Op::Select, .out = fresh(), .a = args[0], .b = args[1], .c = args[2]};
+            to.push_back(i);
+            return i.out;
+        }
+        if (i.from == DType::i64) {
+            if (n.kind == ExprKind::Add) i.op = Op::AddInt;
+            if (n.kind == ExprKind::Mul) i.op = Op::MulInt;
+            if (n.kind == ExprKind::Lt) i.op = Op::LtInt;
+        } else if (is_float(i.from)) {
+            if (n.kind == ExprKind::Add) i.op = Op::AddReal;
+            if (n.kind == ExprKind::Sub) i.op = Op::SubReal;
+            if (n.kind == ExprKind::Mul) i.op = Op::MulReal;
+        }
+        for (size_t k = 1; k < args.size() || k == 1; ++k) {  // longer lists fold from the left
+            i.b = k < args.size() ? args[k] : i.a;
+            i.out = fresh();
+            to.push_back(i);
+            i.a = i.out;
+        }
+        return i.out;
+    }
+
+    Status statement(const Stmt& s) {
+        if (!s) return {};
+        if (const Seq* list = s->as<Seq>()) {
+            for (const Stmt& each : list->stmts) TRY(statement(each));
+            return {};
+        }
+        read_.clear();
+        stmt_ = s;
+        if (const For* loop = s->as<For>()) return flatten_loop(*loop);
+        if (const If* branch = s->as<If>()) return flatten_branch(*branch);
+        if (const Alloc* a = s->as<Alloc>()) return flatten_alloc(*a);
+        if (const Store* to = s->as<Store>()) {
+            int v = value(to->value);
+            FlatInstruction i{.op = to->combine ? Op::Combine : Op::Store, .dtype = to->value.dtype(), .a = v};
+            if (to->combine) i.kind = kind_of(*to->combine);
+            i.from = i.dtype;
+            i.b = access(to->to);
+            emit(i);
+        }
+        if (const Call* call = s->as<Call>())
+            if (call->name != "prefetch" && call->name != "barrier")
+                return Error(Code::E0601, "there is no intrinsic {}", name_text(call->name))
+                    .at("kernel " + name_text(kernel_.name))
+                    .note("{}", first_line(s, kernel_.buffers));
+        return {};
+    }
+
+    Status flatten_loop(const For& loop) {
+        int extent = value(loop.extent), var = fresh();
+        const std::string& name = loop.var.node().name;
+        variables_[name] = {var, levels_.size()};
+        levels_.emplace_back();
+        TRY(statement(loop.body));
+        Level level = std::move(levels_.back());
+        levels_.pop_back();
+        for (const Expr& e : level.held) pure_.erase(e);
+        variables_.erase(name);
+        append(level.first, level.code);
+        bool back = backwards_ && loop.kind != LoopKind::Serial && loop.kind != LoopKind::Unrolled;
+        int length = static_cast<int>(level.first.size());
+        emit({.op = back ? Op::LoopBeginBack : Op::LoopBegin, .out = var, .a = extent, .c = length + 1});
+        append(levels_.back().code, level.first);
+        emit({.op = back ? Op::LoopEndBack : Op::LoopEnd, .out = var, .a = extent, .c = -length - 1});
+        return {};
+    }
+
+    Status flatten_branch(const If& branch) {
+        int condition = value(branch.condition);
+        Instructions before = std::move(levels_.back().code);
+        levels_.back().code.clear();
+        TRY(statement(branch.then));
+        Instructions then = std::move(levels_.back().code);
+        levels_.back().code.clear();
+        TRY(statement(branch.otherwise));
+        Instructions otherwise = std::move(levels_.back().code);
+        levels_.back().code = std::move(before);
+        choose(condition, std::move(then), otherwise);
+        return {};
+    }
+
+    Status flatten_alloc(const Alloc& a) {
+        const Buffer& b = kernel_.buffers[static_cast<size_t>(a.buffer)];
+        for (const Expr& e : b.shape) out_.sizes[static_cast<size_t>(a.buffer)].push_back(value(e));
+        for (const Expr& e : b.strides) out_.strides[static_cast<size_t>(a.buffer)].push_back(value(e));
+        emit({.op = Op::Allocate, .b = a.buffer});
+        return statement(a.body);
+    }
+};
+
+}  // namespace
+
+Result<FlatCode> flatten(const Kernel& kernel, bool backwards) { return Flattener(kernel, backwards).run(); }
+
+}  // namespace tessera

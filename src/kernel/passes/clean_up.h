@@ -1,0 +1,23 @@
+// Small passes over the statements that lower() has made, in the order it runs them.
+#pragma once
+
+#include "kernel/ir/kernel.h"
+
+namespace tessera {
+
+// Rounds that need no guard apart from those that do, for the loops that say "partition".
+void partition_loops(Kernel& kernel);
+
+// A loop that runs once is its body; one that never runs is gone.
+void drop_unit_loops(Kernel& kernel);
+
+// Conditions that always hold, or are known from an if around them, are gone.
+void simplify_kernel(Kernel& kernel);
+
+// Neighbouring dimensions of a parameter that every access splits one index for are one dimension.
+void merge_dimensions(Kernel& kernel);
+
+// What is allocated nowhere any more is no buffer of the kernel.
+void drop_unused_buffers(Kernel& kernel);
+
+}  // namespace tessera

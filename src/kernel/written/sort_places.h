@@ -1,0 +1,18 @@
+// Sorting in a kernel that is written out: merges of runs that double, so that equal ones keep their order.
+#pragma once
+
+#include "kernel/written/write_kernel.h"
+
+namespace tessera {
+
+// Sets `c` to more than 0 where place a comes after place b.
+using ComparePlaces = std::function<Stmt(const Expr& a, const Expr& b, const Elements& c)>;
+
+// Sorts the first `n` places in `order`; `spare` has room for as many.
+Stmt sort_places(KernelWriter& w, const Elements& order, const Elements& spare, const Expr& n,
+                 const ComparePlaces& compare);
+
+// Whether a is less than b; NaN is larger than every number.
+Expr less_or_nan(const Expr& a, const Expr& b);
+
+}  // namespace tessera

@@ -1,0 +1,158 @@
+// Scatters: a copy of the data, then the updates in their order. Slices that updates cannot leave are written at once.
+#include "kernel/written/write_kernel.h"
+
+namespace tessera {
+namespace {
+
+// How updates are combined with what is there; nothing: the last one stays.
+std::optional<ReduceOp> reduction(const OpView& op) {
+    const std::string& name = op.string("reduction");
+    const bool logical = op.dtype(0) == DType::boolean;
+    if (name == "add") return logical ? ReduceOp::Max : ReduceOp::Sum;
+    if (name == "mul") return logical ? ReduceOp::Min : ReduceOp::Prod;
+    if (name == "max") return ReduceOp::Max;
+    if (name == "min") return ReduceOp::Min;
+    return std::nullopt;
+}
+
+// A position that may count from the end. The op's check has seen that it is inside; a kernel stays inside anyway.
+Expr position(const Expr& index, const Expr& extent) {
+    Expr i = cast(index, DType::i64);
+    return clamp(select(lt(i, 0), i + extent, i), 0, extent - 1);
+}
+
+// Where updates go, under the shape that is given. Floats narrower than f32 are combined in f32 and rounded once.
+struct Target {
+    Elements y, x, total;
+    std::vector<Expr> shape;
+    std::optional<ReduceOp> combine;
+    bool wide;
+
+    Target(KernelWriter& w, std::vector<Expr> dims) : shape(std::move(dims)), combine(reduction(w.op())) {
+        x = w.in(0, shape);
+        y = w.out(0, shape);
+        wide = combine && x.read_as() != x.dtype;
+        total = wide ? w.scratch(x.read_as(), shape) : y;
+    }
+
+    Stmt write(std::vector<Expr> at, const Expr& value) const {
+        return combine ? total.combine(*combine, std::move(at), value) : total.set(std::move(at), value);
+    }
+
+    Stmt around(KernelWriter& w, Stmt updates) const {
+        return seq({copied(w, x, total), std::move(updates), wide ? copied(w, total, y) : nullptr});
+    }
+
+  private:
+    Stmt copied(KernelWriter& w, const Elements& from, const Elements& to) const {
+        return w.everywhere(Shape(shape).elements(), [&](const Expr& i) {
+            std::vector<Expr> at(shape.size());
+            Expr rest = i;
+            for (size_t d = shape.size(); d-- > 0;) {
+                at[d] = d == 0 ? rest : mod(rest, shape[d]);
+                rest = floor_div(rest, shape[d]);
+            }
+            return to.set(at, from.at(at));
+        });
+    }
+};
+
+// Dimensions are outer, the axis, inner: [a, n, b] of the data. Updates never leave their place in the others, so that
+// one of them can be written by all threads.
+Stmt write_scatter_elements(KernelWriter& w) {
+    const OpView& op = w.op();
+    const Shape &x = op.shape(0), &indices = op.shape(1);
+    const int64_t rank = x.rank();
+    if (rank == 0) return w.refuse("there is one element");
+    const int64_t axis = op.integer("axis") < 0 ? op.integer("axis") + rank : op.integer("axis");
+    Target target(w, x.dims());
+    Elements at = w.in(1), updates = w.in(2);
+    const int64_t apart = rank == 1 ? -1 : axis == 0 ? 1 : 0;
+    std::vector<Expr> o(size_t(rank), Expr(0));
+    std::function<Stmt(int64_t)> nest = [&](int64_t d) -> Stmt {
+        if (d == apart) return nest(d + 1);
+        if (d == rank) {
+            std::vector<Expr> to = o;
+            to[size_t(axis)] = position(at.at(o), x[axis]);
+            return target.write(to, updates.at(o));
+        }
+        return w.loop(indices[d], [&](const Expr& i) {
+            o[size_t(d)] = i;
+            return nest(d + 1);
+        });
+    };
+    if (apart < 0) return target.around(w, nest(0));
+    return target.around(w, w.parallel(indices[apart], [&](const Expr& i) {
+        o[size_t(apart)] = i;
+        return nest(0);
+    }));
+}
+
+// Rows of `inner` elements; blocks of columns are apart from each other.
+Stmt write_scatter_nd(KernelWriter& w) {
+    const OpView& op = w.op();
+    const Shape &x = op.shape(0), &indices = op.shape(1);
+    auto depth = indices[-1].as_int();
+    if (!depth) return w.refuse("how many positions an index has is known only when it is computed");
+    const Expr count = elements_between(indices, 0, indices.rank() - 1);
+    const Expr rows = elements_between(x, 0, *depth), inner = elements_between(x, *depth, x.rank());
+    Target target(w, {rows, inner});
+    Elements at = w.in(1, {count, Expr(*depth)}), updates = w.in(2, {count, inner});
+    constexpr int64_t kColumns = 256;
+    auto row_of = [&](const Expr& i) {
+        Expr row = 0;
+        for (int64_t k = 0; k < *depth; ++k) row = row * x[k] + position(at.at({i, Expr(k)}), x[k]);
+        return row;
+    };
+    return target.around(w, w.parallel(ceil_div(inner, kColumns), [&](const Expr& block) {
+        return w.local(DType::i64, {}, [&](const Elements& row) {
+            return w.loop(count, [&](const Expr& i) {
+                Expr here = min(Expr(kColumns), inner - block * kColumns);
+                return seq({row.set({}, row_of(i)), w.lanes(here, [&](const Expr& c) {
+                                Expr column = block * kColumns + c;
+                                return target.write({row.at({}), column}, updates.at({i, column}));
+                            })});
+            });
+        });
+    }));
+}
+
+// Elements back to where a pool took them from, as places in the whole of the unpooled tensor; zeros between them.
+Stmt write_max_unpool(KernelWriter& w) {
+    const OpView& op = w.op();
+    const Shape& x = op.shape(0);
+    const size_t rank = size_t(x.rank()), spatial = rank - 2;
+    const auto& kernel = op.ints("kernel_shape");
+    const auto strides = op.ints_or("strides", std::vector<int64_t>(spatial, 1));
+    const auto pads = op.ints_or("pads", std::vector<int64_t>(2 * spatial, 0));
+    std::vector<Expr> from = {x[0], x[1]};
+    for (size_t i = 0; i < spatial; ++i)
+        from.push_back(max((x[int64_t(i) + 2] - 1) * strides[i] - pads[i] - pads[spatial + i] + kernel[i], 0));
+    const Expr count = x.elements();
+    Elements value = w.in(0, {count}), index = w.in(1, {count});
+    const std::vector<Expr>& sizes = op.out().shape.dims();
+    Elements y = w.out(0, {op.out().shape.elements()});
+    Stmt clear = w.everywhere(op.out().shape.elements(), [&](const Expr& i) { return y.set({i}, real_const(0)); });
+    Stmt fill = w.loop(count, [&](const Expr& i) {
+        Expr rest = index.at({i}), to = 0, stride = 1, inside = int_const(1, DType::boolean);
+        for (size_t d = rank; d-- > 0;) {
+            Expr at = d == 0 ? rest : mod(rest, from[d]);
+            if (d > 0) rest = floor_div(rest, from[d]);
+            inside = logical_and(inside, logical_and(ge(at, 0), lt(at, sizes[d])));
+            to = to + at * stride;
+            stride = stride * sizes[d];
+        }
+        return if_then(inside, y.set({to}, value.at({i})));
+    });
+    return seq({clear, fill});
+}
+
+}  // namespace
+
+std::vector<KernelWriting> scatter_kernels() {
+    return {{"scatter_elements", write_scatter_elements, {1}},
+            {"scatter_nd", write_scatter_nd, {1}},
+            {"max_unpool", write_max_unpool, {1}}};
+}
+
+}  // namespace tessera

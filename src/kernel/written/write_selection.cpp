@@ -1,0 +1,153 @@
+// The k largest or smallest of each row: a heap of the best so far with the worst of them on top, then taken apart in
+// order. Equal elements come in the order of their places; NaN is larger than every number.
+#include "kernel/written/write_kernel.h"
+
+namespace tessera {
+namespace {
+
+class TopK {
+  public:
+    TopK(KernelWriter& w, int64_t axis) : w_(w), largest_(w.op().integer("largest") != 0) {
+        const Shape& x = w.op().shape(0);
+        outer_ = elements_between(x, 0, axis);
+        n_ = x[axis];
+        inner_ = elements_between(x, axis + 1, x.rank());
+        k_ = w.op().out(0).shape[axis];
+        x_ = w.in(0, {outer_, n_, inner_});
+        for (size_t i : {0, 1})
+            if (w.wants(i)) y_[i] = w.out(i, {outer_, k_, inner_});
+    }
+
+    Stmt write() {
+        return w_.parallel(outer_ * inner_, [&](const Expr& lane) {
+            Expr o = floor_div(lane, inner_), j = mod(lane, inner_);
+            return with_state([&] {
+                auto element = [&](const Expr& i) { return x_.at({o, i, j}); };
+                return seq({
+                    levels_of_heap(),
+                    w_.loop(k_, [&](const Expr& i) { return put(i, element(i), i); }),
+                    w_.loop(floor_div(k_, 2), [&](const Expr& i) { return sink(floor_div(k_, 2) - 1 - i, k_); }),
+                    if_then(gt(k_, 0), w_.loop(n_ - k_, [&](const Expr& i) { return offer(k_ + i, element(k_ + i)); })),
+                    w_.loop(k_, [&](const Expr& i) { return take_worst(k_ - 1 - i, o, j); }),
+                });
+            });
+        });
+    }
+
+  private:
+    template <typename Body>
+    Stmt with_state(const Body& body) {
+        return w_.local(x_.read_as(), {k_}, [&](const Elements& values) {
+            values_ = values;
+            return w_.local(DType::i64, {k_}, [&](const Elements& places) {
+                places_ = places;
+                return w_.local(DType::i64, {}, [&](const Elements& at) {
+                    at_ = at;
+                    return w_.local(DType::i64, {}, [&](const Elements& levels) {
+                        levels_ = levels;
+                        return w_.local(x_.read_as(), {}, [&](const Elements& spare) {
+                            spare_ = spare;
+                            return w_.local(DType::i64, {}, [&](const Elements& place) {
+                                spare_place_ = place;
+                                return body();
+                            });
+                        });
+                    });
+                });
+            });
+        });
+    }
+
+    // How deep a heap of k is: the smallest d with 2^d > k.
+    Stmt levels_of_heap() {
+        if (auto k = k_.as_int()) {
+            int64_t depth = 0;
+            while ((int64_t{1} << depth) <= *k) ++depth;
+            return levels_.set({}, Expr(depth));
+        }
+        return seq({levels_.set({}, Expr(0)), w_.loop(40, [&](const Expr& d) {
+                        Expr size = bit(ExprKind::Shl, Expr(1), d);
+                        return if_then(le(size, k_), levels_.set({}, d + 1));
+                    })});
+    }
+
+    // Whether a comes before b, by their values alone.
+    Expr better(const Expr& a, const Expr& b) const {
+        Expr more = largest_ ? gt(a, b) : lt(a, b);
+        if (!is_float(a.dtype())) return more;
+        Expr nan_a = call(Fn::IsNan, {a}), nan_b = call(Fn::IsNan, {b});
+        Expr alone = largest_ ? logical_and(nan_a, logical_not(nan_b)) : logical_and(nan_b, logical_not(nan_a));
+        return logical_or(more, alone);
+    }
+
+    // Whether entry a of the heap comes after entry b.
+    Expr worse(const Expr& a, const Expr& b) const {
+        Expr va = values_.at({a}), vb = values_.at({b});
+        Expr later = gt(places_.at({a}), places_.at({b}));
+        return logical_or(better(vb, va), logical_and(logical_not(better(va, vb)), later));
+    }
+
+    Stmt put(const Expr& at, const Expr& value, const Expr& place) {
+        return seq({values_.set({at}, value), places_.set({at}, place)});
+    }
+
+    // The entry at `from` moves down in a heap of `size` until none below it is worse.
+    Stmt sink(const Expr& from, const Expr& size) {
+        Expr at = at_.at({}), left = at * 2 + 1;
+        return seq({at_.set({}, from),
+                    w_.loop(levels_.at({}), [&](const Expr&) { return if_then(lt(left, size), descend(size)); })});
+    }
+
+    Stmt descend(const Expr& size) {
+        return w_.local(DType::i64, {}, [&](const Elements& child) {
+            Expr at = at_.at({}), c = child.at({});
+            return seq({
+                child.set({}, at * 2 + 1),
+                if_then(lt(at * 2 + 2, size), if_then(worse(at * 2 + 2, at * 2 + 1), child.set({}, at * 2 + 2))),
+                if_then(worse(c, at),
+                        seq({
+                            spare_.set({}, values_.at({c})),
+                            spare_place_.set({}, places_.at({c})),
+                            put(c, values_.at({at}), places_.at({at})),
+                            put(at, spare_.at({}), spare_place_.at({})),
+                            at_.set({}, c),
+                        }),
+                        at_.set({}, size)),
+            });
+        });
+    }
+
+    // A later element replaces the worst where it is better; where they are equal, it is not.
+    Stmt offer(const Expr& place, const Expr& value) {
+        return if_then(better(value, values_.at({Expr(0)})), seq({put(0, value, place), sink(0, k_)}));
+    }
+
+    // The worst of what is left goes to place `last`, and the one from there to the top.
+    Stmt take_worst(const Expr& last, const Expr& o, const Expr& j) {
+        std::vector<Stmt> out;
+        if (y_[0]) out.push_back(y_[0]->set({o, last, j}, values_.at({Expr(0)})));
+        if (y_[1]) out.push_back(y_[1]->set({o, last, j}, places_.at({Expr(0)})));
+        out.push_back(put(0, values_.at({last}), places_.at({last})));
+        out.push_back(sink(0, last));
+        return seq(std::move(out));
+    }
+
+    KernelWriter& w_;
+    const bool largest_;
+    Expr outer_, n_, inner_, k_;
+    Elements x_, values_, places_, at_, levels_, spare_, spare_place_;
+    std::optional<Elements> y_[2];
+};
+
+Stmt write_top_k(KernelWriter& w) {
+    const OpView& op = w.op();
+    const int64_t rank = op.rank(0), axis = op.integer("axis");
+    if (rank == 0) return w.refuse("there is one element");
+    return TopK(w, axis < 0 ? axis + rank : axis).write();
+}
+
+}  // namespace
+
+std::vector<KernelWriting> selection_kernels() { return {{"top_k", write_top_k}}; }
+
+}  // namespace tessera

@@ -1,0 +1,187 @@
+#include "rewrite/passes/choose_winograd.h"
+
+#include "graph/builder.h"
+#include "graph/evaluate/evaluate.h"
+#include "graph/ops/conv_tiles.h"
+#include "rewrite/edit.h"
+
+namespace tessera {
+namespace {
+
+// Where n - 1 polynomials meet, infinity besides: chosen for their error, which is smaller than with 0, 1, -1, 2, -2,
+// ...
+const std::vector<double>& points_of(int64_t n) {
+    static const std::vector<double> kPoints[] = {
+        {},
+        {0},
+        {0, 1},
+        {0, 1, -1},
+        {0, 0.75, -0.75, 1.75},
+        {0, 0.625, -0.625, 1.25, -1.25},
+        {0, 0.875, -0.875, 2, -2, 0.375},
+        {0, 0.5, -0.5, 1, -1, 2, -2},
+        {0, 0.5, -0.5, 0.875, -0.875, 1.5, -1.5, 3},
+        {0, 0.375, -0.375, 0.75, -0.75, 1.25, -1.25, 2.5, -2.5},
+    };
+    return kPoints[n - 1];
+}
+
+using Polynomial = std::vector<double>;
+
+Polynomial times_root(const Polynomial& p, double root) {  // p(x) * (x - root)
+    Polynomial out(p.size() + 1, 0);
+    for (size_t i = 0; i < p.size(); ++i) {
+        out[i + 1] += p[i];
+        out[i] -= p[i] * root;
+    }
+    return out;
+}
+
+using Axis = ConvTiles::Axis;
+
+Decision pays(const ConvTiles& c, const Machine& machine) {
+    const double points = double(c.axes[0].points() * c.axes[1].points());
+    const double kernel = double(c.axes[0].kernel * c.axes[1].kernel);
+    // Weights come from memory, the later the faster operations are.
+    const double operations_per_byte = double(machine.vector_bytes / 4 * machine.fma_pipes) / 4;
+    double traffic = 4 * double(c.channels) * double(c.outputs) * (points - kernel) * operations_per_byte;
+    double all = c.products() + c.transforms() + traffic, saved = c.direct() / all;
+    if (!c.asked && saved < 1.3)
+        return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times", all / 1e6, c.direct() / 1e6, saved);
+    return yes("{:.0f} Mflop become {:.0f}: {:.2f} times, transforms and traffic counted; tiles of {}x{}{}",
+               c.direct() / 1e6, c.products() / 1e6, saved, c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
+}
+
+Tensor as_f32(const Tensor& t) {
+    auto made = evaluate_op(*find_op("cast"), {Datum(t)}, {{"to", Attr(int64_t(1))}});
+    CHECK(made.ok(), "casting a matrix: {}", made.error().to_string());
+    return made->front().tensor();
+}
+
+// One axis is transformed after the other, so that few values are at hand at a time.
+class Tiling {
+  public:
+    Tiling(Graph& graph, Node& node, const ConvTiles& c)
+        : graph_(graph),
+          node_(node),
+          c_(c),
+          b_(graph, node.where()),
+          matrices_{matrices_of(c.axes[0]), matrices_of(c.axes[1])},
+          both_(c.axes[0].points() > 1 && c.axes[1].points() > 1) {}
+
+    Status run() {
+        auto wide = TRY(evaluate_op(*find_op("cast"), {Datum(*node_.input(1)->tensor())}, {{"to", Attr(int64_t(11))}}));
+        auto u = TRY(
+            evaluate_op(*find_op("winograd_weight"), {wide.front(), Datum(matrices_[0].g), Datum(matrices_[1].g)}, {}));
+        Value* product = b_.matmul(input(), matrix(u.front().tensor()));
+        Value* y = output(product);
+        if (node_.input(2)) y = b_.add(y, b_.reshape(node_.input(2), {c_.outputs, 1, 1}));
+        TRY(b_.status());
+        if (put_in_place(*node_.output(), *y, false)) graph_.disconnect(node_);
+        return {};
+    }
+
+  private:
+    static WinogradMatrices matrices_of(const Axis& axis) {
+        return winograd_matrices(axis.side, axis.kernel, points_of(axis.points()));
+    }
+    Value* matrix(const Tensor& t) { return b_.constant(as_f32(t)); }
+    Value* one() { return matrix(Tensor::of<double>({1, 1}, std::vector<double>{1})); }
+
+    Value* input() {
+        const Axis &h = c_.axes[0], &w = c_.axes[1];
+        // Padded first, to whole tiles: the transform then reads without asking where it is.
+        std::vector<int64_t> around(8, 0);
+        for (size_t i = 0; i < 2; ++i) {
+            around[2 + i] = c_.axes[i].pad_begin;
+            around[6 + i] = c_.axes[i].pad_end + c_.axes[i].tiles() * c_.axes[i].side - c_.axes[i].output;
+        }
+        Value* x = b_.op("pad", {node_.input(0), b_.ints(around)});
+        auto transformed = [&](Value* of, Value* down, Value* along, int64_t height, int64_t width) {
+            return b_.op("winograd_input", {of, down, along}, {{"side", Attr(std::vector<int64_t>{height, width})}});
+        };
+        Value *down = matrix(matrices_[0].bt), *along = matrix(matrices_[1].bt);
+        if (!both_) return transformed(x, down, along, h.side, w.side);
+        // Tiles of one row are images of their own for the second.
+        int64_t rows = (h.tiles() - 1) * h.side + h.points();
+        Value* tiles = b_.reshape(transformed(x, one(), along, 1, w.side), {-1, rows, w.tiles(), c_.channels});
+        Value* v = transformed(b_.transpose(tiles, {0, 3, 1, 2}), down, one(), h.side, 1);
+        return b_.reshape(v, {h.points(), w.points(), -1, c_.channels});
+    }
+
+    Value* output(Value* product) {
+        const Axis &h = c_.axes[0], &w = c_.axes[1];
+        auto transformed = [&](Value* of, Value* down, Value* along, int64_t height, int64_t width) {
+            return b_.op("winograd_output", {of, down, along}, {{"height", Attr(height)}, {"width", Attr(width)}});
+        };
+        Value *down = matrix(matrices_[0].at), *along = matrix(matrices_[1].at);
+        if (!both_) return transformed(product, down, along, h.output, w.output);
+        Value* rows =
+            transformed(b_.reshape(product, {h.points(), 1, -1, c_.outputs}), down, one(), h.output, w.tiles());
+        Value* tiles = b_.reshape(b_.transpose(rows, {0, 2, 3, 1}), {1, w.points(), -1, c_.outputs});
+        return transformed(tiles, one(), along, h.output, w.output);
+    }
+
+    Graph& graph_;
+    Node& node_;
+    const ConvTiles& c_;
+    Builder b_;
+    WinogradMatrices matrices_[2];
+    bool both_;
+};
+
+}  // namespace
+
+WinogradMatrices winograd_matrices(int64_t m, int64_t r, const std::vector<double>& points) {
+    int64_t n = m + r - 1, last = n - 1;
+    CHECK(int64_t(points.size()) == last, "{} points for {} outputs of a kernel of {}", points.size(), m, r);
+    std::vector<double> at(size_t(m * n)), g(size_t(n * r)), bt(size_t(n * n));
+    for (int64_t j = 0; j < last; ++j) {
+        double scale = 1;
+        Polynomial others = {1};
+        for (int64_t k = 0; k < last; ++k) {
+            if (k == j) continue;
+            scale *= points[size_t(j)] - points[size_t(k)];
+            others = times_root(others, points[size_t(k)]);
+        }
+        double power = 1;
+        for (int64_t i = 0; i < std::max(m, r); ++i, power *= points[size_t(j)]) {
+            if (i < m) at[size_t(i * n + j)] = power;
+            if (i < r) g[size_t(j * r + i)] = power / scale;
+        }
+        std::copy(others.begin(), others.end(), bt.begin() + j * n);
+    }
+    Polynomial all = {1};
+    for (double p : points) all = times_root(all, p);
+    at[size_t((m - 1) * n + last)] = 1;
+    g[size_t(last * r + r - 1)] = 1;
+    std::copy(all.begin(), all.end(), bt.begin() + last * n);
+    // A row of bt and one of g share a factor; a power of two that makes them alike in size costs no precision.
+    for (int64_t j = 0; j < n; ++j) {
+        double in_g = 0, in_bt = 0;
+        for (int64_t i = 0; i < r; ++i) in_g += std::abs(g[size_t(j * r + i)]);
+        for (int64_t i = 0; i < n; ++i) in_bt += std::abs(bt[size_t(j * n + i)]);
+        double factor = std::exp2(std::round(std::log2(in_g / in_bt) / 2));
+        for (int64_t i = 0; i < n; ++i) bt[size_t(j * n + i)] *= factor;
+        for (int64_t i = 0; i < r; ++i) g[size_t(j * r + i)] /= factor;
+    }
+    return {Tensor::of<double>({m, n}, at), Tensor::of<double>({n, r}, g), Tensor::of<double>({n, n}, bt)};
+}
+
+std::vector<Choice> choose_winograd(Graph& graph, const Machine& machine) {
+    std::vector<Choice> choices;
+    for (size_t i = 0, count = graph.nodes().size(); i < count; ++i) {
+        Node& node = *graph.nodes()[i];
+        auto c = conv_tiles(node);
+        if (!c || !node.input(1)->is_constant()) continue;
+        Decision decision = pays(*c, machine);
+        if (decision)
+            if (Status done = Tiling(graph, node, *c).run(); !done.ok()) decision = no("{}", done.error().message());
+        choices.push_back({fmt::format("compute {} in tiles (Winograd)", node.output()->name()), decision});
+    }
+    graph.erase_unused();
+    graph.sort();
+    return choices;
+}
+
+}  // namespace tessera

@@ -1,0 +1,239 @@
+#include "rewrite/refute/compare_sides.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/numeric.h"
+#include "graph/text/literal.h"
+#include "rewrite/refute/field.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxWork = 20'000'000;
+
+double special(DType dtype, Draw& draw) {
+    constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+    const double most = float_max(dtype);
+    const double least = dtype == DType::f64   ? 0x1p-1074
+                         : dtype == DType::f32 ? 0x1p-149
+                         : dtype == DType::f16 ? 0x1p-24
+                                               : 0x1p-133;
+    return draw.pick({0.0, -0.0, kInf, -kInf, kNan, most, -most, least, -least, 1.0, -1.0});
+}
+
+double real(Values values, bool positive, DType dtype, Draw& draw) {
+    if (positive) return 0.25 + draw.uniform() * 2;
+    switch (values) {
+        case Values::Whole: return static_cast<double>(draw.between(-3, 3));
+        case Values::Positive: return 0.05 + 0.9 * draw.uniform() + (draw.chance(25) ? 1.0 : 0.0);
+        case Values::Special:
+            if (draw.chance(55)) return special(dtype, draw);
+            [[fallthrough]];
+        default: return (draw.uniform() * 2 - 1) * (draw.chance(20) ? 4 : 1.5);
+    }
+}
+
+int64_t integer(Values values, bool positive, DType dtype, Draw& draw) {
+    const bool no_sign = is_unsigned_int(dtype);
+    if (values == Values::Special && draw.chance(50) && !positive)
+        return draw.pick<int64_t>({int_min(dtype), int_max(dtype), 0, 1, int_wrap(dtype, -1)});
+    if (values == Values::Positive || positive) return draw.between(1, 3);
+    return int_wrap(dtype, draw.between(no_sign ? 0 : -4, 5));
+}
+
+// How much rounding a float type allows for.
+double roundoff(DType t) {
+    switch (t) {
+        case DType::f64: return 1e-6;  // attributes are f32
+        case DType::f32: return 3e-5;
+        case DType::f16: return 3e-2;
+        case DType::bf16: return 1e-1;
+        default: return 1;
+    }
+}
+
+void each_dtype(const Graph& graph, const std::function<void(DType)>& f) {
+    auto see = [&](const Value* v) {
+        if (v->type().is_tensor()) f(v->type().tensor().dtype);
+    };
+    for (const auto& v : graph.inputs()) see(v.get());
+    for (const auto& v : graph.constants()) see(v.get());
+    for (const auto& n : graph.nodes()) {
+        for (size_t i = 0; i < n->output_count(); ++i) see(n->output(i));
+        if (n->op().attr("stash_type")) f(DType::f32);  // what it computes with inside
+    }
+}
+
+double tolerance_of(const Sides& sides) {
+    double worst = 1e-6;
+    auto see = [&](DType t) {
+        if (is_float(t)) worst = std::max(worst, roundoff(t));
+    };
+    each_dtype(*sides.left, see);
+    each_dtype(*sides.right, see);
+    return sides.exactness == Exactness::Approximates ? std::max(worst, 1e-2) : worst;
+}
+
+std::string index_text(int64_t flat, const Sizes& sizes) {
+    std::vector<int64_t> at(sizes.size());
+    for (size_t d = sizes.size(); d-- > 0;) {
+        at[d] = flat % sizes[d];
+        flat /= sizes[d];
+    }
+    return sizes.empty() ? "" : fmt::format("[{}]", fmt::join(at, ","));
+}
+
+std::string difference_text(size_t output, const Tensor& a, const Tensor& b, int64_t i) {
+    return fmt::format("output {}{} is {} on the left and {} on the right", output, index_text(i, a.sizes()),
+                       element_text(a, i), element_text(b, i));
+}
+
+bool same_bits(const Tensor& a, const Tensor& b, int64_t i) {
+    if (a.dtype() == DType::string) return a.as_strings()[i] == b.as_strings()[i];
+    if (is_complex(a.dtype())) {
+        const size_t n = dtype_bytes(a.dtype());
+        return std::memcmp(static_cast<const char*>(a.data()) + i * int64_t(n),
+                           static_cast<const char*>(b.data()) + i * int64_t(n), n) == 0;
+    }
+    if (!is_float(a.dtype())) return a.int_at(i) == b.int_at(i);
+    double x = a.real_at(i), y = b.real_at(i);
+    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
+    return x == y && std::signbit(x) == std::signbit(y);
+}
+
+// The largest finite number that came up.
+struct Magnitude {
+    double value = 0;
+    void see(const Datum& d) {
+        if (!d.is_tensor() || !is_float(d.tensor().dtype())) return;
+        for (int64_t i = 0; i < d.tensor().elements(); ++i) {
+            double x = std::fabs(d.tensor().real_at(i));
+            if (std::isfinite(x)) value = std::max(value, x);
+        }
+    }
+};
+
+struct SideRun {
+    Result<std::vector<Datum>> outputs;
+    Magnitude inside;  // of everything computed
+};
+
+SideRun run_side(const Graph& graph, const Inputs& inputs) {
+    Magnitude inside;
+    for (const auto& [name, datum] : inputs) inside.see(datum);
+    EvaluateOptions options;
+    options.max_work = kMaxWork;
+    options.observe = [&](const Value&, const Datum& d) { inside.see(d); };
+    auto outputs = evaluate(graph, inputs, options);
+    return {std::move(outputs), inside};
+}
+
+Comparison differ(std::string how, bool floats = false) {
+    Comparison c{Comparison::Outcome::Differ, std::move(how)};
+    c.floats_differ = floats;
+    return c;
+}
+
+}  // namespace
+
+Inputs draw_inputs(const Sample& sample, Values values, Draw& draw) {
+    Inputs inputs;
+    for (const auto& v : sample.graph->inputs()) {
+        const std::string& name = v->name();
+        if (auto fixed = sample.fixed.find(name); fixed != sample.fixed.end()) {
+            inputs[name] = fixed->second;
+            continue;
+        }
+        const DType dtype = v->type().tensor().dtype;
+        const bool positive = sample.positive.contains(name);
+        auto made = Tensor::zeros(dtype, sample.sizes.at(name));
+        CHECK(made.ok());
+        for (int64_t i = 0; i < made->elements(); ++i) {
+            if (dtype == DType::boolean)
+                made->set_int(i, draw.chance(50));
+            else if (is_int(dtype))
+                made->set_int(i, integer(values, positive, dtype, draw));
+            else if (is_float(dtype))
+                made->set_real(i, real(values, positive, dtype, draw));
+        }
+        inputs[name] = std::move(*made);
+    }
+    return inputs;
+}
+
+Comparison compare_values(const Sides& sides, const Inputs& inputs) {
+    SideRun left = run_side(*sides.left, inputs);
+    if (!left.outputs.ok()) return {};
+    SideRun right = run_side(*sides.right, inputs);
+    if (!right.outputs.ok()) return differ("the right side fails: " + right.outputs.error().message());
+    Comparison result{Comparison::Outcome::Agree};
+    const double rounding = tolerance_of(sides);
+    for (size_t k = 0; k < left.outputs->size(); ++k) {
+        const Datum &l = (*left.outputs)[k], &r = (*right.outputs)[k];
+        if (!l.is_tensor() || !r.is_tensor()) return {};
+        const Tensor &a = l.tensor(), &b = r.tensor();
+        if (a.dtype() != b.dtype() || a.sizes() != b.sizes())
+            return differ(fmt::format("output {} is {} on the left and {} on the right", k, to_string(type_of(l)),
+                                      to_string(type_of(r))));
+        const bool floats = is_float(a.dtype());
+        result.has_floats |= floats;
+        Magnitude out;
+        out.see(l);
+        // Rounding is relative to the numbers that were added up, within reason.
+        double scale = sides.exactness == Exactness::Approximates
+                           ? out.value
+                           : std::min(std::max(left.inside.value, right.inside.value), 1e4 * std::max(1.0, out.value));
+        for (int64_t i = 0; i < a.elements(); ++i) {
+            if (floats && !std::isfinite(a.real_at(i))) result.undefined = true;
+            if (same_bits(a, b, i)) continue;
+            if (sides.bitwise) return differ(difference_text(k, a, b, i), floats);
+            if (floats) {
+                double x = a.real_at(i), y = b.real_at(i);
+                if (!std::isfinite(x)) continue;  // undefined, or too large: not what the rule speaks of
+                if (std::fabs(x - y) <= rounding * scale) continue;
+            } else if (is_int(a.dtype()) && sides.exactness == Exactness::Approximates) {
+                if (std::fabs(a.real_at(i) - b.real_at(i)) <= 1) continue;
+            }
+            return differ(difference_text(k, a, b, i), floats);
+        }
+    }
+    return result;
+}
+
+Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond) {
+    const Sample& sample = *sides.sample;
+    Inputs exact = draw_inputs(sample, Values::Whole, draw);
+    std::vector<FieldTensor> inputs;
+    for (const auto& v : sample.graph->inputs()) {
+        const Tensor& t = exact.at(v->name()).tensor();
+        auto known = FieldTensor::from(t);
+        if (!known) return {};
+        if (is_float(t.dtype()) && !sample.fixed.contains(v->name())) {
+            known->tensor.reset();
+            for (uint64_t& e : known->elements) e = draw.bits() % kFieldPrime;
+        }
+        inputs.push_back(std::move(*known));
+    }
+    const uint64_t key = draw.bits();
+    FieldRun left = evaluate_in_field(*sides.left, inputs, key);
+    if (left.outcome != FieldRun::Outcome::Values) return {};
+    FieldRun right = evaluate_in_field(*sides.right, inputs, key);
+    if (right.outcome != FieldRun::Outcome::Values) return {};
+    for (size_t k = 0; k < left.outputs.size(); ++k) {
+        const FieldTensor &a = left.outputs[k], &b = right.outputs[k];
+        if (a == b) continue;
+        if (!left.rational || !right.rational) {
+            beyond = true;
+            return {};
+        }
+        if (a.dtype != b.dtype || a.sizes != b.sizes) return differ(fmt::format("output {} has another type", k));
+        int64_t i = 0;
+        while (a.elements[i] == b.elements[i]) ++i;
+        return differ(fmt::format("output {}{} is {} on the left and {} on the right, modulo 2^61 - 1", k,
+                                  index_text(i, a.sizes), a.elements[i], b.elements[i]));
+    }
+    return {Comparison::Outcome::Agree};
+}
+
+}  // namespace tessera

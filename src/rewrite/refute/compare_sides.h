@@ -1,0 +1,41 @@
+// The two sides of a rule on one graph: values for its inputs, and whether the sides agree on them.
+#pragma once
+
+#include "graph/evaluate/evaluate.h"
+#include "rewrite/refute/sample.h"
+#include "rewrite/rule.h"
+
+namespace tessera {
+
+enum class Values {
+    Ordinary,  // of both signs, around 1
+    Whole,     // small integers
+    Positive,  // between 0 and 1, and above
+    Special,   // with NaN, infinities, zeros of either sign, the smallest and the largest
+};
+
+struct Sides {
+    const Sample* sample;
+    const Graph* left;   // sample->graph
+    const Graph* right;  // after the rule
+    Exactness exactness;
+    bool bitwise;  // compare bits
+};
+
+struct Comparison {
+    enum class Outcome { Agree, Differ, Nothing };  // Nothing: the left side gives no values that could be compared
+    Outcome outcome = Outcome::Nothing;
+    std::string difference = {};
+    bool has_floats = false;  // among what was compared
+    bool undefined = false;   // the left side gave a NaN or an infinity
+    bool floats_differ = false;
+};
+
+Inputs draw_inputs(const Sample& sample, Values values, Draw& draw);
+
+Comparison compare_values(const Sides& sides, const Inputs& inputs);
+
+// In the field; `beyond` is set where they differ through functions that the field does not know.
+Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond);
+
+}  // namespace tessera

@@ -1,0 +1,281 @@
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "onnx/dtypes.h"
+#include "rewrite/refute/sample_op.h"
+
+namespace tessera {
+namespace {
+
+using Propose = std::function<std::optional<Attr>(const Draft&, SizePool&)>;
+
+// The rank of the first input, or of what the op is wanted to give.
+std::optional<int64_t> rank_of(const Draft& d) {
+    if (auto x = d.sizes(0)) return static_cast<int64_t>(x->size());
+    return std::nullopt;
+}
+
+std::optional<int64_t> spatial_of(const Draft& d) {
+    if (auto rank = rank_of(d)) return *rank - 2;
+    if (auto w = d.sizes(1)) return static_cast<int64_t>(w->size()) - 2;
+    return std::nullopt;
+}
+
+std::optional<Attr> permutation(const Draft& d, SizePool& pool) {
+    Draw& draw = pool.draw();
+    auto rank = rank_of(d);
+    if (!rank && d.want) rank = static_cast<int64_t>(d.want->sizes.size());
+    if (!rank) return std::nullopt;
+    std::vector<int64_t> p;
+    for (int64_t k = 0; k < *rank; ++k) p.push_back(k);
+    const int64_t style = draw.below(10);
+    if (style < 1) return Attr(p);
+    if (style < 3 && *rank >= 2) {
+        std::swap(p[*rank - 1], p[*rank - 2]);
+    } else if (style < 4) {
+        std::reverse(p.begin(), p.end());
+    } else if (style < 5 && *rank >= 3) {  // channels last, and back
+        std::rotate(p.begin() + 1, p.begin() + 2, p.end());
+    } else if (style < 6 && *rank >= 3) {
+        std::rotate(p.begin() + 1, p.end() - 1, p.end());
+    } else {
+        p = draw.permutation(*rank);
+    }
+    return Attr(p);
+}
+
+std::optional<Attr> axis(const Draft& d, SizePool& pool) {
+    Draw& draw = pool.draw();
+    auto rank = rank_of(d);
+    if (!rank) {
+        // Before there is an input: an axis that most have.
+        bool needs_input = d.op->name == "flatten" || d.op->name == "split" || d.op->name == "gather";
+        if (needs_input) return std::nullopt;
+        return std::nullopt;
+    }
+    if (d.op->name == "flatten") return Attr(draw.chance(30) ? draw.between(-*rank, 0) : draw.between(0, *rank));
+    if (*rank == 0) return Attr(int64_t{0});
+    if (draw.chance(25)) return Attr(int64_t{-1});
+    int64_t a = draw.below(*rank);
+    return Attr(draw.chance(35) ? a - *rank : a);
+}
+
+// One number a spatial dimension.
+Propose per_dimension(std::initializer_list<int64_t> from, int64_t times = 1) {
+    std::vector<int64_t> list(from);
+    return [list, times](const Draft& d, SizePool& pool) -> std::optional<Attr> {
+        auto spatial = spatial_of(d);
+        if (!spatial) return std::nullopt;
+        std::vector<int64_t> out;
+        for (int64_t k = 0; k < *spatial * times; ++k) out.push_back(pool.draw().pick(list));
+        if (times == 2 && pool.draw().chance(40))  // the same on both sides
+            for (int64_t k = 0; k < *spatial; ++k) out[*spatial + k] = out[k];
+        return Attr(out);
+    };
+}
+
+std::optional<Attr> kernel_shape(const Draft& d, SizePool& pool) {
+    if (auto w = d.sizes(1); w && w->size() > 2) return Attr(std::vector<int64_t>(w->begin() + 2, w->end()));
+    if (d.op->inputs.size() > 1) return std::nullopt;
+    auto x = d.sizes(0);
+    if (!x) return std::nullopt;
+    std::vector<int64_t> out;
+    for (size_t k = 2; k < x->size(); ++k)
+        out.push_back(pool.draw().chance(10) ? (*x)[k] : pool.draw().between(1, std::min<int64_t>((*x)[k], 4)));
+    return Attr(out);
+}
+
+std::optional<Attr> divisor_of_channels(const Draft& d, SizePool& pool) {
+    auto x = d.sizes(0);
+    if (!x || x->size() < 2) return std::nullopt;
+    std::vector<int64_t> fits;
+    for (int64_t g = 1; g <= (*x)[1]; ++g)
+        if ((*x)[1] % g == 0) fits.push_back(g);
+    if (fits.empty()) return std::nullopt;
+    return Attr(pool.draw().pick(fits));
+}
+
+Propose one_of(std::initializer_list<int64_t> from) {
+    std::vector<int64_t> list(from);
+    return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
+}
+Propose one_of(std::initializer_list<float> from) {
+    std::vector<float> list(from);
+    return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
+}
+Propose one_of(std::initializer_list<const char*> from) {
+    std::vector<std::string> list(from.begin(), from.end());
+    return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
+}
+
+std::optional<Attr> element_type(const Draft& d, SizePool& pool) {
+    // Often one that is there already: back to where it came from.
+    if (d.has(0) && pool.draw().chance(35)) {
+        std::vector<DType> seen;
+        const Graph& g = d.inputs[0]->graph();
+        for (const auto* values : {&g.inputs(), &g.constants()})
+            for (const auto& v : *values)
+                if (v->type().is_tensor()) seen.push_back(v->type().tensor().dtype);
+        if (!seen.empty()) return Attr(int64_t{onnx::dtype_to_onnx(pool.draw().pick(seen))});
+    }
+    if (!d.has(0)) return std::nullopt;
+    if (d.want_dtype && pool.draw().chance(80)) return Attr(int64_t{onnx::dtype_to_onnx(*d.want_dtype)});
+    DType t = pool.draw().pick({DType::f64, DType::f64, DType::f32, DType::f32, DType::f16, DType::bf16, DType::i64,
+                                DType::i32, DType::i8, DType::u8, DType::boolean});
+    return Attr(int64_t{onnx::dtype_to_onnx(t)});
+}
+
+std::optional<Attr> equation(const Draft& d, SizePool& pool) {
+    size_t count = std::max<size_t>(d.inputs.size(), 1);
+    if (count == 1)
+        return Attr(pool.draw().pick<std::string>({"ij->ji", "ij->i", "ij->j", "ii->i", "bij->bji", "ij->"}));
+    if (count > 2) return Attr(std::string("ij,jk,kl->il"));
+    return Attr(pool.draw().pick<std::string>({"ij,jk->ik", "bij,bjk->bik", "ij,kj->ik", "ji,jk->ik", "bhid,bhjd->bhij",
+                                               "bhij,bhjd->bhid", "i,j->ij", "ij,ij->ij", "ij,ij->i", "bij,jk->bik",
+                                               "bik,bkj->bji", "abc,cd->abd", "bid,bjd->bij", "bthd,bshd->bhts",
+                                               "i,i->", "ij,j->i"}));
+}
+
+const std::map<std::string_view, Propose>& by_name() {
+    static const std::map<std::string_view, Propose> table{
+        {"perm", permutation},
+        {"axis", axis},
+        {"keepdims", one_of({int64_t{0}, int64_t{1}})},
+        {"noop_with_empty_axes", one_of({int64_t{0}, int64_t{1}})},
+        {"allowzero", one_of({int64_t{0}, int64_t{0}, int64_t{1}})},
+        {"strides", per_dimension({1, 1, 2, 3})},
+        {"dilations", per_dimension({1, 1, 1, 2})},
+        {"pads", per_dimension({0, 0, 1, 1, 2}, 2)},
+        {"output_padding", per_dimension({0, 0, 0, 1})},
+        {"kernel_shape", kernel_shape},
+        {"group", divisor_of_channels},
+        {"num_groups", one_of({int64_t{1}, int64_t{2}, int64_t{3}})},
+        {"transA", one_of({int64_t{0}, int64_t{1}})},
+        {"transB", one_of({int64_t{0}, int64_t{1}})},
+        {"blocksize", one_of({int64_t{1}, int64_t{2}, int64_t{2}})},
+        {"ceil_mode", one_of({int64_t{0}, int64_t{1}})},
+        {"count_include_pad", one_of({int64_t{0}, int64_t{1}})},
+        {"fmod", one_of({int64_t{0}, int64_t{1}})},
+        {"upper", one_of({int64_t{0}, int64_t{1}})},
+        {"exclusive", one_of({int64_t{0}, int64_t{1}})},
+        {"reverse", one_of({int64_t{0}, int64_t{1}})},
+        {"largest", one_of({int64_t{0}, int64_t{1}})},
+        {"select_last_index", one_of({int64_t{0}, int64_t{1}})},
+        {"is_causal", one_of({int64_t{0}, int64_t{1}})},
+        {"interleaved", one_of({int64_t{0}, int64_t{1}})},
+        {"p", one_of({int64_t{1}, int64_t{2}, int64_t{3}})},
+        {"size", one_of({int64_t{1}, int64_t{3}})},
+        {"batch_dims", one_of({int64_t{0}})},
+        {"num_heads", one_of({int64_t{1}, int64_t{2}})},
+        {"q_num_heads", one_of({int64_t{2}, int64_t{4}})},
+        {"kv_num_heads", one_of({int64_t{1}, int64_t{2}})},
+        {"start", one_of({int64_t{0}, int64_t{0}, int64_t{1}, int64_t{-1}})},
+        {"end", one_of({int64_t{1}, int64_t{2}, int64_t{-1}})},
+        {"alpha", one_of({1.0f, 0.0f, 0.5f, 2.0f, -1.5f, 0.25f, 1.75f})},
+        {"beta", one_of({1.0f, 0.0f, 0.5f, 2.0f, -1.5f})},
+        {"epsilon", one_of({1e-5f, 1e-3f, 0.125f})},
+        {"scale", one_of({1.0f, 0.5f, 0.125f, 0.3f})},
+        {"softcap", one_of({0.0f, 0.0f, 2.0f})},
+        {"approximate", one_of({"none", "tanh"})},
+        {"mode", nullptr},
+        {"auto_pad", one_of({"NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"})},
+        {"direction", one_of({"LEFT", "RIGHT"})},
+        {"to", element_type},
+        {"dtype", element_type},
+        {"equation", equation},
+    };
+    return table;
+}
+
+std::optional<Attr> mode(const Draft& d, SizePool& pool) {
+    Draw& draw = pool.draw();
+    if (d.op->name == "pad") return Attr(draw.pick<std::string>({"constant", "constant", "reflect", "edge", "wrap"}));
+    if (d.op->name == "resize") return Attr(draw.pick<std::string>({"nearest", "linear", "cubic"}));
+    if (d.op->name == "depth_to_space" || d.op->name == "space_to_depth")
+        return Attr(draw.pick<std::string>({"DCR", "CRD"}));
+    return std::nullopt;
+}
+
+double ordinary(Draw& draw, int style) {
+    switch (style) {
+        case 0: return static_cast<double>(draw.between(-3, 3));
+        case 1: return static_cast<double>(draw.between(-16, 16)) / 8;
+        default: return static_cast<double>(draw.between(1, 4));
+    }
+}
+
+}  // namespace
+
+std::optional<Sizes> Draft::sizes(size_t i) const {
+    if (!has(i) || !inputs[i]->type().is_tensor()) return std::nullopt;
+    return inputs[i]->type().tensor().shape.sizes();
+}
+
+const Tensor* Draft::contents(size_t i) const {
+    return has(i) && inputs[i]->tensor() ? &*inputs[i]->tensor() : nullptr;
+}
+
+namespace {
+
+template <typename T>
+const T* attr_of(const Draft& d, const std::string& name) {
+    if (d.open.contains(name)) return nullptr;
+    if (auto it = d.attrs.find(name); it != d.attrs.end()) return std::get_if<T>(&it->second);
+    const AttrDef* def = d.op->attr(name);
+    return def && def->fallback ? std::get_if<T>(&*def->fallback) : nullptr;
+}
+
+}  // namespace
+
+std::optional<int64_t> Draft::integer(const std::string& name) const {
+    auto* value = attr_of<int64_t>(*this, name);
+    return value ? std::optional(*value) : std::nullopt;
+}
+const std::vector<int64_t>* Draft::ints(const std::string& name) const {
+    return attr_of<std::vector<int64_t>>(*this, name);
+}
+const std::string* Draft::string(const std::string& name) const { return attr_of<std::string>(*this, name); }
+
+std::optional<Attr> propose_attr(const Draft& draft, const std::string& name, SizePool& pool) {
+    const AttrDef* def = draft.op->attr(name);
+    if (!def) return std::nullopt;
+    std::optional<Attr> value;
+    if (name == "mode") {
+        value = mode(draft, pool);
+    } else if (auto it = by_name().find(name); it != by_name().end() && it->second) {
+        value = it->second(draft, pool);
+        if (value && attr_kind(*value) != def->kind) value.reset();
+    }
+    return value;
+}
+
+Tensor random_constant(DType dtype, const Sizes& sizes, bool positive, Draw& draw, const SampleOptions& options) {
+    auto made = Tensor::zeros(dtype, sizes);
+    CHECK(made.ok());
+    Tensor t = std::move(*made);
+    const bool uniform = draw.chance(25);
+    const int style = static_cast<int>(draw.below(3));
+    double all = positive ? draw.pick({1.0, 2.0, 0.5}) : draw.pick({0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -0.0, 6.0});
+    for (int64_t i = 0; i < t.elements(); ++i) {
+        if (dtype == DType::boolean) {
+            t.set_int(i, uniform ? all > 0 : draw.chance(50));
+        } else if (is_int(dtype)) {
+            int64_t low = is_unsigned_int(dtype) || positive ? (positive ? 1 : 0) : -3;
+            int64_t v = uniform ? std::max<int64_t>(static_cast<int64_t>(all), low) : draw.between(low, 3);
+            if (dtype_bits(dtype) < 4) v &= 1;
+            t.set_int(i, v);
+        } else if (is_float(dtype)) {
+            double v = uniform ? all : ordinary(draw, style);
+            if (positive) v = std::max(std::fabs(v), 0.125);
+            if (options.special && !positive && draw.chance(20))
+                v = draw.pick(
+                    {0.0, -0.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()});
+            t.set_real(i, v);
+        }
+    }
+    return t;
+}
+
+}  // namespace tessera

@@ -1,0 +1,242 @@
+#include "rewrite/refute/sample_proposal.h"
+
+namespace tessera::proposal {
+namespace {
+
+std::optional<Sizes> broadcast_sizes(const Sizes& a, const Sizes& b) {
+    auto shape = broadcast(Shape(a), Shape(b));
+    return shape ? shape->sizes() : std::nullopt;
+}
+
+// All inputs broadcast together.
+std::optional<Proposal> elementwise(Draft& d, size_t, SizePool& pool) {
+    std::optional<Sizes> others;
+    for (size_t j = 0; j < d.inputs.size(); ++j) {
+        if (!d.has(j)) continue;
+        auto s = d.sizes(j);
+        if (!s) return std::nullopt;
+        others = others ? broadcast_sizes(*others, *s) : s;
+        if (!others) return std::nullopt;
+    }
+    if (d.want && (!others || pool.draw().chance(80))) return plain(pool.broadcastable(d.want->sizes, false));
+    if (!others) return plain(pool.shape());
+    return plain(pool.broadcastable(*others));
+}
+
+std::optional<Proposal> same_shape(Draft& d, size_t, SizePool& pool) {
+    for (size_t j = 0; j < d.inputs.size(); ++j)
+        if (d.has(j)) {
+            auto s = d.sizes(j);
+            return s ? std::optional(plain(*s)) : std::nullopt;
+        }
+    return plain(wanted_or_any(d, pool));
+}
+
+std::optional<Proposal> reduction(Draft& d, size_t i, SizePool& pool) {
+    Draw& draw = pool.draw();
+    if (i == 0) {
+        int64_t least = 0;
+        if (const Tensor* axes = d.contents(1))
+            for (int64_t a : axes->to_ints()) least = std::max(least, least_rank(a));
+        if (d.want && d.integer("keepdims").value_or(1)) {
+            Sizes sizes = d.want->sizes;
+            for (int64_t& n : sizes)
+                if (n == 1 && draw.chance(70)) n = pool.nonzero();
+            if (int64_t(sizes.size()) >= least) return plain(sizes);
+        }
+        return plain(pool.shape(pool.rank(std::max<int64_t>(least, draw.chance(95) ? 1 : 0))));
+    }
+    auto x = d.sizes(0);
+    if (!x) return std::nullopt;
+    const auto rank = static_cast<int64_t>(x->size());
+    std::vector<int64_t> axes;
+    if (rank && draw.chance(40)) {
+        axes = {rank - 1};
+    } else if (rank >= 3 && draw.chance(20)) {
+        for (int64_t k = 2; k < rank; ++k) axes.push_back(k);
+    } else if (draw.chance(97)) {
+        axes = draw.subset(rank, draw.between(1, std::max<int64_t>(rank, 1)));
+    }
+    for (int64_t& a : axes) a = spelt(a, rank, draw);
+    return holding(axes);
+}
+
+std::optional<Proposal> resize(Draft& d, size_t i, SizePool& pool) {
+    Draw& draw = pool.draw();
+    if (i == 0) return plain(image(pool, 1, pool.nonzero(), draw.between(1, 2)));
+    auto x = d.sizes(0);
+    if (!x) return std::nullopt;
+    if (d.param(i).name == "sizes") {
+        std::vector<int64_t> sizes = *x;
+        for (size_t k = 2; k < sizes.size(); ++k)
+            sizes[k] = draw.pick({sizes[k], sizes[k] * 2, sizes[k] + 1, int64_t{2}});
+        return holding(sizes);
+    }
+    if (d.param(i).name != "scales") return std::nullopt;
+    std::vector<float> scales(x->size(), 1.0f);
+    for (size_t k = 2; k < scales.size(); ++k) scales[k] = draw.pick({1.0f, 2.0f, 0.5f, 1.5f});
+    return Proposal{{int64_t(scales.size())}, Tensor::of<float>({int64_t(scales.size())}, scales), false};
+}
+
+std::optional<Proposal> one_hot(Draft& d, size_t i, SizePool& pool) {
+    (void)d;
+    Draw& draw = pool.draw();
+    if (i == 1) return scalar_of(draw.between(1, 5));
+    if (i == 2) return plain({2});
+    Sizes sizes = pool.shape(draw.between(0, 2));
+    std::vector<int64_t> at;
+    for (int64_t n = product(sizes); n-- > 0;) at.push_back(draw.between(-1, 4));
+    return Proposal{sizes, Tensor::ints(at).reshaped(sizes), false};
+}
+
+std::optional<Proposal> blocks(Draft& d, size_t, SizePool& pool) {
+    int64_t block = std::clamp<int64_t>(d.integer("blocksize").value_or(2), 1, 100);
+    Sizes sizes{pool.draw().between(1, 2), pool.nonzero(), pool.draw().between(1, 3), pool.draw().between(1, 3)};
+    if (d.op->name == "depth_to_space")
+        sizes[1] *= block * block;
+    else
+        sizes[2] *= block, sizes[3] *= block;
+    return plain(sizes);
+}
+
+std::optional<Proposal> clip(Draft& d, size_t i, SizePool& pool) {
+    return plain(i == 0 ? wanted_or_any(d, pool) : pool.draw().chance(85) ? Sizes{} : Sizes{1});
+}
+
+std::optional<Proposal> prelu(Draft& d, size_t i, SizePool& pool) {
+    if (i == 0) return plain(wanted_or_any(d, pool));
+    auto x = d.sizes(0);
+    return x ? std::optional(plain(pool.broadcastable(*x, false))) : std::nullopt;
+}
+
+std::optional<Proposal> with_scalar(Draft& d, size_t i, SizePool& pool) {
+    Draw& draw = pool.draw();
+    if (i == 0)
+        return plain(d.want && !d.want->sizes.empty() ? d.want->sizes
+                                                      : pool.shape(pool.rank(d.op->name == "trilu" ? 2 : 1)));
+    auto x = d.sizes(0);
+    if (!x || x->empty()) return std::nullopt;
+    if (d.op->name == "trilu") return scalar_of(draw.between(-2, 2));
+    if (d.op->name == "top_k") {
+        auto axis = axis_of(d, "axis", int64_t(x->size()));
+        return scalar_of(draw.between(0, axis && *axis >= 0 && *axis < int64_t(x->size()) ? (*x)[*axis] : 1), true);
+    }
+    return scalar_of(spelt(draw.below(int64_t(x->size())), int64_t(x->size()), draw));  // cum_sum
+}
+
+std::optional<Proposal> sizes_only(Draft& d, size_t, SizePool& pool) { return holding(wanted_or_any(d, pool)); }
+
+std::optional<Proposal> all_scalars(Draft& d, size_t i, SizePool& pool) {
+    if (d.op->name == "range") {
+        int64_t value = i == 0   ? pool.draw().between(-2, 2)
+                        : i == 1 ? pool.draw().between(-3, 6)
+                                 : pool.draw().pick({1, 2, -1});
+        return scalar_of(value);
+    }
+    return plain({});
+}
+
+}  // namespace
+
+const ProposalTable& others() {
+    static const ProposalTable table{
+        {"*", elementwise},  // any op of several inputs, and of one
+        {"*x", same_shape},
+        {"reduce_*", reduction},
+        {"resize", resize},
+        {"one_hot", one_hot},
+        {"depth_to_space", blocks},
+        {"space_to_depth", blocks},
+        {"clip", clip},
+        {"dropout", clip},
+        {"prelu", prelu},
+        {"trilu", with_scalar},
+        {"top_k", with_scalar},
+        {"cum_sum", with_scalar},
+        {"cum_prod", with_scalar},
+        {"constant_of_shape", sizes_only},
+        {"range", all_scalars},
+    };
+    return table;
+}
+
+}  // namespace tessera::proposal
+
+namespace tessera {
+
+namespace {
+constexpr int64_t kMaxElements = 500;
+constexpr size_t kMostDimensions = 8;
+}  // namespace
+
+std::optional<Proposal> propose_input(Draft& draft, size_t i, SizePool& pool) {
+    const std::string& op = draft.op->name;
+    const proposal::Propose* propose = nullptr;
+    for (const auto* table : {&proposal::movement(), &proposal::products(), &proposal::others()})
+        if (auto it = table->find(op); it != table->end()) propose = &it->second;
+    if (!propose && op.starts_with("reduce_")) propose = &proposal::others().at("reduce_*");
+    if (!propose)
+        propose = &proposal::others().at(draft.op->inputs.size() > 1 || draft.op->inputs[0].variadic ? "*" : "*x");
+    std::optional<Proposal> p = (*propose)(draft, i, pool);
+    if (!p || p->sizes.size() > kMostDimensions || proposal::product(p->sizes) > kMaxElements) return std::nullopt;
+    if (std::any_of(p->sizes.begin(), p->sizes.end(), [](int64_t n) { return n < 0; })) return std::nullopt;
+    return p;
+}
+
+bool needs_shape(const OpDef& op) { return proposal::products().contains(op.name); }
+
+// One size for all hides an exchange of axes from the types; several show it there.
+SizePool::SizePool(Draw& draw, const SampleOptions& options) : draw_(&draw), tiny_(options.tiny) {
+    if (options.tiny) {
+        sizes_ = draw.pick<std::vector<int64_t>>({{1}, {2}, {1, 2}, {1, 2}, {2, 3}});
+        return;
+    }
+    sizes_ = draw.pick<std::vector<int64_t>>(
+        {{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}, {2}, {3}, {4}});
+    if (draw.chance(3)) sizes_.push_back(0);
+}
+
+int64_t SizePool::rank(int64_t least) {
+    int64_t drawn = draw_->pick<int64_t>({0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5});
+    if (tiny_) drawn = draw_->pick<int64_t>({0, 1, 1, 2, 2, 3, 4});
+    return std::max(drawn, least + (drawn < least ? draw_->below(2) : 0));
+}
+
+Sizes SizePool::shape(int64_t rank) {
+    Sizes out;
+    int64_t elements = 1;
+    for (int64_t d = 0; d < rank; ++d) {
+        int64_t n = size();
+        if (elements * n > 200) n = 1;
+        out.push_back(n);
+        elements *= std::max<int64_t>(n, 1);
+    }
+    draw_->shuffle(out);
+    return out;
+}
+
+Sizes SizePool::broadcastable(const Sizes& other, bool may_grow) {
+    if (draw_->chance(40)) return other;
+    if (draw_->chance(12)) return {};
+    Sizes out = other;
+    const int style = static_cast<int>(draw_->below(3));
+    if (style == 0) {  // one dimension only, as a bias has it
+        if (out.empty()) return out;
+        auto keep = static_cast<size_t>(draw_->below(int64_t(out.size())));
+        for (size_t d = 0; d < out.size(); ++d)
+            if (d != keep) out[d] = 1;
+        if (draw_->chance(50)) out.erase(out.begin(), out.begin() + static_cast<ptrdiff_t>(keep));
+        return out;
+    }
+    if (style == 1 && !out.empty()) out.erase(out.begin(), out.begin() + draw_->below(int64_t(out.size()) + 1));
+    for (int64_t& n : out)
+        if (draw_->chance(30)) n = 1;
+    if (may_grow && draw_->chance(20)) {
+        for (size_t d = 0; d < out.size(); ++d)
+            if (out[d] == 1 && other[other.size() - out.size() + d] == 1) out[d] = size();
+        if (out.size() == other.size() && out.size() < 4 && draw_->chance(50)) out.insert(out.begin(), size());
+    }
+    return out;
+}
+
+}  // namespace tessera
