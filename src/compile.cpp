@@ -144,11 +144,15 @@ void let_go_of_memory() {
 #endif
 }
 
+void gather_stages(const Program& program, std::vector<KernelStages>& all) {
+    all.insert(all.end(), program.stages.begin(), program.stages.end());
+    for (const NestedProgram& n : program.nested) gather_stages(*n.program, all);
+}
+
 void describe(const Program& program, CompileReport& report) {
     report.kernels = program.kernels.size();
     report.steps += program.steps.size();
-    for (const Choice& c : program.choices)
-        report.decisions.emplace_back(c.subject, (c.decision ? "yes: " : "no: ") + c.decision.reason());
+    describe(program.choices, report);
     for (const Step& step : program.steps)
         if (auto* host = std::get_if<HostStep>(&step); host && host->computes()) {
             ++report.host_steps;
@@ -189,12 +193,10 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     auto state = std::make_shared<Executable::State>();
     state->inputs = model.inputs();
     state->outputs = model.outputs();
-    state->codegen.target = options.target;
     const Precision precision = TRY(precision_named(options.precision));
-    state->codegen.flush_subnormals = precision != Precision::Strict;
+    state->codegen = codegen_options(options, precision);
     const CodeCache cache = TRY(CodeCache::open(options.cache));
-    const int threads = options.threads > 0 ? std::min(options.threads, usable_cores()) : usable_cores();
-    const LowerOptions lower = TRY(lower_options(options, precision, threads));
+    const LowerOptions lower = TRY(lower_options(options, precision, chosen_threads(options)));
 
     Phases phases(options, state->report);
     const bool here = runs_here(options.target);
@@ -264,14 +266,16 @@ Result<std::string> Executable::emit(std::string_view what) const {
     const Program& program = state_->program();
     if (what == "llvm") return emit_llvm(TRY(state_->kernels()), state_->codegen);
     if (what == "asm") return emit_assembly(TRY(state_->kernels()), state_->codegen);
-    if (what == "kernel") {
-        std::string text;
-        const std::vector<Kernel> kernels = TRY(state_->kernels());
-        for (const Kernel& kernel : kernels) text += to_string(kernel) + "\n";
-        return text;
+    if (what == "kernel") return print_kernels(TRY(state_->kernels()));
+    if (what == "compute" || what == "schedule") {
+        std::vector<KernelStages> stages;
+        gather_stages(program, stages);
+        if (!stages.empty() || program.kernels.empty()) return print_stages(stages, what);
+        return Error(Code::E0501, "the stage \"{}\" was not kept", what).hint("compile with keep_weights");
     }
     if (what != "graph")
-        return Error(Code::E0501, "there is no stage \"{}\"", what).hint("there are: graph, kernel, llvm, asm");
+        return Error(Code::E0501, "there is no stage \"{}\"", what)
+            .hint("there are: graph, compute, schedule, kernel, llvm, asm");
     if (state_->loaded && !state_->loaded->complete())
         return Error(Code::E0501, "the graph has no weights any more").hint("compile with keep_weights");
     return print(*program.graph);

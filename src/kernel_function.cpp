@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/thread_pool.h"
 #include "kernel/cpu/default_schedule.h"
+#include "kernel/ir/check_bounds.h"
 #include "llvm/compile_kernels.h"
 
 namespace tessera {
@@ -53,41 +54,10 @@ struct KernelFunction::State {
 
 namespace {
 
-// Whether numbers show that an index can leave its dimension.
-bool leaves(const Expr& index, const Expr& size) {
-    const Bounds b = bounds(index);
-    const std::optional<int64_t> n = size.as_int();
-    return (b.low && *b.low < 0) || (b.high && n && *b.high >= *n);
-}
-
-Status check_inside(const Buffer& buffer, const std::vector<Expr>& indices) {
-    for (size_t i = 0; i < indices.size(); ++i)
-        if (leaves(indices[i], buffer.shape[i]))
-            return Error(Code::E0406, "{} is used outside: index {} of {}", buffer.name, to_string(indices[i]),
-                         to_string(buffer.shape[i]))
-                .hint("select keeps away from elements that are not there");
-    return {};
-}
-
-// Every load that no select guards. What those guard, and indices that are only known later, are the caller's promise.
-Status check_loads(const Expr& e, const std::vector<Buffer>& buffers) {
-    if (e.is(ExprKind::Load)) TRY(check_inside(buffers[static_cast<size_t>(e.node().slot)], e.args()));
-    const size_t unguarded = e.is(ExprKind::Select) ? 1 : e.args().size();
-    for (size_t i = 0; i < unguarded; ++i) TRY(check_loads(e.arg(i), buffers));
-    return {};
-}
-
 Result<Compute> checked_compute(std::string_view text) {
     Compute compute = TRY(parse_compute(text, "compute"));
     TRY(verify(compute));
-    for (const Stage& stage : compute.stages) {
-        if (std::any_of(stage.axes.begin(), stage.axes.end(), [](const ReduceAxis& a) { return a.extent.is_int(0); }))
-            continue;  // touches nothing
-        TRY(check_inside(compute.buffers[static_cast<size_t>(stage.buffer)], stage.store));
-        if (std::none_of(stage.reduce.begin(), stage.reduce.end(),
-                         [](const ReduceAxis& a) { return a.extent.is_int(0); }))
-            TRY(check_loads(stage.value, compute.buffers));
-    }
+    TRY(check_bounds(compute));
     return compute;
 }
 

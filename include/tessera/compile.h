@@ -19,7 +19,8 @@ struct CompileOptions {
     std::string precision = "default";  // "strict": the same bits whatever the number of threads
     bool optimize = true;          // the graph's rewrites first
     bool fuse = true;
-    bool keep_weights = false;     // also the model's own that were prepared for running: for check() and emit("graph")
+    bool keep_weights = false;     // also the model's own that were prepared for running, and the stages before kernels:
+                                   // for check(), and for emit() of "graph", "compute" and "schedule"
     std::optional<std::string> cache = {};  // folder of compiled code; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
 };
@@ -57,7 +58,7 @@ class Executable {
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
 
-    // "graph" (E0501 where the weights were not kept), "kernel", "llvm" or "asm".
+    // A stage as text: "graph", "compute" or "schedule" (E0501 where the weights were not kept), "kernel", "llvm" or "asm".
     Result<std::string> emit(std::string_view what) const;
 
     struct State;

@@ -146,7 +146,7 @@ class Executable(_Runnable):
         return self._held.check(self._data(inputs))
 
     def emit(self, what: str) -> str:
-        """A stage as text: "graph", "kernel", "llvm" or "asm"."""
+        """A stage as text: "graph", "compute" or "schedule", which need keep_weights; "kernel", "llvm" or "asm"."""
         return self._held.emit(what)
 
 
@@ -229,8 +229,8 @@ def compile(model: Model, *, target: str = "host", threads: int = 0, precision: 
     """Machine code for a model, for this processor or for another (compile_targets() lists them).
 
     `threads` is the most that a run uses (0: one for each core). `precision` "strict" gives the same bits whatever the
-    number of threads. `keep_weights` also keeps the model's own where they were rearranged for running, which check and
-    emit("graph") need. `cache` is a folder of compiled code (None: the user's; "": none)."""
+    number of threads. `keep_weights` also keeps the model's own where they were rearranged for running, and the stages before kernels: check
+    needs them, and emit of "graph", "compute" and "schedule". `cache` is a folder of compiled code (None: the user's; "": none)."""
     folder = None if cache is None else os.fspath(cache)
     return Executable(_compile(model._model, target, threads, precision, optimize, fuse, keep_weights, folder,
                                progress))

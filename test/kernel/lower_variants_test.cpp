@@ -64,6 +64,61 @@ TEST(LowerVariants, ProductsOfAnyNumberOfRows) {
     EXPECT_GE(check(project_to_heads(symbol("B"), m, 3, 4, 10), sizes, {{"B", 2}}), 2u);
 }
 
+// The text of the traces cut at the comments that name their kernel.
+std::vector<std::string> blocks_of(const std::string& traces, const std::string& name) {
+    std::vector<std::string> blocks;
+    const std::string begin = "// " + name;
+    for (size_t at = traces.find(begin); at != std::string::npos;) {
+        size_t next = traces.find("\n" + begin, at);
+        blocks.push_back(traces.substr(at, next == std::string::npos ? next : next + 1 - at));
+        at = next == std::string::npos ? next : next + 1;
+    }
+    return blocks;
+}
+
+// The kernel that a trace gives when it is read and replayed.
+std::string replayed(const Compute& compute, const std::string& trace) {
+    auto steps = Schedule::parse_trace(trace);
+    EXPECT_TRUE(steps.ok()) << steps.error().to_string() << trace;
+    if (!steps.ok()) return {};
+    auto schedule = Schedule::replay(compute, *steps);
+    EXPECT_TRUE(schedule.ok()) << schedule.error().to_string() << trace;
+    return schedule.ok() ? to_string(lower(*schedule)->kernel) : "";
+}
+
+TEST(LowerVariants, TracesCanBeReplayed) {
+    std::vector<Choice> choices;
+    for (const Compute& compute : {matmul(7, 40, 33, true), softmax(symbol("M"), 20)}) {
+        std::string traces;
+        auto lowered = lower_variants(compute, {neon(), 2}, choices, &traces);
+        ASSERT_TRUE(lowered.ok());
+        EXPECT_EQ(replayed(compute, traces), to_string(lowered->kernel)) << traces;
+    }
+    std::string traces;
+    const Compute open = matmul(symbol("M"), 40, 33, true);
+    ASSERT_TRUE(lower_variants(open, {neon(), 2}, choices, &traces).ok());
+    const std::vector<std::string> blocks = blocks_of(traces, open.name);
+    ASSERT_GE(blocks.size(), 3u) << traces;
+    EXPECT_NE(blocks[0].find(" where "), std::string::npos) << traces;
+    EXPECT_NE(blocks.back().find(" for all other sizes"), std::string::npos) << traces;
+    EXPECT_NE(replayed(open, blocks[0]), replayed(open, blocks[1]));
+}
+
+TEST(LowerVariants, TracesOfHalvedProductsSayWhatTheyApplyTo) {
+    Compute compute = matmul(32, 48, 32, true);
+    compute.halvings = 1;
+    std::vector<Choice> choices;
+    std::string traces, halved;
+    auto lowered = lower_variants(compute, {neon(), 1}, choices, &traces);
+    ASSERT_TRUE(lowered.ok());
+    EXPECT_NE(traces.find("Strassen with 1 halving"), std::string::npos) << traces;
+    for (size_t at = traces.find("\n//   "); at != std::string::npos; at = traces.find("\n//   ", at + 1))
+        halved += traces.substr(at + 6, traces.find('\n', at + 1) - at - 5);
+    auto start = parse_compute(halved);
+    ASSERT_TRUE(start.ok()) << start.error().to_string() << halved;
+    EXPECT_EQ(replayed(*start, traces), to_string(lowered->kernel));
+}
+
 TEST(LowerVariants, NoneWithoutNeed) {
     EXPECT_EQ(check(matmul(7, 40, 33, true), {1}), 0u);                // the size is known
     EXPECT_EQ(check(matmul(symbol("M"), 40, 33, false), {1, 9}), 0u);  // B is not known ahead

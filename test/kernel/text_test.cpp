@@ -64,6 +64,19 @@ TEST(KernelText, IsAsDocumented) {
     EXPECT_TRUE(verify(kernel).ok());
 }
 
+TEST(ComputeText, SeveralInOneText) {
+    const std::string one = to_string(*parse_compute("compute a() (y: f32[4]) { s for i < 4: y[i] = 1.0 }"));
+    const std::string other = to_string(*parse_compute("compute b(N) (y: f32[N]) { s for i < N: y[i] = 2.0 }"));
+    auto both = parse_computes("// two\n" + one + "\n" + other);
+    ASSERT_TRUE(both.ok()) << both.error().to_string();
+    ASSERT_EQ(both->size(), 2u);
+    EXPECT_EQ(to_string((*both)[0]), one);
+    EXPECT_EQ(to_string((*both)[1]), other);
+    EXPECT_FALSE(parse_compute(one + other).ok());
+    EXPECT_FALSE(parse_computes(one + "}").ok());
+    EXPECT_TRUE(parse_computes("// nothing")->empty());
+}
+
 TEST(KernelText, HasEveryStatement) {
     expect_stands(
         "kernel `all of it`(`batch size`, `inf_`) (`/x:0`: f16[], y: i8[`batch size`, 4] strides [8, 1], z: bool[3]) "

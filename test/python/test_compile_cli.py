@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,7 +82,8 @@ def test_compile_check(tessera_command, network):
     assert "checked" in tessera_command("compile", network, "--check").out
 
 
-@pytest.mark.parametrize("stage, word", [("graph", "graph"), ("kernel", "for"), ("llvm", "define"), ("asm", "ret")])
+@pytest.mark.parametrize("stage, word", [("graph", "graph"), ("compute", "compute"), ("schedule", "vectorize("),
+                                         ("kernel", "for"), ("llvm", "define"), ("asm", "ret")])
 def test_compile_emits_each_stage(tessera_command, network, tmp_path, stage, word):
     printed = tessera_command("compile", network, f"--emit={stage}")
     assert printed.status == 0, printed.err
@@ -92,7 +94,65 @@ def test_compile_emits_each_stage(tessera_command, network, tmp_path, stage, wor
 
 def test_compile_dumps_every_stage(tessera_command, network, tmp_path):
     assert tessera_command("compile", network, "--dump-dir", "stages").status == 0
-    assert sorted(p.name for p in (tmp_path / "stages").iterdir()) == ["network.kernel", "network.ll", "network.s", "network.tsr"]
+    names = sorted(p.name for p in (tmp_path / "stages").iterdir())
+    assert names == ["network.ll", "network.s", "network.schedule", "network.tsc", "network.tsk", "network.tsr"]
+    assert all((tmp_path / "stages" / name).read_text().strip() for name in names)
+
+
+def emitted(tessera_command, *arguments):
+    done = tessera_command("compile", *arguments)
+    assert done.status == 0, done.err
+    return done.out
+
+
+def without_metadata(llvm):
+    """Metadata is numbered in the order of buffers, which text does not keep."""
+    return [re.sub(r"!\d+", "!", line) for line in llvm.splitlines() if not line.startswith("!")]
+
+
+def test_compile_goes_on_from_each_stage(tessera_command, network, tmp_path):
+    for target in ("host", "x86_64-avx512"):
+        flags = ("--target", target, "--threads", 2)
+        assert tessera_command("compile", network, "--dump-dir", "stages", *flags).status == 0
+        kernels = tmp_path / "stages" / "network.tsk"
+        for path in (kernels, tmp_path / "stages" / "network.tsc"):
+            assert emitted(tessera_command, path, "--emit=kernel", *flags) == kernels.read_text(), path
+            assert emitted(tessera_command, path, "--emit=asm", *flags) == kernels.with_suffix(".s").read_text(), path
+            llvm = emitted(tessera_command, path, "--emit=llvm", *flags)
+            assert without_metadata(llvm) == without_metadata(kernels.with_suffix(".ll").read_text()), path
+        for stage, suffix in (("compute", "tsc"), ("schedule", "schedule")):
+            wanted = kernels.with_suffix("." + suffix).read_text()
+            assert emitted(tessera_command, kernels.with_suffix(".tsc"), f"--emit={stage}", *flags) == wanted
+
+
+def test_compile_kernels_by_hand(tessera_command, tmp_path):
+    (tmp_path / "k.tsk").write_text("kernel twice(N) (x: f32[N], y: f32[N]) {\n  for i < N {\n    y[i] = x[i] * 2.0\n  }\n}\n")
+    assert "  kernels      1" in emitted(tessera_command, "k.tsk")
+    report = json.loads(emitted(tessera_command, "k.tsk", "--emit=asm", "-o", "k.s", "--json"))
+    assert report["kernels"] == 1 and report["to"] == "k.s" and "twice" in (tmp_path / "k.s").read_text()
+    emitted(tessera_command, "k.tsk", "--dump-dir", "stages")
+    assert sorted(p.name for p in (tmp_path / "stages").iterdir()) == ["k.ll", "k.s", "k.tsk"]
+
+
+def test_compile_text_errors(tessera_command, tmp_path):
+    kernel = "kernel twice(N) (x: f32[N], y: f32[N]) { for i < N { y[i] = x[i] * 2.0 } }"
+    (tmp_path / "k.tsk").write_text(kernel)
+    (tmp_path / "c.tsc").write_text("compute c() (x: f32[4], y: f32[4]) { s for i < 4: y[i] = x[i + 1] }")
+    (tmp_path / "cut.tsk").write_text(kernel[:-4])
+    (tmp_path / "wrong.tsk").write_text(kernel.replace("for i", "vector i"))
+    for arguments, status, words in (
+            (["k.tsk", "--emit=graph"], 2, ["E0501", "--emit=graph", "holds kernels", "kernel, llvm, asm"]),
+            (["k.tsk", "--emit=compute"], 2, ["E0501", "holds kernels"]),
+            (["c.tsc", "--emit=graph"], 2, ["E0501", "holds computes", "compute, schedule, kernel"]),
+            (["k.tsk", "--emit=bundle", "-o", "b"], 2, ["E0501", "bundle"]),
+            (["k.tsk", "--check"], 2, ["E0501", "not a model"]),
+            (["k.tsk", "--dim", "N=2"], 2, ["E0501", "not a model"]),
+            (["none.tsk"], 1, ["E0101", "none.tsk"]),
+            (["cut.tsk"], 1, ["E0301", "cut.tsk:1:"]),
+            (["wrong.tsk"], 1, ["E0601", "twice"]),
+            (["c.tsc"], 1, ["E0406", "x is used outside"])):
+        done = tessera_command("compile", *arguments)
+        assert done.status == status and all(word in done.err for word in words), (arguments, done.err)
 
 
 def test_compile_for_other_processors(tessera_command, network):

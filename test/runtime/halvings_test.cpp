@@ -1,4 +1,4 @@
-// Products of halves, compiled: how far they are from the sum in f64. The table in docs/lowering.md is what this
+// Strassen products, compiled: how far they are from the sum in f64. The table in docs/lowering.md is what this
 // prints.
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ double error_of(const char* op, const Sizes& x_sizes, const Sizes& w_sizes, int6
     EXPECT_TRUE(executable.ok()) << executable.error().to_string();
     size_t halved = 0;
     for (const auto& [subject, decision] : executable->report().decisions)
-        halved += subject.starts_with("halve ") && decision.starts_with("yes");
+        halved += subject.starts_with("Strassen for ") && decision.starts_with("yes");
     EXPECT_EQ(halved, halvings > 0 ? 1u : 0u);
     NamedData inputs{{"x", Datum(uniform("x", x_sizes))}};
     return compiled_error(model, *executable, inputs);

@@ -1,6 +1,7 @@
 // tessera compile: machine code for a model, and what was decided on the way.
 #include "base/output_file.h"
 #include "given.h"
+#include "kernel_text.h"
 #include "values.h"
 
 namespace tessera::cli {
@@ -9,17 +10,26 @@ namespace {
 constexpr const char* kCompileExamples =
     "Examples:\n"
     "  tessera compile model.onnx                         how many kernels, how long\n"
-    "  tessera compile model.onnx --emit=kernel | less    the loops\n"
+    "  tessera compile model.onnx --emit=compute | less   what each kernel computes; --emit=schedule: how\n"
+    "  tessera compile model.onnx --emit=kernel -o k.tsk  the loops, and\n"
+    "  tessera compile k.tsk --emit=asm                   on from there, after a change by hand\n"
     "  tessera compile model.onnx --emit=asm -o model.s --target x86_64-avx512\n"
     "  tessera compile model.onnx --dump-dir stages       every stage, one file each\n"
     "  tessera compile model.onnx --explain --time-passes\n"
     "  tessera compile model.onnx --check --dim batch=2   each step against the reference\n"
     "  tessera compile model.onnx --emit=bundle -o model  code, header and weights for C programs\n";
 
-constexpr const char* kStages[] = {"graph", "kernel", "llvm", "asm"};
-constexpr const char* kSuffixes[] = {".tsr", ".kernel", ".ll", ".s"};
+constexpr const char* kStages[] = {"graph", "compute", "schedule", "kernel", "llvm", "asm"};
+constexpr const char* kSuffixes[] = {".tsr", ".tsc", ".schedule", ".tsk", ".ll", ".s"};
 constexpr double kLargestError = 1e-3;  // of a step, relative to the largest value
 
+// The first stage that a file reaches, by its suffix: 0 for a model.
+size_t first_stage(const std::string& path) {
+    if (path.ends_with(kComputeSuffix)) return 1;
+    return path.ends_with(kKernelSuffix) ? 3 : 0;
+}
+
+using Emit = std::function<Result<std::string>(std::string_view stage)>;
 using CheckedSteps = std::vector<std::pair<std::string, double>>;
 
 struct Compile {
@@ -34,11 +44,15 @@ struct Compile {
   private:
     Status check_usage() const;
     Status bundle() const;
-    Status write_stages(const Executable& executable) const;
+    Status from_text() const;
+    Status write_stages(const Emit& emit_stage) const;
+    Status print_stage(const Emit& emit_stage) const;
     Json to_json(const Executable& executable, double seconds, const SymbolValues& sizes,
                  const std::optional<CheckedSteps>& checked) const;
     void show(const Executable& executable, double seconds, const SymbolValues& sizes,
               const std::optional<CheckedSteps>& checked) const;
+    void show_rest(const CompileReport& report) const;
+    void add_rest(Json& json, const CompileReport& report) const;
 };
 
 Status Compile::check_usage() const {
@@ -47,9 +61,20 @@ Status Compile::check_usage() const {
         return Error(Code::E0501, "--emit and --json both write to standard output").hint("give --emit a file with -o");
     if (emit == "bundle" && out.empty()) return Error(Code::E0501, "--emit=bundle: -o names the folder that it makes");
     if (emit == "bundle" && (check || !dump_dir.empty()))
-        return Error(Code::E0501, "--emit=bundle only writes a bundle").hint("leave --check and --dump-dir to another call");
+        return Error(Code::E0501, "--emit=bundle only writes a bundle")
+            .hint("leave --check and --dump-dir to another call");
     if (emit != "bundle" && (shared || !name.empty()))
         return Error(Code::E0501, "--name and --shared are of --emit=bundle");
+    const size_t first = first_stage(path);
+    if (first == 0) return {};
+    const std::string_view held = first == 1 ? "computes" : "kernels";
+    if (check || !inputs.files.empty() || !inputs.dims.empty())
+        return Error(Code::E0501, "{} holds {}, not a model", path, held)
+            .hint("leave out --check, --input and --dim, which are of models");
+    const auto asked = std::find(std::begin(kStages), std::end(kStages), emit) - std::begin(kStages);
+    if (emit == "bundle" || static_cast<size_t>(asked) < first)
+        return Error(Code::E0501, "--emit={} cannot be reached: {} holds {}", emit, path, held)
+            .hint("from there one reaches: {}", fmt::join(std::begin(kStages) + first, std::end(kStages), ", "));
     return {};
 }
 
@@ -82,6 +107,10 @@ void Compile::show(const Executable& executable, double seconds, const SymbolVal
         fmt::print("{}\n", bold("phases"));
         for (const auto& [name, s] : r.phases) fmt::print("  {:<24} {:>10}\n", name, human_seconds(s));
     }
+    show_rest(r);
+}
+
+void Compile::show_rest(const CompileReport& r) const {
     if (explain) {
         fmt::print("{}\n", bold("decisions"));
         for (const auto& [what, why] : r.decisions) fmt::print("  {}\n      {}\n", escaped(what), escaped(why));
@@ -107,24 +136,28 @@ Json Compile::to_json(const Executable& executable, double seconds, const Symbol
     for (const auto& [name, s] : r.phases) j["phases"].push_back({{"phase", name}, {"seconds", s}});
     j["host_reasons"] = Json::array();
     for (const auto& [node, why] : r.host_reasons) j["host_reasons"].push_back({{"node", node}, {"why", why}});
-    if (explain) {
-        j["decisions"] = Json::array();
-        for (const auto& [what, why] : r.decisions) j["decisions"].push_back({{"what", what}, {"why", why}});
-    }
     if (checked) {
         j["check"] = Json::array();
         for (const auto& [step, error] : *checked) j["check"].push_back({{"step", step}, {"error", error}});
     }
+    add_rest(j, r);
+    return j;
+}
+
+void Compile::add_rest(Json& j, const CompileReport& r) const {
+    if (explain) {
+        j["decisions"] = Json::array();
+        for (const auto& [what, why] : r.decisions) j["decisions"].push_back({{"what", what}, {"why", why}});
+    }
     if (!out.empty()) j["to"] = out;
     if (!dump_dir.empty()) j["dump_dir"] = dump_dir;
-    return j;
 }
 
 // ---- the command
 
-Status Compile::write_stages(const Executable& executable) const {
+Status Compile::write_stages(const Emit& emit_stage) const {
     if (!out.empty()) {
-        std::string text = TRY(executable.emit(emit));
+        std::string text = TRY(emit_stage(emit));
         TRY(write_file(out, text));
     }
     if (dump_dir.empty()) return {};
@@ -132,10 +165,41 @@ Status Compile::write_stages(const Executable& executable) const {
     std::filesystem::create_directories(dump_dir, error);
     if (error) return Error(Code::E0105, "cannot make the folder \"{}\": {}", dump_dir, error.message());
     std::string stem = path.empty() ? "resnet50" : std::filesystem::path(path).stem().string();
-    for (size_t i = 0; i < std::size(kStages); ++i) {
-        std::string text = TRY(executable.emit(kStages[i]));
+    for (size_t i = first_stage(path); i < std::size(kStages); ++i) {
+        std::string text = TRY(emit_stage(kStages[i]));
         TRY(write_file(std::filesystem::path(dump_dir) / (stem + kSuffixes[i]), text));
     }
+    return {};
+}
+
+Status Compile::print_stage(const Emit& emit_stage) const {
+    std::string text = TRY(emit_stage(emit));
+    fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+    return {};
+}
+
+// From computes or kernels on.
+Status Compile::from_text() const {
+    CompileOptions chosen = TRY(flags.chosen());
+    Stopwatch compiling;
+    TextStages made = TRY(compile_text(path, chosen));
+    if (emit.empty()) TRY(emit_object(made.kernels, made.codegen));
+    double seconds = compiling.seconds();
+    Emit emit_stage = [&](std::string_view stage) { return made.emit(stage); };
+    TRY(write_stages(emit_stage));
+    if (!emit.empty() && out.empty()) return print_stage(emit_stage);
+    if (json) {
+        Json j{{"model", path}, {"target", flags.options.target}};
+        j["kernels"] = made.kernels.size();
+        j["seconds"] = seconds;
+        add_rest(j, made.report);
+        print_json(j);
+        return {};
+    }
+    fmt::print("{}\n", bold(shown_path(path)));
+    fmt::print("  kernels      {}\n", made.kernels.size());
+    fmt::print("  compiled in  {}\n", human_seconds(seconds));
+    show_rest(made.report);
     return {};
 }
 
@@ -186,15 +250,18 @@ Status Compile::bundle() const {
 Status Compile::operator()() const {
     TRY(check_usage());
     if (emit == "bundle") return bundle();
+    if (first_stage(path) > 0) return from_text();
     CompileOptions chosen = TRY(flags.chosen());
-    chosen.keep_weights = check || emit == "graph" || !dump_dir.empty();
+    const bool before_kernels = emit == "graph" || emit == "compute" || emit == "schedule";
+    chosen.keep_weights = check || before_kernels || !dump_dir.empty();
     Model model = TRY(load_or_demo(path, inputs.seed));
     SymbolValues sizes = TRY(parse_dims(inputs.dims));
     TRY(check_dims(sizes, model));
     Stopwatch compiling;
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
     double seconds = compiling.seconds();
-    TRY(write_stages(executable));
+    Emit emit_stage = [&](std::string_view stage) { return executable.emit(stage); };
+    TRY(write_stages(emit_stage));
     std::optional<CheckedSteps> checked;
     if (check) {
         NamedData given = TRY(inputs.gather(model, path));
@@ -202,8 +269,7 @@ Status Compile::operator()() const {
         TRY(check_errors(*checked));
     }
     if (!emit.empty() && out.empty()) {
-        std::string text = TRY(executable.emit(emit));
-        fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+        return print_stage(emit_stage);
     } else if (json) {
         print_json(to_json(executable, seconds, sizes, checked));
     } else {
@@ -217,13 +283,15 @@ Status Compile::operator()() const {
 void add_compile(CLI::App& app, Chosen& chosen) {
     auto compile = std::make_shared<Compile>();
     CLI::App* c = app.add_subcommand("compile", "Generate machine code for a model, and show it");
-    c->add_option("model", compile->path, "An ONNX file or Tessera's text form; without it, the built-in ResNet-50");
+    c->add_option("model", compile->path,
+                  "An ONNX file, or text: a graph (.tsr), computes (.tsc) or kernels (.tsk); without it, the built-in "
+                  "ResNet-50");
     std::vector<std::string> forms(std::begin(kStages), std::end(kStages));
     forms.push_back("bundle");
     c->add_option("--emit", compile->emit,
-                  "Print a stage: the optimized graph, the kernels' loops, LLVM IR, assembly; or write a folder for C "
-                  "programs")
-        ->option_text("graph|kernel|llvm|asm|bundle")
+                  "Print a stage: the optimized graph, what each kernel computes, the schedules chosen for them, the "
+                  "kernels' loops, LLVM IR, assembly; or write a folder for C programs")
+        ->option_text("graph|compute|schedule|kernel|llvm|asm|bundle")
         ->check(CLI::IsMember(forms));
     c->add_option("-o,--output", compile->out, "Where --emit writes (standard output)")->option_text("FILE");
     c->add_option("--name", compile->name, "Of a bundle's functions (after the model)")->option_text("NAME");

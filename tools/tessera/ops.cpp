@@ -14,7 +14,7 @@ constexpr const char* kOpsExamples =
     "  tessera ops --json\n"
     "  tessera ops --markdown > ops.md\n";
 
-struct Row {
+struct OpRow {
     std::string domain, onnx, versions;  // empty: not an ONNX op
     bool retired = false;
     const OpDef* def = nullptr;  // null: not defined by itself
@@ -40,8 +40,8 @@ struct Row {
     bool imported() const { return domain.empty() && onnx == "Constant"; }
 };
 
-std::vector<Row> all_rows() {
-    std::vector<Row> rows;
+std::vector<OpRow> all_rows() {
+    std::vector<OpRow> rows;
     std::vector<const OpDef*> used;
     for (const onnx::Operator& op : onnx::operators()) {
         const OpDef* def = find_onnx_op(op.domain, op.name);
@@ -117,7 +117,7 @@ Json params_json(const std::vector<ParamDef>& params) {
     return list;
 }
 
-Json row_json(const Row& row) {
+Json row_json(const OpRow& row) {
     Json j{{"op", row.def ? Json(row.def->name) : Json(nullptr)}, {"defined_by", row.how()}};
     j["compiled"] = row.compiled();
     if (row.compiled() == "reference") j["why"] = host_reason(*row.def);
@@ -145,7 +145,7 @@ Json row_json(const Row& row) {
     return j;
 }
 
-void print_detail(const Row& row) {
+void print_detail(const OpRow& row) {
     fmt::print("{}\n", bold(row.shown()));
     if (row.def) fmt::print("  here        {}\n", row.def->name);
     fmt::print("  defined by  {}\n", row.how());
@@ -167,10 +167,10 @@ void print_detail(const Row& row) {
     fmt::print("  traits      {}\n", fmt::join(trait_names(def), ", "));
 }
 
-void print_totals(const std::vector<Row>& rows) {
+void print_totals(const std::vector<OpRow>& rows) {
     std::map<std::string, int> totals;
     int onnx_count = 0;
-    for (const Row& row : rows) {
+    for (const OpRow& row : rows) {
         if (row.onnx.empty()) continue;
         ++onnx_count;
         ++totals[row.how()];
@@ -184,7 +184,7 @@ void print_totals(const std::vector<Row>& rows) {
     fmt::print("\n");
     std::map<std::string, std::vector<std::string>> left;  // by reason
     int count = 0;
-    for (const Row& row : rows)
+    for (const OpRow& row : rows)
         if (!row.onnx.empty() && row.compiled() == "reference") {
             left[host_reason(*row.def)].push_back(row.shown());
             ++count;
@@ -193,20 +193,20 @@ void print_totals(const std::vector<Row>& rows) {
     for (auto& [why, ops] : left) fmt::print("  {}: {}\n", why, fmt::join(ops, " "));
 }
 
-void print_table(const std::vector<Row>& rows) {
+void print_table(const std::vector<OpRow>& rows) {
     fmt::print("{}\n",
                bold(fmt::format("{:<44} {:<26} {:<24} {:<10} {}", "ONNX", "here", "defined by", "compiled", "inputs")));
-    for (const Row& row : rows)
+    for (const OpRow& row : rows)
         fmt::print("{:<44} {:<26} {:<24} {:<10} {}\n", row.onnx.empty() ? "-" : row.shown(),
                    row.def ? row.def->name : "-", row.how(), row.compiled(),
                    row.def ? params_text(row.def->inputs) : "");
     print_totals(rows);
 }
 
-void print_markdown(const std::vector<Row>& rows) {
+void print_markdown(const std::vector<OpRow>& rows) {
     fmt::print("| ONNX | opsets | here | defined by | compiled | inputs | types | attributes |\n");
     fmt::print("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
-    for (const Row& row : rows) {
+    for (const OpRow& row : rows) {
         std::vector<std::string> attrs;
         if (row.def)
             for (const AttrDef& a : row.def->attrs) attrs.push_back(a.name);
@@ -221,9 +221,9 @@ struct Ops {
     bool json = false, markdown = false;
 
     Status operator()() const {
-        std::vector<Row> rows = all_rows();
+        std::vector<OpRow> rows = all_rows();
         if (!name.empty()) {
-            std::erase_if(rows, [&](const Row& r) {
+            std::erase_if(rows, [&](const OpRow& r) {
                 return r.onnx != name && r.shown() != name && !(r.def && r.def->name == name);
             });
             if (rows.empty())
@@ -231,12 +231,12 @@ struct Ops {
         }
         if (json) {
             Json j{{"opset", tessera::onnx::newest_opset("")}, {"ops", Json::array()}};
-            for (const Row& row : rows) j["ops"].push_back(row_json(row));
+            for (const OpRow& row : rows) j["ops"].push_back(row_json(row));
             print_json(j);
         } else if (markdown) {
             print_markdown(rows);
         } else if (!name.empty()) {
-            for (const Row& row : rows) print_detail(row);
+            for (const OpRow& row : rows) print_detail(row);
         } else {
             print_table(rows);
         }

@@ -125,6 +125,23 @@ std::vector<int64_t> sample_sizes(const Expr& rows) {
     return {sizes.begin(), sizes.end()};
 }
 
+// A trace after a comment that says which kernel it is of and for which sizes. Where the schedule does not begin with
+// the Compute itself, the comment has what it begins with.
+std::string commented_trace(const Compute& compute, const Schedule& schedule, const std::string& sizes = {}) {
+    std::string text = fmt::format("// {}{}\n", compute.name, sizes);
+    const std::string begins = to_string(schedule.start());
+    if (begins != to_string(compute)) {
+        text += fmt::format("// Strassen with {} {} rewrites it first, to\n", compute.halvings,
+                            compute.halvings == 1 ? "halving" : "halvings");
+        for (size_t at = 0; at < begins.size();) {
+            const size_t end = std::min(begins.find('\n', at), begins.size());
+            text += "//   " + begins.substr(at, end - at) + "\n";
+            at = end + 1;
+        }
+    }
+    return text + schedule.print_trace();
+}
+
 // "of up to 64 rows, for 3 4 11 12": a guard over the number of rows for people.
 std::string describe(const Expr& guard, const Expr& rows) {
     std::string list;
@@ -182,19 +199,28 @@ Lowered lower_attention_variants(const Compute& compute, const Attention& attent
 
 }  // namespace
 
-Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices) {
-    if (auto attention = match_attention(compute))
+Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices,
+                               std::string* traces) {
+    if (auto attention = match_attention(compute)) {
+        if (traces) *traces += fmt::format("// {}: no schedule, lower_attention writes its loops\n", compute.name);
         return lower_attention_variants(compute, *attention, options, choices);
+    }
     if (compute.halvings > 0) {
-        const std::string subject = fmt::format("halve {} {}", compute.name, compute.halvings == 1 ? "once" : "twice");
+        const std::string subject = fmt::format("Strassen for {}, {} {}", compute.name, compute.halvings,
+                                                compute.halvings == 1 ? "halving" : "halvings");
         auto schedule = schedule_halved(compute, options);
         auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
         choices.push_back({subject, lowered.ok() ? yes("as the node asks") : no("{}", lowered.error().message())});
+        if (lowered.ok() && traces) *traces += commented_trace(compute, *schedule);
         if (lowered.ok()) return lowered;
     }
-    Lowered general = TRY(lower(TRY(default_schedule(compute, options))));
+    const Schedule general_schedule = TRY(default_schedule(compute, options));
+    Lowered general = TRY(lower(general_schedule));
     auto open = open_rows(compute);
-    if (!open) return general;
+    if (!open) {
+        if (traces) *traces += commented_trace(compute, general_schedule);
+        return general;
+    }
     const ContractionTiles tiles = choose_tiles(open->shape, options.machine, options.threads);
     std::vector<RowTile> row_tiles = choose_row_tiles(open->shape, tiles, sample_sizes(open->rows), options.machine);
     std::vector<Variant> variants;
@@ -218,9 +244,11 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& op
             choices.push_back({subject, no("it has dimensions merged that the general code has not")});
         } else {
             choices.push_back({subject, yes("{}", describe(guard, open->rows))});
+            if (traces) *traces += commented_trace(compute, *schedule, " where " + to_string(guard));
             variants.push_back({guard, std::move(*lowered)});
         }
     }
+    if (traces) *traces += commented_trace(compute, general_schedule, variants.empty() ? "" : " for all other sizes");
     return variants.empty() ? general : join_variants(std::move(variants), std::move(general));
 }
 

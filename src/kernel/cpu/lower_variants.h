@@ -16,7 +16,9 @@ struct Variant {
 // prepare the same.
 Lowered join_variants(std::vector<Variant> variants, Lowered otherwise);
 
-// The default schedule, with variants where they pay; what was chosen and why is added to `choices`.
-Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices);
+// The default schedule, with variants where they pay; what was chosen and why is added to `choices`. Where `traces` is
+// given, the primitives of each schedule are added to it: text that Schedule::parse_trace reads, after a comment.
+Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices,
+                               std::string* traces = nullptr);
 
 }  // namespace tessera

@@ -201,7 +201,11 @@ class Assembly {
     void add_written(const HostNode& h) {
         const WrittenKernel& written = *h.kernel;
         auto [at, fresh] = written_.try_emplace(to_string(written.kernel), program_.kernels.size());
-        if (fresh) program_.kernels.push_back(written.kernel);
+        if (fresh) {
+            program_.kernels.push_back(written.kernel);
+            const std::string why = fmt::format("// {}: its op writes its loops, ", written.kernel.name);
+            if (options_.keep_stages) program_.stages.push_back({why + "no compute\n", why + "no schedule\n"});
+        }
         KernelStep step{.kernel = at->second, .args = {}, .symbols = written.symbols};
         std::vector<Expr> bytes;
         Bindings symbols;
@@ -254,10 +258,17 @@ class Assembly {
         auto [at, fresh] = shared_.try_emplace(to_string(compute));
         if (!fresh) return &at->second;
         const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict};
-        auto lowered = options_.schedule ? lower_variants(compute, schedule, program_.choices) : plainly(compute);
+        std::string traces;
+        std::string* kept = options_.keep_stages ? &traces : nullptr;
+        auto lowered = options_.schedule ? lower_variants(compute, schedule, program_.choices, kept) : plainly(compute);
         if (!lowered.ok()) {
             program_.choices.push_back({"schedule " + compute.name, no("{}", lowered.error().message())});
             lowered = plainly(compute);
+            traces.clear();
+        }
+        if (options_.keep_stages) {
+            if (traces.empty()) traces = fmt::format("// {}: no schedule, plain loops\n", compute.name);
+            program_.stages.push_back({to_string(compute), std::move(traces)});
         }
         at->second.lowered = std::move(*lowered);
         at->second.kernel = program_.kernels.size();

@@ -14,6 +14,7 @@ struct LowerOptions {
     bool fuse = true;      // false: a kernel for each node
     bool schedule = true;  // false: plain nests, one loop after the other
     bool strict = false;   // one order of summation whatever the number of threads
+    bool keep_stages = false;  // Program::stages
     enum class Attention : uint8_t { WherePays, Always, Never };
     Attention attention = Attention::WherePays;  // as one kernel
 };

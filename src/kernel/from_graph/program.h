@@ -43,9 +43,9 @@ struct HostStep {
     std::vector<int> outputs;       // buffers; -1 where nobody asks
     bool check_only = false;        // only the op's check of its inputs' contents; inputs that it needs no contents of are -1
     std::string reason = {};        // why no kernel does it
-    // Where one of these is set, it only tells what symbols are, and has no outputs.
+    // Where one of these is set, it only finds what symbols are, and has no outputs.
     bool infers = false;                  // sizes of the node's outputs, from its inputs' contents; and sees that others hold
-    std::vector<std::string> sizes = {};  // those that it tells
+    std::vector<std::string> sizes = {};  // those that it finds
     std::vector<size_t> contents = {};    // inputs whose elements are symbols: see run_contents.h
     std::vector<int64_t> found = {};      // dimensions of the outputs that are as large as the one input, which is none of
                                           // the node's, says; -1 for none
@@ -63,6 +63,12 @@ struct NestedProgram {
     std::shared_ptr<Program> program;
 };
 
+// How a kernel came to be, as text for people.
+struct KernelStages {
+    std::string compute;   // what it computes, as parse_computes reads it
+    std::string schedule;  // the primitives chosen for it, as Schedule::parse_trace reads them
+};
+
 struct Program {
     std::shared_ptr<const Graph> graph;  // what the steps point into
     std::vector<ProgramBuffer> buffers;
@@ -72,6 +78,7 @@ struct Program {
     std::vector<int> inputs, outputs;    // buffers, in the order of the graph's; an output may be an input, a constant, or another output
     std::vector<Choice> choices;         // for --explain
     std::vector<NestedProgram> nested;
+    std::vector<KernelStages> stages;    // in the order of kernels, where LowerOptions::keep_stages asks for them
 };
 
 }  // namespace tessera

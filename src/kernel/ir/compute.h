@@ -24,7 +24,7 @@ struct Compute {
     std::vector<Buffer> buffers;      // parameters first, as in Kernel; intermediates after them
     size_t params = 0;
     std::vector<bool> known;          // by parameter: a constant, so that work on it alone can be done ahead; may be short
-    int halvings = 0;                 // of its product, each with seven products of halves for eight
+    int halvings = 0;                 // of its product, which Strassen computes; 0: plainly
     std::vector<Stage> stages;        // producers before consumers; every non-parameter buffer has one stage that writes it
 };
 
@@ -34,9 +34,11 @@ Expr identity(ReduceOp op, DType dtype);  // what combining over nothing gives: 
 // become scratch parameters).
 Kernel plain_nests(const Compute& compute);
 
-// Text. `parse_compute` reads what `to_string` prints; E0301 and E0302 with line and column.
+// Text. `parse_compute` reads what `to_string` prints, `parse_computes` several of them; E0301 and E0302 with line and
+// column.
 std::string to_string(const Compute& compute);
 Result<Compute> parse_compute(std::string_view text, std::string_view source = "text");
+Result<std::vector<Compute>> parse_computes(std::string_view text, std::string_view source = "text");
 Status verify(const Compute& compute);
 
 }  // namespace tessera

@@ -31,6 +31,19 @@ class Parser {
         return kernels;
     }
 
+    Result<std::vector<Compute>> computes() {
+        std::vector<Compute> all;
+        while (!scan_.done()) all.push_back(TRY(compute()));
+        return all;
+    }
+
+    Result<Compute> only_compute() {
+        Compute c = TRY(compute());
+        if (!scan_.done()) return scan_.syntax(scan_.at(), "the end");
+        return c;
+    }
+
+  private:
     Result<Compute> compute() {
         TRY(head("compute"));
         Compute c;
@@ -54,7 +67,6 @@ class Parser {
                 c.stages.push_back(TRY(stage()));
             }
         }
-        if (!scan_.done()) return scan_.syntax(scan_.at(), "the end");
         c.name = std::move(kernel_.name);
         c.symbols = std::move(kernel_.symbols);
         c.buffers = std::move(kernel_.buffers);
@@ -62,7 +74,6 @@ class Parser {
         return c;
     }
 
-  private:
     std::string_view text_;
     TextScanner scan_;
     ExprNames names_;
@@ -369,6 +380,12 @@ Result<std::vector<Kernel>> parse_kernels(std::string_view text, std::string_vie
     return Parser(text, source).run();
 }
 
-Result<Compute> parse_compute(std::string_view text, std::string_view source) { return Parser(text, source).compute(); }
+Result<Compute> parse_compute(std::string_view text, std::string_view source) {
+    return Parser(text, source).only_compute();
+}
+
+Result<std::vector<Compute>> parse_computes(std::string_view text, std::string_view source) {
+    return Parser(text, source).computes();
+}
 
 }  // namespace tessera

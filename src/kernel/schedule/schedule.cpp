@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-Schedule::Schedule(Compute compute) : compute_(std::move(compute)) {
+Schedule::Schedule(Compute compute) : compute_(std::move(compute)), start_(compute_) {
     for (const Stage& stage : compute_.stages) plans_.push_back(plain_plan(stage));
 }
 

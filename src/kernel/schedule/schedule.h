@@ -31,6 +31,7 @@ class Schedule {
    public:
     explicit Schedule(Compute compute);
     const Compute& compute() const { return compute_; }
+    const Compute& start() const { return start_; }  // as it was before the first primitive: what the trace applies to
     const std::vector<TraceStep>& trace() const { return trace_; }
 
     // Reading.
@@ -38,7 +39,7 @@ class Schedule {
     Expr extent(const Loop& loop) const;  // where the stage is computed whole
     bool reduces(const Loop& loop) const;
 
-    // Loops. A split whose factor does not divide the extent guards the last round (or see pad, loop_partition).
+    // Loops. A split whose factor does not divide the extent guards the last iteration (or see pad, loop_partition).
     Result<std::pair<Loop, Loop>> split(const Loop& loop, int64_t factor);      // inner extent = factor
     Result<std::pair<Loop, Loop>> split_parts(const Loop& loop, int64_t parts); // outer extent = parts
     Result<Loop> fuse(const Loop& outer, const Loop& inner);                    // neighbours of one stage
@@ -49,7 +50,7 @@ class Schedule {
     Status parallel(const Loop& loop);    // carries nothing from iteration to iteration
     Status bind(const Loop& loop, std::string axis);
     Status annotate(const Loop& loop, std::string key, int64_t value);
-    Status loop_partition(const Loop& loop);  // the rounds that need no guard apart from the one that does
+    Status loop_partition(const Loop& loop);  // the iterations that need no guard apart from the one that does
     Status skew(const Loop& outer, const Loop& inner, int64_t factor);  // inner runs over inner + factor*outer
     Status fission(const Loop& loop);     // the statements inside it get a loop each (a reduction's init, its update, attached stages)
 
@@ -80,9 +81,9 @@ class Schedule {
     // Instructions.
     Status tensorize(const Loop& loop, std::string intrinsic);  // the nest from that loop on is what the intrinsic declares
     Status prefetch(std::string_view stage, int buffer, const Loop& loop, int64_t ahead);
-    // In `loop`, what the stage will read there in the next round of a loop around it, for the second cache: a line at a
-    // time, in turns by another loop around it.
-    Status prefetch_next(std::string_view stage, int buffer, const Loop& loop, const Loop& round, const Loop& turn);
+    // In `loop`, what the stage will read there in the next iteration of `outer`, a loop around it, for the second cache:
+    // in parts, one for each iteration of `part`, another loop around it.
+    Status prefetch_next(std::string_view stage, int buffer, const Loop& loop, const Loop& outer, const Loop& part);
     Status pipeline(const Loop& loop, int stages);
     Status double_buffer(std::string_view stage);
 
@@ -91,7 +92,7 @@ class Schedule {
     // The trace applied to another Compute of the same stages (other sizes).
     static Result<Schedule> replay(Compute compute, std::span<const TraceStep> trace);
     std::string print_trace() const;  // one primitive per line, as parse_trace reads
-    static Result<std::vector<TraceStep>> parse_trace(std::string_view text);
+    static Result<std::vector<TraceStep>> parse_trace(std::string_view text);  // lines that begin with // are skipped
 
     // For lower(): by stage, how it is carried out.
     const std::vector<StagePlan>& plans() const { return plans_; }
@@ -119,7 +120,7 @@ class Schedule {
     Status untouched(size_t stage, std::string_view primitive) const;  // its loops are still its axes
     void record(std::string primitive, std::vector<std::string> args, std::vector<std::string> results = {});
 
-    Compute compute_;
+    Compute compute_, start_;
     std::vector<StagePlan> plans_;  // by stage of compute_
     std::vector<TraceStep> trace_;
 };

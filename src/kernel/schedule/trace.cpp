@@ -280,7 +280,8 @@ Result<std::vector<TraceStep>> Schedule::parse_trace(std::string_view text) {
         std::string_view one = text.substr(0, end);
         text.remove_prefix(std::min(end + 1, text.size()));
         ++line;
-        if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        const size_t first = one.find_first_not_of(" \t\r");
+        if (first == std::string_view::npos || one.substr(first).starts_with("//")) continue;
         steps.push_back(TRY(LineReader(one, line).read()));
     }
     return steps;
