@@ -40,7 +40,7 @@ T ok(Result<T> r) {
     return std::move(r).value();
 }
 
-// Independent multiply-adds in registers, `steps` rounds; gives how many floating-point operations that were.
+// Independent multiply-adds in registers, `steps` iterations; gives how many floating-point operations that were.
 #if defined(__aarch64__)
 #define TESSERA_FMA8(a, b, c, d, e, f, g, h)                                    \
     "fmla v" #a ".4s, v0.4s, v1.4s\n fmla v" #b ".4s, v0.4s, v1.4s\n fmla v" #c \

@@ -302,8 +302,8 @@ class Schedule:
     def prefetch(self, stage: str, buffer: str | int, loop: str, ahead: int) -> None:
         self.apply("prefetch", stage, buffer, loop, ahead)
 
-    def prefetch_next(self, stage: str, buffer: str | int, loop: str, round: str, turn: str) -> None:
-        self.apply("prefetch_next", stage, buffer, loop, round, turn)
+    def prefetch_next(self, stage: str, buffer: str | int, loop: str, outer: str, part: str) -> None:
+        self.apply("prefetch_next", stage, buffer, loop, outer, part)
 
     def pipeline(self, loop: str, stages: int) -> None:
         self.apply("pipeline", loop, stages)

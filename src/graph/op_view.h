@@ -61,7 +61,7 @@ class TensorRef {
     const TensorType* type_;
 };
 
-// Thrown by a view that was told to, so that a body or expansion can be tried on a node whose inputs are not all known.
+// Thrown by a view that was asked to, so that a body or expansion can be tried on a node whose inputs are not all known.
 struct UnknownContents {
     size_t input;
 };

@@ -240,7 +240,7 @@ Value* Emitter::moving_pointer(const Slot& slot, const Linear& at) {
     return found->second.phi;
 }
 
-// The pointers of an innermost loop grow from round to round; those of others are computed from the counter.
+// The pointers of an innermost loop grow from iteration to iteration; those of others are computed from the counter.
 void Emitter::close_loop(const OpenLoop& loop, Value* begin, llvm::BasicBlock* end) {
     llvm::IRBuilder<>::InsertPointGuard guard(builder_);
     // The same code each time: not in the order of addresses.

@@ -107,8 +107,8 @@ void Emitter::emit_squares(const Stmt& body, const For& along, Value* at, int si
     }
 }
 
-// A square matrix by its rows becomes its columns: in each round, pairs of rows exchange halves of blocks that are
-// twice as wide as those of the round before.
+// A square matrix by its rows becomes its columns: in each step, pairs of rows exchange halves of blocks that are
+// twice as wide as those of the step before.
 void Emitter::turn(std::vector<Value*>& rows) {
     const int side = static_cast<int>(rows.size());
     for (int width = 1; width < side; width *= 2) {

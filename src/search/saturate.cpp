@@ -51,7 +51,7 @@ class Saturator {
             const size_t sums = merge_sums(egraph_, admits(options_.precision, Exactness::Reassociates));
             changed = done_.steps.size() > steps || rested || sums > 0;
         }
-        if (done_.stopped_by.empty() && changed) done_.stopped_by = fmt::format("{} rounds", options_.max_rounds);
+        if (done_.stopped_by.empty() && changed) done_.stopped_by = fmt::format("{} iterations", options_.max_rounds);
         done_.complete = done_.stopped_by.empty();
         return std::move(done_);
     }

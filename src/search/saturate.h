@@ -1,4 +1,4 @@
-// Adds to an e-graph what rules derive, round by round, until nothing new comes or a limit is met. Sibling rules
+// Adds to an e-graph what rules derive, iteration by iteration, until nothing new comes or a limit is met. Sibling rules
 // (several roots) are applied along chains: of k products that share an input, the first two, those and the third, and
 // so on, so that what is added grows with k and not with its subsets.
 #pragma once
@@ -15,7 +15,7 @@ namespace tessera {
 struct SaturateOptions {
     Precision precision = Precision::Default;
     size_t max_nodes = 20000, max_classes = 20000;
-    size_t max_matches = 2000;  // of one rule in one round; a rule that has more rests for a round
+    size_t max_matches = 2000;  // of one rule in one iteration; a rule that has more rests for two
     int max_rounds = 6;
     double seconds = 10;
     // Whether a rule that grows is tried on these nodes of its pattern; without it, always.

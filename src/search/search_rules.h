@@ -1,4 +1,4 @@
-// The rules that a search uses unless it is told others: those that merge siblings, those of rules/search/ and
+// The rules that a search uses unless it is given others: those that merge siblings, those of rules/search/ and
 // rules/found/ that are on, and the clean-ups that make what they leave behind small.
 #pragma once
 

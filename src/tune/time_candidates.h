@@ -1,6 +1,6 @@
-// The candidates of a search compiled and timed end to end, in turns, in processor time where it is one thread. The
-// first is what came in; another one is taken only where it is faster by more than the clock's noise, in most turns,
-// and gives the same results on random inputs.
+// The candidates of a search, compiled and timed end to end, each alternating with the first, which is what came in. With
+// one thread they are timed in processor time. A candidate is taken only where it is faster by more than the clock's
+// noise, in most pairs of runs, and gives the same results on random inputs.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ struct TimeOptions {
 
 struct Timed {
     size_t fastest = 0;
-    std::vector<double> seconds;     // by candidate, the median over rounds; 0: not timed
-    std::vector<double> speedup;     // over the first, in the same rounds
+    std::vector<double> seconds;     // by candidate, the median over its runs; 0: not timed
+    std::vector<double> speedup;     // over the first, in the same runs
     std::vector<double> difference;  // of its results from those of the first
 };
 

@@ -1,6 +1,6 @@
 // Random kernels from a seed: nests of every loop kind over buffers of every dtype, guarded tails, reductions into
 // elements, registers and local memory, padded and indirect loads. Every access is in bounds, and no result depends on
-// the order in which rounds of Parallel and Vector loops run.
+// the order in which iterations of Parallel and Vector loops run.
 #pragma once
 
 #include <cmath>

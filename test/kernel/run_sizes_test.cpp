@@ -1,4 +1,4 @@
-// Sizes that only a run knows, on every back end: told by inference from what an operand holds.
+// Sizes that only a run knows, on every back end: inferred from what an operand holds.
 #include "kernel/every_backend.h"
 
 namespace tessera::test {

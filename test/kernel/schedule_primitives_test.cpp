@@ -231,7 +231,7 @@ TEST(ScheduleInstructions, PrefetchesTheNextRound) {
     ASSERT_OK(s.reorder({loops[2], loops[0], loops[1]}));
     const int buffer = s.compute().stages[0].name == b ? s.compute().stages[0].buffer : -1;
     ASSERT_OK(s.prefetch_next("mm", buffer, loops[2], panels, tiles));
-    // Three tiles of rows announce 40 rows of 16 elements, two lines every four rounds.
+    // Three tiles of rows announce 40 rows of 16 elements, two lines every four iterations.
     std::string text = lowered_text(s);
     EXPECT_NE(text.find("if mod(mm.k, 4) == 0"), std::string::npos) << text;
     EXPECT_NE(text.find("[out.n.o + 1, 0, 320*out.m.o + 32*floordiv(mm.k, 4)]"), std::string::npos) << text;

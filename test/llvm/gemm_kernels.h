@@ -1,4 +1,4 @@
-// Matrix products as kernels: packed panels, a register tile, and the loops round it.
+// Matrix products as kernels: packed panels, a register tile, and the loops around it.
 #pragma once
 
 #include "llvm/run_kernel.h"

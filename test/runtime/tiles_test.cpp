@@ -1,4 +1,5 @@
-// Convolutions in tiles of every side, compiled: how far they are from the sum in f64. The table in docs/lowering.md is what this prints.
+// Winograd convolutions with tiles of every side, compiled: how far they are from the sum in f64. The table in
+// docs/lowering.md is what this prints.
 #include <gtest/gtest.h>
 
 #include "base/random.h"

@@ -145,7 +145,7 @@ Result<Runner> Bench::start(const std::string& name, Json spec, const std::files
     return runner;
 }
 
-// One turn: a run to warm up where that is cheap, then as many as fit. Who is first in one round is last in the next.
+// One turn: a run to warm up where that is cheap, then as many as fit. Who is first one time is last the next.
 Status Bench::take_turns(std::vector<Runner>& runners, Progress& line) const {
     auto enough = [&](const Runner& r) {
         return !r.alive() || (r.times.seconds.size() >= runs && r.total() >= seconds);

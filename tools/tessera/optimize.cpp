@@ -112,7 +112,7 @@ void print_table(const Model& before, const Optimized& done, const SymbolValues&
     rows.insert(rows.begin() + 7, {"nodes by op", "", "", ""});
     print_rows(rows, 2);
     if (!b.symbols.empty()) fmt::print("{}\n", dim("  costs" + escaped(at_dims(b.symbols, sizes))));
-    fmt::print("  {} rewrites in {} rounds, {}\n", done.report.rewrite_count, done.report.rounds,
+    fmt::print("  {} rewrites in {} iterations, {}\n", done.report.rewrite_count, done.report.rounds,
                human_seconds(done.report.seconds));
     if (!done.report.settled) fmt::print("  note: the passes had not come to an end and were stopped\n");
 }

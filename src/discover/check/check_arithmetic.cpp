@@ -31,7 +31,7 @@ int64_t constant_in(const Whole& p) {
 
 bool only_constant(const Whole& p) { return p.empty() || (p.size() == 1 && p.begin()->first.empty()); }
 
-// p - 1 >= 0 turned round: what holds where p >= 0 does not.
+// p - 1 >= 0 negated: what holds where p >= 0 does not.
 Whole denied(const Whole& p) { return plus(constant_whole(-1), p, -1); }
 
 // Inequalities, by what stands before the constant.

@@ -43,7 +43,7 @@ Type seen_outside(const OpView& op, const Graph& body, const Type& type, size_t 
 
 Result<Type> carried_type(const OpView& op, const Type& initial, const Type& step, size_t output) {
     if (auto both = join(initial, step, output_name(op, output))) return *both;
-    // An empty sequence or optional does not tell what it is of; an optional may be opened by the first step.
+    // An empty sequence or optional does not say what it is of; an optional may be opened by the first step.
     if (op.concrete() || initial.is_optional()) return step;
     return op.error(Code::E0208, "value {} goes in as {} and comes out of the body as {}", output, initial, step);
 }

@@ -98,7 +98,7 @@ const OpDef kSequenceInsert{
         TRY(check_sequence(op));
         auto both = join(op.type(0).element(), op.type(1), output_name(op, 0));
         if (both) return Type::sequence(*both);
-        // At run time an empty sequence does not tell what it is of.
+        // At run time an empty sequence does not say what it is of.
         if (op.concrete()) return Type::sequence(op.type(1));
         return op.error(Code::E0208, "a {} cannot go into a {}", op.type(1), op.type(0));
     },

@@ -1,4 +1,4 @@
-// Ops that give the same elements another shape, and those that tell a shape: reshape, flatten, squeeze, unsqueeze,
+// Ops that give the same elements another shape, and those that give a shape: reshape, flatten, squeeze, unsqueeze,
 // identity, shape, size.
 #include <algorithm>
 
@@ -250,7 +250,7 @@ const OpDef kIdentity{
     .body_applies = [](const OpView& op) { return op.type(0).is_tensor(); },
 };
 
-// The dimensions that shape tells: [start, end), clamped as in Python.
+// The dimensions that shape gives: [start, end), clamped as in Python.
 std::vector<Dim> told_dims(const OpView& op) {
     int64_t rank = op.rank(0);
     auto clamped = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + rank : i, 0, rank); };

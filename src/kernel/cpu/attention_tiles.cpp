@@ -39,8 +39,8 @@ AttentionTiles choose_attention_tiles(std::optional<int64_t> queries, std::optio
         1, std::min<int64_t>(tiles, machine.l2_bytes / 2 / ((depth + columns) * element_bytes * t.queries)));
     double least = 0;
     for (int64_t n = 1; n <= most; ++n) {
-        const int64_t tasks = outer * ((tiles + n - 1) / n), rounds = (tasks + threads - 1) / threads;
-        const double time = double(rounds) * (double(n * t.queries) + 16);
+        const int64_t tasks = outer * ((tiles + n - 1) / n), iterations = (tasks + threads - 1) / threads;
+        const double time = double(iterations) * (double(n * t.queries) + 16);
         if (n == 1 || time <= least) least = time, t.block = n * t.queries;
     }
     return t;

@@ -27,7 +27,7 @@ struct ContractionShape {
     bool a_along_depth = false;   // A is one load that lies along k: its elements can be read where they are
     bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
     int element_bytes = 4;
-    bool transposes = true;  // packing A turns rows into columns
+    bool transposes = true;  // packing A transposes it
     int64_t tile_rows = 0;   // of the register tile, where m is not known; 0: chosen
     bool same_sums = false;  // added up in the same order, whatever the number of threads
 };

@@ -107,11 +107,11 @@ double time_of_tasks(const ContractionShape& s, const Machine& machine, int work
     double once = 0;
     t.a_ahead = false;
     if (t.pack_a) {
-        const double rounds = double(divide_up(tasks, workers)), all = double(s.batch * row_tiles * t.mr * s.k);
+        const double iterations = double(divide_up(tasks, workers)), all = double(s.batch * row_tiles * t.mr * s.k);
         const int64_t pieces = s.batch * (machine.lane_multiply ? row_tiles : s.m);
         const double ahead = double(machine.barrier) + kPackRow * all / double(std::min<int64_t>(workers, pieces));
         t.a_ahead = slowness > 0 && parts > 1 && all * s.element_bytes <= kSharedA * double(machine.l2_bytes) &&
-                    ahead + rounds * kFetchShared * a < rounds * (kPackRow * a - kWorthWaiting * task);
+                    ahead + iterations * kFetchShared * a < iterations * (kPackRow * a - kWorthWaiting * task);
         task += (t.a_ahead ? kFetchShared : kPackRow) * a;
         if (t.a_ahead) once += ahead;
     } else if (slowness > 0) {

@@ -1,6 +1,6 @@
-// A product with known weights whose rows, columns and depth are halved, seven products of halves for eight (Strassen),
-// once or twice: 7 or 49 products of tiles. Sums of A are made as it is packed, those of the weights ahead, and what is
-// multiplied is added up while it lies in the second cache.
+// Strassen's product with known weights: rows, columns and depth are halved once or twice (`halvings`), and 7 products of
+// tiles take the place of 8, or 49 of 64. Sums of A are made as it is packed, those of the weights ahead, and products are
+// added up while they lie in the second cache.
 #pragma once
 
 #include "kernel/cpu/contraction.h"
@@ -14,7 +14,7 @@ struct HalvedTiles {
     int64_t part = 1;        // of the depth of a half, that is added up in registers
     int64_t rows = 1;        // what one task computes: blocks of 2^halvings tiles of rows
     int64_t columns = 1;     // and of columns
-    int64_t copied = 0;          // elements of each row of A that are copied before they are turned; 0: none
+    int64_t copied = 0;          // elements of each row of A that are copied before they are transposed; 0: none
     int64_t tasks = 1;
     int64_t parts() const { return int64_t(1) << halvings; }
     int64_t products() const { return halvings == 1 ? 7 : 49; }

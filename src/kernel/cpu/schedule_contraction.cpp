@@ -209,7 +209,7 @@ class ContractionSchedule {
         return {};
     }
 
-    // Rows that lie along k are read in vectors and turned in registers, a square at a time.
+    // Rows that lie along k are read in vectors and transposed in registers, a square at a time.
     Status turn_in_registers() {
         if (a_.empty() || lanes_ < 2) return {};
         const Stage& stage = find_stage(s_, a_);
@@ -400,7 +400,8 @@ class ContractionSchedule {
         TRY(s_.vectorize(lanes));
         TRY(s_.unroll(vectors));
         if (rows) TRY(s_.unroll(*rows));
-        // Lanes of A come in the same order each round: one round after the other is best there, unless it prefetches.
+        // Lanes of A come in the same order each iteration: one iteration after the other is best there, unless it
+        // prefetches.
         const bool alike = options_.machine.lane_multiply && tiles_.mr % lanes_ == 0 && !tiles_.prefetch;
         if (!alike) TRY(s_.annotate(k, "unroll", 4));
         // The first tiles of rows would wait for each panel, and few come after them. A task of one panel has the next
@@ -566,7 +567,7 @@ class ContractionSchedule {
     Schedule& s_;
     const ScheduleOptions& options_;
     std::string mm_, out_, a_, b_;
-    std::string rows_;  // A as it lies, where a_ is turned
+    std::string rows_;  // A as it lies, where a_ is transposed
     std::string tile_;  // the sums of a tile in memory, where the epilogue reads them there
     Contraction c_;
     ContractionTiles tiles_;

@@ -152,7 +152,7 @@ class GroupedSchedule {
         TRY(s_.unroll(pixels));
         TRY(s_.unroll(vectors));
         TRY(s_.vectorize(lanes));
-        // Where all tiles of a row touch its ends, each is told what it touches.
+        // Where all tiles of a row touch its ends, each knows what it touches.
         if (s_.extent(column_tiles).as_int().value_or(4) <= 3)
             TRY(s_.unroll(column_tiles));
         else

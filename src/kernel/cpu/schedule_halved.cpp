@@ -25,7 +25,7 @@ struct HalvedParts {
 };
 
 Error refused(const Compute& compute, const std::string& why) {
-    return Error(Code::E0602, "{} is not halved: {}", compute.name, why);
+    return Error(Code::E0602, "Strassen cannot compute {}: {}", compute.name, why);
 }
 
 Result<HalvedParts> find_parts(const Schedule& s) {
@@ -210,7 +210,7 @@ class HalvedSchedule {
         return s_.vectorize(s_.loops(copy).back());
     }
 
-    // A few steps of the depth of all blocks in registers, turned, and their sums.
+    // A few steps of the depth of all blocks in registers, transposed, and their sums.
     Status pack_first() {
         if (task_loop_) TRY(s_.compute_at(stages_.a, *task_loop_));
         TRY(s_.set_scope(stages_.a, Scope::Local));
@@ -221,19 +221,19 @@ class HalvedSchedule {
         TRY(s_.unroll(p));
         TRY(s_.vectorize(rows));
         TRY(s_.loop_partition(blocks));
-        std::string turned = stages_.blocks;
+        std::string transposed = stages_.blocks;
         if (tiles_.copied > 0) {
-            turned = TRY(s_.cache_read(stages_.a, find_stage(s_, stages_.blocks).buffer, Scope::Register));
+            transposed = TRY(s_.cache_read(stages_.a, find_stage(s_, stages_.blocks).buffer, Scope::Register));
             auto [lines, in_lines] = TRY(s_.split(squares, tiles_.copied / lanes_));
-            TRY(s_.compute_at(turned, in_lines));
+            TRY(s_.compute_at(transposed, in_lines));
             TRY(copy_rows(lines));
         } else {
-            TRY(s_.compute_at(turned, squares));
+            TRY(s_.compute_at(transposed, squares));
         }
-        TRY(s_.set_scope(turned, Scope::Register));
-        TRY(s_.reorder({loop(turned, "i"), loop(turned, "k")}));
-        TRY(s_.vectorize(loop(turned, "k")));
-        for (const char* axis : {"h", "g", "i"}) TRY(s_.unroll(loop(turned, axis)));
+        TRY(s_.set_scope(transposed, Scope::Register));
+        TRY(s_.reorder({loop(transposed, "i"), loop(transposed, "k")}));
+        TRY(s_.vectorize(loop(transposed, "k")));
+        for (const char* axis : {"h", "g", "i"}) TRY(s_.unroll(loop(transposed, axis)));
         return {};
     }
 

@@ -138,9 +138,9 @@ Status schedule_phases(Schedule& s, const std::string& name, const std::vector<P
             unrolled.push_back(loops[i]);
             continue;
         }
-        auto [rounds, phase] = TRY(s.split(loops[i], p->count));
-        if (!extent || *extent % p->count) TRY(s.loop_partition(rounds));
-        outer.push_back(rounds);
+        auto [iterations, phase] = TRY(s.split(loops[i], p->count));
+        if (!extent || *extent % p->count) TRY(s.loop_partition(iterations));
+        outer.push_back(iterations);
         unrolled.push_back(phase);
     }
     auto extent = s.extent(loops.back()).as_int();
@@ -149,9 +149,9 @@ Status schedule_phases(Schedule& s, const std::string& name, const std::vector<P
     Loop lane = loops.back();
     const bool vector = lanes > 1 && (!extent || *extent >= lanes);
     if (vector && extent != lanes) {
-        auto [rounds, in] = TRY(s.split(lane, lanes));
-        if (!extent || *extent % lanes) TRY(s.loop_partition(rounds));
-        order.push_back(rounds);
+        auto [iterations, in] = TRY(s.split(lane, lanes));
+        if (!extent || *extent % lanes) TRY(s.loop_partition(iterations));
+        order.push_back(iterations);
         lane = in;
     } else if (!vector) {
         order.push_back(lane);
@@ -214,10 +214,10 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
         return {};
     }
     if (extent && *extent == lanes) return s.vectorize(inner);
-    auto [rounds, vector] = TRY(s.split(inner, lanes));
+    auto [iterations, vector] = TRY(s.split(inner, lanes));
     TRY(s.vectorize(vector));
-    if (together == 1) TRY(s.annotate(rounds, "unroll", 4));
-    if (!extent || *extent % lanes) TRY(s.loop_partition(rounds));
+    if (together == 1) TRY(s.annotate(iterations, "unroll", 4));
+    if (!extent || *extent % lanes) TRY(s.loop_partition(iterations));
     return {};
 }
 

@@ -81,10 +81,10 @@ Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptio
     }
     int64_t vectors = 4;
     while (vectors > 1 && extent && *extent < 2 * vectors * lanes) vectors /= 2;
-    auto [rounds, part] = TRY(s.split(inner, vectors * lanes));
+    auto [iterations, part] = TRY(s.split(inner, vectors * lanes));
     std::string partial = TRY(s.rfactor(part));
     TRY(s.set_scope(partial, Scope::Register));
-    // partial[row.., part]: rounds outside, lanes inside.
+    // partial[row.., part]: iterations outside, lanes inside.
     std::vector<Loop> outer = s.loops(name), own = s.loops(partial);
     std::optional<Loop> row;
     for (const Loop& l : outer)

@@ -27,8 +27,8 @@ Status merge_unit_axes(Schedule& s, const std::string& sum, const std::string& o
 
 struct WindowTiles {
     int64_t vectors = 1, pixels = 1;
-    int64_t rounds = 1;  // of the last reduction, summed side by side
-    int64_t block = 0;   // vectors of a row that are summed in memory, where they are too many for registers
+    int64_t iterations = 1;  // of the last reduction, summed side by side
+    int64_t block = 0;       // vectors of a row that are summed in memory, where they are too many for registers
     int64_t taps = 1;
     bool small = true;  // the taps are few and known
 };
@@ -82,8 +82,8 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
     while (t.vectors > 1 && channels && *channels < t.vectors * lanes) --t.vectors;
     // Additions wait for each other: there are enough of them at a time.
     auto last = stage.reduce.back().extent.as_int();
-    if (!t.small) t.rounds = std::max<int64_t>(1, sums / 2 / t.vectors);
-    while (t.rounds > 1 && last && *last < 4 * t.rounds) t.rounds /= 2;
+    if (!t.small) t.iterations = std::max<int64_t>(1, sums / 2 / t.vectors);
+    while (t.iterations > 1 && last && *last < 4 * t.iterations) t.iterations /= 2;
     return t;
 }
 
@@ -124,13 +124,14 @@ Status turn_weights(Schedule& s, const std::string& sum) {
             map.indices.push_back(map.vars[d]);
             map.shape.push_back(from.shape[d]);
         }
-        std::string turned = TRY(s.cache_read(sum, slot, Scope::Global));
-        TRY(s.transform_layout(turned, map));
+        std::string transposed = TRY(s.cache_read(sum, slot, Scope::Global));
+        TRY(s.transform_layout(transposed, map));
     }
     return {};
 }
 
-// What is padded along this reduction axis is padded for all places of a tile at once, so that its rounds are left out.
+// What is padded along this reduction axis is padded for all places of a tile at once, so that its iterations are left
+// out.
 bool skips_padding(const Expr& condition, const ReduceAxis& r, const Stage& stage) {
     if (!depends_on(condition, r.var)) return false;
     for (const ReduceAxis& other : stage.reduce)
@@ -192,7 +193,7 @@ Result<Loop> add_parts_up(Schedule& s, const std::string& sum, int64_t lanes) {
     return parts;
 }
 
-// A part: rounds outside, channels inside, in registers. Gives its last reduction.
+// A part: iterations outside, channels inside, in registers. Gives its last reduction.
 Result<Loop> schedule_part(Schedule& s, const std::string& partial, const Loop& inside, int64_t lanes) {
     TRY(s.compute_at(partial, inside));
     TRY(s.set_scope(partial, Scope::Register));
@@ -214,10 +215,10 @@ Status sum_side_by_side(Schedule& s, const std::string& sum, const Loop& inside,
                         int64_t lanes) {
     const Loop last = s.loops(sum).back();
     auto extent = s.extent(last).as_int();
-    auto [rounds, part] = TRY(s.split(last, tiles.rounds));
+    auto [iterations, part] = TRY(s.split(last, tiles.iterations));
     std::string partial = TRY(s.rfactor(part));
-    const Loop round = TRY(schedule_part(s, partial, inside, lanes));
-    if (!extent || *extent % tiles.rounds) TRY(s.loop_partition(round));
+    const Loop iteration = TRY(schedule_part(s, partial, inside, lanes));
+    if (!extent || *extent % tiles.iterations) TRY(s.loop_partition(iteration));
     return s.unroll(TRY(add_parts_up(s, sum, lanes)));
 }
 
@@ -252,15 +253,15 @@ Status sum_in_memory(Schedule& s, const std::string& sum, const std::string& out
     std::vector<Loop> kept, order;
     for (const Loop& l : s.loops(sum)) (s.reduces(l) ? order : kept).push_back(l);
     auto extent = s.extent(order.back()).as_int();
-    auto [rounds, rows] = TRY(s.split(order.back(), kRows));
+    auto [iterations, rows] = TRY(s.split(order.back(), kRows));
     auto [v, l] = TRY(s.split(kept.back(), lanes));
-    order.back() = rounds;
+    order.back() = iterations;
     order.insert(order.end(), {v, rows, l});
     TRY(s.reorder(order));
     TRY(s.unroll(rows));
     TRY(s.vectorize(l));
     TRY(s.annotate(v, "unroll", 2));
-    if (!extent || *extent % kRows) TRY(s.loop_partition(rounds));
+    if (!extent || *extent % kRows) TRY(s.loop_partition(iterations));
     if (!parallel) return {};
     Loop all = loops[0];
     for (size_t i = 1; i + 1 < loops.size(); ++i) all = TRY(s.fuse(all, loops[i]));
@@ -271,7 +272,7 @@ Status sum_in_memory(Schedule& s, const std::string& sum, const std::string& out
 // The sums of one tile.
 Status sum_tile(Schedule& s, const std::string& sum, const Loop& inside, const WindowTiles& tiles,
                 const Padding& padding, int64_t lanes, bool in_lanes) {
-    if (in_lanes && tiles.rounds > 1) return sum_side_by_side(s, sum, inside, tiles, lanes);
+    if (in_lanes && tiles.iterations > 1) return sum_side_by_side(s, sum, inside, tiles, lanes);
     if (in_lanes && !tiles.small && tiles.pixels == 1 && find_stage(s, sum).combine == ReduceOp::Sum)
         return sum_in_parts(s, sum, lanes);
     std::vector<Loop> kept, reduced;
@@ -391,7 +392,7 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     }
     const Loop inside = order.back();
     if (columns) {
-        // Where all tiles of a row touch its ends, each is told what it touches.
+        // Where all tiles of a row touch its ends, each knows what it touches.
         auto count = s.extent(*columns).as_int();
         if (count && *count <= 3)
             TRY(s.unroll(*columns));

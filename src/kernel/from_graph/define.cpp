@@ -133,11 +133,11 @@ class Defining {
         return reason;
     }
 
-    // The step that tells what is known of the node only when it runs.
+    // The step that finds what is known of the node only when it runs.
     HostNode& teller(const Node& node) {
         if (teller_) return all_.hosts[*teller_];
         teller_ = all_.hosts.size();
-        HostNode host{&node, false, std::vector<int>(node.inputs().size(), -1), {}, {}, "tells sizes"};
+        HostNode host{&node, false, std::vector<int>(node.inputs().size(), -1), {}, {}, "infers sizes"};
         Definition d;
         d.kind = Definition::Kind::Sizes;
         d.node = &node;
@@ -151,8 +151,8 @@ class Defining {
         told_.push_back(name);
     }
 
-    // Sizes of the node's outputs that depend on what only a run knows are told before; those that the model declares
-    // are seen to hold.
+    // Sizes of the node's outputs that depend on what only a run knows are inferred before; those that the model
+    // declares are seen to hold.
     void tell_sizes(const Node& node) {
         for (size_t i = 0; i < node.output_count(); ++i) {
             const Value* v = node.output(i);
@@ -195,7 +195,7 @@ class Defining {
         return t.tensor().rank() <= 1 || t.tensor().shape.elements().as_int().value_or(INT64_MAX) <= kMaxContents;
     }
 
-    // What an input holds as symbols, which are told before; nothing where it holds no few whole numbers.
+    // What an input holds as symbols, which are read before; nothing where it holds no few whole numbers.
     std::optional<std::vector<Expr>> told_contents(const Node& node, size_t i) {
         const Value& v = *node.inputs()[i];
         auto contents = run_contents(v);
@@ -273,7 +273,7 @@ class Defining {
         return numbers;
     }
 
-    // Sizes that the node's kernel finds out are told after it.
+    // Sizes that the node's kernel finds are known after it.
     void tell_found(const Node& node, const std::vector<int64_t>& dims) {
         HostNode& host = teller(node);
         host.found.assign(node.output_count(), -1);
@@ -345,7 +345,7 @@ class Defining {
         return {};
     }
 
-    // A concat of the end of a tensor and its beginning turns it around: one load, of an index that wraps.
+    // A concat of the end of a tensor and its beginning rotates it: one load, of an index that wraps.
     bool roll(const Node& node) {
         if (node.inputs().size() != 2) return false;
         const Value* v = node.output();
@@ -554,7 +554,7 @@ class Defining {
     const Graph& graph_;
     Definitions all_;
     std::set<std::string> symbols_;
-    std::optional<size_t> teller_;   // of the node in progress: its host that tells symbols
+    std::optional<size_t> teller_;   // of the node in progress: its host that defines symbols
     std::vector<std::string> told_;  // by that
 };
 

@@ -13,7 +13,7 @@ namespace tessera {
 struct Definition {
     // Given: by the caller, by a constant, or by a host step. Joined: its parts, one after the other along an axis,
     // each a definition that is only that part: so that what makes a part can put it where it belongs. Sizes: no
-    // elements, only what some symbols are, which a host step tells.
+    // elements, only what some symbols are, which a host step finds.
     enum class Kind { Given, Map, Reduction, Joined, Sizes };
     Kind kind = Kind::Given;
     const Node* node = nullptr;    // that computes it
@@ -29,7 +29,7 @@ struct Definition {
     bool has_body() const { return kind == Kind::Map || kind == Kind::Reduction; }
 };
 
-// A node that is a step of its own: the evaluator computes it, only checks it or only tells sizes of it; or a kernel was
+// A node that is a step of its own: the evaluator computes it, only checks it or only infers sizes of it; or a kernel was
 // written out for it.
 struct HostNode {
     const Node* node;
@@ -42,7 +42,7 @@ struct HostNode {
     std::vector<std::string> sizes = {};
     std::vector<size_t> contents = {};
     std::vector<int64_t> found = {};
-    bool guards() const { return check_only || (infers && sizes.empty() && contents.empty()); }  // tells nobody anything
+    bool guards() const { return check_only || (infers && sizes.empty() && contents.empty()); }  // defines no symbol
     bool tells() const { return infers || !contents.empty() || !found.empty(); }
 };
 

@@ -1,4 +1,4 @@
-// The elements of a small tensor of whole numbers as kernels know them when only a run tells them: each is the
+// The elements of a small tensor of whole numbers as kernels know them when only a run knows them: each is the
 // difference of two symbols, one of which is 0, because symbols are never negative.
 #pragma once
 

@@ -26,7 +26,7 @@ enum class FlatOp : uint8_t {
     Move,        // out = a
     Jump,        // by c
     JumpUnless,  // a, by c
-    LoopBegin,   // out = 0; without a round of a: by c
+    LoopBegin,   // out = 0; without an iteration of a: by c
     LoopEnd,     // the next out below a: by c
     LoopBeginBack,
     LoopEndBack,  // the same from a - 1 down to 0
@@ -58,7 +58,7 @@ struct FlatCode {
     std::vector<std::vector<int>> sizes, strides;  // by buffer that is no parameter: registers
 };
 
-// Of a kernel that `verify` passes. Backwards: Parallel, Bound and Vector loops run from their last round to the first.
+// Of a kernel that `verify` passes. Backwards: Parallel, Bound and Vector loops run from their last iteration to the first.
 // E0601 for an intrinsic without a meaning here.
 Result<FlatCode> flatten(const Kernel& kernel, bool backwards);
 

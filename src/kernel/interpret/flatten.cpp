@@ -42,10 +42,10 @@ class Flattener {
   private:
     struct Held {
         int reg;
-        size_t level;  // of the loop in whose round it is computed; 0: before all
+        size_t level;  // of the loop in whose iteration it is computed; 0: before all
     };
     struct Level {
-        Instructions first;  // in each round, before the code
+        Instructions first;  // in each iteration, before the code
         Instructions code;
         std::vector<Expr> held;  // what is forgotten when the loop ends
     };

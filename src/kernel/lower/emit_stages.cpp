@@ -92,7 +92,7 @@ Result<Stmt> StageEmitter::next(size_t stage, size_t level) {
     return loop(stage, level, TRY(inside(stage, level + 1)));
 }
 
-// Each statement in a loop of its own. What they hand on has a copy for each round, and is allocated outside.
+// Each statement in a loop of its own. What they hand on has a copy for each iteration, and is allocated outside.
 Result<Stmt> StageEmitter::fissioned(size_t stage, size_t level) {
     Parts all = TRY(parts(stage, level + 1));
     CHECK(all.allocated.empty(), "something is allocated inside a loop whose statements are apart");
@@ -111,15 +111,15 @@ Result<Stmt> StageEmitter::fissioned(size_t stage, size_t level) {
     return seq(std::move(loops));
 }
 
-// The stages computed in the loop run some rounds ahead of what reads them.
+// The stages computed in the loop run some iterations ahead of what reads them.
 Result<Stmt> StageEmitter::pipelined(size_t stage, size_t level) {
     const PlacedStage& p = placed_[stage];
     Parts all = TRY(parts(stage, level + 1));
     const Expr &var = p.loops.vars[level], &extent = p.extents[level];
     int64_t ahead = p.plan->loops[level].pipeline - 1;
-    auto make_ahead = [&](const Expr& round) {
-        Stmt body = substitute(guard(stage, level + 1, seq(all.before)), {{var.node().name, round}});
-        return if_then(lt(round, extent), std::move(body));
+    auto make_ahead = [&](const Expr& later) {
+        Stmt body = substitute(guard(stage, level + 1, seq(all.before)), {{var.node().name, later}});
+        return if_then(lt(later, extent), std::move(body));
     };
     std::vector<Stmt> first;
     for (int64_t i = 0; i < ahead; ++i) first.push_back(copies_.copy(make_ahead(i), ".first"));
@@ -130,8 +130,8 @@ Result<Stmt> StageEmitter::pipelined(size_t stage, size_t level) {
     return seq(std::move(first));
 }
 
-// Where the stage will read some rounds on, from the first of the loops inside; or in the next round of a loop around
-// it.
+// Where the stage will read some iterations on, from the first of the loops inside; or in the next iteration of a loop
+// around it.
 std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
     const PlacedStage& p = placed_[stage];
     std::vector<Stmt> calls;
@@ -139,8 +139,8 @@ std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
         if (plan.loop != p.plan->loops[level].name || !reads_buffer(*p.stage, plan.buffer)) continue;
         Bindings later;
         for (size_t l = level + 1; l < p.loops.vars.size(); ++l) later.emplace(p.plan->loops[l].name, 0);
-        const bool next = !plan.round.empty();
-        if (next) later.emplace(plan.round, loop_around(p, plan.round) + 1);
+        const bool next = !plan.outer.empty();
+        if (next) later.emplace(plan.outer, loop_around(p, plan.outer) + 1);
         later.emplace(plan.loop, next ? Expr(0) : p.loops.vars[level] + plan.ahead);
         for (const Expr& l : loads_in(p.stage->value, plan.buffer)) {
             std::vector<Expr> indices;
@@ -172,24 +172,24 @@ std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
     return calls;
 }
 
-// Lines of what lies from there on, every few rounds: with all turns of the other loop, `row` elements for each round.
+// Lines of what lies from there on, every few iterations: with all parts, `row` elements for each iteration.
 Stmt StageEmitter::prefetch_part(const PlacedStage& p, const PrefetchPlan& plan, size_t level, int64_t row,
                                  const Access& from) const {
-    constexpr int64_t kLineBytes = 64, kRounds = 4;
+    constexpr int64_t kLineBytes = 64, kEvery = 4;
     const DType dtype = compute_.buffers[static_cast<size_t>(plan.buffer)].dtype;
     const int64_t line = std::max<int64_t>(1, kLineBytes / dtype_bytes(dtype));
-    const int64_t turns = std::max<int64_t>(1, p.around.at(plan.turn).as_int().value_or(1));
-    const int64_t needed = row * kRounds, lines = (needed + line * turns - 1) / (line * turns);
-    const int64_t enough = (needed + line * lines - 1) / (line * lines);  // turns
-    const Expr& round = p.loops.vars[level];
-    const Expr turn = min(loop_around(p, plan.turn), enough);
-    const Expr part = (turn * floor_div(p.extents[level], kRounds) + floor_div(round, kRounds)) * (line * lines);
+    const int64_t parts = std::max<int64_t>(1, p.around.at(plan.part).as_int().value_or(1));
+    const int64_t needed = row * kEvery, lines = (needed + line * parts - 1) / (line * parts);
+    const int64_t enough = (needed + line * lines - 1) / (line * lines);  // parts
+    const Expr& iteration = p.loops.vars[level];
+    const Expr part = min(loop_around(p, plan.part), enough);
+    const Expr begin = (part * floor_div(p.extents[level], kEvery) + floor_div(iteration, kEvery)) * (line * lines);
     Call call{.name = "prefetch", .writes = {}, .reads = {}, .args = {2}};
     for (int64_t i = 0; i < lines; ++i) {
         call.reads.push_back(from);
-        call.reads.back().indices.back() = from.indices.back() + part + i * line;
+        call.reads.back().indices.back() = from.indices.back() + begin + i * line;
     }
-    return if_then(eq(mod(round, kRounds), 0), make_stmt(std::move(call)));
+    return if_then(eq(mod(iteration, kEvery), 0), make_stmt(std::move(call)));
 }
 
 Expr StageEmitter::loop_around(const PlacedStage& p, const std::string& name) const {

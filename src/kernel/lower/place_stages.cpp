@@ -57,8 +57,8 @@ class Placing {
         return Error(Code::E0602, "{} is computed at {}, which is gone", compute_.stages[i].name, plans_[i].at);
     }
 
-    // What a stage reads is complete where it stands: in a nest before its own, computed for it, or made by the round
-    // that it follows.
+    // What a stage reads is complete where it stands: in a nest before its own, computed for it, or made by the
+    // iteration that it follows.
     Status check_order() const {
         auto root_of = [&](size_t i) {
             for (size_t steps = 0; placed_[i].host && steps <= placed_.size(); ++steps) i = *placed_[i].host;
@@ -146,7 +146,8 @@ class Placing {
                 if (mod(all[d]->begin, m).is_int(0)) all[d]->span = ceil_div(all[d]->span + 1, m) * m - 1;
             }
             if (use && !all[d]->span.as_int() && whole.as_int()) use = false;
-            if (use && mentions_any(all[d]->span, p.around_whole)) use = false;  // it is allocated once for all rounds
+            if (use && mentions_any(all[d]->span, p.around_whole))
+                use = false;  // it is allocated once for all iterations
             if (use && all[d]->begin.is_int(0) && always(le(whole - 1, all[d]->span), {})) use = false;
             p.region.push_back(use ? *all[d] : everything);
         }
@@ -239,7 +240,7 @@ class Placing {
         }
     }
 
-    // A loop runs only as far as some round inside it counts; guards that then always hold are gone.
+    // A loop runs only as far as some iteration inside it counts; guards that then always hold are gone.
     void cut_short(PlacedStage& p) {
         for (size_t l = 0; l < p.extents.size(); ++l) {
             const LoopPlan& loop = p.plan->loops[l];
@@ -268,7 +269,7 @@ class Placing {
             size_t last = p.plan->position(prefetch.loop);
             if (last == p.plan->loops.size())
                 return Error(Code::E0602, "{} prefetches in {}, which is gone", p.stage->name, prefetch.loop);
-            for (const std::string& outer : {prefetch.round, prefetch.turn})
+            for (const std::string& outer : {prefetch.outer, prefetch.part})
                 if (!outer.empty() && !p.around.count(outer))
                     return Error(Code::E0602, "{} prefetches for {}, which is not around it", p.stage->name, outer);
             for (size_t l = 0; l <= last; ++l)

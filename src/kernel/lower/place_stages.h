@@ -20,11 +20,11 @@ struct PlacedStage {
     std::optional<size_t> host;  // the stage in whose loop it stands
     size_t host_loop = 0;
     Extents around;        // the loops around its nest, with the extents that they have
-    Extents around_whole;  // the same, before the last rounds were cut short: for regions
+    Extents around_whole;  // the same, before the last iterations were cut short: for regions
 
     std::vector<Interval> region;  // of its axes, that it computes
     DerivedLoops loops;
-    std::vector<Expr> extents;  // of its loops; the last rounds may be cut short
+    std::vector<Expr> extents;  // of its loops; the last iterations may be cut short
     Bindings values;            // of its axes' and reduction axes' variables, over loops
     std::vector<Guard> guards;
     size_t init_level = 0;  // the init stands inside so many loops
@@ -35,7 +35,7 @@ struct PlacedStage {
     Scope scope = Scope::Global;
     std::vector<Expr> shape, strides;  // of its buffer
     std::vector<bool> kept;            // by dimension of its layout: one that has a single place is left out
-    std::vector<Expr> copy;            // which of several copies of it, as its first dimensions: for rounds in flight
+    std::vector<Expr> copy;            // which of several copies of it, as its first dimensions: for iterations in flight
 
     Extents running() const;                                             // every loop around its stores
     std::vector<Expr> location(const std::vector<Expr>& indices) const;  // in its buffer
@@ -45,7 +45,7 @@ struct PlacedStage {
 std::vector<size_t> readers_of(const Compute& compute, size_t i);
 // Whether stage r is computed in loop number `loop` of stage h, at any depth.
 bool is_inside(const std::vector<PlacedStage>& placed, size_t r, size_t h, size_t loop);
-// The box of a stage's axes that one round of its loop fills, where it is a box.
+// The box of a stage's axes that one iteration of its loop fills, where it is a box.
 Result<std::vector<Interval>> region_inside(const PlacedStage& p, size_t loop);
 
 // The last step of placing, for stages whose loops are there.

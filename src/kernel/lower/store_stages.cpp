@@ -21,11 +21,11 @@ class Storing {
         if (!p.host || p.plan->after) TRY(store_for_followers(i));
         std::vector<Expr> copies = keep_copies(p);
         if (!copies.empty() && p.scope == Scope::Register)
-            return Error(Code::E0602, "{} in registers cannot be kept for several rounds of a loop", stage.name)
+            return Error(Code::E0602, "{} in registers cannot be kept for several iterations of a loop", stage.name)
                 .hint("set_scope to local");
         bool local = p.scope == Scope::Local || p.scope == Scope::Register;
         if (p.host && !p.plan->after && p.scope == Scope::Global)
-            return Error(Code::E0602, "{} is computed inside {}: its rounds cannot share global memory", stage.name,
+            return Error(Code::E0602, "{} is computed inside {}: its iterations cannot share global memory", stage.name,
                          p.plan->at)
                 .hint("set_scope to local or register");
         if (!p.stored_at && local && runs_parallel())
@@ -41,8 +41,8 @@ class Storing {
     }
 
   private:
-    // A loop whose statements are apart, or whose rounds overlap, keeps what one leaves for another: a copy for each
-    // round, allocated outside of it. The numbers of copies.
+    // A loop whose statements are apart, or whose iterations overlap, keeps what one leaves for another: a copy for
+    // each iteration, allocated outside of it. The numbers of copies.
     std::vector<Expr> keep_copies(PlacedStage& p) {
         std::vector<Expr> copies;
         bool doubled = p.plan->double_buffer;
@@ -51,11 +51,11 @@ class Storing {
             const LoopPlan& loop = host.plan->loops[*p.stored_at];
             const Expr& var = host.loops.vars[*p.stored_at];
             bool ahead = loop.pipeline > 1 && p.host == p.stored_host && p.host_loop == *p.stored_at && !p.plan->after;
-            int64_t rounds = ahead ? loop.pipeline : doubled ? 2 : 0;
-            if (!loop.fission && rounds == 0) break;
+            int64_t iterations = ahead ? loop.pipeline : doubled ? 2 : 0;
+            if (!loop.fission && iterations == 0) break;
             doubled = false;
-            copies.insert(copies.begin(), loop.fission ? host.loops.extents[*p.stored_at] : Expr(rounds));
-            p.copy.insert(p.copy.begin(), loop.fission ? var : mod(var, rounds));
+            copies.insert(copies.begin(), loop.fission ? host.loops.extents[*p.stored_at] : Expr(iterations));
+            p.copy.insert(p.copy.begin(), loop.fission ? var : mod(var, iterations));
             if (*p.stored_at > 0) {
                 --*p.stored_at;
             } else {
@@ -66,8 +66,8 @@ class Storing {
         return copies;
     }
 
-    // A stage whose readers all follow it inside one of its loops keeps no more than a round of that loop makes; one
-    // that follows its producer and is read elsewhere keeps all of its elements.
+    // A stage whose readers all follow it inside one of its loops keeps no more than an iteration of that loop makes;
+    // one that follows its producer and is read elsewhere keeps all of its elements.
     Status store_for_followers(size_t i) {
         PlacedStage& p = placed_[i];
         const std::vector<size_t> all = readers_of(compute_, i);

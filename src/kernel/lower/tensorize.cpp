@@ -99,7 +99,8 @@ Result<Stmt> StageEmitter::tensorized(size_t stage, size_t level) {
     };
     for (const Guard& guard : p.guards)
         if (guard.level > level)
-            return differs(fmt::format("some rounds do not count, where {} does not hold", to_string(guard.condition)))
+            return differs(
+                       fmt::format("some iterations do not count, where {} does not hold", to_string(guard.condition)))
                 .hint("pad the stage, so that every tile is whole");
     for (const PlacedStage& other : placed_)
         if (other.host == stage && other.host_loop >= level)

@@ -32,7 +32,7 @@ class Partition {
     }
 
   private:
-    // What the rounds are told apart by: conditions, and extents that are the smaller of a number and something else.
+    // What tells the iterations apart: conditions, and extents that are the smaller of a number and something else.
     struct Varying {
         std::vector<Expr> conditions;
         std::vector<std::pair<Expr, Expr>> minima;  // min(...), and its constant
@@ -127,7 +127,7 @@ class Partition {
         return idle;
     }
 
-    // A reduction leaves out the rounds that only meet padding.
+    // A reduction leaves out the iterations that only meet padding.
     For without_idle_rounds(For loop) const {
         Extents inner = loops_in(loop.body);
         Expr begin = 0, end = loop.extent;
@@ -152,7 +152,7 @@ class Partition {
         return loop;
     }
 
-    // The rounds [low, high) in which all conditions hold apart from those before and after.
+    // The iterations [low, high) in which all conditions hold apart from those before and after.
     Stmt in_ranges(For loop) {
         Varying varying = varying_in(loop.body);
         Extents inner = loops_in(loop.body);
@@ -189,24 +189,24 @@ class Partition {
             loop.body = apply(loop.body);
             return for_loop(std::move(loop));
         }
-        auto rounds = [&](const Expr& first, const Expr& count, const char* suffix, bool clean) -> Stmt {
+        auto range = [&](const Expr& first, const Expr& count, const char* suffix, bool clean) -> Stmt {
             if (count.is_int(0)) return nullptr;
             For part = loop;
             part.extent = count;
-            // The variable keeps the bound it had, also where the number of rounds does not show it.
+            // The variable keeps the bound it had, also where the number of iterations does not show it.
             std::optional<int64_t> had = bounds(loop.var).high, constant = count.as_int();
             part.var = index_var(loop.var.node().name, constant || !had ? constant : *had + 1);
             if (clean)
                 part.body = assume(part.body, facts, minima);
             else
-                part.notes.erase("unroll");  // few rounds
+                part.notes.erase("unroll");  // few iterations
             part.body = substitute(part.body, {{loop.var.node().name, part.var + first}});
             part.body = apply(part.body);
             Stmt made = for_loop(std::move(part));
             return *suffix ? copies_.copy(made, suffix) : made;
         };
-        return seq({rounds(0, begin, ".head", false), rounds(begin, end - begin, "", true),
-                    rounds(end, loop.extent - end, ".tail", false)});
+        return seq({range(0, begin, ".head", false), range(begin, end - begin, "", true),
+                    range(end, loop.extent - end, ".tail", false)});
     }
 
     // Two versions, of which one has no conditions. Inside a loop that runs in parallel, around one that is expanded.

@@ -1,4 +1,4 @@
-// Primitives for what processors have beside arithmetic: instructions on tiles, prefetching, overlapped rounds.
+// Primitives for what processors have beside arithmetic: instructions on tiles, prefetching, overlapped iterations.
 #include "kernel/ir/intrinsic.h"
 #include "kernel/schedule/schedule.h"
 
@@ -27,19 +27,19 @@ Result<size_t> Schedule::find_prefetched(std::string_view name, int buffer, cons
     return s;
 }
 
-Status Schedule::prefetch_next(std::string_view name, int buffer, const Loop& loop, const Loop& round,
-                               const Loop& turn) {
+Status Schedule::prefetch_next(std::string_view name, int buffer, const Loop& loop, const Loop& outer,
+                               const Loop& part) {
     size_t s = TRY(find_prefetched(name, buffer, loop));
-    TRY(find_loop(round));
-    TRY(find_loop(turn));
-    plans_[s].prefetches.push_back({buffer, loop.name, 1, round.name, turn.name});
-    record("prefetch_next", {std::string(name), std::to_string(buffer), loop.name, round.name, turn.name});
+    TRY(find_loop(outer));
+    TRY(find_loop(part));
+    plans_[s].prefetches.push_back({buffer, loop.name, 1, outer.name, part.name});
+    record("prefetch_next", {std::string(name), std::to_string(buffer), loop.name, outer.name, part.name});
     return {};
 }
 
 Status Schedule::prefetch(std::string_view name, int buffer, const Loop& loop, int64_t ahead) {
     size_t s = TRY(find_prefetched(name, buffer, loop));
-    if (ahead < 1) return Error(Code::E0602, "prefetching is for 1 or more rounds ahead, not {}", ahead);
+    if (ahead < 1) return Error(Code::E0602, "prefetching is for 1 or more iterations ahead, not {}", ahead);
     plans_[s].prefetches.push_back({buffer, loop.name, ahead});
     record("prefetch", {std::string(name), std::to_string(buffer), loop.name, std::to_string(ahead)});
     return {};
@@ -47,9 +47,9 @@ Status Schedule::prefetch(std::string_view name, int buffer, const Loop& loop, i
 
 Status Schedule::pipeline(const Loop& loop, int stages) {
     Place place = TRY(find_loop(loop));
-    if (stages < 2) return Error(Code::E0602, "a pipeline has 2 or more rounds in flight, not {}", stages);
+    if (stages < 2) return Error(Code::E0602, "a pipeline has 2 or more iterations in flight, not {}", stages);
     if (at(place).kind != LoopKind::Serial)
-        return Error(Code::E0602, "{} is {}: its rounds have no order to overlap", loop.name,
+        return Error(Code::E0602, "{} is {}: its iterations have no order to overlap", loop.name,
                      loop_kind_name(at(place).kind));
     bool any = false;
     for (const StagePlan& plan : plans_) any |= plan.at == loop.name && !plan.after;

@@ -148,7 +148,7 @@ Status Schedule::parallel(const Loop& loop) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (at(place).reduces)
-        return Error(Code::E0602, "{} reduces: its rounds combine into the same elements", loop.name)
+        return Error(Code::E0602, "{} reduces: its iterations combine into the same elements", loop.name)
             .hint("rfactor it, and make the partial results' loop parallel");
     if (!plans_[place.stage].at.empty())
         return Error(Code::E0602, "{} is computed inside {}", compute_.stages[place.stage].name, plans_[place.stage].at)
@@ -165,7 +165,7 @@ Status Schedule::bind(const Loop& loop, std::string axis) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (at(place).reduces)
-        return Error(Code::E0602, "{} reduces: its rounds combine into the same elements", loop.name)
+        return Error(Code::E0602, "{} reduces: its iterations combine into the same elements", loop.name)
             .hint("rfactor it, and bind the partial results' loop");
     at(place).kind = LoopKind::Bound;
     at(place).axis = axis;
@@ -191,7 +191,7 @@ Status Schedule::fission(const Loop& loop) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (at(place).reduces)
-        return Error(Code::E0602, "{} reduces: what is computed in one round is read in the same", loop.name);
+        return Error(Code::E0602, "{} reduces: what is computed in one iteration is read in the same", loop.name);
     at(place).fission = true;
     record("fission", {loop.name});
     return {};

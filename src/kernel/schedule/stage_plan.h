@@ -21,7 +21,7 @@ struct IndexMap {
 struct LoopRelation {
     enum class Kind : uint8_t {
         Split,       // parent = outer * amount + inner
-        SplitParts,  // the same, with `amount` rounds of outer
+        SplitParts,  // the same, with `amount` iterations of outer
         Fuse,        // parent = outer * extent(inner) + inner, and the parent is what is left
         Skew,        // inner + amount * outer = parent, which takes inner's place
     };
@@ -37,7 +37,7 @@ struct LoopPlan {
     std::string axis = {};  // Bound
     std::map<std::string, int64_t> notes = {};
     bool partition = false, fission = false;
-    int pipeline = 0;            // rounds in flight
+    int pipeline = 0;            // iterations in flight
     std::string intrinsic = {};  // the nest from here on is one call
 };
 
@@ -45,7 +45,7 @@ struct PrefetchPlan {
     int buffer;
     std::string loop;
     int64_t ahead;
-    std::string round = {}, turn = {};  // of loops around: the next round of one, in parts, of which the other says which
+    std::string outer = {}, part = {};  // loops around it: what the next iteration of one reads, in parts by the other
 };
 
 struct AlignPlan {
@@ -78,7 +78,7 @@ StagePlan plain_plan(const Stage& stage);
 struct DerivedLoops {
     std::vector<Expr> vars, extents;          // of plan.loops
     Bindings values;                          // by axis variable: its value over the loops' variables, from 0
-    std::vector<Expr> guards;                 // what must hold for a round to count, where splits do not come out even
+    std::vector<Expr> guards;                 // what must hold for an iteration to count, where splits do not come out even
     std::map<std::string, Expr> all_extents;  // also of loops that were split or fused
 };
 DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::vector<Expr>& extents,

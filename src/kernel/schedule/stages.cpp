@@ -209,8 +209,9 @@ Status Schedule::decompose_reduction(std::string_view name, const Loop& loop) {
     if (compute_.stages[s].reduce.empty()) return Error(Code::E0602, "{} does not reduce", name);
     for (size_t i = 0; i < place.loop; ++i)
         if (plans_[s].loops[i].reduces)
-            return Error(Code::E0602, "{} stands inside {}, which reduces: the init would run in each of its rounds",
-                         loop.name, plans_[s].loops[i].name)
+            return Error(Code::E0602,
+                         "{} stands inside {}, which reduces: the init would run in each of its iterations", loop.name,
+                         plans_[s].loops[i].name)
                 .hint("choose {} or a loop outside it", plans_[s].loops[i].name);
     plans_[s].init_at = loop.name;
     record("decompose_reduction", {std::string(name), loop.name});

@@ -177,7 +177,7 @@ std::vector<Choice> choose_winograd(Graph& graph, const Machine& machine) {
         Decision decision = pays(*c, machine);
         if (decision)
             if (Status done = Tiling(graph, node, *c).run(); !done.ok()) decision = no("{}", done.error().message());
-        choices.push_back({fmt::format("compute {} in tiles (Winograd)", node.output()->name()), decision});
+        choices.push_back({fmt::format("Winograd for {}", node.output()->name()), decision});
     }
     graph.erase_unused();
     graph.sort();

@@ -8,7 +8,7 @@ function fillSummary(history, look) {
     close.method = "dialog";
     body.replaceChildren(
         element("h2", ["Summary of ", element("bdi", shown(data.title || data.graph))]),
-        element("p.quiet", [`${Numbers[""](rewriteCount(history))} rewrites in ${data.rounds} rounds, precision ${data.precision}`,
+        element("p.quiet", [`${Numbers[""](rewriteCount(history))} rewrites in ${data.rounds} iterations, precision ${data.precision}`,
                             data.sizes ? element("bdi", shown(`; costs${data.sizes}`)) : ""]),
         element("div.columns", [
             element("div", [costTable(data.summary), element("h3", "Passes"), passTable(data.passes)]),
