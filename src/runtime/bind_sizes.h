@@ -19,7 +19,7 @@ std::vector<SizeSource> size_sources(const Graph& graph);
 void read_sizes(const std::vector<SizeSource>& sources, const std::vector<Datum>& inputs, std::vector<int64_t>& into);
 
 // The symbols for what read_sizes gave. A size that says what its one symbol is, such as 2*N, does so. E0405 where two
-// sizes contradict each other, or a symbol's cannot be told.
+// sizes contradict each other, or a symbol's cannot be inferred.
 Result<SymbolValues> bind_sizes(const std::vector<SizeSource>& sources, const std::vector<int64_t>& sizes);
 
 }  // namespace tessera

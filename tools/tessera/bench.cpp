@@ -18,10 +18,12 @@ constexpr const char* kBenchExamples =
     "  tessera bench model.onnx --against onnxruntime,torch --threads 1,all --json\n"
     "  tessera bench model.onnx --against onnxruntime --python ~/venv/bin/python --seconds 10\n"
     "  tessera bench after.onnx --against before.onnx\n"
-    "\nEach runs in a process of its own, and only one of them at a time: in turns, the others standing still. Ratios\n"
-    "are their time to ours, above 1 where ours is faster, turn by turn. Peers need a Python that has them: --python,\n"
-    "or TESSERA_BENCH_PYTHON, or python3. A peer that is a model's file is compiled as the model is, and given its\n"
-    "inputs.\n";
+    "\nEach runs in a process of its own. They alternate: one runs while the others are stopped. A ratio is the "
+    "other's\n"
+    "time over ours, above 1 where ours is faster, from pair to pair of runs. Peers need a Python that has them:\n"
+    "--python, or TESSERA_BENCH_PYTHON, or python3. A peer that is a model's file is compiled as the model is, and "
+    "given\n"
+    "its inputs.\n";
 
 constexpr double kTurnSeconds = 0.1;
 constexpr int kMostInTurn = 1000;
