@@ -1,6 +1,6 @@
 #include "rewrite/passes/expand_composites.h"
 
-#include "graph/builder.h"
+#include "graph/expand_node.h"
 #include "rewrite/edit.h"
 #include "rewrite/passes/passes.h"
 
@@ -22,19 +22,11 @@ bool ranked_inputs(const Node& node) {
 // Its outputs made of smaller ops, appended to the graph; nothing where it stays as it is.
 std::optional<std::vector<Value*>> expansion(Graph& graph, const Node& node) {
     Builder build(graph, node.where());
-    OpView view = node.view();
-    std::vector<bool> wanted;
-    for (size_t i = 0; i < node.output_count(); ++i) wanted.push_back(!node.output(i)->uses().empty());
-    view.with_wanted(wanted).throw_where_unknown();
-    try {
-        auto results = node.op().expand(view, node.inputs(), build);
-        if (!results.ok() || !build.status().ok() || results->size() < node.output_count()) return std::nullopt;
-        for (size_t i = 0; i < node.output_count(); ++i)
-            if (wanted[i] && !(*results)[i]) return std::nullopt;
-        return std::move(*results);
-    } catch (const UnknownContents&) {
-        return std::nullopt;
-    }
+    auto results = expand_node(node, build, true);
+    if (!results || results->size() < node.output_count()) return std::nullopt;
+    for (size_t i = 0; i < node.output_count(); ++i)
+        if (!node.output(i)->uses().empty() && !(*results)[i]) return std::nullopt;
+    return results;
 }
 
 // The nodes from `before` on are parts of `node`, or of what it is a part of.
