@@ -1,6 +1,7 @@
 // tessera compile: machine code for a model, and what was decided on the way.
 #include "base/output_file.h"
 #include "given.h"
+#include "pass_flags.h"
 #include "values.h"
 
 namespace tessera::cli {
@@ -14,6 +15,7 @@ constexpr const char* kCompileExamples =
     "  tessera compile model.onnx --dump-dir stages       every stage, one file each\n"
     "  tessera compile model.onnx --explain --time-passes\n"
     "  tessera compile model.onnx --check --dim batch=2   each step against the reference\n"
+    "  tessera compile model.onnx --print-after choose_winograd\n"
     "  tessera compile model.onnx --emit=bundle -o model  code, header and weights for C programs\n";
 
 constexpr const char* kStages[] = {"graph", "kernel", "llvm", "asm"};
@@ -26,6 +28,7 @@ struct Compile {
     std::string path, emit, out, dump_dir, name;
     GivenInputs inputs;
     CompileFlags flags;
+    PassFlags passes;
     bool time_passes = false, explain = false, check = false, json = false, shared = false;
     Progress::Mode progress = Progress::Mode::Auto;
 
@@ -34,6 +37,7 @@ struct Compile {
   private:
     Status check_usage() const;
     Status bundle() const;
+    Status print_stopped(const Model& model, const CompileOptions& chosen) const;
     Status write_stages(const Executable& executable) const;
     Json to_json(const Executable& executable, double seconds, const SymbolValues& sizes,
                  const std::optional<CheckedSteps>& checked) const;
@@ -50,6 +54,9 @@ Status Compile::check_usage() const {
         return Error(Code::E0501, "--emit=bundle only writes a bundle").hint("leave --check and --dump-dir to another call");
     if (emit != "bundle" && (shared || !name.empty()))
         return Error(Code::E0501, "--name and --shared are of --emit=bundle");
+    if (!passes.stop_after.empty() && ((!emit.empty() && emit != "graph") || check || json || !dump_dir.empty()))
+        return Error(Code::E0501, "--stop-after {}: all there is then is the graph", passes.stop_after)
+            .hint("leave --check, --dump-dir, --json and other stages than --emit=graph out");
     return {};
 }
 
@@ -183,14 +190,30 @@ Status Compile::bundle() const {
     return {};
 }
 
+// The graph where compiling was told to stop.
+Status Compile::print_stopped(const Model& model, const CompileOptions& chosen) const {
+    const std::string text = TRY(graph_after(model, passes.stop_after, chosen)).to_text();
+    if (!out.empty()) return write_file(out, text);
+    fmt::print("{}", text);
+    return {};
+}
+
 Status Compile::operator()() const {
-    TRY(check_usage());
-    if (emit == "bundle") return bundle();
     CompileOptions chosen = TRY(flags.chosen());
+    if (passes.list) {
+        print_passes(compile_passes(chosen));
+        return {};
+    }
+    TRY(check_usage());
+    TRY(passes.check(compile_passes(chosen)));
+    if (emit == "bundle") return bundle();
+    chosen.verify = passes.verify;
+    chosen.after = passes.printer();
     chosen.keep_weights = check || emit == "graph" || !dump_dir.empty();
     Model model = TRY(load_or_demo(path, inputs.seed));
     SymbolValues sizes = TRY(parse_dims(inputs.dims));
     TRY(check_dims(sizes, model));
+    if (!passes.stop_after.empty()) return print_stopped(model, chosen);
     Stopwatch compiling;
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
     double seconds = compiling.seconds();
@@ -231,6 +254,7 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     c->add_option("--dump-dir", compile->dump_dir, "Write every stage to this folder")->option_text("DIR");
     compile->flags.add_threads(*c);
     compile->flags.add_options(*c);
+    compile->passes.add_options(*c);
     c->add_flag("--time-passes", compile->time_passes, "Say how long each phase took");
     c->add_flag("--explain", compile->explain, "Say what was decided, and why");
     c->add_flag("--check", compile->check, "Run each step and compare it with the reference");
