@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -193,7 +194,7 @@ Result<BundleReport> write_bundle(const Model& model, const std::string& folder,
     OutputFolder out = TRY(OutputFolder::create(folder, own));
 
     const Model fixed = TRY(sized_model(model, options.sizes));
-    auto graph = TRY(rewritten(fixed.graph(), precision, chosen.optimize));
+    auto graph = TRY(rewritten(fixed.graph(), precision, chosen));
     Program program = TRY(from_graph(std::move(graph), lower));
     BundlePlan plan = TRY(plan_bundle(program, threads));
 
@@ -201,7 +202,7 @@ Result<BundleReport> write_bundle(const Model& model, const std::string& folder,
     const std::string key = code_key({target.triple, target.features, target.tune, chosen.precision,
                                       fmt::format("{} {} {}", chosen.optimize, chosen.fuse, threads), text.name,
                                       std::to_string(kBundleVersion), model_key(fixed.graph())});
-    text.id = std::stoull(key.substr(0, 16), nullptr, 16);
+    std::from_chars(key.data(), key.data() + 16, text.id, 16);
     text.inputs = fixed.inputs();
     text.outputs = fixed.outputs();
     for (std::string_view w : plan.weights) text.weight_bytes += aligned(static_cast<int64_t>(w.size()));

@@ -202,7 +202,7 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     const bool here = runs_here(options.target);
     const LoadOptions load{.threads = lower.threads, .keep_constants = options.keep_weights};
     std::string key;
-    if (here && cache.enabled() && !options.keep_weights) {
+    if (here && cache.enabled() && !options.keep_weights && !options.after) {
         key = phases.run("look it up", [&] { return program_key(model, options, lower, state->codegen); });
         auto found = phases.run("load", [&] { return find_program(cache, key, model, state->codegen, load); });
         if (found) {
@@ -214,7 +214,7 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
             return Executable(std::move(state));
         }
     }
-    auto graph = TRY(phases.run("rewrite", [&] { return rewritten(model.graph(), precision, options.optimize); }));
+    auto graph = TRY(phases.run("rewrite", [&] { return rewritten(model.graph(), precision, options); }));
     Program program = TRY(phases.run("lower", [&] { return from_graph(std::move(graph), lower); }));
     describe(program, state->report);
     if (!here) {

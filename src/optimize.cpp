@@ -60,15 +60,15 @@ Result<Optimized> optimize(const Model& model, const OptimizeOptions& options) {
     pipeline.user_rules = TRY(user_rules(options));
     pipeline.fold_limit = options.fold_limit;
     pipeline.with = options.with;
-    pipeline.stop_after = options.stop_after;
     pipeline.record = options.record;
-    pipeline.verify = options.verify;
+    pipeline.watch.stop_after = options.stop_after;
+    pipeline.watch.verify = options.verify;
     pipeline.cancel = options.cancel;
     std::shared_ptr<Graph> graph = model.graph().clone();
     if (options.opset) graph->info().opset = options.opset;
     Model optimized(graph);
     if (options.after)
-        pipeline.after = [&](const std::string& pass, const Graph&, Changed changed) {
+        pipeline.watch.after = [&](const std::string& pass, const Graph&, Changed changed) {
             options.after(pass, optimized, changed);
         };
     PipelineReport done = TRY(optimize(*graph, pipeline));

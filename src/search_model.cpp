@@ -138,7 +138,7 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
     pipeline.fold_limit = kFoldLimit;
     pipeline.cancel = options.cancel;
     std::unique_ptr<Graph> graph = model.graph().clone();
-    pipeline.last_phase = 1;
+    pipeline.last_phase = Phase::Rewrite;
     TRY(optimize(*graph, pipeline));
     tell("search", 1, 3);
     const double processor = processor_seconds();
@@ -164,7 +164,7 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
     report.search_processor_seconds = searching - processor;
     for (const Candidate& c : found.candidates) report.candidates.push_back(described(c, rules.all));
 
-    pipeline.last_phase = 3;
+    pipeline.last_phase = Phase::Tidy;
     auto made = [&](size_t i) -> Result<Model> {
         tell(i == 0 ? "compile the input" : fmt::format("time {}", found.candidates[i].what), i,
              std::min(found.candidates.size(), kMostTimed));

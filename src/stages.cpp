@@ -1,8 +1,11 @@
 #include "stages.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/thread_pool.h"
+#include "llvm/compile_kernels.h"
+#include "rewrite/passes/lowering_passes.h"
 
 namespace tessera {
 
@@ -12,10 +15,60 @@ Result<Precision> precision_named(const std::string& name) {
     return Error(Code::E0501, "there is no precision \"{}\"", name).hint("there are: strict, default, fast");
 }
 
-Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision precision, bool optimize_it) {
+namespace {
+
+PassWatch watch_of(const CompileOptions& options) {
+    PassWatch watch{.verify = options.verify};
+    if (options.after)
+        watch.after = [after = options.after](const std::string& pass, const Graph& graph, Changed changed) {
+            after(pass, Model(graph.clone()), changed);
+        };
+    return watch;
+}
+
+std::vector<Pass> optimizing_passes() {
+    std::vector<Pass> passes = pass_table();
+    std::erase_if(passes, [](const Pass& p) { return p.optional || p.phases[0] != Phase::Rewrite; });
+    return passes;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision precision, const CompileOptions& options,
+                                               const std::string& stop_after) {
     std::shared_ptr<Graph> own = graph.clone();
-    if (optimize_it) TRY(optimize(*own, {.precision = precision, .last_phase = 1}));
+    PipelineOptions pipeline{.precision = precision, .last_phase = Phase::Rewrite, .watch = watch_of(options)};
+    pipeline.watch.stop_after = stop_after;
+    if (options.optimize) TRY(optimize(*own, pipeline));
     return std::shared_ptr<const Graph>(std::move(own));
+}
+
+std::vector<PassRun> compile_passes(const CompileOptions& options) {
+    std::vector<PassRun> runs;
+    auto list = [&](const std::vector<Pass>& passes) {
+        for (const Pass& p : passes) runs.push_back({p.name, p.purpose});
+    };
+    if (options.optimize) list(optimizing_passes());
+    list(lowering_passes({}, options.fuse));
+    return runs;
+}
+
+Result<Model> graph_after(const Model& model, const std::string& pass, const CompileOptions& options) {
+    const Precision precision = TRY(precision_named(options.precision));
+    LowerOptions lower = TRY(lower_options(options, precision, 1));
+    std::vector<Pass> first, then = lowering_passes(lower.machine, lower.fuse);
+    if (options.optimize) first = optimizing_passes();
+    std::vector<Pass> all = first;
+    all.insert(all.end(), then.begin(), then.end());
+    TRY(check_pass_name(pass, all));
+    auto has = [&](const std::vector<Pass>& table) {
+        return std::any_of(table.begin(), table.end(), [&](const Pass& p) { return p.name == pass; });
+    };
+    auto graph = TRY(rewritten(model.graph(), precision, options, has(first) ? pass : std::string()));
+    if (has(first)) return Model(graph->clone());
+    lower.watch.stop_after = pass;
+    PassContext context;
+    return Model(TRY(prepare_graph(*graph, lower, context)));
 }
 
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads) {
@@ -25,6 +78,7 @@ Result<LowerOptions> lower_options(const CompileOptions& options, Precision prec
     lower.fuse = options.fuse;
     lower.strict = precision == Precision::Strict;
     lower.keep_stages = options.keep_weights;
+    lower.watch = watch_of(options);
     return lower;
 }
 

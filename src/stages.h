@@ -10,7 +10,8 @@ namespace tessera {
 
 Result<Precision> precision_named(const std::string& name);
 // The graph, rewritten; ops that stand for smaller graphs stay whole, for lowering to see.
-Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision precision, bool optimize_it);
+Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision precision, const CompileOptions& options,
+                                               const std::string& stop_after = {});
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads);
 CodegenOptions codegen_options(const CompileOptions& options, Precision precision);
 int chosen_threads(const CompileOptions& options);  // of a run: at most as many as there are cores

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/model.h"
+#include "tessera/optimize.h"
 
 namespace tessera {
 
@@ -23,6 +24,10 @@ struct CompileOptions {
                                    // for check(), and for emit() of "graph", "compute" and "schedule"
     std::optional<std::string> cache = {};  // folder of compiled code; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
+    bool verify = false;  // check the graph's invariants after each pass
+    // Called after each of compile_passes() with its name, the graph as it is then, and whether the pass changed it.
+    // Nothing comes from the cache then.
+    std::function<void(const std::string& pass, const Model& now, bool changed)> after = {};
 };
 
 // One step of a compiled model, as profile shows it.
@@ -85,5 +90,10 @@ struct BundleReport {
 // or not at all; a folder that is there is replaced only where it is empty or a bundle. E0605: the model cannot be one.
 Result<BundleReport> write_bundle(const Model& model, const std::string& folder, const BundleOptions& options = {});
 std::vector<std::string> compile_targets();
+
+// The passes that a graph goes through before it is kernels: those of the optimizer, then those of lowering.
+std::vector<PassRun> compile_passes(const CompileOptions& options = {});
+// The graph as it is after the first run of one of them.
+Result<Model> graph_after(const Model& model, const std::string& pass, const CompileOptions& options = {});
 
 }  // namespace tessera

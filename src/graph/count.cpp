@@ -133,19 +133,7 @@ void count_body(const OpView& op, Cost& cost) {
 
 // How often the nested graphs of a loop run, where its inputs say so.
 std::optional<Expr> times_run(const Node& node) {
-    OpView op = node.view();
-    if (node.op().name == "loop") {
-        if (!op.has(0) || op.has(1)) return std::nullopt;
-        auto trips = op.contents(0);
-        return trips && trips->size() == 1 ? std::optional((*trips)[0]) : std::nullopt;
-    }
-    if (node.op().name != "scan" || op.integer("batched")) return std::nullopt;
-    int64_t scanned = op.integer("num_scan_inputs"), first = int64_t(op.input_count()) - scanned;
-    if (scanned < 1 || first < 0 || !ranked_tensor(op.type(size_t(first)))) return std::nullopt;
-    const Shape& shape = op.shape(size_t(first));
-    std::vector<int64_t> axes = op.ints_or("scan_input_axes", {0});
-    int64_t axis = axes.empty() ? 0 : axes[0];
-    return axis >= -shape.rank() && axis < shape.rank() ? std::optional(shape[axis]) : std::nullopt;
+    return node.op().iterations ? node.op().iterations(node.view()) : std::nullopt;
 }
 
 using EachNode = std::function<void(const Node&, const Cost&)>;
@@ -201,19 +189,17 @@ void count_expansion(const Node& node, const OpView& op, int depth, Cost& cost) 
 }
 
 // By the op's meaning; false where only a run can tell.
-bool count_meaning(const Node& node, const OpView& op, bool body, int depth, Cost& cost) {
-    try {
+bool count_meaning(const Node& node, OpView& op, bool body, int depth, Cost& cost) {
+    if (!body && (!op.def().expand || depth >= kMaxExpansionDepth)) return false;
+    auto missing = op.asks_unknown([&] {
         if (body) {
             count_body(op, cost);
-            return true;
+        } else {
+            count_expansion(node, op, depth, cost);
+            add_inputs(op, cost);
         }
-        if (!op.def().expand || depth >= kMaxExpansionDepth) return false;
-        count_expansion(node, op, depth, cost);
-        add_inputs(op, cost);
-        return true;
-    } catch (const UnknownContents&) {
-        return false;
-    }
+    });
+    return !missing;
 }
 
 Cost count(const Node& node, int depth) {
@@ -223,7 +209,6 @@ Cost count(const Node& node, int depth) {
     for (size_t i = 0; i < op.input_count(); ++i) known &= !op.has(i) || ranked_tensor(op.type(i));
     for (size_t i = 0; i < node.output_count(); ++i) known &= ranked_tensor(node.output(i)->type());
     bool body = known && def.body && (!def.body_applies || def.body_applies(op));
-    op.throw_where_unknown();
     Cost cost;
     if (!known || !count_meaning(node, op, body, depth, cost)) {
         cost = {};

@@ -14,6 +14,7 @@ namespace tessera {
 class Builder;
 class EvalContext;
 class Value;
+struct Backward;  // graph/gradient.h
 
 enum class Trait {
     Pure,            // the same inputs give the same outputs, and nothing else happens
@@ -23,6 +24,18 @@ enum class Trait {
     Bilinear,        // in its first two inputs
     Random,          // draws from the run's random stream (then not Pure)
     InfersUnranked,  // its inference handles inputs of unknown rank itself
+    Associative,     // operands of several in a row may be grouped at will, up to rounding
+    Movement,        // places elements elsewhere or says how many there are: nothing beside an op that computes
+    Light,           // as little work for an element as an element-wise op, though it is none
+    Window,          // an output element takes a window or a region of [N, C, D1, ...]
+    OwnSums,         // its sums are of numbers that we chose: products with zero may be left out
+};
+
+// How a tensor [N, C, D1, ...] lies best in memory.
+enum class Layout : uint8_t {
+    Plain,         // in ONNX's order
+    ChannelsLast,  // the channels innermost
+    AsInputs,      // as what it is computed from lies
 };
 
 // "x: T" required, "bias?: T" optional, "inputs...: T" one or more. After the colon: a type variable of .types, an element
@@ -96,6 +109,32 @@ struct OpDef {
 
     // Whether `body` serves this use of the op; without it, always. Where it says no, `expand` or `evaluate` is used.
     std::function<bool(const OpView&)> body_applies = {};
+
+    // What passes and lowering ask of an op instead of its name. Without it: the op is not of that kind.
+
+    // Writes the attributes in the one way that says what several can: axes counted from the front, pads as numbers.
+    std::function<void(const OpView&, AttrMap&)> canonical = {};
+    // Integers for an input that names sizes which the op can find itself (reshape to [0, -1, 64]), where its contents
+    // are known but not constant; attributes that would read them in another way go.
+    std::function<std::optional<std::vector<int64_t>>(const OpView&, size_t input, AttrMap&)> constant_operand = {};
+    // Whether the first output is the first input as it is.
+    std::function<bool(const OpView&)> gives_input = {};
+    // For each axis of the output, which of the input it is: of an op that does nothing but permute them.
+    std::function<std::vector<int64_t>(const OpView&)> permutation = {};
+    // The axis along which the inputs follow one another: of an op that does nothing but join them.
+    std::function<int64_t(const OpView&)> joined_axis = {};
+    // The dimensions of input 0 that the entries of input 1 index in turn; `check` sees that they are inside.
+    std::function<std::vector<int64_t>(const OpView&)> indexed_axes = {};
+    // How many outputs there are, where attributes or the types of inputs say so and the signature does not.
+    std::function<std::optional<size_t>(const OpView&)> count_outputs = {};
+    // How often its nested graphs run, where its inputs say so.
+    std::function<std::optional<Expr>(const OpView&)> iterations = {};
+    // The gradients of the inputs from that of the first output, one for each; null where none flows.
+    std::function<std::vector<Value*>(const Backward&)> gradient = {};
+
+    Layout layout = Layout::Plain;        // of its outputs
+    Layout input_layout = Layout::Plain;  // of its first input, where nobody else reads that
+    std::string no_kernel = {};           // why no kernel computes it, where its meaning is its own evaluation
 
     bool has(Trait t) const;
     const AttrDef* attr(std::string_view name) const;

@@ -195,9 +195,5 @@ OpView& OpView::made_concrete() {
     concrete_ = true;
     return *this;
 }
-OpView& OpView::throw_where_unknown() {
-    throws_ = true;
-    return *this;
-}
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/attr.h"
@@ -59,11 +60,6 @@ class TensorRef {
    private:
     int slot_;
     const TensorType* type_;
-};
-
-// Thrown by a view that was asked to, so that a body or expansion can be tried on a node whose inputs are not all known.
-struct UnknownContents {
-    size_t input;
 };
 
 class OpView {
@@ -150,11 +146,27 @@ class OpView {
     OpView& at(std::string where);
     OpView& for_output(size_t output);
     OpView& made_concrete();
-    OpView& throw_where_unknown();  // UnknownContents, where contents are asked for that only a run would give
+    // Tries a body or an expansion on a node whose inputs are not all known: calls f, which reads through this view and
+    // is left where it asks for contents that only a run would give. The input that they are of; none: f is done.
+    template <typename F>
+    std::optional<size_t> asks_unknown(F&& f) {
+        const bool outer = std::exchange(stops_, true);
+        std::optional<size_t> missing;
+        try {
+            f();
+        } catch (const UnknownContents& u) {
+            missing = u.input;
+        }
+        stops_ = outer;
+        return missing;
+    }
 
    private:
+    struct UnknownContents {
+        size_t input;
+    };
     void note_unknown(size_t i) const {
-        if (throws_ && has(i)) throw UnknownContents{i};
+        if (stops_ && has(i)) throw UnknownContents{i};
     }
     const Attr* find_attr(std::string_view name) const;
     template <typename T>
@@ -172,7 +184,7 @@ class OpView {
     std::string where_;
     size_t output_ = 0;
     bool concrete_ = false;
-    bool throws_ = false;
+    bool stops_ = false;  // where contents are asked for that are not known
     mutable int next_axis_ = 0;
 };
 

@@ -29,17 +29,15 @@ class Verifier {
                 continue;
             }
             if (!defined_.count(v)) report(5, "{}: output {} (\"{}\") is not defined there", g.name(), i, v->name());
-            uses_[v].push_back({const_cast<Graph*>(&g), nullptr, i});
+            uses_[v].emplace_back(&g, nullptr, i);
         }
         names(g);
     }
 
     void uses() {
         for (const Value* v : all_) {
-            auto key = [](const Use& u) { return std::tuple(u.graph, u.node, u.index); };
-            std::vector<std::tuple<Graph*, Node*, size_t>> listed, there;
-            for (const Use& u : v->uses()) listed.push_back(key(u));
-            for (const Use& u : uses_[v]) there.push_back(key(u));
+            std::vector<Place> listed, there = uses_[v];
+            for (const Use& u : v->uses()) listed.emplace_back(u.graph, u.node, u.index);
             std::sort(listed.begin(), listed.end());
             std::sort(there.begin(), there.end());
             if (listed != there) report(6, "\"{}\" lists {} uses and has {}", v->name(), listed.size(), there.size());
@@ -49,7 +47,8 @@ class Verifier {
   private:
     std::unordered_set<const Value*> defined_;  // so far, in program order
     std::vector<const Value*> all_;
-    std::unordered_map<const Value*, std::vector<Use>> uses_;
+    using Place = std::tuple<const Graph*, const Node*, size_t>;  // as a Use has it
+    std::unordered_map<const Value*, std::vector<Place>> uses_;
 
     template <typename... Args>
     void report(int number, fmt::format_string<Args...> text, Args&&... args) {
@@ -99,7 +98,7 @@ class Verifier {
             while (g && g != &v->graph()) g = g->outer();
             if (!g) report(4, "{}: input {} (\"{}\") is of a graph that is not around it", n.where(), i, v->name());
             if (!defined_.count(v)) report(5, "{}: input {} (\"{}\") is defined later", n.where(), i, v->name());
-            uses_[v].push_back({&n.graph(), const_cast<Node*>(&n), i});
+            uses_[v].emplace_back(&n.graph(), &n, i);
         }
         if (!n.inputs().empty() && !n.inputs().back()) report(8, "{}: the last input is null", n.where());
         for (const auto& [name, attr] : n.attrs()) {

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "base/decision.h"
 #include "graph/graph.h"
 #include "rewrite/rule.h"
 
@@ -29,6 +31,11 @@ struct Application {
     std::vector<std::pair<std::string, std::string>> replaced;
 };
 
+// The node of the model that one which lowering made is a part of: its op and its name.
+struct Origin {
+    std::string op, name;
+};
+
 struct PassContext {
     Precision precision = Precision::Default;
     int64_t fold_limit = int64_t{1} << 24;  // bytes that one folded constant may take beyond its inputs
@@ -37,7 +44,25 @@ struct PassContext {
     std::string pass;                       // the one that runs
     std::vector<Application> applications = {};
     size_t rewrites = 0;  // counted with or without a record
+    std::vector<Choice> choices = {};                           // what was decided, with reasons
+    std::unordered_map<const Node*, Origin> origins = {};       // of nodes that stand for a part of another
     const std::atomic<bool>* cancel = nullptr;
+};
+
+// The parts of a pipeline, in their order.
+enum class Phase : uint8_t {
+    Rewrite,   // until nothing changes
+    WriteOut,  // ops as those that are there for them, until nothing changes
+    Tidy,      // once
+};
+
+struct Pass {
+    std::string name;  // also of --print-after, --stop-after and of its file test
+    std::string purpose;
+    std::function<Result<Changed>(Graph&, PassContext&)> run;
+    std::vector<Phase> phases = {Phase::Rewrite};
+    bool optional = false;  // runs only where it is asked for
+    bool by_order = false;  // which of several rewrites it does depends on the order of nodes
 };
 
 Application::NodeText describe(const Node& node);

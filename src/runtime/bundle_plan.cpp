@@ -42,7 +42,7 @@ Status check_steps(const Program& program) {
     std::vector<std::string> left;
     for (const Step& step : program.steps)
         if (auto* host = std::get_if<HostStep>(&step))
-            if (!host->check_only || !host->node->op().name.starts_with("gather")) left.push_back(shown(*host->node));
+            if (!host->check_only || !host->node->op().indexed_axes) left.push_back(shown(*host->node));
     if (left.empty()) return {};
     const size_t count = left.size();
     if (count > 8) left.resize(8);
@@ -120,26 +120,20 @@ class Planning {
         return {};
     }
 
-    // The checks of gather, gather_elements and gather_nd.
+    // The check of indices.
     Status add(const HostStep& step) {
         const Node& node = *step.node;
         const Shape &x = node.input(0)->type().tensor().shape, &indices = node.input(1)->type().tensor().shape;
         BundleCheck check{.indices = pointer(step.inputs[1])};
         check.wide = node.input(1)->type().tensor().dtype == DType::i64;
         check.count = TRY(element_count(*indices.sizes()));
-        auto bounded = [&](int64_t axis) {
-            check.high = *x[axis].as_int();
+        const std::vector<int64_t> axes = node.op().indexed_axes(node.view());
+        check.step = int64_t(axes.size());
+        for (check.first = 0; check.first < check.step; ++check.first) {
+            check.high = *x[axes[size_t(check.first)]].as_int();
             check.low = -check.high;
             out_.entry.actions.emplace_back(check);
-        };
-        if (node.op().name != "gather_nd") {
-            const int64_t axis = node.view().integer("axis");
-            bounded(axis < 0 ? axis + x.rank() : axis);
-            return {};
         }
-        const int64_t batch = node.view().integer("batch_dims");
-        check.step = *indices[-1].as_int();
-        for (check.first = 0; check.first < check.step; ++check.first) bounded(batch + check.first);
         return {};
     }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace tessera {
 namespace {
@@ -10,8 +9,7 @@ namespace {
 constexpr size_t kMostOperands = 8, kDeepest = 8;
 
 bool associates(const Node& node, bool floats) {
-    static const std::set<std::string> kOps = {"add", "mul", "max", "min"};
-    if (!kOps.contains(node.op().name) || node.inputs().size() != 2 || !node.output()->type().is_tensor()) return false;
+    if (!node.is(Trait::Associative) || node.inputs().size() != 2 || !node.output()->type().is_tensor()) return false;
     return floats || !is_float(node.output()->type().tensor().dtype);
 }
 

@@ -96,7 +96,7 @@ bool MeasuredCost::keeps_estimate(const Node& node, double estimate) const {
 
 std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bool with_neighbours) const {
     std::shared_ptr<Graph> ready = graph.clone();
-    if (!optimize(*ready, {.precision = options_.precision, .last_phase = 1}).ok()) return {};
+    if (!optimize(*ready, {.precision = options_.precision, .last_phase = Phase::Rewrite}).ok()) return {};
     auto program = from_graph(ready, lower_);
     if (!program.ok()) return {};
     auto neighbour = [](const Node* n) { return n->name() == kNeighbour; };

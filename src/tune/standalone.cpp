@@ -58,11 +58,6 @@ std::optional<Tensor> weights_like(const Value& v) {
     return stand_ins().next(*sizes);
 }
 
-bool has_window(const Node& node) {
-    const std::string& name = node.op().name;
-    return name.find("conv") != std::string::npos || name.ends_with("_pool");
-}
-
 // The largest of two by two; null where that fails.
 Value* neighbour(Graph& graph, Value* x, int64_t rank, bool padded) {
     std::vector<int64_t> pads(size_t(2 * (rank - 2)), 0);
@@ -81,7 +76,7 @@ std::shared_ptr<Graph> standalone(const Node& node, bool with_neighbours) {
     graph->info().opset = node.graph().info().opset;
     NodeSpec spec{&node.op(), {}, node.attrs(), node.output_count()};
     std::unordered_map<const Value*, Value*> given;
-    const bool around = with_neighbours && has_window(node);
+    const bool around = with_neighbours && node.is(Trait::Window);
     for (const Value* v : node.inputs()) {
         if (!v) {
             spec.inputs.push_back(nullptr);

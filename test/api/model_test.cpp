@@ -1,6 +1,7 @@
 // The public API as a user sees it: one include, and the README's three lines.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <thread>
@@ -83,6 +84,30 @@ TEST(Model, DrawsInputsOfTheSizesAskedFor) {
     auto inputs = Model::parse(kDouble)->random_inputs(1, {{"N", 5}});
     ASSERT_TRUE(inputs.ok());
     EXPECT_EQ(inputs->at("x").tensor().sizes(), (tessera::Sizes{5, 2}));
+}
+
+// The passes before kernels are reached from outside: a look after each, and the graph where one of them ends.
+TEST(Compile, ShowsTheGraphAfterEachPass) {
+    auto model = Model::parse("graph g(x: f32[N,4]) -> (y) { return softmax(add(x, 0.0:f32)) }");
+    ASSERT_TRUE(model.ok());
+    std::vector<std::string> seen, named;
+    for (const tessera::PassRun& p : tessera::compile_passes()) named.push_back(p.pass);
+    tessera::CompileOptions options;
+    options.after = [&](const std::string& pass, const Model& now, bool) {
+        seen.push_back(pass);
+        EXPECT_EQ(now.inputs().size(), 1u);
+    };
+    ASSERT_TRUE(tessera::compile(*model, options).ok());
+    for (const std::string& pass : named) EXPECT_TRUE(std::count(seen.begin(), seen.end(), pass)) << pass;
+    for (const std::string& pass : seen) EXPECT_TRUE(std::count(named.begin(), named.end(), pass)) << pass;
+
+    auto folded = tessera::graph_after(*model, "cleanup"), written = tessera::graph_after(*model, "expand_composites");
+    ASSERT_TRUE(folded.ok() && written.ok());
+    EXPECT_NE(folded->to_text().find("softmax(x)"), std::string::npos) << folded->to_text();
+    EXPECT_EQ(written->to_text().find("softmax("), std::string::npos) << written->to_text();
+    EXPECT_NE(written->to_text().find("exp("), std::string::npos);
+    EXPECT_EQ(tessera::graph_after(*model, "tidy").error().code(), tessera::Code::E0501);  // not of compiling
+    EXPECT_EQ(tessera::graph_after(*model, "cleanup", {.optimize = false}).error().code(), tessera::Code::E0501);
 }
 
 }  // namespace

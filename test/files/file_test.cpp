@@ -1,8 +1,8 @@
 // Runs the text files of this folder and those below it. A file says what to do with its graphs (.tsr) or kernels
 // (.tsk) and, beside the lines, what must come of it:
 //   // RUN: print                 a command, applied to the graphs from here on to the next RUN:
-//                                 one of kCommands, a pass of the optimizer by its name, or `rule NAME`, one rule
-//                                 alone; of kernels, one of kKernelCommands
+//                                 one of kCommands, a pass of the optimizer or of lowering by its name, or
+//                                 `rule NAME`, one rule alone; of kernels, one of kKernelCommands
 //   // CHECK: return x            the printed result has this text, each CHECK of a graph after the one before
 //   // CHECK-NOT: relu            the printed result does not have this text
 //   // UNCHANGED                  the result is the graph itself; a rule must change all graphs that do not say so
@@ -22,6 +22,7 @@
 #include "graph/text/print.h"
 #include "graph/verify.h"
 #include "kernel/passes/clean_up.h"
+#include "rewrite/passes/lowering_passes.h"
 #include "rewrite/passes/optimize.h"
 #include "rewrite/rules/apply_rules.h"
 
@@ -45,7 +46,7 @@ const std::map<std::string, Command>& commands() {
         {"onnx", through_onnx},
         {"optimize",
          [](std::unique_ptr<Graph> g) -> Result<std::string> {
-             TRY(optimize(*g, {.verify = true}));
+             TRY(optimize(*g, {.watch = {.verify = true}}));
              return print(*g);
          }},
     };
@@ -75,10 +76,17 @@ std::optional<Command> rule_command(const std::string& name) {
     return std::nullopt;
 }
 
+// Of the optimizer and of lowering.
+std::vector<Pass> all_passes() {
+    std::vector<Pass> all = pass_table();
+    for (Pass& pass : lowering_passes({})) all.push_back(std::move(pass));
+    return all;
+}
+
 std::optional<Command> find_command(const std::string& name) {
     if (auto it = commands().find(name); it != commands().end()) return it->second;
     if (name.starts_with(kRule)) return rule_command(name.substr(kRule.size()));
-    for (const Pass& pass : pass_table())
+    for (const Pass& pass : all_passes())
         if (pass.name == name) return repeated(pass.run);
     return std::nullopt;
 }
@@ -250,7 +258,7 @@ TEST(Files, TryEveryRule) {
 }
 
 TEST(Files, TryEveryPass) {
-    for (const Pass& pass : pass_table()) {
+    for (const Pass& pass : all_passes()) {
         std::string name = pass.name + ".tsr";
         EXPECT_TRUE(std::filesystem::exists(kFolder / name) || std::filesystem::exists(kFolder / "rules" / name))
             << "no file test for the pass " << pass.name;

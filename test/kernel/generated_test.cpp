@@ -43,7 +43,7 @@ std::shared_ptr<const Graph> model(const std::string& text) {
         for (int64_t i = 0; i < weights.elements(); ++i) weights.set_int(i, i % 5);
         put_in_place(*input, *(*graph)->constant(std::move(weights)), false);
     }
-    auto report = optimize(**graph, {.last_phase = 1});
+    auto report = optimize(**graph, {.last_phase = Phase::Rewrite});
     EXPECT_TRUE(report.ok()) << report.error().to_string();
     return std::move(*graph);
 }

@@ -6,10 +6,21 @@
 #include "graph/evaluate/evaluate.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
-#include "rewrite/passes/choose_winograd.h"
+#include "rewrite/passes/lowering_passes.h"
+#include "rewrite/passes/winograd_matrices.h"
 
 namespace tessera::test {
 namespace {
+
+std::vector<Choice> choices_of(Graph& graph, const Machine& machine = {}) {
+    PassContext context;
+    auto changed = choose_winograd(graph, machine, context);
+    EXPECT_TRUE(changed.ok());
+    bool any = false;
+    for (const Choice& c : context.choices) any |= bool(c.decision);
+    EXPECT_EQ(changed.ok() && *changed, any);
+    return context.choices;
+}
 
 TEST(winograd, matrices_interpolate_exactly) {
     WinogradMatrices m = winograd_matrices(4, 3, {0, 0.625, -0.625, 1.25, -1.25});
@@ -56,7 +67,7 @@ void check(const Case& k) {
     Graph plain("plain"), tiles("tiles");
     build(plain);
     build(tiles);
-    auto choices = choose_winograd(tiles, {});
+    auto choices = choices_of(tiles);
     ASSERT_EQ(choices.size(), 1u);
     ASSERT_TRUE(choices[0].decision) << choices[0].decision.reason();
     Inputs inputs{{"x", Datum(random({k.n, k.c, k.h, k.w}))}};
@@ -85,21 +96,21 @@ TEST(winograd, tiles_that_are_asked_for) {
 }
 
 TEST(winograd, what_is_asked_for_and_cannot_be_stays_direct) {
-    auto choices_of = [](std::vector<int64_t> tiles, std::map<std::string, Attr> attrs) {
+    auto choices_for = [](std::vector<int64_t> tiles, std::map<std::string, Attr> attrs) {
         Graph g("g");
         Value* x = g.add_input("x", Type(DType::f32, Shape{1, 64, 32, 32}));
         attrs["tiles"] = Attr(std::move(tiles));
         auto node = g.add({find_op("conv"), {x, g.constant(*Tensor::zeros(DType::f32, {64, 64, 3, 3}))}, attrs});
         EXPECT_TRUE(node.ok());
         g.add_output((*node)->output(), "y");
-        return choose_winograd(g, {}).size();
+        return choices_of(g).size();
     };
-    EXPECT_EQ(choices_of({6, 6}, {}), 1u);
-    EXPECT_EQ(choices_of({1, 1}, {}), 0u);   // directly
-    EXPECT_EQ(choices_of({9, 9}, {}), 0u);   // too many points
-    EXPECT_EQ(choices_of({-4, 4}, {}), 0u);
-    EXPECT_EQ(choices_of({std::numeric_limits<int64_t>::max(), 4}, {}), 0u);
-    EXPECT_EQ(choices_of({6, 6}, {{"strides", Attr(std::vector<int64_t>{2, 2})}}), 0u);
+    EXPECT_EQ(choices_for({6, 6}, {}), 1u);
+    EXPECT_EQ(choices_for({1, 1}, {}), 0u);   // directly
+    EXPECT_EQ(choices_for({9, 9}, {}), 0u);   // too many points
+    EXPECT_EQ(choices_for({-4, 4}, {}), 0u);
+    EXPECT_EQ(choices_for({std::numeric_limits<int64_t>::max(), 4}, {}), 0u);
+    EXPECT_EQ(choices_for({6, 6}, {{"strides", Attr(std::vector<int64_t>{2, 2})}}), 0u);
 }
 
 TEST(winograd, small_products_stay_direct) {
@@ -108,7 +119,7 @@ TEST(winograd, small_products_stay_direct) {
     auto node = g.add({find_op("conv"), {x, g.constant(*Tensor::zeros(DType::f32, {16, 3, 3, 3}))}});
     ASSERT_TRUE(node.ok());
     g.add_output((*node)->output(), "y");
-    auto choices = choose_winograd(g, {});
+    auto choices = choices_of(g);
     ASSERT_EQ(choices.size(), 1u);
     EXPECT_FALSE(choices[0].decision);
     EXPECT_EQ(g.nodes().size(), 1u);
@@ -125,7 +136,7 @@ TEST(winograd, few_tiles_are_direct_where_arithmetic_is_fast) {
         g.add_output((*node)->output(), "y");
         Machine machine;
         machine.vector_bytes = bytes;
-        EXPECT_EQ(bool(choose_winograd(g, machine).at(0).decision), bytes == 16);
+        EXPECT_EQ(bool(choices_of(g, machine).at(0).decision), bytes == 16);
     }
 }
 

@@ -207,7 +207,7 @@ Result<std::unique_ptr<Graph>> round_trip(const Graph& graph, const fs::path& fo
 
 // The bytes of the optimized model.
 Result<std::string> optimized_bytes(Graph& graph) {
-    TRY(optimize(graph, {.verify = true}));
+    TRY(optimize(graph, {.watch = {.verify = true}}));
     return onnx::write_model(TRY(to_onnx(graph)));
 }
 
@@ -271,7 +271,7 @@ RunModel evaluated(const Graph& graph) {
 // Kernels as they are written, every access checked.
 RunModel interpreted(const Graph& graph) {
     auto copy = graph.clone();
-    auto done = optimize(*copy, {.last_phase = 1});
+    auto done = optimize(*copy, {.last_phase = Phase::Rewrite});
     if (!done.ok()) return [error = done.error()](const Inputs&) { return error; };
     auto program = from_graph(std::shared_ptr<const Graph>(std::move(copy)), {});
     if (!program.ok()) return [error = program.error()](const Inputs&) { return error; };

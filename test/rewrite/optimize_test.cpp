@@ -1,4 +1,5 @@
 // The pipeline as a whole. What each pass does is in test/files/.
+#include "rewrite/passes/lowering_passes.h"
 #include "rewrite/passes/optimize.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ std::unique_ptr<Graph> graph_of(std::string_view text) {
 }
 
 PipelineReport run(Graph& graph, PipelineOptions options = {}) {
-    options.verify = true;
+    options.watch.verify = true;
     auto report = optimize(graph, options);
     EXPECT_TRUE(report.ok()) << report.error().to_string();
     return report.ok() ? std::move(*report) : PipelineReport{};
@@ -173,10 +174,11 @@ TEST(Optimize, GeneratedNamesDoNotTakeTheSymbolsOfOthers) {
 
 TEST(Optimize, EachPassIsNamedOnceAndSaysWhatItIsFor) {
     std::set<std::string> names;
-    for (const Pass& pass : pass_table()) {
-        EXPECT_TRUE(names.insert(pass.name).second) << pass.name;
-        EXPECT_FALSE(pass.purpose.empty()) << pass.name;
-    }
+    for (const auto& table : {pass_table(), lowering_passes({})})
+        for (const Pass& pass : table) {
+            EXPECT_TRUE(names.insert(pass.name).second) << pass.name;
+            EXPECT_FALSE(pass.purpose.empty()) << pass.name;
+        }
     // No rule file is left out.
     for (const RuleFile& file : built_in_rule_files()) EXPECT_TRUE(names.contains(std::string(file.name))) << file.name;
 }
@@ -184,14 +186,27 @@ TEST(Optimize, EachPassIsNamedOnceAndSaysWhatItIsFor) {
 TEST(Optimize, StopsAfterAPassAndTellsOfEach) {
     auto graph = graph_of("graph g(x: f32[2]) { return add(x, add(1.0:f32, 2.0:f32)) }");
     std::vector<std::string> seen;
-    PipelineOptions options{.stop_after = "fold_constants"};
-    options.after = [&](const std::string& pass, const Graph&, Changed) { seen.push_back(pass); };
+    PipelineOptions options{.watch = {.stop_after = "fold_constants"}};
+    options.watch.after = [&](const std::string& pass, const Graph&, Changed) { seen.push_back(pass); };
     run(*graph, options);
     EXPECT_EQ(seen.back(), "fold_constants");
     EXPECT_EQ(graph->nodes().size(), 1u);
-    auto wrong = optimize(*graph, {.stop_after = "fold_constant"});
+    auto wrong = optimize(*graph, {.watch = {.stop_after = "fold_constant"}});
     ASSERT_FALSE(wrong.ok());
     EXPECT_EQ(wrong.error().code(), Code::E0501);
+}
+
+// Where the passes found nothing more and tidying has only named and ordered, nothing is run again to see that.
+TEST(Optimize, AGraphAtRestIsSeenOnce) {
+    auto graph = graph_of("graph g(x: f32[N,2]) { return add(x, mul(2.0:f32, 3.0:f32)) }");
+    run(*graph);
+    PipelineReport again = run(*graph);
+    EXPECT_EQ(again.rounds, 1);
+    for (const PassTime& p : again.passes) EXPECT_LE(p.runs, 1u) << p.pass;
+    auto compiled = graph_of("graph g(x: f32[N,2]) { return add(x, mul(2.0:f32, 3.0:f32)) }");
+    PipelineReport first = run(*compiled, {.last_phase = Phase::Rewrite});
+    EXPECT_EQ(first.rounds, 2);
+    for (const PassTime& p : first.passes) EXPECT_LE(p.runs, 2u) << p.pass;
 }
 
 TEST(Optimize, CanBeCancelled) {

@@ -2,6 +2,7 @@
 #include "base/output_file.h"
 #include "given.h"
 #include "kernel_text.h"
+#include "pass_flags.h"
 #include "values.h"
 
 namespace tessera::cli {
@@ -17,6 +18,7 @@ constexpr const char* kCompileExamples =
     "  tessera compile model.onnx --dump-dir stages       every stage, one file each\n"
     "  tessera compile model.onnx --explain --time-passes\n"
     "  tessera compile model.onnx --check --dim batch=2   each step against the reference\n"
+    "  tessera compile model.onnx --print-after choose_winograd\n"
     "  tessera compile model.onnx --emit=bundle -o model  code, header and weights for C programs\n";
 
 constexpr const char* kStages[] = {"graph", "compute", "schedule", "kernel", "llvm", "asm"};
@@ -36,6 +38,7 @@ struct Compile {
     std::string path, emit, out, dump_dir, name;
     GivenInputs inputs;
     CompileFlags flags;
+    PassFlags passes;
     bool time_passes = false, explain = false, check = false, json = false, shared = false;
     Progress::Mode progress = Progress::Mode::Auto;
 
@@ -47,6 +50,7 @@ struct Compile {
     Status from_text() const;
     Status write_stages(const Emit& emit_stage) const;
     Status print_stage(const Emit& emit_stage) const;
+    Status print_stopped(const Model& model, const CompileOptions& chosen) const;
     Json to_json(const Executable& executable, double seconds, const SymbolValues& sizes,
                  const std::optional<CheckedSteps>& checked) const;
     void show(const Executable& executable, double seconds, const SymbolValues& sizes,
@@ -65,6 +69,9 @@ Status Compile::check_usage() const {
             .hint("leave --check and --dump-dir to another call");
     if (emit != "bundle" && (shared || !name.empty()))
         return Error(Code::E0501, "--name and --shared are of --emit=bundle");
+    if (!passes.stop_after.empty() && ((!emit.empty() && emit != "graph") || check || json || !dump_dir.empty()))
+        return Error(Code::E0501, "--stop-after {}: all there is then is the graph", passes.stop_after)
+            .hint("leave --check, --dump-dir, --json and other stages than --emit=graph out");
     const size_t first = first_stage(path);
     if (first == 0) return {};
     const std::string_view held = first == 1 ? "computes" : "kernels";
@@ -247,16 +254,32 @@ Status Compile::bundle() const {
     return {};
 }
 
+// The graph where compiling was told to stop.
+Status Compile::print_stopped(const Model& model, const CompileOptions& chosen) const {
+    const std::string text = TRY(graph_after(model, passes.stop_after, chosen)).to_text();
+    if (!out.empty()) return write_file(out, text);
+    fmt::print("{}", text);
+    return {};
+}
+
 Status Compile::operator()() const {
+    CompileOptions chosen = TRY(flags.chosen());
+    if (passes.list) {
+        print_passes(compile_passes(chosen));
+        return {};
+    }
     TRY(check_usage());
+    TRY(passes.check(compile_passes(chosen)));
     if (emit == "bundle") return bundle();
     if (first_stage(path) > 0) return from_text();
-    CompileOptions chosen = TRY(flags.chosen());
+    chosen.verify = passes.verify;
+    chosen.after = passes.printer();
     const bool before_kernels = emit == "graph" || emit == "compute" || emit == "schedule";
     chosen.keep_weights = check || before_kernels || !dump_dir.empty();
     Model model = TRY(load_or_demo(path, inputs.seed));
     SymbolValues sizes = TRY(parse_dims(inputs.dims));
     TRY(check_dims(sizes, model));
+    if (!passes.stop_after.empty()) return print_stopped(model, chosen);
     Stopwatch compiling;
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
     double seconds = compiling.seconds();
@@ -299,6 +322,7 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     c->add_option("--dump-dir", compile->dump_dir, "Write every stage to this folder")->option_text("DIR");
     compile->flags.add_threads(*c);
     compile->flags.add_options(*c);
+    compile->passes.add_options(*c);
     c->add_flag("--time-passes", compile->time_passes, "Say how long each phase took");
     c->add_flag("--explain", compile->explain, "Say what was decided, and why");
     c->add_flag("--check", compile->check, "Run each step and compare it with the reference");

@@ -1,6 +1,6 @@
 // tessera optimize: the same model with less, and what was done to it.
 #include "check_optimized.h"
-#include "command.h"
+#include "pass_flags.h"
 #include "report.h"
 #include "search_text.h"
 
@@ -20,11 +20,11 @@ constexpr int64_t kExternalFrom = 1024;
 
 struct Optimize {
     std::string path, out, weights, report;
-    std::vector<std::string> dims, rules, print_after, with;
-    std::string precision = "default", stop_after, fold_limit;
+    std::vector<std::string> dims, rules, with;
+    std::string precision = "default", fold_limit;
+    PassFlags passes;
     int opset = 0;
-    bool external = false, explain = false, time_passes = false, check = false, json = false, trust = false,
-         verify = false, list_passes = false;
+    bool external = false, explain = false, time_passes = false, check = false, json = false, trust = false;
     uint64_t seed = 0;
     ModelSearchOptions search_options;
     bool searched = false;
@@ -47,24 +47,24 @@ std::string share(double before, double after) {
     return std::abs(percent) < 0.05 ? "~0 %" : fmt::format("{:+.{}f} %", percent, std::abs(percent) < 10 ? 1 : 0);
 }
 
-struct Row {
+struct BeforeAfter {
     std::string name, before, after, change;
 };
 
-void print_rows(const std::vector<Row>& rows, size_t indent) {
+void print_before_after(const std::vector<BeforeAfter>& rows, size_t indent) {
     size_t name = 12, number = 9;
-    for (const Row& r : rows) {
+    for (const BeforeAfter& r : rows) {
         name = std::max(name, r.name.size());
         number = std::max({number, r.before.size(), r.after.size()});
     }
-    for (const Row& r : rows)
+    for (const BeforeAfter& r : rows)
         fmt::print("{:{}}{:<{}}  {:>{}}  {:>{}}  {:>7}\n", "", indent, r.name, name, r.before, number, r.after, number,
                    r.change);
 }
 
-Row measured(std::string name, std::optional<double> before, std::optional<double> after,
-             std::string (*shown)(double)) {
-    Row row{std::move(name), before ? shown(*before) : "?", after ? shown(*after) : "?", ""};
+BeforeAfter measured(std::string name, std::optional<double> before, std::optional<double> after,
+                     std::string (*shown)(double)) {
+    BeforeAfter row{std::move(name), before ? shown(*before) : "?", after ? shown(*after) : "?", ""};
     if (before && after) row.change = share(*before, *after);
     return row;
 }
@@ -100,7 +100,7 @@ std::string plain_count(double n) { return fmt::format("{}", int64_t(n)); }
 void print_table(const Model& before, const Optimized& done, const SymbolValues& sizes) {
     const Summary &b = done.report.before, &a = done.report.after;
     fmt::print("{}\n", bold(escaped(b.source.empty() ? b.name : b.source)));
-    std::vector<Row> rows = {{"", "before", "after", ""}};
+    std::vector<BeforeAfter> rows = {{"", "before", "after", ""}};
     rows.push_back(measured("nodes", double(b.nodes), double(a.nodes), plain_count));
     rows.push_back(measured("parameters", double(b.parameters), double(a.parameters), human_count));
     rows.push_back(measured("weights", double(b.parameter_bytes), double(a.parameter_bytes), human_bytes));
@@ -110,7 +110,7 @@ void print_table(const Model& before, const Optimized& done, const SymbolValues&
     for (const auto& [op, both] : op_counts(done.report))
         rows.push_back(measured("  " + op, double(both.first), double(both.second), plain_count));
     rows.insert(rows.begin() + 7, {"nodes by op", "", "", ""});
-    print_rows(rows, 2);
+    print_before_after(rows, 2);
     if (!b.symbols.empty()) fmt::print("{}\n", dim("  costs" + escaped(at_dims(b.symbols, sizes))));
     fmt::print("  {} rewrites in {} iterations, {}\n", done.report.rewrite_count, done.report.rounds,
                human_seconds(done.report.seconds));
@@ -159,11 +159,6 @@ void print_times(const OptimizeReport& report) {
     fmt::print("{}\n  {:<16} {:>5} {:>9} {:>10}\n", bold("passes"), "pass", "runs", "rewrites", "time");
     for (const PassRun& p : report.passes)
         fmt::print("  {:<16} {:>5} {:>9} {:>10}\n", p.pass, p.runs, p.rewrites, human_seconds(p.seconds));
-}
-
-void print_passes(const std::vector<PassRun>& passes) {
-    for (const PassRun& p : passes)
-        fmt::print("{:<16}  {}{}\n", p.pass, p.purpose, p.optional ? " (only with --with)" : "");
 }
 
 // ---- the same as JSON
@@ -225,14 +220,9 @@ Status Optimize::check_usage() const {
     if (!to_text && !weights.empty()) return Error(Code::E0501, "--weights is for -o FILE.tsr");
     if (!report.empty() && !report.ends_with(".html"))
         return Error(Code::E0501, "--report {}: it writes HTML", report).hint("end it in .html");
-    std::vector<std::string> names;
-    for (const PassRun& p : optimizer_passes()) names.push_back(p.pass);
-    if (!rules.empty()) names.push_back("user_rules");
-    for (const std::string& pass : print_after)
-        if (std::find(names.begin(), names.end(), pass) == names.end() && pass != "all")
-            return Error(Code::E0501, "--print-after {}: there is no such pass", pass)
-                .hint("there are: all, {}", fmt::join(names, ", "));
-    return {};
+    std::vector<PassRun> there = optimizer_passes();
+    if (!rules.empty()) there.push_back({"user_rules", ""});
+    return passes.check(there);
 }
 
 Result<OptimizeOptions> Optimize::options() const {
@@ -242,18 +232,12 @@ Result<OptimizeOptions> Optimize::options() const {
     o.refute_rules = !trust;
     o.with = with;
     o.opset = opset;
-    o.stop_after = stop_after;
+    o.stop_after = passes.stop_after;
     o.record = explain || !report.empty();
-    o.verify = verify;
+    o.verify = passes.verify;
     o.cancel = &interrupted();
     if (!fold_limit.empty()) o.fold_limit = TRY(parse_size(fold_limit, "--fold-limit"));
-    if (!print_after.empty())
-        o.after = [this](const std::string& pass, const Model& now, bool changed) {
-            bool all = print_after[0] == "all";
-            if (!all && std::find(print_after.begin(), print_after.end(), pass) == print_after.end()) return;
-            if (all && !changed) return;
-            fmt::print(stderr, "// after {}{}\n{}\n", pass, changed ? "" : ", which changed nothing", now.to_text());
-        };
+    o.after = passes.printer();
     return o;
 }
 
@@ -269,7 +253,7 @@ Result<Searched> Optimize::searched_model(const Model& model) const {
 }
 
 Status Optimize::operator()() const {
-    if (list_passes) {
+    if (passes.list) {
         print_passes(optimizer_passes());
         return {};
     }
@@ -346,13 +330,9 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->add_flag("--check", o->check, "Run both models on random inputs and compare");
     c->add_option("--seed", o->seed, "Of the random inputs of --check (0)")->option_text("N");
     c->add_flag("--time-passes", o->time_passes, "How long each pass took");
-    c->add_option("--print-after", o->print_after, "Print the graph to standard error after this pass, or after all")
-        ->option_text("PASS ...")
-        ->allow_extra_args(false);
+    o->passes.add_options(*c);
     c->add_option("--with", o->with, "Run this optional pass too (--list-passes says which there are)")
         ->option_text("PASS");
-    c->add_option("--stop-after", o->stop_after, "Stop after the first run of this pass")->option_text("PASS");
-    c->add_flag("--verify", o->verify, "Check the graph's invariants after each pass");
     c->add_flag("--search{60}", o->search_options.seconds,
                 "Look for a model that is faster here, by trying rules, measuring and timing, for so many seconds (60)")
         ->option_text("[=SECONDS]")
@@ -372,7 +352,6 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
         ->check(CLI::NonNegativeNumber);
     c->add_option("--max-nodes", o->search_options.max_nodes, "Of --search: of the e-graph (20000)")->option_text("N");
     add_progress_option(*c, o->progress);
-    c->add_flag("--list-passes", o->list_passes, "List the passes in their order");
     c->add_flag("--json", o->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kOptimizeExamples, kExitStatus));
     c->callback([o, c, &chosen] {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <numeric>
 
 namespace tessera::checker {
@@ -258,7 +259,9 @@ Whole Names::parse_atom() {
     if (std::isdigit(static_cast<unsigned char>(word[0]))) {
         if (word.size() > 18 || !std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; }))
             throw Refused{word + " is no number"};
-        return constant_whole(std::stoll(word));
+        int64_t number = 0;
+        std::from_chars(word.data(), word.data() + word.size(), number);
+        return constant_whole(number);
     }
     if (!take("(")) {
         int found = find(word);

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/random.h"
-#include "graph/builder.h"
+#include "graph/expand_node.h"
 #include "graph/graph.h"
 #include "graph/ops/conv_window.h"
 #include "rewrite/rules/match.h"
@@ -125,12 +125,11 @@ class Reader {
             Attr attr = TRY(attribute(value, term.op->attr(name)->kind));
             attrs.insert_or_assign(name, std::move(attr));
         }
-        if (term.op->name == "split") {  // has as many results as it is told
-            if (auto n = attrs.find("num_outputs"); n != attrs.end())
-                outputs = std::max(outputs, static_cast<size_t>(std::get<int64_t>(n->second)));
-            if (inputs.size() > 1)
-                if (auto n = inputs[1]->type().tensor().shape[0].as_int())
-                    outputs = std::max(outputs, static_cast<size_t>(*n));
+        if (term.op->count_outputs) {
+            std::vector<Type> types;
+            for (const Value* v : inputs) types.push_back(v ? v->type() : Type());
+            auto told = term.op->count_outputs(OpView(*term.op, attrs, std::move(types), outputs));
+            outputs = std::max(outputs, told.value_or(0));
         }
         return graph_.add({term.op, std::move(inputs), std::move(attrs), outputs});
     }
@@ -198,18 +197,8 @@ class Elements {
     Result<Value*> expansion(Node& node, size_t output) {
         auto known = expansions_.find(&node);
         if (known == expansions_.end()) {
-            std::vector<Value*> made;
-            if (node.op().expand) {
-                Builder build(graph_);
-                OpView view = node.view();
-                view.throw_where_unknown();
-                try {
-                    auto results = node.op().expand(view, node.inputs(), build);
-                    if (results.ok() && build.status().ok()) made = *results;
-                } catch (const UnknownContents&) {
-                }
-            }
-            known = expansions_.emplace(&node, std::move(made)).first;
+            Builder build(graph_);
+            known = expansions_.emplace(&node, expand_node(node, build).value_or(std::vector<Value*>())).first;
         }
         if (output >= known->second.size() || !known->second[output])
             return no_meaning(fmt::format("{} has no body and cannot be written out", node.op().name));

@@ -70,8 +70,6 @@ class FieldCompiler {
             emit(find(graph.outputs()[0], values));
         } catch (const Unsupported&) {
             return std::nullopt;
-        } catch (const UnknownContents&) {
-            return std::nullopt;
         }
         return std::move(program_);
     }
@@ -180,17 +178,20 @@ class FieldCompiler {
         if (++depth_ > kMaxDepth) throw Unsupported{};
         for (const auto& node : graph.nodes()) {
             OpView view = node->view();
-            view.made_concrete().throw_where_unknown();
+            view.made_concrete();
             const OpDef& op = node->op();
             if (op.has(Trait::Random)) throw Unsupported{};
-            if (op.body && (!op.body_applies || op.body_applies(view))) {
-                for (size_t i = 0; i < node->output_count(); ++i)
-                    if (!node->output(i)->uses().empty()) by_body(*node, view, i, values);
-            } else if (op.expand) {
-                by_expansion(*node, view, values);
-            } else {
-                throw Unsupported{};
-            }
+            auto missing = view.asks_unknown([&] {
+                if (op.body && (!op.body_applies || op.body_applies(view))) {
+                    for (size_t i = 0; i < node->output_count(); ++i)
+                        if (!node->output(i)->uses().empty()) by_body(*node, view, i, values);
+                } else if (op.expand) {
+                    by_expansion(*node, view, values);
+                } else {
+                    throw Unsupported{};
+                }
+            });
+            if (missing) throw Unsupported{};
         }
         --depth_;
     }

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/random.h"
-#include "graph/builder.h"
+#include "graph/expand_node.h"
 #include "graph/ops/conv_window.h"
 #include "rewrite/rules/match.h"
 
@@ -190,12 +190,11 @@ class SideBuilder {
             if (!attr) return senseless(claim_, "{} is no value of {}", to_string(value, claim_.rule), name);
             attrs.insert_or_assign(name, *attr);
         }
-        if (term.op->name == "split") {  // its number of outputs stands elsewhere
-            if (auto n = attrs.find("num_outputs"); n != attrs.end())
-                outputs = std::max(outputs, static_cast<size_t>(std::get<int64_t>(n->second)));
-            if (inputs.size() > 1 && inputs[1])
-                if (auto n = inputs[1]->type().tensor().shape[0].as_int())
-                    outputs = std::max(outputs, static_cast<size_t>(*n));
+        if (term.op->count_outputs) {
+            std::vector<Type> types;
+            for (const Value* v : inputs) types.push_back(v ? v->type() : Type());
+            auto told = term.op->count_outputs(OpView(*term.op, attrs, std::move(types), outputs));
+            outputs = std::max(outputs, told.value_or(0));
         }
         Result<Node*> node = graph().add({term.op, std::move(inputs), std::move(attrs), outputs});
         if (!node.ok()) return senseless(claim_, "{}", node.error().message());
@@ -264,16 +263,9 @@ class Composer {
         if (found == expanded_.end()) {
             if (!node.op().expand) return senseless(claim_, "{} has no body", node.op().name);
             Builder build(graph_);
-            OpView view = node.view();
-            view.throw_where_unknown();
-            try {
-                auto results = node.op().expand(view, node.inputs(), build);
-                if (!results.ok() || !build.status().ok())
-                    return senseless(claim_, "{} cannot be written out", node.op().name);
-                found = expanded_.emplace(&node, *results).first;
-            } catch (const UnknownContents&) {
-                return senseless(claim_, "{} cannot be written out", node.op().name);
-            }
+            auto results = expand_node(node, build);
+            if (!results) return senseless(claim_, "{} cannot be written out", node.op().name);
+            found = expanded_.emplace(&node, std::move(*results)).first;
         }
         if (output >= found->second.size() || !found->second[output])
             return senseless(claim_, "{} has no output {}", node.op().name, output);

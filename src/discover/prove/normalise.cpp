@@ -211,105 +211,109 @@ Sum Expansion::truth(const Expr& c) {
     }
 }
 
-Sum Expansion::expand(const Expr& e) {
-    switch (e.kind()) {
-        case ExprKind::Const: {
-            if (!is_float(e.dtype())) return e.node().integer ? Sum{plain({e.node().integer, 1})} : Sum{};
-            std::optional<Rational> c = exact(e.node().real);
-            if (!c) return call(fmt::format("{:a}", e.node().real), {});
-            return c->numerator ? Sum{plain(*c)} : Sum{};
-        }
-        case ExprKind::Load: {
-            Factor f{Factor::Kind::Load};
-            f.slot = e.node().slot;
-            for (const Expr& i : e.args()) f.index.push_back(convert(i));
-            return {plain({}, {std::move(f)})};
-        }
-        case ExprKind::Add:
-        case ExprKind::Sub: {
-            if (!is_float(e.dtype())) break;
-            Sum out = expand(e.arg(0)), more = expand(e.arg(1));
-            if (e.is(ExprKind::Sub)) more = negated(std::move(more));
-            out.insert(out.end(), more.begin(), more.end());
-            return limited(std::move(out));
-        }
-        case ExprKind::Neg: return negated(expand(e.arg(0)));
-        case ExprKind::Mul: {
-            if (!is_float(e.dtype())) break;
-            Sum a = expand(e.arg(0));
-            return times(a, expand(e.arg(1)));
-        }
-        case ExprKind::Div: {
-            if (!is_float(e.dtype())) break;
-            Sum a = expand(e.arg(0));
-            return times(a, inverse(e.arg(1)));
-        }
-        case ExprKind::Pow: {
-            const Expr& n = e.arg(1);
-            if (!n.is(ExprKind::Const) || !is_float(n.dtype()) || (n.node().real != 2 && n.node().real != 3))
-                return call("pow", e.args());
-            Sum out = expand(e.arg(0));
-            for (int i = 1; i < static_cast<int>(n.node().real); ++i) out = times(out, expand(e.arg(0)));
-            return out;
-        }
-        case ExprKind::Select: {
-            Sum out;
-            if (!is_of_indices(e.arg(0))) {
-                // c * a + b - c * b
-                Sum c = truth(e.arg(0)), b = expand(e.arg(2));
-                out = times(c, expand(e.arg(1)));
-                out.insert(out.end(), b.begin(), b.end());
-                c = truth(e.arg(0));
-                Sum less = negated(times(c, expand(e.arg(2))));
-                out.insert(out.end(), less.begin(), less.end());
-                return limited(std::move(out));
+Sum Expansion::constant(const Expr& e) {
+    if (!is_float(e.dtype())) return e.node().integer ? Sum{plain({e.node().integer, 1})} : Sum{};
+    std::optional<Rational> c = exact(e.node().real);
+    if (!c) return call(fmt::format("{:a}", e.node().real), {});
+    return c->numerator ? Sum{plain(*c)} : Sum{};
+}
+
+Sum Expansion::element(const Expr& load) {
+    Factor f{Factor::Kind::Load};
+    f.slot = load.node().slot;
+    for (const Expr& i : load.args()) f.index.push_back(convert(i));
+    return {plain({}, {std::move(f)})};
+}
+
+Sum Expansion::added(const Expr& e) {
+    Sum out = expand(e.arg(0)), more = expand(e.arg(1));
+    if (e.is(ExprKind::Sub)) more = negated(std::move(more));
+    out.insert(out.end(), more.begin(), more.end());
+    return limited(std::move(out));
+}
+
+Sum Expansion::power(const Expr& e) {
+    const Expr& n = e.arg(1);
+    if (!n.is(ExprKind::Const) || !is_float(n.dtype()) || (n.node().real != 2 && n.node().real != 3))
+        return call("pow", e.args());
+    Sum out = expand(e.arg(0));
+    for (int i = 1; i < static_cast<int>(n.node().real); ++i) out = times(out, expand(e.arg(0)));
+    return out;
+}
+
+Sum Expansion::choice(const Expr& e) {
+    Sum out;
+    if (!is_of_indices(e.arg(0))) {
+        // c * a + b - c * b
+        Sum c = truth(e.arg(0)), b = expand(e.arg(2));
+        out = times(c, expand(e.arg(1)));
+        out.insert(out.end(), b.begin(), b.end());
+        c = truth(e.arg(0));
+        Sum less = negated(times(c, expand(e.arg(2))));
+        out.insert(out.end(), less.begin(), less.end());
+        return limited(std::move(out));
+    }
+    for (bool holds : {true, false})
+        for (const Guards& g : when(e.arg(0), holds))
+            for (Summand& t : expand(e.arg(holds ? 1 : 2))) {
+                t.guards.insert(t.guards.begin(), g.begin(), g.end());
+                out.push_back(std::move(t));
             }
-            for (bool holds : {true, false})
-                for (const Guards& g : when(e.arg(0), holds))
-                    for (Summand& t : expand(e.arg(holds ? 1 : 2))) {
-                        t.guards.insert(t.guards.begin(), g.begin(), g.end());
-                        out.push_back(std::move(t));
-                    }
-            return limited(std::move(out));
+    return limited(std::move(out));
+}
+
+Sum Expansion::extreme(const Expr& e, bool largest) {
+    Factor f{Factor::Kind::Extreme};
+    f.name = largest ? "max" : "min";
+    f.args.emplace_back();
+    points(e, largest, plain({}), f.args[0]);
+    return {plain({}, {std::move(f)})};
+}
+
+Sum Expansion::sum(const Expr& reduce) {
+    Guards guards;
+    size_t depth = bound_.size();
+    std::vector<int> variables = bind(reduce, guards);
+    Sum inner = expand(reduce.arg(0));
+    bound_.resize(depth);
+    for (Summand& t : inner) {  // each term has variables of its own
+        t.variables.insert(t.variables.begin(), variables.begin(), variables.end());
+        t.guards.insert(t.guards.begin(), guards.begin(), guards.end());
+    }
+    return inner;
+}
+
+Sum Expansion::expand(const Expr& e) {
+    const bool real = is_float(e.dtype());
+    switch (e.kind()) {
+        case ExprKind::Const: return constant(e);
+        case ExprKind::Load: return element(e);
+        case ExprKind::Add:
+        case ExprKind::Sub:
+            if (real) return added(e);
+            break;
+        case ExprKind::Neg: return negated(expand(e.arg(0)));
+        case ExprKind::Mul:
+        case ExprKind::Div: {
+            if (!real) break;
+            Sum a = expand(e.arg(0));
+            return times(a, e.is(ExprKind::Mul) ? expand(e.arg(1)) : inverse(e.arg(1)));
         }
+        case ExprKind::Pow: return power(e);
+        case ExprKind::Select: return choice(e);
         case ExprKind::Cast:
-            if (is_float(e.dtype()) && e.arg(0).dtype() == DType::i64 && !e.arg(0).node().reads)
-                return number(e.arg(0));
+            if (real && e.arg(0).dtype() == DType::i64 && !e.arg(0).node().reads) return number(e.arg(0));
             if (kWideFloats.has(e.dtype()) && kWideFloats.has(e.arg(0).dtype())) return expand(e.arg(0));
             break;
         case ExprKind::Call: return call(std::string(fn_name(e.node().fn)), e.args());
         case ExprKind::Min:
-        case ExprKind::Max: {
-            if (!is_float(e.dtype())) break;
-            Factor f{Factor::Kind::Extreme};
-            f.name = e.is(ExprKind::Max) ? "max" : "min";
-            f.args.emplace_back();
-            points(e, e.is(ExprKind::Max), plain({}), f.args[0]);
-            return {plain({}, {std::move(f)})};
-        }
+        case ExprKind::Max:
+            if (real) return extreme(e, e.is(ExprKind::Max));
+            break;
         case ExprKind::Reduce: {
-            if (!is_float(e.dtype())) break;
-            ReduceOp op = e.node().reduce_op;
-            if (op == ReduceOp::Prod) break;
-            if (op != ReduceOp::Sum) {
-                Factor f{Factor::Kind::Extreme};
-                f.name = op == ReduceOp::Max ? "max" : "min";
-                f.args.emplace_back();
-                points(e, op == ReduceOp::Max, plain({}), f.args[0]);
-                return {plain({}, {std::move(f)})};
-            }
-            Guards guards;
-            size_t depth = bound_.size();
-            std::vector<int> variables = bind(e, guards);
-            Sum inner = expand(e.arg(0));
-            bound_.resize(depth);
-            // Each term has variables of its own.
-            for (size_t i = 0; i < inner.size(); ++i) {
-                Summand& t = inner[i];
-                t.variables.insert(t.variables.begin(), variables.begin(), variables.end());
-                t.guards.insert(t.guards.begin(), guards.begin(), guards.end());
-            }
-            return inner;
+            const ReduceOp op = e.node().reduce_op;
+            if (!real || op == ReduceOp::Prod) break;
+            return op == ReduceOp::Sum ? sum(e) : extreme(e, op == ReduceOp::Max);
         }
         default: break;
     }

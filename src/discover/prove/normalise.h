@@ -65,6 +65,15 @@ class Expansion {
     Poly convert(const Expr& e);
     Cases when(const Expr& e, bool holds);
     std::vector<int> bind(const Expr& reduce, Guards& guards);
+    // Of one kind of expression each.
+    Sum constant(const Expr& e);
+    Sum element(const Expr& load);
+    Sum added(const Expr& e);
+    Sum power(const Expr& e);
+    Sum choice(const Expr& e);
+    Sum extreme(const Expr& e, bool largest);
+    Sum sum(const Expr& reduce);
+
     Sum times(const Sum& a, const Sum& b);
     Sum call(std::string name, const std::vector<Expr>& args);
     Sum inverse(const Expr& e);

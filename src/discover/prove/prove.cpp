@@ -1,5 +1,6 @@
 #include "discover/prove/prove.h"
 
+#include "base/decision.h"
 #include "discover/prove/cancel.h"
 
 namespace tessera {
@@ -43,9 +44,8 @@ std::string printed(const Atoms& atoms, const Summand& t) {
     return out;
 }
 
-// One root; empty where it is proved.
-std::optional<std::string> prove_root(const Comprehension& c, const ProveOptions& options,
-                                      std::vector<std::string>& steps) {
+// One root.
+Decision prove_root(const Comprehension& c, const ProveOptions& options, std::vector<std::string>& steps) {
     Atoms atoms;
     Search search{atoms, {}};
     Facts base(atoms);
@@ -71,10 +71,10 @@ std::optional<std::string> prove_root(const Comprehension& c, const ProveOptions
             if (cancel.run(difference)) {
                 steps.insert(steps.end(), header.begin(), header.end());
                 steps.insert(steps.end(), body.begin(), body.end());
-                return {};
+                return yes();
             }
             if (round == 0) remains = "what remains: " + printed(atoms, cancel.left());
-            if (round > 0 || !search.cut_wanted) return remains;
+            if (round > 0 || !search.cut_wanted) return no("{}", remains);
         } catch (const CutOutput& cut) {
             // _o1 = high * divisor + low, in everything.
             const std::string name = atoms[cut.variable].name;
@@ -93,7 +93,7 @@ std::optional<std::string> prove_root(const Comprehension& c, const ProveOptions
             substitute_in(atoms, difference, map);
         }
     }
-    return remains;
+    return no("{}", remains);
 }
 
 }  // namespace
@@ -106,8 +106,8 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
     try {
         for (size_t i = 0; i < roots.size(); ++i) {
             steps.push_back(fmt::format("root {}", i));
-            if (auto why = prove_root(roots[i], options, steps)) {
-                proof.reason = *why;
+            if (Decision proved = prove_root(roots[i], options, steps); !proved) {
+                proof.reason = proved.reason();
                 return proof;
             }
         }

@@ -27,7 +27,7 @@ Claim abstracted(const Claim& drawn) {
         for (int64_t d = 0; d < shape.rank(); ++d)
             if (auto n = shape[d].as_int(); n && *n > 1) places.push_back({name, d, *n});
     int next = 0;
-    auto accepted = [&](const std::vector<const Place*>& together) {
+    auto accepted = [&](const std::vector<Place*>& together) {
         Claim other = drawn;
         for (int64_t size : {97, 14}) {
             for (const Place* p : together) other.shapes[p->name][p->axis] = Dim(size);
@@ -35,7 +35,7 @@ Claim abstracted(const Claim& drawn) {
         }
         return true;
     };
-    auto replace = [&](const std::vector<const Place*>& together) {
+    auto replace = [&](const std::vector<Place*>& together) {
         Expr s = symbol(fmt::format("N{}", next++));
         for (const Place* p : together) out.shapes[p->name][p->axis] = s;
     };
@@ -46,17 +46,17 @@ Claim abstracted(const Claim& drawn) {
         }
     for (size_t i = 0; i < places.size(); ++i) {
         if (places[i].done) continue;
-        std::vector<const Place*> same;
+        std::vector<Place*> same;
         for (size_t j = i; j < places.size(); ++j)
             if (!places[j].done && places[j].size == places[i].size) same.push_back(&places[j]);
         // Two that go together, or all.
-        std::vector<const Place*> group;
+        std::vector<Place*> group;
         for (size_t j = 1; j < same.size() && group.empty(); ++j)
             if (accepted({same[0], same[j]})) group = {same[0], same[j]};
         if (group.empty() && same.size() > 2 && accepted(same)) group = same;
         if (group.empty()) continue;
         replace(group);
-        for (const Place* p : group) const_cast<Place*>(p)->done = true;
+        for (Place* p : group) p->done = true;
     }
     return out;
 }

@@ -66,6 +66,7 @@ const OpDef kPRelu{
             Expr x = op.in(0).at(o);
             return select(lt(x, zero(x)), op.broadcast_in(1, o) * x, x);
         },
+    .layout = Layout::AsInputs,
 };
 
 // The defaults had fewer digits in opset 1.
@@ -185,13 +186,17 @@ const OpDef kClip{
             if (op.has(2)) y = min(y, only_element(op.in(2)));
             return y;
         },
+    .layout = Layout::AsInputs,
 };
 
 }  // namespace
 
 std::vector<OpDef> activation_ops() {
     return {
-        unary("relu", "Relu", kNumbers, [](const Expr& x) { return max(x, zero(x)); }),
+        differentiable(unary("relu", "Relu", kNumbers, [](const Expr& x) { return max(x, zero(x)); }),
+                       [](const Backward& r) -> Gradients {
+                           return {r.b.op("where", {r.b.op("greater", {r.in[0], r.number(0)}), r.g, r.number(0)})};
+                       }),
         unary_with(
             "leaky_relu", "LeakyRelu", kWideFloats, {float_attr("alpha", 0.01f)},
             [](const OpView& op, const Expr& x) { return select(lt(x, zero(x)), real_of(op, "alpha", x) * x, x); }),
@@ -215,7 +220,10 @@ std::vector<OpDef> activation_ops() {
             "hard_swish", "HardSwish", kWideFloats,
             [](const Expr& x) { return x * hard_sigmoid(x, constant(1.0 / 6, x.dtype()), constant(0.5, x.dtype())); }),
         unary("mish", "Mish", kWideFloats, [](const Expr& x) { return x * call(Fn::Tanh, {softplus(x)}); }),
-        unary("sigmoid", "Sigmoid", kWideFloats, sigmoid),
+        differentiable(unary("sigmoid", "Sigmoid", kWideFloats, sigmoid),
+                       [](const Backward& r) -> Gradients {
+                           return {r.b.mul(r.g, r.b.mul(r.out, r.b.sub(r.number(1), r.out)))};
+                       }),
         unary("softplus", "Softplus", kWideFloats, softplus),
         unary("softsign", "Softsign", kWideFloats, [](const Expr& x) { return x / (one(x) + call(Fn::Abs, {x})); }),
         unary_with("swish", "Swish", kWideFloats, {float_attr("alpha", 1.0f)},

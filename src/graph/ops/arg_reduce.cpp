@@ -41,6 +41,7 @@ OpDef position(std::string name, const char* onnx, ReduceOp extreme) {
                 if (op.integer("select_last_index")) return reduce_max({k}, select(found, k.var, Expr(-1)));
                 return reduce_min({k}, select(found, k.var, x.dim(axis)));
             },
+        .canonical = axis_from_front,
     };
 }
 

@@ -8,13 +8,15 @@ namespace {
 using BinaryExpr = Expr (*)(const Expr&, const Expr&);
 
 // Min, Max, Sum, Mean take any number of operands.
-OpDef variadic(std::string name, const char* onnx, BinaryExpr f, BinaryExpr finish = nullptr) {
+OpDef variadic(std::string name, const char* onnx, BinaryExpr f, std::vector<Trait> traits = {},
+               BinaryExpr finish = nullptr) {
+    traits.insert(traits.end(), {Trait::Pure, Trait::Elementwise, Trait::Commutative});
     return {
         .name = std::move(name),
         .inputs = {"inputs...: T"},
         .outputs = {"y: T"},
         .types = {{"T", kNumbers}},
-        .traits = {Trait::Pure, Trait::Elementwise, Trait::Commutative},
+        .traits = std::move(traits),
         .onnx = {onnx, {without_consumed_inputs()}},
         .infer = [](const OpView& op) -> Result<Types> {
             if (op.input_count() == 0) return op.error(Code::E0207, "needs at least one input");
@@ -67,6 +69,12 @@ const OpDef kPow{
                 return cast(pow(cast(a, DType::i64), cast(b, DType::i64)), a.dtype());
             return cast(pow(cast(a, DType::f64), cast(b, DType::f64)), a.dtype());
         },
+    .gradient = [](const Backward& r) -> Gradients {
+        Value* exponent = r.b.cast(r.in[1], r.out->type().tensor().dtype);
+        Value* less = r.b.op("pow", {r.in[0], r.b.sub(exponent, r.number(1))});
+        Value* by_exponent = r.b.mul(r.g, r.b.mul(r.out, r.b.op("log", {r.in[0]})));
+        return {r.b.mul(r.g, r.b.mul(exponent, less)), r.b.cast(by_exponent, r.in[1]->type().tensor().dtype)};
+    },
 };
 
 // A shift by a negative amount or by the width and more leaves what the sign extends to.
@@ -98,6 +106,11 @@ const OpDef kBitShift{
         },
 };
 
+Gradients back_through_div(const Backward& r) {
+    Value* a = r.b.div(r.g, r.in[1]);
+    return {a, r.b.op("neg", {r.b.mul(a, r.out)})};
+}
+
 OpDef bitwise(std::string name, const char* onnx, ExprKind kind) {
     return binary(std::move(name), onnx, kInts, "T", {Trait::Commutative},
                   [kind](const Expr& a, const Expr& b) { return bit(kind, a, b); });
@@ -113,18 +126,27 @@ std::vector<OpDef> arithmetic_ops() {
     auto smaller = [](const Expr& a, const Expr& b) { return min(a, b); };
     auto larger = [](const Expr& a, const Expr& b) { return max(a, b); };
     return {
-        binary("add", "Add", kNumbers, "T", {Trait::Commutative}, plus),
-        binary("sub", "Sub", kNumbers, "T", {}, minus),
-        binary("mul", "Mul", kNumbers, "T", {Trait::Commutative, Trait::Bilinear}, times),
-        binary("div", "Div", kNumbers, "T", {Trait::Linear}, over),
-        variadic("min", "Min", smaller),
-        variadic("max", "Max", larger),
-        variadic("sum", "Sum", plus),
-        variadic("mean", "Mean", plus, over),
-        unary("neg", "Neg", kNumbers, [](const Expr& x) { return -x; }),
-        unary("abs", "Abs", kNumbers, [](const Expr& x) { return call(Fn::Abs, {x}); }),
+        differentiable(binary("add", "Add", kNumbers, "T", {Trait::Commutative, Trait::Associative}, plus),
+                       [](const Backward& r) -> Gradients { return {r.g, r.g}; }),
+        differentiable(binary("sub", "Sub", kNumbers, "T", {}, minus),
+                       [](const Backward& r) -> Gradients { return {r.g, r.b.op("neg", {r.g})}; }),
+        differentiable(
+            binary("mul", "Mul", kNumbers, "T", {Trait::Commutative, Trait::Associative, Trait::Bilinear}, times),
+            [](const Backward& r) -> Gradients { return {r.b.mul(r.g, r.in[1]), r.b.mul(r.g, r.in[0])}; }),
+        differentiable(binary("div", "Div", kNumbers, "T", {Trait::Linear}, over), back_through_div),
+        variadic("min", "Min", smaller, {Trait::Associative}),
+        variadic("max", "Max", larger, {Trait::Associative}),
+        differentiable(variadic("sum", "Sum", plus),
+                       [](const Backward& r) { return Gradients(r.in.size(), r.g); }),
+        variadic("mean", "Mean", plus, {}, over),
+        differentiable(unary("neg", "Neg", kNumbers, [](const Expr& x) { return -x; }),
+                       [](const Backward& r) -> Gradients { return {r.b.op("neg", {r.g})}; }),
+        differentiable(unary("abs", "Abs", kNumbers, [](const Expr& x) { return call(Fn::Abs, {x}); }),
+                       [](const Backward& r) -> Gradients { return {r.b.mul(r.g, r.b.op("sign", {r.in[0]}))}; }),
         unary("sign", "Sign", kNumbers, [](const Expr& x) { return call(Fn::Sign, {x}); }),
-        unary("reciprocal", "Reciprocal", kFloats, [](const Expr& x) { return constant(1, x.dtype()) / x; }),
+        differentiable(
+            unary("reciprocal", "Reciprocal", kFloats, [](const Expr& x) { return constant(1, x.dtype()) / x; }),
+            [](const Backward& r) -> Gradients { return {r.b.op("neg", {r.b.mul(r.g, r.b.mul(r.out, r.out))})}; }),
         unary("bitwise_not", "BitwiseNot", kInts, [](const Expr& x) { return bit_not(x); }),
         bitwise("bitwise_and", "BitwiseAnd", ExprKind::BitAnd),
         bitwise("bitwise_or", "BitwiseOr", ExprKind::BitOr),

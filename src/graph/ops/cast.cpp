@@ -164,6 +164,9 @@ const OpDef kCast{
             DType from = op.dtype(0), to = op.out().dtype;
             return from == to || (from != DType::string && to != DType::string && to != DType::f8e8m0);
         },
+    .gradient =
+        [](const Backward& r) -> Gradients { return {r.b.cast(r.g, r.in[0]->type().tensor().dtype)}; },
+    .layout = Layout::AsInputs,
 };
 
 const OpDef kCastLike{
@@ -172,7 +175,7 @@ const OpDef kCastLike{
     .outputs = {"y: U"},
     .attrs = {int_attr("saturate", 1), string_attr("round_mode", "up")},
     .types = {{"T", kCastTypes}, {"U", kCastTypes}},
-    .traits = {Trait::Pure, Trait::Elementwise},
+    .traits = {Trait::Pure, Trait::Elementwise, Trait::Movement},
     .onnx = {"CastLike", {saturate_added(), round_mode_added()}},
     .infer = [](const OpView& op) -> Result<Types> {
         TRY(check_round_mode(op));

@@ -138,6 +138,18 @@ Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, si
     return std::optional(TRY(op.axes(*given, rank)));
 }
 
+void axis_from_front(const OpView& op, AttrMap& attrs) {
+    auto given = attrs.find("axis");
+    if (given == attrs.end() || !op.has(0) || !op.type(0).is_tensor() || !op.shape(0).ranked()) return;
+    const int64_t rank = op.rank(0), value = std::get<int64_t>(given->second), axis = value < 0 ? value + rank : value;
+    const AttrDef& def = *op.def().attr("axis");
+    const int64_t usual = def.fallback ? std::get<int64_t>(*def.fallback) : -1;
+    if (def.fallback && (usual < 0 ? usual + rank : usual) == axis)
+        attrs.erase(given);
+    else if (axis >= 0 && axis < rank)
+        given->second = axis;
+}
+
 Result<DType> dtype_attr(const OpView& op, std::string_view name) {
     int64_t number = op.integer(name);
     auto t = number >= 0 && number <= std::numeric_limits<int32_t>::max() ? onnx::dtype_from_onnx(int32_t(number)) : std::nullopt;

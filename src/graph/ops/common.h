@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/builder.h"
+#include "graph/gradient.h"
 #include "graph/op_def.h"
 
 namespace tessera {
@@ -22,6 +23,16 @@ OnnxChange numpy_broadcast_from_7();
 // (or none, if `noop_when_empty`). nullopt where they are only known at run time.
 Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, size_t input, int64_t rank,
                                                             bool noop_when_empty = false);
+
+// As OpDef::canonical of an op whose attribute "axis" counts the dimensions of its first input: left out where it is the
+// default's, otherwise counted from the front.
+void axis_from_front(const OpView& op, AttrMap& attrs);
+
+// The same op with the rule of its gradient.
+inline OpDef differentiable(OpDef def, Gradients (*rule)(const Backward&)) {
+    def.gradient = rule;
+    return def;
+}
 
 // An attribute that holds an element type has ONNX's number for it ("to", "dtype", "output_dtype"); E0213 where it is not
 // one of ours. Into such an attribute: dtype_attr_value(DType::f32).

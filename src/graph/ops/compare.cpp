@@ -54,6 +54,10 @@ const OpDef kWhere{
         [](const OpView& op, const Indices& o) {
             return select(op.broadcast_in(0, o), op.broadcast_in(1, o), op.broadcast_in(2, o));
         },
+    .gradient = [](const Backward& r) -> Gradients {
+        return {nullptr, r.b.op("where", {r.in[0], r.g, r.number(0)}), r.b.op("where", {r.in[0], r.number(0), r.g})};
+    },
+    .layout = Layout::AsInputs,
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Matrix products: matmul, gemm, einsum and their like.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
@@ -54,6 +55,14 @@ Expr matmul_term(const OpView& op, size_t left, size_t right, const Indices& o, 
 
 namespace {
 
+// The last two dimensions swapped.
+Value* transposed(const Backward& r, size_t i) {
+    std::vector<int64_t> perm(r.rank(i));
+    std::iota(perm.begin(), perm.end(), 0);
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    return r.b.transpose(r.in[i], perm);
+}
+
 const OpDef kMatmul{
     .name = "matmul",
     .inputs = {"a: T", "b: T"},
@@ -69,6 +78,13 @@ const OpDef kMatmul{
             auto value = [&](size_t i, const Indices& at) { return matrix_at(op.in(i), at); };
             return sum({k}, matmul_term(op, 0, 1, o, k.var, value));
         },
+    .gradient = [](const Backward& r) -> Gradients {
+        if (r.rank(0) < 2 || r.rank(1) < 2) {
+            r.b.fail(Error(Code::E0202, "Gradient: a product with a vector, {}", r.node.where()));
+            return {};
+        }
+        return {r.b.matmul(r.g, transposed(r, 1)), r.b.matmul(transposed(r, 0), r.g)};
+    },
 };
 
 // x scaled by an attribute, which is 1 most of the time; integers through f64.

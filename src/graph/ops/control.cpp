@@ -128,6 +128,11 @@ const OpDef kLoop{
         }
         return state;
     },
+    .iterations = [](const OpView& op) -> std::optional<Expr> {
+        if (!op.has(0) || op.has(1)) return std::nullopt;
+        auto trips = op.contents(0);
+        return trips && trips->size() == 1 ? std::optional((*trips)[0]) : std::nullopt;
+    },
 };
 
 const OpDef kSequenceMap{

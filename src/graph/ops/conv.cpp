@@ -29,7 +29,7 @@ const OpDef kConv{
               int_attr("halvings").hint(),
               ints_attr("tiles").hint()},  // outputs computed together along each axis; all 1: each by itself
     .types = {{"T", kWideFloats}},
-    .traits = {Trait::Pure},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = "Conv",
     .infer = [](const OpView& op) -> Result<Types> {
         Shape y = TRY(conv_shape(op, 0, 1));
@@ -41,6 +41,8 @@ const OpDef kConv{
             auto product = [](const Expr& x, const Expr& w) { return x * w; };
             return with_bias(op, 2, o, conv_sum(op, 0, 1, o, like(op, 0), product));
         },
+    .canonical = [](const OpView& op, AttrMap& attrs) { canonical_conv(op, attrs, 1); },
+    .layout = Layout::ChannelsLast,
 };
 
 // Where an output element takes window offset k of an input position: at input position `at`, if `hit`.
@@ -115,6 +117,7 @@ const OpDef kConvTranspose{
               ints_attr("kernel_shape"), ints_attr("output_padding"), ints_attr("output_shape"), ints_attr("pads"),
               ints_attr("strides")},
     .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = "ConvTranspose",
     .infer = [](const OpView& op) -> Result<Types> {
         ConvWindow window = TRY(transposed_window(op));
@@ -150,6 +153,7 @@ const OpDef kConvTranspose{
             Expr read = hits_only(sources, x.at_or(at, like(op, 0), 2));
             return with_bias(op, 2, o, sum(axes, read * w.at(Indices{channel, filter} + vars(k))));
         },
+    .layout = Layout::ChannelsLast,
 };
 
 const OpDef kDeformConv{
@@ -159,6 +163,7 @@ const OpDef kDeformConv{
     .attrs = {ints_attr("dilations"), int_attr("group", 1), ints_attr("kernel_shape"), int_attr("offset_group", 1),
               ints_attr("pads"), ints_attr("strides")},
     .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = "DeformConv",
     .infer = [](const OpView& op) -> Result<Types> {
         Shape y = TRY(conv_shape(op, 0, 1));
@@ -209,6 +214,7 @@ const OpDef kDeformConv{
             if (op.has(4)) term = term * f64(op.in(4).at(Indices{o[0], tap} + at));
             return with_bias(op, 3, o, cast(sum(axes, term), op.dtype(0)));
         },
+    .layout = Layout::ChannelsLast,
 };
 
 // The window of which col2im's columns are the blocks: from image_shape and block_shape, where they are known.
@@ -267,6 +273,7 @@ const OpDef kCol2im{
             return sum(k, hits_only(sources, read));
         },
     .body_applies = [](const OpView& op) { return op.contents(1) && op.contents(2); },
+    .layout = Layout::ChannelsLast,
 };
 
 const OpDef kCausalConvWithState{
@@ -275,6 +282,7 @@ const OpDef kCausalConvWithState{
     .outputs = {"y: T", "present_state: T"},
     .attrs = {string_attr("activation", "none")},
     .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = "CausalConvWithState",
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape &x = op.shape(0), &w = op.shape(1);

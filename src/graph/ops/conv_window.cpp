@@ -1,5 +1,7 @@
 #include "graph/ops/conv_window.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "graph/op_def.h"
 
@@ -160,6 +162,69 @@ Expr conv_sum(const OpView& op, size_t x, size_t w, const Indices& o, const Expr
     std::vector<ReduceAxis> axes{c};
     axes.insert(axes.end(), k.begin(), k.end());
     return sum(axes, term(read, factor));
+}
+
+namespace {
+
+template <typename T>
+const T* attr_in(const AttrMap& attrs, const char* name) {
+    auto it = attrs.find(name);
+    return it == attrs.end() ? nullptr : std::get_if<T>(&it->second);
+}
+
+// The pads of a window that are numbers: all that begin, then all that end.
+std::optional<std::vector<int64_t>> known_pads(const Result<ConvWindow>& window) {
+    if (!window.ok()) return std::nullopt;
+    std::vector<int64_t> pads;
+    for (bool end : {false, true})
+        for (const WindowAxis& axis : window->axes) {
+            auto n = (end ? axis.pad_end : axis.pad_begin).as_int();
+            if (!n) return std::nullopt;
+            pads.push_back(*n);
+        }
+    return pads;
+}
+
+using FindWindow = std::function<Result<ConvWindow>()>;
+
+void write_pads(const OpView& op, AttrMap& attrs, const FindWindow& window) {
+    const auto* mode = attr_in<std::string>(attrs, "auto_pad");
+    const auto* ceil_mode = attr_in<int64_t>(attrs, "ceil_mode");
+    if (!mode || *mode == "NOTSET" || (ceil_mode && *ceil_mode)) return;
+    if (!op.type(0).is_tensor() || !op.shape(0).ranked() || op.rank(0) < 3) return;
+    std::vector<int64_t> pads;
+    if (*mode != "VALID") {
+        auto known = known_pads(window());
+        if (!known) return;
+        pads = std::move(*known);
+    }
+    attrs.erase("auto_pad");
+    attrs.erase("pads");
+    if (std::any_of(pads.begin(), pads.end(), [](int64_t n) { return n != 0; })) attrs["pads"] = pads;
+}
+
+void canonical_window(const OpView& op, AttrMap& attrs, const FindWindow& window) {
+    write_pads(op, attrs, window);
+    auto drop_all = [&](const char* name, int64_t n) {
+        const auto* list = attr_in<std::vector<int64_t>>(attrs, name);
+        if (list && std::all_of(list->begin(), list->end(), [&](int64_t v) { return v == n; })) attrs.erase(name);
+    };
+    drop_all("strides", 1);
+    drop_all("dilations", 1);
+    drop_all("pads", 0);
+}
+
+}  // namespace
+
+void canonical_conv(const OpView& op, AttrMap& attrs, size_t w) {
+    canonical_window(op, attrs, [&] { return weight_window(op, 0, w); });
+}
+
+void canonical_pool(const OpView& op, AttrMap& attrs) {
+    canonical_window(op, attrs, [&]() -> Result<ConvWindow> {
+        if (!op.has_attr("kernel_shape")) return op.error(Code::E0206, "has no kernel_shape");
+        return conv_window(op, op.shape(0).slice(2, op.rank(0)), Shape(op.ints("kernel_shape")));
+    });
 }
 
 }  // namespace tessera

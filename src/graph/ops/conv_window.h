@@ -58,4 +58,9 @@ Result<Shape> conv_shape(const OpView& op, size_t x, size_t w);
 Expr conv_sum(const OpView& op, size_t x, size_t w, const Indices& o, const Expr& outside,
               const std::function<Expr(const Expr& x, const Expr& w)>& term);
 
+// As OpDef::canonical of convolutions, whose weights are input w, and of pools: pads as numbers instead of auto_pad, and
+// no strides, dilations and pads that are as where nothing is said.
+void canonical_conv(const OpView& op, AttrMap& attrs, size_t w);
+void canonical_pool(const OpView& op, AttrMap& attrs);
+
 }  // namespace tessera

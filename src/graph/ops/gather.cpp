@@ -1,4 +1,6 @@
 // Ops that read elements at computed positions: gather, gather_elements, gather_nd, compress.
+#include <numeric>
+
 #include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
@@ -33,7 +35,7 @@ const OpDef kGather{
     .outputs = {"y: T"},
     .attrs = {int_attr("axis", 0)},
     .types = {{"T", kAllTypes}, kIndex},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = "Gather",
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& x = op.shape(0);
@@ -50,6 +52,9 @@ const OpDef kGather{
         int64_t axis = axis_of(op, op.rank(0));
         return check_indices(op, op.value(1), op.shape(0)[axis], axis);
     },
+    .canonical = axis_from_front,
+    .indexed_axes = [](const OpView& op) { return std::vector{axis_of(op, op.rank(0))}; },
+    .layout = Layout::AsInputs,
 };
 
 const OpDef kGatherElements{
@@ -78,6 +83,8 @@ const OpDef kGatherElements{
         int64_t axis = axis_of(op, op.rank(0));
         return check_indices(op, op.value(1), op.shape(0)[axis], axis);
     },
+    .canonical = axis_from_front,
+    .indexed_axes = [](const OpView& op) { return std::vector{axis_of(op, op.rank(0))}; },
 };
 
 const OpDef kGatherNd{
@@ -122,6 +129,12 @@ const OpDef kGatherNd{
         return {};
     },
     .body_applies = [](const OpView& op) { return op.shape(1).ranked() && op.rank(1) > 0 && op.shape(1)[-1].as_int(); },
+    .indexed_axes =
+        [](const OpView& op) {
+            std::vector<int64_t> axes(size_t(op.shape(1)[-1].as_int().value_or(0)));
+            std::iota(axes.begin(), axes.end(), op.integer("batch_dims"));
+            return axes;
+        },
 };
 
 const OpDef kCompress{

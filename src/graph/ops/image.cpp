@@ -321,6 +321,7 @@ const OpDef kResize{
     // The filter's width is part of the body where it is antialiased.
     .body_applies =
         [](const OpView& op) { return !op.integer("antialias") || op.value(kScales) || op.constant_ints(kSizes); },
+    .layout = Layout::ChannelsLast,
 };
 
 }  // namespace

@@ -172,6 +172,7 @@ OpDef image_decoder_op() {
             return op.like(0, {op.fresh(0, 0), op.fresh(0, 1), format == "Grayscale" ? 1 : 3});
         },
         .evaluate = decode,
+        .no_kernel = "decodes a file format",
     };
 }
 

@@ -140,6 +140,7 @@ const OpDef kConvInteger{
     .outputs = {"y: i32"},
     .attrs = conv_attrs(),
     .types = {{"X", kBytes}, {"W", kBytes}},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = "ConvInteger",
     .infer = [](const OpView& op) -> Result<Types> {
         Shape y = TRY(conv_shape(op, 0, 1));
@@ -148,6 +149,8 @@ const OpDef kConvInteger{
         return Types(Type(DType::i32, y));
     },
     .body = [](const OpView& op, const Indices& o) { return integer_conv(op, 0, 1, 2, 3, o); },
+    .canonical = [](const OpView& op, AttrMap& attrs) { canonical_conv(op, attrs, 1); },
+    .layout = Layout::ChannelsLast,
 };
 
 const OpDef kQLinearConv{
@@ -157,6 +160,7 @@ const OpDef kQLinearConv{
     .outputs = {"y: Y"},
     .attrs = conv_attrs(),
     .types = {{"X", kBytes}, {"W", kBytes}, {"Y", kBytes}},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = "QLinearConv",
     .infer = [](const OpView& op) -> Result<Types> {
         Shape y = TRY(conv_shape(op, 0, 3));
@@ -174,6 +178,8 @@ const OpDef kQLinearConv{
             Expr scale = wide(only_element(op.in(1))) * wide(of_channel(op.in(4), o[1])) / wide(only_element(op.in(6)));
             return requantized(total, scale, only_element(op.in(7)), op.out().dtype);
         },
+    .canonical = [](const OpView& op, AttrMap& attrs) { canonical_conv(op, attrs, 3); },
+    .layout = Layout::ChannelsLast,
 };
 
 }  // namespace

@@ -153,6 +153,7 @@ const OpDef kLabelEncoder{
         }
         return std::vector<Datum>{y};
     },
+    .no_kernel = "looks up keys, which may be strings",
 };
 
 enum Mode { kLessEqual, kLess, kGreaterEqual, kGreater, kEqual, kNotEqual, kMember };
@@ -321,6 +322,7 @@ const OpDef kTreeEnsemble{
         }
         return std::vector<Datum>{y};
     },
+    .no_kernel = "walks decision trees",
 };
 
 }  // namespace

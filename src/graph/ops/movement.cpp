@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-Result<std::vector<int64_t>> permutation(const OpView& op) {
+Result<std::vector<int64_t>> given_permutation(const OpView& op) {
     int64_t rank = op.rank(0);
     std::vector<int64_t> reversed(rank);
     std::iota(reversed.rbegin(), reversed.rend(), 0);
@@ -20,27 +20,42 @@ Result<std::vector<int64_t>> permutation(const OpView& op) {
     return op.axes(perm, rank);
 }
 
+std::vector<int64_t> permutation(const OpView& op) {
+    auto perm = given_permutation(op);
+    CHECK(perm.ok(), "a transpose that inference refused");
+    return std::move(*perm);
+}
+
 const OpDef kTranspose{
     .name = "transpose",
     .inputs = {"x: T"},
     .outputs = {"y: T"},
     .attrs = {ints_attr("perm")},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = "Transpose",
     .infer = [](const OpView& op) -> Result<Types> {
         Shape y;
-        for (int64_t p : TRY(permutation(op))) y.push_back(op.shape(0)[p]);
+        for (int64_t p : TRY(given_permutation(op))) y.push_back(op.shape(0)[p]);
         return op.like(0, y);
     },
     .body =
         [](const OpView& op, const Indices& o) {
-            auto perm = permutation(op);
-            CHECK(perm.ok(), "a transpose that inference refused");
-            std::vector<Expr> at(perm->size());
-            for (size_t d = 0; d < perm->size(); ++d) at[(*perm)[d]] = o[d];
+            std::vector<int64_t> perm = permutation(op);
+            std::vector<Expr> at(perm.size());
+            for (size_t d = 0; d < perm.size(); ++d) at[perm[d]] = o[d];
             return op.in(0).at(at);
         },
+    .canonical =
+        [](const OpView& op, AttrMap& attrs) {
+            if (op.shape(0).ranked() && !attrs.contains("perm")) attrs["perm"] = permutation(op);
+        },
+    .permutation = permutation,
+    .gradient = [](const Backward& r) -> Gradients {
+        std::vector<int64_t> perm = permutation(r.node.view()), inverse(perm.size());
+        for (size_t i = 0; i < perm.size(); ++i) inverse[size_t(perm[i])] = int64_t(i);
+        return {r.b.transpose(r.g, inverse)};
+    },
 };
 
 // One of the parts [first, last) at position `at` of the joined axis; ends[i] is where part i stops.
@@ -58,7 +73,7 @@ const OpDef kConcat{
     .outputs = {"y: T"},
     .attrs = {int_attr("axis").required()},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = {"Concat",
              {{4,
                [](OnnxCall& call) -> Status {
@@ -93,6 +108,13 @@ const OpDef kConcat{
             for (size_t i = 0; i < op.input_count(); ++i) ends.push_back(end = end + op.in(i).dim(axis));
             return concat_part(op, o, axis, ends, 0, op.input_count());
         },
+    .canonical = axis_from_front,
+    .joined_axis =
+        [](const OpView& op) {
+            int64_t axis = op.integer("axis");
+            return axis < 0 && op.shape(0).ranked() ? axis + op.rank(0) : axis;
+        },
+    .layout = Layout::AsInputs,
 };
 
 // The extent of part `i` where `size` is cut into `count` parts as even as possible, the last ones smaller.
@@ -124,7 +146,7 @@ const OpDef kSplit{
     .outputs = {"outputs...: T"},
     .attrs = {int_attr("axis", 0), int_attr("num_outputs")},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = {"Split",
              {attr_to_input(13, "split", 1),
               {18,
@@ -179,14 +201,41 @@ const OpDef kSplit{
             }
             return op.in(0).at(o.with(axis, start + fixed + o[axis]));
         },
+    .canonical = axis_from_front,
+    .count_outputs = [](const OpView& op) -> std::optional<size_t> {
+        int64_t most = op.has_attr("num_outputs") ? op.integer("num_outputs") : 0;
+        if (op.has(1)) most = std::max(most, op.shape(1)[0].as_int().value_or(0));
+        return most > 0 ? std::optional(size_t(most)) : std::nullopt;
+    },
+    .layout = Layout::AsInputs,
 };
+
+// 1 where the size is the input's own, which no broadcasting changes.
+std::optional<std::vector<int64_t>> expand_constants(const OpView& op, size_t, AttrMap&) {
+    const Shape& x = op.shape(0);
+    if (!x.ranked()) return std::nullopt;
+    const std::vector<Expr> wanted = *op.contents(1);
+    std::vector<int64_t> constants;
+    int64_t rank = int64_t(wanted.size());
+    for (int64_t d = 0; d < rank; ++d) {
+        const Expr& size = wanted[size_t(d)];
+        int64_t place = d - rank + x.rank();
+        if (auto n = size.as_int())
+            constants.push_back(*n);
+        else if (place >= 0 && x[place] == size)
+            constants.push_back(1);
+        else
+            return std::nullopt;
+    }
+    return constants;
+}
 
 const OpDef kExpand{
     .name = "expand",
     .inputs = {"x: T", "shape: i64"},
     .outputs = {"y: T"},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = "Expand",
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.rank(1) != 1) return op.shape_error("shape must be a vector, is {}", op.shape(1));
@@ -207,6 +256,7 @@ const OpDef kExpand{
         return op.like(0, *y);
     },
     .body = [](const OpView& op, const Indices& o) { return op.broadcast_in(0, o); },
+    .constant_operand = expand_constants,
 };
 
 // Before opset 6, Tile repeated one axis, both given as scalar inputs.
@@ -294,6 +344,7 @@ const OpDef kDepthToSpace{
             Expr channel = op.string("mode") == "DCR" ? cell * op.out().dim(1) + o[1] : o[1] * (block * block) + cell;
             return op.in(0).at({o[0], channel, floor_div(o[2], block), floor_div(o[3], block)});
         },
+    .layout = Layout::ChannelsLast,
 };
 
 const OpDef kSpaceToDepth{
@@ -322,6 +373,7 @@ const OpDef kSpaceToDepth{
             Expr channel = dcr ? mod(o[1], channels) : floor_div(o[1], area);
             return op.in(0).at({o[0], channel, o[2] * block + floor_div(cell, block), o[3] * block + mod(cell, block)});
         },
+    .layout = Layout::ChannelsLast,
 };
 
 const OpDef kReverseSequence{

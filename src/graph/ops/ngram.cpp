@@ -133,6 +133,7 @@ const OpDef kTfIdfVectorizer{
         }
         return std::vector<Datum>{y};
     },
+    .no_kernel = "looks up keys, which may be strings",
 };
 
 }  // namespace

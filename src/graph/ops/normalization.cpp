@@ -124,6 +124,7 @@ const OpDef kBatchNormalization{
     .outputs = {"y: T", "running_mean?: V", "running_variance?: V"},
     .attrs = {float_attr("epsilon", 1e-5f), float_attr("momentum", 0.9f), int_attr("training_mode", 0)},
     .types = {{"T", kWideFloats}, {"U", kWideFloats}, {"V", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Light},
     .onnx = {"BatchNormalization",
              {{6, attr_dropped(6, "consumed_inputs").up, consumed_inputs_for_1},
               {7, test_mode_before_7, test_mode_for_6},
@@ -160,6 +161,7 @@ const OpDef kBatchNormalization{
         return b.finish({b.cast(y, op.dtype(0)), running(batch.mean, 3), running(batch.variance, 4)});
     },
     .body_applies = [](const OpView& op) { return op.integer("training_mode") == 0; },
+    .layout = Layout::AsInputs,
 };
 
 // --- over other parts of the input
@@ -220,6 +222,7 @@ const OpDef kLayerNormalization{
         if (op.has(2)) y = b.add(y, in[2]);
         return b.finish({y, m.mean, inverse});
     },
+    .canonical = axis_from_front,
 };
 
 const OpDef kRmsNormalization{
@@ -244,6 +247,7 @@ const OpDef kRmsNormalization{
         Value* root = b.op("sqrt", {b.add(square, b.scalar(op.real("epsilon"), stash))});
         return b.finish({b.mul(b.cast(b.div(x, root), op.dtype(1)), in[1])});
     },
+    .canonical = axis_from_front,
 };
 
 // Statistics over each of `groups` groups of channels, in the input's shape.
@@ -328,6 +332,7 @@ const OpDef kLrn{
             Expr scale = like(op, op.real("bias")) + like(op, op.real("alpha") / double(size)) * sum({k}, near * near);
             return x.at(o) / pow(scale, like(op, op.real("beta")));
         },
+    .layout = Layout::ChannelsLast,
 };
 
 const OpDef kLpNormalization{
@@ -349,6 +354,7 @@ const OpDef kLpNormalization{
         Value* zero = b.scalar(0, t);
         return b.finish({b.cast(b.op("where", {b.op("equal", {norm, zero}), zero, b.div(x, norm)}), op.dtype(0))});
     },
+    .canonical = axis_from_front,
 };
 
 const OpDef kMeanVarianceNormalization{

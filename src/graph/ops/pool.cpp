@@ -74,7 +74,7 @@ const OpDef kAveragePool{
     .outputs = {"y: T"},
     .attrs = pool_attrs({int_attr("count_include_pad", 0)}),
     .types = {{"T", kWideFloats}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Window},
     .onnx = {"AveragePool",
              {attr_added(7, "count_include_pad", Attr(int64_t{0})), attr_added(10, "ceil_mode", Attr(int64_t{0})),
               unit_dilations_before(19)}},
@@ -92,6 +92,8 @@ const OpDef kAveragePool{
             }
             return sum(p.k, op.in(0).at_or(p.at, like(op, 0), 2)) / cast(count, op.dtype(0));
         },
+    .canonical = canonical_pool,
+    .layout = Layout::ChannelsLast,
 };
 
 // The position of the largest element in the whole of x, the first of equals; in column-major order of the spatial
@@ -126,6 +128,7 @@ const OpDef kMaxPool{
     .outputs = {"y: T", "indices?: i64"},
     .attrs = pool_attrs({int_attr("storage_order", 0)}),
     .types = {{"T", kWideFloats | DTypes{DType::i8, DType::u8}}},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = {"MaxPool",
              {attr_added(8, "storage_order", Attr(int64_t{0})), attr_added(10, "ceil_mode", Attr(int64_t{0})),
               unit_dilations_before(10)}},
@@ -139,6 +142,8 @@ const OpDef kMaxPool{
             Pooled p(op, o);
             return reduce_max(p.k, op.in(0).at_or(p.at, infinity(op.dtype(0), true), 2));
         },
+    .canonical = canonical_pool,
+    .layout = Layout::ChannelsLast,
 };
 
 // The p-norm of x's elements along `axes`.
@@ -181,6 +186,7 @@ const OpDef kLpPool{
     .outputs = {"y: T"},
     .attrs = pool_attrs({int_attr("p", 2)}),
     .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = {"LpPool", {whole_p_from_2(), attr_added(18, "ceil_mode", Attr(int64_t{0})), unit_dilations_before(18)}},
     .infer = [](const OpView& op) -> Result<Types> {
         TRY(check_p(op));
@@ -191,11 +197,14 @@ const OpDef kLpPool{
             Pooled p(op, o);
             return norm(op.integer("p"), p.k, op.in(0).at_or(p.at, like(op, 0), 2));
         },
+    .canonical = canonical_pool,
+    .layout = Layout::ChannelsLast,
 };
 
 // Pooling over all spatial dimensions: `f` of the reduction axes and the element under them.
 OpDef global_pool(std::string name, OnnxForm onnx, std::vector<AttrDef> attrs, std::vector<Trait> traits,
                   std::function<Expr(const OpView&, const std::vector<ReduceAxis>&, const Expr&)> f) {
+    traits.push_back(Trait::Window);
     return {
         .name = std::move(name),
         .inputs = {"x: T"},
@@ -218,6 +227,7 @@ OpDef global_pool(std::string name, OnnxForm onnx, std::vector<AttrDef> attrs, s
                 for (int64_t i = 2; i < op.rank(0); ++i) k.push_back(op.reduce(op.shape(0)[i]));
                 return f(op, k, op.in(0).at(o.slice(0, 2) + vars(k)));
             },
+        .layout = Layout::ChannelsLast,
     };
 }
 

@@ -117,6 +117,7 @@ const OpDef kQuantizeLinear{
             Expr q = divided(op.in(0).at(o), granular(op, 1, o), precision);
             return quantized(q, op.has(2) ? granular(op, 2, o) : constant(0, t), t, op.integer("saturate"));
         },
+    .layout = Layout::AsInputs,
 };
 
 const OpDef kDequantizeLinear{
@@ -141,6 +142,7 @@ const OpDef kDequantizeLinear{
             if (op.has(2)) x = x - cast(granular(op, 2, o), DType::f64);
             return cast(x * cast(granular(op, 1, o), DType::f64), op.out().dtype);
         },
+    .layout = Layout::AsInputs,
 };
 
 // The scale and zero point that map the input's range, widened to hold zero, onto [0, 255].

@@ -269,6 +269,7 @@ const OpDef kDropout{
         return std::vector<Datum>{y, mask};
     },
     .body_applies = [](const OpView& op) { return !trains(op); },
+    .gives_input = [](const OpView& op) { return !trains(op); },
 };
 
 }  // namespace

@@ -138,16 +138,51 @@ OpDef reduce_log_sum_exp() {
     return def;
 }
 
+// A value of the output's shape, spread over what was reduced.
+Value* spread(const Backward& r, Value* g) {
+    OpView view = r.node.view();
+    if (!view.integer("keepdims")) {
+        auto axes = reduced_axes(view);
+        if (!axes.ok() || !*axes) {
+            r.b.fail(Error(Code::E0202, "Gradient: the axes of {} are not constant", r.node.where()));
+            return nullptr;
+        }
+        if (!(*axes)->empty()) g = r.b.unsqueeze(g, **axes);
+    }
+    return r.b.op("expand", {g, r.shape_of(0)});
+}
+
+Gradients back_through_mean(const Backward& r) {
+    DType t = r.out->type().tensor().dtype;
+    Value* in = r.b.cast(r.b.op("size", {r.in[0]}), t);
+    Value* out = r.b.cast(r.b.op("size", {r.out}), t);
+    return {r.b.mul(spread(r, r.g), r.b.div(out, in))};
+}
+
+Gradients back_through_max(const Backward& r) {  // ties share
+    DType t = r.out->type().tensor().dtype;
+    Value* largest = r.b.cast(r.b.op("equal", {r.in[0], spread(r, r.out)}), t);
+    Value* axes = r.in.size() > 1 ? r.in[1] : nullptr;
+    Value* ties = r.b.op("reduce_sum", {largest, axes}, r.node.attrs());
+    return {r.b.mul(largest, spread(r, r.b.div(r.g, ties)))};
+}
+
+OpDef lying_as_input(OpDef def) {
+    def.layout = Layout::AsInputs;
+    return def;
+}
+
 }  // namespace
 
 std::vector<OpDef> reduce_ops() {
+    auto total = [](const Reduced& r) { return r.sum(r.element); };
+    auto largest = [](const Reduced& r) { return r.over(ReduceOp::Max, r.element); };
     return {
-        reduction(
-            "reduce_sum", "ReduceSum", kNumbers, [](const Reduced& r) { return r.sum(r.element); }, {Trait::Linear},
-            13),
-        reduction("reduce_mean", "ReduceMean", kNumbers, mean, {Trait::Linear}),
-        reduction("reduce_max", "ReduceMax", kBodyTypes,
-                  [](const Reduced& r) { return r.over(ReduceOp::Max, r.element); }),
+        differentiable(lying_as_input(reduction("reduce_sum", "ReduceSum", kNumbers, total, {Trait::Linear}, 13)),
+                       [](const Backward& r) -> Gradients { return {spread(r, r.g)}; }),
+        differentiable(lying_as_input(reduction("reduce_mean", "ReduceMean", kNumbers, mean, {Trait::Linear})),
+                       back_through_mean),
+        differentiable(lying_as_input(reduction("reduce_max", "ReduceMax", kBodyTypes, largest)), back_through_max),
         reduction("reduce_min", "ReduceMin", kBodyTypes,
                   [](const Reduced& r) { return r.over(ReduceOp::Min, r.element); }),
         reduction("reduce_prod", "ReduceProd", kNumbers,

@@ -160,6 +160,7 @@ const OpDef kMaxRoiPool{
     .outputs = {"y: T"},
     .attrs = {ints_attr("pooled_shape").required(), float_attr("spatial_scale", 1)},
     .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Window},
     .onnx = "MaxRoiPool",
     .infer = [](const OpView& op) -> Result<Types> {
         const auto& pooled = op.ints("pooled_shape");

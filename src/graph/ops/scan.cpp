@@ -243,6 +243,17 @@ const OpDef kScan{
                }}}},
     .infer = infer_scan,
     .evaluate = evaluate_scan,
+    .iterations = [](const OpView& op) -> std::optional<Expr> {
+        if (op.integer("batched")) return std::nullopt;
+        const int64_t scanned = op.integer("num_scan_inputs"), first = int64_t(op.input_count()) - scanned;
+        if (scanned < 1 || first < 0) return std::nullopt;
+        const Type& type = op.type(size_t(first));
+        if (!type.is_tensor() || !type.tensor().shape.ranked()) return std::nullopt;
+        const Shape& shape = type.tensor().shape;
+        std::vector<int64_t> axes = op.ints_or("scan_input_axes", {0});
+        const int64_t axis = axes.empty() ? 0 : axes[0];
+        return axis >= -shape.rank() && axis < shape.rank() ? std::optional(shape[axis]) : std::nullopt;
+    },
 };
 
 }  // namespace

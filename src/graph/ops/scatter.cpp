@@ -134,6 +134,7 @@ const OpDef kScatterElements{
         for (int64_t i = 0; i < indices.elements(); ++i) TRY(in_range(op, indices.int_at(i), (*sizes)[axis]));
         return {};
     },
+    .canonical = axis_from_front,
 };
 
 const OpDef kScatterNd{

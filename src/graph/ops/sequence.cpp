@@ -12,6 +12,8 @@ namespace {
 const std::vector<Trait> kSequenceTraits = {Trait::Pure, Trait::InfersUnranked};
 const TypeVar kPosition{"I", {DType::i32, DType::i64}};
 
+constexpr const char* kNoTensors = "sequences and optionals";
+
 Status check_sequence(const OpView& op) {
     if (op.type(0).is_sequence()) return {};
     return op.error(Code::E0208, "input 0 must be a sequence, is {}", op.type(0));
@@ -51,6 +53,7 @@ const OpDef kSequenceConstruct{
         for (size_t i = 0; i < op.input_count(); ++i) items.push_back(ctx.in(i));
         return std::vector{Datum::sequence(std::move(items))};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kSequenceEmpty{
@@ -67,6 +70,7 @@ const OpDef kSequenceEmpty{
     .evaluate = [](const OpView&, EvalContext&) -> Result<std::vector<Datum>> {
         return std::vector{Datum::sequence({})};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kSequenceAt{
@@ -85,6 +89,7 @@ const OpDef kSequenceAt{
         int64_t length = items.size();
         return std::vector{items[TRY(position_in(op, ctx, 1, length, length))]};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kSequenceInsert{
@@ -111,6 +116,7 @@ const OpDef kSequenceInsert{
         items.insert(items.begin() + at, ctx.in(1));
         return std::vector{Datum::sequence(std::move(items))};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kSequenceErase{
@@ -132,6 +138,7 @@ const OpDef kSequenceErase{
         items.erase(items.begin() + at);
         return std::vector{Datum::sequence(std::move(items))};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kSequenceLength{
@@ -147,6 +154,7 @@ const OpDef kSequenceLength{
     .evaluate = [](const OpView&, EvalContext& ctx) -> Result<std::vector<Datum>> {
         return std::vector<Datum>{Tensor::scalar(int64_t(ctx.in(0).items().size()))};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kSplitToSequence{
@@ -206,6 +214,7 @@ const OpDef kSplitToSequence{
         }
         return std::vector{Datum::sequence(std::move(items))};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kConcatFromSequence{
@@ -241,6 +250,7 @@ const OpDef kConcatFromSequence{
         int64_t axis = TRY(op.axis(op.integer("axis"), parts[0].rank() + fresh));
         return std::vector<Datum>{fresh ? TRY(stack_tensors(parts, axis)) : TRY(concat_tensors(parts, axis))};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kOptional{
@@ -258,6 +268,7 @@ const OpDef kOptional{
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         return std::vector{op.has(0) ? Datum::some(ctx.in(0)) : Datum::none()};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kOptionalGetElement{
@@ -274,6 +285,7 @@ const OpDef kOptionalGetElement{
         if (!ctx.in(0).has_value()) return op.error(Code::E0407, "the optional is empty");
         return std::vector{ctx.in(0).items()[0]};
     },
+    .no_kernel = kNoTensors,
 };
 
 const OpDef kOptionalHasElement{
@@ -287,6 +299,7 @@ const OpDef kOptionalHasElement{
         bool has = op.has(0) && (!ctx.in(0).is_optional() || ctx.in(0).has_value());
         return std::vector<Datum>{Tensor::scalar(has)};
     },
+    .no_kernel = kNoTensors,
 };
 
 }  // namespace

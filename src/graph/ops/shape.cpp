@@ -67,13 +67,42 @@ Dim quotient(const Shape& dims, const std::vector<Dim>& divisor) {
     return floor_div(over, under);
 }
 
+// The same elements in another shape: so is the gradient.
+Gradients back_to_shape(const Backward& r) { return {r.b.op("reshape", {r.g, r.shape_of(0)})}; }
+
+// 0 where a size is that of the input's dimension in the same place, -1 for one that is left. (With -1 beside a size of
+// 0 there is no telling what it stands for: an empty tensor is the one input for which this says less than the sizes
+// did.)
+std::optional<std::vector<int64_t>> reshape_constants(const OpView& op, size_t, AttrMap& attrs) {
+    const Shape &x = op.shape(0), &y = op.out().shape;
+    if (!x.ranked() || !y.ranked() || int64_t(op.contents(1)->size()) != y.rank()) return std::nullopt;
+    std::vector<int64_t> constants;
+    bool open = false;
+    for (int64_t d = 0; d < y.rank(); ++d) {
+        auto n = y[d].as_int();
+        if (n && *n == 0) return std::nullopt;  // 0 would be read as a copy
+        if (n) {
+            constants.push_back(*n);
+        } else if (d < x.rank() && x[d] == y[d]) {
+            constants.push_back(0);
+        } else if (!open) {
+            constants.push_back(-1);
+            open = true;
+        } else {
+            return std::nullopt;
+        }
+    }
+    attrs.erase("allowzero");
+    return constants;
+}
+
 const OpDef kReshape{
     .name = "reshape",
     .inputs = {"x: T", "shape: i64"},
     .outputs = {"y: T"},
     .attrs = {int_attr("allowzero", 0)},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = {"Reshape", {attr_to_input(5, "shape", 1), attr_added(14, "allowzero", Attr(int64_t{0}))}},
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.rank(1) != 1) return op.shape_error("shape must be a vector, is {}", op.shape(1));
@@ -119,6 +148,8 @@ const OpDef kReshape{
     },
     .body = [](const OpView& op,
                const Indices& o) { return op.in(0).at(reindex(o, op.out().shape, op.in(0).shape())); },
+    .constant_operand = reshape_constants,
+    .gradient = back_to_shape,
 };
 
 const OpDef kFlatten{
@@ -127,7 +158,7 @@ const OpDef kFlatten{
     .outputs = {"y: T"},
     .attrs = {int_attr("axis", 1)},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = "Flatten",
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& x = op.shape(0);
@@ -139,6 +170,7 @@ const OpDef kFlatten{
     },
     .body = [](const OpView& op,
                const Indices& o) { return op.in(0).at(reindex(o, op.out().shape, op.in(0).shape())); },
+    .gradient = back_to_shape,
 };
 
 // The axes that squeeze drops; nothing where they are only known at run time.
@@ -169,7 +201,7 @@ const OpDef kSqueeze{
     .inputs = {"x: T", "axes?: i64"},
     .outputs = {"y: T"},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = {"Squeeze", {attr_to_input(13, "axes", 1)}},
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.has(1) && op.rank(1) > 1) return op.shape_error("axes must be a vector, is {}", op.shape(1));
@@ -199,6 +231,7 @@ const OpDef kSqueeze{
             auto axes = squeezed_axes(op);
             return axes.ok() && axes->has_value();
         },
+    .gradient = back_to_shape,
 };
 
 Result<std::vector<int64_t>> unsqueezed_axes(const OpView& op, const std::vector<int64_t>& given) {
@@ -212,7 +245,7 @@ const OpDef kUnsqueeze{
     .inputs = {"x: T", "axes: i64"},
     .outputs = {"y: T"},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = {"Unsqueeze", {attr_to_input(13, "axes", 1)}},
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.rank(1) > 1) return op.shape_error("axes must be a vector, is {}", op.shape(1));
@@ -235,19 +268,22 @@ const OpDef kUnsqueeze{
             return op.in(0).at(at);
         },
     .body_applies = [](const OpView& op) { return op.constant_ints(1).has_value(); },
+    .gradient = back_to_shape,
 };
 
 const OpDef kIdentity{
     .name = "identity",
     .inputs = {"x: *"},
     .outputs = {"y: *"},
-    .traits = {Trait::Pure, Trait::Linear, Trait::Elementwise, Trait::InfersUnranked},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Elementwise, Trait::InfersUnranked, Trait::Movement},
     .onnx = "Identity",
     .infer = [](const OpView& op) -> Result<Types> { return op.same(0); },
     .body = [](const OpView& op, const Indices& o) { return op.in(0).at(o); },
     // Sequences and optionals have no elements for a body to speak of.
     .evaluate = [](const OpView&, EvalContext& ctx) -> Result<std::vector<Datum>> { return std::vector{ctx.in(0)}; },
     .body_applies = [](const OpView& op) { return op.type(0).is_tensor(); },
+    .gradient = [](const Backward& r) -> Gradients { return {r.g}; },
+    .layout = Layout::AsInputs,
 };
 
 // The dimensions that shape gives: [start, end), clamped as in Python.
@@ -264,7 +300,7 @@ const OpDef kShape{
     .outputs = {"y: i64"},
     .attrs = {int_attr("start", 0), int_attr("end")},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::InfersUnranked},
+    .traits = {Trait::Pure, Trait::InfersUnranked, Trait::Movement},
     .onnx = {"Shape", {attr_added(15, "start", Attr(int64_t{0})), attr_added(15, "end", Attr(int64_t{INT64_MAX}))}},
     .infer = [](const OpView& op) -> Result<Types> {
         if (!op.shape(0).ranked()) return Type(DType::i64, {op.fresh(0, 0)});

@@ -1,5 +1,6 @@
 // Ops that keep a part of a tensor or put it into a larger one: slice, pad, center_crop_pad, trilu.
 #include <algorithm>
+#include <limits>
 
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
@@ -66,12 +67,41 @@ Status drop_unit_steps(OnnxCall& call) {
     return {};
 }
 
+// A bound that counts from the end: N - 1 is -1, and N or more is to the end.
+std::optional<int64_t> constant_bound(const Expr& bound, const Dim& extent, bool is_end) {
+    if (auto n = bound.as_int()) return n;
+    Expr beyond = bound - extent;
+    if (auto k = beyond.as_int(); k && *k < 0 && (*k == -1 || bounds(extent).low.value_or(0) >= -*k)) return *k;
+    if (is_end && bounds(beyond).low.value_or(-1) >= 0) return std::numeric_limits<int64_t>::max();
+    return std::nullopt;
+}
+
+// Of starts and ends.
+std::optional<std::vector<int64_t>> slice_constants(const OpView& op, size_t input, AttrMap&) {
+    const Shape& x = op.shape(0);
+    if (input > 2 || !x.ranked()) return std::nullopt;
+    if ((op.has(3) && !op.constant_ints(3)) || (op.has(4) && !op.constant_ints(4))) return std::nullopt;
+    const std::vector<Expr> wanted = *op.contents(input);
+    std::vector<int64_t> axes, steps(wanted.size(), 1), constants;
+    if (op.has(3)) axes = *op.constant_ints(3);
+    for (int64_t d = 0; !op.has(3) && d < int64_t(wanted.size()); ++d) axes.push_back(d);
+    if (op.has(4)) steps = *op.constant_ints(4);
+    if (axes.size() != wanted.size() || steps.size() != wanted.size()) return std::nullopt;
+    for (size_t k = 0; k < wanted.size(); ++k) {
+        if (steps[k] < 1 || axes[k] < -x.rank() || axes[k] >= x.rank()) return std::nullopt;
+        auto bound = constant_bound(wanted[k], x[axes[k]], input == 2);
+        if (!bound) return std::nullopt;
+        constants.push_back(*bound);
+    }
+    return constants;
+}
+
 const OpDef kSlice{
     .name = "slice",
     .inputs = {"x: T", "starts: I", "ends: I", "axes?: I", "steps?: I"},
     .outputs = {"y: T"},
     .types = {{"T", kAllTypes}, {"I", {DType::i32, DType::i64}}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
     .onnx = {"Slice",
              {attr_to_input(10, "starts", 1),
               attr_to_input(10, "ends", 2),
@@ -128,6 +158,8 @@ const OpDef kSlice{
         [](const OpView& op) {
             return has_parameters(op, {1, 3, 4});
         },
+    .constant_operand = slice_constants,
+    .layout = Layout::AsInputs,
 };
 
 // ---- pad
@@ -180,6 +212,7 @@ const OpDef kPad{
     .outputs = {"y: T"},
     .attrs = {string_attr("mode", "constant")},
     .types = {{"T", kAllTypes}, {"I", {DType::i32, DType::i64}}},
+    .traits = {Trait::Pure, Trait::Movement},
     .onnx = {"Pad",
              {{2, [](OnnxCall& c) { return rename_paddings(c, "paddings", "pads"); },
                [](OnnxCall& c) { return rename_paddings(c, "pads", "paddings"); }},
@@ -260,6 +293,7 @@ const OpDef kPad{
         [](const OpView& op) {
             return has_parameters(op, {1, 3});
         },
+    .layout = Layout::AsInputs,
 };
 
 // ---- center_crop_pad

@@ -60,6 +60,7 @@ const OpDef kSoftmax{
         Value* e = b.op("exp", {b.sub(in[0], b.reduce("reduce_max", in[0], {axis}))});
         return b.finish({b.div(e, b.reduce("reduce_sum", e, {axis}))});
     },
+    .canonical = axis_from_front,
 };
 
 const OpDef kLogSoftmax{
@@ -76,6 +77,7 @@ const OpDef kLogSoftmax{
         Value* total = b.reduce("reduce_sum", b.op("exp", {shifted}), {axis});
         return b.finish({b.sub(shifted, b.op("log", {total}))});
     },
+    .canonical = axis_from_front,
 };
 
 // One where the first of the largest elements along the axis stands: nothing before it is as large, nothing after
@@ -98,6 +100,7 @@ const OpDef kHardmax{
             Expr times = sum({k}, cast(beaten, DType::i64));
             return select(eq(times, 0), like(op, 1), like(op, 0));
         },
+    .canonical = axis_from_front,
 };
 
 }  // namespace

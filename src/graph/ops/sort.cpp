@@ -104,6 +104,7 @@ const OpDef kTopK{
         }
         return std::vector<Datum>{values, indices};
     },
+    .canonical = axis_from_front,
 };
 
 // ---- unique

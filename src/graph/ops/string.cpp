@@ -41,6 +41,7 @@ const OpDef kStringConcat{
             out[i] = a.as_strings()[position(a, i)] + b.as_strings()[position(b, i)];
         return std::vector<Datum>{y};
     },
+    .no_kernel = "strings",
 };
 
 // ---- string_normalizer
@@ -138,6 +139,7 @@ const OpDef kStringNormalizer{
         sizes.back() = kept.size();
         return std::vector<Datum>{Tensor::strings(sizes, std::move(kept))};
     },
+    .no_kernel = "strings",
 };
 
 // ---- string_split
@@ -195,6 +197,7 @@ const OpDef kStringSplit{
             std::move(parts[i].begin(), parts[i].end(), y.mutable_strings().begin() + i * longest);
         return std::vector<Datum>{y, counts};
     },
+    .no_kernel = "strings",
 };
 
 // ---- regex_full_match
@@ -218,6 +221,7 @@ const OpDef kRegexFullMatch{
         }
         return std::vector<Datum>{y};
     },
+    .no_kernel = "strings",
 };
 
 }  // namespace

@@ -45,7 +45,7 @@ const OpDef kWinogradInput{
     .outputs = {"v: T"},
     .attrs = {ints_attr("side").required()},
     .types = {{"T", kWideFloats}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::OwnSums},
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& x = op.shape(0);
         const auto& side = op.ints("side");
@@ -69,6 +69,7 @@ const OpDef kWinogradInput{
             Expr across = sum({s}, along.at({o[1], s.var}) * x.at_or(at, like(op, 0), 2));
             return sum({r}, down.at({o[0], r.var}) * across);
         },
+    .input_layout = Layout::ChannelsLast,
 };
 
 const OpDef kWinogradWeight{
@@ -76,7 +77,7 @@ const OpDef kWinogradWeight{
     .inputs = {"w: T", "g_rows: T", "g_columns: T"},
     .outputs = {"u: T"},
     .types = {{"T", kWideFloats}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::OwnSums},
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& w = op.shape(0);
         if (w.rank() != 4) return op.shape_error("needs [O,C,r,s], has {}", w);
@@ -99,7 +100,7 @@ const OpDef kWinogradOutput{
     .outputs = {"y: T"},
     .attrs = {int_attr("height").required(), int_attr("width").required()},
     .types = {{"T", kWideFloats}},
-    .traits = {Trait::Pure, Trait::Linear},
+    .traits = {Trait::Pure, Trait::Linear, Trait::OwnSums},
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& m = op.shape(0);
         if (m.rank() != 4) return op.shape_error("needs [n,n,T,O], has {}", m);
@@ -121,6 +122,7 @@ const OpDef kWinogradOutput{
             Expr across = sum({s}, along.at({mod(o[3], width), s.var}) * m.at({r.var, s.var, t, o[1]}));
             return sum({r}, down.at({mod(o[2], height), r.var}) * across);
         },
+    .layout = Layout::ChannelsLast,
 };
 
 }  // namespace

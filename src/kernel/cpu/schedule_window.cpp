@@ -302,95 +302,135 @@ Status sum_tile(Schedule& s, const std::string& sum, const Loop& inside, const W
     return {};
 }
 
-}  // namespace
+// A window being scheduled: what is known of it, and the loops of its output as they are cut.
+struct Window {
+    Schedule& s;
+    const std::string &sum, &out;
+    const ScheduleOptions& options;
+    const Stage stage;
+    const Padding padding;
+    const int64_t lanes;
+    const std::optional<int64_t> channels;
+    const bool in_lanes;
+    const WindowTiles tiles;
+    bool parallel = false;
+    bool in_memory = false;  // what reads the sums of a tile reads them from memory
 
-Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
-    TRY(merge_unit_axes(s, sum, out));
-    TRY(turn_weights(s, sum));
-    const Stage stage = find_stage(s, sum);
-    const Padding padding = find_padding(stage);
+    // A tile: neighbours along the axis before the last, in vectors along the last.
+    std::vector<Loop> outer = {};  // around tiles, but for that over the channels
+    std::optional<Loop> pixel = {}, vector = {}, lane = {}, columns = {};
+    Loop at = {};  // over the channels' tiles
+    std::vector<Loop> tasks = {};
+
+    int64_t tile_channels() const { return tiles.vectors * lanes; }
+    size_t row_loops() const { return columns ? outer.size() - 1 : outer.size(); }  // those before the columns
+
+    Status cut_tiles();
+    Result<std::optional<Loop>> cut_channel_blocks();
+    Result<std::vector<Loop>> order_by_channel(const std::optional<Loop>& blocks);
+    Result<std::vector<Loop>> order_by_row(const std::optional<Loop>& blocks, int64_t images, int64_t rows);
+    Result<std::vector<Loop>> order_tasks();
+    Status arrange(std::vector<Loop> order);
+    Status sum_in_local_tile(const Loop& inside);
+    Status run_tasks();
+};
+
+Window look_at(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
+    Stage stage = find_stage(s, sum);
     const int64_t lanes = lanes_of(s, stage, options.machine);
-    std::vector<Loop> loops = s.loops(out);
-    const size_t last = loops.size() - 1;
-    auto channels = s.extent(loops[last]).as_int();
+    auto channels = s.extent(s.loops(out).back()).as_int();
     const bool in_lanes = lanes > 1 && (!channels || *channels >= lanes);
     const WindowTiles tiles = choose_window(stage, lanes, in_lanes, options);
-
     double work = double(tiles.taps) * double(channels.value_or(64));
     for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(32));
     const bool parallel = options.threads > 1 && work > 100e3;
-    if (tiles.block > 1) return sum_in_memory(s, sum, out, tiles.block, lanes, parallel);
+    Padding padding = find_padding(stage);
+    return {s, sum, out, options, std::move(stage), std::move(padding), lanes, channels, in_lanes, tiles, parallel};
+}
 
-    // A tile: neighbours along the axis before the last, in vectors along the last.
-    std::vector<Loop> outer(loops.begin(), loops.end() - 1);
-    std::optional<Loop> pixel, vector, lane, columns;
+Status Window::cut_tiles() {
+    const std::vector<Loop> loops = s.loops(out);
+    const size_t last = loops.size() - 1;
+    outer.assign(loops.begin(), loops.end() - 1);
     if (tiles.pixels > 1) {
         auto [o, i] = TRY(s.split(loops[last - 1], tiles.pixels));
         outer.back() = o;
         columns = o;
         pixel = i;
     }
-    Loop at = loops[last];
+    at = loops[last];
     // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
-    const bool in_memory = in_lanes && pixel && is_costly(find_stage(s, out).value);
-    if (in_lanes) {
-        auto [o, i] = TRY(s.split(loops[last], tiles.vectors * lanes));
-        at = o;
-        lane = i;
-        if (!in_memory) {
-            auto [v, l] = TRY(s.split(i, lanes));
-            vector = v;
-            lane = l;
-        }
-    }
+    in_memory = in_lanes && pixel && is_costly(find_stage(s, out).value);
+    if (!in_lanes) return {};
+    auto [o, i] = TRY(s.split(loops[last], tile_channels()));
+    at = o;
+    lane = i;
+    if (in_memory) return {};
+    auto [v, l] = TRY(s.split(i, lanes));
+    vector = v;
+    lane = l;
+    return {};
+}
 
-    // Tasks: parts of images in whole rows, or else parts of the channels.
-    const size_t row_loops = columns ? outer.size() - 1 : outer.size();  // those before the columns
+// The loop over blocks of channels, where their tiles are taken in such.
+Result<std::optional<Loop>> Window::cut_channel_blocks() {
+    if (!tiles.small || !in_lanes || !channels || *channels % tile_channels()) return std::optional<Loop>();
+    const int64_t each = channel_block(stage, *channels, tile_channels(), options.machine);
+    if (each <= 0) return std::optional<Loop>();
+    auto [o, i] = TRY(s.split(at, each));
+    at = i;
+    return std::optional<Loop>(o);
+}
+
+Result<std::vector<Loop>> Window::order_by_channel(const std::optional<Loop>& blocks) {
+    tasks = {blocks ? *blocks : at};
+    std::vector<Loop> order = tasks;
+    if (blocks) outer.push_back(at);
+    order.insert(order.end(), outer.begin(), outer.end());
+    return order;
+}
+
+Result<std::vector<Loop>> Window::order_by_row(const std::optional<Loop>& blocks, int64_t images, int64_t rows) {
+    const size_t count = row_loops();
+    std::vector<Loop> order = outer;
+    bool row_is_inside = count > 0;
+    if (count > 0 && parallel) {
+        Loop& row = order[count - 1];
+        int64_t each = rows_per_task(images, rows, options.threads);
+        tasks.assign(order.begin(), order.begin() + std::ptrdiff_t(count));
+        if (each > 1) {
+            auto [o, i] = TRY(s.split(row, each));
+            row = i;
+            tasks.back() = o;
+            order.insert(order.begin() + std::ptrdiff_t(count) - 1, o);
+            if (padding.others) TRY(s.loop_partition(i));
+        } else {
+            row_is_inside = false;
+        }
+    } else if (count > 0 && padding.others) {
+        TRY(s.loop_partition(order[count - 1]));
+    }
+    // Blocks of channels stand inside the tasks, around the rows of each.
+    if (blocks) order.insert(order.end() - std::ptrdiff_t(outer.size() - count) - (row_is_inside ? 1 : 0), *blocks);
+    order.push_back(at);
+    return order;
+}
+
+// Tasks: parts of images in whole rows, or else parts of the channels. Gives the loops around a tile in their order.
+Result<std::vector<Loop>> Window::order_tasks() {
     int64_t images = 1, rows = 1;
-    for (size_t i = 0; i < row_loops; ++i) {
+    for (size_t i = 0; i < row_loops(); ++i) {
         images *= rows;
         rows = s.extent(outer[i]).as_int().value_or(256);
     }
-    int64_t channel_tiles = channels && in_lanes ? *channels / (tiles.vectors * lanes) : 1;
+    const int64_t channel_tiles = channels && in_lanes ? *channels / tile_channels() : 1;
     const bool by_channel = parallel && images * rows < 6 * options.threads && channel_tiles >= 2 * options.threads;
-    std::vector<Loop> tasks, order;
-    std::optional<Loop> blocks;
-    if (tiles.small && in_lanes && channels && *channels % (tiles.vectors * lanes) == 0)
-        if (int64_t each = channel_block(stage, *channels, tiles.vectors * lanes, options.machine); each > 0) {
-            auto [o, i] = TRY(s.split(at, each));
-            blocks = o;
-            at = i;
-        }
-    if (by_channel) {
-        tasks = {blocks ? *blocks : at};
-        order = tasks;
-        if (blocks) outer.push_back(at);
-        order.insert(order.end(), outer.begin(), outer.end());
-    } else {
-        order = outer;
-        bool row_is_inside = row_loops > 0;
-        if (row_loops > 0 && parallel) {
-            Loop& row = order[row_loops - 1];
-            int64_t each = rows_per_task(images, rows, options.threads);
-            tasks.assign(order.begin(), order.begin() + std::ptrdiff_t(row_loops));
-            if (each > 1) {
-                auto [o, i] = TRY(s.split(row, each));
-                row = i;
-                tasks.back() = o;
-                order.insert(order.begin() + std::ptrdiff_t(row_loops) - 1, o);
-                if (padding.others) TRY(s.loop_partition(i));
-            } else {
-                row_is_inside = false;
-            }
-        } else if (row_loops > 0 && padding.others) {
-            TRY(s.loop_partition(order[row_loops - 1]));
-        }
-        // Blocks of channels stand inside the tasks, around the rows of each.
-        if (blocks)
-            order.insert(order.end() - std::ptrdiff_t(outer.size() - row_loops) - (row_is_inside ? 1 : 0), *blocks);
-        order.push_back(at);
-    }
-    const Loop inside = order.back();
+    const std::optional<Loop> blocks = TRY(cut_channel_blocks());
+    return by_channel ? order_by_channel(blocks) : order_by_row(blocks, images, rows);
+}
+
+// The loops of the output in their order, those of a tile written out.
+Status Window::arrange(std::vector<Loop> order) {
     if (columns) {
         // Where all tiles of a row touch its ends, each knows what it touches.
         auto count = s.extent(*columns).as_int();
@@ -399,36 +439,52 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
         else
             TRY(s.loop_partition(*columns));
     }
-    if (pixel) order.push_back(*pixel);
-    if (vector) order.push_back(*vector);
-    if (lane) order.push_back(*lane);
+    for (const std::optional<Loop>& loop : {pixel, vector, lane})
+        if (loop) order.push_back(*loop);
     TRY(s.reorder(order));
     if (pixel && in_memory) TRY(s.annotate(*pixel, "unroll", 2));
     if (pixel && !in_memory) TRY(s.unroll(*pixel));
     if (vector) TRY(s.unroll(*vector));
-    if (lane) {
-        TRY(s.vectorize(*lane));
-        if (!channels || *channels % (tiles.vectors * lanes)) TRY(s.loop_partition(at));
-    }
-    if (in_memory) {
-        std::string tile = TRY(s.cache_write(sum, Scope::Register));
-        TRY(s.compute_at(tile, inside));
-        TRY(s.set_scope(tile, Scope::Local));
-        std::vector<Loop> own = s.loops(tile);
-        TRY(s.unroll(own[own.size() - 2]));
-        auto [v, l] = TRY(s.split(own.back(), lanes));
-        TRY(s.unroll(v));
-        TRY(s.vectorize(l));
-    }
-    TRY(s.compute_at(sum, inside));
-    TRY(s.set_scope(sum, Scope::Register));
+    if (!lane) return {};
+    TRY(s.vectorize(*lane));
+    if (!channels || *channels % tile_channels()) TRY(s.loop_partition(at));
+    return {};
+}
 
-    TRY(sum_tile(s, sum, inside, tiles, padding, lanes, in_lanes));
+Status Window::sum_in_local_tile(const Loop& inside) {
+    std::string tile = TRY(s.cache_write(sum, Scope::Register));
+    TRY(s.compute_at(tile, inside));
+    TRY(s.set_scope(tile, Scope::Local));
+    std::vector<Loop> own = s.loops(tile);
+    TRY(s.unroll(own[own.size() - 2]));
+    auto [v, l] = TRY(s.split(own.back(), lanes));
+    TRY(s.unroll(v));
+    return s.vectorize(l);
+}
 
+Status Window::run_tasks() {
     if (tasks.empty()) return {};
     Loop all = tasks[0];
     for (size_t i = 1; i < tasks.size(); ++i) all = TRY(s.fuse(all, tasks[i]));
     return s.parallel(all);
+}
+
+}  // namespace
+
+Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
+    TRY(merge_unit_axes(s, sum, out));
+    TRY(turn_weights(s, sum));
+    Window w = look_at(s, sum, out, options);
+    if (w.tiles.block > 1) return sum_in_memory(s, sum, out, w.tiles.block, w.lanes, w.parallel);
+    TRY(w.cut_tiles());
+    const std::vector<Loop> order = TRY(w.order_tasks());
+    const Loop inside = order.back();
+    TRY(w.arrange(order));
+    if (w.in_memory) TRY(w.sum_in_local_tile(inside));
+    TRY(s.compute_at(sum, inside));
+    TRY(s.set_scope(sum, Scope::Register));
+    TRY(sum_tile(s, sum, inside, w.tiles, w.padding, w.lanes, w.in_lanes));
+    return w.run_tasks();
 }
 
 }  // namespace tessera

@@ -45,14 +45,13 @@ std::string Accesses::name(int n) const {
 }
 
 bool same_elements(const std::vector<Expr>& shape, const std::vector<Expr>& of, const std::vector<Expr>& at) {
+    const std::vector<Expr> vars = index_vars(shape);
     std::vector<bool> used(shape.size());
     for (size_t d = 0; d < at.size(); ++d) {
         if (of[d].is_int(1)) continue;
-        const Expr& e = at[d];
-        if (!e.is(ExprKind::Var) || !e.node().name.starts_with("%i")) return false;
-        size_t axis = size_t(std::stoi(e.node().name.substr(2)));
-        if (axis >= shape.size() || used[axis] || !(shape[axis] == of[d])) return false;
-        used[axis] = true;
+        auto axis = axis_of(vars, at[d]);
+        if (!axis || used[*axis] || !(shape[*axis] == of[d])) return false;
+        used[*axis] = true;
     }
     for (size_t d = 0; d < shape.size(); ++d)
         if (!used[d] && !shape[d].is_int(1)) return false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "kernel/written/narrow_floats.h"
 
@@ -236,9 +237,13 @@ class Building {
     void give_names() {
         Compute& c = made_.compute;
         Bindings own;
+        std::set<std::string> axes;
+        for (const Stage& s : c.stages)
+            for (const auto* list : {&s.axes, &s.reduce})
+                for (const ReduceAxis& a : *list) axes.insert(a.var.node().name);
         auto meet = [&](const Expr& e) {
             for (const std::string& name : free_symbols(e)) {
-                if (name[0] == '%' || own.contains(name)) continue;
+                if (axes.contains(name) || own.contains(name)) continue;
                 std::string fresh = fmt::format("n{}", c.symbols.size());
                 own.emplace(name, symbol(fresh));
                 c.symbols.push_back(fresh);

@@ -24,21 +24,13 @@ Expr bytes_of(const std::vector<Expr>& shape, DType dtype) {
     return bytes;
 }
 
-// Ops that only place elements elsewhere: not worth a word beside others.
-bool only_moves(const Node& node) {
-    static const std::set<std::string> kOps = {"reshape",   "transpose", "squeeze", "unsqueeze", "flatten",
-                                               "identity",  "concat",    "slice",   "split",     "expand",
-                                               "cast_like", "gather",    "shape",   "pad"};
-    return kOps.contains(node.op().name);
-}
-
 // "conv+relu conv1": what it computes, and where the model has it.
 std::string label_of(const std::vector<const Node*>& nodes, const Expanded& expanded) {
     if (nodes.empty()) return "copy";
-    const bool moves = std::all_of(nodes.begin(), nodes.end(), [](const Node* n) { return only_moves(*n); });
+    const bool moves = std::all_of(nodes.begin(), nodes.end(), [](const Node* n) { return n->is(Trait::Movement); });
     std::string ops, last, name;
     for (const Node* node : nodes) {
-        if (!moves && only_moves(*node)) continue;
+        if (!moves && node->is(Trait::Movement)) continue;  // not worth a word beside others
         auto part = expanded.origins.find(node);
         const bool whole = part == expanded.origins.end();
         const std::string& own = whole ? node->name() : part->second.name;

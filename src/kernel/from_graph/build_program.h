@@ -4,9 +4,14 @@
 
 #include "kernel/from_graph/build_compute.h"
 #include "kernel/from_graph/from_graph.h"
-#include "rewrite/passes/expand_composites.h"
 
 namespace tessera {
+
+// A graph after the passes of lowering, and what its nodes are parts of.
+struct Expanded {
+    std::shared_ptr<const Graph> graph;
+    std::unordered_map<const Node*, Origin> origins = {};
+};
 
 Result<Program> build_program(const Expanded& expanded, const Definitions& all, const Layouts& layouts,
                               Grouping grouping, const LowerOptions& options);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 namespace tessera {
 namespace {
@@ -20,40 +19,8 @@ std::vector<int> channels_last(size_t rank) {
     return order;
 }
 
-// Ops over [N, C, D1, ...] that take a window or a neighbourhood.
-bool is_spatial(const Node& node) {
-    static const std::set<std::string> kOps = {"conv",
-                                               "conv_transpose",
-                                               "conv_integer",
-                                               "qlinear_conv",
-                                               "max_pool",
-                                               "average_pool",
-                                               "lp_pool",
-                                               "global_max_pool",
-                                               "deform_conv",
-                                               "global_lp_pool",
-                                               "global_average_pool",
-                                               "lrn",
-                                               "depth_to_space",
-                                               "space_to_depth",
-                                               "resize",
-                                               "col2im",
-                                               "winograd_output"};
-    return kOps.contains(node.op().name);
-}
-
-// Ops whose output may lie as their inputs do.
-bool follows(const Node& node) {
-    static const std::set<std::string> kOps = {"concat",      "pad",
-                                               "slice",       "split",
-                                               "cast",        "where",
-                                               "clip",        "batch_normalization",
-                                               "reduce_mean", "reduce_sum",
-                                               "reduce_max",  "quantize_linear",
-                                               "prelu",       "dequantize_linear",
-                                               "gather",      "identity"};
-    return node.is(Trait::Elementwise) || kOps.contains(node.op().name);
-}
+// Whether its output may lie as its inputs do.
+bool follows(const Node& node) { return node.is(Trait::Elementwise) || node.op().layout == Layout::AsInputs; }
 
 class Choosing {
   public:
@@ -88,7 +55,7 @@ class Choosing {
         const Definition& d = def(n);
         const size_t rank = d.shape.size();
         if (!d.value || !d.node || fixed_[size_t(n)] || rank < 3 || rank > 5) return;
-        if (is_spatial(*d.node)) {
+        if (d.node->op().layout == Layout::ChannelsLast) {
             made_.order[size_t(n)] = channels_last(rank);
             note(n, yes("{} takes all channels of a place at once, so that {} lie side by side", d.node->op().name,
                         to_string(d.shape[1])));
@@ -105,7 +72,7 @@ class Choosing {
             return;
         }
         const auto& uses = d.value->uses();
-        auto in_tiles = [](const Use& use) { return use.node && use.node->op().name == "winograd_input"; };
+        auto in_tiles = [](const Use& use) { return use.node && use.node->op().input_layout == Layout::ChannelsLast; };
         if (uses.empty() || !std::all_of(uses.begin(), uses.end(), in_tiles)) return;
         made_.order[size_t(n)] = channels_last(rank);
         note(n, yes("its tiles are transformed for all channels of a place at once"));
@@ -126,11 +93,11 @@ class Choosing {
         for (size_t i = 0; i < all_.list.size(); ++i) {
             const Definition& d = all_.list[i];
             if (!d.value || !d.node || fixed_[i] || !d.has_body() || is_channels_last(int(i))) continue;
-            if (d.node->op().name == "transpose") continue;
+            if (d.node->op().permutation) continue;
             std::optional<std::vector<int>> wanted;
             bool agreed = true;
             for (const Use& use : d.value->uses()) {
-                auto perm = use.node ? permutation(*use.node, d.shape.size()) : std::nullopt;
+                auto perm = use.node ? permutation(*use.node) : std::nullopt;
                 agreed &= perm && (!wanted || *wanted == *perm);
                 wanted = perm;
             }
@@ -142,17 +109,10 @@ class Choosing {
         }
     }
 
-    static std::optional<std::vector<int>> permutation(const Node& node, size_t rank) {
-        if (node.op().name != "transpose") return std::nullopt;
-        std::vector<int> order;
-        if (auto perm = node.attrs().find("perm"); perm != node.attrs().end()) {
-            for (int64_t p : std::get<std::vector<int64_t>>(perm->second))
-                order.push_back(int(p < 0 ? p + int64_t(rank) : p));
-        } else {
-            order = plain_order(rank);
-            std::reverse(order.begin(), order.end());
-        }
-        return order;
+    static std::optional<std::vector<int>> permutation(const Node& node) {
+        if (!node.op().permutation) return std::nullopt;
+        const std::vector<int64_t> perm = node.op().permutation(node.view());
+        return std::vector<int>(perm.begin(), perm.end());
     }
 
     // What is a part of a definition lies as it does: a part of a joined one, a reduction by the axes that they share.
@@ -161,6 +121,7 @@ class Choosing {
         if (d.kind == Definition::Kind::Joined)
             for (int p : d.parts) made_.order[size_t(p)] = made_.order[size_t(n)];
         if (!d.has_body()) return;
+        const std::vector<Expr> vars = index_vars(d.shape);
         std::vector<int> place(d.shape.size());  // of an axis in memory
         for (size_t k = 0; k < place.size(); ++k) place[size_t(made_.order[size_t(n)][k])] = int(k);
         visit(d.body, [&](const Expr& e) {
@@ -169,10 +130,8 @@ class Choosing {
                 return;
             std::vector<int>& order = made_.order[size_t(e.node().slot)];
             auto key = [&](int axis) {
-                const Expr& at = e.arg(size_t(axis));
-                if (at.is(ExprKind::Var) && at.node().name.starts_with("%i"))
-                    return place[size_t(std::stoi(at.node().name.substr(2)))];
-                return int(place.size());
+                auto own = axis_of(vars, e.arg(size_t(axis)));
+                return own ? place[*own] : int(place.size());
             };
             std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) < key(b); });
         });

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/decision.h"
 #include "graph/infer.h"
 #include "kernel/from_graph/definitions.h"
 #include "kernel/from_graph/op_lowering.h"
@@ -48,8 +49,7 @@ class Defining {
         for (const auto& v : graph_.constants()) give(v.get(), nullptr);
         for (const auto& node : graph_.nodes()) {
             if (!used(*node)) continue;
-            std::string reason = lowered(*node);
-            if (!reason.empty()) on_host(*node, std::move(reason));
+            if (Decision by_kernels = lowered(*node); !by_kernels) on_host(*node, by_kernels.reason());
         }
         for (const Value* v : graph_.outputs()) all_.outputs.push_back(number_of(v));
         return std::move(all_);
@@ -114,23 +114,23 @@ class Defining {
     }
 
     // Defines the node's outputs; or says why that is left to the evaluator, and leaves everything as it was.
-    std::string lowered(const Node& node) {
+    Decision lowered(const Node& node) {
         const OpLowering how = op_lowering(node.op());
-        if (how == OpLowering::Expansion) return "what it stands for depends on contents that only a run knows";
-        if (how == OpLowering::Host) return host_reason(node.op());
+        if (how == OpLowering::Expansion) return no("what it stands for depends on contents that only a run knows");
+        if (how == OpLowering::Host) return no("{}", host_reason(node.op()));
         const Mark before = mark();
         told_.clear();
         teller_.reset();
         const KernelWriting* writing = kernel_writing(node.op());
         if (!writing || !writing->found) tell_sizes(node);
-        std::string reason = how == OpLowering::Written ? by_written_kernel(node) : by_body(node);
-        if (reason.empty()) return reason;
+        Decision done = how == OpLowering::Written ? by_written_kernel(node) : by_body(node);
+        if (done) return done;
         back_to(before);
         for (const std::string& name : told_) {
             symbols_.erase(name);
             all_.sizes.erase(name);
         }
-        return reason;
+        return done;
     }
 
     // The step that finds what is known of the node only when it runs.
@@ -211,36 +211,36 @@ class Defining {
         return contents;
     }
 
-    // Why no kernel can read the node's inputs or write its outputs; empty where one can.
-    std::string unfit(const Node& node) const {
+    // Whether a kernel can read the node's inputs and write its outputs.
+    Decision fits(const Node& node) const {
         for (const Value* v : node.inputs()) {
-            if (v && !v->type().is_tensor()) return "sequences and optionals";
-            if (v && !v->type().tensor().shape.ranked()) return fmt::format("{} has no known rank", v->name());
-            if (v && !computable(v->type())) return std::string(dtype_name(v->type().tensor().dtype)) + " elements";
+            if (v && !v->type().is_tensor()) return no("sequences and optionals");
+            if (v && !v->type().tensor().shape.ranked()) return no("{} has no known rank", v->name());
+            if (v && !computable(v->type())) return no("{} elements", dtype_name(v->type().tensor().dtype));
         }
         for (size_t i = 0; i < node.output_count(); ++i) {
             const Value* v = node.output(i);
             if (v->uses().empty()) continue;
-            if (!computable(v->type())) return fmt::format("{} is {}", v->name(), to_string(v->type()));
+            if (!computable(v->type())) return no("{} is {}", v->name(), to_string(v->type()));
             if (!known_sizes(v->type().tensor().shape.dims()))
-                return fmt::format("the sizes of {}, {}, are known only when it is computed", v->name(),
-                                   to_string(v->type().tensor().shape));
+                return no("the sizes of {}, {}, are known only when it is computed", v->name(),
+                          to_string(v->type().tensor().shape));
         }
-        return {};
+        return yes();
     }
 
     // Writes a kernel out for the node; or says why that is not possible.
-    std::string by_written_kernel(const Node& node) {
+    Decision by_written_kernel(const Node& node) {
         const KernelWriting& writing = *kernel_writing(node.op());
         if (writing.found) tell_found(node, writing.found(node.view()));
-        if (std::string reason = unfit(node); !reason.empty()) return reason;
+        if (Decision fit = fits(node); !fit) return fit;
         KernelWriter writer(node);
         Stmt body = writing.write(writer);
-        if (!writer.refusal().empty()) return writer.refusal();
-        std::string reason = add_check(node, [&](size_t i) {
+        if (!writer.can_write()) return writer.can_write();
+        Decision checked = add_check(node, [&](size_t i) {
             return std::find(writing.checked.begin(), writing.checked.end(), i) != writing.checked.end();
         });
-        if (!reason.empty()) return reason;
+        if (!checked) return checked;
         auto written = std::make_shared<const WrittenKernel>(writer.finish(std::move(body)));
         const std::vector<int> kept = keep(node, *written);
         if (writing.found) all_.hosts[*teller_].inputs = {kept[0]};
@@ -254,10 +254,10 @@ class Defining {
         for (const WrittenKernel::Result& r : written->results) {
             const std::vector<Expr> vars = index_vars(node.output(r.output)->type().tensor().shape.dims());
             auto number = define_as(node, r.output, r.body(Indices(vars)), kept);
-            if (!number) return "its results need sizes that depend on the data";
+            if (!number) return no("its results need sizes that depend on the data");
             all_.numbers[node.output(r.output)] = *number;
         }
-        return {};
+        return yes();
     }
 
     // Definitions of what the node's kernel keeps for its results.
@@ -287,27 +287,25 @@ class Defining {
     }
 
     // Defines the node's outputs by its body; or says why that is not possible.
-    std::string by_body(const Node& node) {
-        const OpDef& op = node.op();
-        if (std::string reason = unfit(node); !reason.empty()) return reason;
-        if (op.name == "concat" && (roll(node) || join(node))) return {};
+    Decision by_body(const Node& node) {
+        if (Decision fit = fits(node); !fit) return fit;
+        if (node.op().joined_axis && (roll(node) || join(node))) return yes();
         Contents told(node.inputs().size());
         std::optional<size_t> unknown;
-        std::string reason = by_body(node, told, unknown);
-        if (reason.empty()) return reason;
+        if (Decision done = by_body(node, told, unknown)) return done;
         for (size_t i = 0; i < told.size(); ++i)
             if (const Value* v = node.inputs()[i]; v && !v->is_constant() && !v->contents())
                 told[i] = told_contents(node, i);
-        reason = by_body(node, told, unknown);
+        Decision done = by_body(node, told, unknown);
         // Numbers that are not whole are asked for only to see whether they are constants.
-        const bool real = !reason.empty() && unknown && is_float(node.input(*unknown)->type().tensor().dtype);
-        return real ? by_body(node, told, unknown, false) : reason;
+        const bool real = !done && unknown && is_float(node.input(*unknown)->type().tensor().dtype);
+        return real ? by_body(node, told, unknown, false) : done;
     }
 
     // By a body that knows these contents besides those that the graph knows. Where it fails for one that is not known,
     // `unknown` says which.
     using Contents = std::vector<std::optional<std::vector<Expr>>>;
-    std::string by_body(const Node& node, const Contents& told, std::optional<size_t>& unknown, bool all = true) {
+    Decision by_body(const Node& node, const Contents& told, std::optional<size_t>& unknown, bool all = true) {
         unknown.reset();
         const OpDef& op = node.op();
         OpView view = node.view();
@@ -317,32 +315,33 @@ class Defining {
             contents.push_back(told[i] ? &*told[i] : v && v->contents() ? &*v->contents() : nullptr);
         }
         view.with_contents(std::move(contents));
-        if (op.body_applies && !op.body_applies(view)) return "its body needs contents that only a run knows";
-        if (all) view.throw_where_unknown();
+        if (op.body_applies && !op.body_applies(view)) return no("its body needs contents that only a run knows");
         const Mark before = mark();
         std::vector<std::pair<const Value*, int>> made;
-        std::string reason;
-        try {
+        Decision done = yes();
+        auto define_outputs = [&] {
             auto whole_numbers = [&](size_t k) { return is_int(node.input(k)->type().tensor().dtype); };
-            reason = add_check(node, whole_numbers);
-            for (size_t i = 0; i < node.output_count() && reason.empty(); ++i) {
+            done = add_check(node, whole_numbers);
+            for (size_t i = 0; i < node.output_count() && done; ++i) {
                 if (node.output(i)->uses().empty()) continue;
                 auto number = define_output(node, view, i);
                 if (!number)
-                    reason = "its body needs sizes that depend on the data";
+                    done = no("its body needs sizes that depend on the data");
                 else
                     made.emplace_back(node.output(i), *number);
             }
-        } catch (const UnknownContents& missing) {
-            unknown = missing.input;
-            reason = fmt::format("its body needs the contents of input {}, which only a run knows", missing.input);
-        }
-        if (!reason.empty()) {
+        };
+        if (all)
+            unknown = view.asks_unknown(define_outputs);
+        else
+            define_outputs();
+        if (unknown) done = no("its body needs the contents of input {}, which only a run knows", *unknown);
+        if (!done) {
             back_to(before);
-            return reason;
+            return done;
         }
         for (auto& [v, number] : made) all_.numbers[v] = number;
-        return {};
+        return yes();
     }
 
     // A concat of the end of a tensor and its beginning rotates it: one load, of an index that wraps.
@@ -350,8 +349,7 @@ class Defining {
         if (node.inputs().size() != 2) return false;
         const Value* v = node.output();
         const std::vector<Expr>& shape = v->type().tensor().shape.dims();
-        int64_t axis = std::get<int64_t>(node.attrs().at("axis"));
-        if (axis < 0) axis += int64_t(shape.size());
+        const int64_t axis = node.op().joined_axis(node.view());
         const std::vector<Expr> vars = index_vars(shape);
         int from[2];
         Expr start[2];
@@ -397,8 +395,7 @@ class Defining {
         d.value = v;
         d.dtype = stored_as(v->type().tensor().dtype);
         d.shape = shape;
-        int64_t axis = std::get<int64_t>(node.attrs().at("axis"));
-        d.axis = int(axis < 0 ? axis + int64_t(shape.size()) : axis);
+        d.axis = int(node.op().joined_axis(node.view()));
         for (const Value* from : node.inputs()) {
             Definition part;
             part.kind = Definition::Kind::Map;
@@ -422,7 +419,7 @@ class Defining {
             const Value* v = node.inputs()[size_t(slot)];
             return v->is_constant() ? &*v->tensor() : nullptr;
         };
-        return define_as(node, i, spell_out_sums(meaning, known, node.op().name.starts_with("winograd_")));
+        return define_as(node, i, spell_out_sums(meaning, known, node.is(Trait::OwnSums)));
     }
 
     // An output by the expression of its elements; loads are of inputs, and after those of what was kept.
@@ -431,8 +428,10 @@ class Defining {
         const TensorType& type = v->type().tensor();
         const std::vector<Expr> vars = index_vars(type.shape.dims());
         Expr body = widen(resolved(node, meaning, kept));
-        for (const std::string& name : free_symbols(body))
-            if (name[0] != '%' && !symbols_.contains(name)) return std::nullopt;
+        for (const std::string& name : free_symbols(body)) {
+            auto is_own = [&](const Expr& var) { return var.node().name == name; };
+            if (!symbols_.contains(name) && std::none_of(vars.begin(), vars.end(), is_own)) return std::nullopt;
+        }
         Definition d;
         d.kind = Definition::Kind::Map;
         d.node = &node;
@@ -501,8 +500,8 @@ class Defining {
     }
 
     // The op's check of contents, now where they are constants; otherwise before the kernel. It looks at some inputs.
-    std::string add_check(const Node& node, const std::function<bool(size_t)>& looks_at) {
-        if (!node.op().check) return {};
+    Decision add_check(const Node& node, const std::function<bool(size_t)>& looks_at) {
+        if (!node.op().check) return yes();
         bool constant = true;
         HostNode host{&node, true, {}, {}, {}, "checks indices"};
         for (size_t i = 0; i < node.inputs().size(); ++i) {
@@ -513,10 +512,10 @@ class Defining {
         }
         if (!constant) {
             all_.hosts.push_back(std::move(host));
-            return {};
+            return yes();
         }
         Status checked = node.op().check(node.view());
-        return checked.ok() ? "" : "its check fails: " + checked.error().message();
+        return checked.ok() ? yes() : no("its check fails: {}", checked.error().message());
     }
 
     // The node as a step of its own that gives its outputs, those that `gives` says.

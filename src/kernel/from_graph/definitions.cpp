@@ -12,6 +12,13 @@ std::vector<Expr> index_vars(const std::vector<Expr>& shape) {
     return vars;
 }
 
+std::optional<size_t> axis_of(const std::vector<Expr>& vars, const Expr& e) {
+    if (!e.is(ExprKind::Var)) return std::nullopt;
+    for (size_t d = 0; d < vars.size(); ++d)
+        if (vars[d].node().name == e.node().name) return d;
+    return std::nullopt;
+}
+
 std::vector<ReduceAxis> Definition::axes() const {
     std::vector<Expr> vars = index_vars(shape);
     std::vector<ReduceAxis> out;

@@ -60,6 +60,8 @@ Definitions define(const Graph& graph);
 
 // The variables %i0, %i1, ... that run over `shape`.
 std::vector<Expr> index_vars(const std::vector<Expr>& shape);
+// Which of the variables an expression is, by name; none of them.
+std::optional<size_t> axis_of(const std::vector<Expr>& vars, const Expr& e);
 
 // The same values without arithmetic on floats narrower than f32: loads are widened, casts round.
 Expr widen(const Expr& e);

@@ -2,21 +2,27 @@
 
 #include "kernel/from_graph/build_program.h"
 #include "kernel/from_graph/lower_nested.h"
-#include "rewrite/passes/choose_winograd.h"
-#include "rewrite/passes/expand_composites.h"
+#include "rewrite/passes/lowering_passes.h"
 
 namespace tessera {
 
+Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOptions& options, PassContext& context) {
+    std::shared_ptr<Graph> copy = graph.clone();
+    copy->erase_unused();
+    copy->sort();
+    Pipeline pipeline(*copy, lowering_passes(options.machine, options.fuse), context, options.watch);
+    for (Phase phase : {Phase::WriteOut, Phase::Tidy}) TRY(pipeline.run_phase(phase));
+    return copy;
+}
+
 Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
-    Expanded expanded = TRY(expand_composites(*graph));
-    std::vector<Choice> choices;
-    if (options.fuse) {
-        nest_concats(*expanded.graph);
-        choices = choose_winograd(*expanded.graph, options.machine);
-    }
+    PassContext context;
+    std::shared_ptr<const Graph> prepared = TRY(prepare_graph(*graph, options, context));
+    const Expanded expanded{std::move(prepared), std::move(context.origins)};
     Definitions all = define(*expanded.graph);
     Layouts layouts = choose_layouts(all, options.fuse);
     Grouping grouping = group_nodes(all, layouts, options);
+    std::vector<Choice> choices = std::move(context.choices);
     choices.insert(choices.end(), layouts.choices.begin(), layouts.choices.end());
     grouping.choices.insert(grouping.choices.begin(), choices.begin(), choices.end());
     Program program = TRY(build_program(expanded, all, layouts, std::move(grouping), options));

@@ -5,6 +5,7 @@
 #include "base/machine.h"
 #include "kernel/from_graph/program.h"
 #include "kernel/ir/compute.h"
+#include "rewrite/pipeline.h"
 
 namespace tessera {
 
@@ -17,7 +18,11 @@ struct LowerOptions {
     bool keep_stages = false;  // Program::stages
     enum class Attention : uint8_t { WherePays, Always, Never };
     Attention attention = Attention::WherePays;  // as one kernel
+    PassWatch watch = {};                        // of the passes that the graph goes through first
 };
+
+// A copy of the graph after the passes of lowering, from which its kernels are made.
+Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOptions& options, PassContext& context);
 
 Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options);
 

@@ -79,12 +79,12 @@ void follow_readers(const Accesses& acc, const Grouping& g, Layouts& layouts) {
             if (acc.def(reader).kind == Definition::Kind::Joined) continue;
             for (const Reading& a : acc.reads(reader)) {
                 if (a.source != n || !same_elements(acc.def(reader).shape, acc.def(n).shape, a.at)) continue;
+                const std::vector<Expr> vars = index_vars(acc.def(reader).shape);
                 auto place = [&](int axis) {
-                    const Expr& at = a.at[size_t(axis)];
-                    if (!at.is(ExprKind::Var)) return -1;
-                    int of = std::stoi(at.node().name.substr(2));
+                    auto of = axis_of(vars, a.at[size_t(axis)]);
+                    if (!of) return -1;
                     const std::vector<int>& order = layouts.order[size_t(reader)];
-                    return int(std::find(order.begin(), order.end(), of) - order.begin());
+                    return int(std::find(order.begin(), order.end(), int(*of)) - order.begin());
                 };
                 std::vector<int>& order = layouts.order[size_t(n)];
                 std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return place(x) < place(y); });

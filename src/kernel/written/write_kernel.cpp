@@ -15,10 +15,17 @@ bool narrow(DType t) { return kFloats.without({DType::f32, DType::f64}).has(t); 
 
 // The graph's symbols as n0, n1, ... in the order of the parameters' sizes, so that equal kernels are one.
 void name_symbols(WrittenKernel& made) {
+    Bindings loops;  // by names without the mark that kept them apart from the graph's
+    visit(made.kernel.body, [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        if (!loop) return;
+        const std::string& name = loop->var.node().name;
+        loops.emplace(name, index_var(name.substr(1), loop->extent.as_int()));
+    });
     Bindings own;
     auto meet = [&](const Expr& e) {
         for (const std::string& name : free_symbols(e)) {
-            if (name[0] == '%' || own.contains(name)) continue;
+            if (loops.contains(name) || own.contains(name)) continue;
             std::string fresh = fmt::format("n{}", made.kernel.symbols.size());
             own.emplace(name, symbol(fresh));
             made.kernel.symbols.push_back(fresh);
@@ -28,13 +35,6 @@ void name_symbols(WrittenKernel& made) {
     for (const Buffer& b : made.kernel.buffers)
         for (const Expr& e : b.shape) meet(e);
     visit_exprs(made.kernel.body, meet);
-    Bindings loops;  // by names without the mark that kept them apart from the graph's
-    visit(made.kernel.body, [&](const Stmt& s) {
-        const For* loop = s->as<For>();
-        if (!loop) return;
-        const std::string& name = loop->var.node().name;
-        loops.emplace(name, index_var(name.substr(1), loop->extent.as_int()));
-    });
     own.insert(loops.begin(), loops.end());
     for (Buffer& b : made.kernel.buffers)
         for (Expr& e : b.shape) e = substitute(e, own);
@@ -134,7 +134,7 @@ Stmt KernelWriter::everywhere(const Expr& extent, const Body& body) {
 }
 
 Stmt KernelWriter::refuse(std::string reason) {
-    refusal_ = std::move(reason);
+    can_write_ = no("{}", reason);
     return nullptr;
 }
 

@@ -4,6 +4,7 @@
 // ONNX's order.
 #pragma once
 
+#include "base/decision.h"
 #include "graph/graph.h"
 #include "kernel/ir/kernel.h"
 
@@ -76,7 +77,7 @@ class KernelWriter {
     Stmt everywhere(const Expr& extent, const Body& body);
 
     Stmt refuse(std::string reason);  // this use of the op has no kernel
-    const std::string& refusal() const { return refusal_; }
+    const Decision& can_write() const { return can_write_; }
     WrittenKernel finish(Stmt body);
 
   private:
@@ -86,7 +87,7 @@ class KernelWriter {
     WrittenKernel made_;
     std::vector<Buffer> locals_;
     int next_ = 0;
-    std::string refusal_;
+    Decision can_write_ = yes();
 };
 
 // The product of sizes [from, to) of a shape.

@@ -1,9 +1,10 @@
-#include "rewrite/passes/choose_winograd.h"
+#include "rewrite/passes/winograd_matrices.h"
 
 #include "graph/builder.h"
 #include "graph/evaluate/evaluate.h"
 #include "graph/ops/conv_tiles.h"
 #include "rewrite/edit.h"
+#include "rewrite/passes/lowering_passes.h"
 
 namespace tessera {
 namespace {
@@ -69,7 +70,7 @@ class Tiling {
           matrices_{matrices_of(c.axes[0]), matrices_of(c.axes[1])},
           both_(c.axes[0].points() > 1 && c.axes[1].points() > 1) {}
 
-    Status run() {
+    Result<Changed> run() {
         auto wide = TRY(evaluate_op(*find_op("cast"), {Datum(*node_.input(1)->tensor())}, {{"to", Attr(int64_t(11))}}));
         auto u = TRY(
             evaluate_op(*find_op("winograd_weight"), {wide.front(), Datum(matrices_[0].g), Datum(matrices_[1].g)}, {}));
@@ -77,8 +78,9 @@ class Tiling {
         Value* y = output(product);
         if (node_.input(2)) y = b_.add(y, b_.reshape(node_.input(2), {c_.outputs, 1, 1}));
         TRY(b_.status());
-        if (put_in_place(*node_.output(), *y, false)) graph_.disconnect(node_);
-        return {};
+        if (!put_in_place(*node_.output(), *y, false)) return false;
+        graph_.disconnect(node_);
+        return true;
     }
 
   private:
@@ -168,20 +170,28 @@ WinogradMatrices winograd_matrices(int64_t m, int64_t r, const std::vector<doubl
     return {Tensor::of<double>({m, n}, at), Tensor::of<double>({n, r}, g), Tensor::of<double>({n, n}, bt)};
 }
 
-std::vector<Choice> choose_winograd(Graph& graph, const Machine& machine) {
-    std::vector<Choice> choices;
-    for (size_t i = 0, count = graph.nodes().size(); i < count; ++i) {
+Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContext& context) {
+    Changed changed = false;
+    const size_t count = graph.nodes().size();
+    for (size_t i = 0; i < count; ++i) {
         Node& node = *graph.nodes()[i];
         auto c = conv_tiles(node);
         if (!c || !node.input(1)->is_constant()) continue;
         Decision decision = pays(*c, machine);
-        if (decision)
-            if (Status done = Tiling(graph, node, *c).run(); !done.ok()) decision = no("{}", done.error().message());
-        choices.push_back({fmt::format("Winograd for {}", node.output()->name()), decision});
+        if (decision) {
+            Rewriting rewriting(context, "tiles", {&node});
+            Result<Changed> done = Tiling(graph, node, *c).run();
+            if (!done.ok()) decision = no("{}", done.error().message());
+            if (done.ok() && *done) rewriting.done();
+            changed |= done.ok() && *done;
+        }
+        context.choices.push_back({fmt::format("Winograd for {}", node.output()->name()), decision});
     }
-    graph.erase_unused();
-    graph.sort();
-    return choices;
+    if (graph.nodes().size() != count) {
+        graph.erase_unused();
+        graph.sort();
+    }
+    return changed;
 }
 
 }  // namespace tessera

@@ -2,29 +2,25 @@
 
 #include "graph/builder.h"
 #include "rewrite/edit.h"
-#include "rewrite/passes/expand_composites.h"
+#include "rewrite/passes/lowering_passes.h"
 
 namespace tessera {
 namespace {
 
-int64_t axis_of(const Node& node) {
-    int64_t axis = std::get<int64_t>(node.attrs().at("axis"));
-    const Type& type = node.output()->type();
-    return axis < 0 && type.is_tensor() && type.tensor().shape.ranked() ? axis + type.tensor().rank() : axis;
-}
+int64_t axis_of(const Node& concat) { return concat.op().joined_axis(concat.view()); }
 
 }  // namespace
 
-void nest_concats(Graph& graph) {
+Result<Changed> nest_concats(Graph& graph, PassContext& context) {
     struct Concat {
         Node* node;
         std::vector<Value*> all;  // as it was
     };
     std::vector<Concat> concats;
     for (const auto& node : graph.nodes())
-        if (node->op().name == "concat" && !node->output()->uses().empty())
+        if (node->op().joined_axis && !node->output()->uses().empty())
             concats.push_back({node.get(), node->inputs()});
-    bool changed = false;
+    Changed changed = false;
     for (size_t b = 1; b < concats.size(); ++b) {
         Concat& large = concats[b];
         const Concat* best = nullptr;
@@ -40,14 +36,17 @@ void nest_concats(Graph& graph) {
         inputs.insert(inputs.end(), large.all.begin() + std::ptrdiff_t(best->all.size()), large.all.end());
         Node& old = *large.node;
         auto made = graph.add({.op = &old.op(), .inputs = inputs, .attrs = old.attrs(), .name = old.name()});
+        Rewriting rewriting(context, "nest", {&old});
         if (!made.ok() || !put_in_place(*old.output(), *(*made)->output(), true)) continue;
+        rewriting.done({*made});
         graph.disconnect(old);
         large.node = *made;
         changed = true;
     }
-    if (!changed) return;
+    if (!changed) return false;
     graph.sort();
     graph.erase_unused();
+    return true;
 }
 
 }  // namespace tessera

@@ -89,7 +89,7 @@ class Sharing {
     // How many nodes compute it, each counted as often as it is used.
     int cost_of(const Node& node) const {
         int cost = 1;
-        if (node.op().name == "shape" || node.op().name == "size") return cost;
+        if (node.op().contents) return cost;  // of types alone
         for (const Value* v : node.inputs())
             if (auto it = v ? costs_.find(v) : costs_.end(); it != costs_.end() && v->contents())
                 cost = std::min(kMostCost, cost + it->second);

@@ -13,9 +13,9 @@ struct Part {
     int64_t axis, begin, end;
 };
 
-std::optional<Part> part_of(Node& node) {
-    OpView view = node.view();
-    if (node.op().name != "slice" || !view.shape(0).ranked()) return std::nullopt;
+std::optional<Part> part_of(Node& slice) {
+    OpView view = slice.view();
+    if (!view.shape(0).ranked()) return std::nullopt;
     auto starts = view.constant_ints(1), ends = view.constant_ints(2);
     auto axes = view.has(3) ? view.constant_ints(3) : std::vector<int64_t>{0};
     auto steps = view.has(4) ? view.constant_ints(4) : std::vector<int64_t>{1};
@@ -26,7 +26,7 @@ std::optional<Part> part_of(Node& node) {
     if (axis < 0 || axis >= rank || !view.shape(0)[axis].as_int()) return std::nullopt;
     int64_t extent = *view.shape(0)[axis].as_int();
     auto clamped = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + extent : i, 0, extent); };
-    Part part{&node, axis, clamped((*starts)[0]), clamped((*ends)[0])};
+    Part part{&slice, axis, clamped((*starts)[0]), clamped((*ends)[0])};
     return part.begin < part.end ? std::optional(part) : std::nullopt;
 }
 

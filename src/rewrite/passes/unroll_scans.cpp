@@ -3,7 +3,7 @@
 #include "graph/builder.h"
 #include "graph/copy_nodes.h"
 #include "rewrite/edit.h"
-#include "rewrite/passes/expand_composites.h"
+#include "rewrite/passes/lowering_passes.h"
 
 namespace tessera {
 namespace {
@@ -77,9 +77,8 @@ Result<std::vector<Value*>> all_steps(const Unrolling& u) {
     return build.finish(std::move(out));
 }
 
-}  // namespace
-
-bool unroll_scan(Graph& graph, Node& node) {
+Changed unroll(Graph& graph, Node& node, PassContext& context) {
+    const size_t before = graph.nodes().size();
     auto u = unrollable(graph, node);
     if (!u) return false;
     auto results = all_steps(*u);
@@ -87,10 +86,30 @@ bool unroll_scan(Graph& graph, Node& node) {
     for (size_t i = 0; i < node.output_count(); ++i)
         if (!node.output(i)->uses().empty() && !((*results)[i] && (*results)[i]->type() == node.output(i)->type()))
             return false;
+    Rewriting rewriting(context, "unroll", {&node});
     for (size_t i = 0; i < node.output_count(); ++i)
         if (!node.output(i)->uses().empty()) graph.replace_uses(node.output(i), (*results)[i]);
+    note_origin(graph, node, before, context);
+    rewriting.done();
     graph.disconnect(node);
     return true;
+}
+
+}  // namespace
+
+Result<Changed> unroll_scans(Graph& graph, PassContext& context) {
+    Changed changed = false;
+    const size_t before = graph.nodes().size();
+    for (size_t i = 0; i < before; ++i) {
+        Node& node = *graph.nodes()[i];
+        if (any_used(node) && has_nested(node)) changed |= unroll(graph, node, context);
+    }
+    if (graph.nodes().size() != before) {
+        graph.erase_unused();
+        graph.sort();
+    }
+    if (changed) TRY(fold_what_was_made(graph, context));
+    return changed;
 }
 
 }  // namespace tessera

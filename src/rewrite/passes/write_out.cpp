@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "graph/builder.h"
+#include "graph/expand_node.h"
 #include "graph/names.h"
 #include "onnx/operators.h"
 #include "rewrite/edit.h"
@@ -16,24 +16,11 @@ bool lacking(const Node& node, const ModelInfo& info) {
     return info.opset > 0 && form.domain.empty() && onnx::first_opset("", form.name) > info.opset;
 }
 
-// Its outputs, made of smaller ops; nothing where what it stands for hangs on contents that only a run knows.
-std::optional<std::vector<Value*>> expansion(Graph& graph, const Node& node) {
-    Builder build(graph, node.where());
-    OpView view = node.view();
-    view.throw_where_unknown();
-    try {
-        auto results = node.op().expand(view, node.inputs(), build);
-        if (!results.ok() || !build.status().ok() || results->size() < node.output_count()) return std::nullopt;
-        return std::move(*results);
-    } catch (const UnknownContents&) {
-        return std::nullopt;
-    }
-}
-
 Changed expand(Graph& graph, Node& node, PassContext& context) {
     size_t before = graph.nodes().size();
-    auto results = expansion(graph, node);
-    if (!results) return false;
+    Builder build(graph, node.where());
+    auto results = expand_node(node, build);
+    if (!results || results->size() < node.output_count()) return false;
     for (size_t i = 0; i < node.output_count(); ++i)
         if (!node.output(i)->uses().empty() && !((*results)[i] && (*results)[i]->type() == node.output(i)->type()))
             return false;

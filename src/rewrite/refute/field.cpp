@@ -113,20 +113,25 @@ class FieldWalk {
         std::vector<bool> wanted;
         for (size_t i = 0; i < node.output_count(); ++i)
             wanted.push_back(node.output_given(i) && !node.output(i)->uses().empty());
-        view.with_values(tensors).with_wanted(wanted).made_concrete().throw_where_unknown();
-        try {
+        view.with_values(tensors).with_wanted(wanted).made_concrete();
+        std::vector<FieldTensor> results;
+        auto missing = view.asks_unknown([&] {
             view.with_outputs(take(infer_types(view)));
             if (op.check) {
                 Status checked = op.check(view);
                 if (!checked.ok()) throw FieldStop{FieldRun::Outcome::Void, checked.error().message()};
             }
-            if (op.body && (!op.body_applies || op.body_applies(view))) return by_body(view, inputs, wanted);
-            if (op.evaluate && all_known) return by_evaluation(node, tensors);
-            if (op.expand) return by_expansion(view, inputs, wanted);
-        } catch (const UnknownContents&) {
-            unsupported(fmt::format("{} needs to know its inputs", op.name));
-        }
-        unsupported(fmt::format("{} has neither body nor expansion", op.name));
+            if (op.body && (!op.body_applies || op.body_applies(view)))
+                results = by_body(view, inputs, wanted);
+            else if (op.evaluate && all_known)
+                results = by_evaluation(node, tensors);
+            else if (op.expand)
+                results = by_expansion(view, inputs, wanted);
+            else
+                unsupported(fmt::format("{} has neither body nor expansion", op.name));
+        });
+        if (missing) unsupported(fmt::format("{} needs to know its inputs", op.name));
+        return results;
     }
 
     FieldTensor with_tensor(FieldTensor t) {

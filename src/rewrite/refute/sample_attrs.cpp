@@ -1,15 +1,14 @@
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
 
 #include "onnx/dtypes.h"
-#include "rewrite/refute/sample_op.h"
+#include "rewrite/refute/sample_proposal.h"
 
 namespace tessera {
 namespace {
 
-using Propose = std::function<std::optional<Attr>(const Draft&, SizePool&)>;
+using proposal::ProposeAttr;
 
 // The rank of the first input, or of what the op is wanted to give.
 std::optional<int64_t> rank_of(const Draft& d) {
@@ -49,13 +48,7 @@ std::optional<Attr> permutation(const Draft& d, SizePool& pool) {
 std::optional<Attr> axis(const Draft& d, SizePool& pool) {
     Draw& draw = pool.draw();
     auto rank = rank_of(d);
-    if (!rank) {
-        // Before there is an input: an axis that most have.
-        bool needs_input = d.op->name == "flatten" || d.op->name == "split" || d.op->name == "gather";
-        if (needs_input) return std::nullopt;
-        return std::nullopt;
-    }
-    if (d.op->name == "flatten") return Attr(draw.chance(30) ? draw.between(-*rank, 0) : draw.between(0, *rank));
+    if (!rank) return std::nullopt;
     if (*rank == 0) return Attr(int64_t{0});
     if (draw.chance(25)) return Attr(int64_t{-1});
     int64_t a = draw.below(*rank);
@@ -63,7 +56,7 @@ std::optional<Attr> axis(const Draft& d, SizePool& pool) {
 }
 
 // One number a spatial dimension.
-Propose per_dimension(std::initializer_list<int64_t> from, int64_t times = 1) {
+ProposeAttr per_dimension(std::initializer_list<int64_t> from, int64_t times = 1) {
     std::vector<int64_t> list(from);
     return [list, times](const Draft& d, SizePool& pool) -> std::optional<Attr> {
         auto spatial = spatial_of(d);
@@ -97,15 +90,15 @@ std::optional<Attr> divisor_of_channels(const Draft& d, SizePool& pool) {
     return Attr(pool.draw().pick(fits));
 }
 
-Propose one_of(std::initializer_list<int64_t> from) {
+ProposeAttr one_of(std::initializer_list<int64_t> from) {
     std::vector<int64_t> list(from);
     return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
 }
-Propose one_of(std::initializer_list<float> from) {
+ProposeAttr one_of(std::initializer_list<float> from) {
     std::vector<float> list(from);
     return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
 }
-Propose one_of(std::initializer_list<const char*> from) {
+ProposeAttr one_of(std::initializer_list<const char*> from) {
     std::vector<std::string> list(from.begin(), from.end());
     return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
 }
@@ -138,8 +131,8 @@ std::optional<Attr> equation(const Draft& d, SizePool& pool) {
                                                "i,i->", "ij,j->i"}));
 }
 
-const std::map<std::string_view, Propose>& by_name() {
-    static const std::map<std::string_view, Propose> table{
+const std::map<std::string_view, ProposeAttr>& by_name() {
+    static const std::map<std::string_view, ProposeAttr> table{
         {"perm", permutation},
         {"axis", axis},
         {"keepdims", one_of({int64_t{0}, int64_t{1}})},
@@ -179,7 +172,6 @@ const std::map<std::string_view, Propose>& by_name() {
         {"scale", one_of({1.0f, 0.5f, 0.125f, 0.3f})},
         {"softcap", one_of({0.0f, 0.0f, 2.0f})},
         {"approximate", one_of({"none", "tanh"})},
-        {"mode", nullptr},
         {"auto_pad", one_of({"NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"})},
         {"direction", one_of({"LEFT", "RIGHT"})},
         {"to", element_type},
@@ -187,15 +179,6 @@ const std::map<std::string_view, Propose>& by_name() {
         {"equation", equation},
     };
     return table;
-}
-
-std::optional<Attr> mode(const Draft& d, SizePool& pool) {
-    Draw& draw = pool.draw();
-    if (d.op->name == "pad") return Attr(draw.pick<std::string>({"constant", "constant", "reflect", "edge", "wrap"}));
-    if (d.op->name == "resize") return Attr(draw.pick<std::string>({"nearest", "linear", "cubic"}));
-    if (d.op->name == "depth_to_space" || d.op->name == "space_to_depth")
-        return Attr(draw.pick<std::string>({"DCR", "CRD"}));
-    return std::nullopt;
 }
 
 double ordinary(Draw& draw, int style) {
@@ -241,14 +224,12 @@ const std::string* Draft::string(const std::string& name) const { return attr_of
 std::optional<Attr> propose_attr(const Draft& draft, const std::string& name, SizePool& pool) {
     const AttrDef* def = draft.op->attr(name);
     if (!def) return std::nullopt;
-    std::optional<Attr> value;
-    if (name == "mode") {
-        value = mode(draft, pool);
-    } else if (auto it = by_name().find(name); it != by_name().end() && it->second) {
-        value = it->second(draft, pool);
-        if (value && attr_kind(*value) != def->kind) value.reset();
-    }
-    return value;
+    const ProposeAttr* propose = nullptr;
+    if (auto it = by_name().find(name); it != by_name().end()) propose = &it->second;
+    if (const proposal::OpSampling* special = proposal::sampling_of(*draft.op))
+        if (auto it = special->attrs.find(name); it != special->attrs.end()) propose = &it->second;
+    std::optional<Attr> value = propose ? (*propose)(draft, pool) : std::nullopt;
+    return value && attr_kind(*value) == def->kind ? value : std::nullopt;
 }
 
 Tensor random_constant(DType dtype, const Sizes& sizes, bool positive, Draw& draw, const SampleOptions& options) {

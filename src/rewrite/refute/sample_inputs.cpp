@@ -89,14 +89,17 @@ std::optional<Proposal> one_hot(Draft& d, size_t i, SizePool& pool) {
     return Proposal{sizes, Tensor::ints(at).reshaped(sizes), false};
 }
 
-std::optional<Proposal> blocks(Draft& d, size_t, SizePool& pool) {
-    int64_t block = std::clamp<int64_t>(d.integer("blocksize").value_or(2), 1, 100);
-    Sizes sizes{pool.draw().between(1, 2), pool.nonzero(), pool.draw().between(1, 3), pool.draw().between(1, 3)};
-    if (d.op->name == "depth_to_space")
-        sizes[1] *= block * block;
-    else
-        sizes[2] *= block, sizes[3] *= block;
-    return plain(sizes);
+// [N, C, H, W] of which the channels, or height and width, are whole blocks.
+Propose blocks(bool of_channels) {
+    return [of_channels](Draft& d, size_t, SizePool& pool) -> std::optional<Proposal> {
+        int64_t block = std::clamp<int64_t>(d.integer("blocksize").value_or(2), 1, 100);
+        Sizes sizes{pool.draw().between(1, 2), pool.nonzero(), pool.draw().between(1, 3), pool.draw().between(1, 3)};
+        if (of_channels)
+            sizes[1] *= block * block;
+        else
+            sizes[2] *= block, sizes[3] *= block;
+        return plain(sizes);
+    };
 }
 
 std::optional<Proposal> clip(Draft& d, size_t i, SizePool& pool) {
@@ -109,55 +112,82 @@ std::optional<Proposal> prelu(Draft& d, size_t i, SizePool& pool) {
     return x ? std::optional(plain(pool.broadcastable(*x, false))) : std::nullopt;
 }
 
-std::optional<Proposal> with_scalar(Draft& d, size_t i, SizePool& pool) {
-    Draw& draw = pool.draw();
-    if (i == 0)
-        return plain(d.want && !d.want->sizes.empty() ? d.want->sizes
-                                                      : pool.shape(pool.rank(d.op->name == "trilu" ? 2 : 1)));
-    auto x = d.sizes(0);
-    if (!x || x->empty()) return std::nullopt;
-    if (d.op->name == "trilu") return scalar_of(draw.between(-2, 2));
-    if (d.op->name == "top_k") {
-        auto axis = axis_of(d, "axis", int64_t(x->size()));
-        return scalar_of(draw.between(0, axis && *axis >= 0 && *axis < int64_t(x->size()) ? (*x)[*axis] : 1), true);
-    }
-    return scalar_of(spelt(draw.below(int64_t(x->size())), int64_t(x->size()), draw));  // cum_sum
+// A tensor of some rank at least, and a number that suits it.
+using ScalarFor = std::optional<Proposal> (*)(const Draft& d, const Sizes& x, Draw& draw);
+Propose with_scalar(ScalarFor scalar, int64_t least_rank) {
+    return [=](Draft& d, size_t i, SizePool& pool) -> std::optional<Proposal> {
+        if (i == 0)
+            return plain(d.want && !d.want->sizes.empty() ? d.want->sizes : pool.shape(pool.rank(least_rank)));
+        auto x = d.sizes(0);
+        if (!x || x->empty()) return std::nullopt;
+        return scalar(d, *x, pool.draw());
+    };
+}
+
+std::optional<Proposal> a_diagonal(const Draft&, const Sizes&, Draw& draw) { return scalar_of(draw.between(-2, 2)); }
+
+std::optional<Proposal> a_count(const Draft& d, const Sizes& x, Draw& draw) {
+    auto axis = axis_of(d, "axis", int64_t(x.size()));
+    return scalar_of(draw.between(0, axis && *axis >= 0 && *axis < int64_t(x.size()) ? x[*axis] : 1), true);
+}
+
+std::optional<Proposal> an_axis(const Draft&, const Sizes& x, Draw& draw) {
+    return scalar_of(spelt(draw.below(int64_t(x.size())), int64_t(x.size()), draw));
 }
 
 std::optional<Proposal> sizes_only(Draft& d, size_t, SizePool& pool) { return holding(wanted_or_any(d, pool)); }
 
-std::optional<Proposal> all_scalars(Draft& d, size_t i, SizePool& pool) {
-    if (d.op->name == "range") {
-        int64_t value = i == 0   ? pool.draw().between(-2, 2)
-                        : i == 1 ? pool.draw().between(-3, 6)
-                                 : pool.draw().pick({1, 2, -1});
-        return scalar_of(value);
-    }
-    return plain({});
+std::optional<Proposal> range(Draft&, size_t i, SizePool& pool) {
+    int64_t value = i == 0   ? pool.draw().between(-2, 2)
+                    : i == 1 ? pool.draw().between(-3, 6)
+                             : pool.draw().pick({1, 2, -1});
+    return scalar_of(value);
 }
 
 }  // namespace
 
-const ProposalTable& others() {
-    static const ProposalTable table{
-        {"*", elementwise},  // any op of several inputs, and of one
-        {"*x", same_shape},
-        {"reduce_*", reduction},
-        {"resize", resize},
+std::vector<OpSampling> other_samplings() {
+    const ProposeAttr order = one_of_texts({"DCR", "CRD"});
+    return {
+        {"resize", resize, {{"mode", one_of_texts({"nearest", "linear", "cubic"})}}},
         {"one_hot", one_hot},
-        {"depth_to_space", blocks},
-        {"space_to_depth", blocks},
+        {"depth_to_space", blocks(true), {{"mode", order}}},
+        {"space_to_depth", blocks(false), {{"mode", order}}},
         {"clip", clip},
         {"dropout", clip},
         {"prelu", prelu},
-        {"trilu", with_scalar},
-        {"top_k", with_scalar},
-        {"cum_sum", with_scalar},
-        {"cum_prod", with_scalar},
+        {"trilu", with_scalar(a_diagonal, 2)},
+        {"top_k", with_scalar(a_count, 1)},
+        {"cum_sum", with_scalar(an_axis, 1)},
+        {"cum_prod", with_scalar(an_axis, 1)},
         {"constant_of_shape", sizes_only},
-        {"range", all_scalars},
+        {"range", range},
     };
-    return table;
+}
+
+const OpSampling* sampling_of(const OpDef& op) {
+    static const auto kAll = [] {
+        std::map<std::string_view, OpSampling> all;
+        for (auto* list : {movement_samplings, product_samplings, other_samplings})
+            for (OpSampling& s : list()) all.emplace(s.op, std::move(s));
+        return all;
+    }();
+    auto found = kAll.find(op.name);
+    return found == kAll.end() ? nullptr : &found->second;
+}
+
+namespace {
+
+Propose usual(const OpDef& op) {
+    if (op.attr("noop_with_empty_axes")) return reduction;
+    return op.inputs.size() > 1 || op.inputs[0].variadic ? elementwise : same_shape;
+}
+
+}  // namespace
+
+std::optional<Proposal> propose(Draft& draft, size_t i, SizePool& pool) {
+    const OpSampling* special = sampling_of(*draft.op);
+    return special && special->input ? special->input(draft, i, pool) : usual(*draft.op)(draft, i, pool);
 }
 
 }  // namespace tessera::proposal
@@ -170,20 +200,16 @@ constexpr size_t kMostDimensions = 8;
 }  // namespace
 
 std::optional<Proposal> propose_input(Draft& draft, size_t i, SizePool& pool) {
-    const std::string& op = draft.op->name;
-    const proposal::Propose* propose = nullptr;
-    for (const auto* table : {&proposal::movement(), &proposal::products(), &proposal::others()})
-        if (auto it = table->find(op); it != table->end()) propose = &it->second;
-    if (!propose && op.starts_with("reduce_")) propose = &proposal::others().at("reduce_*");
-    if (!propose)
-        propose = &proposal::others().at(draft.op->inputs.size() > 1 || draft.op->inputs[0].variadic ? "*" : "*x");
-    std::optional<Proposal> p = (*propose)(draft, i, pool);
+    std::optional<Proposal> p = proposal::propose(draft, i, pool);
     if (!p || p->sizes.size() > kMostDimensions || proposal::product(p->sizes) > kMaxElements) return std::nullopt;
     if (std::any_of(p->sizes.begin(), p->sizes.end(), [](int64_t n) { return n < 0; })) return std::nullopt;
     return p;
 }
 
-bool needs_shape(const OpDef& op) { return proposal::products().contains(op.name); }
+bool needs_shape(const OpDef& op) {
+    const proposal::OpSampling* special = proposal::sampling_of(op);
+    return special && special->needs_shape;
+}
 
 // One size for all hides an exchange of axes from the types; several show it there.
 SizePool::SizePool(Draw& draw, const SampleOptions& options) : draw_(&draw), tiny_(options.tiny) {

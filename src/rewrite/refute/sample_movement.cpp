@@ -359,35 +359,42 @@ std::optional<Proposal> split(Draft& d, size_t i, SizePool& pool) {
     return holding(each);
 }
 
-std::optional<Proposal> gather(Draft& d, size_t i, SizePool& pool) {
+// Indices into an axis of the first input, in a shape that `shape_for` draws; with `runs`, sometimes one after the other.
+using IndexShape = Sizes (*)(const Sizes& x, int64_t axis, SizePool& pool);
+Propose indices_into_axis(IndexShape shape_for, bool runs) {
+    return [=](Draft& d, size_t i, SizePool& pool) -> std::optional<Proposal> {
+        Draw& draw = pool.draw();
+        if (i == 0) return plain(pool.shape(pool.rank(1)));
+        auto x = d.sizes(0);
+        if (!x || x->empty()) return std::nullopt;
+        auto axis = decide_axis(d, static_cast<int64_t>(x->size()), draw);
+        if (!axis) return std::nullopt;
+        const int64_t n = (*x)[*axis];
+        if (n == 0) return std::nullopt;
+        Sizes sizes = shape_for(*x, *axis, pool);
+        std::vector<int64_t> at;
+        if (runs && sizes.size() == 1 && draw.chance(50)) {
+            sizes[0] = draw.between(1, n);
+            int64_t from = draw.between(0, n - sizes[0]);
+            for (int64_t k = 0; k < sizes[0]; ++k) at.push_back(from + k);
+        } else {
+            for (int64_t k = product(sizes); k-- > 0;) at.push_back(draw.between(draw.chance(30) ? -n : 0, n - 1));
+        }
+        return Proposal{sizes, Tensor::ints(at).reshaped(sizes), false};
+    };
+}
+
+Sizes any_indices(const Sizes&, int64_t, SizePool& pool) {
+    return pool.draw().chance(40) ? Sizes{} : pool.shape(pool.draw().between(1, 2));
+}
+
+Sizes an_index_each(const Sizes& x, int64_t axis, SizePool& pool) {
     Draw& draw = pool.draw();
-    if (i == 0) return plain(pool.shape(pool.rank(1)));
-    auto x = d.sizes(0);
-    if (!x || x->empty()) return std::nullopt;
-    const auto rank = static_cast<int64_t>(x->size());
-    auto axis = decide_axis(d, rank, draw);
-    if (!axis) return std::nullopt;
-    const int64_t n = (*x)[*axis];
-    if (n == 0) return std::nullopt;
-    Sizes sizes;
-    if (d.op->name == "gather_elements") {
-        sizes = *x;
-        for (int64_t k = 0; k < rank; ++k)
-            if (k != *axis && draw.chance(30)) sizes[k] = draw.between(1, std::max<int64_t>(1, sizes[k]));
-        sizes[*axis] = pool.nonzero();
-    } else {
-        sizes = draw.chance(40) ? Sizes{} : pool.shape(draw.between(1, 2));
-    }
-    std::vector<int64_t> at;
-    const bool run = d.op->name == "gather" && sizes.size() == 1 && draw.chance(50);
-    if (run) {
-        sizes[0] = draw.between(1, n);
-        int64_t from = draw.between(0, n - sizes[0]);
-        for (int64_t k = 0; k < sizes[0]; ++k) at.push_back(from + k);
-    } else {
-        for (int64_t k = product(sizes); k-- > 0;) at.push_back(draw.between(draw.chance(30) ? -n : 0, n - 1));
-    }
-    return Proposal{sizes, Tensor::ints(at).reshaped(sizes), false};
+    Sizes sizes = x;
+    for (int64_t k = 0; k < int64_t(x.size()); ++k)
+        if (k != axis && draw.chance(30)) sizes[k] = draw.between(1, std::max<int64_t>(1, sizes[k]));
+    sizes[axis] = pool.nonzero();
+    return sizes;
 }
 
 std::optional<Proposal> gather_nd(Draft& d, size_t i, SizePool& pool) {
@@ -424,23 +431,30 @@ std::optional<int64_t> decide_axis(Draft& d, int64_t rank, Draw& draw) {
     return axis;
 }
 
-const ProposalTable& movement() {
-    static const ProposalTable table{
+std::vector<OpSampling> movement_samplings() {
+    // An axis that may be one beyond the last.
+    auto cut = [](const Draft& d, SizePool& pool) -> std::optional<Attr> {
+        auto x = d.sizes(0);
+        if (!x) return std::nullopt;
+        const auto rank = static_cast<int64_t>(x->size());
+        return Attr(pool.draw().chance(30) ? pool.draw().between(-rank, 0) : pool.draw().between(0, rank));
+    };
+    return {
         {"concat", concat},
         {"reshape", reshape},
+        {"flatten", {}, {{"axis", cut}}},
         {"expand", expand},
         {"transpose", transpose},
         {"squeeze", squeeze},
         {"unsqueeze", unsqueeze},
         {"slice", slice},
-        {"pad", pad},
+        {"pad", pad, {{"mode", one_of_texts({"constant", "constant", "reflect", "edge", "wrap"})}}},
         {"split", split},
-        {"gather", gather},
-        {"gather_elements", gather},
+        {"gather", indices_into_axis(any_indices, true)},
+        {"gather_elements", indices_into_axis(an_index_each, false)},
         {"gather_nd", gather_nd},
         {"tile", tile},
     };
-    return table;
 }
 
 }  // namespace tessera::proposal

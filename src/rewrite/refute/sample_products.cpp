@@ -257,8 +257,8 @@ std::optional<Proposal> quantized(Draft& d, size_t i, SizePool& pool) {
 
 }  // namespace
 
-const ProposalTable& products() {
-    static const ProposalTable table{
+std::vector<OpSampling> product_samplings() {
+    std::vector<OpSampling> all = {
         {"matmul", matmul},
         {"gemm", gemm},
         {"conv", convolution(false)},
@@ -282,7 +282,8 @@ const ProposalTable& products() {
         {"rotary_embedding", rotary},
         {"einsum", einsum},
     };
-    return table;
+    for (OpSampling& s : all) s.needs_shape = true;
+    return all;
 }
 
 }  // namespace tessera::proposal

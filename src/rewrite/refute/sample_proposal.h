@@ -1,4 +1,4 @@
-// What proposals for the inputs of single ops are made of, and the tables of them by op.
+// The one table of how ops are sampled, by op, in a list for each family; and what its proposals are made of.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,25 @@
 namespace tessera::proposal {
 
 using Propose = std::function<std::optional<Proposal>(Draft&, size_t, SizePool&)>;
-using ProposalTable = std::map<std::string_view, Propose>;
+using ProposeAttr = std::function<std::optional<Attr>(const Draft&, SizePool&)>;
 
-const ProposalTable& movement();  // ops that move elements: reshape, slice, gather, ...
-const ProposalTable& products();  // matmul, convolutions, pools, norms, ...
-const ProposalTable& others();
+struct OpSampling {
+    std::string_view op;
+    Propose input = {};                                  // none: as most ops of as many inputs
+    std::map<std::string_view, ProposeAttr> attrs = {};  // that mean something else than others of the name
+    bool needs_shape = false;  // most shapes do not fit the op's inputs: one is better proposed than met by chance
+};
+
+const OpSampling* sampling_of(const OpDef& op);  // null: nothing is special about it
+
+std::vector<OpSampling> movement_samplings();  // ops that move elements: reshape, slice, gather, ...
+std::vector<OpSampling> product_samplings();   // matmul, convolutions, pools, norms, ...
+std::vector<OpSampling> other_samplings();
+
+// An attribute that is one of these, any of them.
+inline ProposeAttr one_of_texts(std::vector<std::string> texts) {
+    return [texts](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(texts)); };
+}
 
 constexpr int64_t kHuge = int64_t{1} << 40;
 

@@ -71,10 +71,8 @@ std::vector<const Node*> dying(const Match& match) {
     return gone;
 }
 
-// Products, pools, softmax. What moves elements or computes each from one is light, as batch normalization does.
-bool heavy(const OpDef& op) {
-    return !op.has(Trait::Elementwise) && !op.has(Trait::Linear) && op.name != "batch_normalization";
-}
+// Products, pools, softmax. What moves elements or computes each from one is light.
+bool heavy(const OpDef& op) { return !op.has(Trait::Elementwise) && !op.has(Trait::Linear) && !op.has(Trait::Light); }
 
 // No more nodes than before, and nothing heavy done again beside a node that others still need.
 bool worth_it(const Match& match) {

@@ -1,0 +1,35 @@
+// The passes that a graph goes through on its way to kernels, when its rewriting is done. They work on one graph, not
+// on those nested in it, which are lowered by themselves; what they decide and where nodes come from is in the context.
+#pragma once
+
+#include "base/machine.h"
+#include "rewrite/pipeline.h"
+
+namespace tessera {
+
+// In their order. Without `fuse`: only those that kernels cannot do without.
+std::vector<Pass> lowering_passes(const Machine& machine, bool fuse = true);
+
+// Ops without a body become the smaller graphs that they stand for, down to ops that have one, and constants are
+// folded. What cannot be written out is left: strings, control flow, sizes that depend on the data.
+Result<Changed> expand_composites(Graph& graph, PassContext& context);
+
+// A scan over a known number of steps becomes its steps, one after the other.
+Result<Changed> unroll_scans(Graph& graph, PassContext& context);
+
+// A concat that begins with all that another one joins takes that one's result, so that both can be one piece of
+// memory.
+Result<Changed> nest_concats(Graph& graph, PassContext& context);
+
+// A convolution of stride 1 with constant weights, where that is asked for or fewer multiplications pay for the
+// transforms, becomes products of transformed tiles (graph/ops/winograd.cpp).
+Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContext& context);
+
+bool any_used(const Node& node);  // of its outputs
+
+// The nodes from number `first` on are parts of `node`, or of what it is a part of.
+void note_origin(const Graph& graph, const Node& node, size_t first, PassContext& context);
+// Folds constants in what was made, and forgets the origins of nodes that went.
+Status fold_what_was_made(Graph& graph, PassContext& context);
+
+}  // namespace tessera
