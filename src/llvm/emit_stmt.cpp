@@ -169,7 +169,7 @@ void Emitter::emit_alloc(const Alloc& a) {
         slot.per_lane = lanes_ > 1 ? lanes_ : 0;
         slot.own = *count.as_int() * lanes_;
         auto* type = llvm::ArrayType::get(memory_type(slot.dtype), slot.own);
-        slot.base = entry_alloca(type, kernel_.buffers[a.buffer].name.c_str());
+        slot.base = stack_memory(builder_, type, kernel_.buffers[a.buffer].name.c_str());
     }
     forget_loads(a.buffer);
     emit(a.body);

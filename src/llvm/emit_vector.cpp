@@ -187,7 +187,7 @@ void Emitter::open_accumulators(const For& loop, int lanes) {
         }
         const DType dtype = kernel_.buffers[st->to.buffer].dtype;
         auto* type = llvm::FixedVectorType::get(scalar_type(dtype), lanes);
-        Value* memory = entry_alloca(type, "lanes");
+        Value* memory = stack_memory(builder_, type, "lanes");
         builder_.CreateStore(builder_.CreateVectorSplat(lanes, identity(*st->combine, dtype)), memory);
         accumulators_.push_back({st, memory});
     };

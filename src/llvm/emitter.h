@@ -10,11 +10,10 @@
 
 #include "kernel/ir/kernel.h"
 #include "llvm/compile_kernels.h"
-#include "llvm/target.h"
+#include "llvm/targets/target.h"
+#include "llvm/targets/target_code.h"
 
 namespace tessera::codegen {
-
-using llvm::Value;
 
 // One parallel loop of a kernel, or what stands between them.
 struct LaunchPlan {
@@ -98,7 +97,6 @@ class Emitter {
     using Memo = std::vector<std::unordered_map<const ExprNode*, Value*>>;
 
     // emit_kernel.cpp
-    Value* flush_subnormals();
     void open_function(const LaunchPlan& plan, const std::string& symbol);
     void bind_buffers(const LaunchPlan& plan);
     void describe_aliases();
@@ -217,7 +215,6 @@ class Emitter {
     Value* of_int(llvm::Type* type, int64_t value);
     template <typename F>
     Value* per_lane(Value* v, F f);  // f of each lane's scalar, as a vector again
-    Value* entry_alloca(llvm::Type* type, const char* name);
     Value* dummy();               // memory that lanes which are off read and write
     Value* zeros(int64_t bytes);  // memory that holds zeros
     llvm::Type* i64() const { return builder_.getInt64Ty(); }
