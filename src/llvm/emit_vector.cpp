@@ -36,6 +36,9 @@ bool Emitter::touches_registers(const For& loop) const {
     };
     visit(loop.body, [&](const Stmt& s) {
         if (const Store* st = s->as<Store>()) look(st->to.buffer, st->to.indices);
+        if (const Call* call = s->as<Call>())
+            for (const auto* list : {&call->writes, &call->reads})
+                for (const Access& a : *list) look(a.buffer, a.indices);
     });
     visit_exprs(loop.body, [&](const Expr& e) {
         if (!e.node().reads) return;

@@ -8,8 +8,10 @@
 
 #include <unordered_map>
 
-#include "kernel/ir/kernel.h"
+#include "kernel/ir/intrinsic.h"
 #include "llvm/compile_kernels.h"
+#include "llvm/intrinsics/intrinsic_code.h"
+#include "llvm/intrinsics/tile_code.h"
 #include "llvm/targets/target.h"
 #include "llvm/targets/target_code.h"
 
@@ -110,6 +112,8 @@ class Emitter {
     void emit_if(const If& branch);
     void emit_alloc(const Alloc& a);
     void emit_call(const Call& call);
+    void emit_intrinsic(const Call& call, const Intrinsic& known);
+    Tile tile_of(const Access& first, std::vector<int64_t> extents, std::vector<Value*> strides);
     // The largest value of a variable that runs in steps of `step` below an extent.
     static std::optional<int64_t> last_of(const Expr& extent, int64_t step = 1);
     Value* emit_alone(const Expr& e);  // outside any statement
