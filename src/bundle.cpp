@@ -14,7 +14,7 @@
 #include "base/output_file.h"
 #include "bundle_text.h"
 #include "graph/evaluate/evaluate_node.h"
-#include "llvm/target.h"
+#include "llvm/targets/target.h"
 #include "runtime/bundle_plan.h"
 #include "runtime/code_cache.h"
 #include "runtime/memory_plan.h"

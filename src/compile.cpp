@@ -10,7 +10,7 @@
 #include "graph/text/print.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
-#include "llvm/target.h"
+#include "llvm/targets/target.h"
 #include "onnx/file.h"
 #include "runtime/code_cache.h"
 #include "runtime/loaded_program.h"
@@ -127,13 +127,8 @@ bool runs_here(const std::string& name) {
     if (!host.ok() || !target.ok()) return false;
     if (host->triple.substr(0, host->triple.find('-')) != target->triple.substr(0, target->triple.find('-')))
         return false;
-    for (size_t at = 0; at < target->features.size();) {
-        const size_t end = std::min(target->features.find(',', at), target->features.size());
-        if (target->features[at] == '+' && !host->has(std::string_view(target->features).substr(at + 1, end - at - 1)))
-            return false;
-        at = end + 1;
-    }
-    return true;
+    const std::vector<std::string>& wanted = target->machine.features;
+    return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& f) { return host->machine.has(f); });
 }
 
 // What only compiling needed goes back to the system.

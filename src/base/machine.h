@@ -1,8 +1,11 @@
 // What default schedules need to know of a processor, and no more. Read from the host, or by the name of a target.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -19,6 +22,11 @@ struct Machine {
     int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0;  // of one core; l3 shared
     int cores = 1;
     int64_t barrier = 400'000;        // multiply-adds of one core in the time that threads take to meet
+    std::vector<std::string> features = {};  // by LLVM's names: "dotprod", "avx512vnni"
+
+    bool has(std::string_view feature) const {
+        return std::find(features.begin(), features.end(), feature) != features.end();
+    }
 };
 
 }  // namespace tessera

@@ -1,3 +1,4 @@
+#include "kernel/ir/intrinsic.h"
 #include "llvm/compile_kernels.h"
 
 namespace tessera {
@@ -10,7 +11,8 @@ Decision can_compile(const Kernel& kernel) {
     Decision out = yes();
     visit(kernel.body, [&](const Stmt& s) {
         const Call* call = s->as<Call>();
-        if (out && call && call->name != "prefetch") out = no("there is no intrinsic {} on a processor", call->name);
+        if (out && call && call->name != "prefetch" && !find_intrinsic(call->name))
+            out = no("there is no intrinsic {} on a processor", call->name);
         const For* loop = s->as<For>();
         if (out && loop && loop->kind == LoopKind::Bound) out = no("a loop is bound to {}", loop->axis);
     });

@@ -1,6 +1,4 @@
-#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/MDBuilder.h>
-#include <llvm/TargetParser/Triple.h>
 
 #include "base/check.h"
 #include "llvm/emitter.h"
@@ -14,7 +12,7 @@ Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     plan_ = &plan;
     open_function(plan, symbol);
     Value *begin = function_->getArg(2), *end = function_->getArg(3);
-    Value* callers_mode = flush_subnormals();
+    Value* callers_mode = options_.flush_subnormals ? target_.code->flush_subnormals(builder_) : nullptr;
     if (plan.parallel) {
         emit_loop(begin, end, 1, false, [&](Value* i) {
             with_binding(plan.parallel->var, {i, 0, false, depth_, last_of(plan.parallel->extent)},
@@ -23,23 +21,9 @@ Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     } else {
         emit_loop(begin, end, 1, false, [&](Value*) { emit(plan.stmt); });
     }
-    if (callers_mode) builder_.CreateIntrinsic(llvm::Intrinsic::x86_sse_ldmxcsr, {}, {callers_mode});
+    if (callers_mode) target_.code->restore_mode(builder_, callers_mode);
     builder_.CreateRetVoid();
     return status_;
-}
-
-// Gives where the caller's mode is kept; null where nothing has changed.
-Value* Emitter::flush_subnormals() {
-    constexpr int kToZero = 1 << 15, kAreZero = 1 << 6;  // results, operands
-    if (!options_.flush_subnormals || !llvm::Triple(target_.triple).isX86()) return nullptr;
-    function_->addFnAttr("denormal-fp-math", "preserve-sign,preserve-sign");
-    Value* before = entry_alloca(builder_.getInt32Ty(), "mode");
-    Value* during = entry_alloca(builder_.getInt32Ty(), "flushing");
-    builder_.CreateIntrinsic(llvm::Intrinsic::x86_sse_stmxcsr, {}, {before});
-    Value* mode = builder_.CreateLoad(builder_.getInt32Ty(), before);
-    builder_.CreateStore(builder_.CreateOr(mode, builder_.getInt32(kToZero | kAreZero)), during);
-    builder_.CreateIntrinsic(llvm::Intrinsic::x86_sse_ldmxcsr, {}, {during});
-    return before;
 }
 
 void Emitter::open_function(const LaunchPlan& plan, const std::string& symbol) {
@@ -165,16 +149,9 @@ Value* Emitter::of(Value* like_this, double value) { return llvm::ConstantFP::ge
 
 Value* Emitter::of_int(llvm::Type* type, int64_t value) { return llvm::ConstantInt::get(type, value, true); }
 
-Value* Emitter::entry_alloca(llvm::Type* type, const char* name) {
-    llvm::IRBuilder<> at_entry(entry_, entry_->begin());
-    auto* made = at_entry.CreateAlloca(type, nullptr, name);
-    made->setAlignment(llvm::Align(64));
-    return made;
-}
-
 Value* Emitter::dummy() {
     if (!dummy_) {
-        dummy_ = entry_alloca(builder_.getInt64Ty(), "dummy");
+        dummy_ = stack_memory(builder_, i64(), "dummy");
         llvm::IRBuilder<> at_entry(entry_->getTerminator());
         at_entry.CreateStore(at_entry.getInt64(0), dummy_);
     }

@@ -169,7 +169,7 @@ void Emitter::emit_alloc(const Alloc& a) {
         slot.per_lane = lanes_ > 1 ? lanes_ : 0;
         slot.own = *count.as_int() * lanes_;
         auto* type = llvm::ArrayType::get(memory_type(slot.dtype), slot.own);
-        slot.base = entry_alloca(type, kernel_.buffers[a.buffer].name.c_str());
+        slot.base = stack_memory(builder_, type, kernel_.buffers[a.buffer].name.c_str());
     }
     forget_loads(a.buffer);
     emit(a.body);
@@ -178,15 +178,59 @@ void Emitter::emit_alloc(const Alloc& a) {
 }
 
 void Emitter::emit_call(const Call& call) {
+    if (const Intrinsic* known = find_intrinsic(call.name)) return emit_intrinsic(call, *known);
     if (call.name != "prefetch" || call.reads.empty())
         return fail(Error(Code::E0604, "kernel {}: there is no intrinsic {} on a processor", kernel_.name, call.name));
     const int64_t nearness = call.args.empty() ? 3 : call.args[0].as_int().value_or(3);  // 3: the first cache
     for (const Access& a : call.reads) {
         const Slot& slot = slots_[a.buffer];
         Value* at = address(slot, offset_of(slot, a.indices));
-        builder_.CreateIntrinsic(llvm::Intrinsic::prefetch, {builder_.getPtrTy()},
-                                 {at, builder_.getInt32(0), builder_.getInt32(unsigned(nearness)), builder_.getInt32(1)});
+        builder_.CreateIntrinsic(
+            llvm::Intrinsic::prefetch, {builder_.getPtrTy()},
+            {at, builder_.getInt32(0), builder_.getInt32(unsigned(nearness)), builder_.getInt32(1)});
     }
+}
+
+Tile Emitter::tile_of(const Access& first, std::vector<int64_t> extents, std::vector<Value*> strides) {
+    const Slot& slot = slots_[first.buffer];
+    CHECK(slot.base, "kernel {}: {} is used outside its Alloc", kernel_.name, kernel_.buffers[first.buffer].name);
+    Value* at = address(slot, offset_of(slot, first.indices));
+    const auto align = static_cast<uint64_t>(dtype_bytes(slot.dtype));
+    return {
+        at,          memory_type(slot.dtype), llvm::Align(align), std::move(extents), std::move(strides), slot.scope,
+        slot.noalias};
+}
+
+// As the instruction where the target has it, otherwise as the nest it stands for.
+void Emitter::emit_intrinsic(const Call& call, const Intrinsic& known) {
+    const IntrinsicCode* code = target_.machine.has(known.needs) ? find_intrinsic_code(known.name) : nullptr;
+    if (!code) return emit(expand_intrinsic(kernel_, call));
+    std::vector<ReduceAxis> axes = known.axes;
+    axes.insert(axes.end(), known.reduce.begin(), known.reduce.end());
+    // A tile has the axes that its element is at, in that order.
+    auto tile = [&](const Access& first, const std::vector<Expr>& element, size_t operand) {
+        std::vector<int64_t> extents;
+        std::vector<Value*> strides;
+        for (const Expr& index : element)
+            for (size_t i = 0; i < axes.size(); ++i) {
+                if (!axes[i].var.same(index)) continue;
+                extents.push_back(*axes[i].extent.as_int());
+                strides.push_back(emit(call.args[operand * axes.size() + i]));
+            }
+        return tile_of(first, std::move(extents), std::move(strides));
+    };
+    std::vector<Expr> out;
+    for (const ReduceAxis& a : known.axes) out.push_back(a.var);
+    std::vector<Tile> tiles(call.reads.size() + 1);
+    tiles[0] = tile(call.writes[0], out, 0);
+    visit(known.value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Load)) return;
+        const auto operand = static_cast<size_t>(e.node().slot);
+        tiles[operand + 1] = tile(call.reads[operand], e.args(), operand + 1);
+    });
+    TileCode on_tiles(builder_, std::move(tiles), options_.fast_math);
+    code->emit(on_tiles);
+    forget_loads(call.writes[0].buffer);
 }
 
 }  // namespace tessera::codegen

@@ -36,6 +36,9 @@ bool Emitter::touches_registers(const For& loop) const {
     };
     visit(loop.body, [&](const Stmt& s) {
         if (const Store* st = s->as<Store>()) look(st->to.buffer, st->to.indices);
+        if (const Call* call = s->as<Call>())
+            for (const auto* list : {&call->writes, &call->reads})
+                for (const Access& a : *list) look(a.buffer, a.indices);
     });
     visit_exprs(loop.body, [&](const Expr& e) {
         if (!e.node().reads) return;
@@ -187,7 +190,7 @@ void Emitter::open_accumulators(const For& loop, int lanes) {
         }
         const DType dtype = kernel_.buffers[st->to.buffer].dtype;
         auto* type = llvm::FixedVectorType::get(scalar_type(dtype), lanes);
-        Value* memory = entry_alloca(type, "lanes");
+        Value* memory = stack_memory(builder_, type, "lanes");
         builder_.CreateStore(builder_.CreateVectorSplat(lanes, identity(*st->combine, dtype)), memory);
         accumulators_.push_back({st, memory});
     };

@@ -8,13 +8,14 @@
 
 #include <unordered_map>
 
-#include "kernel/ir/kernel.h"
+#include "kernel/ir/intrinsic.h"
 #include "llvm/compile_kernels.h"
-#include "llvm/target.h"
+#include "llvm/intrinsics/intrinsic_code.h"
+#include "llvm/intrinsics/tile_code.h"
+#include "llvm/targets/target.h"
+#include "llvm/targets/target_code.h"
 
 namespace tessera::codegen {
-
-using llvm::Value;
 
 // One parallel loop of a kernel, or what stands between them.
 struct LaunchPlan {
@@ -98,7 +99,6 @@ class Emitter {
     using Memo = std::vector<std::unordered_map<const ExprNode*, Value*>>;
 
     // emit_kernel.cpp
-    Value* flush_subnormals();
     void open_function(const LaunchPlan& plan, const std::string& symbol);
     void bind_buffers(const LaunchPlan& plan);
     void describe_aliases();
@@ -112,6 +112,8 @@ class Emitter {
     void emit_if(const If& branch);
     void emit_alloc(const Alloc& a);
     void emit_call(const Call& call);
+    void emit_intrinsic(const Call& call, const Intrinsic& known);
+    Tile tile_of(const Access& first, std::vector<int64_t> extents, std::vector<Value*> strides);
     // The largest value of a variable that runs in steps of `step` below an extent.
     static std::optional<int64_t> last_of(const Expr& extent, int64_t step = 1);
     Value* emit_alone(const Expr& e);  // outside any statement
@@ -217,7 +219,6 @@ class Emitter {
     Value* of_int(llvm::Type* type, int64_t value);
     template <typename F>
     Value* per_lane(Value* v, F f);  // f of each lane's scalar, as a vector again
-    Value* entry_alloca(llvm::Type* type, const char* name);
     Value* dummy();               // memory that lanes which are off read and write
     Value* zeros(int64_t bytes);  // memory that holds zeros
     llvm::Type* i64() const { return builder_.getInt64Ty(); }

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "llvm/target.h"
+#include "llvm/targets/target.h"
 
 namespace tessera::codegen {
 namespace {

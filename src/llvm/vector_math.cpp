@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "llvm/targets/target_code.h"
+
 namespace tessera::codegen {
 namespace {
 
@@ -67,20 +69,7 @@ VectorMath::Value* VectorMath::polynomial(Value* x, std::initializer_list<double
 }
 
 VectorMath::Value* VectorMath::extreme(bool largest, Value* a, Value* b) {
-    if (!target_.x86())
-        return b_.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, a, b);
-    auto known_number = [](Value* v) {
-        auto* c = llvm::dyn_cast<llvm::Constant>(v);
-        if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
-        auto* f = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr;
-        return f && !f->isNaN();
-    };
-    auto pick = [&](Value* x, Value* y) {  // y where they do not compare: one instruction
-        return choose(largest ? b_.CreateFCmpOGT(x, y) : b_.CreateFCmpOLT(x, y), x, y);
-    };
-    if (known_number(b)) return pick(b, a);
-    if (known_number(a)) return pick(a, b);
-    return choose(b_.CreateFCmpUNO(a, a), a, pick(a, b));
+    return target_.code->extreme(b_, largest, a, b);
 }
 
 VectorMath::Halvings VectorMath::halvings(Value* x) {

@@ -8,7 +8,7 @@
 #include <initializer_list>
 
 #include "expr/expr.h"
-#include "llvm/target.h"
+#include "llvm/targets/target.h"
 
 namespace tessera::codegen {
 

@@ -16,11 +16,18 @@ Intrinsic outer_product(std::string name, DType dtype, int64_t rows, int64_t col
             std::move(needs)};
 }
 
-// out[i] += sum over k of a[i, k] * b[i, k], of bytes.
-Intrinsic dot(std::string name, DType a, DType b, int64_t lanes, std::string needs) {
-    ReduceAxis i = axis("i", lanes), k = axis("k", 4);
-    Expr x = cast(load(0, a, {i.var, k.var}), DType::i32), y = cast(load(1, b, {i.var, k.var}), DType::i32);
-    return {std::move(name), {i}, {k}, DType::i32, {a, b}, x * y, std::move(needs)};
+// out[i] += sum over k of a[i, k] * b[i, k].
+Intrinsic dot(std::string name, DType a, DType b, DType out, int64_t lanes, int64_t depth, std::string needs) {
+    ReduceAxis i = axis("i", lanes), k = axis("k", depth);
+    Expr x = cast(load(0, a, {i.var, k.var}), out), y = cast(load(1, b, {i.var, k.var}), out);
+    return {std::move(name), {i}, {k}, out, {a, b}, x * y, std::move(needs)};
+}
+
+// out[i] += a[i] * b[i], of narrow floats.
+Intrinsic widening(std::string name, DType from, DType out, int64_t lanes, std::string needs) {
+    ReduceAxis i = axis("i", lanes);
+    Expr x = cast(load(0, from, {i.var}), out), y = cast(load(1, from, {i.var}), out);
+    return {std::move(name), {i}, {}, out, {from, from}, x * y, std::move(needs)};
 }
 
 // out[i, j] += sum over k of a[i, k] * b[j, k], a matrix of 2 by 2.
@@ -28,6 +35,14 @@ Intrinsic matrix(std::string name, DType a, DType b, DType out, int64_t depth, s
     ReduceAxis i = axis("i", 2), j = axis("j", 2), k = axis("k", depth);
     Expr x = cast(load(0, a, {i.var, k.var}), out), y = cast(load(1, b, {j.var, k.var}), out);
     return {std::move(name), {i, j}, {k}, out, {a, b}, x * y, std::move(needs)};
+}
+
+// out[i, j] += sum over k and r of a[i, k, r] * b[k, j, r], a matrix of 16 by 16; the r are what 32 bits hold.
+Intrinsic tiles(std::string name, DType a, DType b, DType out, std::string needs) {
+    const int64_t packed = 4 / static_cast<int64_t>(dtype_bytes(a));
+    ReduceAxis i = axis("i", 16), j = axis("j", 16), k = axis("k", 16), r = axis("r", packed);
+    Expr x = cast(load(0, a, {i.var, k.var, r.var}), out), y = cast(load(1, b, {k.var, j.var, r.var}), out);
+    return {std::move(name), {i, j}, {k, r}, out, {a, b}, x * y, std::move(needs)};
 }
 
 std::vector<Expr> strides_of(const Buffer& b) {
@@ -58,19 +73,31 @@ std::vector<Expr> moved(const Buffer& b, std::vector<Expr> at, const Expr& by, c
 }  // namespace
 
 const std::vector<Intrinsic>& all_intrinsics() {
+    using enum DType;
     static const std::vector<Intrinsic> kAll{
-        outer_product("fma_outer_8x12", DType::f32, 8, 12, "neon"),
-        outer_product("fma_outer_12x8", DType::f32, 12, 8, "neon"),
-        outer_product("fma_outer_6x16", DType::f32, 6, 16, "avx2"),
-        outer_product("fma_outer_14x32", DType::f32, 14, 32, "avx512f"),
-        dot("sdot", DType::i8, DType::i8, 4, "dotprod"),
-        dot("udot", DType::u8, DType::u8, 4, "dotprod"),
-        dot("vnni_256", DType::u8, DType::i8, 8, "avxvnni"),
-        dot("vnni_512", DType::u8, DType::i8, 16, "avx512vnni"),
-        matrix("smmla", DType::i8, DType::i8, DType::i32, 8, "i8mm"),
-        matrix("ummla", DType::u8, DType::u8, DType::i32, 8, "i8mm"),
-        matrix("usmmla", DType::u8, DType::i8, DType::i32, 8, "i8mm"),
-        matrix("bfmmla", DType::bf16, DType::bf16, DType::f32, 4, "bf16"),
+        outer_product("fma_outer_8x12", f32, 8, 12, "neon"),
+        outer_product("fma_outer_12x8", f32, 12, 8, "neon"),
+        outer_product("fma_outer_6x16", f32, 6, 16, "avx2"),
+        outer_product("fma_outer_14x32", f32, 14, 32, "avx512f"),
+        dot("sdot", i8, i8, i32, 4, 4, "dotprod"),
+        dot("udot", u8, u8, i32, 4, 4, "dotprod"),
+        dot("usdot", u8, i8, i32, 4, 4, "i8mm"),
+        matrix("smmla", i8, i8, i32, 8, "i8mm"),
+        matrix("ummla", u8, u8, i32, 8, "i8mm"),
+        matrix("usmmla", u8, i8, i32, 8, "i8mm"),
+        dot("bfdot", bf16, bf16, f32, 4, 2, "bf16"),
+        matrix("bfmmla", bf16, bf16, f32, 4, "bf16"),
+        widening("fmlal", f16, f32, 8, "fp16fml"),
+        dot("vnni_256", u8, i8, i32, 8, 4, "avxvnni"),
+        dot("vnni_256_ss", i8, i8, i32, 8, 4, "avxvnniint8"),
+        dot("vnni_256_uu", u8, u8, i32, 8, 4, "avxvnniint8"),
+        dot("vnni_512", u8, i8, i32, 16, 4, "avx512vnni"),
+        dot("bf16_512", bf16, bf16, f32, 16, 2, "avx512bf16"),
+        tiles("amx_ss", i8, i8, i32, "amx-int8"),
+        tiles("amx_su", i8, u8, i32, "amx-int8"),
+        tiles("amx_us", u8, i8, i32, "amx-int8"),
+        tiles("amx_uu", u8, u8, i32, "amx-int8"),
+        tiles("amx_bf16", bf16, bf16, f32, "amx-bf16"),
     };
     return kAll;
 }
@@ -81,39 +108,57 @@ const Intrinsic* find_intrinsic(std::string_view name) {
     return found == all.end() ? nullptr : &*found;
 }
 
+std::vector<const Intrinsic*> find_intrinsics(const Machine& machine) {
+    std::vector<const Intrinsic*> out;
+    for (const Intrinsic& i : all_intrinsics())
+        if (machine.has(i.needs)) out.push_back(&i);
+    return out;
+}
+
+// Sums outside, and the last axis in lanes.
+Stmt expand_intrinsic(const Kernel& kernel, const Call& call, int number) {
+    constexpr int64_t kMostCopies = 256;
+    const Intrinsic* known = find_intrinsic(call.name);
+    if (!known) return nullptr;
+    std::vector<ReduceAxis> all = known->axes, loops;
+    all.insert(all.end(), known->reduce.begin(), known->reduce.end());
+    int64_t copies = 1;
+    for (const ReduceAxis& a : all) {
+        std::string name = fmt::format("{}.{}.{}", known->name, number, a.var.node().name);
+        loops.push_back({index_var(name, a.extent.as_int()), a.extent});
+        copies *= *a.extent.as_int();
+    }
+    auto element = [&](const Access& first, size_t operand) {
+        std::vector<Expr> at = first.indices;
+        for (size_t i = 0; i < loops.size(); ++i)
+            at = moved(kernel.buffers[static_cast<size_t>(first.buffer)], std::move(at), loops[i].var,
+                       call.args[operand * loops.size() + i]);
+        return at;
+    };
+    Expr value = rewrite(known->value, [&](const Expr& e) -> Expr {
+        if (!e.is(ExprKind::Load)) return e;
+        auto operand = static_cast<size_t>(e.node().slot);
+        const Access& from = call.reads[operand];
+        return load(from.buffer, e.dtype(), element(from, operand + 1));
+    });
+    Stmt body = store(call.writes[0].buffer, element(call.writes[0], 0), value, ReduceOp::Sum);
+    const LoopKind outer = copies <= kMostCopies ? LoopKind::Unrolled : LoopKind::Serial;
+    for (size_t i = known->axes.size(); i-- > 0;) {
+        const bool last = i + 1 == known->axes.size();
+        body = for_loop({loops[i].var, loops[i].extent, last ? LoopKind::Vector : outer, {}, {}, std::move(body)});
+    }
+    for (size_t i = loops.size(); i-- > known->axes.size();)
+        body = for_loop({loops[i].var, loops[i].extent, outer, {}, {}, std::move(body)});
+    return body;
+}
+
 Kernel expand_intrinsics(const Kernel& kernel) {
     Kernel expanded = kernel;
-    int count = 0;
+    int number = 0;
     expanded.body = mutate(kernel.body, [&](const Stmt& s) -> Stmt {
         const Call* call = s ? s->as<Call>() : nullptr;
-        const Intrinsic* known = call ? find_intrinsic(call->name) : nullptr;
-        if (!known) return s;
-        std::vector<ReduceAxis> all = known->axes, loops;
-        all.insert(all.end(), known->reduce.begin(), known->reduce.end());
-        Bindings renamed;
-        for (const ReduceAxis& a : all) {
-            std::string name = fmt::format("{}.{}.{}", known->name, count, a.var.node().name);
-            loops.push_back({index_var(name, a.extent.as_int()), a.extent});
-            renamed.emplace(a.var.node().name, loops.back().var);
-        }
-        ++count;
-        auto element = [&](const Access& first, size_t operand) {
-            std::vector<Expr> at = first.indices;
-            for (size_t i = 0; i < loops.size(); ++i)
-                at = moved(kernel.buffers[static_cast<size_t>(first.buffer)], std::move(at), loops[i].var,
-                           call->args[operand * loops.size() + i]);
-            return at;
-        };
-        Expr value = rewrite(known->value, [&](const Expr& e) -> Expr {
-            if (!e.is(ExprKind::Load)) return e;
-            auto operand = static_cast<size_t>(e.node().slot);
-            const Access& from = call->reads[operand];
-            return load(from.buffer, e.dtype(), element(from, operand + 1));
-        });
-        Stmt body = store(call->writes[0].buffer, element(call->writes[0], 0), value, ReduceOp::Sum);
-        for (size_t i = loops.size(); i-- > 0;)
-            body = for_loop({.var = loops[i].var, .extent = loops[i].extent, .body = std::move(body)});
-        return body;
+        Stmt nest = call ? expand_intrinsic(kernel, *call, number++) : nullptr;
+        return nest ? nest : s;
     });
     return expanded;
 }

@@ -2,27 +2,31 @@
 // the code generator emits them, and everyone else can write them out again as the nest they stand for.
 #pragma once
 
+#include "base/machine.h"
 #include "kernel/ir/compute.h"
 
 namespace tessera {
 
 // out[axes] += value over reduce. In `value` a Load of slot i is operand i, at indices that are axes; extents are
-// constant.
+// constant. A vector that holds an operand has its elements in the order of that Load's indices.
 struct Intrinsic {
     std::string name;
     std::vector<ReduceAxis> axes, reduce;
     DType out = DType::f32;
     std::vector<DType> operands;
     Expr value;
-    std::string needs;  // a feature of the processor: "dotprod", "avx512vnni"
+    std::string needs;  // a feature of the processor, by LLVM's name: "dotprod", "avx512vnni"
 };
 
 const std::vector<Intrinsic>& all_intrinsics();
 const Intrinsic* find_intrinsic(std::string_view name);
+std::vector<const Intrinsic*> find_intrinsics(const Machine& machine);  // those that it has
 
 // The arguments of a Call: for `out`, then each operand, how many elements apart neighbours along each of its axes lie
-// (axes, then reduce; 0 where it does not have that axis).
-// The kernel with calls of declared intrinsics as the nests they stand for.
+// (axes, then reduce; 0 where it does not have that axis, or is the same all along it).
+// The nest that a call of a declared intrinsic stands for (null: there is none), and the kernel with all of them. The
+// number tells variables of one nest from those of another.
+Stmt expand_intrinsic(const Kernel& kernel, const Call& call, int number = 0);
 Kernel expand_intrinsics(const Kernel& kernel);
 
 }  // namespace tessera

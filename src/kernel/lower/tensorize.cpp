@@ -26,7 +26,7 @@ class Matching {
         order_ = order;
         std::vector<Expr> tile;
         for (const ReduceAxis& a : intrinsic.axes) tile.push_back(a.var);
-        if (!take(to, tile, out, strides_out_)) return false;
+        if (!take(to, tile, false, out, strides_out_)) return false;
         operands.assign(intrinsic.operands.size(), {});
         strides_.assign(intrinsic.operands.size(), {});
         if (!same(intrinsic.value, value)) return false;
@@ -41,17 +41,22 @@ class Matching {
         if (pattern.is(ExprKind::Load)) {
             auto i = static_cast<size_t>(pattern.node().slot);
             return e.is(ExprKind::Load) && e.dtype() == pattern.dtype() &&
-                   take({e.node().slot, e.args()}, pattern.args(), operands[i], strides_[i]);
+                   take({e.node().slot, e.args()}, pattern.args(), true, operands[i], strides_[i]);
         }
         if (pattern.kind() != e.kind() || pattern.dtype() != e.dtype() || pattern.args().size() != e.args().size())
             return false;
+        if (pattern.is(ExprKind::Mul) && e.args().size() == 2)  // in either order
+            return (same(pattern.arg(0), e.arg(0)) && same(pattern.arg(1), e.arg(1))) ||
+                   (same(pattern.arg(0), e.arg(1)) && same(pattern.arg(1), e.arg(0)));
         for (size_t i = 0; i < e.args().size(); ++i)
             if (!same(pattern.arg(i), e.arg(i))) return false;
         return pattern.is(ExprKind::Const) ? pattern.same(e) : !pattern.is(ExprKind::Var);
     }
 
-    // The access moves by a fixed step along just the axes that the tile has.
-    bool take(const Access& access, const std::vector<Expr>& tile, Access& first, std::vector<Expr>& strides) {
+    // The access moves by a fixed step along just the axes that the tile has. An operand may stay where it is along
+    // some of them: all lanes read one element.
+    bool take(const Access& access, const std::vector<Expr>& tile, bool may_stay, Access& first,
+              std::vector<Expr>& strides) {
         const Buffer& b = kernel_.buffers[static_cast<size_t>(access.buffer)];
         Expr offset = 0;
         for (size_t d = 0; d < access.indices.size(); ++d)
@@ -71,7 +76,7 @@ class Matching {
             }
             bool has = std::any_of(tile.begin(), tile.end(),
                                    [&](const Expr& v) { return v.is(ExprKind::Var) && v.node().name == names_[i]; });
-            if (has == step.is_int(0)) return false;
+            if (has ? step.is_int(0) && !may_stay : !step.is_int(0)) return false;
             strides.push_back(step);
         }
         first = {access.buffer, {}};

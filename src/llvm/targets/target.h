@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/machine.h"
@@ -13,18 +14,19 @@ class TargetMachine;
 
 namespace tessera::codegen {
 
+class TargetCode;
+
 struct Target {
     std::string triple;
     std::string cpu;       // only the architecture's baseline: features come from the list alone
     std::string tune;      // the processor to schedule instructions for
-    std::string features;  // "+avx2,+fma"
+    std::string features;  // "+avx2,+fma"; those that are on are in the machine's list too
     Machine machine;
-    bool aarch64() const { return triple.starts_with("aarch64"); }
-    bool x86() const { return triple.starts_with("x86_64"); }
-    bool has(std::string_view feature) const;
+    const TargetCode* code = nullptr;  // never null
 };
 
 Result<Target> find_target(std::string_view name);
+std::vector<std::string> target_names();  // all but the host
 // `level`: LLVM's optimization level, 0 to 3.
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const Target& target, int level);
 

@@ -1,0 +1,85 @@
+#include "llvm/targets/target.h"
+
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CodeGen.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Target/TargetOptions.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/check.h"
+#include "llvm/targets/host.h"
+#include "llvm/targets/target_code.h"
+
+namespace tessera::codegen {
+namespace {
+
+void initialize_llvm() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        for (const TargetCode* family : target_families()) family->initialize();
+    });
+}
+
+// The machine's features are those of the list that are on; registers and costs follow from them.
+Target with_machine(Target t) {
+    for (size_t at = 0; at < t.features.size();) {
+        const size_t end = std::min(t.features.find(',', at), t.features.size());
+        if (t.features[at] == '+') t.machine.features.push_back(t.features.substr(at + 1, end - at - 1));
+        at = end + 1;
+    }
+    t.code->describe(t.machine, t.tune);
+    return t;
+}
+
+}  // namespace
+
+Result<Target> find_target(std::string_view name) {
+    initialize_llvm();
+    if (name == "host") {
+        static const Target kHost = with_machine(describe_host());
+        return kHost;
+    }
+    for (const TargetCode* family : target_families())
+        for (const NamedTarget& named : family->named()) {
+            if (named.name != name) continue;
+            Target t{std::string(named.triple),
+                     std::string(family->baseline()),
+                     std::string(named.tune),
+                     named.features,
+                     {},
+                     family};
+            t.machine.target = named.name;
+            t.machine.l1_bytes = named.l1, t.machine.l2_bytes = named.l2, t.machine.l3_bytes = named.l3;
+            return with_machine(std::move(t));
+        }
+    return Error(Code::E0603, "there is no target {}", name)
+        .hint("there are: host, {}", fmt::join(target_names(), ", "));
+}
+
+std::vector<std::string> target_names() {
+    std::vector<std::string> out;
+    for (const TargetCode* family : target_families())
+        for (const NamedTarget& named : family->named()) out.emplace_back(named.name);
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+std::unique_ptr<llvm::TargetMachine> make_target_machine(const Target& target, int level) {
+    std::string message;
+    const llvm::Target* found = llvm::TargetRegistry::lookupTarget(target.triple, message);
+    CHECK(found, "{}", message);
+    llvm::TargetOptions options;
+    options.NoTrappingFPMath = true;
+    const auto code_level = level <= 0   ? llvm::CodeGenOptLevel::None
+                            : level == 1 ? llvm::CodeGenOptLevel::Less
+                            : level == 2 ? llvm::CodeGenOptLevel::Default
+                                         : llvm::CodeGenOptLevel::Aggressive;
+    std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
+        target.triple, target.cpu, target.features, options, llvm::Reloc::PIC_, std::nullopt, code_level));
+    machine->setGlobalISel(false);  // the same instruction selection at every level
+    return machine;
+}
+
+}  // namespace tessera::codegen

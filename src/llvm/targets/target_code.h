@@ -1,0 +1,51 @@
+// What is different from one family of processors to the next: one class for each, in its own file. The defaults are
+// what LLVM does everywhere.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/machine.h"
+
+namespace tessera::codegen {
+
+using llvm::Value;
+
+struct NamedTarget {
+    std::string_view name, triple, tune;
+    std::string features;
+    int64_t l1, l2, l3;  // bytes of its caches
+};
+
+class TargetCode {
+  public:
+    virtual ~TargetCode() = default;
+
+    virtual void initialize() const {}  // LLVM's part for the family, before anything else of it
+    virtual std::string_view baseline() const { return "generic"; }  // the processor that all others extend
+    virtual std::span<const NamedTarget> named() const { return {}; }
+    // Registers and costs, from the machine's features and the processor it is tuned for.
+    virtual void describe(Machine& machine, std::string_view tune) const;
+
+    // The larger (smaller) of two floats, or NaN where one is.
+    virtual Value* extreme(llvm::IRBuilderBase& b, bool largest, Value* x, Value* y) const;
+    // From here on subnormal numbers are zero, where the processor is slow at them. Gives where the caller's mode is
+    // kept for restore_mode; null where nothing has changed.
+    virtual Value* flush_subnormals(llvm::IRBuilderBase&) const { return nullptr; }
+    virtual void restore_mode(llvm::IRBuilderBase&, Value*) const {}
+};
+
+std::span<const TargetCode* const> target_families();
+const TargetCode& code_for(std::string_view triple);
+
+const TargetCode& aarch64_code();
+const TargetCode& wasm_code();
+const TargetCode& x86_code();
+
+// Memory on the stack, made at the function's entry.
+llvm::AllocaInst* stack_memory(llvm::IRBuilderBase& b, llvm::Type* type, const char* name);
+
+}  // namespace tessera::codegen
