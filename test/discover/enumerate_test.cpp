@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "discover/check/verify_rule.h"
 #include "discover/discover.h"
 #include "discover/enumerate/prune.h"
 #include "discover/enumerate/siblings.h"
