@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 // y[m, n] = sum over k of a[m, k] * b[n, k]; b is known ahead.
-Compute byte_product(int64_t m, int64_t n, int64_t k, const Intrinsic& in) {
+Compute byte_product(int64_t m, int64_t n, int64_t k, const Intrinsic& in, bool swapped = false) {
     Compute c;
     c.name = "bytes";
     int a = add_buffer(c, "a", {m, k}, in.operands[0]), b = add_buffer(c, "b", {n, k}, in.operands[1]);
@@ -23,7 +23,7 @@ Compute byte_product(int64_t m, int64_t n, int64_t k, const Intrinsic& in) {
     ReduceAxis i = axis("m", m), j = axis("n", n), kk = axis("k", k);
     Expr x = cast(load(a, in.operands[0], {i.var, kk.var}), in.out);
     Expr w = cast(load(b, in.operands[1], {j.var, kk.var}), in.out);
-    c.stages.push_back({"dot", y, {i, j}, {kk}, ReduceOp::Sum, {i.var, j.var}, x * w});
+    c.stages.push_back({"dot", y, {i, j}, {kk}, ReduceOp::Sum, {i.var, j.var}, swapped ? w * x : x * w});
     return c;
 }
 
@@ -33,6 +33,14 @@ IndexMap blocks(int64_t rows, int64_t k, int64_t side, int64_t deep) {
     return {{r, d},
             {floor_div(r, side), floor_div(d, deep), mod(r, side), mod(d, deep)},
             {rows / side, k / deep, side, deep}};
+}
+
+// [rows, k] as [rows / panel, k / deep, panel / side, side, deep]: what one iteration reads lies together.
+IndexMap panels(int64_t rows, int64_t k, int64_t panel, int64_t side, int64_t deep) {
+    Expr r = index_var("r", rows), d = index_var("d", k);
+    return {{r, d},
+            {floor_div(r, panel), floor_div(d, deep), floor_div(mod(r, panel), side), mod(r, side), mod(d, deep)},
+            {rows / panel, k / deep, panel / side, side, deep}};
 }
 
 // [rows, k] as [rows / side, k / deep, side * deep].
@@ -47,17 +55,29 @@ struct Shape2 {
     int64_t m, n, k;
 };
 
+// What one iteration reads of a packed operand, as whole registers: a lane of them serves all lanes of sums.
+Status keep_words(Schedule& s, std::string_view packed, const IndexMap& layout, const Loop& loop) {
+    int buffer = -1;
+    for (const Stage& stage : s.compute().stages)
+        if (stage.name == packed) buffer = stage.buffer;
+    std::string copy = TRY(s.cache_read("dot", buffer, Scope::Register));
+    TRY(s.transform_layout(copy, layout));
+    TRY(s.compute_at(copy, loop));
+    const std::vector<Loop> loops = s.loops(copy);
+    return s.vectorize(TRY(s.fuse(loops[0], loops[1])));
+}
+
 // Register tiles of mr by nr sums, from operands packed into the blocks that one instruction reads. An intrinsic with
 // one axis has its columns in lanes, and reads one row for all of them.
-Result<Schedule> tensorized(const Shape2& size, const Intrinsic& in, int64_t mr, int64_t nr) {
-    Schedule s(byte_product(size.m, size.n, size.k, in));
+Result<Schedule> tensorized(const Shape2& size, const Intrinsic& in, int64_t mr, int64_t nr, bool swapped = false) {
+    Schedule s(byte_product(size.m, size.n, size.k, in, swapped));
     const bool matrix = in.axes.size() == 2;
     const int64_t rows = matrix ? *in.axes[0].extent.as_int() : 1, columns = *in.axes.back().extent.as_int();
     const int64_t deep = *in.reduce[0].extent.as_int();
     std::string out = TRY(s.cache_write("dot", Scope::Register));
     std::string a = TRY(s.cache_read("dot", 0, Scope::Global)), b = TRY(s.cache_read("dot", 1, Scope::Global));
-    TRY(s.transform_layout(a, matrix ? blocks(size.m, size.k, rows, deep) : words(size.m, size.k, mr, deep)));
-    TRY(s.transform_layout(b, blocks(size.n, size.k, columns, deep)));
+    TRY(s.transform_layout(a, matrix ? panels(size.m, size.k, mr, rows, deep) : words(size.m, size.k, mr, deep)));
+    TRY(s.transform_layout(b, panels(size.n, size.k, nr, columns, deep)));
     if (matrix) TRY(s.transform_layout("dot", blocks(size.m, size.n, rows, columns)));
     std::vector<Loop> tiles = TRY(s.tile(s.loops(out)[0], s.loops(out)[1], mr, nr));
     TRY(s.parallel(tiles[0]));
@@ -77,6 +97,7 @@ Result<Schedule> tensorized(const Shape2& size, const Intrinsic& in, int64_t mr,
         TRY(s.reorder({k_outer, loops[0], n_outer, n_inner, k_inner}));
         TRY(s.unroll(loops[0]));
         TRY(s.tensorize(n_inner, in.name));
+        TRY(keep_words(s, a, words(size.m, size.k, mr, deep), k_outer));
     }
     TRY(s.unroll(n_outer));
     TRY(s.unroll(n_inner));
@@ -167,6 +188,14 @@ TEST(Tensorized, ProductsOfBytes) {
     }
 }
 
+TEST(Tensorized, FactorsInEitherOrder) {
+    const Intrinsic& in = *find_intrinsic("usmmla");  // unsigned times signed, and no other
+    const Shape2 size{16, 16, 24};
+    auto schedule = tensorized(size, in, 8, 8, true);
+    ASSERT_OK(schedule);
+    expect_same(byte_product(size.m, size.n, size.k, in, true), *schedule);
+}
+
 // The innermost loop has multiplications and loads alone.
 TEST(Tensorized, SumsStayInRegisters) {
     for (const auto& [name, target] : {std::pair{"smmla", "aarch64-i8mm"},
@@ -193,7 +222,7 @@ TEST(Tensorized, SpeedOfProducts) {
         const Intrinsic& in = *find_intrinsic(c.name);
         if (!host.has(in.needs)) continue;
         any = true;
-        const Shape2 size{8 * c.mr, 8 * c.nr, 512};
+        const Shape2 size{4 * c.mr, 4 * c.nr, 1024};  // panels stay in the first cache
         auto schedule = tensorized(size, in, c.mr, c.nr);
         ASSERT_OK(schedule);
         auto lowered = lower(*schedule);
