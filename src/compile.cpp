@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "base/check.h"
-#include "base/thread_pool.h"
+#include "base/usable_cores.h"
 #include "graph/text/print.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"

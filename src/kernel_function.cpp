@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/thread_pool.h"
+#include "base/usable_cores.h"
 #include "kernel/cpu/default_schedule.h"
 #include "llvm/compile_kernels.h"
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/usable_cores.h"
 #include "llvm/compile_module.h"
 #include "llvm/link_objects.h"
 
@@ -38,7 +39,7 @@ Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& k
         for (size_t i; (i = next++) < modules.size();)
             objects[i] = compile_module(modules[i], target, options, Form::Object);
     };
-    const size_t wanted = options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+    const size_t wanted = static_cast<size_t>(options.threads > 0 ? options.threads : usable_cores());
     std::vector<std::thread> threads;
     for (size_t i = 1; i < std::min(wanted, modules.size()); ++i) threads.emplace_back(work);
     work();

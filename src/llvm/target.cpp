@@ -16,9 +16,9 @@
 #include <fstream>
 #include <mutex>
 #include <span>
-#include <thread>
 
 #include "base/check.h"
+#include "base/usable_cores.h"
 #include "llvm/compile_kernels.h"
 
 #if defined(__linux__) && defined(__aarch64__)
@@ -112,7 +112,7 @@ void fill_caches(Machine& m) {
     if (one > 0) m.l1_bytes = one;
     if (two > 0) m.l2_bytes = two;
     if (three > 0) m.l3_bytes = three;
-    m.cores = std::max(1u, std::thread::hardware_concurrency());
+    m.cores = usable_cores();
 }
 
 // Registers and costs, from the instructions there are.

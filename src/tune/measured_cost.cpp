@@ -5,7 +5,7 @@
 #include <fstream>
 #include <map>
 
-#include "base/thread_pool.h"
+#include "base/usable_cores.h"
 #include "llvm/compile_kernels.h"
 #include "rewrite/edit.h"
 #include "rewrite/passes/optimize.h"
