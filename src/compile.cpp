@@ -16,6 +16,7 @@
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
+#include "runtime/target_key.h"
 #include "stages.h"
 
 namespace tessera {
@@ -40,13 +41,6 @@ class Phases {
     const CompileOptions& options_;
     CompileReport& report_;
 };
-
-std::vector<std::string> target_parts(const CodegenOptions& codegen) {
-    auto target = codegen::find_target(codegen.target);
-    CHECK(target.ok(), "{}", target.error().message());
-    return {target->triple, target->cpu, target->tune, target->features,
-            fmt::format("{} {} {}", codegen.optimize, codegen.fast_math, codegen.flush_subnormals)};
-}
 
 // From the cache where it is there, else generated and kept.
 Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& kernels, const CodegenOptions& codegen,
@@ -73,11 +67,9 @@ Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& 
 // All that a compiled program depends on.
 std::string program_key(const Model& model, const CompileOptions& options, const LowerOptions& lower,
                         const CodegenOptions& codegen) {
-    std::vector<std::string> parts = target_parts(codegen);
-    const Machine& m = lower.machine;
-    parts.push_back(fmt::format("{} {} {} {}", m.l1_bytes, m.l2_bytes, m.l3_bytes, m.cores));
-    parts.push_back(fmt::format("{} {} {} {} {}", options.precision, options.optimize, lower.threads, lower.fuse,
-                                lower.schedule));
+    std::vector<std::string> parts = machine_parts(codegen);
+    parts.push_back(
+        fmt::format("{} {} {} {} {}", options.precision, options.optimize, lower.threads, lower.fuse, lower.schedule));
     parts.push_back(model_key(model.graph()));
     return code_key(parts);
 }

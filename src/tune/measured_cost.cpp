@@ -10,6 +10,7 @@
 #include "rewrite/edit.h"
 #include "rewrite/passes/optimize.h"
 #include "runtime/code_cache.h"
+#include "runtime/target_key.h"
 #include "tune/clock.h"
 #include "tune/standalone.h"
 
@@ -56,8 +57,9 @@ Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& o
     lower.strict = options.precision == Precision::Strict;
     std::unique_ptr<MeasuredCost> made(new MeasuredCost(options, std::move(lower)));
     if (!cache.enabled()) return made;
-    const std::string key = code_key({"costs", options.target, options.fused ? "fused" : "alone"});
-    made->file_ = (cache.folder() / fmt::format("costs-{}.txt", key)).string();
+    std::vector<std::string> parts = machine_parts(made->codegen());
+    parts.push_back(fmt::format("costs {} {}", name_of(options.precision), options.fused ? "fused" : "alone"));
+    made->file_ = (cache.folder() / fmt::format("costs-{}.txt", code_key(parts))).string();
     std::ifstream in(made->file_);
     for (std::string line; std::getline(in, line);) {
         size_t tab = line.find('\t');
@@ -125,6 +127,12 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Node& node) cons
 }
 
 MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) const {
+CodegenOptions MeasuredCost::codegen() const {
+    CodegenOptions codegen{.target = options_.target};
+    codegen.flush_subnormals = options_.precision != Precision::Strict;
+    return codegen;
+}
+
     Code code;
     std::vector<Kernel> kernels;
     for (const Parts* parts : all)
@@ -134,9 +142,7 @@ MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) 
                 kernels.back().name = fmt::format("k{}", kernels.size());
             }
     if (kernels.empty()) return code;
-    CodegenOptions codegen{.target = options_.target};
-    codegen.flush_subnormals = options_.precision != Precision::Strict;
-    auto module = compile_kernels(kernels, codegen);
+    auto module = compile_kernels(kernels, codegen());
     if (module.ok()) code.module = std::move(*module);
     return code;
 }
