@@ -13,11 +13,11 @@
 #include "base/output_file.h"
 #include "bundle_text.h"
 #include "graph/evaluate/evaluate_node.h"
-#include "llvm/target.h"
 #include "runtime/bundle_plan.h"
 #include "runtime/code_cache.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model_key.h"
+#include "runtime/target_key.h"
 #include "stages.h"
 
 extern char** environ;
@@ -195,13 +195,14 @@ Result<BundleReport> write_bundle(const Model& model, const std::string& folder,
     const Model fixed = TRY(sized_model(model, options.sizes));
     auto graph = TRY(rewritten(fixed.graph(), precision, chosen.optimize));
     Program program = TRY(from_graph(std::move(graph), lower));
-    BundlePlan plan = TRY(plan_bundle(program, threads));
+    const CodegenOptions codegen = codegen_options(chosen, precision);
+    BundlePlan plan = TRY(plan_bundle(program, threads, codegen));
 
-    const codegen::Target target = TRY(codegen::find_target(chosen.target));
-    const std::string key = code_key({target.triple, target.features, target.tune, chosen.precision,
-                                      fmt::format("{} {} {}", chosen.optimize, chosen.fuse, threads), text.name,
-                                      std::to_string(kBundleVersion), model_key(fixed.graph())});
-    text.id = std::stoull(key.substr(0, 16), nullptr, 16);
+    std::vector<std::string> parts = target_parts(codegen);
+    for (std::string part : {chosen.precision, fmt::format("{} {} {}", chosen.optimize, chosen.fuse, threads),
+                             text.name, std::to_string(kBundleVersion), model_key(fixed.graph())})
+        parts.push_back(std::move(part));
+    text.id = std::stoull(code_key(parts).substr(0, 16), nullptr, 16);
     text.inputs = fixed.inputs();
     text.outputs = fixed.outputs();
     for (std::string_view w : plan.weights) text.weight_bytes += aligned(static_cast<int64_t>(w.size()));
@@ -209,8 +210,6 @@ Result<BundleReport> write_bundle(const Model& model, const std::string& folder,
     text.threads = threads;
     plan.entry.name = text.name;
     plan.entry.id = text.id;
-    CodegenOptions codegen;
-    codegen.target = chosen.target;
     const std::string object = TRY(emit_bundle_object(plan.kernels, plan.entry, codegen));
     TRY(write_file(out.path() / object_file, object));
     if (options.shared_library) {

@@ -181,9 +181,8 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     auto state = std::make_shared<Executable::State>();
     state->inputs = model.inputs();
     state->outputs = model.outputs();
-    state->codegen.target = options.target;
     const Precision precision = TRY(precision_named(options.precision));
-    state->codegen.flush_subnormals = precision != Precision::Strict;
+    state->codegen = codegen_options(options, precision);
     const CodeCache cache = TRY(CodeCache::open(options.cache));
     const int threads = options.threads > 0 ? std::min(options.threads, usable_cores()) : usable_cores();
     const LowerOptions lower = TRY(lower_options(options, precision, threads));

@@ -1,7 +1,5 @@
 #include "stages.h"
 
-#include "llvm/compile_kernels.h"
-
 namespace tessera {
 
 Result<Precision> precision_named(const std::string& name) {
@@ -14,6 +12,13 @@ Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision pre
     std::shared_ptr<Graph> own = graph.clone();
     if (optimize_it) TRY(optimize(*own, {.precision = precision, .last_phase = 1}));
     return std::shared_ptr<const Graph>(std::move(own));
+}
+
+CodegenOptions codegen_options(const CompileOptions& options, Precision precision) {
+    CodegenOptions codegen;
+    codegen.target = options.target;
+    codegen.flush_subnormals = precision != Precision::Strict;
+    return codegen;
 }
 
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads) {

@@ -15,7 +15,8 @@ using From = BundlePointer::From;
 // The launches of all kernels, and code of this machine for those that prepare weights.
 class PreparingModule : public CompiledModule {
   public:
-    static Result<std::unique_ptr<PreparingModule>> make(const Program& program) {
+    static Result<std::unique_ptr<PreparingModule>> make(const Program& program, CodegenOptions codegen) {
+        codegen.target = "host";
         auto made = std::make_unique<PreparingModule>();
         made->kernels_ = TRY(list_launches(program.kernels));
         std::set<size_t> used;
@@ -23,7 +24,7 @@ class PreparingModule : public CompiledModule {
         if (used.empty()) return made;
         std::vector<Kernel> kernels;
         for (size_t k : used) kernels.push_back(program.kernels[k]);
-        made->code_ = TRY(compile_kernels(kernels, {}));
+        made->code_ = TRY(compile_kernels(kernels, codegen));
         size_t next = 0;
         for (size_t k : used) made->kernels_[k] = made->code_->kernels()[next++];
         return made;
@@ -52,10 +53,11 @@ Status check_steps(const Program& program) {
 
 class Planning {
   public:
-    Planning(Program& program, int threads) : program_(program), layout_(program), threads_(threads) {}
+    Planning(Program& program, int threads, const CodegenOptions& codegen)
+        : program_(program), layout_(program), threads_(threads), codegen_(codegen) {}
 
     Result<BundlePlan> run() {
-        auto module = TRY(PreparingModule::make(program_));
+        auto module = TRY(PreparingModule::make(program_, codegen_));
         places_ = TRY(place_weights(program_, layout_));
         out_.memory = TRY(prepare_weights(program_, layout_, *module, 0, true));
         for (size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -157,6 +159,7 @@ class Planning {
     ProgramLayout layout_;
     int threads_;
     WeightPlaces places_;
+    const CodegenOptions& codegen_;
     RunPlan plan_;
     std::vector<BundlePointer> outside_;  // by root
     std::unordered_map<size_t, size_t> number_;
@@ -165,9 +168,9 @@ class Planning {
 
 }  // namespace
 
-Result<BundlePlan> plan_bundle(Program& program, int threads) {
+Result<BundlePlan> plan_bundle(Program& program, int threads, const CodegenOptions& codegen) {
     TRY(check_steps(program));
-    return Planning(program, threads).run();
+    return Planning(program, threads, codegen).run();
 }
 
 }  // namespace tessera
