@@ -142,7 +142,7 @@ void describe(const Program& program, CompileReport& report) {
     for (const Choice& c : program.choices)
         report.decisions.emplace_back(c.subject, (c.decision ? "yes: " : "no: ") + c.decision.reason());
     for (const Step& step : program.steps)
-        if (auto* host = std::get_if<HostStep>(&step); host && host->computes()) {
+        if (auto* host = std::get_if<HostStep>(&step)) {
             ++report.host_steps;
             const std::string& name = host->node->name();
             report.host_reasons.emplace_back(name.empty() ? host->node->op().name : name, host->reason);

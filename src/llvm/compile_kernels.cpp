@@ -111,11 +111,12 @@ class LoadedModule : public CompiledModule {
         made->kernels_ = std::move(kernels);
         std::vector<std::string> symbols;
         for (const CompiledKernel& k : made->kernels_)
-            for (const Launch& l : k.launches) symbols.push_back(l.symbol);
+            for (const KernelLaunch& l : k.launches) symbols.push_back(l.symbol);
         made->code_ = TRY(link_objects(TRY(unpack(made->object_)), symbols));
         size_t next = 0;
         for (CompiledKernel& k : made->kernels_)
-            for (Launch& l : k.launches) l.function = reinterpret_cast<LaunchFunction>(made->code_->addresses[next++]);
+            for (KernelLaunch& l : k.launches)
+                l.function = reinterpret_cast<LaunchFunction>(made->code_->addresses[next++]);
         return std::shared_ptr<CompiledModule>(std::move(made));
     }
     const std::string& object() const override { return object_; }

@@ -35,15 +35,16 @@ class PreparingModule : public CompiledModule {
     std::shared_ptr<CompiledModule> code_;
 };
 
-std::string shown(const Node& node) {
+std::string name_and_op(const Node& node) {
     return fmt::format("{} ({})", node.name().empty() ? node.output()->name() : node.name(), node.op().name);
 }
 
 Status check_steps(const Program& program) {
     std::vector<std::string> left;
     for (const Step& step : program.steps)
-        if (auto* host = std::get_if<HostStep>(&step))
-            if (!host->check_only || !host->node->op().name.starts_with("gather")) left.push_back(shown(*host->node));
+        if (const Node* node = node_of(step))
+            if (!std::holds_alternative<CheckStep>(step) || !node->op().name.starts_with("gather"))
+                left.push_back(name_and_op(*node));
     if (left.empty()) return {};
     const size_t count = left.size();
     if (count > 8) left.resize(8);
@@ -75,7 +76,7 @@ class Planning {
             if (auto* kernel = std::get_if<KernelStep>(&program_.steps[s]))
                 TRY(add(*kernel, plan_.steps[s]));
             else
-                TRY(add(std::get<HostStep>(program_.steps[s])));
+                TRY(add(std::get<CheckStep>(program_.steps[s])));
         }
         copy_outputs();
         return std::move(out_);
@@ -113,8 +114,8 @@ class Planning {
         auto [at, fresh] = number_.try_emplace(step.kernel, out_.kernels.size());
         if (fresh) out_.kernels.push_back(program_.kernels[step.kernel]);
         for (size_t l = 0; l < bound.launches.size(); ++l) {
-            const BoundLaunch& launch = bound.launches[l];
-            BundleCall call{at->second, l, {}, bound.symbols, launch.extent, plan_.scratch_bytes, launch.parallel};
+            const Launch& launch = bound.launches[l];
+            BundleCall call{at->second, l, {}, bound.symbols, launch.grid.x, plan_.scratch_bytes, launch.spread};
             for (size_t k = 0; k < step.args.size(); ++k)
                 call.args.push_back(layout_.access[step.kernel].uses(k) ? pointer(step.args[k]) : BundlePointer{});
             out_.entry.actions.emplace_back(std::move(call));
@@ -123,7 +124,7 @@ class Planning {
     }
 
     // The checks of gather, gather_elements and gather_nd.
-    Status add(const HostStep& step) {
+    Status add(const CheckStep& step) {
         const Node& node = *step.node;
         const Shape &x = node.input(0)->type().tensor().shape, &indices = node.input(1)->type().tensor().shape;
         BundleCheck check{.indices = pointer(step.inputs[1])};
@@ -158,8 +159,8 @@ class Planning {
     Program& program_;
     ProgramLayout layout_;
     int threads_;
-    WeightPlaces places_;
     const CodegenOptions& codegen_;
+    WeightPlaces places_;
     RunPlan plan_;
     std::vector<BundlePointer> outside_;  // by root
     std::unordered_map<size_t, size_t> number_;

@@ -105,9 +105,10 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bo
     Parts parts;
     for (const Step& step : program->steps) {
         if (auto* host = std::get_if<HostStep>(&step)) {
-            if (host->computes()) parts.rest += estimate_->node(*host->node);
+            parts.rest += estimate_->node(*host->node);
             continue;
         }
+        if (!std::holds_alternative<KernelStep>(step)) continue;
         const auto& kernel = std::get<KernelStep>(step);
         if (with_neighbours && !kernel.nodes.empty() &&
             std::all_of(kernel.nodes.begin(), kernel.nodes.end(), neighbour))
@@ -126,13 +127,13 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Node& node) cons
     return alone ? parts_of(*alone, options_.fused) : std::nullopt;
 }
 
-MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) const {
 CodegenOptions MeasuredCost::codegen() const {
     CodegenOptions codegen{.target = options_.target};
     codegen.flush_subnormals = options_.precision != Precision::Strict;
     return codegen;
 }
 
+MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) const {
     Code code;
     std::vector<Kernel> kernels;
     for (const Parts* parts : all)
