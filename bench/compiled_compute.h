@@ -11,9 +11,8 @@
 #include <functional>
 #include <thread>
 
-#include "base/thread_pool.h"
 #include "kernel/cpu/default_schedule.h"
-#include "llvm/compile_kernels.h"
+#include "runtime/devices/bind_launches.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -31,12 +30,15 @@ inline double seconds_of(clockid_t clock) {
 inline bool alone = true;
 inline double now() { return seconds_of(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC); }
 
+inline void check(const Status& status) {
+    if (status.ok()) return;
+    fmt::print(stderr, "{}\n", status.error().to_string());
+    std::exit(1);
+}
+
 template <typename T>
 T ok(Result<T> r) {
-    if (!r.ok()) {
-        fmt::print(stderr, "{}\n", r.error().to_string());
-        std::exit(1);
-    }
+    if (!r.ok()) check(r.error());
     return std::move(r).value();
 }
 
@@ -125,7 +127,8 @@ struct AlignedFloats {
 // A scheduled and compiled Compute with buffers of its own for what it prepares and its scratch.
 class Compiled {
   public:
-    Compiled(const Compute& compute, int threads, std::vector<float*> params) : threads_(threads) {
+    Compiled(const Compute& compute, int threads, std::vector<float*> params)
+        : stream_(ok(device_of(DeviceKind::Cpu).make_stream(threads))) {
         ScheduleOptions options;
         options.machine = ok(describe_target("host"));
         options.threads = threads;
@@ -146,46 +149,30 @@ class Compiled {
             owned_.push_back(std::make_unique<AlignedFloats>(count.as_int().value()));
             buffers_.push_back(owned_.back()->data);
         }
-        for (const auto& kernel : module_->kernels())
-            for (const Launch& launch : kernel.launches)
-                scratch_bytes_ = std::max(scratch_bytes_, launch.scratch_bytes.as_int().value());
-        for (int i = 0; i < threads; ++i) owned_.push_back(std::make_unique<AlignedFloats>(scratch_bytes_ / 4 + 16));
+        for (const CompiledKernel& kernel : module_->kernels()) {
+            launches_.push_back(ok(bind_launches(kernel, {})));
+            check(stream_->reserve(most_local_bytes(launches_.back())));
+        }
         if (prepares) {
             std::vector<void*> args;
             for (int slot : lowered.prepare_args) args.push_back(buffers_[size_t(slot)]);
-            run(module_->kernels()[1], args);
+            run(launches_[1], args);
         }
     }
-    void run() { run(module_->kernels()[0], buffers_); }
+    void run() { run(launches_[0], buffers_); }
     const std::string& text() const { return text_; }
 
   private:
-    void run(const CompiledKernel& kernel, const std::vector<void*>& buffers) {
-        Team team(threads_);
-        for (const Launch& launch : kernel.launches) {
-            int64_t extent = launch.extent.as_int().value();
-            auto piece = [&](int64_t begin, int64_t end, int worker) {
-                float* scratch = owned_[owned_.size() - 1 - size_t(worker)]->data;
-                launch.function(buffers.data(), nullptr, begin, end, reinterpret_cast<char*>(scratch));
-            };
-            if (!launch.parallel || threads_ == 1 || extent < 2) {
-                piece(0, extent, 0);
-                continue;
-            }
-            team.run(
-                extent,
-                [](void* context, int64_t begin, int64_t end, int worker) {
-                    (*static_cast<decltype(piece)*>(context))(begin, end, worker);
-                },
-                &piece);
-        }
+    void run(const std::vector<Launch>& launches, const std::vector<void*>& buffers) {
+        for (const Launch& launch : launches) check(stream_->launch(launch, {buffers, {}}));
+        check(stream_->synchronize());
     }
 
-    int threads_;
+    std::unique_ptr<Stream> stream_;
     std::shared_ptr<CompiledModule> module_;
     std::vector<void*> buffers_;
     std::vector<std::unique_ptr<AlignedFloats>> owned_;
-    int64_t scratch_bytes_ = 0;
+    std::vector<std::vector<Launch>> launches_;  // by kernel
     std::string text_;
 };
 

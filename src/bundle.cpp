@@ -14,11 +14,11 @@
 #include "base/output_file.h"
 #include "bundle_text.h"
 #include "graph/evaluate/evaluate_node.h"
-#include "llvm/targets/target.h"
 #include "runtime/bundle_plan.h"
 #include "runtime/code_cache.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model_key.h"
+#include "runtime/target_key.h"
 #include "stages.h"
 
 extern char** environ;
@@ -196,12 +196,14 @@ Result<BundleReport> write_bundle(const Model& model, const std::string& folder,
     const Model fixed = TRY(sized_model(model, options.sizes));
     auto graph = TRY(rewritten(fixed.graph(), precision, chosen));
     Program program = TRY(from_graph(std::move(graph), lower));
-    BundlePlan plan = TRY(plan_bundle(program, threads));
+    const CodegenOptions codegen = codegen_options(chosen, precision);
+    BundlePlan plan = TRY(plan_bundle(program, threads, codegen));
 
-    const codegen::Target target = TRY(codegen::find_target(chosen.target));
-    const std::string key = code_key({target.triple, target.features, target.tune, chosen.precision,
-                                      fmt::format("{} {} {}", chosen.optimize, chosen.fuse, threads), text.name,
-                                      std::to_string(kBundleVersion), model_key(fixed.graph())});
+    std::vector<std::string> parts = target_parts(codegen);
+    for (std::string part : {chosen.precision, fmt::format("{} {} {}", chosen.optimize, chosen.fuse, threads),
+                             text.name, std::to_string(kBundleVersion), model_key(fixed.graph())})
+        parts.push_back(std::move(part));
+    const std::string key = code_key(parts);
     std::from_chars(key.data(), key.data() + 16, text.id, 16);
     text.inputs = fixed.inputs();
     text.outputs = fixed.outputs();
@@ -210,8 +212,6 @@ Result<BundleReport> write_bundle(const Model& model, const std::string& folder,
     text.threads = threads;
     plan.entry.name = text.name;
     plan.entry.id = text.id;
-    CodegenOptions codegen;
-    codegen.target = chosen.target;
     const std::string object = TRY(emit_bundle_object(plan.kernels, plan.entry, codegen));
     TRY(write_file(out.path() / object_file, object));
     if (options.shared_library) {

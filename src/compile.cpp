@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "base/check.h"
-#include "base/thread_pool.h"
+#include "base/usable_cores.h"
 #include "graph/text/print.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
@@ -16,6 +16,7 @@
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
+#include "runtime/target_key.h"
 #include "stages.h"
 
 namespace tessera {
@@ -36,17 +37,10 @@ class Phases {
     }
 
   private:
-    static constexpr size_t kCount = 6;
+    static constexpr size_t kCount = 7;
     const CompileOptions& options_;
     CompileReport& report_;
 };
-
-std::vector<std::string> target_parts(const CodegenOptions& codegen) {
-    auto target = codegen::find_target(codegen.target);
-    CHECK(target.ok(), "{}", target.error().message());
-    return {target->triple, target->cpu, target->tune, target->features,
-            fmt::format("{} {} {}", codegen.optimize, codegen.fast_math, codegen.flush_subnormals)};
-}
 
 // From the cache where it is there, else generated and kept.
 Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& kernels, const CodegenOptions& codegen,
@@ -73,13 +67,16 @@ Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& 
 // All that a compiled program depends on.
 std::string program_key(const Model& model, const CompileOptions& options, const LowerOptions& lower,
                         const CodegenOptions& codegen) {
-    std::vector<std::string> parts = target_parts(codegen);
-    const Machine& m = lower.machine;
-    parts.push_back(fmt::format("{} {} {} {}", m.l1_bytes, m.l2_bytes, m.l3_bytes, m.cores));
-    parts.push_back(fmt::format("{} {} {} {} {}", options.precision, options.optimize, lower.threads, lower.fuse,
-                                lower.schedule));
+    std::vector<std::string> parts = machine_parts(codegen);
+    parts.push_back(
+        fmt::format("{} {} {} {} {}", options.precision, options.optimize, lower.threads, lower.fuse, lower.schedule));
     parts.push_back(model_key(model.graph()));
     return code_key(parts);
+}
+
+// The program and its code: read, and not needed again but for people.
+void let_go_of_head(const ProgramEntry& entry) {
+    onnx::MappedFile::let_go_of_pages(entry.program.data(), entry.program.size() + entry.code.size());
 }
 
 // A program that was kept, ready to run.
@@ -95,10 +92,9 @@ std::optional<Found> find_program(const CodeCache& cache, const std::string& key
     auto restored = [&]() -> Result<Found> {
         StoredProgram stored = TRY(unpack_program(entry->program, model.graph().info().source));
         auto module = TRY(load_object(stored.program.kernels, std::string(entry->code), codegen));
-        auto loaded = TRY(LoadedProgram::restore(std::move(stored.program), std::move(module), entry->weights,
-                                                 entry->file, load));
-        // Read, and not needed again but for people.
-        onnx::MappedFile::let_go_of_pages(entry->program.data(), entry->program.size() + entry->code.size());
+        auto loaded = TRY(
+            LoadedProgram::restore(std::move(stored.program), std::move(module), entry->weights, entry->file, load));
+        let_go_of_head(*entry);
         return Found{std::move(*entry), std::move(loaded), std::move(stored.report)};
     }();
     if (restored.ok()) return std::move(*restored);
@@ -106,18 +102,20 @@ std::optional<Found> find_program(const CodeCache& cache, const std::string& key
     return {};
 }
 
-// Keeps a program, to go on with what was kept: its weights are a file's and not this process's own.
-std::optional<Found> keep_program(const CodeCache& cache, const std::string& key, const Model& model,
-                                  const CodegenOptions& codegen, const LoadOptions& load, std::string_view packed,
-                                  const LoadedProgram& loaded, CompileReport& report) {
-    auto store = [&]() -> Status {
+// Keeps a program, which goes on with the weights that were kept: a file's, and not this process's own.
+std::optional<ProgramEntry> keep_program(const CodeCache& cache, const std::string& key, std::string_view packed,
+                                         LoadedProgram& loaded, CompileReport& report) {
+    auto keep = [&]() -> Status {
         return cache.store_program(key, packed, loaded.module().object(), TRY(loaded.weight_pieces()));
     };
-    if (Status kept = store(); !kept.ok()) {
+    if (Status kept = keep(); !kept.ok()) {
         report.decisions.emplace_back("keep the program", "no: " + kept.error().message());
         return {};
     }
-    return find_program(cache, key, model, codegen, load);
+    auto entry = cache.find_program(key);
+    if (!entry || !loaded.read_weights(entry->weights, entry->file).ok()) return {};
+    let_go_of_head(*entry);
+    return entry;
 }
 
 // The host itself, or a processor of its kind that has nothing more than it.
@@ -149,7 +147,7 @@ void describe(const Program& program, CompileReport& report) {
     report.steps += program.steps.size();
     describe(program.choices, report);
     for (const Step& step : program.steps)
-        if (auto* host = std::get_if<HostStep>(&step); host && host->computes()) {
+        if (auto* host = std::get_if<HostStep>(&step)) {
             ++report.host_steps;
             const std::string& name = host->node->name();
             report.host_reasons.emplace_back(name.empty() ? host->node->op().name : name, host->reason);
@@ -165,12 +163,8 @@ struct Executable::State {
     CodegenOptions codegen;
     std::unique_ptr<LoadedProgram> loaded;  // null: for another machine
     Program foreign;                        // then
-    std::optional<ProgramEntry> entry;      // of the cache that it was loaded from
+    std::optional<ProgramEntry> entry;      // of the cache, that its weights are read from
 
-    void take(Found found) {
-        loaded = std::move(found.loaded);
-        entry = std::move(found.entry);
-    }
     Result<std::vector<Kernel>> kernels() const {
         if (!entry) return program().kernels;
         return TRY(unpack_program(entry->program, {})).program.kernels;
@@ -204,7 +198,8 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
             found->report.from_cache = true;
             found->report.phases = std::move(state->report.phases);
             state->report = std::move(found->report);
-            state->take(std::move(*found));
+            state->loaded = std::move(found->loaded);
+            state->entry = std::move(found->entry);
             let_go_of_memory();
             return Executable(std::move(state));
         }
@@ -224,8 +219,8 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     state->loaded = TRY(phases.run("prepare weights",
                                    [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
     if (keep) {
-        auto kept = keep_program(cache, key, model, state->codegen, load, packed, *state->loaded, state->report);
-        if (kept) state->take(std::move(*kept));
+        state->entry =
+            phases.run("keep it", [&] { return keep_program(cache, key, packed, *state->loaded, state->report); });
     } else if (!key.empty()) {
         state->report.decisions.emplace_back("keep the program", "no: " + keep.reason());
     }

@@ -7,11 +7,10 @@
 #include <mutex>
 
 #include "base/check.h"
-#include "base/memory.h"
-#include "base/thread_pool.h"
+#include "base/usable_cores.h"
 #include "kernel/cpu/default_schedule.h"
 #include "kernel/ir/check_bounds.h"
-#include "llvm/compile_kernels.h"
+#include "runtime/devices/bind_launches.h"
 
 namespace tessera {
 
@@ -24,27 +23,17 @@ struct KernelFunction::State {
     Lowered lowered;
     std::vector<Kernel> kernels;  // the kernel, then what prepares for it
     std::shared_ptr<CompiledModule> module;
-    int threads = 1;
     std::vector<Buffer> parameters;
     std::vector<KernelArgument> arguments;
     std::vector<size_t> slots;       // of the arguments
     std::map<size_t, Tensor> known;  // by slot
     bool prepared = false;           // once, when it was built
 
-    struct Block {
-        std::shared_ptr<void> memory;
-        int64_t bytes = 0;
-        Status grow(int64_t needed) {
-            if (needed <= bytes) return {};
-            memory = TRY(allocate_bytes(needed));
-            bytes = needed;
-            return {};
-        }
-    };
+    Device& device = device_of(DeviceKind::Cpu);
     // Of one call at a time.
     std::mutex busy;
-    std::vector<Block> blocks;  // by slot: what is prepared, and intermediates
-    Block scratch;
+    std::vector<Arena> blocks;  // by slot: what is prepared, and intermediates
+    std::unique_ptr<Stream> stream;
 
     Status bind(const std::vector<ArrayRef>& given, SymbolValues& symbols) const;
     Status place(const std::vector<int>& owned, const SymbolValues& symbols, std::vector<void*>& pointers);
@@ -167,8 +156,8 @@ Status KernelFunction::State::place(const std::vector<int>& owned, const SymbolV
     for (int s : owned) {
         const auto slot = static_cast<size_t>(s);
         int64_t bytes = TRY(bytes_of(lowered.kernel.buffers[slot], symbols));
-        TRY(blocks[slot].grow(std::max<int64_t>(bytes, 1)));
-        pointers[slot] = blocks[slot].memory.get();
+        TRY(blocks[slot].reserve(bytes));
+        pointers[slot] = blocks[slot].data();
     }
     return {};
 }
@@ -176,22 +165,10 @@ Status KernelFunction::State::place(const std::vector<int>& owned, const SymbolV
 Status KernelFunction::State::launch(size_t kernel, const std::vector<void*>& pointers, const SymbolValues& symbols) {
     std::vector<int64_t> sizes;
     for (const std::string& name : kernels[kernel].symbols) sizes.push_back(TRY(value_of(symbol(name), symbols)));
-    Team team(threads);
-    for (const Launch& launch : module->kernels()[kernel].launches) {
-        const int64_t extent = TRY(value_of(launch.extent, symbols));
-        const int64_t each = TRY(value_of(launch.scratch_bytes, symbols));
-        if (extent <= 0) continue;
-        TRY(scratch.grow(each * team.threads()));
-        auto own = [&](int thread) { return static_cast<char*>(scratch.memory.get()) + thread * each; };
-        auto one = [&](int64_t i, int thread) {
-            launch.function(pointers.data(), sizes.data(), i, i + 1, own(thread));
-        };
-        if (launch.parallel && team.threads() > 1)
-            team.each(extent, one);
-        else
-            launch.function(pointers.data(), sizes.data(), 0, extent, own(0));
-    }
-    return {};
+    const std::vector<Launch> launches = TRY(bind_launches(module->kernels()[kernel], symbols));
+    TRY(stream->reserve(most_local_bytes(launches)));
+    for (const Launch& launch : launches) TRY(stream->launch(launch, {pointers, sizes}));
+    return stream->synchronize();
 }
 
 Status KernelFunction::State::prepare(const std::vector<void*>& pointers) {
@@ -208,7 +185,7 @@ Status KernelFunction::run(const std::vector<ArrayRef>& given) const {
     TRY(s.bind(given, symbols));
     std::lock_guard lock(s.busy);
     std::vector<void*> pointers(s.lowered.kernel.params);
-    for (const auto& [slot, tensor] : s.known) pointers[slot] = const_cast<void*>(tensor.data());
+    for (const auto& [slot, tensor] : s.known) pointers[slot] = read_only(tensor.data());
     for (size_t i = 0; i < given.size(); ++i) pointers[s.slots[i]] = given[i].data;
     TRY(s.place(s.lowered.prepared, symbols, pointers));
     TRY(s.place(s.lowered.scratch, symbols, pointers));
@@ -288,9 +265,9 @@ Result<KernelFunction> KernelSchedule::build(int threads, const std::map<std::st
     auto made = std::make_shared<KernelFunction::State>();
     KernelFunction::State& s = *made;
     s.lowered = TRY(tessera::lower(state_->schedule));
-    s.threads = threads;
+    s.stream = TRY(s.device.make_stream(threads));
     s.parameters = state_->parameters;
-    s.blocks.resize(s.lowered.kernel.params);
+    s.blocks.assign(s.lowered.kernel.params, Arena(s.device));
     for (size_t slot = 0; slot < compute.params; ++slot) {
         const Buffer& buffer = s.parameters[slot];
         if (!buffer.strides.empty()) return Error(Code::E0601, "{} has strides, and arguments are dense", buffer.name);
@@ -322,7 +299,7 @@ Result<KernelFunction> KernelSchedule::build(int threads, const std::map<std::st
     for (const auto& [slot, tensor] : s.known) {
         bind_names(s.parameters[slot], tensor.sizes(), symbols);
         TRY(check_array(s.parameters[slot], tensor.dtype(), tensor.sizes(), symbols));
-        pointers[slot] = const_cast<void*>(tensor.data());
+        pointers[slot] = read_only(tensor.data());
     }
     TRY(s.place(s.lowered.prepared, symbols, pointers));
     s.prepared = std::none_of(s.lowered.prepare_args.begin(), s.lowered.prepare_args.end(),

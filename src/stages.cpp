@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/thread_pool.h"
-#include "llvm/compile_kernels.h"
+#include "base/usable_cores.h"
 #include "rewrite/passes/lowering_passes.h"
 
 namespace tessera {

@@ -17,7 +17,7 @@ rewrite rewrite/rules rewrite/refute rewrite/passes
 discover/claim discover/enumerate discover/prove discover/check discover
 search
 kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/written kernel/from_graph
-llvm/targets llvm/intrinsics llvm runtime tune
+llvm/targets llvm/intrinsics llvm runtime/devices runtime tune
 """.split()
 # Folders that see nothing of each other, whatever their order.
 APART = [("discover", "search"), ("discover/prove", "discover/check")]

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(libfmt-dev libprotozero-dev libcli11-dev nlohmann-json3-dev libre2-dev llvm-19-dev zlib1g-dev libzstd-dev)
+packages=(libfmt-dev libprotozero-dev libcli11-dev nlohmann-json3-dev libre2-dev libxxhash-dev llvm-19-dev zlib1g-dev libzstd-dev)
 
 if [[ $(uname -m) == x86_64 ]]; then
     echo "The host is x86-64: its own packages are used, there is nothing to lay out."

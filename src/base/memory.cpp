@@ -10,7 +10,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kAlignment = 64;
 constexpr int64_t kMapFrom = 1 << 20;   // from here on, fresh pages from the system are zero already
 constexpr int64_t kHugeFrom = 4 << 20;  // from here on, large pages are asked for: fewer faults and page walks
 
@@ -28,7 +27,7 @@ void* zeroed(int64_t bytes) {
         if (bytes >= kHugeFrom) (void)madvise(p, bytes, MADV_HUGEPAGE);
         return p;
     }
-    void* p = std::aligned_alloc(kAlignment, bytes);
+    void* p = std::aligned_alloc(kBlockAlignment, bytes);
     if (p) std::memset(p, 0, bytes);
     return p;
 }
@@ -44,8 +43,8 @@ Result<std::shared_ptr<void>> allocate_bytes(int64_t bytes) {
     if (bytes < 0 || bytes > max)
         return Error(Code::E0408, "a tensor of {} bytes is over the memory limit of {}", bytes, max)
             .hint("raise the limit (--memory-limit) if the model really needs it");
-    int64_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    if (size == 0) size = kAlignment;
+    int64_t size = aligned(bytes);
+    if (size == 0) size = kBlockAlignment;
     if (in_use.fetch_add(size) + size > max) {
         in_use -= size;
         return Error(Code::E0408, "tensors would take {} bytes, over the memory limit of {}", in_use + size, max)

@@ -14,7 +14,11 @@ void set_memory_limit(int64_t bytes);
 int64_t memory_limit();
 int64_t memory_in_use();
 
-// Zeroed, 64-byte aligned, counted against the limit until released. Over the limit: E0408.
+inline constexpr int64_t kBlockAlignment = 64;
+
+inline int64_t aligned(int64_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
+
+// Zeroed, aligned to kBlockAlignment, counted against the limit until released. Over the limit: E0408.
 Result<std::shared_ptr<void>> allocate_bytes(int64_t bytes);
 
 }  // namespace tessera

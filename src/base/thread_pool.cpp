@@ -1,15 +1,10 @@
 #include "base/thread_pool.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-#include <string>
 #include <thread>
+
+#include "base/usable_cores.h"
 
 namespace tessera {
 namespace {
@@ -27,55 +22,7 @@ inline void pause() {
 #endif
 }
 
-// Quota over period of one cpu.max or cpu.cfs_* pair; 0: none.
-double quota_of(const std::string& folder) {
-    double quota = 0, period = 0;
-    std::string text;
-    if (std::ifstream file(folder + "/cpu.max"); file >> text >> period) {
-        quota = text == "max" ? 0 : std::atof(text.c_str());
-    } else {
-        std::ifstream quota_file(folder + "/cpu.cfs_quota_us"), period_file(folder + "/cpu.cfs_period_us");
-        if (!(quota_file >> quota) || !(period_file >> period)) return 0;
-    }
-    return quota > 0 && period > 0 ? quota / period : 0;
-}
-
-// The smallest quota of the control groups around this process, in cores; 0: none.
-double group_quota() {
-    double least = 0;
-    std::ifstream groups("/proc/self/cgroup");
-    for (std::string line; std::getline(groups, line);) {
-        size_t first = line.find(':'), second = line.find(':', first + 1);
-        if (first == std::string::npos || second == std::string::npos) continue;
-        std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-        std::string root = "/sys/fs/cgroup";
-        if (!controllers.empty() && ("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
-        if (!controllers.empty()) root += "/" + controllers;
-        for (;; path.resize(path.rfind('/'))) {
-            if (double q = quota_of(root + path); q > 0) least = least > 0 ? std::min(least, q) : q;
-            if (path.empty() || path.rfind('/') == std::string::npos) break;
-        }
-    }
-    return least;
-}
-
-int count_cores() {
-    if (const char* text = std::getenv("TESSERA_THREADS"))
-        if (int n = std::atoi(text); n > 0) return std::min(n, 1024);
-    int cores = 0;
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
-    if (cores <= 0) cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-    if (double quota = group_quota(); quota > 0) cores = std::min(cores, static_cast<int>(quota + 0.999));
-    return std::max(cores, 1);
-}
-
 }  // namespace
-
-int usable_cores() {
-    static const int cores = count_cores();
-    return cores;
-}
 
 // `state` is kOpen while there may be work, then how many workers may be inside, then how many are. A worker enters by
 // counting itself while it is open; the fields of the range are written only while it is closed and nobody is inside.

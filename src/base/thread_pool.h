@@ -7,9 +7,6 @@
 
 namespace tessera {
 
-// Cores that this process may use: its affinity, the quota of its control group, TESSERA_THREADS where it is set.
-int usable_cores();
-
 // One caller's place in the pool, for as long as it has work: one range after the other. Making one costs little.
 class Team {
   public:

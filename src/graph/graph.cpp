@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/check.h"
 #include "graph/infer.h"
 #include "graph/names.h"
 
@@ -251,15 +252,28 @@ size_t Graph::erase_unused() {
     erased += std::erase_if(constants_, [&](const auto& v) {
         if (!v->uses_.empty()) return false;
         by_name_.erase(v->name_);
-        auto [first, last] = by_content_.equal_range(content_key(*v->tensor_));
-        for (auto it = first; it != last; ++it)
-            if (it->second == v.get()) {
-                by_content_.erase(it);
-                break;
-            }
+        drop_content(*v);
         return true;
     });
     return erased;
+}
+
+void Graph::drop_content(const Value& constant) {
+    auto [first, last] = by_content_.equal_range(content_key(*constant.tensor_));
+    for (auto it = first; it != last; ++it)
+        if (it->second == &constant) {
+            by_content_.erase(it);
+            return;
+        }
+}
+
+void Graph::move_constant(const Value& value, Tensor tensor) {
+    Value* own = find_value(value.name());
+    CHECK(own == &value && own->is_constant(), "\"{}\" is no constant of this graph", value.name());
+    CHECK(own->tensor_->dtype() == tensor.dtype() && own->tensor_->sizes() == tensor.sizes(),
+          "constant \"{}\" would be another", value.name());
+    drop_content(*own);
+    own->tensor_ = std::move(tensor);
 }
 
 void Graph::rename(Value& value, std::string name) {

@@ -155,6 +155,9 @@ class Graph {
     void disconnect(Node& node);                         // it uses nothing any more; the next erase_unused takes it
     size_t erase_unused();                               // nodes and constants that nobody uses; how many
     void rename(Value& value, std::string name);
+    // Takes a constant's elements from other memory, or lets go of them (a view of nothing, of the same type) where nobody
+    // will ask for them again. New constants are not shared with it from then on.
+    void move_constant(const Value& value, Tensor tensor);
     void sort();                                         // definitions before uses again, stable
     void sort_canonically();  // in an order that follows from the structure alone, nested graphs and constants too
     Status infer_again();                                // all types anew, after inputs changed
@@ -168,6 +171,7 @@ class Graph {
     void copy_into(Graph& to, std::unordered_map<const Value*, Value*>& map) const;
     void add_use(Value* v, Use use);
     void drop_use(Value* v, Use use);
+    void drop_content(const Value& constant);  // it is not found by its elements any more
 
     std::string name_;
     Graph* outer_;

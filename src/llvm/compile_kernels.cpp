@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/usable_cores.h"
 #include "llvm/compile_module.h"
 #include "llvm/link_objects.h"
 
@@ -38,7 +39,7 @@ Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& k
         for (size_t i; (i = next++) < modules.size();)
             objects[i] = compile_module(modules[i], target, options, Form::Object);
     };
-    const size_t wanted = options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+    const size_t wanted = static_cast<size_t>(options.threads > 0 ? options.threads : usable_cores());
     std::vector<std::thread> threads;
     for (size_t i = 1; i < std::min(wanted, modules.size()); ++i) threads.emplace_back(work);
     work();
@@ -110,11 +111,12 @@ class LoadedModule : public CompiledModule {
         made->kernels_ = std::move(kernels);
         std::vector<std::string> symbols;
         for (const CompiledKernel& k : made->kernels_)
-            for (const Launch& l : k.launches) symbols.push_back(l.symbol);
+            for (const KernelLaunch& l : k.launches) symbols.push_back(l.symbol);
         made->code_ = TRY(link_objects(TRY(unpack(made->object_)), symbols));
         size_t next = 0;
         for (CompiledKernel& k : made->kernels_)
-            for (Launch& l : k.launches) l.function = reinterpret_cast<LaunchFunction>(made->code_->addresses[next++]);
+            for (KernelLaunch& l : k.launches)
+                l.function = reinterpret_cast<LaunchFunction>(made->code_->addresses[next++]);
         return std::shared_ptr<CompiledModule>(std::move(made));
     }
     const std::string& object() const override { return object_; }

@@ -14,7 +14,7 @@ namespace tessera {
 // scratch: of this thread alone, aligned to 64 bytes. Runs the iterations [begin, end).
 using LaunchFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, char* scratch);
 
-struct Launch {
+struct KernelLaunch {
     std::string symbol;           // of the function, in object files
     LaunchFunction function = nullptr;
     Expr extent;                  // of its range, over the kernel's symbols
@@ -23,7 +23,7 @@ struct Launch {
 };
 
 struct CompiledKernel {
-    std::vector<Launch> launches;  // in order, each finished before the next
+    std::vector<KernelLaunch> launches;  // in order, each finished before the next
 };
 
 struct CodegenOptions {

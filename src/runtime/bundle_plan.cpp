@@ -15,7 +15,8 @@ using From = BundlePointer::From;
 // The launches of all kernels, and code of this machine for those that prepare weights.
 class PreparingModule : public CompiledModule {
   public:
-    static Result<std::unique_ptr<PreparingModule>> make(const Program& program) {
+    static Result<std::unique_ptr<PreparingModule>> make(const Program& program, CodegenOptions codegen) {
+        codegen.target = "host";
         auto made = std::make_unique<PreparingModule>();
         made->kernels_ = TRY(list_launches(program.kernels));
         std::set<size_t> used;
@@ -23,7 +24,7 @@ class PreparingModule : public CompiledModule {
         if (used.empty()) return made;
         std::vector<Kernel> kernels;
         for (size_t k : used) kernels.push_back(program.kernels[k]);
-        made->code_ = TRY(compile_kernels(kernels, {}));
+        made->code_ = TRY(compile_kernels(kernels, codegen));
         size_t next = 0;
         for (size_t k : used) made->kernels_[k] = made->code_->kernels()[next++];
         return made;
@@ -34,15 +35,16 @@ class PreparingModule : public CompiledModule {
     std::shared_ptr<CompiledModule> code_;
 };
 
-std::string shown(const Node& node) {
+std::string name_and_op(const Node& node) {
     return fmt::format("{} ({})", node.name().empty() ? node.output()->name() : node.name(), node.op().name);
 }
 
 Status check_steps(const Program& program) {
     std::vector<std::string> left;
     for (const Step& step : program.steps)
-        if (auto* host = std::get_if<HostStep>(&step))
-            if (!host->check_only || !host->node->op().indexed_axes) left.push_back(shown(*host->node));
+        if (const Node* node = node_of(step))
+            if (!std::holds_alternative<CheckStep>(step) || !node->op().indexed_axes)
+                left.push_back(name_and_op(*node));
     if (left.empty()) return {};
     const size_t count = left.size();
     if (count > 8) left.resize(8);
@@ -52,10 +54,11 @@ Status check_steps(const Program& program) {
 
 class Planning {
   public:
-    Planning(Program& program, int threads) : program_(program), layout_(program), threads_(threads) {}
+    Planning(Program& program, int threads, const CodegenOptions& codegen)
+        : program_(program), layout_(program), threads_(threads), codegen_(codegen) {}
 
     Result<BundlePlan> run() {
-        auto module = TRY(PreparingModule::make(program_));
+        auto module = TRY(PreparingModule::make(program_, codegen_));
         places_ = TRY(place_weights(program_, layout_));
         out_.memory = TRY(prepare_weights(program_, layout_, *module, 0, true));
         for (size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -73,7 +76,7 @@ class Planning {
             if (auto* kernel = std::get_if<KernelStep>(&program_.steps[s]))
                 TRY(add(*kernel, plan_.steps[s]));
             else
-                TRY(add(std::get<HostStep>(program_.steps[s])));
+                TRY(add(std::get<CheckStep>(program_.steps[s])));
         }
         copy_outputs();
         return std::move(out_);
@@ -111,8 +114,8 @@ class Planning {
         auto [at, fresh] = number_.try_emplace(step.kernel, out_.kernels.size());
         if (fresh) out_.kernels.push_back(program_.kernels[step.kernel]);
         for (size_t l = 0; l < bound.launches.size(); ++l) {
-            const BoundLaunch& launch = bound.launches[l];
-            BundleCall call{at->second, l, {}, bound.symbols, launch.extent, plan_.scratch_bytes, launch.parallel};
+            const Launch& launch = bound.launches[l];
+            BundleCall call{at->second, l, {}, bound.symbols, launch.grid.x, plan_.scratch_bytes, launch.spread};
             for (size_t k = 0; k < step.args.size(); ++k)
                 call.args.push_back(layout_.access[step.kernel].uses(k) ? pointer(step.args[k]) : BundlePointer{});
             out_.entry.actions.emplace_back(std::move(call));
@@ -121,7 +124,7 @@ class Planning {
     }
 
     // The check of indices.
-    Status add(const HostStep& step) {
+    Status add(const CheckStep& step) {
         const Node& node = *step.node;
         const Shape &x = node.input(0)->type().tensor().shape, &indices = node.input(1)->type().tensor().shape;
         BundleCheck check{.indices = pointer(step.inputs[1])};
@@ -150,6 +153,7 @@ class Planning {
     Program& program_;
     ProgramLayout layout_;
     int threads_;
+    const CodegenOptions& codegen_;
     WeightPlaces places_;
     RunPlan plan_;
     std::vector<BundlePointer> outside_;  // by root
@@ -159,9 +163,9 @@ class Planning {
 
 }  // namespace
 
-Result<BundlePlan> plan_bundle(Program& program, int threads) {
+Result<BundlePlan> plan_bundle(Program& program, int threads, const CodegenOptions& codegen) {
     TRY(check_steps(program));
-    return Planning(program, threads).run();
+    return Planning(program, threads, codegen).run();
 }
 
 }  // namespace tessera

@@ -15,6 +15,7 @@ struct BundlePlan {
 };
 
 // Prepares the weights here, whatever machine the kernels are scheduled for. E0605: a node is left to the evaluator.
-Result<BundlePlan> plan_bundle(Program& program, int threads);
+// `codegen`: of the bundle, whatever its target.
+Result<BundlePlan> plan_bundle(Program& program, int threads, const CodegenOptions& codegen);
 
 }  // namespace tessera

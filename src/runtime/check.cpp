@@ -93,8 +93,9 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
     // Nothing is written over, so that what every step read is still there.
     auto plan = std::make_shared<const RunPlan>(
         TRY(plan_run(program_, layout_, *module_, symbols, {.threads = threads_, .reuse = false})));
-    RunContext context;
-    TRY(context.prepare(plan, layout_, weights_.pointers, threads_));
+    auto owned = TRY(RunContext::make(device_, threads_));
+    RunContext& context = *owned;
+    TRY(context.prepare(plan, layout_, weights_.pointers));
     RunOptions options;
     Run run(*this, context, options);
     TRY(run.begin(bound));
@@ -107,8 +108,8 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
         if (auto* kernel = std::get_if<KernelStep>(&program_.steps[i])) {
             for (size_t k = 0; k < kernel->args.size(); ++k)
                 if (layout_.access[kernel->kernel].writes[k]) write(kernel->args[k]);
-        } else {
-            for (int b : std::get<HostStep>(program_.steps[i]).outputs)
+        } else if (auto* host = std::get_if<HostStep>(&program_.steps[i])) {
+            for (int b : host->outputs)
                 if (b >= 0) write(b);
         }
     }
@@ -116,6 +117,7 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
     std::vector<std::pair<std::string, double>> differences;
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         TRY(run.step(i));
+        TRY(context.stream->synchronize());
         auto* kernel = std::get_if<KernelStep>(&program_.steps[i]);
         if (!kernel) continue;
         Expected expected(program_, layout_, run, written, static_cast<int>(i));

@@ -13,22 +13,23 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/hash.h"
+#include "base/digest.h"
 #include "base/output_file.h"
 
 namespace tessera {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kMagic = "TSRCODE1", kSuffix = ".tsro";
+constexpr std::string_view kCodeMagic = "TSRCODE2", kCodeSuffix = ".tsro";
 constexpr int64_t kDefaultLimit = int64_t{8} << 30;
 constexpr auto kAbandoned = std::chrono::hours(1);  // a temporary file of a process that is gone
 
 // The header of an entry, before its code.
-struct Header {
+struct CodeHeader {
     char magic[8];
     char key[32];
-    uint64_t bytes, checksum;
+    uint64_t bytes;
+    Digest checksum;
 };
 
 // The identity that the linker gave to the file this code is in; where it gave none, the program's time and size.
@@ -91,10 +92,7 @@ std::string code_key(const std::vector<std::string>& parts) {
     static const std::string build = build_identity();
     std::string all = build;
     for (const std::string& part : parts) all += fmt::format("\n{}:", part.size()) + part;
-    const uint64_t first = hash_bytes(all.data(), all.size());
-    all += "\nonce more";
-    const uint64_t second = hash_bytes(all.data(), all.size());
-    return fmt::format("{:016x}{:016x}", first, second);
+    return to_string(digest_bytes(all.data(), all.size()));
 }
 
 Result<CodeCache> CodeCache::open(const std::optional<std::string>& folder) {
@@ -110,19 +108,19 @@ Result<CodeCache> CodeCache::open(const std::optional<std::string>& folder) {
     return CodeCache(path, size_limit());
 }
 
-fs::path CodeCache::path_of(const std::string& key) const { return folder_ / (key + std::string(kSuffix)); }
+fs::path CodeCache::path_of(const std::string& key) const { return folder_ / (key + std::string(kCodeSuffix)); }
 
 std::optional<std::string> CodeCache::find(const std::string& key) const {
     if (!enabled()) return {};
     std::ifstream file(path_of(key), std::ios::binary);
     if (!file) return {};
     std::string text((std::istreambuf_iterator<char>(file)), {});
-    Header header{};
+    CodeHeader header{};
     if (text.size() >= sizeof header) std::memcpy(&header, text.data(), sizeof header);
     const std::string_view code = std::string_view(text).substr(std::min(text.size(), sizeof header));
-    if (std::string_view(header.magic, sizeof header.magic) != kMagic ||
+    if (std::string_view(header.magic, sizeof header.magic) != kCodeMagic ||
         std::string_view(header.key, sizeof header.key) != key || header.bytes != code.size() ||
-        header.checksum != hash_bytes(code.data(), code.size())) {
+        header.checksum != digest_bytes(code.data(), code.size())) {
         drop(key);
         return {};
     }
@@ -131,12 +129,12 @@ std::optional<std::string> CodeCache::find(const std::string& key) const {
 }
 
 Status CodeCache::store(const std::string& key, std::string_view code) const {
-    if (!enabled() || static_cast<int64_t>(code.size() + sizeof(Header)) > limit_) return {};
-    Header header{};
-    std::memcpy(header.magic, kMagic.data(), sizeof header.magic);
+    if (!enabled() || static_cast<int64_t>(code.size() + sizeof(CodeHeader)) > limit_) return {};
+    CodeHeader header{};
+    std::memcpy(header.magic, kCodeMagic.data(), sizeof header.magic);
     std::memcpy(header.key, key.data(), std::min(key.size(), sizeof header.key));
     header.bytes = code.size();
-    header.checksum = hash_bytes(code.data(), code.size());
+    header.checksum = digest_bytes(code.data(), code.size());
     OutputFile file = TRY(OutputFile::create(path_of(key)));
     TRY(file.write({reinterpret_cast<const char*>(&header), sizeof header}));
     TRY(file.write(code));
@@ -165,7 +163,7 @@ void CodeCache::shrink() const {
         const fs::directory_entry file = *at;
         const std::string name = file.path().filename().string();
         size_t end = name.size() + 1;
-        for (std::string_view suffix : {kSuffix, kProgramSuffix})
+        for (std::string_view suffix : {kCodeSuffix, kProgramSuffix})
             if (const size_t from = name.find(suffix); from != std::string::npos) end = from + suffix.size();
         const auto used = file.last_write_time(ignored);
         if (end > name.size() || ignored) continue;

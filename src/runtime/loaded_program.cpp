@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "base/check.h"
-#include "base/memory.h"
+#include "base/thread_pool.h"
 #include "graph/evaluate/bind_inputs.h"
 #include "graph/evaluate/check_sizes.h"
 #include "runtime/memory_plan.h"
@@ -38,6 +38,7 @@ LoadedProgram::LoadedProgram(Program program, std::shared_ptr<CompiledModule> mo
     : program_(std::move(program)),
       module_(std::move(module)),
       layout_(program_),
+      device_(device_of(layout_.device)),
       threads_(Team(options.threads).threads()) {}
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std::shared_ptr<CompiledModule> module,
@@ -60,32 +61,41 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::restore(Program program, s
                                                               std::shared_ptr<const void> owner,
                                                               const LoadOptions& options) {
     std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program), std::move(module), options));
-    Program& p = loaded->program_;
-    const WeightPlaces places = TRY(place_weights(p, loaded->layout_));
+    TRY(loaded->read_weights(weights, std::move(owner)));
+    return loaded;
+}
+
+Status LoadedProgram::read_weights(std::string_view weights, std::shared_ptr<const void> owner) {
+    const WeightPlaces places = TRY(place_weights(program_, layout_));
     if (places.bytes != static_cast<int64_t>(weights.size()))
         return Error(Code::E0605, "the program has {} bytes of weights, {} are there", places.bytes, weights.size());
-    Weights& w = loaded->weights_;
-    w.pointers.assign(p.buffers.size(), nullptr);
-    w.bytes = places.bytes;
-    for (size_t b = 0; b < p.buffers.size(); ++b) {
-        if (places.offsets[b] < 0) continue;
-        ProgramBuffer& buffer = p.buffers[b];
-        const char* data = weights.data() + places.offsets[b];
-        w.pointers[b] = const_cast<char*>(data);
-        if (buffer.role != BufferRole::Constant) continue;
+    std::vector<ProgramBuffer>& buffers = program_.buffers;
+    weights_ = {};
+    weights_.pointers.assign(buffers.size(), nullptr);
+    weights_.bytes = places.bytes;
+    for (size_t b = 0; b < buffers.size(); ++b) {
+        const auto root = static_cast<size_t>(layout_.root[b]);
+        if (places.offsets[root] < 0 || buffers[b].role != BufferRole::Constant) continue;
+        const char* data = weights.data() + places.offsets[root];
+        if (const Value* v = buffers[b].value; v && v->is_constant())
+            program_.graph->move_constant(*v, Tensor::view(v->tensor()->dtype(), v->tensor()->sizes(), data, owner));
+        buffers[b].tensor.reset();
+        if (root != b) continue;
         Sizes sizes;
-        for (const Expr& d : buffer.shape) sizes.push_back(*evaluate_int(d, {}));  // known: place_weights needed it
-        buffer.tensor = Tensor::view(buffer.dtype, std::move(sizes), data, owner);
+        for (const Expr& d : buffers[b].shape) sizes.push_back(*evaluate_int(d, {}));  // known: place_weights needed it
+        buffers[b].tensor = Tensor::view(buffers[b].dtype, std::move(sizes), data, owner);
     }
-    w.memory.push_back(std::move(owner));
-    loaded->complete_ = false;
-    if (!loaded->layout_.sizes.empty()) return loaded;
-    loaded->plans_.emplace_back(std::vector<int64_t>(), TRY(loaded->plan({})));
-    for (Kernel& kernel : p.kernels) {
+    for (size_t b = 0; b < buffers.size(); ++b)
+        if (places.offsets[b] >= 0) weights_.pointers[b] = read_only(weights.data() + places.offsets[b]);
+    weights_.memory.push_back(std::move(owner));
+    complete_ = false;
+    if (!layout_.sizes.empty()) return {};
+    plans_.emplace_back(std::vector<int64_t>(), TRY(plan({})));
+    for (Kernel& kernel : program_.kernels) {
         kernel.body = nullptr;
         kernel.buffers.clear();
     }
-    return loaded;
+    return {};
 }
 
 Result<std::vector<std::string_view>> LoadedProgram::weight_pieces() const {
@@ -126,9 +136,9 @@ Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector
     return plan;
 }
 
-std::unique_ptr<RunContext> LoadedProgram::take_context() const {
+Result<std::unique_ptr<RunContext>> LoadedProgram::take_context() const {
     std::lock_guard lock(mutex_);
-    if (contexts_.empty()) return std::make_unique<RunContext>();
+    if (contexts_.empty()) return RunContext::make(device_, threads_);
     auto context = std::move(contexts_.back());
     contexts_.pop_back();
     return context;
@@ -143,15 +153,15 @@ void LoadedProgram::give_back(std::unique_ptr<RunContext> context) const {
 Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const RunOptions& options) const {
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
     auto plan = TRY(plan_for(bound));
-    Borrowed context(take_context(), [this](auto c) { give_back(std::move(c)); });
-    TRY(context->prepare(std::move(plan), layout_, weights_.pointers, threads_));
+    Borrowed context(TRY(take_context()), [this](auto c) { give_back(std::move(c)); });
+    TRY(context->prepare(std::move(plan), layout_, weights_.pointers));
     Run run(*this, *context, options);
     TRY(run.begin(bound));
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         TRY(run.step(i));
         if (!options.progress) continue;
-        auto* kernel = std::get_if<KernelStep>(&program_.steps[i]);
-        const std::string& label = kernel ? kernel->label : std::get<HostStep>(program_.steps[i]).node->name();
+        const Node* node = node_of(program_.steps[i]);
+        const std::string& label = node ? node->name() : std::get<KernelStep>(program_.steps[i]).label;
         options.progress(label, i + 1, program_.steps.size());
     }
     return run.outputs();

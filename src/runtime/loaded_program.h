@@ -17,11 +17,15 @@ class LoadedProgram {
   public:
     static Result<std::unique_ptr<LoadedProgram>> load(Program program, std::shared_ptr<CompiledModule> module,
                                                        const LoadOptions& options = {});
-    // With weights that were prepared before, as place_weights lays them out; `owner` keeps them. Where no size is
-    // open, the plan is made here and the kernels' loops, which nobody needs then, go.
+    // With weights that were prepared before: see read_weights.
     static Result<std::unique_ptr<LoadedProgram>> restore(Program program, std::shared_ptr<CompiledModule> module,
                                                           std::string_view weights, std::shared_ptr<const void> owner,
                                                           const LoadOptions& options = {});
+
+    // From here on the weights are these, as place_weights lays them out; `owner` keeps them, and memory that the
+    // program has of its own goes. Where no size is open, the plan is made and the kernels' loops, which nobody needs
+    // then, go too. Before the first run. E0605: they are not this program's.
+    Status read_weights(std::string_view weights, std::shared_ptr<const void> owner);
 
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
@@ -30,7 +34,7 @@ class LoadedProgram {
     Result<int64_t> arena_bytes(const SymbolValues& symbols) const;  // scratch included
     int64_t weight_bytes() const { return weights_.bytes; }
     const Program& program() const { return program_; }
-    // What restore takes: one piece for each weight, in order.
+    // What read_weights takes: one piece for each weight, in order.
     Result<std::vector<std::string_view>> weight_pieces() const;
     const CompiledModule& module() const { return *module_; }
     bool complete() const { return complete_; }  // constants that only preparing reads were kept
@@ -46,12 +50,13 @@ class LoadedProgram {
     LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options);
     Result<std::shared_ptr<const RunPlan>> plan(const SymbolValues& symbols) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
-    std::unique_ptr<RunContext> take_context() const;
+    Result<std::unique_ptr<RunContext>> take_context() const;
     void give_back(std::unique_ptr<RunContext> context) const;
 
     Program program_;
     std::shared_ptr<CompiledModule> module_;
     ProgramLayout layout_;
+    Device& device_;
     int threads_;
     Weights weights_;
     std::vector<Nested> nested_;
@@ -60,7 +65,7 @@ class LoadedProgram {
     mutable std::mutex mutex_;                                                                    // over what follows
     mutable std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<const RunPlan>>> plans_;  // newest use last
     mutable std::vector<std::unique_ptr<RunContext>> contexts_;
-    std::shared_ptr<OutputMemory> outputs_ = std::make_shared<OutputMemory>();
+    std::shared_ptr<OutputMemory> outputs_ = std::make_shared<OutputMemory>(device_);
 };
 
 }  // namespace tessera

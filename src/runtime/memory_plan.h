@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/memory.h"
+
 namespace tessera {
-
-inline constexpr int64_t kBlockAlignment = 64;
-
-inline int64_t aligned(int64_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
 
 struct Block {
     int64_t bytes = 0;

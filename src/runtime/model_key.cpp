@@ -1,6 +1,6 @@
 #include "runtime/model_key.h"
 
-#include "base/hash.h"
+#include "base/digest.h"
 #include "base/thread_pool.h"
 #include "graph/text/print.h"
 #include "onnx/file.h"
@@ -8,12 +8,12 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kByValue = 32;     // elements of a constant that stands in the text
+constexpr int64_t kKeyByValue = 32;  // elements of a constant that stands in the text
 constexpr size_t kAtOnce = 4 << 20;  // bytes that one thread hashes
 
 void collect(const Graph& graph, std::vector<const Tensor*>& into) {
     auto add = [&](const Tensor& t) {
-        if (t.dtype() != DType::string && t.elements() > kByValue) into.push_back(&t);
+        if (t.dtype() != DType::string && t.elements() > kKeyByValue) into.push_back(&t);
     };
     for (const auto& v : graph.inputs())
         if (v->tensor()) add(*v->tensor());
@@ -32,7 +32,7 @@ std::string model_key(const Graph& graph) {
     bare->info() = {};
     bare->info().opset = graph.info().opset;
     bare->info().domains = graph.info().domains;
-    std::string key = print(*bare, {.by_value = kByValue, .weights_file = "weights"});
+    std::string key = print(*bare, {.by_value = kKeyByValue, .weights_file = "weights"});
     std::vector<const Tensor*> tensors;
     collect(graph, tensors);
     std::vector<std::string_view> pieces;
@@ -41,10 +41,10 @@ std::string model_key(const Graph& graph) {
         for (; rest.size() > kAtOnce; rest.remove_prefix(kAtOnce)) pieces.push_back(rest.substr(0, kAtOnce));
         pieces.push_back(rest);
     }
-    std::vector<uint64_t> hashes(pieces.size());
+    std::vector<Digest> hashes(pieces.size());
     Team().each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
         const std::string_view piece = pieces[static_cast<size_t>(i)];
-        hashes[static_cast<size_t>(i)] = hash_bytes(piece.data(), piece.size());
+        hashes[static_cast<size_t>(i)] = digest_bytes(piece.data(), piece.size());
         onnx::MappedFile::let_go_of_pages(piece.data(), piece.size());
     });
     key.append(reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof hashes[0]);

@@ -1,11 +1,6 @@
 #include "runtime/prepare_weights.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/check.h"
-#include "base/memory.h"
-#include "base/thread_pool.h"
 #include "onnx/file.h"
 #include "runtime/memory_plan.h"
 
@@ -17,18 +12,25 @@ constexpr int64_t kSmall = 4096;  // bytes of a constant that inference may stil
 class Preparation {
   public:
     Preparation(Program& program, const ProgramLayout& layout, const CompiledModule& module, int threads, bool keep)
-        : program_(program), layout_(layout), module_(module), team_(threads), keep_(keep) {
+        : program_(program),
+          layout_(layout),
+          module_(module),
+          device_(device_of(layout.device)),
+          threads_(threads),
+          keep_(keep) {
         weights_.pointers.assign(program.buffers.size(), nullptr);
         temporary_.resize(program.buffers.size());
     }
 
     Result<Weights> run() {
+        stream_ = TRY(device_.make_stream(threads_));
         std::vector<size_t> last(program_.buffers.size(), 0);  // by root: the step that reads it last
         for (size_t s = 0; s < program_.prepare.size(); ++s)
             for (int b : program_.prepare[s].args) last[root(b)] = s;
         TRY(place_prepared());
         for (size_t s = 0; s < program_.prepare.size(); ++s) {
             TRY(step(program_.prepare[s]));
+            TRY(stream_->synchronize());  // before what it read goes
             for (int b : program_.prepare[s].args)
                 if (last[root(b)] == s && !layout_.in_run[root(b)]) let_go(root(b));
         }
@@ -55,7 +57,7 @@ class Preparation {
             total += aligned(TRY(bytes_of(b)));
         }
         if (total == 0) return {};
-        auto memory = TRY(allocate_bytes(total));
+        auto memory = TRY(device_.allocate(total));
         for (size_t b = 0; b < offsets.size(); ++b)
             if (offsets[b] >= 0) weights_.pointers[b] = static_cast<char*>(memory.get()) + offsets[b];
         weights_.bytes += total;
@@ -78,10 +80,10 @@ class Preparation {
         if (layout_.in_run[b]) weights_.bytes += bytes;
         const void* data = buffer.tensor ? buffer.tensor->data() : nullptr;
         if (data) {
-            weights_.pointers[b] = const_cast<void*>(data);
+            weights_.pointers[b] = read_only(data);
             return {};
         }
-        auto memory = TRY(allocate_bytes(bytes));
+        auto memory = TRY(device_.allocate(bytes));
         weights_.pointers[b] = memory.get();
         if (layout_.in_run[b])
             weights_.memory.push_back(std::move(memory));
@@ -99,18 +101,8 @@ class Preparation {
             if (layout_.access[step.kernel].uses(k)) TRY(place(b));
             args.push_back(weights_.pointers[b]);
         }
-        for (const BoundLaunch& launch : bound.launches) {
-            if (launch.extent <= 0) continue;
-            auto scratch = TRY(allocate_bytes(launch.scratch_bytes * team_.threads()));
-            auto own = [&](int thread) { return static_cast<char*>(scratch.get()) + thread * launch.scratch_bytes; };
-            auto one = [&](int64_t i, int thread) {
-                launch.function(args.data(), bound.symbols.data(), i, i + 1, own(thread));
-            };
-            if (launch.parallel)
-                team_.each(launch.extent, one);
-            else
-                launch.function(args.data(), bound.symbols.data(), 0, launch.extent, own(0));
-        }
+        TRY(stream_->reserve(most_local_bytes(bound.launches)));
+        for (const Launch& launch : bound.launches) TRY(stream_->launch(launch, {args, bound.symbols}));
         return {};
     }
 
@@ -122,10 +114,9 @@ class Preparation {
             ProgramBuffer& buffer = program_.buffers[i];
             if (root(static_cast<int>(i)) != b || !buffer.tensor || buffer.tensor->bytes() <= kSmall) continue;
             onnx::MappedFile::let_go_of_pages(buffer.tensor->data(), static_cast<size_t>(buffer.tensor->bytes()));
-            // The graph is the program's own; the constant keeps its type, and nobody asks for its elements again.
             if (const Value* v = buffer.value; v && v->is_constant())
-                const_cast<std::optional<Tensor>&>(v->tensor()) =
-                    Tensor::view(buffer.tensor->dtype(), buffer.tensor->sizes(), nullptr, nullptr);
+                program_.graph->move_constant(
+                    *v, Tensor::view(buffer.tensor->dtype(), buffer.tensor->sizes(), nullptr, nullptr));
             buffer.tensor.reset();
         }
     }
@@ -133,7 +124,9 @@ class Preparation {
     Program& program_;
     const ProgramLayout& layout_;
     const CompiledModule& module_;
-    Team team_;
+    Device& device_;
+    std::unique_ptr<Stream> stream_;
+    int threads_;
     bool keep_;
     Weights weights_;
     std::vector<std::shared_ptr<const void>> temporary_;  // by root

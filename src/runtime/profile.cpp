@@ -22,15 +22,17 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
     auto plan = TRY(plan_for(bound));
     std::vector<std::vector<double>> seconds(program_.steps.size());
     SymbolValues symbols;
-    RunContext context;
+    auto owned = TRY(RunContext::make(device_, threads_));
+    RunContext& context = *owned;
     for (int r = -1; r < std::max(runs, 1); ++r) {  // the first warms up
-        TRY(context.prepare(plan, layout_, weights_.pointers, threads_));
+        TRY(context.prepare(plan, layout_, weights_.pointers));
         RunOptions options;
         Run run(*this, context, options);
         TRY(run.begin(bound));
         for (size_t i = 0; i < program_.steps.size(); ++i) {
             const auto began = std::chrono::steady_clock::now();
             TRY(run.step(i));
+            TRY(context.stream->synchronize());
             const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
             if (r >= 0) seconds[i].push_back(took.count());
         }
@@ -41,19 +43,24 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         StepProfile p;
         p.seconds = median(std::move(seconds[i]));
-        if (auto* step = std::get_if<KernelStep>(&program_.steps[i])) {
-            p.label = step->label;
+        const Step& step = program_.steps[i];
+        if (auto* kernel = std::get_if<KernelStep>(&step)) {
+            p.label = kernel->label;
             p.kind = "kernel";
-            for (const Node* node : step->nodes) p.nodes.push_back(shown(*node));
-            p.flops = static_cast<double>(evaluate_int(step->flops, symbols).value_or(0));
-            p.bytes = static_cast<double>(evaluate_int(step->bytes, symbols).value_or(0));
-            p.launches = static_cast<int>(module_->kernels()[step->kernel].launches.size());
+            for (const Node* node : kernel->nodes) p.nodes.push_back(shown(*node));
+            p.flops = static_cast<double>(evaluate_int(kernel->flops, symbols).value_or(0));
+            p.bytes = static_cast<double>(evaluate_int(kernel->bytes, symbols).value_or(0));
+            p.launches = static_cast<int>(module_->kernels()[kernel->kernel].launches.size());
         } else {
-            const auto& host = std::get<HostStep>(program_.steps[i]);
-            const char* part = host.check_only ? "check " : host.tells() ? "sizes of " : "";
-            p.label = part + host.node->op().name + " " + shown(*host.node);
+            const Node& node = *node_of(step);
+            const std::string_view kind = kind_of(step);
+            p.label = fmt::format("{}{} {}",
+                                  kind == "check"   ? "check "
+                                  : kind == "sizes" ? "sizes of "
+                                                    : "",
+                                  node.op().name, shown(node));
             p.kind = "host";
-            p.nodes.push_back(shown(*host.node));
+            p.nodes.push_back(shown(node));
         }
         profiles.push_back(std::move(p));
     }

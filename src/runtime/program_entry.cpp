@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/hash.h"
+#include "base/digest.h"
 #include "base/output_file.h"
 #include "runtime/code_cache.h"
 #include "runtime/memory_plan.h"
@@ -14,20 +14,20 @@ namespace tessera {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kMagic = "TSRPROG1";
+constexpr std::string_view kProgramMagic = "TSRPROG2";
 constexpr size_t kPage = 4096;
 constexpr size_t kSampleEvery = 1 << 20, kSampleBytes = 4096;
 
 // Then come the program, its code and, on a page of their own, its weights.
-struct Header {
+struct ProgramHeader {
     char magic[8];
     char key[32];
     uint64_t program_bytes, code_bytes, weight_bytes;
-    uint64_t checksum;  // of program and code
-    uint64_t samples;   // checksum of some of the weights
-    uint64_t own;       // checksum of all above
+    Digest checksum;  // of program and code
+    Digest samples;   // checksum of some of the weights
+    Digest own;       // checksum of all above
 
-    uint64_t expected() const { return hash_bytes(this, offsetof(Header, own)); }
+    Digest expected() const { return digest_bytes(this, offsetof(ProgramHeader, own)); }
     uint64_t weights_at() const { return (sizeof *this + program_bytes + code_bytes + kPage - 1) / kPage * kPage; }
 };
 
@@ -43,7 +43,7 @@ class Samples {
         take(bytes, bytes_.size() / kSampleBytes - 1, total_ - std::min(total_, kSampleBytes));
         at_ += bytes.size();
     }
-    uint64_t checksum() const { return hash_bytes(bytes_.data(), bytes_.size()); }
+    Digest checksum() const { return digest_bytes(bytes_.data(), bytes_.size()); }
 
     // Where they are, for one who reads only them.
     template <typename F>
@@ -64,7 +64,7 @@ class Samples {
 };
 
 // By reading, not through the mapping: pages that are looked at only here need not stay in memory.
-bool samples_match(const fs::path& path, const Header& header) {
+bool samples_match(const fs::path& path, const ProgramHeader& header) {
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     Samples samples(header.weight_bytes);
@@ -91,12 +91,12 @@ std::optional<ProgramEntry> CodeCache::find_program(const std::string& key) cons
     auto file = onnx::MappedFile::open(program_path(key));
     if (!file.ok()) return {};
     const std::string_view bytes = (*file)->bytes();
-    Header header{};
+    ProgramHeader header{};
     if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
-    const bool ours = std::string_view(header.magic, sizeof header.magic) == kMagic &&
+    const bool ours = std::string_view(header.magic, sizeof header.magic) == kProgramMagic &&
                       std::string_view(header.key, sizeof header.key) == key && header.own == header.expected();
     if (!ours || header.weights_at() + header.weight_bytes != bytes.size() ||
-        header.checksum != hash_bytes(bytes.data() + sizeof header, header.program_bytes + header.code_bytes) ||
+        header.checksum != digest_bytes(bytes.data() + sizeof header, header.program_bytes + header.code_bytes) ||
         !samples_match(program_path(key), header)) {
         drop_program(key);
         return {};
@@ -109,8 +109,8 @@ std::optional<ProgramEntry> CodeCache::find_program(const std::string& key) cons
 
 Status CodeCache::store_program(const std::string& key, std::string_view program, std::string_view code,
                                 const std::vector<std::string_view>& weights) const {
-    Header header{};
-    std::memcpy(header.magic, kMagic.data(), sizeof header.magic);
+    ProgramHeader header{};
+    std::memcpy(header.magic, kProgramMagic.data(), sizeof header.magic);
     std::memcpy(header.key, key.data(), std::min(key.size(), sizeof header.key));
     header.program_bytes = program.size();
     header.code_bytes = code.size();
@@ -118,7 +118,7 @@ Status CodeCache::store_program(const std::string& key, std::string_view program
     if (!enabled() || static_cast<int64_t>(header.weights_at() + header.weight_bytes) > limit_) return {};
     std::string head(program);
     head += code;
-    header.checksum = hash_bytes(head.data(), head.size());
+    header.checksum = digest_bytes(head.data(), head.size());
     head.resize(header.weights_at() - sizeof header);
     const std::string padding(kBlockAlignment, '\0');
     auto each_piece = [&](auto f) -> Status {

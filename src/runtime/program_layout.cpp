@@ -37,6 +37,8 @@ ProgramLayout::ProgramLayout(const Program& program) {
     std::unordered_map<const Value*, int> buffer_of;
     for (size_t b = 0; b < count; ++b) {
         root.push_back(root_of(program, static_cast<int>(b)));
+        CHECK(program.buffers[b].device == program.buffers[0].device, "a program runs on one device");
+        device = program.buffers[b].device;
         if (const Value* v = program.buffers[b].value; v && program.buffers[b].order.empty())
             buffer_of.emplace(v, static_cast<int>(b));
     }
@@ -50,7 +52,7 @@ ProgramLayout::ProgramLayout(const Program& program) {
     };
     for (size_t b = 0; b < count; ++b) claim(static_cast<int>(b), home_by_role(program.buffers[b].role));
     for (const Step& step : program.steps)
-        if (auto* host = std::get_if<HostStep>(&step); host && host->computes())
+        if (auto* host = std::get_if<HostStep>(&step))
             for (int b : host->outputs)
                 if (b >= 0) claim(b, Home::Host);
     for (int b : program.outputs) claim(b, Home::Output);
@@ -76,15 +78,17 @@ ProgramLayout::ProgramLayout(const Program& program) {
             most_args = std::max(most_args, kernel->args.size());
             continue;
         }
-        const auto& host = std::get<HostStep>(program.steps[static_cast<size_t>(s)]);
-        for (int b : host.inputs)
+        const Step& step = program.steps[static_cast<size_t>(s)];
+        for (int b : inputs_of(step))
             if (b >= 0) use(b, s, false);
-        for (int b : host.outputs)
-            if (b >= 0) use(b, s, false);
-        for (const Value* v : captured_values(*host.node)) {
+        if (auto* host = std::get_if<HostStep>(&step))
+            for (int b : host->outputs)
+                if (b >= 0) use(b, s, false);
+        const Node& node = *node_of(step);
+        for (const Value* v : captured_values(node)) {
             auto at = buffer_of.find(v);
             if (at == buffer_of.end() && v->tensor()) continue;  // the evaluator takes it from the graph
-            CHECK(at != buffer_of.end(), "no buffer holds \"{}\", which {} uses", v->name(), host.node->where());
+            CHECK(at != buffer_of.end(), "no buffer holds \"{}\", which {} uses", v->name(), node.where());
             captures[static_cast<size_t>(s)].emplace_back(v, at->second);
             use(at->second, s, false);
         }

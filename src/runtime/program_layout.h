@@ -32,6 +32,7 @@ struct ProgramLayout {
     std::vector<KernelAccess> access;                                 // by kernel
     std::vector<std::vector<std::pair<const Value*, int>>> captures;  // by step: values that nested graphs use, buffers
     size_t most_args = 0;
+    DeviceKind device = DeviceKind::Cpu;  // of all buffers
     std::vector<SizeSource> sizes;
 };
 

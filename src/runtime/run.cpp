@@ -1,9 +1,9 @@
 #include "runtime/run.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
-#include "base/memory.h"
 #include "kernel/from_graph/run_contents.h"
 
 namespace tessera {
@@ -12,18 +12,13 @@ namespace {
 // By a kernel, where it lies: there, and aligned to its elements as every array is that somebody allocated for it.
 bool usable(const Tensor& t) { return t.data() && reinterpret_cast<uintptr_t>(t.data()) % dtype_bytes(t.dtype()) == 0; }
 
-struct LaunchCall {
-    LaunchFunction function;
-    void* const* buffers;
-    const int64_t* symbols;
-    char* scratch;
-    int64_t scratch_bytes;
-
-    static void run(void* self, int64_t begin, int64_t end, int thread) {
-        const auto& c = *static_cast<const LaunchCall*>(self);
-        c.function(c.buffers, c.symbols, begin, end, c.scratch + thread * c.scratch_bytes);
-    }
-};
+NodeEvaluator::Find finder(const std::vector<std::pair<const Value*, Datum>>& values) {
+    return [&values](const Value* v) -> const Datum* {
+        for (const auto& [value, d] : values)
+            if (value == v) return &d;
+        return nullptr;
+    };
+}
 
 // The same value in memory of its own, where it lies in memory that `mark` owns.
 Result<Datum> detached(Datum d, const std::shared_ptr<const void>& mark) {
@@ -43,12 +38,9 @@ Result<Datum> detached(Datum d, const std::shared_ptr<const void>& mark) {
 }  // namespace
 
 Run::Run(const LoadedProgram& loaded, RunContext& context, const RunOptions& options)
-    : loaded_(loaded),
-      program_(loaded.program_),
-      layout_(loaded.layout_),
-      context_(context),
-      options_(options),
-      team_(loaded.threads_) {}
+    : loaded_(loaded), program_(loaded.program_), layout_(loaded.layout_), context_(context), options_(options) {}
+
+Run::~Run() { (void)context_.stream->synchronize(); }  // outputs() has asked whether all went well
 
 Status Run::begin(const std::vector<Datum>& inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -59,7 +51,7 @@ Status Run::begin(const std::vector<Datum>& inputs) {
         context_.data[root] = inputs[i];
         if (!layout_.in_kernel[root]) continue;
         const Tensor& t = inputs[i].tensor();
-        context_.pointers[root] = usable(t) ? const_cast<void*>(t.data()) : TRY(context_.stage(root, t));
+        context_.pointers[root] = usable(t) ? read_only(t.data()) : TRY(context_.stage(root, t));
     }
     for (int buffer : program_.outputs) {
         const auto b = static_cast<size_t>(buffer);
@@ -82,7 +74,7 @@ Status Run::allocate(int buffer) {
         context_.data[root] = Datum(Tensor::view(b.dtype, std::move(*sizes), memory.get(), memory));
         return {};
     }
-    context_.late[root] = TRY(allocate_bytes(bytes));
+    context_.late[root] = TRY(context_.device.allocate(bytes));
     context_.pointers[root] = context_.late[root].get();
     return {};
 }
@@ -90,22 +82,17 @@ Status Run::allocate(int buffer) {
 Status Run::step(size_t i) {
     if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
         return Error(Code::E0410, "the run was cancelled");
-    if (auto* host_step = std::get_if<HostStep>(&program_.steps[i])) return host(*host_step, i);
-    return kernel(std::get<KernelStep>(program_.steps[i]), context_.plan->steps[i]);
+    return std::visit([&](const auto& step) { return run(step, i); }, program_.steps[i]);
 }
 
-Status Run::kernel(const KernelStep& step, const BoundStep& planned) {
-    const BoundStep* bound = &planned;
+Status Run::run(const KernelStep& step, size_t i) {
+    const BoundStep* bound = &context_.plan->steps[i];
     BoundStep late;
-    char* scratch = context_.scratch(0);
-    int64_t scratch_bytes = context_.plan->scratch_bytes;
     if (!bound->bound) {
         late = TRY(bind_step(program_, step, *loaded_.module_, context_.symbols));
         CHECK(late.bound, "a size of {} is not known where it is needed", step.label);
+        TRY(context_.stream->reserve(most_local_bytes(late.launches)));
         bound = &late;
-        scratch_bytes = 0;
-        for (const BoundLaunch& l : late.launches) scratch_bytes = std::max(scratch_bytes, l.scratch_bytes);
-        scratch = TRY(context_.late_scratch(scratch_bytes * team_.threads()));
     }
     const KernelAccess& access = layout_.access[step.kernel];
     for (size_t k = 0; k < step.args.size(); ++k) {
@@ -113,15 +100,8 @@ Status Run::kernel(const KernelStep& step, const BoundStep& planned) {
         if (!context_.pointers[root] && access.uses(k)) TRY(allocate(static_cast<int>(root)));
         context_.args[k] = context_.pointers[root];
     }
-    LaunchCall call{nullptr, context_.args.data(), bound->symbols.data(), scratch, scratch_bytes};
-    for (const BoundLaunch& launch : bound->launches) {
-        if (launch.extent <= 0) continue;
-        call.function = launch.function;
-        if (launch.parallel)
-            team_.run(launch.extent, &LaunchCall::run, &call);
-        else
-            launch.function(call.buffers, call.symbols, 0, launch.extent, scratch);
-    }
+    const LaunchArguments arguments{{context_.args.data(), step.args.size()}, bound->symbols};
+    for (const Launch& launch : bound->launches) TRY(context_.stream->launch(launch, arguments));
     return {};
 }
 
@@ -140,23 +120,22 @@ Result<Datum> Run::datum(int buffer) const {
     return Datum(Tensor::view(own.dtype, std::move(*sizes), context_.pointers[root], context_.mark));
 }
 
-// How much a kernel found is a size of the node's outputs.
-Status Run::tell_found(const HostStep& step) {
-    const int64_t found = TRY(datum(step.inputs[0])).tensor().int_at(0);
-    for (size_t k = 0; k < step.found.size(); ++k) {
-        if (step.found[k] < 0) continue;
+Status Run::run(const FoundStep& step, size_t) {
+    TRY(context_.stream->synchronize());
+    const int64_t found = TRY(datum(step.count)).tensor().int_at(0);
+    for (size_t k = 0; k < step.dims.size(); ++k) {
+        if (step.dims[k] < 0) continue;
         const Value& v = *step.node->output(k);
         Sizes sizes;
         for (const Dim& d : v.type().tensor().shape)
-            sizes.push_back(int64_t(sizes.size()) == step.found[k] ? found
-                                                                   : evaluate_int(d, context_.symbols).value_or(-1));
+            sizes.push_back(int64_t(sizes.size()) == step.dims[k] ? found
+                                                                  : evaluate_int(d, context_.symbols).value_or(-1));
         TRY(define_sizes(v, sizes));
     }
     return {};
 }
 
-Status Run::host(const HostStep& step, size_t i) {
-    if (!step.found.empty()) return tell_found(step);
+NodeEvaluator& Run::evaluator() {
     if (!evaluator_) {
         evaluation_.max_work = options_.max_work;
         evaluation_.seed = options_.seed;
@@ -165,29 +144,41 @@ Status Run::host(const HostStep& step, size_t i) {
             return nested(g, in, outer);
         });
     }
-    std::vector<std::pair<const Value*, Datum>> values;
-    for (size_t k = 0; k < step.inputs.size(); ++k)
-        if (step.inputs[k] >= 0) values.emplace_back(step.node->input(k), TRY(datum(step.inputs[k])));
+    return *evaluator_;
+}
+
+Result<Run::Values> Run::values_of(const Node& node, const std::vector<int>& inputs, size_t i) const {
+    TRY(context_.stream->synchronize());
+    Values values;
+    for (size_t k = 0; k < inputs.size(); ++k)
+        if (inputs[k] >= 0) values.emplace_back(node.input(k), TRY(datum(inputs[k])));
     for (const auto& [value, buffer] : layout_.captures[i]) values.emplace_back(value, TRY(datum(buffer)));
-    auto find = [&](const Value* v) -> const Datum* {
-        for (const auto& [value, d] : values)
-            if (value == v) return &d;
-        return nullptr;
-    };
-    if (step.check_only) return evaluator_->check(*step.node, find, context_.symbols);
+    return values;
+}
+
+Status Run::run(const CheckStep& step, size_t i) {
+    const Values values = TRY(values_of(*step.node, step.inputs, i));
+    return evaluator().check(*step.node, finder(values), context_.symbols);
+}
+
+Status Run::run(const InferStep& step, size_t i) {
+    const Values values = TRY(values_of(*step.node, step.inputs, i));
+    const NodeEvaluator::Find find = finder(values);
     for (size_t k : step.contents)
         define_contents(*step.node->input(k), find(step.node->input(k))->tensor(), context_.symbols);
-    if (step.tells()) {
-        const std::vector<Type> types = TRY(evaluator_->infer(*step.node, find, context_.symbols));
-        for (size_t k = 0; k < types.size(); ++k) {
-            auto sizes = types[k].is_tensor() ? types[k].tensor().shape.sizes() : std::nullopt;
-            if (sizes) TRY(define_sizes(*step.node->output(k), *sizes));
-        }
-        for (const std::string& name : step.sizes)
-            CHECK(context_.symbols.contains(name), "{} does not tell {}", step.node->where(), name);
-        return {};
+    const std::vector<Type> types = TRY(evaluator().infer(*step.node, find, context_.symbols));
+    for (size_t k = 0; k < types.size(); ++k) {
+        auto sizes = types[k].is_tensor() ? types[k].tensor().shape.sizes() : std::nullopt;
+        if (sizes) TRY(define_sizes(*step.node->output(k), *sizes));
     }
-    std::vector<Datum> results = TRY(evaluator_->run(*step.node, find));
+    for (const std::string& name : step.sizes)
+        CHECK(context_.symbols.contains(name), "{} does not define {}", step.node->where(), name);
+    return {};
+}
+
+Status Run::run(const HostStep& step, size_t i) {
+    const Values values = TRY(values_of(*step.node, step.inputs, i));
+    std::vector<Datum> results = TRY(evaluator().run(*step.node, finder(values)));
     for (size_t k = 0; k < step.outputs.size(); ++k)
         if (step.outputs[k] >= 0) TRY(keep(step.outputs[k], std::move(results[k])));
     return {};
@@ -221,7 +212,7 @@ Status Run::keep(int buffer, Datum result) {
         const Tensor& t = own.tensor();
         if (const Value* v = program_.buffers[b].value) TRY(define_sizes(*v, t.sizes()));
         if (layout_.in_kernel[root])
-            context_.pointers[root] = usable(t) ? const_cast<void*>(t.data()) : TRY(context_.stage(root, t));
+            context_.pointers[root] = usable(t) ? read_only(t.data()) : TRY(context_.stage(root, t));
     }
     context_.data[root] = std::move(own);
     return {};
@@ -244,6 +235,7 @@ Status Run::define_sizes(const Value& value, const Sizes& sizes) {
 }
 
 Result<std::vector<Datum>> Run::outputs() {
+    TRY(context_.stream->synchronize());
     std::vector<Datum> list;
     for (int buffer : program_.outputs) {
         Datum d = TRY(datum(buffer));

@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "base/thread_pool.h"
 #include "graph/evaluate/evaluate_node.h"
 #include "runtime/loaded_program.h"
 
@@ -12,6 +11,9 @@ namespace tessera {
 class Run {
   public:
     Run(const LoadedProgram& loaded, RunContext& context, const RunOptions& options);
+    ~Run();  // nothing that it launched goes on after it
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
 
     // The inputs, bound; then each step; then the outputs.
     Status begin(const std::vector<Datum>& inputs);
@@ -22,13 +24,19 @@ class Run {
     Result<Datum> datum(int buffer) const;
 
   private:
-    Status kernel(const KernelStep& step, const BoundStep& bound);
-    Status host(const HostStep& step, size_t i);
+    Status run(const KernelStep& step, size_t i);
+    Status run(const HostStep& step, size_t i);
+    Status run(const CheckStep& step, size_t i);
+    Status run(const InferStep& step, size_t i);
+    Status run(const FoundStep& step, size_t i);
+    NodeEvaluator& evaluator();
+    // What the evaluator may ask for of a step's node: its inputs, and what its nested graphs use from outside.
+    using Values = std::vector<std::pair<const Value*, Datum>>;
+    Result<Values> values_of(const Node& node, const std::vector<int>& inputs, size_t i) const;
     // A graph nested in a host step by its own program; nothing where it has none or that failed.
     std::optional<std::vector<Datum>> nested(const Graph& graph, const std::vector<Datum>& inputs,
                                              const NodeEvaluator::Find& outer);
     Status keep(int buffer, Datum result);  // what a host step made
-    Status tell_found(const HostStep& step);
     Status define_sizes(const Value& value, const Sizes& sizes);
     Status allocate(int buffer);  // a buffer whose size was not known before
 
@@ -37,7 +45,6 @@ class Run {
     const ProgramLayout& layout_;
     RunContext& context_;
     const RunOptions& options_;
-    Team team_;
     EvaluateOptions evaluation_;
     std::optional<NodeEvaluator> evaluator_;
 };

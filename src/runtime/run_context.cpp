@@ -1,10 +1,6 @@
 #include "runtime/run_context.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "base/memory.h"
-#include "runtime/memory_plan.h"
 
 namespace tessera {
 
@@ -18,7 +14,7 @@ Result<std::shared_ptr<void>> OutputMemory::take(int64_t bytes) {
             free_.erase(fits);
         }
     }
-    if (!piece) piece = Piece{bytes, TRY(allocate_bytes(bytes))};
+    if (!piece) piece = Piece{bytes, TRY(device_.allocate(bytes))};
     void* data = piece->memory.get();
     return std::shared_ptr<void>(data, [piece = std::move(*piece), from = weak_from_this()](void*) mutable {
         if (auto pool = from.lock()) pool->give_back(std::move(piece));
@@ -31,26 +27,25 @@ void OutputMemory::give_back(Piece piece) {
     free_.push_back(std::move(piece));
 }
 
+Result<std::unique_ptr<RunContext>> RunContext::make(Device& device, int threads) {
+    auto stream = TRY(device.make_stream(threads));
+    return std::unique_ptr<RunContext>(new RunContext(device, std::move(stream)));
+}
+
 Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout,
-                           const std::vector<void*>& weights, int threads) {
+                           const std::vector<void*>& weights) {
     const size_t count = layout.root.size();
     if (plan != next) {
-        const int64_t need = aligned(next->block_bytes) + threads * next->scratch_bytes;
-        if (need > capacity_ || !arena_) {
-            arena_.reset();
-            plan.reset();
-            arena_ = TRY(allocate_bytes(need));
-            capacity_ = need;
-        }
+        plan.reset();
+        TRY(arena_.reserve(next->block_bytes));
+        TRY(stream->reserve(next->scratch_bytes));
         plan = std::move(next);
-        char* base = static_cast<char*>(arena_.get());
-        scratch_ = base + aligned(plan->block_bytes);
         pointers = weights;
         for (size_t b = 0; b < count; ++b)
-            if (plan->offsets[b] >= 0) pointers[b] = base + plan->offsets[b];
+            if (plan->offsets[b] >= 0) pointers[b] = arena_.data() + plan->offsets[b];
         data.resize(count);
         late.resize(count);
-        staged_.resize(count);
+        staged_.resize(count, Arena(device));
         args.resize(layout.most_args);
     }
     symbols = plan->symbols;
@@ -67,24 +62,9 @@ void RunContext::clear() {
 }
 
 Result<void*> RunContext::stage(size_t root, const Tensor& t) {
-    const int64_t bytes = t.bytes();
-    Staged& staged = staged_[root];
-    if (staged.bytes < bytes || !staged.memory) {
-        staged.memory.reset();
-        staged.memory = TRY(allocate_bytes(bytes));
-        staged.bytes = bytes;
-    }
-    if (bytes) std::memcpy(staged.memory.get(), t.data(), static_cast<size_t>(bytes));
-    return staged.memory.get();
-}
-
-Result<char*> RunContext::late_scratch(int64_t bytes) {
-    if (bytes > late_capacity_) {
-        late_scratch_.reset();
-        late_scratch_ = TRY(allocate_bytes(bytes));
-        late_capacity_ = bytes;
-    }
-    return static_cast<char*>(late_scratch_.get());
+    TRY(staged_[root].reserve(t.bytes()));
+    TRY(stream->copy_to_device(staged_[root].data(), t.data(), t.bytes()));
+    return staged_[root].data();
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// What one run at a time uses: its arena with scratch for each thread, and where every buffer is just now. Kept between
-// runs, so that a run of sizes met before allocates nothing but its outputs' handles.
+// What one run at a time uses: its arena and stream of a device, and where every buffer is just now. Kept between runs,
+// so that a run of sizes met before allocates nothing but its outputs' handles.
 #pragma once
 
 #include <mutex>
@@ -11,6 +11,7 @@ namespace tessera {
 // Memory for outputs: what the caller lets go of comes back and serves again.
 class OutputMemory : public std::enable_shared_from_this<OutputMemory> {
   public:
+    explicit OutputMemory(Device& device) : device_(device) {}
     Result<std::shared_ptr<void>> take(int64_t bytes);
 
   private:
@@ -20,39 +21,35 @@ class OutputMemory : public std::enable_shared_from_this<OutputMemory> {
         std::shared_ptr<void> memory;
     };
     void give_back(Piece piece);
+    Device& device_;
     std::mutex mutex_;
     std::vector<Piece> free_;
 };
 
 struct RunContext {
+    static Result<std::unique_ptr<RunContext>> make(Device& device, int threads);
     // Made ready for a run by this plan: arena and scratch are large enough, pointers into the arena and to weights are
     // set, those that each run sets are null.
-    Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights,
-                   int threads);
-    char* scratch(int thread) const { return scratch_ + thread * plan->scratch_bytes; }
+    Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights);
     // A copy in the context, for a tensor that kernels cannot read where it lies.
     Result<void*> stage(size_t root, const Tensor& t);
-    // More scratch than planned, for a step with sizes that were not known.
-    Result<char*> late_scratch(int64_t bytes);
     void clear();  // lets go of everything that belongs to the run just done
 
+    Device& device;
+    std::unique_ptr<Stream> stream;
     std::shared_ptr<const RunPlan> plan;
     std::vector<void*> pointers;                                  // by root
     std::vector<std::optional<Datum>> data;                       // by root: inputs, outputs, what host steps made
-    std::vector<std::shared_ptr<void>> late;                      // by root: memory of sizes that a host step defined
+    std::vector<std::shared_ptr<void>> late;                      // by root: memory of sizes that a step defined
     std::vector<void*> args;                                      // of the step in progress
     SymbolValues symbols;                                         // as far as known
     std::shared_ptr<const void> mark = std::make_shared<char>();  // owner of tensors that lie in this context
 
   private:
-    struct Staged {
-        int64_t bytes = 0;
-        std::shared_ptr<void> memory;
-    };
-    std::shared_ptr<void> arena_, late_scratch_;
-    int64_t capacity_ = 0, late_capacity_ = 0;
-    char* scratch_ = nullptr;
-    std::vector<Staged> staged_;
+    RunContext(Device& on, std::unique_ptr<Stream> with) : device(on), stream(std::move(with)), arena_(on) {}
+
+    Arena arena_;
+    std::vector<Arena> staged_;  // by root
 };
 
 }  // namespace tessera

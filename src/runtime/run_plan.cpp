@@ -136,12 +136,10 @@ Result<BoundStep> bind_step(const Program& program, const KernelStep& step, cons
     bound.bound = true;
     for (const std::string& name : kernel.symbols) bound.symbols.push_back(values->at(name));
     const bool worth = seconds_of(step, symbols) >= kParallelFrom;
-    for (const Launch& launch : module.kernels()[step.kernel].launches) {
-        auto extent = evaluate_int(launch.extent, *values), scratch = evaluate_int(launch.scratch_bytes, *values);
-        if (!extent || !scratch)
-            return Error(Code::E0108, "{} has no range for these inputs: {}", step.label, to_string(launch.extent));
-        bound.launches.push_back({launch.function, *extent, aligned(*scratch), launch.parallel && worth});
-    }
+    auto launches = bind_launches(module.kernels()[step.kernel], *values);
+    if (!launches.ok()) return std::move(launches.error().at(step.label));
+    bound.launches = std::move(*launches);
+    for (Launch& launch : bound.launches) launch.spread &= worth;
     return bound;
 }
 
@@ -157,7 +155,7 @@ Result<RunPlan> plan_run(const Program& program, const ProgramLayout& layout, co
     for (const Step& step : program.steps) {
         BoundStep bound;
         if (auto* kernel = std::get_if<KernelStep>(&step)) bound = TRY(bind_step(program, *kernel, module, symbols));
-        for (const BoundLaunch& l : bound.launches) plan.scratch_bytes = std::max(plan.scratch_bytes, l.scratch_bytes);
+        plan.scratch_bytes = std::max(plan.scratch_bytes, most_local_bytes(bound.launches));
         plan.steps.push_back(std::move(bound));
     }
     ArenaBlocks blocks(program, layout, plan);

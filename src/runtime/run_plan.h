@@ -1,31 +1,24 @@
 // A program for given sizes: how large each buffer is, where it lies in the arena, and the range of each launch.
 #pragma once
 
-#include "llvm/compile_kernels.h"
+#include "runtime/devices/bind_launches.h"
 #include "runtime/program_layout.h"
 
 namespace tessera {
 
-struct BoundLaunch {
-    LaunchFunction function = nullptr;
-    int64_t extent = 0;
-    int64_t scratch_bytes = 0;  // of each thread
-    bool parallel = false;      // and worth more than one thread
-};
-
 struct BoundStep {
-    bool bound = false;            // false: a host step, or one with sizes that a host step defines
+    bool bound = false;            // false: no kernel's step, or one with sizes that a step before it defines
     std::vector<int64_t> symbols;  // of the kernel
-    std::vector<BoundLaunch> launches;
+    std::vector<Launch> launches;
 };
 
 struct RunPlan {
     SymbolValues symbols;
-    std::vector<int64_t> bytes;    // by buffer; -1: a host step defines the size
+    std::vector<int64_t> bytes;    // by buffer; -1: a step defines the size
     std::vector<int64_t> offsets;  // by root: in the arena; -1: not there
     std::vector<Sizes> sizes;      // by buffer, where the bytes are known
     std::vector<BoundStep> steps;
-    int64_t block_bytes = 0;    // of the arena that buffers take; scratch comes after them
+    int64_t block_bytes = 0;    // of the arena
     int64_t scratch_bytes = 0;  // of one thread, the most of any step
 };
 

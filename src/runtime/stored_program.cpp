@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kByValue = 512;  // elements of a constant that checks of sizes may ask for
+constexpr int64_t kStoredByValue = 512;  // elements of a constant that checks of sizes may ask for
 
 // The node that gave a value: nodes need have no names, values have.
 std::string name_of(const Node& node) { return node.output()->name(); }
@@ -37,13 +37,16 @@ Json packed(const std::vector<Expr>& list) {
 
 Json packed(const ProgramBuffer& b) {
     return Json::array({b.name, static_cast<int>(b.dtype), packed(b.shape), static_cast<int>(b.role),
-                        b.value ? b.value->name() : "", b.order, b.alias});
+                        b.value ? b.value->name() : "", b.order, b.alias, static_cast<int>(b.device)});
 }
 
 Json packed(const Step& step) {
-    if (auto* host = std::get_if<HostStep>(&step))
-        return Json::array({name_of(*host->node), host->inputs, host->outputs, host->reason, host->check_only,
-                            host->sizes, host->contents, host->found, host->infers});
+    if (auto* check = std::get_if<CheckStep>(&step))
+        return Json::array({"check", name_of(*check->node), check->inputs});
+    if (auto* infer = std::get_if<InferStep>(&step))
+        return Json::array({"infer", name_of(*infer->node), infer->inputs, infer->contents, infer->sizes});
+    if (auto* found = std::get_if<FoundStep>(&step))
+        return Json::array({"found", name_of(*found->node), found->count, found->dims});
     const auto& kernel = std::get<KernelStep>(step);
     Json nodes = Json::array();
     for (const Node* node : kernel.nodes) nodes.push_back(name_of(*node));
@@ -93,7 +96,7 @@ class Unpacking {
         auto graph = parse(text, {.source = "stored program", .without_weights = true});
         if (!graph.ok()) throw Misfit{};
         (*graph)->info().source = source_;
-        program_.graph = std::shared_ptr<const Graph>(std::move(*graph));
+        program_.graph = std::move(*graph);
     }
 
     void kernels() {
@@ -134,19 +137,25 @@ class Unpacking {
         if (auto name = j.at(4).get<std::string>(); !name.empty()) b.value = value(name);
         b.order = j.at(5).get<std::vector<int>>();
         b.alias = j.at(6).get<int>();
+        b.device = static_cast<DeviceKind>(j.at(7).get<int>());
+        if (b.device != DeviceKind::Cpu) throw Misfit{};
         return b;
     }
 
-    HostStep host_step(const Json& j) const {
-        HostStep s{node(j.at(0)), buffers(j.at(1)), buffers(j.at(2)), j.at(4).get<bool>(), j.at(3).get<std::string>()};
-        s.sizes = j.at(5).get<std::vector<std::string>>();
-        s.contents = j.at(6).get<std::vector<size_t>>();
-        s.found = j.at(7).get<std::vector<int64_t>>();
-        s.infers = j.at(8).get<bool>();
-        if (s.computes()) throw Misfit{};
-        for (size_t i : s.contents)
-            if (i >= s.inputs.size() || s.inputs[i] < 0 || !s.node->input(i)) throw Misfit{};
-        if (!s.found.empty() && (s.inputs.size() != 1 || s.found.size() != s.node->output_count())) throw Misfit{};
+    Step host_step(const Json& j) const {
+        const std::string kind = j.at(0);
+        const Node* of = node(j.at(1));
+        if (kind == "check") return CheckStep{of, buffers(j.at(2))};
+        if (kind == "infer") {
+            InferStep s{of, buffers(j.at(2)), j.at(3).get<std::vector<size_t>>(),
+                        j.at(4).get<std::vector<std::string>>()};
+            for (size_t i : s.contents)
+                if (i >= s.inputs.size() || s.inputs[i] < 0 || !of->input(i)) throw Misfit{};
+            return s;
+        }
+        if (kind != "found") throw Misfit{};
+        FoundStep s{of, checked(j.at(2).get<int>()), j.at(3).get<std::vector<int64_t>>()};
+        if (s.count < 0 || s.dims.size() != of->output_count()) throw Misfit{};
         return s;
     }
 
@@ -182,9 +191,9 @@ Decision can_store(const Program& program) {
                 if (!is_found(*program.graph, node)) return no("{} is not in the graph", node->where());
             continue;
         }
-        const auto& host = std::get<HostStep>(step);
-        if (host.computes()) return no("{} is left to the evaluator", host.node->where());
-        if (!is_found(*program.graph, host.node)) return no("{} is not in the graph", host.node->where());
+        const Node* node = node_of(step);
+        if (std::holds_alternative<HostStep>(step)) return no("{} is left to the evaluator", node->where());
+        if (!is_found(*program.graph, node)) return no("{} is not in the graph", node->where());
     }
     for (const ProgramBuffer& b : program.buffers) {
         if (b.dtype == DType::string) return no("\"{}\" holds strings", b.name);
@@ -196,7 +205,7 @@ Decision can_store(const Program& program) {
 
 std::string pack_program(const Program& program, const CompileReport& report) {
     Json j;
-    j["graph"] = print(*program.graph, {.by_value = kByValue, .weights_file = "none"});
+    j["graph"] = print(*program.graph, {.by_value = kStoredByValue, .weights_file = "none"});
     std::string kernels;
     for (const Kernel& k : program.kernels) kernels += to_string(k) + "\n";
     j["kernels"] = std::move(kernels);

@@ -5,11 +5,12 @@
 #include <fstream>
 #include <map>
 
-#include "base/thread_pool.h"
+#include "base/usable_cores.h"
 #include "llvm/compile_kernels.h"
 #include "rewrite/edit.h"
 #include "rewrite/passes/optimize.h"
 #include "runtime/code_cache.h"
+#include "runtime/target_key.h"
 #include "tune/clock.h"
 #include "tune/standalone.h"
 
@@ -56,8 +57,9 @@ Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& o
     lower.strict = options.precision == Precision::Strict;
     std::unique_ptr<MeasuredCost> made(new MeasuredCost(options, std::move(lower)));
     if (!cache.enabled()) return made;
-    const std::string key = code_key({"costs", options.target, options.fused ? "fused" : "alone"});
-    made->file_ = (cache.folder() / fmt::format("costs-{}.txt", key)).string();
+    std::vector<std::string> parts = machine_parts(made->codegen());
+    parts.push_back(fmt::format("costs {} {}", name_of(options.precision), options.fused ? "fused" : "alone"));
+    made->file_ = (cache.folder() / fmt::format("costs-{}.txt", code_key(parts))).string();
     std::ifstream in(made->file_);
     for (std::string line; std::getline(in, line);) {
         size_t tab = line.find('\t');
@@ -103,9 +105,10 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bo
     Parts parts;
     for (const Step& step : program->steps) {
         if (auto* host = std::get_if<HostStep>(&step)) {
-            if (host->computes()) parts.rest += estimate_->node(*host->node);
+            parts.rest += estimate_->node(*host->node);
             continue;
         }
+        if (!std::holds_alternative<KernelStep>(step)) continue;
         const auto& kernel = std::get<KernelStep>(step);
         if (with_neighbours && !kernel.nodes.empty() &&
             std::all_of(kernel.nodes.begin(), kernel.nodes.end(), neighbour))
@@ -124,6 +127,12 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Node& node) cons
     return alone ? parts_of(*alone, options_.fused) : std::nullopt;
 }
 
+CodegenOptions MeasuredCost::codegen() const {
+    CodegenOptions codegen{.target = options_.target};
+    codegen.flush_subnormals = options_.precision != Precision::Strict;
+    return codegen;
+}
+
 MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) const {
     Code code;
     std::vector<Kernel> kernels;
@@ -134,9 +143,7 @@ MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) 
                 kernels.back().name = fmt::format("k{}", kernels.size());
             }
     if (kernels.empty()) return code;
-    CodegenOptions codegen{.target = options_.target};
-    codegen.flush_subnormals = options_.precision != Precision::Strict;
-    auto module = compile_kernels(kernels, codegen);
+    auto module = compile_kernels(kernels, codegen());
     if (module.ok()) code.module = std::move(*module);
     return code;
 }

@@ -1,7 +1,7 @@
 // Costs by the clock. A graph costs what its kernels do: it is lowered as the compiler does it, each distinct kernel
 // (a group of nodes that are fused) is timed once. A single product or reduction, the guide to what is worth looking
 // at, is lowered alone among neighbours that leave its layout to it; what is fused into such kernels keeps its
-// estimate. Times are kept in the folder of compiled code, by key, the machine and the build.
+// estimate. Times are kept in the folder of compiled code, by key, the processor, the precision and the build.
 #pragma once
 
 #include <atomic>
@@ -64,6 +64,7 @@ class MeasuredCost : public CostModel {
     bool over() const;
     std::optional<Parts> parts_of(const Graph& graph, bool with_neighbours) const;
     std::optional<Parts> parts_of(const Node& node) const;
+    CodegenOptions codegen() const;
     Code generate(const std::vector<const Parts*>& all) const;
     // The sum; one run is enough for what makes it more than `hopeless`.
     double clock(const Parts& parts, const Code& code, double hopeless);

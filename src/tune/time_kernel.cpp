@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/memory.h"
 #include "runtime/code_cache.h"
+#include "runtime/devices/bind_launches.h"
 #include "runtime/run_plan.h"
 #include "tune/clock.h"
 
@@ -79,34 +79,23 @@ std::string kernel_key(const KernelCall& call) {
 std::optional<double> time_kernel(const CompiledKernel& code, const KernelCall& call, const KernelTiming& timing) {
     SymbolValues symbols;
     for (size_t i = 0; i < call.symbols.size(); ++i) symbols.emplace(call.kernel.symbols[i], call.symbols[i]);
-    struct Bound {
-        LaunchFunction function;
-        int64_t extent;
-    };
-    std::vector<Bound> launches;
-    int64_t scratch_bytes = 64;
-    for (const Launch& launch : code.launches) {
-        auto extent = evaluate_int(launch.extent, symbols), scratch = evaluate_int(launch.scratch_bytes, symbols);
-        if (!extent || !scratch) return {};
-        launches.push_back({launch.function, *extent});
-        scratch_bytes = std::max(scratch_bytes, *scratch);
-    }
+    auto launches = bind_launches(code, symbols);
+    Device& device = device_of(DeviceKind::Cpu);
+    auto stream = device.make_stream(1);
+    if (!launches.ok() || !stream.ok() || !(*stream)->reserve(most_local_bytes(*launches)).ok()) return {};
     std::vector<std::shared_ptr<void>> memory;
     std::vector<void*> pointers;
     for (const auto& a : call.arguments) {
-        auto block = allocate_bytes(std::max<int64_t>(a.bytes, 64));
+        auto block = device.allocate(std::max<int64_t>(a.bytes, 64));
         if (!block.ok()) return {};
         if (a.dtype == DType::f32) fill(static_cast<float*>(block->get()), a.bytes / 4);
         pointers.push_back(block->get());
         memory.push_back(std::move(*block));
     }
-    auto scratch = allocate_bytes(scratch_bytes);
-    if (!scratch.ok()) return {};
+    bool launched = true;
     auto run = [&] {
         const double began = processor_seconds();
-        for (const Bound& l : launches)
-            if (l.extent > 0)
-                l.function(pointers.data(), call.symbols.data(), 0, l.extent, static_cast<char*>(scratch->get()));
+        for (const Launch& l : *launches) launched &= (*stream)->launch(l, {pointers, call.symbols}).ok();
         return processor_seconds() - began;
     };
     double best = run(), sum = 0;  // the first meets memory that nobody has used yet
@@ -127,6 +116,7 @@ std::optional<double> time_kernel(const CompiledKernel& code, const KernelCall& 
         if (best > timing.hopeless) break;
         if (i > 0 && sum > kSlow * timing.seconds) break;
     }
+    if (!launched) return {};
     return best;
 }
 

@@ -5,7 +5,8 @@
 
 #include "kernel/cpu/default_schedule.h"
 #include "kernel/run_sample.h"
-#include "llvm/compile_kernels.h"
+#include "runtime/devices/bind_launches.h"
+#include "runtime/devices/cpu_device.h"
 
 namespace tessera {
 namespace {
@@ -17,7 +18,7 @@ struct Free {
 };
 using Memory = std::unique_ptr<char, Free>;
 
-Memory aligned(int64_t bytes) {
+Memory aligned_memory(int64_t bytes) {
     return Memory(static_cast<char*>(std::aligned_alloc(64, size_t(bytes / 64 + 1) * 64)));
 }
 
@@ -32,14 +33,15 @@ void run(const CompiledKernel& kernel, const std::vector<void*>& buffers, const 
          const SymbolValues& symbols) {
     std::vector<int64_t> values;
     for (const std::string& n : names) values.push_back(symbols.at(n));
-    for (const Launch& launch : kernel.launches) {
-        int64_t extent = *evaluate_int(launch.extent, symbols);
-        Memory scratch = aligned(*evaluate_int(launch.scratch_bytes, symbols));
-        if (!launch.parallel) {
-            launch.function(buffers.data(), values.data(), 0, extent, scratch.get());
+    auto launches = bind_launches(kernel, symbols);
+    ASSERT_TRUE(launches.ok()) << launches.error().to_string();
+    for (const Launch& launch : *launches) {
+        Memory scratch = aligned_memory(launch.local_bytes);
+        if (!launch.spread) {
+            run_range(launch, {buffers, values}, 0, launch.grid.x, scratch.get());
             continue;
         }
-        for (int64_t i = extent; i-- > 0;) launch.function(buffers.data(), values.data(), i, i + 1, scratch.get());
+        for (int64_t i = launch.grid.x; i-- > 0;) run_range(launch, {buffers, values}, i, i + 1, scratch.get());
     }
 }
 
@@ -63,7 +65,7 @@ void check(const Compute& compute, const SymbolValues& symbols = {}) {
         std::vector<void*> buffers;
         for (size_t i = 0; i < lowered->kernel.params; ++i) {
             int64_t bytes = bytes_of(lowered->kernel.buffers[i], symbols);
-            memory.push_back(aligned(bytes));
+            memory.push_back(aligned_memory(bytes));
             buffers.push_back(memory.back().get());
             std::memset(buffers.back(), 0xff, size_t(bytes));  // NaN, where nothing is written
             if (i < inputs.size() && bytes) std::memcpy(buffers.back(), inputs[i].data(), size_t(bytes));

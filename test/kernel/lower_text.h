@@ -82,17 +82,13 @@ inline void expect_as_evaluated(std::string_view text, const SymbolValues& symbo
         ASSERT_TRUE(program.ok()) << program.error().to_string();
         if (!host_allowed)
             for (const Step& s : program->steps)
-                if (auto* host = std::get_if<HostStep>(&s); host && host->computes())
+                if (auto* host = std::get_if<HostStep>(&s))
                     ADD_FAILURE() << host->node->op().name << " is left to the host: " << host->reason;
         auto got = run_program(*program, inputs);
         ASSERT_TRUE(got.ok()) << got.error().to_string();
         ASSERT_EQ(got->size(), want->size());
         for (size_t i = 0; i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
     }
-}
-
-inline std::string host_kind(const HostStep& step) {
-    return step.check_only ? "check " : step.tells() ? "sizes " : "host ";
 }
 
 // What the steps compute, in order: "conv+relu", "host top_k", "check gather", "sizes slice".
@@ -102,7 +98,7 @@ inline std::vector<std::string> step_labels(const Program& program) {
         if (auto* kernel = std::get_if<KernelStep>(&s))
             labels.push_back(kernel->label.substr(0, kernel->label.find(' ')));
         else
-            labels.push_back(host_kind(std::get<HostStep>(s)) + std::get<HostStep>(s).node->op().name);
+            labels.push_back(fmt::format("{} {}", kind_of(s), node_of(s)->op().name));
     }
     return labels;
 }

@@ -21,13 +21,8 @@ class ProgramRun {
         }
         for (size_t i = 0; i < p_.buffers.size(); ++i)
             if (p_.buffers[i].role == BufferRole::Constant) data_[i] = Datum(*p_.buffers[i].tensor);
-        for (const KernelStep& step : p_.prepare) TRY(run_kernel(step));
-        for (const Step& step : p_.steps) {
-            if (auto* kernel = std::get_if<KernelStep>(&step))
-                TRY(run_kernel(*kernel));
-            else
-                TRY(run_host(std::get<HostStep>(step)));
-        }
+        for (const KernelStep& step : p_.prepare) TRY(run(step));
+        for (const Step& step : p_.steps) TRY(std::visit([&](const auto& s) { return run(s); }, step));
         std::vector<Datum> outputs;
         for (size_t i = 0; i < p_.outputs.size(); ++i) {
             Datum d = data_[size_t(p_.outputs[i])];
@@ -71,7 +66,7 @@ class ProgramRun {
         return d.tensor().reshaped(sizes);
     }
 
-    Status run_kernel(const KernelStep& step) {
+    Status run(const KernelStep& step) {
         const Kernel& kernel = p_.kernels[step.kernel];
         TRY(verify(kernel));
         SymbolValues symbols;
@@ -88,30 +83,36 @@ class ProgramRun {
         return interpret(kernel, buffers, symbols);
     }
 
-    Status run_host(const HostStep& step) {
-        if (!step.found.empty()) {
-            const int64_t found = TRY(tensor(step.inputs[0])).int_at(0);
-            for (size_t i = 0; i < step.found.size(); ++i) {
-                if (step.found[i] < 0) continue;
-                const Dim& d = step.node->output(i)->type().tensor().shape[step.found[i]];
-                if (d.is(ExprKind::Var)) symbols_.try_emplace(d.node().name, found);
-            }
-            return {};
-        }
-        NodeEvaluator::Find find = [&](const Value* v) -> const Datum* {
+    NodeEvaluator::Find find() const {
+        return [this](const Value* v) -> const Datum* {
             for (size_t i = 0; i < p_.buffers.size(); ++i)
                 if (p_.buffers[i].value == v) return &data_[size_t(base(int(i)))];
             return nullptr;
         };
-        if (step.check_only) return evaluator_.check(*step.node, find, symbols_);
-        for (size_t i : step.contents)
-            define_contents(*step.node->input(i), find(step.node->input(i))->tensor(), symbols_);
-        if (step.tells()) {
-            std::vector<Type> types = TRY(evaluator_.infer(*step.node, find, symbols_));
-            for (size_t i = 0; i < types.size(); ++i) binds(step.node->output(i)->type(), types[i], symbols_);
-            return {};
+    }
+
+    Status run(const FoundStep& step) {
+        const int64_t found = TRY(tensor(step.count)).int_at(0);
+        for (size_t i = 0; i < step.dims.size(); ++i) {
+            if (step.dims[i] < 0) continue;
+            const Dim& d = step.node->output(i)->type().tensor().shape[step.dims[i]];
+            if (d.is(ExprKind::Var)) symbols_.try_emplace(d.node().name, found);
         }
-        std::vector<Datum> results = TRY(evaluator_.run(*step.node, find));
+        return {};
+    }
+
+    Status run(const CheckStep& step) { return evaluator_.check(*step.node, find(), symbols_); }
+
+    Status run(const InferStep& step) {
+        for (size_t i : step.contents)
+            define_contents(*step.node->input(i), find()(step.node->input(i))->tensor(), symbols_);
+        std::vector<Type> types = TRY(evaluator_.infer(*step.node, find(), symbols_));
+        for (size_t i = 0; i < types.size(); ++i) binds(step.node->output(i)->type(), types[i], symbols_);
+        return {};
+    }
+
+    Status run(const HostStep& step) {
+        std::vector<Datum> results = TRY(evaluator_.run(*step.node, find()));
         for (size_t i = 0; i < step.outputs.size(); ++i) {
             if (step.outputs[i] < 0) continue;
             binds(step.node->output(i)->type(), type_of(results[i]), symbols_);

@@ -178,7 +178,7 @@ TEST(CompileKernels, ObjectsAreLoadedAgain) {
     ASSERT_TRUE(again.ok()) << again.error().to_string();
     for (size_t i = 0; i < kernels.size(); ++i) {
         ASSERT_EQ((*again)->kernels()[i].launches.size(), module->kernels()[i].launches.size());
-        for (const Launch& l : (*again)->kernels()[i].launches) EXPECT_TRUE(l.function);
+        for (const KernelLaunch& l : (*again)->kernels()[i].launches) EXPECT_TRUE(l.function);
     }
     // Anything else is refused.
     for (size_t size : {size_t{0}, size_t{5}, size_t{30}, module->object().size() / 2, module->object().size() - 1}) {

@@ -6,7 +6,9 @@
 
 #include <cstdlib>
 
-#include "llvm/compile_kernels.h"
+#include "base/check.h"
+#include "runtime/devices/bind_launches.h"
+#include "runtime/devices/cpu_device.h"
 
 namespace tessera {
 
@@ -57,12 +59,13 @@ inline void run_launches(const CompiledKernel& kernel, const std::vector<void*>&
                          const std::vector<std::string>& names, const SymbolValues& symbols, int pieces = 1) {
     std::vector<int64_t> values;
     for (const std::string& name : names) values.push_back(symbols.at(name));
-    for (const Launch& launch : kernel.launches) {
-        const int64_t extent = *evaluate_int(launch.extent, symbols);
-        Memory scratch = make_memory(*evaluate_int(launch.scratch_bytes, symbols));
+    auto launches = bind_launches(kernel, symbols);
+    CHECK(launches.ok(), "{}", launches.error().to_string());
+    for (const Launch& launch : *launches) {
+        Memory scratch = make_memory(launch.local_bytes);
         for (int p = 0; p < pieces; ++p)
-            launch.function(buffers.data(), values.data(), extent * p / pieces, extent * (p + 1) / pieces,
-                            scratch.get());
+            run_range(launch, {buffers, values}, launch.grid.x * p / pieces, launch.grid.x * (p + 1) / pieces,
+                      scratch.get());
     }
 }
 

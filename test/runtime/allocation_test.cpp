@@ -31,7 +31,7 @@ namespace {
 class EmptyModule : public CompiledModule {
   public:
     explicit EmptyModule(size_t kernels) {
-        Launch launch;
+        KernelLaunch launch;
         launch.function = [](void* const*, const int64_t*, int64_t, int64_t, char*) {};
         launch.extent = 100;
         launch.scratch_bytes = 1000;

@@ -171,6 +171,38 @@ TEST_F(BundleTest, ConvolutionsRunFromC) {
     EXPECT_EQ(own.text.find("tessera_"), std::string::npos) << own.text;  // two bundles can be linked together
 }
 
+// As compiled models do: subnormals are zeros unless the precision is strict, and the caller's mode comes back.
+TEST_F(BundleTest, FlushesSubnormalsAsCompiledModelsDo) {
+    const Model model = convolutions();
+    const std::string load_mode("\xc5\xf8\xae", 3);  // vldmxcsr and vstmxcsr, which nothing else begins like
+    for (const char* precision : {"default", "strict"}) {
+        BundleOptions options{.name = "net"};
+        options.compile.target = "x86_64-avx2";
+        options.compile.precision = precision;
+        write(model, options);
+        const std::string object = contents(folder_ / "net.o");
+        EXPECT_EQ(object.find(load_mode) == std::string::npos, precision == std::string("strict")) << precision;
+    }
+    const Model scale = parsed("graph scale(x: f32[4]) {\n  const s: f32[] = 0.5\n  y = mul(x, s)\n  return y\n}");
+    if (!has_compiler()) GTEST_SKIP() << "there is no cc and make";
+    const NamedData inputs{{"x", Datum(Tensor::of<float>({4}, {1e-40f, 3e-39f, -1e-41f, 2}))}};
+    for (const char* precision : {"default", "strict"}) {
+        BundleOptions options{.name = "scale"};
+        options.compile.precision = precision;
+        fs::remove_all(folder_);
+        write(scale, options);
+        build();
+        const Tensor& x = inputs.at("x").tensor();
+        ASSERT_TRUE(write_file(around_ / "x.raw", {static_cast<const char*>(x.data()), size_t(x.bytes())}).ok());
+        ASSERT_EQ(shell(fmt::format("cd {} && ./example ../x.raw", folder_.string())).status, 0);
+        const std::string got = contents(folder_ / "output_0.bin");
+        auto executable = compile(scale, {.precision = precision, .cache = ""});
+        ASSERT_TRUE(executable.ok());
+        const Tensor want = executable->run(inputs)->at(0).tensor();
+        EXPECT_EQ(got, std::string(static_cast<const char*>(want.data()), size_t(want.bytes()))) << precision;
+    }
+}
+
 TEST_F(BundleTest, SizesAreGivenAndOutputsMayBeInputs) {
     const Model model = mlp();
     auto open = write_bundle(model, folder_.string());

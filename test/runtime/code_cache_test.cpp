@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/output_file.h"
+#include "runtime/target_key.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +38,19 @@ TEST_F(CodeCacheTest, KeysDependOnEveryPart) {
     EXPECT_NE(code_key({"a", "b"}), code_key({"b", "a"}));
     EXPECT_NE(code_key({"a", ""}), code_key({"a"}));
     EXPECT_EQ(code_key({}).size(), 32u);
+    EXPECT_EQ(code_key({std::string(100000, 'a')}).size(), 32u);
+}
+
+TEST(TargetKey, NamesTheProcessorAndTheOptions) {
+    const Machine machine = *describe_target("host");
+    const std::vector<std::string> host = target_parts({}), here = machine_parts({});
+    EXPECT_EQ(std::count(host.begin(), host.end(), "host"), 0);
+    EXPECT_FALSE(host[0].empty());  // the triple
+    EXPECT_NE(host, target_parts({.target = "x86_64-sse4"}));
+    EXPECT_NE(target_parts({.target = "x86_64-avx2"}), target_parts({.target = "x86_64-avx512"}));
+    EXPECT_NE(host, target_parts({.flush_subnormals = true}));
+    ASSERT_EQ(here.size(), host.size() + 1);
+    EXPECT_NE(here.back().find(std::to_string(machine.l2_bytes)), std::string::npos);
 }
 
 TEST_F(CodeCacheTest, FindsWhatWasStored) {

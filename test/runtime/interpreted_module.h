@@ -17,7 +17,7 @@ class InterpretedModule : public CompiledModule {
         CHECK(list.size() <= kMost);
         shared() = list;
         for (size_t i = 0; i < list.size(); ++i) {
-            Launch launch;
+            KernelLaunch launch;
             launch.function = functions(std::make_index_sequence<kMost>())[i];
             launch.extent = 1;
             kernels_.push_back({{launch}});

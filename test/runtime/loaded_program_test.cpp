@@ -104,6 +104,42 @@ TEST(LoadedProgram, MemoryIsReused) {
     expect_same(*loaded, {{"x", counting({1000})}});
 }
 
+// The same program goes on with weights from elsewhere; its own memory, and that of its graph's constants, goes.
+TEST(LoadedProgram, ReadsItsWeightsFromElsewhere) {
+    constexpr const char* kTable = R"(graph main(x: f32[2,3]) {
+  const w: f32[3,2] = [[1,2],[3,4],[5,6]]
+  const b: f32[2] = [7, 8]
+  m = matmul(x, w)
+  y = add(m, b)
+  r = reshape(b, [2,1])
+  return y, r
+})";
+    auto loaded = load(kTable), plain = load(kTable);
+    const NamedData inputs = {{"x", counting({2, 3})}};
+    std::string weights;
+    const std::vector<std::string_view> pieces = *loaded->weight_pieces();
+    for (std::string_view piece : pieces) {
+        weights += piece;
+        weights.resize(size_t(aligned(int64_t(weights.size()))));
+    }
+    auto owner = *allocate_bytes(int64_t(weights.size()));
+    std::memcpy(owner.get(), weights.data(), weights.size());
+    const std::string_view there(static_cast<const char*>(owner.get()), weights.size());
+    EXPECT_EQ(loaded->read_weights(there.substr(1), owner).error().code(), Code::E0605);
+    ASSERT_TRUE(loaded->read_weights(there, owner).ok());
+    EXPECT_FALSE(loaded->complete());
+    EXPECT_EQ(loaded->weight_bytes(), int64_t(weights.size()));
+    for (const auto& v : loaded->program().graph->constants()) {
+        const char* data = static_cast<const char*>(v->tensor()->data());
+        if (v->type() == Type(DType::f32, Shape{2})) {
+            EXPECT_TRUE(data >= there.data() && data < there.data() + there.size()) << v->name();
+        }
+    }
+    auto got = loaded->run(inputs), want = plain->run(inputs);
+    ASSERT_TRUE(got.ok()) << got.error().to_string();
+    for (size_t i = 0; i < want->size(); ++i) EXPECT_EQ((*got)[i].tensor(), (*want)[i].tensor());
+}
+
 TEST(LoadedProgram, Cancellation) {
     auto loaded = load(kChain, false);
     std::atomic<bool> cancel{true};

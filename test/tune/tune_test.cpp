@@ -66,6 +66,23 @@ TEST(MeasuredCost, TimesAProductOnceAndKeepsIt) {
     EXPECT_EQ((*again)->measured(), 0u);
 }
 
+// What code for one precision takes says nothing of another's.
+TEST(MeasuredCost, PrecisionsAreKeptApart) {
+    Folder folder;
+    auto graph = rows(32);
+    for (Precision precision : {Precision::Default, Precision::Strict, Precision::Default}) {
+        const bool first = std::filesystem::is_empty(folder.string());
+        const auto files = std::distance(std::filesystem::directory_iterator(folder.string()), {});
+        auto cost = MeasuredCost::open({.cache = folder.string(), .precision = precision, .least = 0});
+        ASSERT_TRUE(cost.ok()) << cost.error().to_string();
+        EXPECT_GT((*cost)->node(*graph->nodes()[0]), 0);
+        EXPECT_EQ((*cost)->measured(), first || precision == Precision::Strict ? 1u : 0u);
+        (*cost)->save();
+        EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.string()), {}),
+                  first || precision == Precision::Strict ? files + 1 : files);
+    }
+}
+
 TEST(MeasuredCost, ADamagedFileIsMeasuredAnew) {
     Folder folder;
     auto graph = rows(32);
@@ -90,8 +107,8 @@ TEST(MeasuredCost, SizesThatAreNotKnownAreEstimated) {
 
 TEST(TimeCandidates, WhatComputesSomethingElseIsNotTaken) {
     auto model = [](size_t i) {
-        return Model::parse(fmt::format("graph g(x: f32[64,64]) {{\n  y = {}\n  return y\n}}",
-                                        i == 0 ? "exp(x)" : "relu(x)"));
+        return Model::parse(
+            fmt::format("graph g(x: f32[64,64]) {{\n  y = {}\n  return y\n}}", i == 0 ? "exp(x)" : "relu(x)"));
     };
     auto timed = time_candidates(2, model, {.least_gain = -1});
     ASSERT_TRUE(timed.ok()) << timed.error().to_string();

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "base/thread_pool.h"
+#include "base/usable_cores.h"
 #include "child.h"
 #include "given.h"
 #include "in_f64.h"

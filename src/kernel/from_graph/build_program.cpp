@@ -230,15 +230,19 @@ class Assembly {
 
     void add_host(const HostNode& h) {
         if (h.kernel) return add_written(h);
-        HostStep step{.node = h.node, .inputs = {}, .outputs = {}, .check_only = h.check_only, .reason = h.reason};
-        for (int n : h.inputs) step.inputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
-        step.infers = h.infers;
-        step.sizes = h.sizes;
-        step.contents = h.contents;
-        step.found = h.found;
-        if (!h.tells())
-            for (int n : h.outputs) step.outputs.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
-        program_.steps.emplace_back(std::move(step));
+        auto buffers = [&](const std::vector<int>& definitions) {
+            std::vector<int> out;
+            for (int n : definitions) out.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
+            return out;
+        };
+        if (!h.found.empty())
+            program_.steps.emplace_back(FoundStep{h.node, buffers(h.inputs)[0], h.found});
+        else if (h.check_only)
+            program_.steps.emplace_back(CheckStep{h.node, buffers(h.inputs)});
+        else if (h.tells())
+            program_.steps.emplace_back(InferStep{h.node, buffers(h.inputs), h.contents, h.sizes});
+        else
+            program_.steps.emplace_back(HostStep{h.node, buffers(h.inputs), buffers(h.outputs), h.reason});
     }
 
     struct Shared {

@@ -9,7 +9,7 @@ namespace tessera {
 
 // A graph after the passes of lowering, and what its nodes are parts of.
 struct Expanded {
-    std::shared_ptr<const Graph> graph;
+    std::shared_ptr<Graph> graph;
     std::unordered_map<const Node*, Origin> origins = {};
 };
 

@@ -38,7 +38,7 @@ struct HostNode {
     std::vector<int> captured = {};    // what its nested graphs use besides
     std::string reason;
     std::shared_ptr<const WrittenKernel> kernel = {};
-    bool infers = false;  // this and the following: as a HostStep has them
+    bool infers = false;  // these make it an InferStep or, the last, a FoundStep
     std::vector<std::string> sizes = {};
     std::vector<size_t> contents = {};
     std::vector<int64_t> found = {};

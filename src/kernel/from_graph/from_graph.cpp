@@ -17,7 +17,7 @@ Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOpti
 
 Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
     PassContext context;
-    std::shared_ptr<const Graph> prepared = TRY(prepare_graph(*graph, options, context));
+    std::shared_ptr<Graph> prepared = TRY(prepare_graph(*graph, options, context));
     const Expanded expanded{std::move(prepared), std::move(context.origins)};
     Definitions all = define(*expanded.graph);
     Layouts layouts = choose_layouts(all, options.fuse);

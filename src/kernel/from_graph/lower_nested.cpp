@@ -100,7 +100,7 @@ void hand_out(Program& program, const std::vector<Kernel>& all) {
 Status lower_nested(Program& program, const LowerOptions& options) {
     for (const Step& step : program.steps) {
         auto* host = std::get_if<HostStep>(&step);
-        if (!host || !host->computes()) continue;
+        if (!host) continue;
         for (const auto& [name, attr] : host->node->attrs())
             if (auto* nested = std::get_if<GraphPtr>(&attr); nested && *nested)
                 TRY(lower_graph(**nested, program, options));

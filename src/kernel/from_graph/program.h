@@ -1,11 +1,12 @@
 // A whole graph as kernels: buffers for its values, and the steps that fill them in order. What no kernel computes is
-// left to the evaluator as host steps. Sizes are expressions over the graph's symbols; a host step may define more of them.
+// left to the evaluator as host steps. Sizes are expressions over the graph's symbols; steps may define more of them.
 #pragma once
 
 #include <optional>
 #include <variant>
 
 #include "base/decision.h"
+#include "base/device_kind.h"
 #include "graph/graph.h"
 #include "kernel/ir/kernel.h"
 
@@ -23,6 +24,7 @@ struct ProgramBuffer {
                                     // constants, and what host steps read or write, are in ONNX's order
     int alias = -1;                 // another buffer, whose memory this is under another shape: the same bytes
     std::optional<Tensor> tensor = {};  // Constant
+    DeviceKind device = DeviceKind::Cpu;  // where its memory is
 };
 
 struct KernelStep {
@@ -41,18 +43,34 @@ struct HostStep {
     const Node* node;
     std::vector<int> inputs;        // buffers; -1 where not given
     std::vector<int> outputs;       // buffers; -1 where nobody asks
-    bool check_only = false;        // only the op's check of its inputs' contents; inputs that it needs no contents of are -1
     std::string reason = {};        // why no kernel does it
-    // Where one of these is set, it only finds what symbols are, and has no outputs.
-    bool infers = false;                  // sizes of the node's outputs, from its inputs' contents; and sees that others hold
-    std::vector<std::string> sizes = {};  // those that it finds
-    std::vector<size_t> contents = {};    // inputs whose elements are symbols: see run_contents.h
-    std::vector<int64_t> found = {};      // dimensions of the outputs that are as large as the one input, which is none of
-                                          // the node's, says; -1 for none
-    bool tells() const { return infers || !contents.empty() || !found.empty(); }
-    bool computes() const { return !check_only && !tells(); }
 };
-using Step = std::variant<KernelStep, HostStep>;
+// Only the op's check of its inputs' contents.
+struct CheckStep {
+    const Node* node;
+    std::vector<int> inputs;        // buffers; -1 where it needs no contents
+};
+// Infers the sizes of a node's outputs from its inputs' contents, which defines symbols, and sees that the sizes that the
+// model declares hold.
+struct InferStep {
+    const Node* node;
+    std::vector<int> inputs;             // buffers; -1 where it needs no contents
+    std::vector<size_t> contents = {};   // inputs whose elements are symbols: see run_contents.h
+    std::vector<std::string> sizes = {}; // symbols that inference must define
+};
+// Defines sizes of a node's outputs by how much the node's kernel found.
+struct FoundStep {
+    const Node* node;
+    int count;                      // a buffer, whose first element says how much
+    std::vector<int64_t> dims;      // by output: the dimension that is as large; -1 for none
+};
+using Step = std::variant<KernelStep, HostStep, CheckStep, InferStep, FoundStep>;
+
+// Of every step but a kernel's: its node, and the buffers that it reads. Null and none for a kernel's.
+const Node* node_of(const Step& step);
+std::vector<int> inputs_of(const Step& step);
+// What it does with its node, for people: "host", "check" or "sizes"; "kernel".
+std::string_view kind_of(const Step& step);
 
 struct Program;
 
@@ -70,7 +88,7 @@ struct KernelStages {
 };
 
 struct Program {
-    std::shared_ptr<const Graph> graph;  // what the steps point into
+    std::shared_ptr<Graph> graph;        // the program's own, which the steps point into
     std::vector<ProgramBuffer> buffers;
     std::vector<Kernel> kernels;         // scheduled; equal ones are one
     std::vector<KernelStep> prepare;     // once, before the first run: they fill Prepared buffers from Constant ones

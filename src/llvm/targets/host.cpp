@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <thread>
 
+#include "base/usable_cores.h"
 #include "llvm/targets/host.h"
 #include "llvm/targets/target_code.h"
 
@@ -93,7 +93,7 @@ void fill_caches(Machine& m) {
     if (one > 0) m.l1_bytes = one;
     if (two > 0) m.l2_bytes = two;
     if (three > 0) m.l3_bytes = three;
-    m.cores = std::max(1u, std::thread::hardware_concurrency());
+    m.cores = usable_cores();
 }
 
 }  // namespace

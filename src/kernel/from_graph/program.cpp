@@ -1,0 +1,33 @@
+#include "kernel/from_graph/program.h"
+
+namespace tessera {
+namespace {
+
+struct InputsOf {
+    std::vector<int> operator()(const KernelStep&) const { return {}; }
+    std::vector<int> operator()(const FoundStep& step) const { return {step.count}; }
+    std::vector<int> operator()(const auto& step) const { return step.inputs; }
+};
+
+struct KindOf {
+    std::string_view operator()(const KernelStep&) const { return "kernel"; }
+    std::string_view operator()(const HostStep&) const { return "host"; }
+    std::string_view operator()(const CheckStep&) const { return "check"; }
+    std::string_view operator()(const InferStep&) const { return "sizes"; }
+    std::string_view operator()(const FoundStep&) const { return "sizes"; }
+};
+
+struct NodeOf {
+    const Node* operator()(const KernelStep&) const { return nullptr; }
+    const Node* operator()(const auto& step) const { return step.node; }
+};
+
+}  // namespace
+
+const Node* node_of(const Step& step) { return std::visit(NodeOf{}, step); }
+
+std::vector<int> inputs_of(const Step& step) { return std::visit(InputsOf{}, step); }
+
+std::string_view kind_of(const Step& step) { return std::visit(KindOf{}, step); }
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+#include "runtime/devices/device.h"
+
+#include "base/check.h"
+#include "runtime/devices/cpu_device.h"
+
+namespace tessera {
+
+Device& device_of(DeviceKind kind) {
+    switch (kind) {
+        case DeviceKind::Cpu: return cpu_device();
+    }
+    CHECK(false, "there is no device of kind {}", static_cast<int>(kind));
+}
+
+Status Arena::reserve(int64_t bytes) {
+    if (memory_ && bytes <= bytes_) return {};
+    memory_.reset();
+    bytes_ = 0;
+    memory_ = TRY(device_->allocate(bytes));
+    bytes_ = bytes;
+    return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,99 @@
+// Where kernels run and their memory lies. What one stream is given happens in order; it may still be going on when the
+// call returns, and is done after synchronize. A device and its streams outlive what was made by them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/device_kind.h"
+#include "base/error.h"
+
+namespace tessera {
+
+struct LaunchExtents {
+    int64_t x = 1, y = 1, z = 1;
+};
+
+// One launch of compiled code, its sizes known.
+struct Launch {
+    void* handle = nullptr;   // the code; on the CPU, a LaunchFunction
+    LaunchExtents grid = {};        // blocks; on the CPU, x iterations of one loop
+    LaunchExtents block = {};       // threads of each block; on the CPU, one
+    int64_t local_bytes = 0;  // scratch of each thread on the CPU, shared memory of each block on a GPU
+    bool spread = false;      // over the threads of the CPU: it is worth waking them
+};
+
+// Whoever launches keeps what they point to until the call returns.
+struct LaunchArguments {
+    std::span<void* const> buffers;    // one for each parameter of the kernel
+    std::span<const int64_t> symbols;  // of the kernel, in its order
+};
+
+// As an argument that kernels only read.
+inline void* read_only(const void* data) { return const_cast<void*>(data); }
+
+// A point in the work of a stream.
+class Event {
+  public:
+    virtual ~Event() = default;
+    virtual Status wait() const = 0;  // the caller, until all before it is done
+};
+
+// What was captured, to be replayed on any stream of its device.
+class Recording {
+  public:
+    virtual ~Recording() = default;
+};
+
+// One caller's launches and copies, in order. Used by one thread at a time.
+class Stream {
+  public:
+    virtual ~Stream() = default;
+
+    // Room for launches of up to so many local bytes. Launching itself allocates nothing.
+    virtual Status reserve(int64_t local_bytes) = 0;
+    virtual Status launch(const Launch& launch, const LaunchArguments& arguments) = 0;
+    virtual Status copy_to_device(void* to, const void* from, int64_t bytes) = 0;
+    virtual Status copy_to_host(void* to, const void* from, int64_t bytes) = 0;
+    virtual Status copy_on_device(void* to, const void* from, int64_t bytes) = 0;
+
+    virtual Result<std::shared_ptr<const Event>> record() = 0;
+    virtual Status wait(const Event& event) = 0;  // what follows waits for it, the caller does not
+    // Waits until all is done, and gives back what only work in progress needs.
+    virtual Status synchronize() = 0;
+
+    // What is launched and copied in between is taken down, arguments by value, and does not happen.
+    virtual Status begin_capture() = 0;
+    virtual Result<std::unique_ptr<Recording>> end_capture() = 0;
+    virtual Status replay(const Recording& recording) = 0;
+};
+
+// Shared by all threads.
+class Device {
+  public:
+    virtual ~Device() = default;
+    virtual std::string_view name() const = 0;
+    // Zeroed, aligned to kBlockAlignment, counted against the memory limit until it is let go of. Over the limit:
+    // E0408.
+    virtual Result<std::shared_ptr<void>> allocate(int64_t bytes) = 0;
+    // `threads`: of the CPU, at most; 0: as many as the pool has.
+    virtual Result<std::unique_ptr<Stream>> make_stream(int threads) = 0;
+};
+
+Device& device_of(DeviceKind kind);
+
+// Memory of a device that grows to what is asked for; what it held is lost then.
+class Arena {
+  public:
+    explicit Arena(Device& device) : device_(&device) {}
+    Status reserve(int64_t bytes);
+    char* data() const { return static_cast<char*>(memory_.get()); }
+
+  private:
+    Device* device_;
+    std::shared_ptr<void> memory_;
+    int64_t bytes_ = 0;
+};
+
+}  // namespace tessera

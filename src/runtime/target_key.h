@@ -1,0 +1,17 @@
+// What machine code depends on besides its kernels, and what its speed depends on, as parts of a key (code_key).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "llvm/compile_kernels.h"
+
+namespace tessera {
+
+// The processor as it is, never the word "host", and the options. There must be such a target.
+std::vector<std::string> target_parts(const CodegenOptions& codegen);
+
+// The same, and the caches and cores of the machine.
+std::vector<std::string> machine_parts(const CodegenOptions& codegen);
+
+}  // namespace tessera
