@@ -156,9 +156,9 @@ Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
 namespace {
 
 // Queries that fill one tile, of one vector or of several: keys and values are read where they lie.
-Lowered lower_attention_variants(const Compute& compute, const Attention& attention, const ScheduleOptions& options,
-                                 std::vector<Choice>& choices) {
-    Lowered general = lower_attention(compute, attention, options.machine, options.threads);
+Result<Lowered> lower_attention_variants(const Compute& compute, const Attention& attention,
+                                         const ScheduleOptions& options, std::vector<Choice>& choices) {
+    Lowered general = TRY(lower(TRY(schedule_attention(compute, attention, options))));
     const Stage& product = *attention.product;
     const Expr& queries = product.axes[attention.query].extent;
     const DType dtype = compute.buffers[size_t(product.buffer)].dtype;
@@ -169,7 +169,7 @@ Lowered lower_attention_variants(const Compute& compute, const Attention& attent
     std::vector<Variant> variants;
     for (int64_t few : {lanes, tiles.queries}) {
         const std::string subject = fmt::format("specialise {} for up to {} queries", compute.name, few);
-        Lowered lowered = lower_attention(compute, attention, options.machine, options.threads, few);
+        Lowered lowered = TRY(lower(TRY(schedule_attention(compute, attention, options, few))));
         if (!index_alike(lowered, general)) {
             choices.push_back({subject, no("it has dimensions merged that the general code has not")});
             continue;
