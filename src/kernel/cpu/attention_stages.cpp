@@ -30,7 +30,7 @@ class Staging {
 
     AttentionStages run() {
         const Expr zero = constant(0, dtype_);
-        made_.queries = map("qt", over({depth_, query_}), select(lt(query_.var, queries_), at(a_.q), zero));
+        made_.queries = map("qt", over({depth_, query_}), filled_up(a_.q));
         made_.keys = map("kb", over({last_key_, depth_}),
                          substitute(select(lt(last_key_.var, key_.extent), at(a_.k), zero), padded_key()));
         made_.dot = add({.name = "dot",
@@ -71,6 +71,18 @@ class Staging {
     Bindings padded_key() const { return {{key_.var.node().name, last_key_.var}}; }
 
     Expr at(const Expr& e) const { return substitute(e, names_); }
+
+    // What queries beyond the last read does not matter: zeros, where queries lie side by side; else what the last
+    // reads.
+    Expr filled_up(const Expr& e) const {
+        const Expr& query = a_.product->axes[a_.query].var;
+        bool along = false;
+        for (const Expr& l : loads_in(e)) along |= !l.args().empty() && depends_on(l.args().back(), query);
+        if (along) return select(lt(query_.var, queries_), at(e), constant(0, e.dtype()));
+        Bindings names = names_;
+        names.insert_or_assign(query.node().name, min(query_.var, queries_ - 1));
+        return substitute(e, names);
+    }
 
     std::vector<ReduceAxis> over(std::vector<ReduceAxis> inner) const {
         inner.insert(inner.begin(), outer_.begin(), outer_.end());
@@ -115,8 +127,7 @@ class Staging {
             for (const Expr& other : loads_in(f))
                 for (const Expr& index : other.args()) visit(index, [&](const Expr& x) { nested |= x == e; });
             if (nested) continue;
-            const Expr value = select(lt(query_.var, queries_), at(e), constant(0, e.dtype()));
-            made_.bias.push_back(map("bias", over({key_, query_}), value));
+            made_.bias.push_back(map("bias", over({key_, query_}), filled_up(e)));
             copies.emplace_back(e, get(made_.bias.back(), {key_, query_}));
         }
         // Loads that are copied stand aside while the variables of the others are renamed.
