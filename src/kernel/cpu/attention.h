@@ -4,8 +4,7 @@
 
 #include <optional>
 
-#include "base/machine.h"
-#include "kernel/schedule/schedule.h"
+#include "kernel/cpu/default_schedule.h"
 
 namespace tessera {
 
@@ -54,8 +53,17 @@ AttentionTiles choose_attention_tiles(std::optional<int64_t> queries, std::optio
                                       int64_t columns, int64_t outer, int element_bytes, const Machine& machine,
                                       int threads);
 
-// The kernel; its parameters are the Compute's. Tiles are those for so many queries, where their number is not known.
-Lowered lower_attention(const Compute& compute, const Attention& attention, const Machine& machine, int threads,
-                        std::optional<int64_t> queries = {});
+// The Compute as stages that a schedule can tile: queries are filled up to whole tiles, columns of V to whole rows of
+// them. Names of stages; those that it has no need for are empty.
+struct AttentionStages {
+    Compute compute;
+    std::string queries, keys, dot, scores, most, exps, sums, values, product, inverse, zeros, blind, result, out;
+    std::vector<std::string> bias;  // what scores are made of beside the product
+};
+AttentionStages attention_stages(const Compute& compute, const Attention& attention, const AttentionTiles& tiles);
+
+// Tiles are those for so many queries, where their number is not known.
+Result<Schedule> schedule_attention(const Compute& compute, const Attention& attention, const ScheduleOptions& options,
+                                    std::optional<int64_t> queries = {});
 
 }  // namespace tessera

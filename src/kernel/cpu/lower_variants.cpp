@@ -173,27 +173,35 @@ Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
 namespace {
 
 // Queries that fill one tile, of one vector or of several: keys and values are read where they lie.
-Lowered lower_attention_variants(const Compute& compute, const Attention& attention, const ScheduleOptions& options,
-                                 std::vector<Choice>& choices) {
-    Lowered general = lower_attention(compute, attention, options.machine, options.threads);
+Result<Lowered> lower_attention_variants(const Compute& compute, const Attention& attention,
+                                         const ScheduleOptions& options, std::vector<Choice>& choices,
+                                         std::string* traces) {
+    const Schedule general_schedule = TRY(schedule_attention(compute, attention, options));
+    Lowered general = TRY(lower(general_schedule));
     const Stage& product = *attention.product;
     const Expr& queries = product.axes[attention.query].extent;
     const DType dtype = compute.buffers[size_t(product.buffer)].dtype;
     const int bytes = int(dtype_bytes(dtype));
     const int64_t lanes = options.machine.vector_bytes / bytes;
-    if (queries.as_int() || lanes < 2) return general;
+    if (queries.as_int() || lanes < 2) {
+        if (traces) *traces += commented_trace(compute, general_schedule);
+        return general;
+    }
     const AttentionTiles tiles = choose_attention_tiles({}, {}, 64, 64, 1, bytes, options.machine, options.threads);
     std::vector<Variant> variants;
     for (int64_t few : {lanes, tiles.queries}) {
         const std::string subject = fmt::format("specialise {} for up to {} queries", compute.name, few);
-        Lowered lowered = lower_attention(compute, attention, options.machine, options.threads, few);
+        const Schedule schedule = TRY(schedule_attention(compute, attention, options, few));
+        Lowered lowered = TRY(lower(schedule));
         if (!index_alike(lowered, general)) {
             choices.push_back({subject, no("it has dimensions merged that the general code has not")});
             continue;
         }
         choices.push_back({subject, yes("keys and values are read where they lie")});
+        if (traces) *traces += commented_trace(compute, schedule, " where " + to_string(le(queries, few)));
         variants.push_back({le(queries, few), std::move(lowered)});
     }
+    if (traces) *traces += commented_trace(compute, general_schedule, variants.empty() ? "" : " for all other sizes");
     return variants.empty() ? general : join_variants(std::move(variants), std::move(general));
 }
 
@@ -201,10 +209,8 @@ Lowered lower_attention_variants(const Compute& compute, const Attention& attent
 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices,
                                std::string* traces) {
-    if (auto attention = match_attention(compute)) {
-        if (traces) *traces += fmt::format("// {}: no schedule, lower_attention writes its loops\n", compute.name);
-        return lower_attention_variants(compute, *attention, options, choices);
-    }
+    if (auto attention = match_attention(compute))
+        return lower_attention_variants(compute, *attention, options, choices, traces);
     if (compute.halvings > 0) {
         const std::string subject = fmt::format("Strassen for {}, {} {}", compute.name, compute.halvings,
                                                 compute.halvings == 1 ? "halving" : "halvings");

@@ -39,7 +39,7 @@ Stmt plain_nest(const Stage& stage, const std::vector<Buffer>& buffers) {
     if (reduce.empty()) return nest(axes, store(stage.buffer, to, value));
     DType dtype = buffers[static_cast<size_t>(stage.buffer)].dtype;
     Stmt init = store(stage.buffer, to, identity(stage.combine, dtype));
-    Stmt update = nest(reduce, store(stage.buffer, to, value, stage.combine));
+    Stmt update = nest(reduce, store(stage.buffer, to, value, combine_of(stage)));
     return nest(axes, seq({init, update}));
 }
 
@@ -68,13 +68,19 @@ Problem check_stage(const Stage& stage, const Compute& compute, const std::set<i
     bool inner = static_cast<size_t>(stage.buffer) >= compute.params;
     if (inner && written.contains(stage.buffer)) return fmt::format("{} has two stages", name_text(b.name));
     auto readable = [&](int slot) {
-        if (slot == stage.buffer) return false;
+        if (slot == stage.buffer) return stage.fold;
         return static_cast<size_t>(slot) < compute.params || written.contains(slot);
     };
     if (Problem problem = check_expr(stage.value, compute.buffers, variables, readable)) return problem;
     if (stage.value.dtype() != b.dtype)
         return fmt::format("a value of {} for {}, which holds {}", dtype_name(stage.value.dtype()), name_text(b.name),
                            dtype_name(b.dtype));
+    if (stage.fold && stage.reduce.empty()) return "it folds over nothing";
+    bool own = true;  // element
+    visit(stage.value, [&](const Expr& e) {
+        if (e.is(ExprKind::Load) && e.node().slot == stage.buffer) own &= e.args() == stage.store;
+    });
+    if (!own) return fmt::format("it reads another element of {} than it writes", name_text(b.name));
     if (!inner) return std::nullopt;
     bool plain = stage.store.size() == stage.axes.size();
     for (size_t i = 0; plain && i < stage.store.size(); ++i) plain = stage.store[i].same(stage.axes[i].var);
@@ -106,6 +112,11 @@ Status verify(const Compute& compute) {
         if (!written.contains(static_cast<int>(i)))
             return broken(fmt::format("no stage writes {}", name_text(compute.buffers[i].name)));
     return {};
+}
+
+std::optional<ReduceOp> combine_of(const Stage& stage) {
+    if (stage.reduce.empty() || stage.fold) return std::nullopt;
+    return stage.combine;
 }
 
 Expr identity(ReduceOp op, DType dtype) {
@@ -148,8 +159,7 @@ std::string to_string(const Compute& compute) {
     };
     for (const Stage& stage : compute.stages)
         text += fmt::format("  {}{}: {} {} {}{}\n", name_text(stage.name), ranges(" for ", stage.axes),
-                            access_text({stage.buffer, stage.store}, names),
-                            assignment_text(stage.reduce.empty() ? std::nullopt : std::optional(stage.combine)),
+                            access_text({stage.buffer, stage.store}, names), assignment_text(combine_of(stage)),
                             to_string(stage.value, names), ranges(" over ", stage.reduce));
     return text + "}\n";
 }

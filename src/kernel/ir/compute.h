@@ -16,6 +16,7 @@ struct Stage {
     ReduceOp combine = ReduceOp::Sum;
     std::vector<Expr> store;          // the element of the buffer, over the axes; different points, different elements
     Expr value;                       // over axes, reduction variables and symbols; loads have slots of the Compute
+    bool fold = false;                // each step sets the element to `value`, which reads it as it was before
 };
 
 struct Compute {
@@ -28,6 +29,7 @@ struct Compute {
     std::vector<Stage> stages;        // producers before consumers; every non-parameter buffer has one stage that writes it
 };
 
+std::optional<ReduceOp> combine_of(const Stage& stage);  // how a store changes what is there; none: replaces it
 Expr identity(ReduceOp op, DType dtype);  // what combining over nothing gives: 0, 1, the largest, the smallest value
 
 // The same computation as plain nests: one after the other, in the order of the axes, intermediates in Global scope (they

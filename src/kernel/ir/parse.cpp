@@ -360,8 +360,10 @@ class Parser {
         Result<Expr> skipped = expr();
         any_variable_ = false;
         if (!skipped.ok()) return std::move(skipped).error();
-        if (combine && !scan_.take_word("over")) return scan_.syntax(scan_.at(), "over");
-        if (combine) s.reduce = TRY(ranges());
+        const bool over = takes_word("over");
+        if (combine && !over) return scan_.syntax(scan_.at(), "over");
+        if (over) s.reduce = TRY(ranges());
+        s.fold = over && !combine;
         size_t end = scan_.at();
         scan_.go_to(value_at);
         s.value = TRY(expr_of(kernel_.buffers[static_cast<size_t>(to.buffer)].dtype, "what this buffer holds"));

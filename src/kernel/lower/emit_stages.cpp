@@ -65,9 +65,17 @@ Result<StageEmitter::Parts> StageEmitter::parts(size_t stage, size_t level) {
             if (other.host == stage && other.host_loop == level - 1) (other.plan->after ? after : before).push_back(i);
             if (other.stored_host == stage && other.stored_at == level - 1) parts.allocated.push_back(allocate(other));
         }
-    for (size_t i : before) parts.before.push_back(TRY(inside(i, 0)));
+    // What reads running values as they were comes before their step.
+    for (size_t i : before) {
+        if (!placed_[i].plan->ahead.empty()) continue;
+        for (size_t j : before)
+            if (placed_[j].plan->ahead == placed_[i].stage->name) parts.before.push_back(TRY(inside(j, 0)));
+        parts.before.push_back(TRY(inside(i, 0)));
+    }
     if (level > 0) parts.rest = prefetches(stage, level - 1);
-    if (!p.stage->reduce.empty() && p.init_level == level) parts.rest.push_back(init(stage));
+    for (const PlacedStage& other : placed_)
+        if (other.host == stage && other.along == level) parts.rest.push_back(init(*other.start));
+    if (!p.stage->reduce.empty() && !p.along && p.init_level == level) parts.rest.push_back(init(p));
     parts.rest.push_back(TRY(next(stage, level)));
     for (size_t i : after) parts.rest.push_back(TRY(inside(i, 0)));
     return parts;
@@ -216,8 +224,7 @@ std::vector<Expr> StageEmitter::target(const PlacedStage& p, const Bindings& val
 }
 
 // The loops inside the init's place, without those that reduce.
-Stmt StageEmitter::init(size_t stage) {
-    const PlacedStage& p = placed_[stage];
+Stmt StageEmitter::init(const PlacedStage& p) {
     Bindings renamed;
     std::vector<size_t> levels;
     for (size_t l = p.init_level; l < p.loops.vars.size(); ++l) {
@@ -250,7 +257,7 @@ Stmt StageEmitter::init(size_t stage) {
 
 Expr StageEmitter::value_of(const PlacedStage& p) const {
     Extents running = p.running();
-    Expr value = substitute(p.stage->value, p.values);
+    Expr value = substitute(p.value, p.values);
     return rewrite(value, [&](const Expr& e) -> Expr {
         if (e.is(ExprKind::Select)) {
             if (always(e.arg(0), running)) return e.arg(1);
@@ -267,9 +274,7 @@ Expr StageEmitter::value_of(const PlacedStage& p) const {
 
 Stmt StageEmitter::update(size_t stage) {
     const PlacedStage& p = placed_[stage];
-    std::optional<ReduceOp> combine;
-    if (!p.stage->reduce.empty()) combine = p.stage->combine;
-    return tessera::store(slot(p.stage->buffer), target(p, p.values), value_of(p), combine);
+    return tessera::store(slot(p.stage->buffer), target(p, p.values), value_of(p), combine_of(*p.stage));
 }
 
 }  // namespace tessera

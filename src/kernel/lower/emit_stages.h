@@ -34,7 +34,7 @@ class StageEmitter {
     Stmt prefetch_part(const PlacedStage& p, const PrefetchPlan& plan, size_t level, int64_t row,
                        const Access& from) const;
     Stmt guard(size_t stage, size_t level, Stmt body) const;
-    Stmt init(size_t stage);
+    Stmt init(const PlacedStage& p);
     Stmt update(size_t stage);
     Stmt loop(size_t stage, size_t level, Stmt body) const;
     int allocate(const PlacedStage& p);  // its slot in the kernel

@@ -31,6 +31,8 @@ class Placing {
             if (left == before) return Error(Code::E0602, "stages stand in each other's loops");
         }
         TRY(store_stages(compute_, placed_));
+        for (PlacedStage& p : placed_)
+            if (p.along) TRY(place_start(p));
         for (const PlacedStage& p : placed_)
             for (const PrefetchPlan& prefetch : p.plan->prefetches)
                 for (const PlacedStage& other : placed_)
@@ -42,7 +44,11 @@ class Placing {
 
   private:
     Status find_host(size_t i) {
-        if (plans_[i].at.empty()) return {};
+        if (plans_[i].at.empty()) {
+            if (plans_[i].running.empty() && plans_[i].ahead.empty()) return {};
+            return Error(Code::E0602, "{} has running values, and is not computed in their loop",
+                         compute_.stages[i].name);
+        }
         for (size_t h = 0; h < plans_.size(); ++h) {
             size_t loop = plans_[h].position(plans_[i].at);
             if (loop == plans_[h].loops.size()) continue;
@@ -64,16 +70,29 @@ class Placing {
             for (size_t steps = 0; placed_[i].host && steps <= placed_.size(); ++steps) i = *placed_[i].host;
             return i;
         };
+        auto complete = [&](size_t w, size_t r) {
+            // Running values are complete after all of the loop, and are read as they are inside it.
+            if (goes_along(compute_, placed_, w)) {
+                const size_t host = *placed_[w].host;
+                if (!plans_[w].after && is_inside(placed_, r, host, placed_[w].host_loop)) return true;
+                if (is_inside(placed_, r, host, 0)) return false;
+                w = host;
+            }
+            if (root_of(w) != root_of(r)) return root_of(w) < root_of(r);
+            if (placed_[w].host && !plans_[w].after)
+                return is_inside(placed_, r, *placed_[w].host, placed_[w].host_loop);
+            return placed_[r].host == w && plans_[r].after;
+        };
+        for (size_t i = 0; i < placed_.size(); ++i) {
+            if (plans_[i].ahead.empty()) continue;
+            for (size_t of = 0; of < placed_.size(); ++of)
+                if (compute_.stages[of].name == plans_[i].ahead && plans_[of].at != plans_[i].at)
+                    return Error(Code::E0602, "{} is computed at {}, not just before {} at {}", compute_.stages[i].name,
+                                 plans_[i].at, plans_[i].ahead, plans_[of].at);
+        }
         for (size_t w = 0; w < placed_.size(); ++w)
             for (size_t r : readers_of(compute_, w)) {
-                bool complete;
-                if (root_of(w) != root_of(r))
-                    complete = root_of(w) < root_of(r);
-                else if (placed_[w].host && !plans_[w].after)
-                    complete = is_inside(placed_, r, *placed_[w].host, placed_[w].host_loop);
-                else
-                    complete = placed_[r].host == w && plans_[r].after;
-                if (!complete)
+                if (!complete(w, r))
                     return Error(Code::E0602, "{} reads {} where that is not yet complete", compute_.stages[r].name,
                                  compute_.stages[w].name);
             }
@@ -83,9 +102,9 @@ class Placing {
     bool ready(size_t i) const {
         if (!placed_[i].host) return true;
         if (!done_[*placed_[i].host]) return false;
-        if (plans_[i].after) return true;
+        if (!plans_[i].running.empty() || (plans_[i].after && !goes_along(compute_, placed_, i))) return true;
         std::vector<size_t> all = readers_of(compute_, i);
-        return std::all_of(all.begin(), all.end(), [&](size_t r) { return done_[r]; });
+        return std::all_of(all.begin(), all.end(), [&](size_t r) { return done_[r] || is_follower(placed_, r, i); });
     }
 
     Status place(size_t i) {
@@ -103,6 +122,8 @@ class Placing {
         }
         if (!p.host) {
             for (const ReduceAxis& axis : stage.axes) p.region.push_back({0, axis.extent - 1});
+        } else if (goes_along(compute_, placed_, i)) {
+            TRY(place_along(compute_, placed_, i));
         } else if (p.plan->after) {
             TRY(region_made(i));
         } else {
@@ -117,40 +138,43 @@ class Placing {
     // What is read of it inside the loop where it is computed.
     Status region_read(size_t i) {
         PlacedStage& p = placed_[i];
-        std::vector<std::optional<Interval>> all(p.stage->axes.size());
-        std::vector<bool> unknown(all.size());
-        for (size_t r : readers_of(compute_, i)) {
-            const PlacedStage& reader = placed_[r];
+        bool others = false;
+        for (size_t r : readers_of(compute_, i)) others |= !is_follower(placed_, r, i);
+        if (!others)
+            return Error(Code::E0602, "all readers of {} follow it in its own loops", p.stage->name)
+                .hint("compute_at of one of them");
+        for (size_t r : readers_of(compute_, i))
             if (!is_inside(placed_, r, *p.host, p.host_loop))
                 return Error(Code::E0602, "{} is computed at {}, but {} reads it elsewhere", p.stage->name, p.plan->at,
-                             reader.stage->name);
-            Extents running = reader.around_whole;
-            for (size_t l = 0; l < reader.loops.vars.size(); ++l)
-                running.insert_or_assign(reader.plan->loops[l].name, reader.loops.extents[l]);
-            for (const auto& [name, extent] : p.around_whole) running.erase(name);
-            for (const Expr& load : loads_in(reader.stage->value, p.stage->buffer))
-                for (size_t d = 0; d < all.size(); ++d) {
-                    std::optional<Interval> one = interval_of(substitute(load.arg(d), reader.values), running);
-                    if (!one || mentions_any(one->begin, running) || mentions_any(one->span, running))
-                        unknown[d] = true;
-                    else
-                        all[d] = all[d] ? unite(*all[d], *one) : *one;
-                }
+                             compute_.stages[r].name);
+        p.region = all_read(compute_, placed_, i, p.around_whole);
+        return {};
+    }
+
+    // The init of what goes along with a loop: all that lives outside of it, before the loop.
+    Status place_start(PlacedStage& p) {
+        const PlacedStage& host = placed_[*p.host];
+        auto start = std::make_shared<PlacedStage>(p);
+        start->around = host.around;
+        start->around_whole = host.around_whole;
+        for (size_t l = 0; l < *p.along; ++l) {
+            const std::string& name = host.plan->loops[l].name;
+            start->around.insert_or_assign(name, host.extents[l]);
+            start->around_whole.insert_or_assign(name, host.loops.extents[l]);
         }
-        for (size_t d = 0; d < all.size(); ++d) {
-            const Expr& whole = p.stage->axes[d].extent;
-            Interval everything{0, whole - 1};
-            bool use = all[d] && !unknown[d];
-            if (use && d < p.plan->multiples.size()) {
-                int64_t m = p.plan->multiples[d];
-                if (mod(all[d]->begin, m).is_int(0)) all[d]->span = ceil_div(all[d]->span + 1, m) * m - 1;
-            }
-            if (use && !all[d]->span.as_int() && whole.as_int()) use = false;
-            if (use && mentions_any(all[d]->span, p.around_whole))
-                use = false;  // it is allocated once for all iterations
-            if (use && all[d]->begin.is_int(0) && always(le(whole - 1, all[d]->span), {})) use = false;
-            p.region.push_back(use ? *all[d] : everything);
-        }
+        start->region = p.stored;
+        for (size_t a = 0; a < p.start_rows.size(); ++a)
+            if (p.start_rows[a]) start->region[a] = *p.start_rows[a];
+        start->guards.clear();
+        start->along.reset();
+        start->steps.clear();
+        start->step_count.reset();
+        TRY(make_loops(*start));
+        start->init_level = 0;
+        find_guards(*start, false);
+        cut_short(*start);
+        TRY(check_loops(*start));
+        p.start = std::move(start);
         return {};
     }
 
@@ -186,7 +210,7 @@ class Placing {
         const Stage& stage = *p.stage;
         std::vector<Expr> extents, reduce_extents;
         for (const Interval& i : p.region) extents.push_back(i.span + 1);
-        for (const ReduceAxis& axis : stage.reduce) reduce_extents.push_back(axis.extent);
+        for (const ReduceAxis& axis : stage.reduce) reduce_extents.push_back(p.step_count.value_or(axis.extent));
         auto derive = [&] {
             p.loops = derive_loops(stage, *p.plan, extents, reduce_extents);
             p.values = p.loops.values;
@@ -194,6 +218,7 @@ class Placing {
                 Expr& value = p.values.at(stage.axes[a].var.node().name);
                 value = p.region[a].begin + value;
             }
+            for (const auto& [name, first] : p.steps) p.values.at(name) = first + p.values.at(name);
         };
         derive();
         // A reduction may run as far as the element says (a causal mask): its extent is over the loops, then.
@@ -205,6 +230,7 @@ class Placing {
         }
         if (again) derive();
         p.extents = p.loops.extents;
+        p.value = stage.value;
         size_t first_reduction = 0;
         while (first_reduction < p.plan->loops.size() && !p.plan->loops[first_reduction].reduces) ++first_reduction;
         p.init_level = first_reduction;
@@ -218,8 +244,22 @@ class Placing {
         return {};
     }
 
-    void find_guards(PlacedStage& p) {
+    void find_guards(PlacedStage& p, bool steps = true) {
         std::vector<Expr> conditions = p.loops.guards;
+        if (steps && p.plan->bounded && p.value.is(ExprKind::Select) &&
+            p.value.arg(2).same(identity(p.stage->combine, p.value.dtype()))) {
+            for (const Expr& c : conjuncts(p.value.arg(0))) conditions.push_back(substitute(c, p.values));
+            p.value = p.value.arg(1);
+        }
+        for (size_t a = 0; a < p.kept_rows.size(); ++a)
+            if (p.kept_rows[a])
+                conditions.push_back(le(p.values.at(p.stage->axes[a].var.node().name), p.kept_rows[a]->last()));
+        if (p.step_count)
+            for (const ReduceAxis& axis : p.stage->reduce) {
+                const Expr& value = p.values.at(axis.var.node().name);
+                conditions.push_back(le(0, value));
+                conditions.push_back(lt(value, axis.extent));
+            }
         if (p.host)
             for (size_t a = 0; a < p.stage->axes.size(); ++a) {
                 const ReduceAxis& axis = p.stage->axes[a];
@@ -308,6 +348,44 @@ class Placing {
 
 }  // namespace
 
+std::vector<Interval> all_read(const Compute& compute, const std::vector<PlacedStage>& placed, size_t i,
+                               const Extents& around) {
+    const PlacedStage& p = placed[i];
+    std::vector<std::optional<Interval>> all(p.stage->axes.size());
+    std::vector<bool> unknown(all.size());
+    std::vector<Interval> region;
+    for (size_t r : readers_of(compute, i)) {
+        if (is_follower(placed, r, i)) continue;
+        const PlacedStage& reader = placed[r];
+        Extents running = reader.around_whole;
+        for (size_t l = 0; l < reader.loops.vars.size(); ++l)
+            running.insert_or_assign(reader.plan->loops[l].name, reader.loops.extents[l]);
+        for (const auto& [name, extent] : around) running.erase(name);
+        for (const Expr& load : loads_in(reader.stage->value, p.stage->buffer))
+            for (size_t d = 0; d < all.size(); ++d) {
+                std::optional<Interval> one = interval_of(substitute(load.arg(d), reader.values), running);
+                if (!one || mentions_any(one->begin, running) || mentions_any(one->span, running))
+                    unknown[d] = true;
+                else
+                    all[d] = all[d] ? unite(*all[d], *one) : *one;
+            }
+    }
+    for (size_t d = 0; d < all.size(); ++d) {
+        const Expr& whole = p.stage->axes[d].extent;
+        Interval everything{0, whole - 1};
+        bool use = all[d] && !unknown[d];
+        if (use && d < p.plan->multiples.size()) {
+            int64_t m = p.plan->multiples[d];
+            if (mod(all[d]->begin, m).is_int(0)) all[d]->span = ceil_div(all[d]->span + 1, m) * m - 1;
+        }
+        if (use && !all[d]->span.as_int() && whole.as_int()) use = false;
+        if (use && mentions_any(all[d]->span, around)) use = false;  // it is allocated once for all iterations
+        if (use && all[d]->begin.is_int(0) && always(le(whole - 1, all[d]->span), {})) use = false;
+        region.push_back(use ? *all[d] : everything);
+    }
+    return region;
+}
+
 Result<std::vector<Interval>> region_inside(const PlacedStage& p, size_t loop) {
     Extents running;
     Expr points = 1, box = 1;
@@ -328,6 +406,10 @@ Result<std::vector<Interval>> region_inside(const PlacedStage& p, size_t loop) {
     return made;
 }
 
+bool is_follower(const std::vector<PlacedStage>& placed, size_t r, size_t i) {
+    return placed[r].host == i && placed[r].plan->after;
+}
+
 bool is_inside(const std::vector<PlacedStage>& placed, size_t r, size_t h, size_t loop) {
     for (size_t steps = 0; r != h; ++steps) {
         if (!placed[r].host || steps > placed.size()) return false;
@@ -340,7 +422,7 @@ bool is_inside(const std::vector<PlacedStage>& placed, size_t r, size_t h, size_
 std::vector<size_t> readers_of(const Compute& compute, size_t i) {
     std::vector<size_t> found;
     for (size_t r = 0; r < compute.stages.size(); ++r)
-        if (reads_buffer(compute.stages[r], compute.stages[i].buffer)) found.push_back(r);
+        if (r != i && reads_buffer(compute.stages[r], compute.stages[i].buffer)) found.push_back(r);
     return found;
 }
 

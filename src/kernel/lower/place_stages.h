@@ -3,6 +3,8 @@
 // producers.
 #pragma once
 
+#include <memory>
+
 #include "kernel/ir/regions.h"
 #include "kernel/schedule/schedule.h"
 
@@ -26,8 +28,16 @@ struct PlacedStage {
     DerivedLoops loops;
     std::vector<Expr> extents;  // of its loops; the last iterations may be cut short
     Bindings values;            // of its axes' and reduction axes' variables, over loops
+    Expr value;                 // of one element or step, over those variables
     std::vector<Guard> guards;
     size_t init_level = 0;  // the init stands inside so many loops
+    // A reduction that goes along with its host's loops, from this one on: its elements live outside of that nest.
+    std::optional<size_t> along;
+    std::shared_ptr<PlacedStage> start;  // the nest of its init, then
+    Bindings steps;                      // by variable of its reduction: the first of the steps taken in one iteration
+    std::optional<Expr> step_count;      // how many, where they are not all or one
+    std::vector<std::optional<Interval>> kept_rows;   // by axis: of the host's region
+    std::vector<std::optional<Interval>> start_rows;  // of those, what one init is for
 
     std::vector<Interval> stored;     // the region of its axes that its buffer holds
     std::optional<size_t> stored_at;  // allocated inside this loop of `stored_host`; none: around everything
@@ -43,10 +53,20 @@ struct PlacedStage {
 
 // The stages that read what stage i fills.
 std::vector<size_t> readers_of(const Compute& compute, size_t i);
+// Whether stage r follows stage i, its producer, in a loop of that.
+bool is_follower(const std::vector<PlacedStage>& placed, size_t r, size_t i);
 // Whether stage r is computed in loop number `loop` of stage h, at any depth.
 bool is_inside(const std::vector<PlacedStage>& placed, size_t r, size_t h, size_t loop);
 // The box of a stage's axes that one iteration of its loop fills, where it is a box.
 Result<std::vector<Interval>> region_inside(const PlacedStage& p, size_t loop);
+
+// What all readers of a stage together, but for its followers, read of it inside the loops around.
+std::vector<Interval> all_read(const Compute& compute, const std::vector<PlacedStage>& placed, size_t i,
+                               const Extents& around);
+
+// A reduction that goes along with loops of its host: its region, and what it does in one iteration.
+bool goes_along(const Compute& compute, const std::vector<PlacedStage>& placed, size_t i);
+Status place_along(const Compute& compute, std::vector<PlacedStage>& placed, size_t i);
 
 // The last step of placing, for stages whose loops are there.
 Status store_stages(const Compute& compute, std::vector<PlacedStage>& placed);

@@ -14,17 +14,21 @@ class Storing {
         PlacedStage& p = placed_[i];
         const Stage& stage = *p.stage;
         if (static_cast<size_t>(stage.buffer) < compute_.params) return {};
-        p.scope = p.plan->scope.value_or(p.host && !p.plan->after ? Scope::Local : Scope::Global);
-        p.stored = p.region;
-        p.stored_host = p.host;
-        if (p.host) p.stored_at = p.host_loop;
-        if (!p.host || p.plan->after) TRY(store_for_followers(i));
+        if (p.along) {
+            TRY(store_outside(i));
+        } else {
+            p.scope = p.plan->scope.value_or(p.host && !p.plan->after ? Scope::Local : Scope::Global);
+            p.stored = p.region;
+            p.stored_host = p.host;
+            if (p.host) p.stored_at = p.host_loop;
+            if (!p.host || p.plan->after) TRY(store_for_followers(i));
+        }
         std::vector<Expr> copies = keep_copies(p);
         if (!copies.empty() && p.scope == Scope::Register)
             return Error(Code::E0602, "{} in registers cannot be kept for several iterations of a loop", stage.name)
                 .hint("set_scope to local");
         bool local = p.scope == Scope::Local || p.scope == Scope::Register;
-        if (p.host && !p.plan->after && p.scope == Scope::Global)
+        if (p.stored_host && !p.plan->after && p.scope == Scope::Global)
             return Error(Code::E0602, "{} is computed inside {}: its iterations cannot share global memory", stage.name,
                          p.plan->at)
                 .hint("set_scope to local or register");
@@ -66,8 +70,26 @@ class Storing {
         return copies;
     }
 
-    // A stage whose readers all follow it inside one of its loops keeps no more than an iteration of that loop makes;
-    // one that follows its producer and is read elsewhere keeps all of its elements.
+    // Running values live where the nest of the loop stands that they go along with.
+    Status store_outside(size_t i) {
+        PlacedStage& p = placed_[i];
+        const PlacedStage& host = placed_[*p.host];
+        p.stored = all_read(compute_, placed_, i, host.around_whole);
+        for (size_t a = 0; a < p.kept_rows.size(); ++a)
+            if (const auto& made = p.kept_rows[a]) {
+                const Interval read = unite(p.stored[a], *made);
+                if (!read.begin.same(made->begin) || !read.span.same(made->span))
+                    return Error(Code::E0602, "more is read of {} than {} makes", p.stage->name, host.stage->name);
+                p.stored[a] = read;
+            }
+        p.stored_host = host.host;
+        if (host.host) p.stored_at = host.host_loop;
+        p.scope = p.plan->scope.value_or(host.host ? Scope::Local : Scope::Global);
+        return {};
+    }
+
+    // A stage whose readers all follow it inside one of its loops keeps no more than an iteration of that loop makes; one
+    // that follows its producer and is read elsewhere keeps all of its elements.
     Status store_for_followers(size_t i) {
         PlacedStage& p = placed_[i];
         const std::vector<size_t> all = readers_of(compute_, i);

@@ -110,7 +110,7 @@ Result<Stmt> StageEmitter::tensorized(size_t stage, size_t level) {
     for (const PlacedStage& other : placed_)
         if (other.host == stage && other.host_loop >= level)
             return differs(fmt::format("{} is computed inside it", other.stage->name));
-    if (p.stage->reduce.empty() || p.stage->combine != ReduceOp::Sum || p.init_level > level)
+    if (combine_of(*p.stage) != ReduceOp::Sum || (p.init_level > level && !p.along))
         return differs("it does not add to sums that are there")
             .hint("decompose_reduction puts the init before {}", plan.name);
     std::vector<Expr> loops(p.loops.vars.begin() + static_cast<ptrdiff_t>(level), p.loops.vars.end());

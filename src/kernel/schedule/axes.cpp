@@ -233,6 +233,8 @@ Status Schedule::pad(std::string_view name, const std::vector<int64_t>& multiple
         return Error(Code::E0602, "{} has {} axes and {} reduction axes: one multiple of 1 or more for each", name,
                      old.axes.size(), old.reduce.size());
     if (plans_[s].layout) return Error(Code::E0602, "{} has a layout already", name).hint("pad comes before");
+    if (old.fold || !plans_[s].running.empty())
+        return Error(Code::E0602, "{} has running values", name).hint("pad comes before online");
     Schedule before = *this;
     auto padded = [&]() -> Status {
         Stage& stage = compute_.stages[s];
@@ -329,6 +331,7 @@ Result<std::string> Schedule::rfactor(const Loop& reduction) {
     size_t s = place.stage;
     Stage& stage = compute_.stages[s];
     StagePlan& plan = plans_[s];
+    if (stage.fold) return Error(Code::E0602, "{} has running values", stage.name).hint("rfactor comes before online");
     for (const LoopPlan& loop : plan.loops) {
         if (!loop.reduces || loop.name == reduction.name) continue;
         for (const StagePlan& other : plans_)

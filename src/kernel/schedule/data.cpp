@@ -66,7 +66,7 @@ Result<std::string> Schedule::cache_read(std::string_view given, int buffer, Sco
     const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     if (buffer < 0 || static_cast<size_t>(buffer) >= compute_.buffers.size() ||
-        !reads_buffer(compute_.stages[s], buffer))
+        !reads_buffer(compute_.stages[s], buffer) || compute_.stages[s].buffer == buffer)
         return Error(Code::E0602, "{} does not read buffer {}", name, buffer);
     const Buffer from = compute_.buffers[static_cast<size_t>(buffer)];
     Stage copy;
@@ -91,6 +91,8 @@ Result<std::string> Schedule::cache_write(std::string_view given, Scope scope) {
     const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     Stage out = compute_.stages[s];
+    if (out.fold || !plans_[s].running.empty())
+        return Error(Code::E0602, "{} has running values", name).hint("cache_write comes before online");
     out.name = fresh_stage_name(name + "_out");
     DType dtype = compute_.buffers[static_cast<size_t>(out.buffer)].dtype;
     out.reduce.clear();

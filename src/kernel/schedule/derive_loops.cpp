@@ -87,8 +87,23 @@ DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::
     for (const ReduceAxis& axis : stage.axes)
         derived.values.emplace(axis.var.node().name, value.at(loop_name(stage, axis)));
     for (const ReduceAxis& axis : stage.reduce)
-        derived.values.emplace(axis.var.node().name, value.at(loop_name(stage, axis)));
+        derived.values.emplace(axis.var.node().name, plan.running.empty()
+                                                         ? value.at(loop_name(stage, axis))
+                                                         : index_var(plan.running, axis.extent.as_int()));
     return derived;
+}
+
+std::optional<ReducedIndex> reduced_index(const Stage& stage, const Expr& load) {
+    if (stage.reduce.size() != 1) return std::nullopt;
+    const Expr& var = stage.reduce[0].var;
+    std::optional<ReducedIndex> found;
+    for (size_t d = 0; d < load.args().size(); ++d) {
+        if (!depends_on(load.arg(d), var)) continue;
+        Expr base = load.arg(d) - var;
+        if (found || depends_on(base, var)) return std::nullopt;
+        found = {d, base};
+    }
+    return found;
 }
 
 std::vector<Expr> loads_in(const Expr& value, std::optional<int> slot) {

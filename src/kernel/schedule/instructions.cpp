@@ -52,7 +52,11 @@ Status Schedule::pipeline(const Loop& loop, int stages) {
         return Error(Code::E0602, "{} is {}: its iterations have no order to overlap", loop.name,
                      loop_kind_name(at(place).kind));
     bool any = false;
-    for (const StagePlan& plan : plans_) any |= plan.at == loop.name && !plan.after;
+    for (const StagePlan& plan : plans_) {
+        any |= plan.at == loop.name && !plan.after;
+        if (plan.running == loop.name)
+            return Error(Code::E0602, "running values go along with {}: no step can run ahead of another", loop.name);
+    }
     if (!any)
         return Error(Code::E0602, "no stage is computed in {}, so that nothing can run ahead", loop.name)
             .hint("compute_at puts one there");

@@ -12,9 +12,8 @@ Result<std::pair<Loop, Loop>> Schedule::split_loop(const Loop& loop, int64_t amo
     LoopPlan& old = plan.loops[place.loop];
     if (old.kind != LoopKind::Serial)
         return Error(Code::E0602, "{} is {} already", loop.name, loop_kind_name(old.kind)).hint("split it before");
-    for (const StagePlan& other : plans_)
-        if (other.at == loop.name || other.init_at == loop.name)
-            return Error(Code::E0602, "a stage or an init stands at {}", loop.name).hint("split before compute_at");
+    if (stands_at(loop.name))
+        return Error(Code::E0602, "a stage or an init stands at {}", loop.name).hint("split before compute_at");
     LoopPlan outer{.name = loop.name + ".o", .reduces = old.reduces},
         inner{.name = loop.name + ".i", .reduces = old.reduces};
     plan.relations.push_back({kind, loop.name, outer.name, inner.name, amount});
@@ -48,9 +47,8 @@ Result<Loop> Schedule::fuse(const Loop& outer, const Loop& inner) {
         return Error(Code::E0602, "{} reduces and {} does not", (a.reduces ? a : b).name, (a.reduces ? b : a).name);
     if (a.kind != LoopKind::Serial || b.kind != LoopKind::Serial)
         return Error(Code::E0602, "{} and {} are not both serial", a.name, b.name).hint("fuse before");
-    for (const StagePlan& other : plans_)
-        if (other.at == a.name || other.at == b.name || other.init_at == a.name || other.init_at == b.name)
-            return Error(Code::E0602, "a stage or an init stands at {} or {}", a.name, b.name).hint("fuse before");
+    if (stands_at(a.name) || stands_at(b.name))
+        return Error(Code::E0602, "a stage or an init stands at {} or {}", a.name, b.name).hint("fuse before");
     std::string name = a.name + "_" + b.name.substr(compute_.stages[o.stage].name.size() + 1);
     plan.relations.push_back({LoopRelation::Kind::Fuse, name, a.name, b.name});
     a = {.name = name, .reduces = a.reduces};
@@ -132,6 +130,8 @@ Status Schedule::unroll(const Loop& loop) {
 Status Schedule::vectorize(const Loop& loop) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
+    if (at(place).reduces && compute_.stages[place.stage].fold)
+        return Error(Code::E0602, "each step of {} needs the one before it", loop.name);
     if (plans_[place.stage].at.empty() && !extent(loop).as_int())
         return Error(Code::E0602, "{} runs {} times, which is not a number", loop.name, to_string(extent(loop)))
             .hint("split it by a constant, and vectorize the inner loop");
@@ -208,9 +208,8 @@ Status Schedule::skew(const Loop& outer, const Loop& inner, int64_t factor) {
     if (at(o).reduces != at(i).reduces)
         return Error(Code::E0602, "one of {} and {} reduces, and the other does not", outer.name, inner.name);
     StagePlan& plan = plans_[o.stage];
-    for (const StagePlan& other : plans_)
-        if (other.at == inner.name || other.init_at == inner.name)
-            return Error(Code::E0602, "a stage or an init stands at {}", inner.name).hint("skew before");
+    if (stands_at(inner.name))
+        return Error(Code::E0602, "a stage or an init stands at {}", inner.name).hint("skew before");
     std::string name = inner.name + ".skewed";
     plan.relations.push_back({LoopRelation::Kind::Skew, name, outer.name, inner.name, factor});
     plan.loops[i.loop] = {.name = name, .reduces = plan.loops[i.loop].reduces};

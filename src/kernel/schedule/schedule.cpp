@@ -66,7 +66,7 @@ std::optional<size_t> Schedule::writer(int buffer) const {
 std::vector<size_t> Schedule::readers(int buffer) const {
     std::vector<size_t> found;
     for (size_t i = 0; i < compute_.stages.size(); ++i)
-        if (reads_buffer(compute_.stages[i], buffer)) found.push_back(i);
+        if (compute_.stages[i].buffer != buffer && reads_buffer(compute_.stages[i], buffer)) found.push_back(i);
     return found;
 }
 
@@ -85,6 +85,12 @@ bool Schedule::inside(size_t stage, const Place& loop) const {
 bool Schedule::hosts(size_t stage) const {
     return std::any_of(plans_.begin(), plans_.end(), [&](const StagePlan& plan) {
         return !plan.at.empty() && plans_[stage].position(plan.at) < plans_[stage].loops.size();
+    });
+}
+
+bool Schedule::stands_at(const std::string& loop) const {
+    return std::any_of(plans_.begin(), plans_.end(), [&](const StagePlan& plan) {
+        return plan.at == loop || plan.init_at == loop || plan.running == loop;
     });
 }
 
@@ -127,6 +133,8 @@ Status Schedule::untouched(size_t stage, std::string_view primitive) const {
     if (hosts(stage))
         return Error(Code::E0602, "{}: other stages are computed in the loops of {}", primitive, s.name)
             .hint("it changes the axes of a stage: apply it before compute_at");
+    if (s.fold || !plans_[stage].running.empty())
+        return Error(Code::E0602, "{}: {} has running values", primitive, s.name).hint("apply it before online");
     return {};
 }
 

@@ -58,13 +58,19 @@ class Schedule {
     Status compute_inline(std::string_view stage);          // its value where it is read; it is gone
     Status reverse_compute_inline(std::string_view stage);  // a map of the one element its producer makes goes into that producer
     Status compute_at(std::string_view stage, const Loop& loop);          // just before what reads it, inside that loop of a consumer
-    Status reverse_compute_at(std::string_view stage, const Loop& loop);  // a consumer, inside a loop of its producer
+    // A consumer, inside a loop of its producer: a map of what the loop makes, or a reduction that takes it in there.
+    Status reverse_compute_at(std::string_view stage, const Loop& loop);
     Status compute_root(std::string_view stage);
     Result<std::string> cache_read(std::string_view stage, int buffer, Scope scope);  // a copy that `stage` reads instead; the new stage
     Result<std::string> cache_write(std::string_view stage, Scope scope);  // it computes into a copy, then a new last stage moves it out
     Status set_scope(std::string_view stage, Scope scope);
     Result<std::string> rfactor(const Loop& reduction);     // partial results over that loop in a stage of its own; the new stage
     Status decompose_reduction(std::string_view stage, const Loop& loop);  // the init just before that loop, not inside it
+    // Reductions along one axis in one loop over blocks of it: a maximum, and sums of terms exp(x - maximum) * y, whose
+    // running values are corrected where a block has a larger one. The last stage has the loop; the others, and what is
+    // computed from the maximum on the way, move there. Made for each stage: its reduction of one block; then the factor
+    // of the correction, and what is subtracted.
+    Result<std::vector<std::string>> online(const std::vector<std::string>& stages, int64_t block);
     // The operand of a product that `stage` sums, as a stage of its own over all variables that it depends on (im2col);
     // operand 0 or 1. The new stage's axes: those of the stage in their order, then its reduction axes.
     Result<std::string> reindex(std::string_view stage, int operand);
@@ -118,6 +124,9 @@ class Schedule {
     void redirect(size_t stage, int from, int to);       // its loads
     Result<std::pair<Loop, Loop>> split_loop(const Loop& loop, int64_t amount, LoopRelation::Kind kind);
     Status untouched(size_t stage, std::string_view primitive) const;  // its loops are still its axes
+    Status follow(size_t stage, const Place& loop);                    // a reduction of what its producer makes there
+    bool stands_at(const std::string& loop) const;                     // a stage or an init does
+    void restore_blind(const Stage& top, int buffer, const std::vector<int>& rows);
     void record(std::string primitive, std::vector<std::string> args, std::vector<std::string> results = {});
 
     Compute compute_, start_;

@@ -65,6 +65,11 @@ struct StagePlan {
     std::vector<AlignPlan> aligned;
     std::vector<PrefetchPlan> prefetches;
     bool double_buffer = false;
+    // Of stages that `online` made or changed.
+    std::string running;    // a loop of the stage that it is computed in: each iteration is one step of its reduction
+    std::vector<int> rows;  // by axis of a running stage: the axis of that stage that it is, or -1
+    std::string ahead;      // it is computed just before that stage, whose running value it reads
+    bool bounded = false;   // steps of its reduction that its value selects the identity for are left out
 
     const LoopPlan* find(std::string_view loop) const;
     LoopPlan* find(std::string_view loop);
@@ -83,6 +88,13 @@ struct DerivedLoops {
 };
 DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::vector<Expr>& extents,
                           const std::vector<Expr>& reduce_extents);
+
+// Where a load has the variable of the stage's one reduction axis: as index number `dim`, base + variable.
+struct ReducedIndex {
+    size_t dim;
+    Expr base;
+};
+std::optional<ReducedIndex> reduced_index(const Stage& stage, const Expr& load);
 
 // The loads of one buffer, or all, in an expression.
 std::vector<Expr> loads_in(const Expr& value, std::optional<int> slot = {});

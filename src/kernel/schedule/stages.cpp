@@ -41,6 +41,8 @@ Status Schedule::compute_inline(std::string_view given) {
         return Error(Code::E0602, "{} reduces: its value is not one expression", name)
             .hint("compute_at computes it where it is read");
     if (!stores_its_axes(stage)) return Error(Code::E0602, "{} does not store to its axes", name);
+    if (!plans_[s].ahead.empty())
+        return Error(Code::E0602, "{} reads {} as it was before its step", name, plans_[s].ahead);
     if (hosts(s)) return Error(Code::E0602, "other stages are computed in the loops of {}", name);
     for (size_t r : readers(stage.buffer)) {
         Stage& reader = compute_.stages[r];
@@ -126,6 +128,14 @@ Status Schedule::compute_at(std::string_view name, const Loop& loop) {
     if (!stores_its_axes(stage)) return Error(Code::E0602, "{} does not store to its axes", name);
     std::vector<size_t> all = readers(stage.buffer);
     if (all.empty()) return Error(Code::E0602, "nothing reads {}", name);
+    if (!plans_[s].running.empty()) {
+        Place step = TRY(find_loop({plans_[s].running}));
+        if (place.stage != step.stage || place.loop < step.loop)
+            return Error(Code::E0602, "{} is not {}, or a loop of {} inside it", loop.name, plans_[s].running,
+                         compute_.stages[step.stage].name)
+                .hint("{} takes a step in each of its iterations", name);
+        all.clear();
+    }
     for (size_t r : all)
         if (!inside(r, place))
             return Error(Code::E0602, "{} is read by {} too, outside of {}", name, compute_.stages[r].name, loop.name)
@@ -147,6 +157,7 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
         return Error(Code::E0602, "{} stands in a loop of {} itself", loop.name, name);
     std::vector<Expr> loads = loads_in(stage.value, producer.buffer);
     if (loads.empty()) return Error(Code::E0602, "{} does not read {}", name, producer.name);
+    if (reduced_index(stage, loads[0])) return follow(s, place);
     if (!plans_[place.stage].at.empty() && !plans_[place.stage].after)
         return Error(Code::E0602, "{} is computed inside {} itself", producer.name, plans_[place.stage].at)
             .hint("compute {} there, and {} at its loops", name, producer.name);
@@ -181,6 +192,36 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
     plans_[s].at = loop.name;
     plans_[s].after = true;
     record("reverse_compute_at", {std::string(name), loop.name});
+    return {};
+}
+
+Status Schedule::follow(size_t s, const Place& place) {
+    const Stage &stage = compute_.stages[s], &producer = compute_.stages[place.stage];
+    std::vector<Expr> loads = loads_in(stage.value, producer.buffer);
+    std::optional<ReducedIndex> over = reduced_index(stage, loads[0]);
+    std::vector<bool> used(stage.axes.size());
+    for (size_t d = 0; d < producer.axes.size(); ++d) {
+        if (d == over->dim) continue;
+        std::optional<size_t> a = axis_of(stage, loads[0].arg(d));
+        if (!a || used[*a] || !stage.axes[*a].extent.same(producer.axes[d].extent))
+            return Error(Code::E0602, "{} does not read {} at its own axes", stage.name, producer.name);
+        used[*a] = true;
+    }
+    for (const Expr& l : loads)
+        if (!l.same(loads[0])) return Error(Code::E0602, "{} reads {} in two ways", stage.name, producer.name);
+    if (!producer.reduce.empty() || !plans_[place.stage].running.empty() || stage.fold)
+        return Error(Code::E0602, "{} is no map whose elements {} takes in one by one", producer.name, stage.name);
+    if (is_parameter(stage.buffer))
+        return Error(Code::E0602, "{} writes an output", stage.name)
+            .hint("cache_write computes it into an intermediate");
+    if (at(place).kind == LoopKind::Vector)
+        return Error(Code::E0602, "{} runs in lanes: nothing else is computed inside it", at(place).name);
+    for (size_t r : readers(stage.buffer))
+        if (inside(r, {place.stage, 0}))
+            return Error(Code::E0602, "{} is read inside the nest of {}", stage.name, producer.name);
+    plans_[s].at = at(place).name;
+    plans_[s].after = true;
+    record("reverse_compute_at", {stage.name, at(place).name});
     return {};
 }
 

@@ -190,6 +190,12 @@ const std::map<std::string, Primitive>& primitives() {
         {"pipeline",
          {2, 2,
           [](S& s, const Args& a) -> Status { return s.pipeline({a[0]}, static_cast<int>(TRY(to_number(a[1])))); }}},
+        {"online",
+         {3, kAny,
+          [](S& s, const Args& a) -> Status {
+              int64_t block = TRY(to_number(a.back()));
+              return dropped(s.online({a.begin(), a.end() - 1}, block));
+          }}},
         {"double_buffer", {1, 1, [](S& s, const Args& a) { return s.double_buffer(a[0]); }}},
     };
     return kAll;
