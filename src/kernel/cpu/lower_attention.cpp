@@ -16,6 +16,7 @@
 #include "kernel/cpu/attention.h"
 #include "kernel/cpu/contraction.h"
 #include "kernel/cpu/schedule_kinds.h"
+#include "kernel/ir/verified.h"
 #include "kernel/passes/clean_up.h"
 
 namespace tessera {
@@ -516,7 +517,9 @@ class AttentionKernel {
 
 Lowered lower_attention(const Compute& compute, const Attention& attention, const Machine& machine, int threads,
                         std::optional<int64_t> queries) {
-    return AttentionKernel(compute, attention, machine, threads, queries).build();
+    Lowered lowered = AttentionKernel(compute, attention, machine, threads, queries).build();
+    check_verified(lowered.kernel, "lower_attention");
+    return lowered;
 }
 
 }  // namespace tessera

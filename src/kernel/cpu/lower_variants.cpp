@@ -8,6 +8,7 @@
 #include "kernel/cpu/halved_product.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/ir/renamed_copy.h"
+#include "kernel/ir/verified.h"
 
 namespace tessera {
 namespace {
@@ -150,7 +151,9 @@ Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
     Joining joining(variants.back().lowered);
     for (size_t i = 0; i < variants.size(); ++i) joining.add_scratch(variants[i].lowered, conditions[i]);
     for (size_t i = 0; i < variants.size(); ++i) joining.add_body(variants[i].lowered, conditions[i], i);
-    return joining.take();
+    Lowered joined = joining.take();
+    check_verified(joined.kernel, "join_variants");
+    return joined;
 }
 
 namespace {
