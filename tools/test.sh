@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 python=.venv/bin/python
 suite=build/onnx_suite_files
 logs=build/test-logs
+export TESSERA_VERIFY=1  # kernels, after every lowering: in the command line and in Python too
 rm -rf "$logs"
 mkdir -p "$logs"
 summary=()

@@ -11,10 +11,10 @@ Decision can_compile(const Kernel& kernel) {
     Decision out = yes();
     visit(kernel.body, [&](const Stmt& s) {
         const Call* call = s->as<Call>();
-        if (out && call && call->name != "prefetch" && !find_intrinsic(call->name))
-            out = no("there is no intrinsic {} on a processor", call->name);
-        const For* loop = s->as<For>();
-        if (out && loop && loop->kind == LoopKind::Bound) out = no("a loop is bound to {}", loop->axis);
+        if (!out || !call || call->name == "prefetch" || find_intrinsic(call->name)) return;
+        // Blocks and threads run one after the other, as loops do, and so cannot wait for each other.
+        out = call->name == "barrier" ? no("threads of a block meet at a barrier, and here they run one by one")
+                                      : no("there is no intrinsic {} on a processor", call->name);
     });
     visit_exprs(kernel.body, [&](const Expr& whole) {
         visit(whole, [&](const Expr& e) {

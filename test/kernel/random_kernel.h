@@ -1,6 +1,6 @@
 // Random kernels from a seed: nests of every loop kind over buffers of every dtype, guarded tails, reductions into
 // elements, registers and local memory, padded and indirect loads. Every access is in bounds, and no result depends on
-// the order in which iterations of Parallel and Vector loops run.
+// the order in which iterations of Parallel and Vector loops run. With blocks, threads and barriers: random_threads.h.
 #pragma once
 
 #include <cmath>
@@ -54,9 +54,11 @@ class RandomKernelMaker {
         return std::move(made_);
     }
 
+    virtual ~RandomKernelMaker() = default;
+
     uint64_t pick(uint64_t n) { return random_() % n; }
 
-  private:
+  protected:
     // With a bound of its magnitude, 2^bits, where floats must stay exact.
     struct Valued {
         Expr e;
@@ -167,7 +169,7 @@ class RandomKernelMaker {
 
     Stmt guarded(const std::optional<Expr>& guard, Stmt body) { return guard ? if_then(*guard, body) : body; }
 
-    Stmt nest(int out) {
+    virtual Stmt nest(int out) {
         const Buffer b = buffer(out);
         std::vector<Axis> outer, inner;
         std::vector<Expr> indices;

@@ -36,7 +36,7 @@ TEST(RandomKernel, MeansTheSameInAnyOrderAndAfterReading) {
         std::vector<Tensor> forwards = copies(r.buffers), backwards = copies(r.buffers), reread = copies(r.buffers);
         Status status = interpret(r.kernel, forwards, r.symbols);
         ASSERT_TRUE(status.ok()) << status.error().to_string();
-        ASSERT_TRUE(interpret(r.kernel, backwards, r.symbols, true).ok());
+        ASSERT_TRUE(interpret(r.kernel, backwards, r.symbols, {.backwards = true}).ok());
         if (options_of(seed).exact) {
             ASSERT_EQ(first_difference(forwards, backwards), "");
         }

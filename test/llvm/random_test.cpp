@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernel/random_kernel.h"
+#include "kernel/random_threads.h"
 #include "llvm/run_kernel.h"
 
 namespace tessera {
@@ -22,14 +22,9 @@ std::vector<Tensor> run_compiled(const CompiledKernel& compiled, const RandomKer
     return out;
 }
 
-void compare(uint64_t first, uint64_t count, RandomKernelOptions options, CodegenOptions code) {
-    std::vector<RandomKernel> all;
+void compare(const std::vector<RandomKernel>& all, CodegenOptions code) {
     std::vector<Kernel> kernels;
-    for (uint64_t seed = first; seed < first + count; ++seed) {
-        options.nests = 1 + static_cast<int>(seed % 3);
-        all.push_back(random_kernel(seed, options));
-        kernels.push_back(all.back().kernel);
-    }
+    for (const RandomKernel& r : all) kernels.push_back(r.kernel);
     auto compiled = compile_kernels(kernels, code);
     ASSERT_TRUE(compiled.ok()) << compiled.error().to_string();
     for (size_t i = 0; i < all.size(); ++i) {
@@ -43,12 +38,32 @@ void compare(uint64_t first, uint64_t count, RandomKernelOptions options, Codege
     }
 }
 
+void compare(uint64_t first, uint64_t count, RandomKernelOptions options, CodegenOptions code) {
+    std::vector<RandomKernel> all;
+    for (uint64_t seed = first; seed < first + count; ++seed) {
+        options.nests = 1 + static_cast<int>(seed % 3);
+        all.push_back(random_kernel(seed, options));
+    }
+    compare(all, code);
+}
+
 TEST(RandomKernels, ComputeWhatTheInterpreterComputes) { compare(0, 200, {}, {}); }
 
 TEST(RandomKernels, WithoutOptimization) {
     CodegenOptions code;
     code.optimize = 0;
     compare(1000, 100, {}, code);
+}
+
+// As loops, one after the other; threads that wait for each other are not compiled.
+TEST(RandomKernels, BlocksAndThreadsWithoutBarriers) {
+    std::vector<RandomKernel> all;
+    for (uint64_t seed = 0; seed < 150; ++seed) {
+        RandomKernel r = random_threads(seed, {.nests = 1});
+        if (can_compile(r.kernel)) all.push_back(std::move(r));
+    }
+    EXPECT_GT(all.size(), 20u);
+    compare(all, {});
 }
 
 TEST(RandomKernels, StrictSums) {

@@ -8,6 +8,7 @@
 #include "kernel/cpu/halved_product.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/ir/renamed_copy.h"
+#include "kernel/ir/verified.h"
 
 namespace tessera {
 namespace {
@@ -131,8 +132,7 @@ std::string commented_trace(const Compute& compute, const Schedule& schedule, co
     std::string text = fmt::format("// {}{}\n", compute.name, sizes);
     const std::string begins = to_string(schedule.start());
     if (begins != to_string(compute)) {
-        text += fmt::format("// Strassen with {} {} rewrites it first, to\n", compute.halvings,
-                            compute.halvings == 1 ? "halving" : "halvings");
+        text += "// it is rewritten first, to\n";
         for (size_t at = 0; at < begins.size();) {
             const size_t end = std::min(begins.find('\n', at), begins.size());
             text += "//   " + begins.substr(at, end - at) + "\n";
@@ -167,7 +167,9 @@ Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
     Joining joining(variants.back().lowered);
     for (size_t i = 0; i < variants.size(); ++i) joining.add_scratch(variants[i].lowered, conditions[i]);
     for (size_t i = 0; i < variants.size(); ++i) joining.add_body(variants[i].lowered, conditions[i], i);
-    return joining.take();
+    Lowered joined = joining.take();
+    check_verified(joined.kernel, "join_variants");
+    return joined;
 }
 
 namespace {

@@ -2,6 +2,7 @@
 
 #include "kernel/from_graph/build_program.h"
 #include "kernel/from_graph/lower_nested.h"
+#include "kernel/ir/verified.h"
 #include "rewrite/passes/lowering_passes.h"
 
 namespace tessera {
@@ -33,6 +34,7 @@ Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const Lower
 Result<Program> from_graph(std::shared_ptr<const Graph> graph, const LowerOptions& options) {
     Program program = TRY(from_graph_apart(std::move(graph), options));
     share_kernels(program);
+    for (const Kernel& kernel : program.kernels) check_verified(kernel, "from_graph");
     return program;
 }
 

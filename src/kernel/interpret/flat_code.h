@@ -34,6 +34,11 @@ enum class FlatOp : uint8_t {
     Store,        // access b = a
     Combine,      // access b = fn of it and a
     Allocate,     // buffer b
+    Launch,       // of blocks, or (a is 1) of iterations of a Parallel loop, begins or has ended
+    Block,        // of nest b begins
+    Threads,      // of nest b run through what follows, up to ThreadsEnd: by c
+    ThreadsEnd,
+    Barrier,
 };
 
 struct FlatInstruction {
@@ -50,10 +55,17 @@ struct FlatAccess {
     Stmt stmt;                 // for messages
 };
 
+// Blocks or threads.
+struct FlatNest {
+    std::vector<int> vars, extents;  // registers
+    std::vector<int> buffers = {};   // that each thread has for itself
+};
+
 struct FlatCode {
     std::vector<FlatInstruction> instructions;
     std::vector<FlatValue> registers;  // as they are at first: constants are set
     std::vector<FlatAccess> accesses;
+    std::vector<FlatNest> nests;
     std::map<std::string, int> symbols;            // their registers
     std::vector<std::vector<int>> sizes, strides;  // by buffer that is no parameter: registers
 };

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernel/interpret/flat_code.h"
+#include "kernel/ir/races.h"
 #include "kernel/ir/text.h"
 
 namespace tessera {
@@ -58,6 +59,7 @@ class Flattener {
     std::unordered_map<Expr, Held, ExprHash> pure_;
     std::unordered_map<Expr, int, ExprHash> read_;  // with loads in it; good for one statement, and a branch of it
     std::unordered_map<Expr, int, ExprHash> constants_;
+    std::vector<int> bound_;  // registers of the loops over blocks around
     Stmt stmt_;
 
     static void append(Instructions& to, const Instructions& from) { to.insert(to.end(), from.begin(), from.end()); }
@@ -197,6 +199,7 @@ class Flattener {
             i.b = access(to->to);
             emit(i);
         }
+        if (is_barrier(s)) emit({.op = Op::Barrier});
         if (const Call* call = s->as<Call>())
             if (call->name != "prefetch" && call->name != "barrier")
                 return Error(Code::E0601, "there is no intrinsic {}", name_text(call->name))
@@ -205,21 +208,74 @@ class Flattener {
         return {};
     }
 
+    // Where blocks (or iterations of a Parallel loop) begin.
+    void begin_blocks(const For& loop) {
+        if (loop.kind == LoopKind::Bound) {
+            bound_.push_back(variables_[loop.var.node().name].reg);
+            if (bound_nest(loop).loops.size() > 1) return;
+        }
+        std::vector<int> vars = bound_;
+        if (loop.kind == LoopKind::Parallel) vars = {variables_[loop.var.node().name].reg};
+        out_.nests.push_back({std::move(vars), {}});
+        emit({.op = Op::Block, .b = static_cast<int>(out_.nests.size()) - 1});
+    }
+
+    Status flatten_threads(const For& first) {
+        const BoundNest nest = bound_nest(first);
+        FlatNest flat;
+        for (const For* loop : nest.loops) {
+            flat.extents.push_back(value(loop->extent));
+            flat.vars.push_back(fresh());
+            variables_[loop->var.node().name] = {flat.vars.back(), levels_.size()};
+        }
+        visit(nest.body, [&](const Stmt& s) {
+            if (const Alloc* a = s->as<Alloc>()) flat.buffers.push_back(a->buffer);
+        });
+        Instructions body = TRY(level(nest.body, [] {}));
+        for (const For* loop : nest.loops) variables_.erase(loop->var.node().name);
+        out_.nests.push_back(std::move(flat));
+        const int length = static_cast<int>(body.size());
+        emit({.op = Op::Threads, .b = static_cast<int>(out_.nests.size()) - 1, .c = length + 1});
+        append(levels_.back().code, body);
+        emit({.op = Op::ThreadsEnd});
+        return {};
+    }
+
+    // A body whose variables are new, with what is computed from them alone first.
+    Result<Instructions> level(const Stmt& body, const std::function<void()>& begin) {
+        levels_.emplace_back();
+        begin();
+        TRY(statement(body));
+        Level made = std::move(levels_.back());
+        levels_.pop_back();
+        for (const Expr& e : made.held) pure_.erase(e);
+        append(made.first, made.code);
+        return std::move(made.first);
+    }
+
     Status flatten_loop(const For& loop) {
+        if (levels_.size() > 1 || (loop.kind != LoopKind::Parallel && loop.kind != LoopKind::Bound))
+            return flatten_nest(loop);
+        bound_.clear();
+        emit({.op = Op::Launch, .a = loop.kind == LoopKind::Parallel});
+        TRY(flatten_nest(loop));
+        emit({.op = Op::Launch});
+        return {};
+    }
+
+    Status flatten_nest(const For& loop) {
+        if (is_thread_loop(loop)) return flatten_threads(loop);
         int extent = value(loop.extent), var = fresh();
         const std::string& name = loop.var.node().name;
         variables_[name] = {var, levels_.size()};
-        levels_.emplace_back();
-        TRY(statement(loop.body));
-        Level level = std::move(levels_.back());
-        levels_.pop_back();
-        for (const Expr& e : level.held) pure_.erase(e);
+        Instructions body = TRY(level(loop.body, [&] {
+            if (loop.kind == LoopKind::Parallel || loop.kind == LoopKind::Bound) begin_blocks(loop);
+        }));
         variables_.erase(name);
-        append(level.first, level.code);
         bool back = backwards_ && loop.kind != LoopKind::Serial && loop.kind != LoopKind::Unrolled;
-        int length = static_cast<int>(level.first.size());
+        int length = static_cast<int>(body.size());
         emit({.op = back ? Op::LoopBeginBack : Op::LoopBegin, .out = var, .a = extent, .c = length + 1});
-        append(levels_.back().code, level.first);
+        append(levels_.back().code, body);
         emit({.op = back ? Op::LoopEndBack : Op::LoopEnd, .out = var, .a = extent, .c = -length - 1});
         return {};
     }

@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/numeric.h"
 #include "graph/evaluate/strip/loops.h"
 #include "kernel/interpret/flat_code.h"
+#include "kernel/interpret/touch_log.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/text.h"
 
@@ -13,6 +15,8 @@ namespace tessera {
 namespace {
 
 using Op = FlatOp;
+
+constexpr int64_t kMostThreads = 1 << 16;  // of a block
 
 // The memory of one buffer.
 struct Memory {
@@ -105,8 +109,10 @@ Result<int64_t> reach(const Memory& m, const Buffer& b) {
 
 class Interpreter {
   public:
-    Interpreter(const Kernel& kernel, const FlatCode& code) : kernel_(kernel), code_(code), registers_(code.registers) {
+    Interpreter(const Kernel& kernel, const FlatCode& code, const InterpretOptions& options)
+        : kernel_(kernel), code_(code), backwards_(options.backwards), registers_(code.registers) {
         memory_.resize(kernel.buffers.size());
+        if (options.races == InterpretOptions::Races::Find) log_.emplace(kernel.buffers.size());
     }
 
     Status set_symbols(const SymbolValues& symbols) {
@@ -143,10 +149,16 @@ class Interpreter {
     }
 
     Status run() {
-        const FlatInstruction* first = code_.instructions.data();
-        const FlatInstruction* last = first + code_.instructions.size();
+        TRY(advance(code_.instructions.data()));
+        return {};
+    }
+
+  private:
+    // From here to the thread's next barrier, the end of its loops, or the end of all.
+    Result<const FlatInstruction*> advance(const FlatInstruction* i) {
+        const FlatInstruction* last = code_.instructions.data() + code_.instructions.size();
         FlatValue* r = registers_.data();
-        for (const FlatInstruction* i = first; i < last; ++i) {
+        for (; i < last; ++i) {
             switch (i->op) {
                 case Op::AddInt: r[i->out].integer = wrapping_add(r[i->a].integer, r[i->b].integer); break;
                 case Op::MulInt: r[i->out].integer = wrapping_mul(r[i->a].integer, r[i->b].integer); break;
@@ -178,33 +190,112 @@ class Interpreter {
                 case Op::Load: {
                     int64_t offset = 0;
                     if (!locate(i->b, offset)) return fault(i->b);
+                    if (log_) TRY(log(i->b, offset, false));
                     r[i->out] = read(memory_of(i->b), offset);
                     break;
                 }
                 case Op::Store: {
                     int64_t offset = 0;
                     if (!locate(i->b, offset)) return fault(i->b);
+                    if (log_) TRY(log(i->b, offset, true));
                     write(memory_of(i->b), offset, r[i->a]);
                     break;
                 }
                 case Op::Combine: {
                     int64_t offset = 0;
                     if (!locate(i->b, offset)) return fault(i->b);
+                    if (log_) TRY(log(i->b, offset, true));
                     Memory& m = memory_of(i->b);
                     write(m, offset, apply(*i, read(m, offset), r[i->a]));
                     break;
                 }
                 case Op::Allocate: TRY(allocate(static_cast<size_t>(i->b))); break;
+                case Op::Launch:
+                    if (log_) log_->begin_launch(i->a ? "iteration" : "block");
+                    break;
+                case Op::Block:
+                    if (log_) log_->begin_block(values(code_.nests[static_cast<size_t>(i->b)].vars));
+                    break;
+                case Op::Threads:
+                    TRY(run_threads(i, code_.nests[static_cast<size_t>(i->b)]));
+                    i += i->c;
+                    break;
+                case Op::ThreadsEnd:
+                case Op::Barrier: return i;
             }
         }
+        return last;
+    }
+
+    // What a thread has for itself while others run.
+    struct Thread {
+        std::vector<FlatValue> registers;
+        std::vector<Memory> own;
+        const FlatInstruction* at;
+    };
+
+    void exchange(Thread& t, const FlatNest& nest) {
+        registers_.swap(t.registers);
+        for (size_t i = 0; i < t.own.size(); ++i) std::swap(memory_[static_cast<size_t>(nest.buffers[i])], t.own[i]);
+    }
+
+    // Each runs to its next barrier, in their order, until all are at the end.
+    Status run_threads(const FlatInstruction* begin, const FlatNest& nest) {
+        std::vector<int64_t> extents = values(nest.extents);
+        for (int64_t& e : extents) e = std::max<int64_t>(e, 0);
+        const int64_t count = TRY(element_count(extents));
+        if (count > kMostThreads) return Error(Code::E0601, "{} threads in a block", count);
+        std::vector<Thread> threads;
+        for (int64_t n = 0; n < count; ++n) {
+            Thread& t = threads.emplace_back(Thread{registers_, std::vector<Memory>(nest.buffers.size()), begin + 1});
+            int64_t rest = n;
+            for (size_t d = extents.size(); d-- > 0; rest /= extents[d])
+                t.registers[static_cast<size_t>(nest.vars[d])].integer = rest % extents[d];
+        }
+        if (log_) log_->begin_threads(extents);
+        for (bool done = threads.empty(); !done;) {
+            for (int64_t n = 0; n < count; ++n) {
+                const int64_t number = backwards_ ? count - 1 - n : n;
+                Thread& t = threads[static_cast<size_t>(number)];
+                if (log_) log_->set_thread(number);
+                exchange(t, nest);
+                t.at = TRY(advance(t.at));
+                exchange(t, nest);
+            }
+            const FlatInstruction* met = threads[0].at;
+            for (Thread& t : threads)
+                if (t.at++ != met) return Error(Code::E0601, "threads of a block wait at different barriers");
+            done = met->op == Op::ThreadsEnd;
+            if (log_) log_->pass_barrier();
+        }
+        if (log_) log_->end_threads();
         return {};
     }
 
-  private:
+    Status log(int number, int64_t offset, bool writes) {
+        const FlatAccess& a = access(number);
+        const Scope scope = kernel_.buffers[static_cast<size_t>(a.buffer)].scope;
+        if (scope != Scope::Global && scope != Scope::Shared) return {};
+        auto race = log_->touch(static_cast<size_t>(a.buffer), scope == Scope::Shared, offset, writes);
+        if (!race) return {};
+        return Error(Code::E0601, "a race for element {} of {}: {}", to_string(values(a.indices)),
+                     name_text(kernel_.buffers[static_cast<size_t>(a.buffer)].name), *race)
+            .at("kernel " + name_text(kernel_.name))
+            .note("{}", first_line(a.stmt, kernel_.buffers));
+    }
+
     const Kernel& kernel_;
     const FlatCode& code_;
+    const bool backwards_;
     std::vector<FlatValue> registers_;
     std::vector<Memory> memory_;
+    std::optional<TouchLog> log_;
+
+    std::vector<int64_t> values(const std::vector<int>& registers) const {
+        std::vector<int64_t> out;
+        for (int reg : registers) out.push_back(registers_[static_cast<size_t>(reg)].integer);
+        return out;
+    }
 
     static int64_t wrapping_add(int64_t a, int64_t b) {
         return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -230,9 +321,7 @@ class Interpreter {
     Error fault(int number) const {
         const FlatAccess& a = access(number);
         const Memory& m = memory_[static_cast<size_t>(a.buffer)];
-        std::vector<int64_t> at;
-        for (int reg : a.indices) at.push_back(registers_[static_cast<size_t>(reg)].integer);
-        return Error(Code::E0406, "element {} of {}, whose sizes are {}", to_string(at),
+        return Error(Code::E0406, "element {} of {}, whose sizes are {}", to_string(values(a.indices)),
                      name_text(kernel_.buffers[static_cast<size_t>(a.buffer)].name), to_string(m.sizes))
             .at("kernel " + name_text(kernel_.name))
             .note("{}", first_line(a.stmt, kernel_.buffers));
@@ -249,6 +338,8 @@ class Interpreter {
         return v;
     }
 
+    // The one place where elements change. A mode for asynchronous copies would put a copy's writes aside here, and
+    // carry them out where the thread waits for them: what reads too early then sees the old contents.
     static void write(Memory& m, int64_t offset, FlatValue v) {
         if (m.dtype == DType::f32)
             static_cast<float*>(m.data)[offset] = static_cast<float>(v.real);
@@ -261,10 +352,8 @@ class Interpreter {
     // Fresh memory holds NaNs, or a number that stands out, so that what depends on it shows.
     Status allocate(size_t slot) {
         Memory& m = memory_[slot];
-        std::vector<int64_t> sizes;
-        for (int reg : code_.sizes[slot]) sizes.push_back(registers_[static_cast<size_t>(reg)].integer);
         m.dtype = kernel_.buffers[slot].dtype;
-        m.sizes = std::move(sizes);
+        m.sizes = values(code_.sizes[slot]);
         TRY(element_count(m.sizes));
         set_dense_strides(m);
         for (size_t d = 0; d < code_.strides[slot].size(); ++d)
@@ -283,11 +372,13 @@ class Interpreter {
 
 }  // namespace
 
-Status interpret(const Kernel& kernel, std::vector<Tensor>& buffers, const SymbolValues& symbols, bool backwards) {
-    TRY(verify(kernel));
+Status interpret(const Kernel& kernel, std::vector<Tensor>& buffers, const SymbolValues& symbols,
+                 const InterpretOptions& options) {
+    const bool refuse = options.races == InterpretOptions::Races::Refuse;
+    TRY(refuse ? verify(kernel) : verify_statements(kernel));
     const Kernel written_out = expand_intrinsics(kernel);
-    FlatCode code = TRY(flatten(written_out, backwards));
-    Interpreter interpreter(written_out, code);
+    FlatCode code = TRY(flatten(written_out, options.backwards));
+    Interpreter interpreter(written_out, code, options);
     TRY(interpreter.set_symbols(symbols));
     TRY(interpreter.bind(buffers, symbols));
     return interpreter.run();

@@ -9,6 +9,16 @@
 // or at once; a Vector loop may be carried out in lanes (no iteration reads what another writes, except that all may
 // combine into one element), an Unrolled one as copies. All mean the same as Serial, which is what the interpreter does.
 // Parallel loops stand at the top (inside nothing but sequences): each is one launch over its range, with a barrier after it.
+//
+// Bound loops are blocks and threads. Outermost stand loops over blocks (block.x, .y, .z), directly in one another: one
+// launch. Blocks run in any order and never meet: what one writes, no other touches. In a block, or alone as one block,
+// stand loops over threads (thread.x, .y, .z), directly in one another. What is outside of them happens once in a block,
+// before or after all of its threads. Threads of a block run at once and meet at the call `barrier`: none goes on before
+// all are there, then each sees what the others wrote. So all threads come to the same barriers: one stands only in
+// branches and loops whose condition or extent is the same for all threads of a block. Between two barriers, no thread
+// touches what another writes. Shared memory is the block's: allocated in its loops, outside those of threads. Local
+// memory and registers are one thread's, allocated inside its loops.
+//
 // A load is only out of bounds inside the branch not taken of a Select or If, which is not evaluated.
 #pragma once
 
@@ -118,14 +128,22 @@ Stmt substitute(const Stmt& s, const Bindings& bindings);
 std::string to_string(const Kernel& kernel);
 Result<std::vector<Kernel>> parse_kernels(std::string_view text, std::string_view source = "text");
 
-// The invariants above, and more, listed in verify.cpp. E0601 names the first that does not hold.
+// The invariants above, and more, listed in verify.cpp. E0601 names the first that does not hold; also where blocks or
+// threads may touch one element and it cannot be shown that they do not. `verify_statements` leaves those races out.
 Status verify(const Kernel& kernel);
+Status verify_statements(const Kernel& kernel);
 
 // The second oracle: runs a kernel as it is written, one element at a time, every access checked (E0406). `buffers` has a
 // tensor for each parameter, of its dtype and exactly its number of elements; results are written into them. Arithmetic
-// of floats is in f32 (f64 in f64), each operation rounded. Backwards: rounds of Parallel, Bound and Vector loops come
-// from the last to the first, which shows what depends on their order.
+// of floats is in f32 (f64 in f64), each operation rounded. Threads of a block take turns: each runs to its next barrier.
+struct InterpretOptions {
+    // Iterations of Parallel, Bound and Vector loops come from the last to the first: shows what depends on their order.
+    bool backwards = false;
+    // Refuse kernels in which blocks or threads may race, as verify does; or run them, and find the first race that
+    // happens (E0601 names the element and who; iterations of Parallel loops count as blocks); or just run them.
+    enum class Races : uint8_t { Refuse, Find, Ignore } races = Races::Refuse;
+};
 Status interpret(const Kernel& kernel, std::vector<Tensor>& buffers, const SymbolValues& symbols = {},
-                 bool backwards = false);
+                 const InterpretOptions& options = {});
 
 }  // namespace tessera

@@ -5,6 +5,8 @@
 //   elements are numbers or bools; sizes and strides are i64, one stride for each dimension where there are any
 //   sizes of parameters are over the kernel's sizes alone; of the others, over what is known where they are allocated
 //   a buffer that is no parameter has one Alloc, is Shared, Local or Register, and is used inside that Alloc alone
+//   Shared buffers are allocated inside loops over blocks and outside those over threads; what threads use of Local and
+//   Register buffers is allocated inside their loops
 // Variables
 //   names of loops' variables are unique, and none is the name of a size
 //   an expression uses sizes and variables of loops around it; what it claims of their bounds follows from the extents
@@ -13,11 +15,19 @@
 //   a load has its buffer's dtype, and so has what is stored; a bool is combined by Min and Max only
 //   conditions are bool, extents i64
 // Loops
-//   a Parallel loop stands inside sequences alone; a Bound one has an axis, no other kind has, and not one of a loop
-//   around it Vector and Unrolled loops have a constant extent, at least 0; inside a Vector loop there are no loops but
-//   Unrolled ones, no Alloc and no Call iterations of Parallel and Vector loops write different elements of what
-//   outlives them: the indices, or a condition around the store inside the loop, mention the variable (a Vector loop
-//   may combine into one element)
+//   a Parallel loop stands inside sequences alone, and so does a Bound one that no Bound loop is around
+//   a Bound loop has an axis (block.x ... thread.z), no other kind has, and not one of a loop around it; its extent is
+//   not read from a buffer. Loops over blocks stand directly in one another, loops over threads inside those or alone,
+//   directly in one another; extents of either mention no variable of the same
+//   Vector and Unrolled loops have a constant extent, at least 0; inside a Vector loop there are no loops but Unrolled
+//   ones, no Alloc and no Call
+//   iterations of Parallel and Vector loops write different elements of what outlives them: the indices, or a condition
+//   around the store inside the loop, mention the variable (a Vector loop may combine into one element)
+// Blocks and threads
+//   a barrier stands inside a loop over threads, and in it only in branches and loops whose condition or extent is the
+//   same for all threads of the block: it mentions no variable of theirs, and reads nothing that the kernel writes
+//   no two blocks touch one element of Global memory, and no two threads of a block one of Global or Shared memory with
+//   no barrier between, where one of them writes (races.cpp)
 // Register buffers
 //   sizes are constant; indices mention variables of Unrolled and Vector loops alone, and no loads
 #include <fmt/format.h>
@@ -26,8 +36,10 @@
 #include <set>
 
 #include "kernel/ir/check_expr.h"
+#include "kernel/ir/races.h"
 #include "kernel/ir/regions.h"
 #include "kernel/ir/text.h"
+#include "kernel/ir/touches.h"
 
 namespace tessera {
 namespace {
@@ -40,7 +52,8 @@ bool any_mentions(const std::vector<Expr>& list, const std::string& name) {
 
 class Verifier {
   public:
-    explicit Verifier(const Kernel& kernel) : kernel_(kernel), readable_([this](int slot) { return live(slot); }) {
+    explicit Verifier(const Kernel& kernel)
+        : kernel_(kernel), written_(written_buffers(kernel.body)), readable_([this](int slot) { return live(slot); }) {
         for (const std::string& s : kernel.symbols) variables_.emplace(s, symbol_bounds());
     }
 
@@ -63,6 +76,7 @@ class Verifier {
     };
 
     const Kernel& kernel_;
+    const std::set<int> written_;
     std::function<bool(int)> readable_;
     VariableBounds variables_;
     std::set<std::string> used_names_;
@@ -86,7 +100,7 @@ class Verifier {
         if (Problem problem = check_expr(e, kernel_.buffers, variables_, readable_)) return problem;
         Problem problem;
         visit(e, [&](const Expr& x) {
-            if (!problem && x.is(ExprKind::Load)) problem = registers({x.node().slot, x.args()});
+            if (!problem && x.is(ExprKind::Load)) problem = placed({x.node().slot, x.args()});
         });
         return problem;
     }
@@ -95,11 +109,25 @@ class Verifier {
         if (Problem problem = check_access(a, kernel_.buffers, variables_, readable_)) return problem;
         for (const Expr& index : a.indices)
             if (Problem problem = expr(index)) return problem;
-        return registers(a);
+        return placed(a);
     }
 
-    Problem registers(const Access& a) const {
+    // The outermost loop over threads around the statement.
+    const Loop* threads() const {
+        auto found = std::find_if(loops_.begin(), loops_.end(), [](const Loop& l) { return is_thread_loop(*l.loop); });
+        return found == loops_.end() ? nullptr : &*found;
+    }
+
+    // Whether a buffer of its scope can be used here, so.
+    Problem placed(const Access& a) const {
         const Buffer& b = kernel_.buffers[static_cast<size_t>(a.buffer)];
+        if (b.scope == Scope::Global || b.scope == Scope::Shared) return std::nullopt;
+        if (const Loop* outer = threads()) {
+            auto own = allocs_.begin() + static_cast<ptrdiff_t>(outer->allocs);
+            if (std::find(own, allocs_.end(), a.buffer) == allocs_.end())
+                return fmt::format("{} is of one thread, and allocated outside the loop over threads",
+                                   name_text(b.name));
+        }
         if (b.scope != Scope::Register) return std::nullopt;
         for (const Expr& index : a.indices) {
             if (index.node().reads) return fmt::format("an index of {} in registers is loaded", name_text(b.name));
@@ -174,13 +202,42 @@ class Verifier {
             return fmt::format("the extent of a loop of kind {} is no constant", loop_kind_name(loop.kind));
         if (in_vector() && loop.kind != LoopKind::Unrolled)
             return fmt::format("a loop of kind {} inside a vector loop", loop_kind_name(loop.kind));
-        if (loop.kind == LoopKind::Parallel && !(loops_.empty() && conditions_.empty() && allocs_.empty()))
-            return "a parallel loop inside another statement";
+        if (loop.kind == LoopKind::Parallel && !at_top()) return "a parallel loop inside another statement";
         if ((loop.kind == LoopKind::Bound) == loop.axis.empty())
             return loop.axis.empty() ? "a bound loop without an axis" : "an axis of a loop that is not bound";
-        for (const Loop& outer : loops_)
-            if (!loop.axis.empty() && outer.loop->axis == loop.axis)
+        return loop.kind == LoopKind::Bound ? check_bound(loop) : std::nullopt;
+    }
+
+    bool at_top() const { return loops_.empty() && conditions_.empty() && allocs_.empty(); }
+
+    Problem check_bound(const For& loop) const {
+        const bool block = is_block_axis(loop.axis);
+        if (!block && !is_thread_axis(loop.axis))
+            return fmt::format("the axis {} is none of block.x, .y, .z and thread.x, .y, .z", name_text(loop.axis));
+        if (loop.extent.node().reads) return "the extent of a bound loop is read from a buffer";
+        bool in_bound = false;
+        for (const Loop& outer : loops_) {
+            in_bound |= outer.loop->kind == LoopKind::Bound;
+            if (outer.loop->axis == loop.axis)
                 return fmt::format("two loops, one in the other, on the axis {}", name_text(loop.axis));
+            if (block && is_thread_loop(*outer.loop)) return "a loop over blocks inside a loop over threads";
+            const bool alike = block ? is_block_loop(*outer.loop) : is_thread_loop(*outer.loop);
+            if (alike && mentions(loop.extent, outer.loop->var.node().name))
+                return fmt::format(
+                    "the extent of a bound loop depends on {}: blocks have one number of threads, and "
+                    "launches one of blocks, along each axis",
+                    name_text(outer.loop->var.node().name));
+        }
+        if (!in_bound && !at_top()) return "a bound loop inside another statement";
+        bool around = false;
+        const For* next = loop.body ? loop.body->as<For>() : nullptr;
+        visit(loop.body, [&](const Stmt& s) {
+            const For* inner = s->as<For>();
+            around |= inner && (block ? is_block_loop(*inner) : is_thread_loop(*inner));
+        });
+        if (around && !(next && (block ? is_block_loop(*next) : is_thread_loop(*next))))
+            return fmt::format("something stands between two loops over {}, one in the other",
+                               block ? "blocks" : "threads");
         return std::nullopt;
     }
 
@@ -229,6 +286,12 @@ class Verifier {
         if (!allocated_.insert(a.buffer).second) return fmt::format("{} is allocated twice", name_text(b.name));
         if (b.scope == Scope::Global) return fmt::format("{} is global, but no parameter", name_text(b.name));
         if (in_vector()) return "an allocation inside a vector loop";
+        const bool in_block = !loops_.empty() && is_block_loop(*loops_[0].loop);
+        if (b.scope == Scope::Shared && (!in_block || threads()))
+            return fmt::format(
+                "{} is shared by the threads of a block, and not allocated inside the loops over blocks, "
+                "outside those over threads",
+                name_text(b.name));
         if (Problem problem = check_sizes(b, variables_)) return problem;
         for (const Expr& size : b.shape)
             if (b.scope == Scope::Register && !size.as_int())
@@ -244,12 +307,35 @@ class Verifier {
                 if (Problem problem = access(a)) return problem;
         for (const Expr& e : call.args)
             if (Problem problem = expr(e)) return problem;
+        return call.name == "barrier" ? check_barrier(call) : std::nullopt;
+    }
+
+    Problem check_barrier(const Call& call) const {
+        if (!call.reads.empty() || !call.writes.empty() || !call.args.empty()) return "a barrier with arguments";
+        const Loop* outer = threads();
+        if (!outer) return "a barrier outside the loops over threads";
+        AtOnce all{{}, written_};
+        for (const Loop* l = outer; l < loops_.data() + loops_.size(); ++l)
+            if (is_thread_loop(*l->loop))
+                all.vars.push_back(l->loop->var);
+            else if (!same_for_all(l->loop->extent, all, kernel_.params))
+                return fmt::format(
+                    "a barrier in the loop over {}, which may run more often in one thread than in another",
+                    name_text(l->loop->var.node().name));
+        for (size_t i = outer->conditions; i < conditions_.size(); ++i)
+            if (!same_for_all(conditions_[i], all, kernel_.params))
+                return "a barrier in a branch that not all threads of the block may take";
         return std::nullopt;
     }
 };
 
 }  // namespace
 
-Status verify(const Kernel& kernel) { return Verifier(kernel).run(); }
+Status verify_statements(const Kernel& kernel) { return Verifier(kernel).run(); }
+
+Status verify(const Kernel& kernel) {
+    TRY(verify_statements(kernel));
+    return check_races(kernel);
+}
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernel/ir/verified.h"
 #include "kernel/lower/emit_stages.h"
 #include "kernel/passes/clean_up.h"
 #include "kernel/schedule/schedule.h"
@@ -55,6 +56,18 @@ std::set<size_t> find_prepared(const Compute& compute, const std::vector<PlacedS
     return prepared;
 }
 
+// How loops are bound is the schedule's word, and whether threads race shows in the nests alone. All else is ours.
+Status check_lowered(const Kernel& kernel) {
+    bool bound = false;
+    visit(kernel.body, [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        bound |= loop && loop->kind == LoopKind::Bound;
+    });
+    if (bound) return verify(kernel);
+    check_verified(kernel, "lower");
+    return {};
+}
+
 Status clean_up(Kernel& kernel) {
     drop_unit_loops(kernel);
     partition_loops(kernel);
@@ -62,7 +75,7 @@ Status clean_up(Kernel& kernel) {
     drop_unit_loops(kernel);
     merge_dimensions(kernel);
     drop_unused_buffers(kernel);
-    return {};
+    return check_lowered(kernel);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "kernel/ir/verified.h"
 #include "kernel/passes/clean_up.h"
 #include "kernel/written/narrow_floats.h"
 
@@ -157,8 +158,7 @@ WrittenKernel KernelWriter::finish(Stmt body) {
     name_symbols(made_);
     drop_unit_loops(kernel);
     drop_unused_buffers(kernel);
-    Status valid = verify(kernel);
-    CHECK(valid.ok(), "the kernel of {}: {}\n{}", kernel.name, valid.error().to_string(), to_string(kernel));
+    check_verified(kernel, "write_kernel");
     return std::move(made_);
 }
 
