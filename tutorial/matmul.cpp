@@ -16,6 +16,7 @@
 
 #include "kernel/schedule/schedule.h"
 #include "llvm/compile_kernels.h"
+#include "runtime/devices/bind_launches.h"
 
 namespace tessera {
 namespace {
@@ -81,11 +82,11 @@ double measure(const Schedule& schedule, int64_t m, int64_t n, int64_t k) {
         auto* values = static_cast<float*>(buffers.back());
         for (int64_t e = 0; e < count; ++e) values[e] = static_cast<float>((e * 7 + int64_t(i)) % 13 - 6);
     }
+    std::unique_ptr<Stream> stream = ok(device_of(DeviceKind::Cpu).make_stream(1));
     auto run = [&](const CompiledKernel& kernel, const std::vector<void*>& args) {
-        for (const Launch& launch : kernel.launches) {
-            Memory scratch(*launch.scratch_bytes.as_int());
-            launch.function(args.data(), nullptr, 0, *launch.extent.as_int(), static_cast<char*>(scratch.data));
-        }
+        const std::vector<Launch> launches = ok(bind_launches(kernel, {}));
+        ok(stream->reserve(most_local_bytes(launches)));
+        for (const Launch& launch : launches) ok(stream->launch(launch, {args, {}}));
     };
     if (lowered.prepare.body) {
         std::vector<void*> args;

@@ -59,7 +59,7 @@ void expect_near(const Compute& original, const Schedule& schedule, const Symbol
             for (int64_t e = 0; e < all[i].elements(); ++e) all[i].set_real(e, all[i].real_at(e) / 4);
         }
         if (change) change(all);
-        Status ran = interpret(kernel, all, symbols, backwards);
+        Status ran = interpret(kernel, all, symbols, {.backwards = backwards});
         EXPECT_TRUE(ran.ok()) << ran.error().to_string() << to_string(kernel);
         return all[original.params - 1];
     };
