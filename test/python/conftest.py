@@ -27,7 +27,8 @@ def tessera_command(tmp_path):
     """Runs the command line in an empty folder."""
 
     def run(*arguments, timeout=120, **kwargs):
-        environment = dict(os.environ, **kwargs.pop("env", {}))
+        # Without bytecode: a test may write a module twice within the second by which Python tells its versions apart.
+        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **kwargs.pop("env", {}))
         command = [BINARY, *map(str, arguments)]
         return Finished(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=timeout,
                                        env=environment, **kwargs))
