@@ -132,7 +132,9 @@ std::string commented_trace(const Compute& compute, const Schedule& schedule, co
     std::string text = fmt::format("// {}{}\n", compute.name, sizes);
     const std::string begins = to_string(schedule.start());
     if (begins != to_string(compute)) {
-        text += "// it is rewritten first, to\n";
+        text += compute.halvings == 0 ? std::string("// its stages are written out first, as\n")
+                                      : fmt::format("// Strassen with {} {} rewrites it first, to\n", compute.halvings,
+                                                    compute.halvings == 1 ? "halving" : "halvings");
         for (size_t at = 0; at < begins.size();) {
             const size_t end = std::min(begins.find('\n', at), begins.size());
             text += "//   " + begins.substr(at, end - at) + "\n";
