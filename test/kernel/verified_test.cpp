@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernel/sample_computes.h"
 #include "schedule_check.h"
 
 namespace tessera {
@@ -52,6 +53,19 @@ TEST(Verified, ABadBindingIsAnErrorOfTheSchedule) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code(), Code::E0601);
     EXPECT_EQ(refused.error().message(), "a bound loop inside another statement");
+}
+
+// A schedule may ask for registers and leave loops that index them: the buffer is then memory of the thread.
+TEST(Verified, RegistersThatLoopsIndexBecomeLocalMemory) {
+    Schedule s(sample::matmul(12, 16, 8, false));
+    const std::string product = s.compute().stages[0].name;
+    const std::string out = *s.cache_write(product, Scope::Register);
+    std::vector<Loop> tiles = *s.tile(s.loops(out)[0], s.loops(out)[1], 4, 8);
+    ASSERT_TRUE(s.compute_at(product, tiles[1]).ok());
+    auto lowered = lower(s);
+    ASSERT_TRUE(lowered.ok()) << lowered.error().to_string();
+    EXPECT_EQ(lowered->kernel.buffers.back().scope, Scope::Local) << to_string(lowered->kernel);
+    EXPECT_TRUE(verify(lowered->kernel).ok()) << verify(lowered->kernel).error().to_string();
 }
 
 }  // namespace

@@ -74,6 +74,7 @@ Status clean_up(Kernel& kernel) {
     simplify_kernel(kernel);
     drop_unit_loops(kernel);
     merge_dimensions(kernel);
+    place_registers(kernel);
     drop_unused_buffers(kernel);
     return check_lowered(kernel);
 }

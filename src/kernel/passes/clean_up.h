@@ -17,6 +17,9 @@ void simplify_kernel(Kernel& kernel);
 // Neighbouring dimensions of a parameter that every access splits one index for are one dimension.
 void merge_dimensions(Kernel& kernel);
 
+// A buffer that was to be in registers, and is indexed by more than constants once loops are expanded, is in local memory.
+void place_registers(Kernel& kernel);
+
 // What is allocated nowhere any more is no buffer of the kernel.
 void drop_unused_buffers(Kernel& kernel);
 
