@@ -28,8 +28,8 @@ constexpr int64_t kWayBytes = 4 << 10, kFewWays = 8;  // of the first cache
 constexpr double kFarBytesPerCycle = 12;  // from memory, to one core
 constexpr double kRowOfTile = 0.35;       // cycles for each row and step of k that nothing hides
 constexpr int64_t kMostRows = 16;         // of a register tile
-constexpr int kMostRowTiles = 4;          // besides the one for many rows
-constexpr double kFastEnough = 1.06;      // times the best there is, for any size
+constexpr int kMostRowTiles = 2;          // besides the one for many rows
+constexpr double kFastEnough = 1.15;      // times the best there is, for any size
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -111,17 +111,21 @@ class Joining {
     std::vector<Stmt> stmts_;
 };
 
-// What the number of rows may be: small and large values of each symbol, the others 1.
+// What the number of rows may be: small and large values of each symbol. Several symbols at once (an image's height and
+// width, a batch of sequences) are one only all together, and many rows otherwise.
 std::vector<int64_t> sample_sizes(const Expr& rows) {
+    constexpr int64_t kOthers = 16;
     std::set<int64_t> sizes;
     const std::vector<std::string> symbols = free_symbols(rows);
-    for (const std::string& name : symbols) {
+    auto sample = [&](const std::string& name, int64_t n, int64_t others) {
         SymbolValues values;
-        for (const std::string& other : symbols) values[other] = 1;
-        for (int64_t n = 1; n <= 256; n += 1 + n / 16) {
-            values[name] = n;
-            if (auto size = evaluate_int(rows, values); size && *size > 0) sizes.insert(*size);
-        }
+        for (const std::string& other : symbols) values[other] = others;
+        values[name] = n;
+        if (auto size = evaluate_int(rows, values); size && *size > 0) sizes.insert(*size);
+    };
+    for (const std::string& name : symbols) {
+        sample(name, 1, 1);
+        for (int64_t n = 1; n <= 256; n += 1 + n / 16) sample(name, n, kOthers);
     }
     return {sizes.begin(), sizes.end()};
 }
