@@ -12,11 +12,13 @@
 #include "llvm/compile_kernels.h"
 #include "llvm/targets/target.h"
 #include "onnx/file.h"
+#include "rewrite/fix_sizes.h"
 #include "runtime/code_cache.h"
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
 #include "runtime/target_key.h"
+#include "specialised.h"
 #include "stages.h"
 
 namespace tessera {
@@ -161,9 +163,10 @@ struct Executable::State {
     std::vector<Port> inputs, outputs;
     CompileReport report;
     CodegenOptions codegen;
-    std::unique_ptr<LoadedProgram> loaded;  // null: for another machine
-    Program foreign;                        // then
-    std::optional<ProgramEntry> entry;      // of the cache, that its weights are read from
+    std::unique_ptr<LoadedProgram> loaded;     // null: for another machine
+    Program foreign;                           // then
+    std::optional<ProgramEntry> entry;         // of the cache, that its weights are read from
+    std::unique_ptr<Specialised> specialised;  // where sizes decide how the model goes on
 
     Result<std::vector<Kernel>> kernels() const {
         if (!entry) return program().kernels;
@@ -174,6 +177,11 @@ struct Executable::State {
         if (loaded) return loaded.get();
         return Error(Code::E0603, "this was compiled for {}, which this machine is not", codegen.target)
             .hint("compile for the host to run it here");
+    }
+    // The program for these inputs.
+    Result<const LoadedProgram*> here(const NamedData& inputs) const {
+        const Executable* own = specialised ? specialised->find(inputs) : nullptr;
+        return own ? own->state_->here() : here();
     }
 };
 
@@ -205,6 +213,7 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
         }
     }
     auto graph = TRY(phases.run("rewrite", [&] { return rewritten(model.graph(), precision, options); }));
+    if (options.specialise) state->report.deciding = deciding_sizes(*graph);
     Program program = TRY(phases.run("lower", [&] { return from_graph(std::move(graph), lower); }));
     describe(program, state->report);
     if (!here) {
@@ -227,19 +236,22 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     let_go_of_memory();
     for (const auto& v : model.graph().constants())  // what rewriting read; a run reads its own
         onnx::MappedFile::let_go_of_pages(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
+    const CompileReport& report = state->report;
+    if (!report.deciding.empty() && report.host_steps > 0)
+        state->specialised = std::make_unique<Specialised>(model, options, report.deciding, report.host_steps);
     return Executable(std::move(state));
 }
 
 std::vector<std::string> compile_targets() { return list_targets(); }
 
 Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOptions& options) const {
-    return TRY(state_->here())->run(inputs, options);
+    return TRY(state_->here(inputs))->run(inputs, options);
 }
 Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, int runs) const {
-    return TRY(state_->here())->profile(inputs, runs);
+    return TRY(state_->here(inputs))->profile(inputs, runs);
 }
 Result<std::vector<std::pair<std::string, double>>> Executable::check(const NamedData& inputs) const {
-    return TRY(state_->here())->check(inputs);
+    return TRY(state_->here(inputs))->check(inputs);
 }
 
 std::vector<Port> Executable::inputs() const { return state_->inputs; }

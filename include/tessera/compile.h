@@ -22,6 +22,7 @@ struct CompileOptions {
     bool fuse = true;
     bool keep_weights = false;     // also the model's own that were prepared for running, and the stages before kernels:
                                    // for check(), and for emit() of "graph", "compute" and "schedule"
+    bool specialise = true;        // compile again, when a run first has them, for sizes that decide branches and ranks
     std::optional<std::string> cache = {};  // folder of compiled code; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
     bool verify = false;  // check the graph's invariants after each pass
@@ -45,6 +46,7 @@ struct CompileReport {
     std::vector<std::pair<std::string, double>> phases;            // name, seconds
     std::vector<std::pair<std::string, std::string>> decisions;    // what, and why
     std::vector<std::pair<std::string, std::string>> host_reasons; // node, why no kernel computes it
+    std::vector<std::string> deciding;                             // symbols by whose sizes the model takes its branches
 };
 
 class Executable {

@@ -61,7 +61,7 @@ TEST(LowerVariants, ProductsOfAnyNumberOfRows) {
     const Expr m = symbol("M");
     EXPECT_GE(check(matmul(m, 40, 33, true), sizes), 2u);
     EXPECT_GE(check(linear(m, 50, 12), sizes), 2u);
-    EXPECT_GE(check(project_to_heads(symbol("B"), m, 3, 4, 10), sizes, {{"B", 2}}), 2u);
+    EXPECT_GE(check(project_to_heads(symbol("B"), m, 3, 4, 10), sizes, {{"B", 2}}), 1u);
 }
 
 // The text of the traces cut at the comments that name their kernel.

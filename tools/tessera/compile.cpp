@@ -105,6 +105,9 @@ void Compile::show(const Executable& executable, double seconds, const SymbolVal
     if (auto n = executable.arena_bytes(sizes)) fmt::print("  arena        {}\n", human_bytes(double(*n)));
     fmt::print("  compiled in  {}{}\n", human_seconds(seconds), r.from_cache ? ", from the cache" : "");
     for (const std::string& line : grouped_reasons(r)) fmt::print("  reference    {}\n", escaped(line));
+    if (!r.deciding.empty())
+        fmt::print("  decided by   {}: a run compiles again for sizes of these that it meets first\n",
+                   escaped(fmt::format("{}", fmt::join(r.deciding, ", "))));
     if (checked) {
         double most = 0;
         for (const auto& [step, error] : *checked) most = std::max(most, error);
@@ -139,6 +142,7 @@ Json Compile::to_json(const Executable& executable, double seconds, const Symbol
     if (auto n = executable.arena_bytes(sizes)) j["arena_bytes"] = *n;
     j["seconds"] = seconds;
     j["from_cache"] = r.from_cache;
+    j["deciding"] = r.deciding;
     j["phases"] = Json::array();
     for (const auto& [name, s] : r.phases) j["phases"].push_back({{"phase", name}, {"seconds", s}});
     j["host_reasons"] = Json::array();
