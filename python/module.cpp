@@ -92,6 +92,18 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> bytes_of(const Tensor& t) {
     return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(data, {static_cast<size_t>(t.bytes())}, owner);
 }
 
+// A NumPy array over the tensor's memory; None where NumPy itself has no such element type.
+nb::object array_of(const Tensor& t) {
+    auto dtype = to_dlpack(t.dtype());
+    if (!dtype || t.dtype() == DType::bf16) return nb::none();
+    std::vector<size_t> shape(t.sizes().begin(), t.sizes().end());
+    auto* held = new Tensor(t);
+    nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+    static double none = 0;
+    void* data = t.data() ? const_cast<void*>(t.data()) : &none;
+    return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, *dtype));
+}
+
 nb::object dlpack_of(const Tensor& t, nb::kwargs) {
     auto dtype = to_dlpack(t.dtype());
     if (!dtype) throw nb::type_error("DLPack has no such element type");
@@ -281,6 +293,7 @@ NB_MODULE(_tessera, m) {
         }, nb::arg("shape"), nb::arg("values"))
         .def_prop_ro("dtype", [](const Tensor& t) { return std::string(dtype_name(t.dtype())); })
         .def_prop_ro("shape", [](const Tensor& t) { return nb::tuple(nb::cast(t.sizes())); })
+        .def("array", &array_of, "A NumPy array over the tensor's memory; None where NumPy has no such element type.")
         .def("bytes", &bytes_of, "The elements' bytes, shared with the tensor.")
         .def("strings", [](const Tensor& t) { return t.as_strings(); })
         .def("__dlpack__", &dlpack_of, nb::arg("kwargs"))
@@ -288,6 +301,7 @@ NB_MODULE(_tessera, m) {
 
     nb::class_<Datum>(m, "Datum", "What a value holds at run time: a tensor, a sequence or an optional.")
         .def_static("tensor_of", [](const Tensor& t) { return Datum(t); }, nb::arg("tensor"))
+        .def_static("array_of", [](AnyArray array) { return Datum(tensor_from_dlpack(std::move(array))); }, nb::arg("array"))
         .def_static("sequence", &Datum::sequence, nb::arg("items"))
         .def_static("some", &Datum::some, nb::arg("item"))
         .def_static("none", &Datum::none)

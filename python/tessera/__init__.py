@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from ._arrays import array_from, datum_from, numpy_dtype, tensor_from, value_from
+from ._arrays import array_from, datum_from, is_plain, numpy_dtype, tensor_from, value_from
 from ._errors import Error
-from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
+from ._tessera import CompileReport, Datum, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
 from ._tessera import Summary, Tensor
 from ._tessera import Model as _Model
@@ -49,6 +49,9 @@ class _Runnable:
 
     def __init__(self, held: Any) -> None:
         self._held = held
+        self._ports = {port.name: port for port in held.inputs}
+        self._tensors = frozenset(name for name, port in self._ports.items() if port.dtype)
+        self._output_names = [port.name for port in held.outputs]
 
     @property
     def inputs(self) -> list[Port]:
@@ -60,12 +63,12 @@ class _Runnable:
         return self._held.outputs
 
     def _data(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-        ports = {port.name: port for port in self.inputs}
         if not isinstance(inputs, Mapping):
-            if len(inputs) > len(ports):
-                raise Error("E0401", f"{len(inputs)} inputs were given, the model takes {len(ports)}")
-            inputs = dict(zip(ports, inputs))
-        return {name: datum_from(value, ports.get(name)) for name, value in inputs.items()}
+            if len(inputs) > len(self._ports):
+                raise Error("E0401", f"{len(inputs)} inputs were given, the model takes {len(self._ports)}")
+            inputs = dict(zip(self._ports, inputs))
+        return {name: Datum.array_of(value) if name in self._tensors and is_plain(value)
+                else datum_from(value, self._ports.get(name)) for name, value in inputs.items()}
 
     def run(self, inputs: Mapping[str, Any] | Sequence[Any], *, seed: int = 0, max_work: int | None = None,
             progress: Progress | None = None) -> dict[str, Any]:
@@ -73,11 +76,11 @@ class _Runnable:
         lists for sequences, None for an empty optional. `progress(node, done, total)` is called after each node."""
         limits = {} if max_work is None else {"max_work": max_work}
         results = self._held.run(self._data(inputs), seed=seed, progress=progress, **limits)
-        return {port.name: value_from(result) for port, result in zip(self.outputs, results)}
+        return {name: value_from(result) for name, result in zip(self._output_names, results)}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs for inputs in order or by name: one value, or a tuple."""
-        names = [port.name for port in self.inputs]
+        names = list(self._ports)
         if len(args) > len(names):
             raise Error("E0401", f"{len(args)} inputs were given, the model takes {len(names)}")
         inputs = dict(zip(names, args)) | kwargs

@@ -24,6 +24,7 @@ _NUMPY: dict[str, np.dtype] = {
     "bool": np.dtype(np.bool_), "c64": np.dtype(np.complex64), "c128": np.dtype(np.complex128),
 }
 _NAMES = {dtype: name for name, dtype in _NUMPY.items()}
+_PLAIN = frozenset(dtype for dtype in _NUMPY.values() if dtype.isbuiltin == 1)
 
 
 def numpy_dtype(name: str) -> np.dtype:
@@ -69,7 +70,13 @@ def array_from(tensor: Tensor) -> np.ndarray:
         array = np.empty(len(tensor.strings()), dtype=object)
         array[:] = tensor.strings()
         return array.reshape(tensor.shape)
-    return tensor.bytes().view(_NUMPY[tensor.dtype]).reshape(tensor.shape)
+    array = tensor.array()
+    return array if array is not None else tensor.bytes().view(_NUMPY[tensor.dtype]).reshape(tensor.shape)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether Datum.array_of takes it as it is, without a copy."""
+    return type(value) is np.ndarray and value.dtype in _PLAIN and value.flags.c_contiguous
 
 
 def datum_from(value: Any, port: Port | None = None) -> Datum:

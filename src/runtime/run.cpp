@@ -74,8 +74,7 @@ Status Run::allocate(int buffer) {
         context_.data[root] = Datum(Tensor::view(b.dtype, std::move(*sizes), memory.get(), memory));
         return {};
     }
-    context_.late[root] = TRY(context_.device.allocate(bytes));
-    context_.pointers[root] = context_.late[root].get();
+    context_.pointers[root] = TRY(context_.place(root, bytes));
     return {};
 }
 
@@ -87,13 +86,7 @@ Status Run::step(size_t i) {
 
 Status Run::run(const KernelStep& step, size_t i) {
     const BoundStep* bound = &context_.plan->steps[i];
-    BoundStep late;
-    if (!bound->bound) {
-        late = TRY(bind_step(program_, step, *loaded_.module_, context_.symbols));
-        CHECK(late.bound, "a size of {} is not known where it is needed", step.label);
-        TRY(context_.stream->reserve(most_local_bytes(late.launches)));
-        bound = &late;
-    }
+    if (!bound->bound) bound = TRY(bind_late(step, i));
     const KernelAccess& access = layout_.access[step.kernel];
     for (size_t k = 0; k < step.args.size(); ++k) {
         const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(step.args[k])]);
@@ -103,6 +96,17 @@ Status Run::run(const KernelStep& step, size_t i) {
     const LaunchArguments arguments{{context_.args.data(), step.args.size()}, bound->symbols};
     for (const Launch& launch : bound->launches) TRY(context_.stream->launch(launch, arguments));
     return {};
+}
+
+Result<const BoundStep*> Run::bind_late(const KernelStep& step, size_t i) {
+    BoundStep& late = context_.late[i];
+    const bool known = step_symbols(program_, step, context_.symbols, context_.values);
+    CHECK(known, "a size of {} is not known where it is needed", step.label);
+    if (!late.bound || late.symbols != context_.values) {
+        late = TRY(bind_step(program_, step, *loaded_.module_, context_.symbols));
+        TRY(context_.stream->reserve(most_local_bytes(late.launches)));
+    }
+    return &late;
 }
 
 Result<Datum> Run::datum(int buffer) const {

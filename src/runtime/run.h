@@ -38,7 +38,8 @@ class Run {
                                              const NodeEvaluator::Find& outer);
     Status keep(int buffer, Datum result);  // what a host step made
     Status define_sizes(const Value& value, const Sizes& sizes);
-    Status allocate(int buffer);  // a buffer whose size was not known before
+    Result<const BoundStep*> bind_late(const KernelStep& step, size_t i);  // as in the last run, where sizes are equal
+    Status allocate(int buffer);                                           // a buffer whose size was not known before
 
     const LoadedProgram& loaded_;
     const Program& program_;

@@ -44,7 +44,7 @@ Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLay
         for (size_t b = 0; b < count; ++b)
             if (plan->offsets[b] >= 0) pointers[b] = arena_.data() + plan->offsets[b];
         data.resize(count);
-        late.resize(count);
+        late.assign(plan->steps.size(), {});
         staged_.resize(count, Arena(device));
         args.resize(layout.most_args);
     }
@@ -54,11 +54,18 @@ Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLay
 
 void RunContext::clear() {
     for (size_t b = 0; b < data.size(); ++b) {
-        if (!data[b] && !late[b]) continue;
+        if (!data[b]) continue;
         data[b].reset();
-        late[b].reset();
         pointers[b] = nullptr;
     }
+    for (size_t b : placed_) pointers[b] = nullptr;
+    placed_.clear();
+}
+
+Result<void*> RunContext::place(size_t root, int64_t bytes) {
+    TRY(staged_[root].reserve(bytes));
+    placed_.push_back(root);
+    return staged_[root].data();
 }
 
 Result<void*> RunContext::stage(size_t root, const Tensor& t) {

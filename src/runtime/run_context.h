@@ -31,6 +31,8 @@ struct RunContext {
     // Made ready for a run by this plan: arena and scratch are large enough, pointers into the arena and to weights are
     // set, those that each run sets are null.
     Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights);
+    // Memory for a buffer whose size a step defined.
+    Result<void*> place(size_t root, int64_t bytes);
     // A copy in the context, for a tensor that kernels cannot read where it lies.
     Result<void*> stage(size_t root, const Tensor& t);
     void clear();  // lets go of everything that belongs to the run just done
@@ -40,8 +42,10 @@ struct RunContext {
     std::shared_ptr<const RunPlan> plan;
     std::vector<void*> pointers;                                  // by root
     std::vector<std::optional<Datum>> data;                       // by root: inputs, outputs, what host steps made
-    std::vector<std::shared_ptr<void>> late;                      // by root: memory of sizes that a step defined
+    std::vector<BoundStep> late;                                  // by step: those of sizes that a step defined, as the
+                                                                  // last run had them
     std::vector<void*> args;                                      // of the step in progress
+    std::vector<int64_t> values;                                  // its symbols
     SymbolValues symbols;                                         // as far as known
     std::shared_ptr<const void> mark = std::make_shared<char>();  // owner of tensors that lie in this context
 
@@ -49,7 +53,8 @@ struct RunContext {
     RunContext(Device& on, std::unique_ptr<Stream> with) : device(on), stream(std::move(with)), arena_(on) {}
 
     Arena arena_;
-    std::vector<Arena> staged_;  // by root
+    std::vector<Arena> staged_;  // by root: copies, and what was placed
+    std::vector<size_t> placed_;
 };
 
 }  // namespace tessera

@@ -24,15 +24,10 @@ bool known(const Expr& e, const SymbolValues& symbols) {
     return true;
 }
 
-// The kernel's symbols, as the step sees them; nothing where one is not known.
-std::optional<SymbolValues> kernel_symbols(const Kernel& kernel, const KernelStep& step, const SymbolValues& symbols) {
-    SymbolValues values;
-    for (size_t i = 0; i < kernel.symbols.size(); ++i) {
-        auto v = evaluate_int(i < step.symbols.size() ? step.symbols[i] : symbol(kernel.symbols[i]), symbols);
-        if (!v) return {};
-        values[kernel.symbols[i]] = *v;
-    }
-    return values;
+SymbolValues named(const Kernel& kernel, const std::vector<int64_t>& values) {
+    SymbolValues out;
+    for (size_t i = 0; i < values.size(); ++i) out[kernel.symbols[i]] = values[i];
+    return out;
 }
 
 // Blocks of the arena, joined where a step writes over what it reads for the last time.
@@ -56,7 +51,7 @@ class ArenaBlocks {
         const auto* step = std::get_if<KernelStep>(&program_.steps[static_cast<size_t>(s)]);
         if (!step || !plan_.steps[static_cast<size_t>(s)].bound) return;
         const Kernel& kernel = program_.kernels[step->kernel];
-        auto symbols = kernel_symbols(kernel, *step, plan_.symbols);
+        const SymbolValues symbols = named(kernel, plan_.steps[static_cast<size_t>(s)].symbols);
         for (size_t out = 0; out < step->args.size(); ++out) {
             const int to = root(*step, out);
             if (!alone(*step, out) || block_[size_t(to)] < 0 || layout_.first[size_t(to)] != s) continue;
@@ -66,7 +61,7 @@ class ArenaBlocks {
                 Block& block = blocks_[size_t(block_[size_t(from)])];
                 if (block.last != s || block.first == s || plan_.bytes[size_t(from)] != plan_.bytes[size_t(to)])
                     continue;
-                if (!may_share_memory(kernel, in, out) || !may_overwrite(kernel, in, out, *symbols)) continue;
+                if (!may_share_memory(kernel, in, out) || !may_overwrite(kernel, in, out, symbols)) continue;
                 block.last = std::max(block.last, blocks_[size_t(block_[size_t(to)])].last);
                 block_[size_t(to)] = block_[size_t(from)];
                 break;
@@ -127,16 +122,25 @@ Result<int64_t> buffer_bytes(const ProgramBuffer& buffer, const Sizes& sizes) {
     return bytes;
 }
 
+bool step_symbols(const Program& program, const KernelStep& step, const SymbolValues& symbols,
+                  std::vector<int64_t>& into) {
+    const Kernel& kernel = program.kernels[step.kernel];
+    into.clear();
+    for (size_t i = 0; i < kernel.symbols.size(); ++i) {
+        auto v = evaluate_int(i < step.symbols.size() ? step.symbols[i] : symbol(kernel.symbols[i]), symbols);
+        if (!v) return false;
+        into.push_back(*v);
+    }
+    return true;
+}
+
 Result<BoundStep> bind_step(const Program& program, const KernelStep& step, const CompiledModule& module,
                             const SymbolValues& symbols) {
-    const Kernel& kernel = program.kernels[step.kernel];
     BoundStep bound;
-    auto values = kernel_symbols(kernel, step, symbols);
-    if (!values) return bound;
+    if (!step_symbols(program, step, symbols, bound.symbols)) return BoundStep();
     bound.bound = true;
-    for (const std::string& name : kernel.symbols) bound.symbols.push_back(values->at(name));
     const bool worth = seconds_of(step, symbols) >= kParallelFrom;
-    auto launches = bind_launches(module.kernels()[step.kernel], *values);
+    auto launches = bind_launches(module.kernels()[step.kernel], named(program.kernels[step.kernel], bound.symbols));
     if (!launches.ok()) return std::move(launches.error().at(step.label));
     bound.launches = std::move(*launches);
     for (Launch& launch : bound.launches) launch.spread &= worth;

@@ -31,6 +31,10 @@ struct PlanOptions {
 Result<RunPlan> plan_run(const Program& program, const ProgramLayout& layout, const CompiledModule& module,
                          const SymbolValues& symbols, const PlanOptions& options);
 
+// The values of a step's kernel's symbols, in their order; false where one of them is not known.
+bool step_symbols(const Program& program, const KernelStep& step, const SymbolValues& symbols,
+                  std::vector<int64_t>& into);
+
 // One kernel step with these sizes; not bound where one of them is not known.
 Result<BoundStep> bind_step(const Program& program, const KernelStep& step, const CompiledModule& module,
                             const SymbolValues& symbols);

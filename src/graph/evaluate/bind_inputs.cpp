@@ -29,12 +29,12 @@ class Binder {
             const Dim& dim = declared.shape[d];
             if (dim.is(ExprKind::Var)) {
                 auto [at, fresh] = sizes_.try_emplace(dim.node().name, t.size(d));
-                if (fresh) origin_[dim.node().name] = fmt::format("dimension {} of \"{}\"", d, v.name());
+                if (fresh) origin_.emplace_back(dim.node().name, &v, d);
                 if (at->second != t.size(d))
                     return Error(Code::E0405,
                                  "input \"{}\" has {} elements in dimension {}, must have {}: {} is declared {}",
                                  v.name(), t.size(d), d, at->second, to_string(t.sizes()), declared.shape)
-                        .hint("{} is {} by {}", dim.node().name, at->second, origin_[dim.node().name]);
+                        .hint("{} is {} by {}", dim.node().name, at->second, origin(dim.node().name));
                 continue;
             }
             auto size = evaluate_int(dim, sizes_);
@@ -64,8 +64,14 @@ class Binder {
     static bool same_kind(const Type& t, const Datum& d) {
         return (t.is_sequence() && d.is_sequence()) || (t.is_optional() && d.is_optional());
     }
+    std::string origin(std::string_view symbol) const {
+        for (const auto& [name, v, d] : origin_)
+            if (name == symbol) return fmt::format("dimension {} of \"{}\"", d, v->name());
+        return {};
+    }
+
     SymbolValues sizes_;
-    std::map<std::string, std::string> origin_;  // where a symbol got its size
+    std::vector<std::tuple<std::string_view, const Value*, int64_t>> origin_;  // where a symbol got its size
 };
 
 }  // namespace
