@@ -278,11 +278,7 @@ void bind_kernels(nb::module_& m) {
     m.def("describe_processor", [](const std::string& target) { return unwrap(describe_processor(target)); }, nb::arg("target"));
 }
 
-}  // namespace
-
-NB_MODULE(_tessera, m) {
-    m.doc() = "The compiled part of tessera.";
-
+void bind_data(nb::module_& m) {
     nb::class_<Tensor>(m, "Tensor", "A tensor: element type, sizes, contiguous elements.")
         .def_static("from_memory", &tensor_from_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("address"), nb::arg("owner"))
         .def_static("from_dlpack", &tensor_from_dlpack, nb::arg("array"))
@@ -308,7 +304,9 @@ NB_MODULE(_tessera, m) {
         .def_prop_ro("kind", [](const Datum& d) { return d.is_tensor() ? "tensor" : d.is_sequence() ? "sequence" : "optional"; })
         .def_prop_ro("tensor", [](const Datum& d) { return d.tensor(); })
         .def_prop_ro("items", [](const Datum& d) { return d.items(); });
+}
 
+void bind_models(nb::module_& m) {
     nb::class_<Port>(m, "Port", "An input or output of a model.")
         .def_ro("name", &Port::name)
         .def_ro("type", &Port::type)
@@ -352,7 +350,9 @@ NB_MODULE(_tessera, m) {
             return nb::bytes(bytes.data(), bytes.size());
         })
         .def("to_text", &Model::to_text);
+}
 
+void bind_optimizer(nb::module_& m) {
     nb::class_<NodeText>(m, "NodeText", "A node as text, with the names of values.")
         .def_ro("op", &NodeText::op).def_ro("attrs", &NodeText::attrs).def_ro("inputs", &NodeText::inputs)
         .def_ro("outputs", &NodeText::outputs).def("__str__", [](const NodeText& n) { return n.text; })
@@ -377,7 +377,9 @@ NB_MODULE(_tessera, m) {
     m.def("optimize", &optimize_model, nb::arg("model"), nb::arg("precision"), nb::arg("rules"), nb::arg("refute_rules"),
           nb::arg("fold_limit"), nb::arg("stop_after"), nb::arg("record"));
     m.def("optimizer_passes", &optimizer_passes);
+}
 
+void bind_compiler(nb::module_& m) {
     nb::class_<StepProfile>(m, "StepProfile", "One step of a compiled model: its time, and what it holds.")
         .def_ro("label", &StepProfile::label).def_ro("kind", &StepProfile::kind).def_ro("nodes", &StepProfile::nodes)
         .def_ro("seconds", &StepProfile::seconds).def_ro("flops", &StepProfile::flops).def_ro("bytes", &StepProfile::bytes)
@@ -404,6 +406,16 @@ NB_MODULE(_tessera, m) {
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
           nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets);
+}
+
+}  // namespace
+
+NB_MODULE(_tessera, m) {
+    m.doc() = "The compiled part of tessera.";
+    bind_data(m);
+    bind_models(m);
+    bind_optimizer(m);
+    bind_compiler(m);
     bind_search(m);
     bind_kernels(m);
 }

@@ -105,17 +105,17 @@ class HeaderParser {
 };
 
 // How elements lie in the file.
-struct Layout {
+struct ElementLayout {
     DType dtype = DType::f32;
     size_t width = 0;      // bytes an element takes in the file
     char kind = 'f';       // NumPy's: b i u f c V U S
     bool swapped = false;  // big-endian
 };
 
-Result<Layout> layout_of(const std::string& descr, std::optional<DType> expected) {
+Result<ElementLayout> layout_of(const std::string& descr, std::optional<DType> expected) {
     std::string_view d = descr;
     if (d.empty()) return malformed("its element type is empty");
-    Layout layout;
+    ElementLayout layout;
     if (d[0] == '<' || d[0] == '>' || d[0] == '|' || d[0] == '=') {
         layout.swapped = d[0] == '>';
         d.remove_prefix(1);
@@ -128,7 +128,7 @@ Result<Layout> layout_of(const std::string& descr, std::optional<DType> expected
     if (error != std::errc() || end != d.data() + d.size() || n == 0 || n > (size_t{1} << 24))
         return malformed("its element type is '{}'", descr);
     layout.width = layout.kind == 'U' ? n * 4 : n;
-    auto pick = [&](std::initializer_list<DType> types) -> Result<Layout> {
+    auto pick = [&](std::initializer_list<DType> types) -> Result<ElementLayout> {
         for (DType t : types)
             if (dtype_bytes(t) == n) {
                 layout.dtype = t;
@@ -174,7 +174,7 @@ uint32_t next_utf8(std::string_view text, size_t& i) {
     return code;
 }
 
-Result<std::string> read_string(const char* p, const Layout& layout) {
+Result<std::string> read_string(const char* p, const ElementLayout& layout) {
     std::string_view raw(p, layout.width);
     if (layout.kind == 'S') return std::string(raw.substr(0, raw.find_last_not_of('\0') + 1));
     std::vector<uint32_t> codes(layout.width / 4);
@@ -234,7 +234,7 @@ Result<Tensor> read_npy(std::string_view bytes, std::optional<DType> expected) {
     if (length > kMaxHeader || length > bytes.size() - prefix)
         return malformed("its header of {} bytes is not all there", length);
     Header header = TRY(HeaderParser(bytes.substr(prefix, length)).parse());
-    Layout layout = TRY(layout_of(header.descr, expected));
+    ElementLayout layout = TRY(layout_of(header.descr, expected));
     auto counted = element_count(header.shape);
     if (!counted.ok()) return malformed("its shape {} is too large", to_string(header.shape));
     int64_t count = *counted;

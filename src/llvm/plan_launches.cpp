@@ -99,9 +99,9 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel) {
 
 namespace {
 
-using Indices = std::vector<Expr>;
+using Place = std::vector<Expr>;
 
-bool same_indices(const Indices& a, const Indices& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+bool same_indices(const Place& a, const Place& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 }  // namespace
 
@@ -111,7 +111,7 @@ bool may_share_memory(const Kernel& kernel, size_t read, size_t written) {
     if (dtype_bytes(r.dtype) != dtype_bytes(w.dtype) || !same_indices(r.shape, w.shape)) return false;
     if (!same_indices(r.strides, w.strides)) return false;
     bool share = true;
-    auto check = [&](const Expr& e, const Indices* target) {
+    auto check = [&](const Expr& e, const Place* target) {
         if (!e.node().reads) return;
         visit(e, [&](const Expr& x) {
             if (!x.is(ExprKind::Load)) return;

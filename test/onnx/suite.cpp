@@ -429,14 +429,22 @@ struct Counts {
     int passed = 0, failed = 0, excluded = 0;
 };
 
-int run_all(const Options& options) {
+// What came of all tests.
+struct Outcome {
+    std::map<std::string, Counts> counts;                                              // by kind
+    std::map<std::string, std::vector<std::pair<std::string, std::string>>> failures;  // cause -> (test, text)
+    std::map<std::string, std::vector<std::string>> left;                              // host step -> tests
+    int whole = 0;                                                                     // compiled without any
+    std::set<std::string> without;                                                     // the ops of those
+};
+
+std::vector<fs::path> find_tests(const Options& options, Outcome& outcome) {
     std::set<std::string> excluded;  // a name a line, then the reason
     if (std::ifstream file(options.excluded); file)
         for (std::string line; std::getline(file, line);)
             if (!line.empty() && line[0] != '#') excluded.insert(line.substr(0, line.find(' ')));
     std::regex filter(options.filter);
     std::vector<fs::path> tests;
-    std::map<std::string, Counts> counts;
     for (const auto& kind : fs::directory_iterator(options.folder)) {
         if (!kind.is_directory()) continue;
         for (const auto& test : fs::directory_iterator(kind.path())) {
@@ -444,38 +452,29 @@ int run_all(const Options& options) {
             std::string name = test.path().filename().string();
             if (!std::regex_search(name, filter)) continue;
             if (excluded.count(name))
-                ++counts[kind.path().filename().string()].excluded;
+                ++outcome.counts[kind.path().filename().string()].excluded;
             else
                 tests.push_back(test.path());
         }
     }
     std::sort(tests.begin(), tests.end());
-    if (options.list) {
-        for (const auto& test : tests)
-            fmt::print("{}/{}\n", test.parent_path().filename().string(), test.filename().string());
-        return 0;
-    }
-    if (tests.empty()) {
-        fmt::print(stderr, "no tests under {}\n", options.folder.string());
-        return 2;
-    }
+    return tests;
+}
 
-    std::map<std::string, std::vector<std::pair<std::string, std::string>>> failures;  // cause -> (test, text)
-    std::map<std::string, std::vector<std::string>> left;                              // host step -> tests
-    int whole = 0;                                                                     // compiled without any
-    std::set<std::string> without;                                                     // the ops of those
-    auto note_hosts = [&](const std::string& test, const std::string& text) {
-        std::istringstream lines(text.substr(std::min<size_t>(text.size(), 3)));
-        for (std::string line; std::getline(lines, line);) {
-            if (!line.starts_with("ops ")) {
-                left[line].push_back(test);
-                continue;
-            }
-            ++whole;
-            std::istringstream ops(line.substr(4));
-            for (std::string op; ops >> op;) without.insert(op);
+void note_hosts(const std::string& test, const std::string& text, Outcome& outcome) {
+    std::istringstream lines(text.substr(std::min<size_t>(text.size(), 3)));
+    for (std::string line; std::getline(lines, line);) {
+        if (!line.starts_with("ops ")) {
+            outcome.left[line].push_back(test);
+            continue;
         }
-    };
+        ++outcome.whole;
+        std::istringstream ops(line.substr(4));
+        for (std::string op; ops >> op;) outcome.without.insert(op);
+    }
+}
+
+void run_tests(const std::vector<fs::path>& tests, const Options& options, Outcome& outcome) {
     std::vector<Job> running;
     for (size_t next = 0; next < tests.size() || !running.empty();) {
         while (next < tests.size() && running.size() < static_cast<size_t>(options.jobs))
@@ -487,23 +486,25 @@ int run_all(const Options& options) {
                 continue;
             }
             std::string name = job.folder.filename().string();
-            Counts& count = counts[job.folder.parent_path().filename().string()];
+            Counts& count = outcome.counts[job.folder.parent_path().filename().string()];
             if (job.text.starts_with("ok")) {
                 ++count.passed;
                 if (options.verbose) fmt::print("passed {}\n", name);
-                note_hosts(name, job.text);
+                note_hosts(name, job.text, outcome);
             } else {
                 ++count.failed;
                 std::string text = job.text.substr(1);
                 if (options.verbose) fmt::print("FAILED {}: {}\n", name, text);
-                failures[cause(text)].emplace_back(name, text);
+                outcome.failures[cause(text)].emplace_back(name, text);
             }
             running.erase(running.begin() + static_cast<ptrdiff_t>(i));
         }
     }
+}
 
-    std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::string>>>> groups(failures.begin(),
-                                                                                                 failures.end());
+void print_failures(const Outcome& outcome) {
+    std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::string>>>> groups(
+        outcome.failures.begin(), outcome.failures.end());
     std::sort(groups.begin(), groups.end(),
               [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
     for (const auto& [why, list] : groups) {
@@ -511,28 +512,49 @@ int run_all(const Options& options) {
         for (size_t i = 0; i < list.size() && i < 12; ++i) fmt::print("    {}\n", list[i].first);
         if (list.size() > 12) fmt::print("    ... and {} more\n", list.size() - 12);
     }
+}
+
+// What lowering says of an op must be true of at least one test; returns how many ops it is not true of.
+int count_false_claims(const std::vector<fs::path>& tests, const Outcome& outcome) {
+    int found = 0;
+    for (const OpDef* op : all_ops()) {
+        if (op->onnx.name.empty() || op_lowering(*op) == OpLowering::Host || outcome.without.contains(op->name))
+            continue;
+        const bool tested = std::any_of(tests.begin(), tests.end(),
+                                        [&](const fs::path& test) { return uses(test / "model.onnx", op->name); });
+        if (!tested) continue;
+        ++found;
+        fmt::print("{} is said to be compiled, but no test of it is without a host step\n", op->name);
+    }
+    return found;
+}
+
+int run_all(const Options& options) {
+    Outcome outcome;
+    const std::vector<fs::path> tests = find_tests(options, outcome);
+    if (options.list) {
+        for (const auto& test : tests)
+            fmt::print("{}/{}\n", test.parent_path().filename().string(), test.filename().string());
+        return 0;
+    }
+    if (tests.empty()) {
+        fmt::print(stderr, "no tests under {}\n", options.folder.string());
+        return 2;
+    }
+    run_tests(tests, options, outcome);
+    print_failures(outcome);
     Counts all;
-    std::string summary;
-    for (const auto& [kind, c] : counts) {
+    for (const auto& [kind, c] : outcome.counts) {
         fmt::print("{}: {} passed, {} failed{}\n", kind, c.passed, c.failed,
                    c.excluded ? fmt::format(", {} excluded", c.excluded) : "");
         all.passed += c.passed;
         all.failed += c.failed;
     }
-    for (const auto& [step, list] : left) fmt::print("left to the evaluator: {} ({})\n", step, fmt::join(list, " "));
-    // What lowering says of an op must be true of at least one test.
-    if (options.compiled && options.filter == Options().filter)
-        for (const OpDef* op : all_ops()) {
-            if (op->onnx.name.empty() || op_lowering(*op) == OpLowering::Host || without.contains(op->name)) continue;
-            const bool tested = std::any_of(tests.begin(), tests.end(), [&](const fs::path& test) {
-                return uses(test / "model.onnx", op->name);
-            });
-            if (!tested) continue;
-            ++all.failed;
-            fmt::print("{} is said to be compiled, but no test of it is without a host step\n", op->name);
-        }
+    for (const auto& [step, list] : outcome.left)
+        fmt::print("left to the evaluator: {} ({})\n", step, fmt::join(list, " "));
+    if (options.compiled && options.filter == Options().filter) all.failed += count_false_claims(tests, outcome);
     fmt::print("all: {} passed, {} failed{}\n", all.passed, all.failed,
-               options.compiled ? fmt::format(", {} of them without a host step", whole) : "");
+               options.compiled ? fmt::format(", {} of them without a host step", outcome.whole) : "");
     return all.failed ? 1 : 0;
 }
 

@@ -19,6 +19,8 @@ inline constexpr int kDone = 0, kWrongInput = 1, kWrongUsage = 2, kOurFault = 3,
 inline constexpr const char* kExitStatus =
     "Exit status: 0 done, 1 the model or an input is wrong, 2 wrong usage, 3 a fault of tessera, 130 interrupted.\n";
 
+inline constexpr int64_t kExternalFrom = 1024;  // bytes from which --external-data puts a tensor into a file of its own
+
 // Registers one subcommand; `chosen` is set when the command line names it.
 using Chosen = std::function<int()>;
 void add_run(CLI::App& app, Chosen& chosen);

@@ -11,7 +11,6 @@ constexpr const char* kConvertExamples =
     "  tessera convert model.onnx -                           text to the terminal\n"
     "  tessera convert model.tsr model.onnx --opset 17\n"
     "  tessera convert model.onnx split.onnx --external-data\n";
-constexpr int64_t kExternalFrom = 1024;
 
 struct Convert {
     std::string in, out, weights;

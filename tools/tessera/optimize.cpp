@@ -16,7 +16,6 @@ constexpr const char* kOptimizeExamples =
     "  tessera optimize model.onnx -o smaller.onnx --check --dim batch=2\n"
     "  tessera optimize model.onnx --rules my.rules --print-after user_rules\n"
     "  tessera optimize model.onnx --search=30 -o faster.onnx --explain\n";
-constexpr int64_t kExternalFrom = 1024;
 
 struct Optimize {
     std::string path, out, weights, report;

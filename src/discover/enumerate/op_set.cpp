@@ -175,7 +175,7 @@ class OpSetReader {
 
 // ---- templates from an op's definition
 
-struct Choice {
+struct AttrChoice {
     std::string name;                // of an attribute; empty for an input
     std::vector<std::string> texts;  // values to try; an empty one leaves it out
 };
@@ -209,7 +209,7 @@ bool takes_floats(const OpDef& op, const std::string& type) {
 Status add_templates(const OpDef& op, OpSet& set) {
     TRY(has_meaning(op));
     std::vector<std::string> operands;
-    std::vector<Choice> choices;
+    std::vector<AttrChoice> choices;
     for (const ParamDef& in : op.inputs) {
         if (in.optional) continue;
         if (takes_floats(op, in.type)) {

@@ -1,6 +1,8 @@
 // What several families share: version changes of ONNX forms, and small pieces of inference and bodies.
 #pragma once
 
+#include <algorithm>
+
 #include "graph/builder.h"
 #include "graph/gradient.h"
 #include "graph/op_def.h"
@@ -23,6 +25,10 @@ OnnxChange numpy_broadcast_from_7();
 // (or none, if `noop_when_empty`). nullopt where they are only known at run time.
 Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, size_t input, int64_t rank,
                                                             bool noop_when_empty = false);
+
+inline bool contains(const std::vector<int64_t>& axes, int64_t axis) {
+    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 // As OpDef::canonical of an op whose attribute "axis" counts the dimensions of its first input: left out where it is the
 // default's, otherwise counted from the front.

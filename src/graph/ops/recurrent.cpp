@@ -173,14 +173,14 @@ Result<Types> infer_recurrent(const OpView& op, const Cell& cell) {
     return types;
 }
 
-struct Scanned {
+struct ScannedDirection {
     Value* y;                    // [S, B, H]
     std::vector<Value*> states;  // [B, H]
 };
 
 // One direction of the layer: x [S, B, I] times w, then the scan. `valid` [S, B, 1] says which steps count.
-Scanned scan_direction(const OpView& op, Builder& b, const Cell& cell, const Direction& d, Value* gates,
-                       std::vector<Value*> states, Value* valid, bool reverse) {
+ScannedDirection scan_direction(const OpView& op, Builder& b, const Cell& cell, const Direction& d, Value* gates,
+                                std::vector<Value*> states, Value* valid, bool reverse) {
     if (b.failed()) return {nullptr, std::vector<Value*>(size_t(cell.states))};
     GraphPtr nested = b.graph().nested("step");
     Builder inner(*nested);
@@ -257,7 +257,7 @@ Result<std::vector<Value*>> expand_recurrent(const OpView& op, const std::vector
             }
         }
         bool reverse = d == 1 || op.string("direction") == "reverse";
-        Scanned done = scan_direction(op, b, cell, weights, gates, states, valid, reverse);
+        ScannedDirection done = scan_direction(op, b, cell, weights, gates, states, valid, reverse);
         ys.push_back(b.unsqueeze(done.y, {1}));
         for (size_t i = 0; i < finals.size(); ++i) finals[i].push_back(b.unsqueeze(done.states[i], {0}));
     }

@@ -9,10 +9,6 @@ Result<std::optional<std::vector<int64_t>>> reduced_axes(const OpView& op) {
     return axes_from_input(op, 1, op.rank(0), op.integer("noop_with_empty_axes"));
 }
 
-bool contains(const std::vector<int64_t>& list, int64_t v) {
-    return std::find(list.begin(), list.end(), v) != list.end();
-}
-
 Result<Types> infer_reduction(const OpView& op) {
     if (op.has(1) && op.rank(1) != 1) return op.shape_error("axes must be a vector, is {}", op.shape(1));
     const Shape& x = op.shape(0);

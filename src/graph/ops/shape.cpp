@@ -192,10 +192,6 @@ Result<std::optional<std::vector<int64_t>>> squeezed_axes(const OpView& op) {
     return std::optional(axes);
 }
 
-bool contains(const std::vector<int64_t>& list, int64_t x) {
-    return std::find(list.begin(), list.end(), x) != list.end();
-}
-
 const OpDef kSqueeze{
     .name = "squeeze",
     .inputs = {"x: T", "axes?: i64"},

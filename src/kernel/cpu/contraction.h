@@ -9,6 +9,8 @@
 
 namespace tessera {
 
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // Numbers of axes, in their order. Columns hold the innermost axis of the output.
 struct Contraction {
     std::vector<int> batch, rows, columns;  // axes of the stage that both operands have, A alone, B alone

@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kRowsWorthPacking = 4;  // of A: fewer, and B is read as it lies
-constexpr int64_t kRowsAtOnce = 16;       // of such a B
+constexpr int64_t kUnpackedRows = 16;     // of such a B
 constexpr int64_t kFewTiles = 32;         // of rows: with more, it does not matter that the first wait for a panel of B
 constexpr int64_t kLongPanel = 6;         // first caches that a panel of B may fill before k is cut
 
@@ -30,8 +30,6 @@ constexpr double kRowOfTile = 0.35;       // cycles for each row and step of k t
 constexpr int64_t kMostRows = 16;         // of a register tile
 constexpr int kMostRowTiles = 2;          // besides the one for many rows
 constexpr double kFastEnough = 1.15;      // times the best there is, for any size
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Cycles that one step of k takes in a register tile of mr rows and `vectors` vectors of columns; infinite where the
 // tile does not fit the registers.
@@ -185,7 +183,7 @@ void cut_depth(const ContractionShape& s, const Machine& machine, ContractionTil
         t.k_blocks = s.m <= t.mr || !t.pack_a ? 1 : divide_up(s.k, most);
     } else {
         // A few rows of B at a time, along whole pages; products are added up in the first cache.
-        t.k_blocks = divide_up(s.k, kRowsAtOnce);
+        t.k_blocks = divide_up(s.k, kUnpackedRows);
     }
     t.kc = divide_up(s.k, t.k_blocks);
 }

@@ -15,8 +15,6 @@ constexpr int64_t kFewBlocks = 12;                   // with more, it does not m
 constexpr int64_t kRowsCollide = 2048;  // bytes: rows so far apart, or a multiple, share few places of a cache
 constexpr int64_t kCopied = 32;         // elements of such a row that are copied at once
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // The product, and the map that reads its elements as they are made; empty where it is the result itself.
 struct HalvedParts {
     std::string product, out;

@@ -16,7 +16,7 @@ bool lacking(const Node& node, const ModelInfo& info) {
     return info.opset > 0 && form.domain.empty() && onnx::first_opset("", form.name) > info.opset;
 }
 
-Changed expand(Graph& graph, Node& node, PassContext& context) {
+Changed write_out_node(Graph& graph, Node& node, PassContext& context) {
     size_t before = graph.nodes().size();
     Builder build(graph, node.where());
     auto results = expand_node(node, build);
@@ -50,7 +50,7 @@ Result<Changed> write_out(Graph& graph, PassContext& context) {
             for (size_t k = 0; k < node.output_count(); ++k) used |= !node.output(k)->uses().empty();
             if (!used || has_nested(node) || !lacking(node, graph.outermost().info())) continue;
             tried = true;
-            changed |= expand(*g, node, context);
+            changed |= write_out_node(*g, node, context);
         }
         if (!tried) continue;
         g->sort();

@@ -59,7 +59,7 @@ double real_mod(double a, double b) {
 }
 double real_sign(double v) { return v != v ? v : (v > 0) - (v < 0); }
 
-uint64_t bits(int64_t v) { return static_cast<uint64_t>(v); }
+uint64_t word(int64_t v) { return static_cast<uint64_t>(v); }
 
 }  // namespace
 
@@ -165,17 +165,17 @@ void cast_real_to_int(DType to, bool saturate, Reals a, int64_t n, int64_t* out)
 void cast_int_to_real(DType from, DType to, bool saturate, Ints a, int64_t n, double* out) {
     const bool u = from == DType::u64;
     if (to == DType::f64)
-        return map1(a, n, out, [u](int64_t x) { return u ? static_cast<double>(bits(x)) : static_cast<double>(x); });
+        return map1(a, n, out, [u](int64_t x) { return u ? static_cast<double>(word(x)) : static_cast<double>(x); });
     if (to == DType::f32)
         return map1(a, n, out,
-                    [u](int64_t x) -> double { return u ? static_cast<float>(bits(x)) : static_cast<float>(x); });
+                    [u](int64_t x) -> double { return u ? static_cast<float>(word(x)) : static_cast<float>(x); });
     const double limit = float_max(to);
     map1(a, n, out, [=](int64_t x) {
-        const double v = u ? static_cast<double>(bits(x)) : static_cast<double>(x);
+        const double v = u ? static_cast<double>(word(x)) : static_cast<double>(x);
         if (saturate && (v > limit || v < -limit)) return v < 0 ? -limit : limit;
         const bool halve = u && x < 0;  // keeps a last bit that says whether anything was lost
         uint64_t stored = 0;
-        write_int(to, &stored, 0, halve ? static_cast<int64_t>(bits(x) >> 1 | (bits(x) & 1)) : x);
+        write_int(to, &stored, 0, halve ? static_cast<int64_t>(word(x) >> 1 | (word(x) & 1)) : x);
         return read_real(to, &stored, 0) * (halve ? 2 : 1);
     });
 }

@@ -7,7 +7,7 @@
 namespace tessera::strip {
 namespace {
 
-int64_t floor_quotient(int64_t a, int64_t b) {  // b > 0
+int64_t floor_divide(int64_t a, int64_t b) {  // b > 0
     return a / b - (a % b < 0);
 }
 
@@ -24,9 +24,9 @@ void Program::narrow(const PlanNode& test, int lane, int64_t& begin, int64_t& en
         begin = hit ? std::max(begin, at) : begin;
         end = hit ? std::max(begin, std::min(end, at + 1)) : begin;
     } else if (step > 0) {
-        begin = std::min(end, std::max(begin, -floor_quotient(base, step)));
+        begin = std::min(end, std::max(begin, -floor_divide(base, step)));
     } else {
-        end = std::max(begin, std::min(end, floor_quotient(base, -step) + 1));
+        end = std::max(begin, std::min(end, floor_divide(base, -step) + 1));
     }
 }
 
