@@ -1,21 +1,24 @@
 # The front door: `make help` lists the targets. CMake builds; the scripts in tools/ do the rest.
 
 FUZZ_SECONDS ?= 600
-PYTHON := .venv/bin/python
 CPP_FILES = git ls-files '*.cpp' '*.h'
 
 .NOTPARALLEL:
-.PHONY: help run test bench format format-check fuzz clean setup configure build all python
+.PHONY: help run test test-all bench format format-check fuzz clean setup configure configure-python build all python wheel
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-run: build python ## Build and run the built-in ResNet-50
+run: build ## Build the command line and run the built-in ResNet-50
 	build/bin/tessera run
 
 test: all python ## Build everything and run every test
 	@tools/setup.sh browser || echo "Without a browser, the tests of the report's page are skipped."
 	@tools/test.sh
+
+test-all: all python ## The same, with every test program under the sanitizers, and those of threads under ThreadSanitizer
+	@tools/setup.sh browser || echo "Without a browser, the tests of the report's page are skipped."
+	@tools/test.sh --all
 
 bench: all ## Run the benchmarks, and put the models' speed into docs/benchmarks.md
 	@for b in build/bin/*_bench; do [ ! -x $$b ] || $$b || exit 1; done
@@ -36,23 +39,31 @@ clean: ## Remove what was built (.venv stays)
 	rm -rf build build-* dist
 
 setup:
-	@tools/setup.sh build python
-	@tools/venv.sh
+	@tools/setup.sh build
 
 configure: setup
-	@cmake --preset release -DTESSERA_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >/dev/null
+	@cmake --preset release >/dev/null
 
 build: configure ## Build the command line
 	@cmake --build --preset release --target tessera-cli
 
-all: configure ## Build everything
+all: configure-python ## Build everything
 	@cmake --build --preset release
 
+configure-python: setup
+	@tools/setup.sh python
+	@tools/venv.sh
+	@cmake --preset release -DTESSERA_PYTHON=ON -DTESSERA_WHEEL=OFF -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python >/dev/null
+
 # Installs the package into .venv out of the same build folder, so that nothing is compiled twice.
-python: $(if $(wildcard pyproject.toml),.venv/.tessera) ## Install the Python package into .venv
+python: .venv/.tessera ## Install the Python package into .venv
 .venv/.tessera: pyproject.toml $(shell find python -type f -not -name '*.pyc' 2>/dev/null) build/lib/libtessera.a
-	@$(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
+	@.venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
 	    --config-settings=build-dir=build .
 	@touch $@
-build/lib/libtessera.a: configure
+build/lib/libtessera.a: configure-python
 	@cmake --build --preset release --target tessera
+
+wheel: configure-python ## Make a self-contained wheel in dist/, and try it in a bare environment
+	@tools/setup.sh wheel
+	@tools/wheel.sh

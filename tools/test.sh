@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Runs every test against build/ and prints what was counted. `make test` builds first, then calls this.
-# TESSERA_TSAN=1: also the tests of threads under ThreadSanitizer, which need a build of everything.
+# usage: tools/test.sh [--all]
+# --all: every test program under the sanitizers, and the tests of threads under ThreadSanitizer, which need one more
+# build of everything each.
 # The output of each stage is kept in build/test-logs/<stage>.log and shown when the stage fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+all=0
+[[ ${1:-} == --all ]] && all=1
 python=.venv/bin/python
 suite=build/onnx_suite_files
 logs=build/test-logs
@@ -66,7 +70,9 @@ optimized_suite() { build/bin/onnx_suite "$suite" --optimize --exclude test/onnx
 compiled_suite() { build/bin/onnx_suite "$suite" --compiled --exclude test/onnx/excluded.txt; }
 
 sanitize() {
-    cmake --preset asan && cmake --build --preset asan --target sanitize_tests && run_ctest sanitize asan -L sanitize
+    local label=sanitize
+    ((all)) && label=sanitize_all
+    cmake --preset asan && cmake --build --preset asan --target ${label}_tests && run_ctest sanitize asan -L "^$label\$"
 }
 
 threads() {
@@ -79,10 +85,9 @@ stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage onnx last_line onnx_suite
 [[ -x build/bin/onnx_suite ]] && stage optimized last_line optimized_suite
 [[ -x build/bin/onnx_suite ]] && stage compiled last_line compiled_suite
-[[ -d test/python ]] && stage python last_line $python -m pytest -q test/python
+[[ -d test/python ]] && stage python last_line timeout 3600 $python -m pytest -q test/python
 stage sanitize ctest_counts sanitize
-# A build of everything for a few tests: only where it is asked for.
-[[ ${TESSERA_TSAN:-0} == 1 ]] && stage threads ctest_counts threads
+((all)) && stage threads ctest_counts threads
 
 echo
 printf '%s\n' "${summary[@]}"

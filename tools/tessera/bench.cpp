@@ -5,6 +5,7 @@
 
 #include "base/usable_cores.h"
 #include "child.h"
+#include "embedded.h"
 #include "given.h"
 #include "in_f64.h"
 #include "values.h"
@@ -131,7 +132,7 @@ Result<Runner> Bench::start(const std::string& name, Json spec, const std::files
     std::vector<std::string> command = {"/proc/self/exe", "bench", "--serve"};
     if (!runner.compiled) {
         std::string source;
-        for (const PeerFile& file : peer_files()) source += file.text;
+        for (const EmbeddedFile& file : peer_files()) source += file.text;
         command = {python_to_run(), "-u", "-c", source};
         spec["peer"] = name;
     }

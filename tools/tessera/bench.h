@@ -35,9 +35,4 @@ Quartiles ratio_to(const RunnerTimes& ours, const RunnerTimes& theirs);
 Json times_json(const std::vector<ThreadTimes>& all);
 void print_times(const std::vector<ThreadTimes>& all);
 
-struct PeerFile {
-    std::string_view name, text;
-};
-const std::vector<PeerFile>& peer_files();  // what is in peers/
-
 }  // namespace tessera::cli

@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/output_file.h"
+#include "embedded.h"
 #include "rewrite/pass.h"
 
 namespace tessera::cli {
@@ -145,7 +146,7 @@ std::string for_script(const Json& json) {
 }
 
 std::string_view page_file(std::string_view name) {
-    for (const PageFile& file : page_files())
+    for (const EmbeddedFile& file : page_files())
         if (file.name == name) return file.text;
     CHECK(false);
     return {};

@@ -23,9 +23,4 @@ class Report {
     std::vector<PassSnapshot> passes_;
 };
 
-struct PageFile {
-    std::string_view name, text;
-};
-const std::vector<PageFile>& page_files();  // what is in report/
-
 }  // namespace tessera::cli
