@@ -14,6 +14,7 @@
 #include "onnx/file.h"
 #include "rewrite/fix_sizes.h"
 #include "runtime/code_cache.h"
+#include "runtime/devices/cuda_device.h"
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
@@ -185,7 +186,13 @@ struct Executable::State {
     }
 };
 
-Result<Executable> compile(const Model& model, const CompileOptions& options) {
+Result<Executable> compile(const Model& model, const CompileOptions& given) {
+    CompileOptions options = given;
+    Device* device = nullptr;  // other than the processor
+    if (auto number = cuda_number(options.target)) {
+        device = TRY(cuda_device(*number));
+        options.target = device->target();
+    }
     CheckScope scope("compile", [&] { return model.to_text(); });
     auto state = std::make_shared<Executable::State>();
     state->inputs = model.inputs();
@@ -196,10 +203,10 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     const LowerOptions lower = TRY(lower_options(options, precision, chosen_threads(options)));
 
     Phases phases(options, state->report);
-    const bool here = runs_here(options.target);
-    const LoadOptions load{.threads = lower.threads, .keep_constants = options.keep_weights};
+    const bool here = device || runs_here(options.target);
+    const LoadOptions load{.threads = lower.threads, .keep_constants = options.keep_weights, .device = device};
     std::string key;
-    if (here && cache.enabled() && !options.keep_weights && !options.after) {
+    if (here && !device && cache.enabled() && !options.keep_weights && !options.after) {
         key = phases.run("look it up", [&] { return program_key(model, options, lower, state->codegen); });
         auto found = phases.run("load", [&] { return find_program(cache, key, model, state->codegen, load); });
         if (found) {
@@ -222,6 +229,7 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     }
     auto module = TRY(phases.run("generate code",
                                  [&] { return machine_code(program.kernels, state->codegen, cache, state->report); }));
+    if (device) module = TRY(phases.run("load it", [&] { return device->load(module); }));
     let_go_of_memory();  // before the weights take theirs
     const Decision keep = key.empty() ? no("there is no cache") : can_store(program);
     const std::string packed = keep ? pack_program(program, state->report) : std::string();
@@ -242,13 +250,20 @@ Result<Executable> compile(const Model& model, const CompileOptions& options) {
     return Executable(std::move(state));
 }
 
-std::vector<std::string> compile_targets() { return list_targets(); }
+std::vector<std::string> compile_targets() {
+    std::vector<std::string> targets = list_targets();
+    targets.insert(targets.begin() + 1, "cuda");
+    return targets;
+}
 
 Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOptions& options) const {
     return TRY(state_->here(inputs))->run(inputs, options);
 }
 Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, int runs) const {
     return TRY(state_->here(inputs))->profile(inputs, runs);
+}
+Result<double> Executable::seconds_on_device(const NamedData& inputs, int runs) const {
+    return TRY(state_->here())->seconds_on_device(inputs, runs);
 }
 Result<std::vector<std::pair<std::string, double>>> Executable::check(const NamedData& inputs) const {
     return TRY(state_->here(inputs))->check(inputs);
@@ -267,7 +282,10 @@ std::optional<int64_t> Executable::arena_bytes(const std::map<std::string, int64
 Result<std::string> Executable::emit(std::string_view what) const {
     const Program& program = state_->program();
     if (what == "llvm") return emit_llvm(TRY(state_->kernels()), state_->codegen);
-    if (what == "asm") return emit_assembly(TRY(state_->kernels()), state_->codegen);
+    if (what == "ptx" && !TRY(describe_target(state_->codegen.target)).blocks)
+        return Error(Code::E0501, "{} has no PTX: it is no GPU", state_->codegen.target)
+            .hint("compile for cuda, or for one of: sm_80, sm_90, sm_90a");
+    if (what == "asm" || what == "ptx") return emit_assembly(TRY(state_->kernels()), state_->codegen);
     if (what == "kernel") return print_kernels(TRY(state_->kernels()));
     if (what == "compute" || what == "schedule") {
         std::vector<KernelStages> stages;
@@ -277,7 +295,7 @@ Result<std::string> Executable::emit(std::string_view what) const {
     }
     if (what != "graph")
         return Error(Code::E0501, "there is no stage \"{}\"", what)
-            .hint("there are: graph, compute, schedule, kernel, llvm, asm");
+            .hint("there are: graph, compute, schedule, kernel, llvm, asm, ptx");
     if (state_->loaded && !state_->loaded->complete())
         return Error(Code::E0501, "the graph has no weights any more").hint("compile with keep_weights");
     return print(*program.graph);

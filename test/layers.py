@@ -16,7 +16,8 @@ graph graph/evaluate/strip graph/evaluate graph/ops graph/text graph/onnx
 rewrite rewrite/rules rewrite/refute rewrite/passes
 discover/claim discover/enumerate discover/prove discover/check discover
 search
-kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/written kernel/from_graph
+kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/gpu
+kernel/written kernel/from_graph
 llvm/targets llvm/intrinsics llvm runtime/devices runtime tune
 """.split()
 # Folders that see nothing of each other, whatever their order.

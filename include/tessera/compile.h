@@ -15,7 +15,7 @@
 namespace tessera {
 
 struct CompileOptions {
-    std::string target = "host";   // see compile_targets()
+    std::string target = "host";   // see compile_targets(); "cuda:1" is the second GPU of this machine
     int threads = 0;               // of a run, at most; 0: one for each core
     std::string precision = "default";  // "strict": the same bits whatever the number of threads
     bool optimize = true;          // the graph's rewrites first
@@ -54,6 +54,9 @@ class Executable {
     // The outputs in order. Safe to call from many threads at once.
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
+    // Of one run on a GPU, its inputs being there already and its outputs staying: the mean of so many, one launched after
+    // the other. E0501 where it was compiled for the processor, or steps are left to it.
+    Result<double> seconds_on_device(const NamedData& inputs, int runs = 100) const;
     // Each step against the evaluator, on these inputs: the largest difference relative to the values' size, per step.
     // E0501 where the weights were not kept.
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
@@ -65,7 +68,8 @@ class Executable {
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
 
-    // A stage as text: "graph", "compute" or "schedule" (E0501 where the weights were not kept), "kernel", "llvm" or "asm".
+    // A stage as text: "graph", "compute" or "schedule" (E0501 where the weights were not kept), "kernel", "llvm" or
+    // "asm", which for a GPU is "ptx".
     Result<std::string> emit(std::string_view what) const;
 
     struct State;

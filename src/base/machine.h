@@ -1,4 +1,4 @@
-// What default schedules need to know of a processor, and no more. Read from the host, or by the name of a target.
+// What default schedules need to know of a processor or GPU, and no more. Read from the host, or by the name of a target.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,7 @@ struct Machine {
     bool masked = false;              // vector loads and stores of some lanes only
     int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0;  // of one core; l3 shared
     int cores = 1;
+    bool blocks = false;              // runs blocks of threads: a GPU
     int64_t barrier = 400'000;        // multiply-adds of one core in the time that threads take to meet
     std::vector<std::string> features = {};  // by LLVM's names: "dotprod", "avx512vnni"
 

@@ -5,13 +5,14 @@ namespace tessera {
 
 bool can_compute(DType dtype) { return dtype == DType::boolean || is_int(dtype) || kWideFloats.has(dtype); }
 
-Decision can_compile(const Kernel& kernel) {
+Decision can_compile(const Kernel& kernel, bool blocks) {
     for (const Buffer& b : kernel.buffers)
         if (!can_compute(b.dtype)) return no("buffer {} has element type {}", b.name, dtype_name(b.dtype));
     Decision out = yes();
     visit(kernel.body, [&](const Stmt& s) {
         const Call* call = s->as<Call>();
         if (!out || !call || call->name == "prefetch" || find_intrinsic(call->name)) return;
+        if (blocks && call->name == "barrier") return;
         // Blocks and threads run one after the other, as loops do, and so cannot wait for each other.
         out = call->name == "barrier" ? no("threads of a block meet at a barrier, and here they run one by one")
                                       : no("there is no intrinsic {} on a processor", call->name);

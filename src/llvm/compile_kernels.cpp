@@ -37,7 +37,8 @@ Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& k
     std::atomic<size_t> next = 0;
     auto work = [&] {
         for (size_t i; (i = next++) < modules.size();)
-            objects[i] = compile_module(modules[i], target, options, Form::Object);
+            objects[i] =
+                compile_module(modules[i], target, options, target.machine.blocks ? Form::Assembly : Form::Object);
     };
     const size_t wanted = static_cast<size_t>(options.threads > 0 ? options.threads : usable_cores());
     std::vector<std::thread> threads;
@@ -96,8 +97,9 @@ std::vector<CompiledKernel> describe(const std::vector<PlannedKernel>& kernels) 
         CompiledKernel& kernel = out.emplace_back();
         for (size_t i = 0; i < planned.launches.size(); ++i) {
             const LaunchPlan& plan = planned.launches[i];
-            kernel.launches.push_back({planned.symbols[i], nullptr, plan.parallel ? plan.parallel->extent : Expr(1),
-                                       plan.scratch_bytes, plan.parallel != nullptr});
+            kernel.launches.push_back({planned.symbols[i], nullptr, nullptr,
+                                       plan.parallel ? plan.parallel->extent : Expr(1), plan.scratch_bytes,
+                                       plan.parallel != nullptr, plan.shape});
         }
     }
     return out;
@@ -126,31 +128,57 @@ class LoadedModule : public CompiledModule {
     std::unique_ptr<LinkedCode> code_;
 };
 
+// For a device that loads it.
+class AssemblyModule : public CompiledModule {
+  public:
+    static Result<std::shared_ptr<CompiledModule>> make(std::vector<CompiledKernel> kernels, std::string object) {
+        auto made = std::make_shared<AssemblyModule>();
+        made->object_ = std::move(object);
+        made->kernels_ = std::move(kernels);
+        made->parts_ = TRY(unpack(made->object_));
+        return std::shared_ptr<CompiledModule>(std::move(made));
+    }
+    const std::string& object() const override { return object_; }
+    std::vector<std::string_view> assembly() const override { return parts_; }
+
+  private:
+    std::string object_;
+    std::vector<std::string_view> parts_;
+};
+
 Result<std::string> emit_whole(const std::vector<Kernel>& kernels, const CodegenOptions& options, Form form) {
     const Target target = TRY(find_target(options.target));
-    return compile_module(TRY(plan_kernels(kernels)), target, options, form);
+    return compile_module(TRY(plan_kernels(kernels, target.machine.blocks)), target, options, form);
 }
 
 }  // namespace
 
-Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels) {
-    return describe(TRY(plan_kernels(kernels)));
+Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels, bool blocks) {
+    return describe(TRY(plan_kernels(kernels, blocks)));
 }
 
 Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel>& kernels,
                                                         const CodegenOptions& options) {
     const Target target = TRY(find_target(options.target));
-    const std::vector<PlannedKernel> planned = TRY(plan_kernels(kernels));
-    return LoadedModule::load(describe(planned), pack(TRY(compile_all(planned, target, options))));
+    const bool blocks = target.machine.blocks;
+    const std::vector<PlannedKernel> planned = TRY(plan_kernels(kernels, blocks));
+    std::string object = pack(TRY(compile_all(planned, target, options)));
+    if (blocks) return AssemblyModule::make(describe(planned), std::move(object));
+    return LoadedModule::load(describe(planned), std::move(object));
 }
 
 Result<std::shared_ptr<CompiledModule>> load_object(const std::vector<Kernel>& kernels, std::string object,
                                                     const CodegenOptions& options) {
-    TRY(find_target(options.target));
-    return LoadedModule::load(TRY(list_launches(kernels)), std::move(object));
+    const bool blocks = TRY(find_target(options.target)).machine.blocks;
+    std::vector<CompiledKernel> launches = TRY(list_launches(kernels, blocks));
+    if (blocks) return AssemblyModule::make(std::move(launches), std::move(object));
+    return LoadedModule::load(std::move(launches), std::move(object));
 }
 
 Result<std::string> emit_object(const std::vector<Kernel>& kernels, const CodegenOptions& options) {
+    if (TRY(find_target(options.target)).machine.blocks)
+        return Error(Code::E0604, "there are no object files for {}", options.target)
+            .hint("its assembly is what a device loads");
     return emit_whole(kernels, options, Form::Object);
 }
 Result<std::string> emit_llvm(const std::vector<Kernel>& kernels, const CodegenOptions& options) {

@@ -2,6 +2,7 @@
 // what stands between them, over [0, 1). Headers of LLVM stay inside this folder.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "base/decision.h"
@@ -14,12 +15,20 @@ namespace tessera {
 // scratch: of this thread alone, aligned to 64 bytes. Runs the iterations [begin, end).
 using LaunchFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, char* scratch);
 
+// Of a launch on a target with blocks: how many there are, and of how many threads each, over the kernel's symbols.
+struct LaunchShape {
+    std::array<Expr, 3> grid = {1, 1, 1}, block = {1, 1, 1};  // x, y, z
+    bool fixed = true;  // false: as many threads as there are iterations, however they are cut into blocks
+};
+
 struct KernelLaunch {
     std::string symbol;           // of the function, in object files
     LaunchFunction function = nullptr;
+    void* handle = nullptr;       // of the code on another device, instead
     Expr extent;                  // of its range, over the kernel's symbols
     Expr scratch_bytes;           // that each thread needs
     bool parallel = false;
+    LaunchShape shape = {};       // on a target with blocks
 };
 
 struct CompiledKernel {
@@ -38,23 +47,25 @@ struct CodegenOptions {
 Result<Machine> describe_target(std::string_view name);
 std::vector<std::string> list_targets();
 
-// Whether code generation knows every element type, function and intrinsic in it.
+// Whether code generation knows every element type, function and intrinsic in it, for targets with blocks or without.
 bool can_compute(DType dtype);
-Decision can_compile(const Kernel& kernel);
+Decision can_compile(const Kernel& kernel, bool blocks = false);
 
 // Whether a launch may be given one pointer for a parameter it reads and one it writes: each element is read only to
 // write the same element. Generated code counts on any other two parameters, of which one is written, being apart.
 bool may_share_memory(const Kernel& kernel, size_t read, size_t written);
 
-// The launches of each kernel without their functions, as they are named in objects for any target. E0604: cannot be compiled.
-Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels);
+// The launches of each kernel without their functions, as they are named in objects for any target, with blocks or
+// without. E0604: cannot be compiled.
+Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels, bool blocks = false);
 
-// Machine code in this process, alive as long as the object is.
+// Machine code in this process, alive as long as the object is; or assembly that a device has yet to load.
 class CompiledModule {
    public:
     virtual ~CompiledModule() = default;
     const std::vector<CompiledKernel>& kernels() const { return kernels_; }
     virtual const std::string& object() const = 0;  // the object file it was loaded from, to be kept (cache, bundle)
+    virtual std::vector<std::string_view> assembly() const { return {}; }  // what a device is to load, one text for each part
 
    protected:
     std::vector<CompiledKernel> kernels_;

@@ -99,6 +99,8 @@ Value* Emitter::emit_binary(const Expr& e) {
         Value *a = emit(e.arg(0)), *b = emit(e.arg(1));
         match(a, b);
         const bool positive = bounds(e.arg(0)).low.value_or(-1) >= 0 && bounds(e.arg(1)).low.value_or(-1) > 0;
+        if (positive && has_blocks())
+            if (Value* narrow = divided(e, a, b)) return narrow;
         return e.is(ExprKind::FloorDiv) ? floor_divide(a, b, positive) : floor_remainder(e.dtype(), a, b, positive);
     }
     Value* out = emit(e.arg(0));
@@ -134,14 +136,14 @@ Value* Emitter::binary(ExprKind kind, DType dtype, Value* a, Value* b) {
         case ExprKind::Mod: {
             if (!real) return floor_remainder(dtype, a, b, false);
             // The remainder, moved to the divisor's sign; a zero takes that sign too.
-            Value* r = builder_.CreateFRem(a, b);
+            Value* r = remainder(a, b);
             Value* zero = of(r, 0);
             Value* opposite = builder_.CreateXor(builder_.CreateFCmpOLT(r, zero), builder_.CreateFCmpOLT(b, zero));
             Value* none = builder_.CreateFCmpOEQ(r, zero);
             Value* moved = builder_.CreateSelect(opposite, builder_.CreateFAdd(r, b), r);
             return builder_.CreateSelect(none, builder_.CreateCopySign(zero, b), moved);
         }
-        case ExprKind::Rem: return real ? builder_.CreateFRem(a, b) : int_remainder(dtype, a, b);
+        case ExprKind::Rem: return real ? remainder(a, b) : int_remainder(dtype, a, b);
         case ExprKind::Min:
         case ExprKind::Max:
             return real ? VectorMath(builder_, target_).extreme(kind == ExprKind::Max, a, b)
@@ -237,7 +239,7 @@ static void add_certain_loads(const Expr& e, std::vector<Expr>& into) {
 // holds zeros where the condition does not.
 Value* Emitter::guarded_load(Value* condition, const Expr& e, const Expr& otherwise) {
     const Slot& slot = slots_[e.node().slot];
-    if (mask_ || !slot.base) return nullptr;
+    if (mask_ || !slot.base || has_blocks()) return nullptr;
     Linear at = offset_of(slot, e.args());
     if (!at.uniform() && (at.irregular || at.lane != 1)) return nullptr;
     auto* type = memory_type(slot.dtype);

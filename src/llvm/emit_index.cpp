@@ -236,7 +236,7 @@ Value* Emitter::moving_pointer(const Slot& slot, const Linear& at) {
     builder_.SetInsertPoint(loop.before->getTerminator());
     Value* first = start.terms.empty() ? slot.base : builder_.CreateGEP(element, slot.base, sum_of(start));
     builder_.SetInsertPoint(loop.block, loop.block->begin());
-    found->second = {first, builder_.CreatePHI(builder_.getPtrTy(), 2), factor, element, loop.pointers.size()};
+    found->second = {first, builder_.CreatePHI(first->getType(), 2), factor, element, loop.pointers.size()};
     return found->second.phi;
 }
 

@@ -10,7 +10,8 @@ Emitter::Emitter(const Kernel& kernel, const Target& target, const CodegenOption
 
 Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     plan_ = &plan;
-    open_function(plan, symbol);
+    if (has_blocks()) return emit_blocks(plan, symbol);
+    open_function(symbol);
     Value *begin = function_->getArg(2), *end = function_->getArg(3);
     Value* callers_mode = options_.flush_subnormals ? target_.code->flush_subnormals(builder_) : nullptr;
     if (plan.parallel) {
@@ -26,7 +27,7 @@ Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     return status_;
 }
 
-void Emitter::open_function(const LaunchPlan& plan, const std::string& symbol) {
+void Emitter::open_function(const std::string& symbol) {
     llvm::LLVMContext& c = module_.getContext();
     llvm::Type* ptr = builder_.getPtrTy();
     auto* type = llvm::FunctionType::get(builder_.getVoidTy(), {ptr, ptr, i64(), i64(), ptr}, false);
@@ -59,13 +60,11 @@ void Emitter::open_function(const LaunchPlan& plan, const std::string& symbol) {
         loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant);
         bindings_[kernel_.symbols[i]] = {loaded, 0, false, 0};
     }
-    bind_buffers(plan);
+    bind_buffers();
     builder_.SetInsertPoint(body);
 }
 
-void Emitter::bind_buffers(const LaunchPlan&) {
-    llvm::LLVMContext& c = module_.getContext();
-    auto* invariant = llvm::MDNode::get(c, {});
+void Emitter::describe_slots() {
     slots_.assign(kernel_.buffers.size(), {});
     for (size_t i = 0; i < slots_.size(); ++i) {
         const Buffer& b = kernel_.buffers[i];
@@ -77,11 +76,17 @@ void Emitter::bind_buffers(const LaunchPlan&) {
             slot.strides.assign(b.shape.size(), Expr(1));
             for (size_t d = b.shape.size(); d-- > 1;) slot.strides[d - 1] = slot.strides[d] * b.shape[d];
         }
-        if (i >= kernel_.params) continue;
+    }
+}
+
+void Emitter::bind_buffers() {
+    auto* invariant = llvm::MDNode::get(module_.getContext(), {});
+    describe_slots();
+    for (size_t i = 0; i < kernel_.params; ++i) {
         auto* at = builder_.CreateConstInBoundsGEP1_64(builder_.getPtrTy(), function_->getArg(0), i);
-        auto* loaded = builder_.CreateAlignedLoad(builder_.getPtrTy(), at, llvm::Align(8), b.name);
+        auto* loaded = builder_.CreateAlignedLoad(builder_.getPtrTy(), at, llvm::Align(8), kernel_.buffers[i].name);
         loaded->setMetadata(llvm::LLVMContext::MD_invariant_load, invariant);
-        slot.base = loaded;
+        slots_[i].base = loaded;
     }
     describe_aliases();
 }

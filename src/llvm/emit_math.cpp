@@ -1,6 +1,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "base/check.h"
+#include "llvm/double_math.h"
 #include "llvm/emitter.h"
 #include "llvm/vector_math.h"
 
@@ -87,6 +88,7 @@ Value* Emitter::angle(Fn fn, DType dtype, Value* a) {
 
 Value* Emitter::library_call(const char* name, DType dtype, Value* a, Value* b) {
     CHECK(name, "a function without a name");
+    if (has_blocks()) return without_library(name, dtype, a, b);
     llvm::Type* type = scalar_type(dtype);
     const std::string symbol = dtype == DType::f64 ? std::string(name) : std::string(name) + "f";
     std::vector<llvm::Type*> types(b ? 2 : 1, type);
@@ -107,6 +109,20 @@ Value* Emitter::library_call(const char* name, DType dtype, Value* a, Value* b) 
         out = builder_.CreateInsertElement(out, v, i);
     }
     return out;
+}
+
+// In doubles, where there is no library.
+Value* Emitter::without_library(const std::string& name, DType dtype, Value* a, Value* b) {
+    llvm::Type *wide = like(a, builder_.getDoubleTy()), *own = a->getType();
+    if (dtype != DType::f64) a = builder_.CreateFPExt(a, wide);
+    if (b && dtype != DType::f64) b = builder_.CreateFPExt(b, wide);
+    Value* out = DoubleMath(builder_).call(name, a, b);
+    return dtype == DType::f64 ? out : builder_.CreateFPTrunc(out, own);
+}
+
+Value* Emitter::remainder(Value* a, Value* b) {
+    if (!has_blocks()) return builder_.CreateFRem(a, b);
+    return without_library("fmod", a->getType()->getScalarType()->isDoubleTy() ? DType::f64 : DType::f32, a, b);
 }
 
 Value* Emitter::power(DType dtype, Value* a, Value* b) {

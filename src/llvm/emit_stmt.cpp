@@ -16,7 +16,7 @@ void Emitter::emit(const Stmt& s) {
         for (const Stmt& each : all->stmts) emit(each);
         return;
     }
-    if (const Alloc* a = s->as<Alloc>()) return emit_alloc(*a);
+    if (const Alloc* a = s->as<Alloc>()) return emit_alloc(*a, [&] { emit(a->body); });
     if (const For* loop = s->as<For>()) return emit_for(*loop);
     // Each statement sees memory anew.
     FreshMemo memo(*this);
@@ -157,10 +157,13 @@ void Emitter::emit_if(const If& branch) {
     builder_.SetInsertPoint(after);
 }
 
-void Emitter::emit_alloc(const Alloc& a) {
+void Emitter::emit_alloc(const Alloc& a, const std::function<void()>& body) {
     Slot& slot = slots_[a.buffer];
     const Slot old = slot;
-    if (auto it = plan_->in_scratch.find(a.buffer); it != plan_->in_scratch.end()) {
+    if (has_blocks() && kernel_.buffers[a.buffer].scope == Scope::Shared) {
+        slot.base = shared_memory(a.buffer);
+        if (!slot.base) return;
+    } else if (auto it = plan_->in_scratch.find(a.buffer); it != plan_->in_scratch.end()) {
         Value* offset = emit_alone(it->second);
         slot.base = builder_.CreateInBoundsGEP(builder_.getInt8Ty(), scratch_, offset, kernel_.buffers[a.buffer].name);
     } else {
@@ -172,13 +175,15 @@ void Emitter::emit_alloc(const Alloc& a) {
         slot.base = stack_memory(builder_, type, kernel_.buffers[a.buffer].name.c_str());
     }
     forget_loads(a.buffer);
-    emit(a.body);
+    body();
     forget_loads(a.buffer);
     slot = old;
 }
 
 void Emitter::emit_call(const Call& call) {
     if (const Intrinsic* known = find_intrinsic(call.name)) return emit_intrinsic(call, *known);
+    if (has_blocks() && call.name == "prefetch") return;
+    if (has_blocks() && call.name == "barrier") return meet();
     if (call.name != "prefetch" || call.reads.empty())
         return fail(Error(Code::E0604, "kernel {}: there is no intrinsic {} on a processor", kernel_.name, call.name));
     const int64_t nearness = call.args.empty() ? 3 : call.args[0].as_int().value_or(3);  // 3: the first cache

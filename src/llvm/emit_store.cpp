@@ -70,6 +70,21 @@ std::optional<std::pair<int, int>> Emitter::lanes_on() const {
     return std::pair(static_cast<int>(first - on.begin()), static_cast<int>(last - on.begin()));
 }
 
+// Memory that others allocated is aligned to the widest access where there are blocks; elsewhere nothing is known of
+// it.
+llvm::Align Emitter::align_of(const Slot& slot, const Linear& at) const {
+    const auto bytes = static_cast<uint64_t>(dtype_bytes(slot.dtype));
+    if (!has_blocks() || at.irregular || slot.per_lane) return llvm::Align(bytes);
+    uint64_t bits = 16 / bytes | static_cast<uint64_t>(at.constant);
+    for (const auto& t : at.terms) bits |= static_cast<uint64_t>(t.factor);
+    return llvm::Align(bytes * (bits & (~bits + 1)));
+}
+
+Value* Emitter::chosen_address(Value* condition, Value* address) {
+    if (address->getType() != builder_.getPtrTy()) address = builder_.CreateAddrSpaceCast(address, builder_.getPtrTy());
+    return builder_.CreateSelect(condition, address, dummy());
+}
+
 // In memory's type. A load under a mask, unless it is known to be in bounds, reads the dummy where a lane is off.
 Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     llvm::Type* type = memory_type(slot.dtype);
@@ -80,11 +95,13 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     if (at.uniform()) {
         Value* from = address(slot, at);
         if (in_bounds) return load(type, from);
-        return load(type, builder_.CreateSelect(builder_.CreateOrReduce(mask_), from, dummy()));
+        return load(type, chosen_address(builder_.CreateOrReduce(mask_), from));
     }
     auto* vector = llvm::FixedVectorType::get(type, lanes_);
     if (at.lane == 1 && !at.irregular) {
-        if (in_bounds) return load(vector, address(slot, at));
+        if (in_bounds)
+            return tag(builder_.CreateAlignedLoad(vector, address(slot, at), align_of(slot, at)), slot.scope,
+                       slot.noalias);
         if (target_.machine.masked)
             return tag(builder_.CreateMaskedLoad(vector, address(slot, at), align, mask_,
                                                  llvm::Constant::getNullValue(vector)),
@@ -109,7 +126,7 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     for (int i = 0; i < lanes_; ++i) {
         Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
         Value* from = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
-        if (!in_bounds) from = builder_.CreateSelect(builder_.CreateExtractElement(mask_, i), from, dummy());
+        if (!in_bounds) from = chosen_address(builder_.CreateExtractElement(mask_, i), from);
         out = builder_.CreateInsertElement(out, load(type, from), i);
     }
     return out;
@@ -123,12 +140,15 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
     };
     if (at.uniform() && !v->getType()->isVectorTy()) {
         Value* to = address(slot, at);
-        if (mask_) to = builder_.CreateSelect(builder_.CreateOrReduce(mask_), to, dummy());
+        if (mask_) to = chosen_address(builder_.CreateOrReduce(mask_), to);
         return save(v, to);
     }
     v = splat(v);
     if (at.lane == 1 && !at.irregular) {
-        if (!mask_) return save(v, address(slot, at));
+        if (!mask_) {
+            tag(builder_.CreateAlignedStore(v, address(slot, at), align_of(slot, at)), slot.scope, slot.noalias);
+            return;
+        }
         if (is_own_vector(slot, at)) {
             Value* to = address(slot, at);
             Value* old = tag(builder_.CreateAlignedLoad(v->getType(), to, align), slot.scope, slot.noalias);
@@ -153,7 +173,7 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
     for (int i = 0; i < lanes_; ++i) {
         Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
         Value* to = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
-        if (mask_) to = builder_.CreateSelect(builder_.CreateExtractElement(mask_, i), to, dummy());
+        if (mask_) to = chosen_address(builder_.CreateExtractElement(mask_, i), to);
         save(builder_.CreateExtractElement(v, i), to);
     }
 }
@@ -195,7 +215,7 @@ void Emitter::emit_combine(const Store& s) {
         const ExprKind kinds[] = {ExprKind::Add, ExprKind::Mul, ExprKind::Min, ExprKind::Max};
         for (int i = 0; i < lanes; ++i) {
             Value* to = builder_.CreateGEP(type, slot.base, builder_.CreateExtractElement(offsets, i));
-            if (mask) to = builder_.CreateSelect(builder_.CreateExtractElement(mask, i), to, dummy());
+            if (mask) to = chosen_address(builder_.CreateExtractElement(mask, i), to);
             Value* old = tag(builder_.CreateAlignedLoad(type, to, align), slot.scope, slot.noalias);
             Value* sum = binary(kinds[static_cast<int>(*s.combine)], slot.dtype, from_memory(old, slot.dtype),
                                 builder_.CreateExtractElement(v, i));

@@ -17,14 +17,16 @@
 
 namespace tessera::codegen {
 
-// One parallel loop of a kernel, or what stands between them.
+// One parallel loop of a kernel, or what stands between them. On a target with blocks, also each nest of Bound loops.
 struct LaunchPlan {
     Stmt stmt;
     const For* parallel = nullptr;   // stmt's loop, where it is a parallel one
+    const For* bound = nullptr;      // or one over blocks or threads
     std::map<int, Expr> in_scratch;  // offsets in bytes of the buffers that live there
     Expr scratch_bytes = 0;
+    LaunchShape shape = {};  // where there are blocks
 };
-Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel);
+Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks);
 
 class Emitter {
   public:
@@ -99,18 +101,31 @@ class Emitter {
     using Memo = std::vector<std::unordered_map<const ExprNode*, Value*>>;
 
     // emit_kernel.cpp
-    void open_function(const LaunchPlan& plan, const std::string& symbol);
-    void bind_buffers(const LaunchPlan& plan);
+    void open_function(const std::string& symbol);
+    void describe_slots();
+    void bind_buffers();
     void describe_aliases();
     void fail(Error error) {
         if (status_.ok()) status_ = std::move(error);
     }
 
+    // emit_blocks.cpp
+    Status emit_blocks(const LaunchPlan& plan, const std::string& symbol);
+    void open_kernel(const LaunchPlan& plan, const std::string& symbol);
+    void emit_block(const Stmt& s);  // what a block does, all of its threads being here
+    void emit_block_items(const std::vector<Stmt>& all);
+    void emit_threads(const For& first);
+    void emit_where(Value* condition, const std::function<void()>& body);
+    void meet();  // the threads of a block
+    Value* place_of(const std::string& axis);
+    Value* divided(const Expr& e, Value* a, Value* b);  // in 32 bits, where both fit; null where they do not
+    Value* shared_memory(int buffer);
+
     // emit_stmt.cpp
     void emit(const Stmt& s);
     void emit_for(const For& loop);
     void emit_if(const If& branch);
-    void emit_alloc(const Alloc& a);
+    void emit_alloc(const Alloc& a, const std::function<void()>& body);
     void emit_call(const Call& call);
     void emit_intrinsic(const Call& call, const Intrinsic& known);
     Tile tile_of(const Access& first, std::vector<int64_t> extents, std::vector<Value*> strides);
@@ -151,9 +166,12 @@ class Emitter {
     void forget_loads(int slot);  // of a buffer that is written
     void store_lanes(const Slot& slot, const Linear& at, Value* memory_value);
     Value* load_from(const Slot& slot, const Linear& at, bool in_bounds);
-    bool is_own_vector(const Slot& slot, const Linear& at) const;  // it can be read and written whole, whatever the mask
-    std::optional<std::pair<int, int>> lanes_on() const;           // the first and one past the last, where that is known
+    bool is_own_vector(const Slot& slot,
+                       const Linear& at) const;           // it can be read and written whole, whatever the mask
+    std::optional<std::pair<int, int>> lanes_on() const;  // the first and one past the last, where that is known
     Value* emit_load(const Expr& e);
+    llvm::Align align_of(const Slot& slot, const Linear& at) const;  // of an access in all lanes
+    Value* chosen_address(Value* condition, Value* address);         // or the dummy
 
     // emit_index.cpp
     Linear linear(const Expr& e);
@@ -162,11 +180,11 @@ class Emitter {
     Linear offset_of(const Slot& slot, const std::vector<Expr>& indices);
     bool in_bounds(const Slot& slot, const std::vector<Expr>& indices) const;
     int depth_of(const Expr& e) const;
-    Value* sum_of(const Linear& l);                      // without its lane part
-    Value* address(const Slot& slot, const Linear& at);  // of lane 0
+    Value* sum_of(const Linear& l);                             // without its lane part
+    Value* address(const Slot& slot, const Linear& at);         // of lane 0
     Value* moving_pointer(const Slot& slot, const Linear& at);  // null: it does not move with the innermost loop
     void close_loop(const OpenLoop& loop, Value* begin, llvm::BasicBlock* end);
-    Value* lane_offsets(const Linear& at);               // a vector, or a scalar where uniform
+    Value* lane_offsets(const Linear& at);  // a vector, or a scalar where uniform
     bool depends_on_lane(const Expr& e) const;
 
     // emit_expr.cpp
@@ -206,7 +224,9 @@ class Emitter {
     // emit_math.cpp
     Value* math(Fn fn, DType dtype, Value* a, Value* b);
     Value* library_call(const char* name, DType dtype, Value* a, Value* b);
+    Value* without_library(const std::string& name, DType dtype, Value* a, Value* b);
     Value* angle(Fn fn, DType dtype, Value* a);
+    Value* remainder(Value* a, Value* b);  // of a division that truncates
     Value* power(DType dtype, Value* a, Value* b);
 
     // Types.
@@ -219,6 +239,7 @@ class Emitter {
     Value* of_int(llvm::Type* type, int64_t value);
     template <typename F>
     Value* per_lane(Value* v, F f);  // f of each lane's scalar, as a vector again
+    bool has_blocks() const { return target_.machine.blocks; }
     Value* dummy();               // memory that lanes which are off read and write
     Value* zeros(int64_t bytes);  // memory that holds zeros
     llvm::Type* i64() const { return builder_.getInt64Ty(); }

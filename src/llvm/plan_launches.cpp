@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernel/ir/races.h"
 #include "llvm/emitter.h"
 
 namespace tessera {
@@ -7,6 +8,7 @@ namespace codegen {
 namespace {
 
 constexpr int64_t kStackBytes = 16 << 10, kAlignment = 64;
+constexpr int64_t kThreadBytes = 1 << 10;  // of the stack of one of many thousand threads
 
 Expr bytes_of(const Buffer& b) {
     Expr count = 1;
@@ -21,7 +23,8 @@ Expr bytes_of(const Buffer& b) {
 // used as a stack too.
 class Placement {
   public:
-    Placement(const Kernel& kernel, LaunchPlan& plan) : kernel_(kernel), plan_(plan) {}
+    Placement(const Kernel& kernel, LaunchPlan& plan, bool blocks)
+        : kernel_(kernel), plan_(plan), blocks_(blocks), most_(blocks ? kThreadBytes : kStackBytes) {}
 
     void place(const Stmt& s, Expr top) {
         if (!s) return;
@@ -36,8 +39,10 @@ class Placement {
             const Buffer& b = kernel_.buffers[a->buffer];
             Expr bytes = bytes_of(b);
             const auto constant = bytes.as_int();
-            const bool on_stack = constant && (b.scope == Scope::Register || stack_bytes_ + *constant <= kStackBytes);
-            if (on_stack) {
+            const bool on_stack = constant && (b.scope == Scope::Register || stack_bytes_ + *constant <= most_);
+            if (blocks_ && b.scope == Scope::Shared) {
+                // of the block
+            } else if (on_stack) {
                 stack_bytes_ += *constant;
             } else {
                 plan_.in_scratch.emplace(a->buffer, top);
@@ -51,12 +56,40 @@ class Placement {
   private:
     const Kernel& kernel_;
     LaunchPlan& plan_;
+    const bool blocks_;
+    const int64_t most_;
     int64_t stack_bytes_ = 0;
 };
 
+void take_extents(const BoundNest& nest, std::array<Expr, 3>& extents) {
+    for (const For* loop : nest.loops) {
+        Expr& extent = extents[static_cast<size_t>(loop->axis.back() - 'x')];
+        extent = extent.is_int(1) ? loop->extent : max(extent, loop->extent);
+    }
+}
+
+// The blocks of a nest, and the most threads that any nest of threads in it has.
+LaunchShape shape_of(const For& bound) {
+    LaunchShape shape;
+    const BoundNest nest = bound_nest(bound);
+    if (is_thread_loop(bound)) {
+        take_extents(nest, shape.block);
+        return shape;
+    }
+    take_extents(nest, shape.grid);
+    std::function<void(const Stmt&)> look = [&](const Stmt& s) {
+        visit(s, [&](const Stmt& x) {
+            const For* loop = x->as<For>();
+            if (loop && is_thread_loop(*loop)) take_extents({{loop}, loop->body}, shape.block);
+        });
+    };
+    look(nest.body);
+    return shape;
+}
+
 }  // namespace
 
-Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel) {
+Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks) {
     std::vector<Stmt> tops;
     if (kernel.body) {
         if (const Seq* all = kernel.body->as<Seq>())
@@ -69,19 +102,28 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel) {
         const For* loop = s->as<For>();
         return loop && loop->kind == LoopKind::Parallel;
     };
+    auto is_bound = [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        return blocks && loop && loop->kind == LoopKind::Bound;
+    };
+    auto is_alone = [&](const Stmt& s) { return is_parallel(s) || is_bound(s); };
     std::erase(tops, nullptr);
     std::vector<Stmt> launched;
     for (size_t i = 0; i < tops.size();) {
         size_t end = i + 1;
-        while (!is_parallel(tops[i]) && end < tops.size() && !is_parallel(tops[end])) ++end;
+        while (!is_alone(tops[i]) && end < tops.size() && !is_alone(tops[end])) ++end;
         launched.push_back(
             seq({tops.begin() + static_cast<std::ptrdiff_t>(i), tops.begin() + static_cast<std::ptrdiff_t>(end)}));
         i = end;
     }
     std::vector<LaunchPlan> plans;
     for (const Stmt& s : launched) {
-        LaunchPlan plan{s, {}, {}, 0};
+        LaunchPlan plan;
+        plan.stmt = s;
         if (is_parallel(s)) plan.parallel = s->as<For>();
+        if (is_bound(s)) plan.bound = s->as<For>();
+        if (plan.bound) plan.shape = shape_of(*plan.bound);
+        if (plan.parallel) plan.shape.fixed = false;
         bool inside = false;
         visit(s, [&](const Stmt& each) {
             const For* loop = each->as<For>();
@@ -89,7 +131,10 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel) {
         });
         if (inside)
             return Error(Code::E0601, "kernel {}: a parallel loop stands inside another statement", kernel.name);
-        Placement(kernel, plan).place(s, 0);
+        Placement(kernel, plan, blocks).place(s, 0);
+        if (plan.bound && !plan.in_scratch.empty())
+            return Error(Code::E0604, "kernel {}: {} is too large for one thread of a block", kernel.name,
+                         kernel.buffers[static_cast<size_t>(plan.in_scratch.begin()->first)].name);
         plans.push_back(std::move(plan));
     }
     return plans;

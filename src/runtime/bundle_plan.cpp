@@ -60,7 +60,7 @@ class Planning {
     Result<BundlePlan> run() {
         auto module = TRY(PreparingModule::make(program_, codegen_));
         places_ = TRY(place_weights(program_, layout_));
-        out_.memory = TRY(prepare_weights(program_, layout_, *module, 0, true));
+        out_.memory = TRY(prepare_weights(program_, layout_, *module, device_of(layout_.device), 0, true));
         for (size_t b = 0; b < program_.buffers.size(); ++b) {
             if (places_.offsets[b] < 0) continue;
             const auto& tensor = program_.buffers[b].tensor;

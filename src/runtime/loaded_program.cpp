@@ -38,14 +38,14 @@ LoadedProgram::LoadedProgram(Program program, std::shared_ptr<CompiledModule> mo
     : program_(std::move(program)),
       module_(std::move(module)),
       layout_(program_),
-      device_(device_of(layout_.device)),
+      device_(options.device ? *options.device : device_of(layout_.device)),
       threads_(Team(options.threads).threads()) {}
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std::shared_ptr<CompiledModule> module,
                                                            const LoadOptions& options) {
     std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program), std::move(module), options));
-    loaded->weights_ = TRY(
-        prepare_weights(loaded->program_, loaded->layout_, *loaded->module_, loaded->threads_, options.keep_constants));
+    loaded->weights_ = TRY(prepare_weights(loaded->program_, loaded->layout_, *loaded->module_, loaded->device_,
+                                           loaded->threads_, options.keep_constants));
     loaded->complete_ = options.keep_constants;
     for (NestedProgram& n : loaded->program_.nested) {
         auto inner = TRY(load(std::move(*n.program), loaded->module_, options));
@@ -157,7 +157,8 @@ Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const Run
     TRY(context->prepare(std::move(plan), layout_, weights_.pointers));
     Run run(*this, *context, options);
     TRY(run.begin(bound));
-    for (size_t i = 0; i < program_.steps.size(); ++i) {
+    const bool done = TRY(run.replay());
+    for (size_t i = 0; i < program_.steps.size() && !done; ++i) {
         TRY(run.step(i));
         if (!options.progress) continue;
         const Node* node = node_of(program_.steps[i]);

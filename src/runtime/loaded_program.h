@@ -11,6 +11,7 @@ namespace tessera {
 struct LoadOptions {
     int threads = 0;              // of a run, at most; 0: as many as the pool has
     bool keep_constants = false;  // for check(), also those that only the preparation reads
+    Device* device = nullptr;     // where it runs; null: the processor
 };
 
 class LoadedProgram {
@@ -30,6 +31,9 @@ class LoadedProgram {
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
+    // Of one run on a device with memory of its own, inputs being there already and outputs staying: the mean of so many,
+    // one launched after the other. E0501 where the device is the processor, or steps are left to it.
+    Result<double> seconds_on_device(const NamedData& inputs, int runs) const;
 
     Result<int64_t> arena_bytes(const SymbolValues& symbols) const;  // scratch included
     int64_t weight_bytes() const { return weights_.bytes; }

@@ -11,13 +11,9 @@ constexpr int64_t kSmall = 4096;  // bytes of a constant that inference may stil
 
 class Preparation {
   public:
-    Preparation(Program& program, const ProgramLayout& layout, const CompiledModule& module, int threads, bool keep)
-        : program_(program),
-          layout_(layout),
-          module_(module),
-          device_(device_of(layout.device)),
-          threads_(threads),
-          keep_(keep) {
+    Preparation(Program& program, const ProgramLayout& layout, const CompiledModule& module, Device& device,
+                int threads, bool keep)
+        : program_(program), layout_(layout), module_(module), device_(device), threads_(threads), keep_(keep) {
         weights_.pointers.assign(program.buffers.size(), nullptr);
         temporary_.resize(program.buffers.size());
     }
@@ -40,6 +36,7 @@ class Preparation {
             if (weight && layout_.in_kernel[b]) TRY(place(b));
             if (weight && !layout_.in_run[b]) let_go(b);
         }
+        TRY(stream_->synchronize());
         return std::move(weights_);
     }
 
@@ -79,12 +76,13 @@ class Preparation {
         const int64_t bytes = TRY(bytes_of(b));
         if (layout_.in_run[b]) weights_.bytes += bytes;
         const void* data = buffer.tensor ? buffer.tensor->data() : nullptr;
-        if (data) {
+        if (data && device_.shares_memory()) {
             weights_.pointers[b] = read_only(data);
             return {};
         }
         auto memory = TRY(device_.allocate(bytes));
         weights_.pointers[b] = memory.get();
+        if (data) TRY(stream_->copy_to_device(memory.get(), data, bytes));
         if (layout_.in_run[b])
             weights_.memory.push_back(std::move(memory));
         else
@@ -135,8 +133,8 @@ class Preparation {
 }  // namespace
 
 Result<Weights> prepare_weights(Program& program, const ProgramLayout& layout, const CompiledModule& module,
-                                int threads, bool keep) {
-    return Preparation(program, layout, module, threads, keep).run();
+                                Device& device, int threads, bool keep) {
+    return Preparation(program, layout, module, device, threads, keep).run();
 }
 
 }  // namespace tessera

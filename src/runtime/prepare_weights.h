@@ -14,6 +14,6 @@ struct Weights {
 
 // Runs the steps of `program.prepare`. Without `keep`, constants that no run reads go from the program and its graph.
 Result<Weights> prepare_weights(Program& program, const ProgramLayout& layout, const CompiledModule& module,
-                                int threads, bool keep);
+                                Device& device, int threads, bool keep);
 
 }  // namespace tessera

@@ -51,15 +51,19 @@ Status Run::begin(const std::vector<Datum>& inputs) {
         context_.data[root] = inputs[i];
         if (!layout_.in_kernel[root]) continue;
         const Tensor& t = inputs[i].tensor();
-        context_.pointers[root] = usable(t) ? read_only(t.data()) : TRY(context_.stage(root, t));
+        context_.pointers[root] = TRY(readable(root, t));
     }
     for (int buffer : program_.outputs) {
         const auto b = static_cast<size_t>(buffer);
         const auto root = static_cast<size_t>(layout_.root[b]);
-        if (layout_.home[b] == Home::Output && context_.plan->bytes[root] >= 0 && !context_.data[root])
+        if (layout_.home[b] == Home::Output && context_.plan->bytes[root] >= 0 && !context_.pointers[root])
             TRY(allocate(static_cast<int>(root)));
     }
     return {};
+}
+
+Result<void*> Run::readable(size_t root, const Tensor& t) {
+    return context_.device.shares_memory() && usable(t) ? read_only(t.data()) : TRY(context_.stage(root, t));
 }
 
 Status Run::allocate(int buffer) {
@@ -68,7 +72,7 @@ Status Run::allocate(int buffer) {
     auto sizes = TRY(buffer_sizes(b, context_.symbols));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", b.name);
     const int64_t bytes = TRY(buffer_bytes(b, *sizes));
-    if (layout_.home[root] == Home::Output) {
+    if (layout_.home[root] == Home::Output && context_.device.shares_memory()) {
         auto memory = TRY(loaded_.outputs_->take(bytes));
         context_.pointers[root] = memory.get();
         context_.data[root] = Datum(Tensor::view(b.dtype, std::move(*sizes), memory.get(), memory));
@@ -82,6 +86,24 @@ Status Run::step(size_t i) {
     if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
         return Error(Code::E0410, "the run was cancelled");
     return std::visit([&](const auto& step) { return run(step, i); }, program_.steps[i]);
+}
+
+Result<bool> Run::replay() {
+    Stream& stream = *context_.stream;
+    if (!stream.captures() || options_.progress) return false;
+    for (size_t i = 0; i < program_.steps.size(); ++i)
+        if (!std::holds_alternative<KernelStep>(program_.steps[i]) || !context_.plan->steps[i].bound) return false;
+    if (++context_.runs < 2) return false;
+    if (!context_.recording) {
+        TRY(stream.begin_capture());
+        Status taken;
+        for (size_t i = 0; i < program_.steps.size() && taken.ok(); ++i) taken = step(i);
+        auto recording = stream.end_capture();
+        TRY(std::move(taken));
+        context_.recording = TRY(std::move(recording));
+    }
+    TRY(stream.replay(*context_.recording));
+    return true;
 }
 
 Status Run::run(const KernelStep& step, size_t i) {
@@ -121,6 +143,13 @@ Result<Datum> Run::datum(int buffer) const {
     const bool empty = std::find(sizes->begin(), sizes->end(), 0) != sizes->end();
     if (!context_.pointers[root] && empty) return Datum(TRY(Tensor::zeros(own.dtype, std::move(*sizes))));
     CHECK(context_.pointers[root], "\"{}\" is used before it is computed", own.name);
+    if (!context_.device.shares_memory()) {
+        const int64_t bytes = TRY(buffer_bytes(own, *sizes));
+        auto memory = TRY(loaded_.outputs_->take(bytes));
+        TRY(context_.stream->copy_to_host(memory.get(), context_.pointers[root], bytes));
+        TRY(context_.stream->synchronize());
+        return Datum(Tensor::view(own.dtype, std::move(*sizes), memory.get(), memory));
+    }
     return Datum(Tensor::view(own.dtype, std::move(*sizes), context_.pointers[root], context_.mark));
 }
 
@@ -215,8 +244,7 @@ Status Run::keep(int buffer, Datum result) {
     if (own.is_tensor()) {
         const Tensor& t = own.tensor();
         if (const Value* v = program_.buffers[b].value) TRY(define_sizes(*v, t.sizes()));
-        if (layout_.in_kernel[root])
-            context_.pointers[root] = usable(t) ? read_only(t.data()) : TRY(context_.stage(root, t));
+        if (layout_.in_kernel[root]) context_.pointers[root] = TRY(readable(root, t));
     }
     context_.data[root] = std::move(own);
     return {};

@@ -18,6 +18,8 @@ class Run {
     // The inputs, bound; then each step; then the outputs.
     Status begin(const std::vector<Datum>& inputs);
     Status step(size_t i);
+    // All steps at once, where what was captured before can be replayed; false where they are to be run one by one.
+    Result<bool> replay();
     Result<std::vector<Datum>> outputs();
 
     // What a buffer holds just now, as a tensor of the buffer's shape (or whatever a host step made).
@@ -40,6 +42,7 @@ class Run {
     Status define_sizes(const Value& value, const Sizes& sizes);
     Result<const BoundStep*> bind_late(const KernelStep& step, size_t i);  // as in the last run, where sizes are equal
     Status allocate(int buffer);                                           // a buffer whose size was not known before
+    Result<void*> readable(size_t root, const Tensor& t);                  // by kernels: where it lies, or a copy
 
     const LoadedProgram& loaded_;
     const Program& program_;

@@ -14,7 +14,7 @@ Result<std::shared_ptr<void>> OutputMemory::take(int64_t bytes) {
             free_.erase(fits);
         }
     }
-    if (!piece) piece = Piece{bytes, TRY(device_.allocate(bytes))};
+    if (!piece) piece = Piece{bytes, TRY(device_.allocate_for_copies(bytes))};
     void* data = piece->memory.get();
     return std::shared_ptr<void>(data, [piece = std::move(*piece), from = weak_from_this()](void*) mutable {
         if (auto pool = from.lock()) pool->give_back(std::move(piece));
@@ -37,6 +37,8 @@ Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLay
     const size_t count = layout.root.size();
     if (plan != next) {
         plan.reset();
+        recording.reset();
+        runs = 0;
         TRY(arena_.reserve(next->block_bytes));
         TRY(stream->reserve(next->scratch_bytes));
         plan = std::move(next);

@@ -46,6 +46,8 @@ struct RunContext {
                                                                   // last run had them
     std::vector<void*> args;                                      // of the step in progress
     std::vector<int64_t> values;                                  // its symbols
+    std::unique_ptr<Recording> recording;                         // of all steps of the plan, once it has run before
+    int runs = 0;                                                 // of the plan, one after the other
     SymbolValues symbols;                                         // as far as known
     std::shared_ptr<const void> mark = std::make_shared<char>();  // owner of tensors that lie in this context
 

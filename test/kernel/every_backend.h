@@ -1,8 +1,10 @@
-// A graph written as text on every back end: what the evaluator gives, the kernels give as they are written, and so
-// does machine code on one thread and on two; what the evaluator refuses, they refuse in the same words.
+// A graph written as text on every back end: what the evaluator gives, the kernels give as they are written, those for a
+// processor and those for blocks of threads, and so does machine code on one thread and on two; what the evaluator
+// refuses, they refuse in the same words.
 #pragma once
 
 #include "kernel/lower_text.h"
+#include "llvm/compile_kernels.h"
 #include "tessera/compile.h"
 
 namespace tessera::test {
@@ -42,6 +44,14 @@ inline void expect_everywhere(std::string_view text, const SymbolValues& symbols
     {
         SCOPED_TRACE("interpreted");
         same(run_program(*program, inputs));
+    }
+    {
+        SCOPED_TRACE("as blocks of threads, interpreted");
+        LowerOptions blocks;
+        blocks.machine = *describe_target("sm_90");
+        auto for_gpu = from_graph(graph, blocks);
+        ASSERT_TRUE(for_gpu.ok()) << for_gpu.error().to_string();
+        same(run_program(*for_gpu, inputs));
     }
     for (int threads : {1, 2}) {
         SCOPED_TRACE(fmt::format("compiled, {} threads", threads));

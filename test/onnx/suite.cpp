@@ -43,6 +43,7 @@ namespace {
 struct Options {
     fs::path folder;
     std::string filter = ".*";
+    std::string target = "host";
     fs::path excluded, write;
     bool round_trip = false, optimize = false, compiled = false, interpreted = false, list = false, verbose = false;
     int jobs = 2;
@@ -269,11 +270,17 @@ RunModel evaluated(const Graph& graph) {
 }
 
 // Kernels as they are written, every access checked.
-RunModel interpreted(const Graph& graph) {
+RunModel interpreted(const Graph& graph, const std::string& target) {
     auto copy = graph.clone();
     auto done = optimize(*copy, {.last_phase = Phase::Rewrite});
     if (!done.ok()) return [error = done.error()](const Inputs&) { return error; };
-    auto program = from_graph(std::shared_ptr<const Graph>(std::move(copy)), {});
+    LowerOptions lower;
+    if (target != "host") {
+        auto machine = describe_target(target);
+        if (!machine.ok()) return [error = machine.error()](const Inputs&) { return error; };
+        lower.machine = *machine;
+    }
+    auto program = from_graph(std::shared_ptr<const Graph>(std::move(copy)), lower);
     if (!program.ok()) return [error = program.error()](const Inputs&) { return error; };
     auto module = std::make_shared<test::InterpretedModule>(program->kernels);
     auto loaded = LoadedProgram::load(std::move(*program), module, {.threads = 1});
@@ -286,8 +293,8 @@ RunModel interpreted(const Graph& graph) {
 // something was compiled.
 using HostSteps = std::optional<std::set<std::string>>;
 
-RunModel compiled(const Graph& graph, HostSteps& hosts) {
-    auto executable = compile(Model(graph.clone()), {.threads = 2, .cache = ""});
+RunModel compiled(const Graph& graph, const std::string& target, HostSteps& hosts) {
+    auto executable = compile(Model(graph.clone()), {.target = target, .threads = 2, .cache = ""});
     if (!executable.ok()) return [error = executable.error()](const Inputs&) { return error; };
     std::set<std::string> left;
     for (const auto& [node, why] : executable->report().host_reasons) left.insert(node + ": " + why);
@@ -298,8 +305,8 @@ RunModel compiled(const Graph& graph, HostSteps& hosts) {
 }
 
 RunModel runner(const Graph& graph, const Options& options, HostSteps& hosts) {
-    if (options.compiled) return compiled(graph, hosts);
-    if (options.interpreted) return interpreted(graph);
+    if (options.compiled) return compiled(graph, options.target, hosts);
+    if (options.interpreted) return interpreted(graph, options.target);
     return evaluated(graph);
 }
 
@@ -561,7 +568,7 @@ int run_all(const Options& options) {
 int usage() {
     fmt::print(
         stderr,
-        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--optimize] [--compiled] [--interpreted] [--list]\n"
+        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--optimize] [--compiled] [--interpreted] [--target NAME] [--list]\n"
         "                  [--jobs N] [--timeout SECONDS] [--exclude FILE] [--write DIR] [--verbose]\n"
         "--round-trip goes ONNX -> graph -> text -> graph -> ONNX -> graph first; --write keeps those ONNX files\n"
         "--optimize optimizes the model first, and once more with its integer inputs as constants\n"
@@ -577,7 +584,9 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         std::string arg = argv[i];
         auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
-        if (arg == "--filter")
+        if (arg == "--target")
+            options.target = value();
+        else if (arg == "--filter")
             options.filter = value();
         else if (arg == "--exclude")
             options.excluded = value();

@@ -78,7 +78,8 @@ Status Compile::check_usage() const {
     if (check || !inputs.files.empty() || !inputs.dims.empty())
         return Error(Code::E0501, "{} holds {}, not a model", path, held)
             .hint("leave out --check, --input and --dim, which are of models");
-    const auto asked = std::find(std::begin(kStages), std::end(kStages), emit) - std::begin(kStages);
+    const auto asked =
+        std::find(std::begin(kStages), std::end(kStages), emit == "ptx" ? "asm" : emit) - std::begin(kStages);
     if (emit == "bundle" || static_cast<size_t>(asked) < first)
         return Error(Code::E0501, "--emit={} cannot be reached: {} holds {}", emit, path, held)
             .hint("from there one reaches: {}", fmt::join(std::begin(kStages) + first, std::end(kStages), ", "));
@@ -314,6 +315,7 @@ void add_compile(CLI::App& app, Chosen& chosen) {
                   "An ONNX file, or text: a graph (.tsr), computes (.tsc) or kernels (.tsk); without it, the built-in "
                   "ResNet-50");
     std::vector<std::string> forms(std::begin(kStages), std::end(kStages));
+    forms.push_back("ptx");
     forms.push_back("bundle");
     c->add_option("--emit", compile->emit,
                   "Print a stage: the optimized graph, what each kernel computes, the schedules chosen for them, the "

@@ -92,7 +92,8 @@ Result<CompileOptions> CompileFlags::chosen() const {
     chosen.optimize = !no_optimize;
     chosen.fuse = !no_fuse;
     std::vector<std::string> targets = compile_targets();
-    if (std::find(targets.begin(), targets.end(), chosen.target) == targets.end())
+    if (!chosen.target.starts_with("cuda:") &&
+        std::find(targets.begin(), targets.end(), chosen.target) == targets.end())
         return Error(Code::E0603, "there is no target \"{}\"", chosen.target)
             .hint("there are: {}", fmt::join(targets, ", "));
     return chosen;

@@ -1,4 +1,7 @@
 // tessera profile: where the time of a compiled model goes.
+#include <cmath>
+#include <limits>
+
 #include "base/output_file.h"
 #include "given.h"
 #include "peak.h"
@@ -32,6 +35,7 @@ struct Measured {
     Peak peak;
     double seconds = 0, flops = 0, bytes = 0;
     int host_steps = 0;
+    std::optional<double> at_once;  // seconds of a run on a GPU, its steps launched together
 
     double of_peak(double f, double b, double s) const {
         return s > 0 ? std::max(f / peak.flops, b / peak.bytes) / s : 0;
@@ -44,6 +48,7 @@ Json measured_json(const Measured& m, const std::string& path) {
     j["bytes"] = m.bytes;
     j["of_peak"] = m.of_peak(m.flops, m.bytes, m.seconds);
     j["peak"] = {{"flops_per_second", m.peak.flops}, {"bytes_per_second", m.peak.bytes}};
+    if (m.at_once) j["device_seconds"] = *m.at_once;
     j["steps"] = Json::array();
     for (const StepProfile& s : m.steps) {
         Json step{{"label", s.label}, {"kind", s.kind}, {"seconds", s.seconds}};
@@ -89,8 +94,11 @@ void print_row(const Measured& m, double seconds, double flops, double bytes, co
 }
 
 void print_table(const Measured& m, const std::string& path, size_t most, bool nodes) {
-    fmt::print("{}  {} threads, peak {}FLOP/s, {}B/s\n", bold(shown_path(path)), m.peak.threads,
-               human_count(m.peak.flops), human_count(m.peak.bytes));
+    if (std::isfinite(m.peak.flops))
+        fmt::print("{}  {} threads, peak {}FLOP/s, {}B/s\n", bold(shown_path(path)), m.peak.threads,
+                   human_count(m.peak.flops), human_count(m.peak.bytes));
+    else
+        fmt::print("{}  each step launched and waited for\n", bold(shown_path(path)));
     std::vector<const StepProfile*> order;
     for (const StepProfile& s : m.steps) order.push_back(&s);
     std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->seconds > b->seconds; });
@@ -114,6 +122,7 @@ void print_table(const Measured& m, const std::string& path, size_t most, bool n
         print_row(m, rest.seconds, rest.flops, rest.bytes, fmt::format("{} more (--rows)", order.size() - most));
     }
     print_row(m, m.seconds, m.flops, m.bytes, fmt::format("all {} steps", m.steps.size()));
+    if (m.at_once) print_row(m, *m.at_once, m.flops, m.bytes, "all steps, launched at once");
 }
 
 Status Profile::operator()() const {
@@ -124,7 +133,13 @@ Status Profile::operator()() const {
     if (!trace.empty()) file.emplace(TRY(OutputFile::create(trace)));
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
     Measured m;
-    m.peak = measure_peak(chosen.threads);
+    const bool gpu = chosen.target.starts_with("cuda");
+    if (gpu) {  // what it can do at most is not measured
+        m.peak.flops = m.peak.bytes = std::numeric_limits<double>::infinity();
+        if (auto seconds = executable.seconds_on_device(given, 10 * runs); seconds.ok()) m.at_once = *seconds;
+    } else {
+        m.peak = measure_peak(chosen.threads);
+    }
     m.steps = TRY(executable.profile(given, runs));
     for (const StepProfile& s : m.steps) {
         m.seconds += s.seconds;

@@ -49,6 +49,19 @@ std::optional<OpenRows> open_rows(const Compute& compute);
 std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
                                                              const std::vector<std::vector<int>>& groups);
 
+// Neighbouring axes of a map along which all that is read and written lies densely become one.
+Status merge_dense_axes(Schedule& s, const std::string& stage);
+
+// What is computed row by row: the first `axes` axes of all members and of `out` say which row.
+struct RowGroup {
+    size_t axes = 0;
+    std::vector<std::string> members;  // producers first
+};
+// What `out` needs and nobody else reads, as far as it is made row by row.
+RowGroup row_group(const Schedule& s, const std::string& out, const std::set<std::string>& done);
+// Is what the reduction reads contiguous along its innermost reduction axis (and not along its innermost axis)?
+bool reduces_along_lanes(const Schedule& s, const Stage& stage);
+
 // The loops of a map from number `first` on, its innermost in vectors; those before it are left alone.
 Status vectorize_map(Schedule& s, const std::string& stage, size_t first, const ScheduleOptions& options);
 // A stage at the root without reduction, in parallel.

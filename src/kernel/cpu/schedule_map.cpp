@@ -58,7 +58,8 @@ bool lie_densely(const Schedule& s, const Stage& stage, size_t i) {
     return yes && !outside;
 }
 
-// Merges what lies densely; false where the stage's buffer is read by others, who know its axes.
+}  // namespace
+
 Status merge_dense_axes(Schedule& s, const std::string& name) {
     const Stage& stage = find_stage(s, name);
     if (stage.axes.size() < 2) return {};
@@ -72,6 +73,8 @@ Status merge_dense_axes(Schedule& s, const std::string& name) {
     if (groups.size() == stage.axes.size()) return {};
     return s.merge_axes(name, groups);
 }
+
+namespace {
 
 // An axis other than the innermost along which something is read without gaps: a transposition.
 std::optional<size_t> crossing_axis(const Schedule& s, const Stage& stage) {

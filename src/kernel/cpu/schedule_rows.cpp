@@ -17,13 +17,9 @@ bool reads_own_row(const Stage& reader, int buffer, size_t count) {
            });
 }
 
-struct RowGroup {
-    size_t axes = 0;                   // of a row
-    std::vector<std::string> members;  // producers first
-};
+}  // namespace
 
-// What `out` needs and nobody else reads, as far as it is made row by row.
-RowGroup group_of(const Schedule& s, const std::string& out, const std::set<std::string>& done) {
+RowGroup row_group(const Schedule& s, const std::string& out, const std::set<std::string>& done) {
     std::set<std::string> in{out};
     RowGroup group;
     const auto& stages = s.compute().stages;
@@ -53,7 +49,6 @@ RowGroup group_of(const Schedule& s, const std::string& out, const std::set<std:
     return group;
 }
 
-// Is what the reduction reads contiguous along its innermost reduction axis (and not along its innermost axis)?
 bool reduces_along_lanes(const Schedule& s, const Stage& stage) {
     bool along = false, across = false;
     for (const Expr& load : loads_of(stage)) {
@@ -66,8 +61,6 @@ bool reduces_along_lanes(const Schedule& s, const Stage& stage) {
     }
     return along && !across;
 }
-
-}  // namespace
 
 Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptions& options) {
     const Stage stage = find_stage(s, name);
@@ -112,7 +105,7 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         out = TRY(s.cache_write(name, Scope::Register));
         members.push_back(name);
     }
-    RowGroup group = group_of(s, out, done);
+    RowGroup group = row_group(s, out, done);
     if (group.members.empty()) {
         TRY(schedule_map(s, out, options));
         return members;

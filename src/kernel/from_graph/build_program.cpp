@@ -7,6 +7,7 @@
 
 #include "graph/count.h"
 #include "kernel/cpu/lower_variants.h"
+#include "kernel/gpu/gpu_schedule.h"
 
 namespace tessera {
 namespace {
@@ -256,7 +257,9 @@ class Assembly {
         const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict};
         std::string traces;
         std::string* kept = options_.keep_stages ? &traces : nullptr;
-        auto lowered = options_.schedule ? lower_variants(compute, schedule, program_.choices, kept) : plainly(compute);
+        auto lowered = !options_.schedule         ? plainly(compute)
+                       : options_.machine.blocks ? lower_for_gpu(compute, schedule, program_.choices, kept)
+                                                 : lower_variants(compute, schedule, program_.choices, kept);
         if (!lowered.ok()) {
             program_.choices.push_back({"schedule " + compute.name, no("{}", lowered.error().message())});
             lowered = plainly(compute);

@@ -146,6 +146,7 @@ class AttentionSearch {
     // Scores that are written and read again, against tiles that queries do not fill.
     Decision worth_it(int product, size_t side, int scores) const {
         if (options_.attention == LowerOptions::Attention::Never) return no("it was not asked for");
+        if (options_.machine.blocks) return no("blocks have no schedule for it");
         const Definition& d = acc_.def(product);
         const Expr &w = acc_.body(product).arg(side), &v = acc_.body(product).arg(1 - side);
         std::optional<Expr> query, column;

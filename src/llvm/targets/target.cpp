@@ -45,7 +45,7 @@ Result<Target> find_target(std::string_view name) {
         for (const NamedTarget& named : family->named()) {
             if (named.name != name) continue;
             Target t{std::string(named.triple),
-                     std::string(family->baseline()),
+                     std::string(family->has_blocks() ? named.tune : family->baseline()),
                      std::string(named.tune),
                      named.features,
                      {},

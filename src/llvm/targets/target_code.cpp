@@ -16,7 +16,7 @@ Value* TargetCode::extreme(llvm::IRBuilderBase& b, bool largest, Value* x, Value
 }
 
 std::span<const TargetCode* const> target_families() {
-    static const std::array<const TargetCode*, 3> kAll{&aarch64_code(), &wasm_code(), &x86_code()};
+    static const std::array<const TargetCode*, 4> kAll{&aarch64_code(), &nvptx_code(), &wasm_code(), &x86_code()};
     return kAll;
 }
 
@@ -24,6 +24,7 @@ const TargetCode& code_for(std::string_view triple) {
     static const TargetCode kOther;
     const llvm::Triple parsed{llvm::StringRef(triple)};
     if (parsed.isAArch64()) return aarch64_code();
+    if (parsed.isNVPTX()) return nvptx_code();
     if (parsed.isWasm()) return wasm_code();
     return parsed.isX86() ? x86_code() : kOther;
 }

@@ -36,12 +36,19 @@ class TargetCode {
     // kept for restore_mode; null where nothing has changed.
     virtual Value* flush_subnormals(llvm::IRBuilderBase&) const { return nullptr; }
     virtual void restore_mode(llvm::IRBuilderBase&, Value*) const {}
+
+    // Of targets that run blocks of threads: a launch is a kernel that finds its place, and there is no C library.
+    virtual bool has_blocks() const { return false; }
+    enum class Place : uint8_t { Block, Thread, Threads, Blocks };  // which block, which thread of it, how many of both
+    virtual Value* place(llvm::IRBuilderBase&, Place, int) const { return nullptr; }  // an i32 along a dimension
+    virtual void barrier(llvm::IRBuilderBase&) const {}
 };
 
 std::span<const TargetCode* const> target_families();
 const TargetCode& code_for(std::string_view triple);
 
 const TargetCode& aarch64_code();
+const TargetCode& nvptx_code();
 const TargetCode& wasm_code();
 const TargetCode& x86_code();
 

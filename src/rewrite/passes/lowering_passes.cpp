@@ -14,6 +14,7 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse) {
     };
     if (!fuse) return table;
     table.push_back({"nest_concats", "a concat that begins as another one takes its result", nest_concats, once});
+    if (machine.blocks) return table;
     auto tiles = [machine](Graph& graph, PassContext& context) { return choose_winograd(graph, machine, context); };
     table.push_back({"choose_winograd", "convolutions as products of transformed tiles, where that pays", tiles, once});
     return table;

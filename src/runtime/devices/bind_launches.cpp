@@ -1,14 +1,64 @@
 #include "runtime/devices/bind_launches.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/memory.h"
 
 namespace tessera {
 
+namespace {
+
+constexpr int64_t kMostRows = 65535;                 // blocks along y and z
+constexpr int64_t kMostThreads = 256, kFewest = 32;  // of a block that is cut from a range
+constexpr int64_t kSpreadOver = 512;                 // blocks that keep all of a GPU busy
+constexpr int64_t kMostWithScratch = 32 << 10;       // threads at once that need memory of their own
+
+// So few threads a block that there are blocks for all of the GPU, but not fewer than run together anyway.
+void cut(Launch& launch, int64_t extent, int64_t scratch) {
+    launch.block.x = kMostThreads;
+    while (launch.block.x > kFewest && extent / launch.block.x < kSpreadOver) launch.block.x /= 2;
+    launch.grid.x = (extent + launch.block.x - 1) / launch.block.x;
+    if (scratch > 0) launch.grid.x = std::min(launch.grid.x, kMostWithScratch / launch.block.x);
+    launch.local_bytes = scratch * launch.grid.x * launch.block.x;
+}
+
+Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols) {
+    Launch launch;
+    launch.handle = open.handle;
+    if (!open.shape.fixed) {
+        auto extent = evaluate_int(open.extent, symbols), scratch = evaluate_int(open.scratch_bytes, symbols);
+        if (!extent || !scratch)
+            return Error(Code::E0108, "{} has no range for these sizes: {}", open.symbol, to_string(open.extent));
+        cut(launch, *extent, *scratch);
+        return launch;
+    }
+    std::array<int64_t, 6> sizes{};
+    for (size_t i = 0; i < 6; ++i) {
+        const Expr& e = i < 3 ? open.shape.grid[i] : open.shape.block[i - 3];
+        auto n = evaluate_int(e, symbols);
+        if (!n) return Error(Code::E0108, "{} has no range for these sizes: {}", open.symbol, to_string(e));
+        sizes[i] = *n;
+    }
+    launch.grid = {sizes[0], sizes[1], sizes[2]};
+    launch.block = {sizes[3], sizes[4], sizes[5]};
+    if (launch.grid.y > kMostRows || launch.grid.z > kMostRows)
+        return Error(Code::E0408, "{} would need {} x {} blocks along y and z, and a GPU has at most {}", open.symbol,
+                     launch.grid.y, launch.grid.z, kMostRows);
+    auto scratch = evaluate_int(open.scratch_bytes, symbols);
+    launch.local_bytes = scratch.value_or(0);
+    return launch;
+}
+
+}  // namespace
+
 Result<std::vector<Launch>> bind_launches(const CompiledKernel& kernel, const SymbolValues& symbols) {
     std::vector<Launch> launches;
     for (const KernelLaunch& open : kernel.launches) {
+        if (open.handle) {
+            launches.push_back(TRY(bind_blocks(open, symbols)));
+            continue;
+        }
         auto extent = evaluate_int(open.extent, symbols), scratch = evaluate_int(open.scratch_bytes, symbols);
         if (!extent || !scratch)
             return Error(Code::E0108, "{} has no range for these sizes: {}", open.symbol, to_string(open.extent));

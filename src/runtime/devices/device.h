@@ -8,6 +8,7 @@
 
 #include "base/device_kind.h"
 #include "base/error.h"
+#include "llvm/compile_kernels.h"
 
 namespace tessera {
 
@@ -20,7 +21,7 @@ struct Launch {
     void* handle = nullptr;   // the code; on the CPU, a LaunchFunction
     LaunchExtents grid = {};        // blocks; on the CPU, x iterations of one loop
     LaunchExtents block = {};       // threads of each block; on the CPU, one
-    int64_t local_bytes = 0;  // scratch of each thread on the CPU, shared memory of each block on a GPU
+    int64_t local_bytes = 0;  // scratch: of each thread on the CPU, of all together on a GPU
     bool spread = false;      // over the threads of the CPU: it is worth waking them
 };
 
@@ -63,6 +64,7 @@ class Stream {
     // Waits until all is done, and gives back what only work in progress needs.
     virtual Status synchronize() = 0;
 
+    virtual bool captures() const { return false; }  // whether replaying saves time
     // What is launched and copied in between is taken down, arguments by value, and does not happen.
     virtual Status begin_capture() = 0;
     virtual Result<std::unique_ptr<Recording>> end_capture() = 0;
@@ -74,9 +76,16 @@ class Device {
   public:
     virtual ~Device() = default;
     virtual std::string_view name() const = 0;
+    virtual std::string_view target() const { return "host"; }  // that code is generated for
+    // Whether kernels read and write the process's memory, so that tensors are used where they lie.
+    virtual bool shares_memory() const { return true; }
     // Zeroed, aligned to kBlockAlignment, counted against the memory limit until it is let go of. Over the limit:
     // E0408.
     virtual Result<std::shared_ptr<void>> allocate(int64_t bytes) = 0;
+    // Of the process, that copies to and from the device are fastest with. Not zeroed.
+    virtual Result<std::shared_ptr<void>> allocate_for_copies(int64_t bytes) { return allocate(bytes); }
+    // Code that can be launched here: as it is, or loaded.
+    virtual Result<std::shared_ptr<CompiledModule>> load(std::shared_ptr<CompiledModule> module) { return module; }
     // `threads`: of the CPU, at most; 0: as many as the pool has.
     virtual Result<std::unique_ptr<Stream>> make_stream(int threads) = 0;
 };

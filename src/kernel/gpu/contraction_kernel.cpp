@@ -1,0 +1,277 @@
+#include "kernel/gpu/contraction_kernel.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/cpu/schedule_kinds.h"
+#include "kernel/gpu/gpu_kinds.h"
+#include "kernel/passes/clean_up.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kSide = 16;     // threads of a block along rows and along columns
+constexpr int64_t kDepth = 16;    // of k at a time
+constexpr int64_t kPadding = 4;   // elements after each row of a tile: rows begin in different banks
+constexpr int64_t kVector = 4;    // neighbours that a thread has in the tile
+constexpr int64_t kUnrolled = 4;  // steps of k
+constexpr double kAtOnce = 264;   // blocks that a GPU runs at a time
+constexpr int64_t kLarge = 4096;  // what an unknown extent is taken for
+constexpr int64_t kFewest = 256;  // elements of an output that is worth tiles
+
+int64_t size_of(const Expr& e) { return e.as_int().value_or(kLarge); }
+
+int64_t product_of(const std::vector<ReduceAxis>& axes, const std::vector<int>& which) {
+    int64_t n = 1;
+    for (int i : which) n *= size_of(axes[size_t(i)].extent);
+    return n;
+}
+
+// How a thread's elements along one side of the tile lie: `groups` times `vector` neighbours.
+struct Side {
+    explicit Side(int64_t tile) : each(tile / kSide), vector(std::min(each, kVector)), groups(each / vector) {}
+    int64_t each, vector, groups;
+    // Where in the tile element `in` of group `group` of a thread is.
+    Expr at(const Expr& thread, const Expr& group, const Expr& in) const {
+        return thread * vector + group * (vector * kSide) + in;
+    }
+};
+
+Expr loop_var(const std::string& name, const Expr& extent) { return index_var(name, extent.as_int()); }
+
+Stmt loop_over(const Expr& var, const Expr& extent, LoopKind kind, Stmt body, std::string axis = {}) {
+    For made{.var = var, .extent = extent, .kind = kind, .axis = std::move(axis), .body = std::move(body)};
+    return for_loop(std::move(made));
+}
+
+class TiledContraction {
+  public:
+    TiledContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, bool has_rows, int a,
+                     BlockTile tile, int64_t width, bool a_along_k, bool b_along_k)
+        : compute_(compute),
+          sum_(sum),
+          out_(out),
+          a_(sum.value.arg(size_t(a))),
+          b_(sum.value.arg(size_t(1 - a))),
+          tile_(tile),
+          rows_(tile.m),
+          columns_(tile.n),
+          width_(width),
+          a_along_k_(a_along_k),
+          b_along_k_(b_along_k) {
+        size_t next = 0;
+        if (has_batch) batch_axis_ = next++;
+        if (has_rows) row_axis_ = next++;
+        column_axis_ = next;
+    }
+
+    Kernel make() {
+        kernel_.name = compute_.name;
+        kernel_.symbols = compute_.symbols;
+        kernel_.buffers.assign(compute_.buffers.begin(), compute_.buffers.begin() + std::ptrdiff_t(compute_.params));
+        kernel_.params = compute_.params;
+        const Expr m = row_axis_ ? sum_.axes[*row_axis_].extent : Expr(1);
+        const Expr n = sum_.axes[column_axis_].extent, k = sum_.reduce[0].extent;
+        const Expr batches = batch_axis_ ? sum_.axes[*batch_axis_].extent : Expr(1);
+        const Expr across = ceil_div(m, tile_.m), along = ceil_div(n, tile_.n), steps = ceil_div(k, tile_.k);
+        block_m_ = loop_var("block_m", across), block_n_ = loop_var("block_n", along);
+        batch_ = batch_axis_ ? loop_var("block_b", batches) : Expr(0);
+        ty_ = loop_var("thread_m", kSide), tx_ = loop_var("thread_n", kSide);
+        const Expr step = loop_var("step", steps);
+        const int a = add("tile_a", a_.dtype(), {tile_.k, tile_.m + kPadding}, Scope::Shared);
+        const int b = add("tile_b", b_.dtype(), {tile_.k, tile_.n + kPadding}, Scope::Shared);
+        const DType dtype = compute_.buffers[size_t(sum_.buffer)].dtype;
+        sums_ = add("sums", dtype, {rows_.each, columns_.each}, Scope::Register);
+        const int from_a = add("from_a", a_.dtype(), {rows_.each}, Scope::Register);
+        const int from_b = add("from_b", b_.dtype(), {columns_.each}, Scope::Register);
+
+        const Stmt barrier = make_stmt(Call{"barrier", {}, {}, {}});
+        Stmt bring = seq({copy_tile(a, a_, "a", block_m_ * tile_.m, tile_.m, m, row_axis_, step, k, a_along_k_),
+                          copy_tile(b, b_, "b", block_n_ * tile_.n, tile_.n, n, column_axis_, step, k, b_along_k_)});
+        Stmt steps_loop =
+            loop_over(step, steps, LoopKind::Serial, seq({bring, barrier, add_up(a, b, from_a, from_b), barrier}));
+        Stmt body = seq({clear(dtype), steps_loop, finish(m, n)});
+        for (int own : {from_b, from_a, sums_}) body = alloc(own, std::move(body));
+        body = loop_over(ty_, kSide, LoopKind::Bound,
+                         loop_over(tx_, kSide, LoopKind::Bound, std::move(body), "thread.x"), "thread.y");
+        body = alloc(a, alloc(b, std::move(body)));
+        body = loop_over(block_m_, across, LoopKind::Bound, std::move(body), "block.x");
+        body = loop_over(block_n_, along, LoopKind::Bound, std::move(body), "block.y");
+        if (batch_axis_) body = loop_over(batch_, batches, LoopKind::Bound, std::move(body), "block.z");
+        kernel_.body = std::move(body);
+        return std::move(kernel_);
+    }
+
+  private:
+    int add(std::string name, DType dtype, std::vector<int64_t> sizes, Scope scope) {
+        Buffer made{.name = std::move(name), .dtype = dtype, .shape = {}, .scope = scope};
+        for (int64_t s : sizes) made.shape.push_back(s);
+        kernel_.buffers.push_back(std::move(made));
+        return int(kernel_.buffers.size()) - 1;
+    }
+
+    // Threads take neighbours along what lies together in memory: along k, or along the side.
+    Stmt copy_tile(int to, const Expr& operand, const std::string& name, const Expr& first, int64_t extent,
+                   const Expr& whole, std::optional<size_t> axis, const Expr& step, const Expr& depth, bool along_k) {
+        const Expr turn = loop_var("turn_" + name, extent / kSide);
+        const Expr in_k = along_k ? tx_ : ty_, in_side = (along_k ? ty_ : tx_) + turn * kSide;
+        const Expr k = step * tile_.k + in_k, side = first + in_side;
+        Bindings values{{sum_.reduce[0].var.node().name, k}};
+        if (axis) values.insert_or_assign(sum_.axes[*axis].var.node().name, side);
+        if (batch_axis_) values.insert_or_assign(sum_.axes[*batch_axis_].var.node().name, batch_);
+        Expr value = substitute(operand, values);
+        Expr inside = int_const(1, DType::boolean);
+        if (!divides(extent, whole)) inside = logical_and(inside, lt(side, whole));
+        if (!divides(tile_.k, depth)) inside = logical_and(inside, lt(k, depth));
+        value = select(inside, value, constant(0, value.dtype()));
+        return loop_over(turn, extent / kSide, LoopKind::Unrolled, store(to, {in_k, in_side}, value));
+    }
+
+    static bool divides(int64_t part, const Expr& whole) { return mod(whole, part).is_int(0); }
+
+    Stmt clear(DType dtype) {
+        const Expr i = loop_var("row_0", rows_.each), j = loop_var("column_0", columns_.each);
+        Stmt zero = store(sums_, {i, j}, constant(0, dtype));
+        return loop_over(i, rows_.each, LoopKind::Unrolled,
+                         loop_over(j, columns_.each, LoopKind::Unrolled, std::move(zero)));
+    }
+
+    Stmt take(int to, int from, const Side& side, const Expr& thread, const Expr& k, const std::string& name) {
+        const Expr group = loop_var("group_" + name, side.groups), in = loop_var("lane_" + name, side.vector);
+        const Expr value = load(from, kernel_.buffers[size_t(from)].dtype, {k, side.at(thread, group, in)});
+        Stmt one = store(to, {group * side.vector + in}, value);
+        return loop_over(group, side.groups, LoopKind::Unrolled,
+                         loop_over(in, side.vector, LoopKind::Vector, std::move(one)));
+    }
+
+    Stmt add_up(int a, int b, int from_a, int from_b) {
+        const Expr k = loop_var("k", tile_.k), i = loop_var("row", rows_.each), j = loop_var("column", columns_.each);
+        const Expr x = load(from_a, a_.dtype(), {i}), y = load(from_b, b_.dtype(), {j});
+        Stmt product = store(sums_, {i, j}, x * y, ReduceOp::Sum);
+        Stmt all = loop_over(i, rows_.each, LoopKind::Unrolled,
+                             loop_over(j, columns_.each, LoopKind::Unrolled, std::move(product)));
+        For made{.var = k, .extent = tile_.k, .notes = {{"unroll", kUnrolled}}, .body = {}};
+        made.body = seq({take(from_a, a, rows_, ty_, k, "a"), take(from_b, b, columns_, tx_, k, "b"), all});
+        return for_loop(std::move(made));
+    }
+
+    // What is made of the sums.
+    Stmt finish(const Expr& m, const Expr& n) {
+        const int64_t lanes = width_ > 1 ? columns_.vector : 1;
+        const Expr group_m = loop_var("group_m", rows_.groups), in_m = loop_var("in_m", rows_.vector);
+        const Expr group_n = loop_var("group_n", columns_.groups), in_n = loop_var("in_n", columns_.vector);
+        const Expr row = block_m_ * tile_.m + rows_.at(ty_, group_m, in_m);
+        const Expr column = block_n_ * tile_.n + columns_.at(tx_, group_n, in_n);
+        const Expr own = load(sums_, kernel_.buffers[size_t(sums_)].dtype,
+                              {group_m * rows_.vector + in_m, group_n * columns_.vector + in_n});
+        Bindings values{{out_.axes[column_axis_].var.node().name, column}};
+        if (row_axis_) values.insert_or_assign(out_.axes[*row_axis_].var.node().name, row);
+        if (batch_axis_) values.insert_or_assign(out_.axes[*batch_axis_].var.node().name, batch_);
+        Expr value = rewrite(substitute(out_.value, values), [&](const Expr& x) {
+            return x.is(ExprKind::Load) && x.node().slot == sum_.buffer ? own : x;
+        });
+        std::vector<Expr> to;
+        for (const Expr& e : out_.store) to.push_back(substitute(e, values));
+        Stmt body = store(out_.buffer, std::move(to), std::move(value));
+        Expr inside = int_const(1, DType::boolean);
+        if (!divides(tile_.n, n)) {
+            // All lanes or none, where their number divides the extent.
+            const Expr first = lanes > 1 ? substitute(column, {{in_n.node().name, Expr(0)}}) : column;
+            inside = lt(first, n);
+        }
+        if (lanes > 1) body = loop_over(in_n, columns_.vector, LoopKind::Vector, std::move(body));
+        body = if_then(inside, std::move(body));
+        if (lanes == 1) body = loop_over(in_n, columns_.vector, LoopKind::Unrolled, std::move(body));
+        body = loop_over(group_n, columns_.groups, LoopKind::Unrolled, std::move(body));
+        if (!divides(tile_.m, m)) body = if_then(lt(row, m), std::move(body));
+        body = loop_over(in_m, rows_.vector, LoopKind::Unrolled, std::move(body));
+        return loop_over(group_m, rows_.groups, LoopKind::Unrolled, std::move(body));
+    }
+
+    const Compute& compute_;
+    const Stage &sum_, &out_;
+    const Expr a_, b_;
+    const BlockTile tile_;
+    const Side rows_, columns_;
+    const int64_t width_;
+    const bool a_along_k_, b_along_k_;
+    std::optional<size_t> batch_axis_, row_axis_;
+    size_t column_axis_ = 0;
+    Kernel kernel_;
+    Expr block_m_ = 0, block_n_ = 0, batch_ = 0, ty_ = 0, tx_ = 0;
+    int sums_ = -1;
+};
+
+// Whether something of an operand lies along k rather than along its own side.
+bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
+    bool along = false;
+    visit(operand, [&](const Expr& x) {
+        if (!x.is(ExprKind::Load)) return;
+        auto step = stride_of(s, x, k);
+        along |= step && step->is_int(1);
+    });
+    return along;
+}
+
+}  // namespace
+
+BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n) {
+    BlockTile best;
+    double least = 0;
+    for (int64_t bm : {128, 64, 32, 16})
+        for (int64_t bn : {128, 64, 32, 16}) {
+            const double x = double(bm) / kSide, y = double(bn) / kSide;
+            const double blocks = double(batch) * double((m + bm - 1) / bm) * double((n + bn - 1) / bn);
+            // Products and what is read for them, in as many turns as it takes.
+            const double cost = (x * y + 2 * (x + y) + 2) * std::max(1.0, blocks / kAtOnce);
+            if (best.m && cost >= least) continue;
+            least = cost;
+            best = {bm, bn, kDepth};
+        }
+    return best;
+}
+
+Result<std::optional<Kernel>> contraction_kernel(Schedule s) {
+    const auto& stages = s.compute().stages;
+    if (stages.empty() || stages.size() > 2) return std::optional<Kernel>();
+    const std::string sum = stages[0].name, after = stages.size() == 2 ? stages[1].name : "";
+    const Stage stage = stages[0];
+    auto c = match_contraction(stage);
+    if (!c || stage.fold || c->rows.empty()) return std::optional<Kernel>();
+    const int64_t batch = product_of(stage.axes, c->batch), m = product_of(stage.axes, c->rows),
+                  n = product_of(stage.axes, c->columns);
+    if (m < 2 || n < 2 || m * n < kFewest || batch > 65535) return std::optional<Kernel>();
+    std::vector<std::vector<int>> groups;
+    for (const auto& g : {c->batch, c->rows, c->columns})
+        if (!g.empty()) groups.push_back(g);
+    const Expr a = stage.value.arg(size_t(c->a)), b = stage.value.arg(size_t(c->b));
+    const Expr& k = stage.reduce[size_t(c->depth.back())].var;
+    const bool a_along_k = lies_along(s, a, k), b_along_k = lies_along(s, b, k);
+    if (!after.empty()) {
+        const Stage& out = find_stage(s, after);
+        auto matched = out.reduce.empty() ? matching_groups(out, stage, groups) : std::nullopt;
+        if (!matched) return std::optional<Kernel>();
+        TRY(s.merge_axes(after, *matched));
+    }
+    TRY(s.merge_axes(sum, groups, {c->depth}));
+    const Stage merged = find_stage(s, sum);
+    Stage out = after.empty() ? merged : find_stage(s, after);
+    if (after.empty()) {
+        out.reduce.clear();
+        std::vector<Expr> own;
+        for (const ReduceAxis& axis : out.axes) own.push_back(axis.var);
+        out.value = load(merged.buffer, s.compute().buffers[size_t(merged.buffer)].dtype, own);
+    }
+    const int64_t width = access_width(s, out, out.axes.back());
+    const BlockTile tile = choose_block_tile(batch, m, n);
+    const bool whole = width >= std::min(kVector, tile.n / kSide);
+    Kernel kernel = TiledContraction(s.compute(), merged, out, !c->batch.empty(), true, c->a, tile, whole ? width : 1,
+                                     a_along_k, b_along_k)
+                        .make();
+    simplify_kernel(kernel);
+    drop_unused_buffers(kernel);
+    TRY(verify(kernel));
+    return std::optional(std::move(kernel));
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// A sum of products as tiles that blocks compute: each block takes one tile of the output, brings pieces of both
+// operands along k to shared memory, and each of its threads adds up a small tile in registers. What follows element by
+// element is computed from there.
+#pragma once
+
+#include "kernel/cpu/contraction.h"
+#include "kernel/schedule/schedule.h"
+
+namespace tessera {
+
+struct BlockTile {
+    int64_t m = 0, n = 0, k = 0;  // of a block
+    bool operator==(const BlockTile&) const = default;
+};
+// By the sizes of the output; an extent that is not constant is taken for large.
+BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
+
+// The kernel of a Compute that is one contraction `stage`, and the map `out` that reads it where that is not empty.
+// Empty: it is not worth it, or not of that form. E0601 where blocks cannot be shown to write different elements.
+Result<std::optional<Kernel>> contraction_kernel(Schedule s);
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// The kinds of stages that gpu_schedule knows, and what they have in common.
+#pragma once
+
+#include "kernel/cpu/schedule_kinds.h"
+
+namespace tessera {
+
+// How many neighbours along the innermost axis one thread takes: as many as fill the widest access, 16 bytes, of all
+// that is read and written there. 1 where the extent is no multiple of it, or where some would be guarded and others
+// not.
+int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along);
+
+// A stage without reduction, one thread for each element or each vector of them.
+Status map_to_threads(Schedule& s, const std::string& stage);
+// A reduction that one thread carries out for each element.
+Status reduce_by_threads(Schedule& s, const std::string& stage);
+
+// `stage`, and what it needs row by row, one block for each row: the names of what it took along. None, and nothing
+// done, where rows are not contiguous or too short to be shared.
+Result<std::vector<std::string>> rows_to_blocks(Schedule& s, const std::string& stage,
+                                                const std::set<std::string>& done);
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+#include "kernel/gpu/gpu_schedule.h"
+
+#include "kernel/gpu/contraction_kernel.h"
+#include "kernel/gpu/gpu_kinds.h"
+
+namespace tessera {
+
+namespace {
+
+Result<Schedule> scheduled(Compute compute, bool share_rows) {
+    Schedule s(std::move(compute));
+    TRY(inline_maps(s));
+    std::vector<std::string> names;
+    for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
+    std::set<std::string> done;
+    // From the end: a stage takes along what is computed for each of its rows.
+    for (auto name = names.rbegin(); name != names.rend(); ++name) {
+        if (done.count(*name)) continue;
+        std::vector<std::string> taken;
+        if (share_rows) taken = TRY(rows_to_blocks(s, *name, done));
+        done.insert(*name);
+        done.insert(taken.begin(), taken.end());
+        if (!taken.empty()) continue;
+        TRY(find_stage(s, *name).reduce.empty() ? map_to_threads(s, *name) : reduce_by_threads(s, *name));
+    }
+    return s;
+}
+
+}  // namespace
+
+Result<Schedule> gpu_schedule(Compute compute, const ScheduleOptions&) { return scheduled(std::move(compute), true); }
+
+Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions&, std::vector<Choice>& choices,
+                              std::string* traces) {
+    auto try_one = [&](bool share_rows) -> Result<Lowered> {
+        const Schedule schedule = TRY(scheduled(compute, share_rows));
+        Lowered lowered = TRY(lower(schedule));
+        if (traces) *traces += fmt::format("// {}\n{}", compute.name, schedule.print_trace());
+        return lowered;
+    };
+    if (Schedule s(compute); inline_maps(s).ok()) {
+        auto tiled = contraction_kernel(std::move(s));
+        if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
+        if (tiled.ok() && *tiled) {
+            Lowered lowered;
+            lowered.kernel = std::move(**tiled);
+            if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
+            return lowered;
+        }
+    }
+    auto shared = try_one(true);
+    if (shared.ok()) return shared;
+    choices.push_back({"share the rows of " + compute.name, no("{}", shared.error().message())});
+    return try_one(false);
+}
+
+}  // namespace tessera

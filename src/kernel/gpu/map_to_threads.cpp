@@ -1,0 +1,72 @@
+#include <algorithm>
+
+#include "kernel/gpu/gpu_kinds.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
+
+// A load in a branch whose condition differs from lane to lane: lanes cannot be read together.
+bool guards_lanes(const Expr& value, const Expr& var) {
+    bool found = false;
+    visit(value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Select) || !depends_on(e.arg(0), var)) return;
+        for (size_t i : {1, 2}) found |= e.arg(i).node().reads;
+    });
+    return found;
+}
+
+Result<Loop> fused(Schedule& s, const std::vector<Loop>& loops) {
+    Loop all = loops[0];
+    for (size_t i = 1; i < loops.size(); ++i) all = TRY(s.fuse(all, loops[i]));
+    return all;
+}
+
+}  // namespace
+
+int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along) {
+    const auto extent = along.extent.as_int();
+    if (!extent || guards_lanes(stage.value, along.var)) return 1;
+    int64_t widest = 1;
+    bool regular = true, contiguous = false;
+    auto look = [&](int buffer, const std::vector<Expr>& indices) {
+        auto step = stride_of(s, buffer, indices, along.var);
+        regular &= step && (step->is_int(0) || step->is_int(1));
+        if (!step || !step->is_int(1)) return;
+        contiguous = true;
+        widest = std::max(widest, int64_t(dtype_bytes(s.compute().buffers[size_t(buffer)].dtype)));
+    };
+    if (stage.reduce.empty()) look(stage.buffer, stage.store);
+    for (const Expr& load : loads_of(stage)) look(load.node().slot, load.args());
+    if (!regular || !contiguous) return 1;
+    int64_t width = std::min(kMostLanes, kAccessBytes / widest);
+    while (width > 1 && *extent % width) width /= 2;
+    return width;
+}
+
+Status map_to_threads(Schedule& s, const std::string& name) {
+    TRY(merge_dense_axes(s, name));
+    const Stage stage = find_stage(s, name);
+    if (stage.axes.empty()) return {};
+    std::vector<Loop> loops = s.loops(name);
+    const int64_t width = access_width(s, stage, stage.axes.back());
+    if (width > 1) {
+        auto [vectors, lane] = TRY(s.split(loops.back(), width));
+        TRY(s.vectorize(lane));
+        loops.back() = vectors;
+    }
+    return s.parallel(TRY(fused(s, loops)));
+}
+
+Status reduce_by_threads(Schedule& s, const std::string& name) {
+    const std::string out = TRY(s.cache_write(name, Scope::Register));
+    if (find_stage(s, out).axes.empty()) return {};
+    const Loop thread = TRY(fused(s, s.loops(out)));
+    TRY(s.parallel(thread));
+    TRY(s.compute_at(name, thread));
+    const std::vector<Loop> loops = s.loops(name);
+    return s.annotate(loops.back(), "unroll", 4);
+}
+
+}  // namespace tessera

@@ -1,0 +1,162 @@
+// Rows that blocks reduce: each thread takes every so many vectors of the row, partial results meet in shared memory.
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "kernel/gpu/gpu_kinds.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kWarp = 32, kMostThreads = 256, kShortRow = 64;
+constexpr int64_t kSharedBytes = 32 << 10;  // for what is kept of a row
+constexpr int64_t kGathered = 16;           // partial results that one thread adds up
+
+// So many threads that each has a vector or two.
+int64_t threads_for(const Expr& elements, int64_t width) {
+    const auto known = elements.as_int();
+    if (!known) return 128;
+    const auto wanted = static_cast<uint64_t>(std::max<int64_t>(1, *known / (2 * width)));
+    return std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(wanted)), kWarp, kMostThreads);
+}
+
+class RowsInBlocks {
+  public:
+    RowsInBlocks(Schedule& s, std::string out, RowGroup group)
+        : s_(s), out_(std::move(out)), group_(std::move(group)) {}
+
+    Status apply() {
+        std::vector<Loop> loops = s_.loops(out_);
+        row_ = loops[0];
+        for (size_t i = 1; i < group_.axes; ++i) row_ = TRY(s_.fuse(row_, loops[i]));
+        TRY(s_.bind(row_, "block.x"));
+        for (auto m = group_.members.rbegin(); m != group_.members.rend(); ++m) {
+            TRY(s_.compute_at(*m, row_));
+            TRY(s_.set_scope(*m, Scope::Shared));
+        }
+        for (const std::string& m : group_.members) {
+            if (find_stage(s_, m).reduce.empty())
+                TRY(share_map(m, group_.axes));
+            else
+                TRY(share_reduction(m));
+        }
+        return share_map(out_, 1);
+    }
+
+  private:
+    // The loops from number `first` on, one after the other of their vectors to each thread.
+    Status share_map(const std::string& name, size_t first) {
+        const Stage stage = find_stage(s_, name);
+        if (stage.axes.size() == group_.axes) return {};
+        const ReduceAxis inner = stage.axes.back();
+        std::vector<Loop> loops = s_.loops(name);
+        return share(std::vector<Loop>(loops.begin() + std::ptrdiff_t(first), loops.end()),
+                     access_width(s_, stage, inner));
+    }
+
+    Status share(const std::vector<Loop>& loops, int64_t width) {
+        Loop all = loops[0];
+        std::vector<Loop> order;
+        if (width > 1) {
+            auto [vectors, lane] = TRY(s_.split(loops.back(), width));
+            TRY(s_.vectorize(lane));
+            std::vector<Loop> rest(loops.begin(), loops.end() - 1);
+            rest.push_back(vectors);
+            all = rest[0];
+            for (size_t i = 1; i < rest.size(); ++i) all = TRY(s_.fuse(all, rest[i]));
+        } else {
+            for (size_t i = 1; i < loops.size(); ++i) all = TRY(s_.fuse(all, loops[i]));
+        }
+        const int64_t threads = threads_for(s_.extent(all) * width, width);
+        auto [iteration, thread] = TRY(s_.split(all, threads));
+        TRY(s_.reorder({thread, iteration}));
+        return s_.bind(thread, "thread.x");
+    }
+
+    // Each thread its part, then a few threads what those have, then one.
+    Status share_reduction(const std::string& name) {
+        const Stage stage = find_stage(s_, name);
+        std::vector<Loop> reduced;
+        for (const Loop& l : s_.loops(name))
+            if (s_.reduces(l)) reduced.push_back(l);
+        const int64_t width = access_width(s_, stage, stage.reduce.back());
+        Loop inner = reduced.back();
+        std::optional<Loop> lane;
+        if (width > 1) {
+            auto [vectors, in] = TRY(s_.split(inner, width));
+            reduced.back() = vectors;
+            lane = in;
+        }
+        Loop all = reduced[0];
+        for (size_t i = 1; i < reduced.size(); ++i) all = TRY(s_.fuse(all, reduced[i]));
+        const int64_t threads = threads_for(s_.extent(all) * width, width);
+        auto [iteration, thread] = TRY(s_.split(all, threads));
+        std::string part = TRY(s_.rfactor(thread));
+        const std::string moved = TRY(s_.cache_write(part, Scope::Register));
+        TRY(s_.compute_at(moved, row_));
+        TRY(s_.set_scope(moved, Scope::Shared));
+        const Loop own = s_.loops(moved).back();
+        TRY(s_.bind(own, "thread.x"));
+        TRY(s_.compute_at(part, own));
+        if (lane) {
+            const Loop last = s_.loops(part).back();
+            TRY(s_.vectorize(last));
+        }
+        if (threads <= kGathered * 2) return {};
+        auto [many, few] = TRY(s_.split(s_.loops(name).back(), kGathered));
+        const std::string gathered = TRY(s_.rfactor(few));
+        TRY(s_.compute_at(gathered, row_));
+        TRY(s_.set_scope(gathered, Scope::Shared));
+        for (const Loop& l : s_.loops(gathered))
+            if (!s_.reduces(l)) few = l;
+        return s_.bind(few, "thread.x");
+    }
+
+    Schedule& s_;
+    std::string out_;
+    RowGroup group_;
+    Loop row_;
+};
+
+// Whether what a group keeps of a row fits, and its rows are long enough.
+bool worth_sharing(const Schedule& s, const RowGroup& group) {
+    int64_t bytes = 0;
+    bool along = false;
+    for (const std::string& m : group.members) {
+        const Stage& stage = find_stage(s, m);
+        int64_t kept = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+        for (size_t i = group.axes; i < stage.axes.size(); ++i) {
+            const auto extent = stage.axes[i].extent.as_int();
+            if (!extent) return false;
+            kept *= *extent;
+        }
+        bytes += kept;
+        if (stage.reduce.empty()) continue;
+        if (stage.axes.size() != group.axes || stage.fold || !reduces_along_lanes(s, stage)) return false;
+        const auto length = elements_of(stage.reduce).as_int();
+        if (length && *length < kShortRow) return false;
+        along = true;
+    }
+    return along && bytes <= kSharedBytes;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> rows_to_blocks(Schedule& s, const std::string& name,
+                                                const std::set<std::string>& done) {
+    Schedule before = s;
+    std::string out = name;
+    if (!find_stage(s, name).reduce.empty()) out = TRY(s.cache_write(name, Scope::Register));
+    RowGroup group = row_group(s, out, done);
+    auto applied = [&]() -> Status {
+        if (group.members.empty() || !worth_sharing(s, group)) return Error(Code::E0602, "rows stay with one thread");
+        return RowsInBlocks(s, out, group).apply();
+    }();
+    if (!applied.ok()) {
+        s = std::move(before);
+        return std::vector<std::string>();
+    }
+    return group.members;
+}
+
+}  // namespace tessera

@@ -1,0 +1,245 @@
+// Launches for targets that run blocks of threads: a kernel with a parameter for each buffer and size. An iteration of
+// a Parallel loop is one thread; Bound loops are the blocks and threads that they name. What stands in a block outside
+// of loops over threads is done by one thread while the others wait.
+#include <llvm/IR/CallingConv.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include "base/check.h"
+#include "kernel/ir/races.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
+constexpr uint64_t kParamAlignment = 16;
+constexpr int kMostSpread = 256;  // threads of a block of a Parallel loop
+
+using Place = TargetCode::Place;
+
+bool has_threads(const Stmt& s) {
+    bool found = false;
+    visit(s, [&](const Stmt& x) {
+        const For* loop = x->as<For>();
+        found |= loop && is_thread_loop(*loop);
+    });
+    return found;
+}
+
+}  // namespace
+
+Status Emitter::emit_blocks(const LaunchPlan& plan, const std::string& symbol) {
+    open_kernel(plan, symbol);
+    if (plan.parallel) {
+        auto wide = [&](Place which) { return builder_.CreateZExt(target_.code->place(builder_, which, 0), i64()); };
+        Value* threads = wide(Place::Threads);
+        Value* first = builder_.CreateAdd(builder_.CreateMul(wide(Place::Block), threads, "", true, true),
+                                          wide(Place::Thread), "thread", true, true);
+        Value* extent = emit_alone(plan.parallel->extent);
+        auto one = [&](Value* i) {
+            with_binding(plan.parallel->var, {i, 0, false, depth_, last_of(plan.parallel->extent)},
+                         [&] { emit(plan.parallel->body); });
+        };
+        if (plan.scratch_bytes.is_int(0)) {
+            emit_where(builder_.CreateICmpSLT(first, extent), [&] { one(first); });
+        } else {
+            // So many threads as there is memory for, each with some iterations.
+            Value* all = builder_.CreateMul(wide(Place::Blocks), threads, "", true, true);
+            scratch_ = builder_.CreateGEP(builder_.getInt8Ty(), scratch_,
+                                          builder_.CreateMul(first, emit_alone(plan.scratch_bytes)));
+            Value* last = builder_.CreateUDiv(
+                builder_.CreateAdd(builder_.CreateSub(extent, first), builder_.CreateSub(all, builder_.getInt64(1))),
+                all);
+            emit_where(builder_.CreateICmpSLT(first, extent), [&] {
+                emit_loop(builder_.getInt64(0), last, 1, true, [&](Value* round) {
+                    one(builder_.CreateAdd(first, builder_.CreateMul(round, all, "", true, true), "i", true, true));
+                });
+            });
+        }
+    } else if (plan.bound) {
+        const BoundNest nest = bound_nest(*plan.bound);
+        if (is_thread_loop(*plan.bound)) {
+            emit_threads(*plan.bound);
+        } else {
+            std::function<void(size_t)> bind = [&](size_t i) {
+                if (i == nest.loops.size()) return emit_block(nest.body);
+                const For& loop = *nest.loops[i];
+                with_binding(loop.var, {place_of(loop.axis), 0, false, 0, last_of(loop.extent)}, [&] { bind(i + 1); });
+            };
+            bind(0);
+        }
+    } else {
+        emit(plan.stmt);
+    }
+    builder_.CreateRetVoid();
+    return status_;
+}
+
+void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
+    llvm::LLVMContext& c = module_.getContext();
+    llvm::Type* global = builder_.getPtrTy(kGlobalSpace);
+    std::vector<llvm::Type*> types(kernel_.params, global);
+    types.insert(types.end(), kernel_.symbols.size(), i64());
+    types.push_back(global);  // scratch
+    auto* type = llvm::FunctionType::get(builder_.getVoidTy(), types, false);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
+    function_->setCallingConv(llvm::CallingConv::PTX_Kernel);
+    function_->addFnAttr(llvm::Attribute::NoUnwind);
+    function_->addFnAttr("target-cpu", target_.cpu);
+    function_->addFnAttr("target-features", target_.features);
+    std::vector<std::pair<const char*, int64_t>> notes{{"kernel", 1}};
+    if (plan.bound) {
+        static constexpr const char* kMost[] = {"maxntidx", "maxntidy", "maxntidz"};
+        for (size_t d = 0; d < 3; ++d)
+            if (auto threads = plan.shape.block[d].as_int()) notes.emplace_back(kMost[d], *threads);
+    } else {
+        notes.emplace_back("maxntidx", plan.parallel ? kMostSpread : 1);
+    }
+    std::vector<llvm::Metadata*> described{llvm::ValueAsMetadata::get(function_)};
+    for (const auto& [name, value] : notes) {
+        described.push_back(llvm::MDString::get(c, name));
+        described.push_back(llvm::ConstantAsMetadata::get(builder_.getInt32(static_cast<uint32_t>(value))));
+    }
+    module_.getOrInsertNamedMetadata("nvvm.annotations")->addOperand(llvm::MDNode::get(c, described));
+
+    entry_ = llvm::BasicBlock::Create(c, "entry", function_);
+    auto* body = llvm::BasicBlock::Create(c, "body", function_);
+    builder_.SetInsertPoint(entry_);
+    builder_.SetInsertPoint(builder_.CreateBr(body));
+    const auto params = static_cast<unsigned>(kernel_.params), symbols = static_cast<unsigned>(kernel_.symbols.size());
+    for (unsigned i = 0; i < symbols; ++i) bindings_[kernel_.symbols[i]] = {function_->getArg(params + i), 0, false, 0};
+    describe_slots();
+    const std::set<int> written = written_buffers(kernel_.body);
+    for (unsigned i = 0; i < params; ++i) {
+        function_->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(kParamAlignment)));
+        slots_[i].base = function_->getArg(i);
+        bool apart = true;  // from all that is written
+        for (int w : written)
+            if (w < static_cast<int>(params)) apart &= !may_share_memory(kernel_, i, static_cast<size_t>(w));
+        if (!apart || written.contains(static_cast<int>(i))) continue;
+        function_->addParamAttr(i, llvm::Attribute::NoAlias);
+        function_->addParamAttr(i, llvm::Attribute::ReadOnly);
+    }
+    describe_aliases();
+    scratch_ = function_->getArg(params + symbols);
+    builder_.SetInsertPoint(body);
+}
+
+Value* Emitter::place_of(const std::string& axis) {
+    const Place which = is_block_axis(axis) ? Place::Block : Place::Thread;
+    return builder_.CreateZExt(target_.code->place(builder_, which, axis.back() - 'x'), i64());
+}
+
+void Emitter::meet() {
+    target_.code->barrier(builder_);
+    loads_.clear();
+}
+
+void Emitter::emit_where(Value* condition, const std::function<void()>& body) {
+    auto* then = llvm::BasicBlock::Create(module_.getContext(), "then", function_);
+    auto* after = llvm::BasicBlock::Create(module_.getContext(), "after", function_);
+    builder_.CreateCondBr(condition, then, after);
+    builder_.SetInsertPoint(then);
+    const Loads before = loads_;
+    body();
+    loads_ = before;
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(after);
+    loads_.clear();
+}
+
+void Emitter::emit_block_items(const std::vector<Stmt>& all) {
+    for (size_t i = 0; i < all.size(); ++i) {
+        if (i > 0) meet();
+        emit_block(all[i]);
+    }
+}
+
+void Emitter::emit_block(const Stmt& s) {
+    if (!s || !status_.ok()) return;
+    if (const Seq* all = s->as<Seq>()) return emit_block_items(all->stmts);
+    if (const Alloc* a = s->as<Alloc>()) return emit_alloc(*a, [&] { emit_block(a->body); });
+    const For* loop = s->as<For>();
+    if (loop && is_thread_loop(*loop)) return emit_threads(*loop);
+    if (!has_threads(s)) {
+        Value* others = target_.code->place(builder_, Place::Thread, 0);
+        for (int d : {1, 2}) others = builder_.CreateOr(others, target_.code->place(builder_, Place::Thread, d));
+        return emit_where(builder_.CreateICmpEQ(others, builder_.getInt32(0)), [&] { emit(s); });
+    }
+    if (loop) {
+        const auto extent = loop->extent.as_int();
+        auto body = [&](Value* i, int64_t offset) {
+            with_binding(loop->var, {i, offset, false, depth_, last_of(loop->extent)}, [&] { emit_block(loop->body); });
+            meet();
+        };
+        if (loop->kind == LoopKind::Unrolled && extent) {
+            for (int64_t i = 0; i < *extent; ++i) body(nullptr, i);
+            return;
+        }
+        Value* count = emit_alone(loop->extent);
+        return emit_loop(builder_.getInt64(0), count, 1, bounds(loop->extent).low.value_or(0) > 0,
+                         [&](Value* i) { body(i, 0); });
+    }
+    const If* branch = s->as<If>();
+    CHECK(branch, "kernel {}: a statement around loops over threads", kernel_.name);
+    Value* condition = emit_alone(branch->condition);
+    emit_where(condition, [&] { emit_block(branch->then); });
+    if (branch->otherwise) emit_where(builder_.CreateNot(condition), [&] { emit_block(branch->otherwise); });
+}
+
+void Emitter::emit_threads(const For& first) {
+    const BoundNest nest = bound_nest(first);
+    Value* condition = nullptr;
+    std::function<void(size_t)> bind = [&](size_t i) {
+        if (i == nest.loops.size()) {
+            // Those that the block has and this nest has not.
+            for (int d = 0; d < 3; ++d) {
+                const std::string axis = std::string("thread.") + char('x' + d);
+                const For* own = nullptr;
+                for (const For* loop : nest.loops)
+                    if (loop->axis == axis) own = loop;
+                const Expr extent = own ? own->extent : Expr(1);
+                if (extent == plan_->shape.block[static_cast<size_t>(d)]) continue;
+                Value* here = builder_.CreateICmpSLT(place_of(axis), emit_alone(extent));
+                condition = condition ? builder_.CreateAnd(condition, here) : here;
+            }
+            if (condition && has_barrier(nest.body))
+                return fail(
+                    Error(Code::E0604, "kernel {}: threads that others of the block do not meet", kernel_.name));
+            if (!condition) return emit(nest.body);
+            return emit_where(condition, [&] { emit(nest.body); });
+        }
+        const For& loop = *nest.loops[i];
+        with_binding(loop.var, {place_of(loop.axis), 0, false, 0, last_of(loop.extent)}, [&] { bind(i + 1); });
+    };
+    bind(0);
+}
+
+Value* Emitter::shared_memory(int buffer) {
+    const Slot& slot = slots_[static_cast<size_t>(buffer)];
+    Expr count = 1;
+    for (size_t d = 0; d < slot.shape.size(); ++d) count = count + (slot.shape[d] - 1) * slot.strides[d];
+    const auto elements = count.as_int();
+    if (!elements) {
+        fail(Error(Code::E0604, "kernel {}: {} in shared memory has no constant size", kernel_.name,
+                   kernel_.buffers[static_cast<size_t>(buffer)].name));
+        return nullptr;
+    }
+    auto* type = llvm::ArrayType::get(memory_type(slot.dtype), static_cast<uint64_t>(*elements));
+    auto* made = new llvm::GlobalVariable(module_, type, false, llvm::GlobalValue::InternalLinkage,
+                                          llvm::UndefValue::get(type), function_->getName() + "_shared", nullptr,
+                                          llvm::GlobalValue::NotThreadLocal, kSharedSpace);
+    made->setAlignment(llvm::Align(kParamAlignment));
+    return made;
+}
+
+Value* Emitter::divided(const Expr& e, Value* a, Value* b) {
+    constexpr int64_t kMost = 0xffffffff;
+    const auto top = bounds(e.arg(0)).high, bottom = bounds(e.arg(1)).high;
+    if (!top || !bottom || *top > kMost || *bottom > kMost) return nullptr;
+    llvm::Type *narrow = like(a, builder_.getInt32Ty()), *wide = a->getType();
+    a = builder_.CreateTrunc(a, narrow), b = builder_.CreateTrunc(b, narrow);
+    return builder_.CreateZExt(e.is(ExprKind::FloorDiv) ? builder_.CreateUDiv(a, b) : builder_.CreateURem(a, b), wide);
+}
+
+}  // namespace tessera::codegen

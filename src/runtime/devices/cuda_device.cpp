@@ -1,0 +1,313 @@
+#include "runtime/devices/cuda_device.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/usable_cores.h"
+#include "llvm/compile_kernels.h"
+#include "runtime/devices/cuda_driver.h"
+
+namespace tessera {
+namespace {
+
+using cuda::Driver;
+using cuda::Handle;
+using cuda::Pointer;
+
+constexpr int kMajorVersion = 75, kMinorVersion = 76;  // attributes of a device
+constexpr int kErrorLog = 5, kErrorLogBytes = 6;       // options of loading a module
+constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
+constexpr int kRelaxed = 2;  // of capturing: other threads may do what they like
+
+Pointer address(const void* memory) { return reinterpret_cast<Pointer>(memory); }
+
+class CudaEvent : public Event {
+  public:
+    CudaEvent(const Driver& driver, Handle event) : driver_(driver), event_(event) {}
+    ~CudaEvent() override { driver_.cuEventDestroy(event_); }
+    Status wait() const override { return driver_.check(driver_.cuEventSynchronize(event_), "waiting for an event"); }
+    Handle handle() const { return event_; }
+
+  private:
+    const Driver& driver_;
+    Handle event_;
+};
+
+class CudaRecording : public Recording {
+  public:
+    CudaRecording(const Driver& driver, Handle graph) : driver_(driver), graph_(graph) {}
+    ~CudaRecording() override { driver_.cuGraphExecDestroy(graph_); }
+    Handle handle() const { return graph_; }
+
+  private:
+    const Driver& driver_;
+    Handle graph_;
+};
+
+// PTX, assembled by the driver.
+class CudaModule : public CompiledModule {
+  public:
+    CudaModule(const Driver& driver, std::shared_ptr<CompiledModule> assembly, std::vector<Handle> modules)
+        : driver_(driver), assembly_(std::move(assembly)), modules_(std::move(modules)) {}
+    ~CudaModule() override {
+        for (Handle m : modules_) driver_.cuModuleUnload(m);
+    }
+    const std::string& object() const override { return assembly_->object(); }
+    void take(std::vector<CompiledKernel> kernels) { kernels_ = std::move(kernels); }
+
+  private:
+    const Driver& driver_;
+    std::shared_ptr<CompiledModule> assembly_;
+    std::vector<Handle> modules_;
+};
+
+class CudaDevice : public Device {
+  public:
+    CudaDevice(const Driver& driver, Handle context, std::string name, std::string target)
+        : driver_(driver), context_(context), name_(std::move(name)), target_(std::move(target)) {}
+
+    std::string_view name() const override { return name_; }
+    std::string_view target() const override { return target_; }
+    bool shares_memory() const override { return false; }
+    Result<std::shared_ptr<void>> allocate(int64_t bytes) override;
+    Result<std::shared_ptr<void>> allocate_for_copies(int64_t bytes) override;
+    Result<std::unique_ptr<Stream>> make_stream(int threads) override;
+    Result<std::shared_ptr<CompiledModule>> load(std::shared_ptr<CompiledModule> module) override;
+
+    const Driver& driver() const { return driver_; }
+    // Calls of the driver are about the context of the thread that makes them.
+    Status enter() const { return driver_.check(driver_.cuCtxSetCurrent(context_), "entering its context"); }
+
+  private:
+    Result<Handle> assemble(std::string_view text) const;
+
+    const Driver& driver_;
+    Handle context_;
+    std::string name_, target_;
+};
+
+class CudaStream : public Stream {
+  public:
+    CudaStream(CudaDevice& device, Handle stream)
+        : device_(device), driver_(device.driver()), stream_(stream), scratch_(device) {}
+    ~CudaStream() override { driver_.cuStreamDestroy(stream_); }
+
+    Status reserve(int64_t local_bytes) override { return scratch_.reserve(local_bytes); }
+
+    Status launch(const Launch& launch, const LaunchArguments& arguments) override {
+        TRY(device_.enter());
+        if (launch.grid.x <= 0 || launch.grid.y <= 0 || launch.grid.z <= 0) return {};
+        Pointer scratch = address(scratch_.data());
+        values_.clear();
+        for (void* const& b : arguments.buffers) values_.push_back(const_cast<void**>(&b));
+        for (const int64_t& s : arguments.symbols) values_.push_back(const_cast<int64_t*>(&s));
+        values_.push_back(&scratch);
+        auto count = [](int64_t n) { return static_cast<unsigned>(n); };
+        return driver_.check(driver_.cuLaunchKernel(launch.handle, count(launch.grid.x), count(launch.grid.y),
+                                                    count(launch.grid.z), count(launch.block.x), count(launch.block.y),
+                                                    count(launch.block.z), 0, stream_, values_.data(), nullptr),
+                             "launching a kernel");
+    }
+
+    Status copy_to_device(void* to, const void* from, int64_t bytes) override {
+        if (bytes <= 0) return {};
+        TRY(device_.enter());
+        return driver_.check(driver_.cuMemcpyHtoDAsync(address(to), from, static_cast<size_t>(bytes), stream_),
+                             "copying to its memory");
+    }
+    Status copy_to_host(void* to, const void* from, int64_t bytes) override {
+        if (bytes <= 0) return {};
+        TRY(device_.enter());
+        return driver_.check(driver_.cuMemcpyDtoHAsync(to, address(from), static_cast<size_t>(bytes), stream_),
+                             "copying from its memory");
+    }
+    Status copy_on_device(void* to, const void* from, int64_t bytes) override {
+        if (bytes <= 0) return {};
+        TRY(device_.enter());
+        return driver_.check(driver_.cuMemcpyDtoDAsync(address(to), address(from), static_cast<size_t>(bytes), stream_),
+                             "copying in its memory");
+    }
+
+    Result<std::shared_ptr<const Event>> record() override {
+        TRY(device_.enter());
+        Handle event = nullptr;
+        TRY(driver_.check(driver_.cuEventCreate(&event, kNoTiming), "making an event"));
+        auto made = std::make_shared<const CudaEvent>(driver_, event);
+        TRY(driver_.check(driver_.cuEventRecord(event, stream_), "recording an event"));
+        return std::shared_ptr<const Event>(std::move(made));
+    }
+    Status wait(const Event& event) override {
+        const auto* own = dynamic_cast<const CudaEvent*>(&event);
+        if (!own) return event.wait();
+        return driver_.check(driver_.cuStreamWaitEvent(stream_, own->handle(), 0), "waiting for an event");
+    }
+    Status synchronize() override {
+        TRY(device_.enter());
+        return driver_.check(driver_.cuStreamSynchronize(stream_), "running its kernels");
+    }
+
+    bool captures() const override { return true; }
+    Status begin_capture() override {
+        TRY(device_.enter());
+        return driver_.check(driver_.cuStreamBeginCapture(stream_, kRelaxed), "beginning to capture");
+    }
+    Result<std::unique_ptr<Recording>> end_capture() override {
+        Handle graph = nullptr, ready = nullptr;
+        TRY(driver_.check(driver_.cuStreamEndCapture(stream_, &graph), "capturing"));
+        const int made = driver_.cuGraphInstantiateWithFlags(&ready, graph, 0);
+        driver_.cuGraphDestroy(graph);
+        TRY(driver_.check(made, "making a graph"));
+        return std::unique_ptr<Recording>(new CudaRecording(driver_, ready));
+    }
+    Status replay(const Recording& recording) override {
+        TRY(device_.enter());
+        const auto* own = dynamic_cast<const CudaRecording*>(&recording);
+        CHECK(own, "a recording of another device");
+        return driver_.check(driver_.cuGraphLaunch(own->handle(), stream_), "launching a graph");
+    }
+
+  private:
+    CudaDevice& device_;
+    const Driver& driver_;
+    Handle stream_;
+    Arena scratch_;
+    std::vector<void*> values_;  // of the launch in progress
+};
+
+Result<std::shared_ptr<void>> CudaDevice::allocate(int64_t bytes) {
+    TRY(enter());
+    Pointer made = 0;
+    const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+    if (Status all = driver_.check(driver_.cuMemAlloc(&made, size), "allocating memory"); !all.ok()) {
+        size_t free = 0, total = 0;
+        driver_.cuMemGetInfo(&free, &total);
+        return std::move(all.error()).note("{} bytes were asked for, {} of {} are free", bytes, free, total);
+    }
+    std::shared_ptr<void> memory(reinterpret_cast<void*>(made), [this](void* m) {
+        (void)enter();
+        driver_.cuMemFree(address(m));
+    });
+    TRY(driver_.check(driver_.cuMemsetD8Async(made, 0, size, nullptr), "clearing memory"));
+    TRY(driver_.check(driver_.cuStreamSynchronize(nullptr), "clearing memory"));
+    return memory;
+}
+
+Result<std::shared_ptr<void>> CudaDevice::allocate_for_copies(int64_t bytes) {
+    TRY(enter());
+    void* made = nullptr;
+    TRY(driver_.check(driver_.cuMemHostAlloc(&made, static_cast<size_t>(std::max<int64_t>(bytes, 1)), 0),
+                      "allocating memory of the process for copies"));
+    return std::shared_ptr<void>(made, [this](void* m) {
+        (void)enter();
+        driver_.cuMemFreeHost(m);
+    });
+}
+
+Result<std::unique_ptr<Stream>> CudaDevice::make_stream(int) {
+    TRY(enter());
+    Handle stream = nullptr;
+    TRY(driver_.check(driver_.cuStreamCreate(&stream, kNonBlocking), "making a stream"));
+    return std::unique_ptr<Stream>(new CudaStream(*this, stream));
+}
+
+Result<Handle> CudaDevice::assemble(std::string_view text) const {
+    const std::string whole(text);  // ends with a zero
+    std::array<char, 4096> log{};
+    std::array<int, 2> options{kErrorLog, kErrorLogBytes};
+    std::array<void*, 2> values{log.data(), reinterpret_cast<void*>(log.size())};
+    Handle module = nullptr;
+    const int result =
+        driver_.cuModuleLoadDataEx(&module, whole.c_str(), options.size(), options.data(), values.data());
+    if (Status loaded = driver_.check(result, "assembling kernels"); !loaded.ok())
+        return std::move(loaded.error()).note("{}", log.data());
+    return module;
+}
+
+Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<CompiledModule> module) {
+    const std::vector<std::string_view> parts = module->assembly();
+    std::vector<std::optional<Result<Handle>>> loaded(parts.size());
+    std::atomic<size_t> next = 0;
+    auto work = [&] {
+        for (size_t i; (i = next++) < parts.size();) {
+            Status entered = enter();
+            loaded[i] = entered.ok() ? assemble(parts[i]) : Result<Handle>(entered.error());
+        }
+    };
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < std::min<size_t>(static_cast<size_t>(usable_cores()), parts.size()); ++i)
+        threads.emplace_back(work);
+    work();
+    for (std::thread& t : threads) t.join();
+    TRY(enter());
+    std::vector<Handle> modules;
+    Status status;
+    for (auto& m : loaded) {
+        if (m->ok())
+            modules.push_back(**m);
+        else if (status.ok())
+            status = m->error();
+    }
+    auto made = std::make_shared<CudaModule>(driver_, module, modules);
+    TRY(std::move(status));
+    std::vector<CompiledKernel> kernels = module->kernels();
+    for (CompiledKernel& k : kernels)
+        for (KernelLaunch& l : k.launches) {
+            for (Handle m : modules)
+                if (driver_.cuModuleGetFunction(&l.handle, m, l.symbol.c_str()) == 0) break;
+            if (!l.handle) return Error(Code::E0702, "the GPU's code has no kernel {}", l.symbol);
+        }
+    made->take(std::move(kernels));
+    return std::shared_ptr<CompiledModule>(std::move(made));
+}
+
+Result<std::unique_ptr<CudaDevice>> open_device(int number) {
+    const Driver& driver = *TRY(Driver::load());
+    int count = 0, device = 0, major = 0, minor = 0;
+    TRY(driver.check(driver.cuDeviceGetCount(&count), "counting GPUs"));
+    if (number < 0 || number >= count)
+        return Error(Code::E0701, "there is no GPU {}", number)
+            .hint("{}", count == 0 ? "this machine has none" : fmt::format("numbers go from 0 to {}", count - 1));
+    TRY(driver.check(driver.cuDeviceGet(&device, number), "opening it"));
+    std::array<char, 256> name{};
+    TRY(driver.check(driver.cuDeviceGetName(name.data(), name.size(), device), "asking for its name"));
+    TRY(driver.check(driver.cuDeviceGetAttribute(&major, kMajorVersion, device), "asking for its version"));
+    TRY(driver.check(driver.cuDeviceGetAttribute(&minor, kMinorVersion, device), "asking for its version"));
+    if (major < 8)
+        return Error(Code::E0701, "GPU {}, {}, has compute capability {}.{}, and 8.0 is needed", number, name.data(),
+                     major, minor);
+    const char* target = major == 8 ? "sm_80" : major == 9 ? "sm_90a" : "sm_90";
+    Handle context = nullptr;
+    TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), "making a context"));
+    return std::make_unique<CudaDevice>(driver, context, name.data(), target);
+}
+
+}  // namespace
+
+std::optional<int> cuda_number(std::string_view target) {
+    if (target == "cuda") return 0;
+    constexpr std::string_view kPrefix = "cuda:";
+    if (!target.starts_with(kPrefix)) return {};
+    target.remove_prefix(kPrefix.size());
+    int number = 0;
+    const auto read = std::from_chars(target.data(), target.data() + target.size(), number);
+    if (read.ec != std::errc() || read.ptr != target.data() + target.size()) return {};
+    return number;
+}
+
+Result<Device*> cuda_device(int number) {
+    static std::mutex mutex;
+    static auto& open = *new std::map<int, std::unique_ptr<CudaDevice>>;  // outlives all that was made by them
+    std::lock_guard lock(mutex);
+    auto found = open.find(number);
+    if (found == open.end()) found = open.emplace(number, TRY(open_device(number))).first;
+    return static_cast<Device*>(found->second.get());
+}
+
+}  // namespace tessera

@@ -1,0 +1,16 @@
+// A GPU of NVIDIA's, as a device. Its memory is its own: inputs are copied there and outputs back. What is captured
+// becomes one graph that the driver launches.
+#pragma once
+
+#include "runtime/devices/device.h"
+
+namespace tessera {
+
+// The GPU of that number; made once, kept to the end. E0701 where there is no driver, no such GPU, or one that is too
+// old.
+Result<Device*> cuda_device(int number);
+
+// "cuda" or "cuda:1" as a number; nothing where the name is no GPU of this machine's.
+std::optional<int> cuda_number(std::string_view target);
+
+}  // namespace tessera

@@ -1,0 +1,127 @@
+// Kernels for GPUs, as far as that can be seen without one: they are emitted as PTX, and where NVIDIA's assembler is
+// installed, it takes them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+
+#include "graph/text/parse.h"
+#include "kernel/from_graph/from_graph.h"
+#include "llvm/compile_kernels.h"
+#include "rewrite/edit.h"
+#include "rewrite/passes/optimize.h"
+
+namespace tessera {
+namespace {
+
+using testing::HasSubstr;
+
+std::map<std::string, std::string> generated_models() {
+    std::map<std::string, std::string> out;
+    std::ifstream file(TESSERA_SOURCE_DIR "/test/kernel/generated/models.tsr");
+    std::string name;
+    for (std::string line; std::getline(file, line);) {
+        if (line.starts_with("graph ")) name = line.substr(6, line.find('(') - 6);
+        if (!name.empty()) out[name] += line + "\n";
+    }
+    return out;
+}
+
+std::vector<Kernel> kernels_of(const std::string& text, const char* target) {
+    auto graph = parse(text);
+    EXPECT_TRUE(graph.ok()) << graph.error().to_string();
+    auto done = optimize(**graph, {.last_phase = Phase::Rewrite});
+    EXPECT_TRUE(done.ok()) << done.error().to_string();
+    LowerOptions options;
+    options.machine = *describe_target(target);
+    auto program = from_graph(std::shared_ptr<const Graph>(std::move(*graph)), options);
+    EXPECT_TRUE(program.ok()) << program.error().to_string();
+    return program.ok() ? program->kernels : std::vector<Kernel>();
+}
+
+// The assembler, where there is one.
+std::string find_assembler() {
+    std::string path = std::getenv("PATH") ? std::getenv("PATH") : "";
+    path += ":/usr/local/cuda/bin";
+    for (size_t at = 0; at < path.size();) {
+        const size_t end = std::min(path.find(':', at), path.size());
+        const auto file = std::filesystem::path(path.substr(at, end - at)) / "ptxas";
+        if (std::error_code none; std::filesystem::exists(file, none)) return file.string();
+        at = end + 1;
+    }
+    return "";
+}
+
+struct Assembled {
+    int status = -1, registers = 0, spilled = 0;
+    std::string log;
+};
+
+Assembled assemble(const std::string& ptxas, const std::string& ptx, const std::string& arch) {
+    const auto file = std::filesystem::temp_directory_path() / ("tessera_" + std::to_string(getpid()) + ".ptx");
+    std::ofstream(file) << ptx;
+    const std::string command = ptxas + " -v -arch=" + arch + " -o /dev/null " + file.string() + " 2>&1";
+    Assembled made;
+    FILE* pipe = popen(command.c_str(), "r");
+    for (char line[512]; pipe && std::fgets(line, sizeof line, pipe);) made.log += line;
+    made.status = pipe ? pclose(pipe) : -1;
+    std::filesystem::remove(file);
+    const std::regex registers("Used (\\d+) registers"), spills("(\\d+) bytes spill stores");
+    for (std::sregex_iterator i(made.log.begin(), made.log.end(), registers), end; i != end; ++i)
+        made.registers = std::max(made.registers, std::stoi((*i)[1]));
+    for (std::sregex_iterator i(made.log.begin(), made.log.end(), spills), end; i != end; ++i)
+        made.spilled = std::max(made.spilled, std::stoi((*i)[1]));
+    return made;
+}
+
+TEST(Ptx, KernelsOfModelsAreEmittedAndAssembled) {
+    const std::string ptxas = find_assembler();
+    for (const auto& [name, text] : generated_models())
+        for (const char* target : {"sm_80", "sm_90a"}) {
+            SCOPED_TRACE(name + " for " + target);
+            const std::vector<Kernel> kernels = kernels_of(text, target);
+            auto ptx = emit_assembly(kernels, {.target = target});
+            ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+            EXPECT_THAT(*ptx, HasSubstr(std::string(".target ") + target));
+            EXPECT_THAT(*ptx, HasSubstr(".visible .entry tessera_"));
+            EXPECT_EQ(ptx->find(".extern .func"), std::string::npos) << "a function that no GPU has";
+            if (ptxas.empty()) continue;
+            const Assembled made = assemble(ptxas, *ptx, target);
+            EXPECT_EQ(made.status, 0) << made.log;
+            EXPECT_EQ(made.log.find("warning"), std::string::npos) << made.log;
+            EXPECT_EQ(made.spilled, 0) << made.log;
+            std::printf("%-12s %-7s %zu kernels, at most %d registers\n", name.c_str(), target, kernels.size(),
+                        made.registers);
+        }
+    if (ptxas.empty()) GTEST_SKIP() << "ptxas is not installed: the kernels were emitted, and not assembled";
+}
+
+// Whatever a kernel computes, no function of a library is left over.
+TEST(Ptx, FunctionsAreWrittenOut) {
+    const std::string ptxas = find_assembler();
+    for (const char* dtype : {"f32", "f64", "f16"})
+        for (const char* op : {"exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+                               "acosh", "atanh", "erf", "sqrt", "floor", "round", "sigmoid", "softplus"}) {
+            if (std::string(dtype) == "f64" && std::string(op) == "softplus") continue;
+            const std::string text = fmt::format("graph g(x: {}[37]) {{\n  return {}(x)\n}}\n", dtype, op);
+            SCOPED_TRACE(text);
+            const std::vector<Kernel> kernels = kernels_of(text, "sm_90");
+            auto ptx = emit_assembly(kernels, {.target = "sm_90"});
+            ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+            EXPECT_EQ(ptx->find(".extern .func"), std::string::npos);
+        }
+}
+
+TEST(Ptx, ObjectsAreRefused) {
+    auto object = emit_object({}, {.target = "sm_90"});
+    ASSERT_FALSE(object.ok());
+    EXPECT_THAT(object.error().to_string(), HasSubstr("no object files"));
+}
+
+}  // namespace
+}  // namespace tessera
