@@ -234,6 +234,16 @@ DoubleMath::Value* DoubleMath::pow(Value* x, Value* y) {
     Value* grown = exp(high);
     Value* out = choose(normal, fma(grown, low, grown), grown);
     Value* whole = b_.CreateFCmpOEQ(one(in::trunc, y), y);
+    // By squares where the exponent is a small integer: what can be held is exact.
+    Value* few = b_.CreateIntrinsic(in::fptosi_sat, {ints(), type_}, {magnitude(y)});
+    Value *squared = real(1), *square = a;
+    for (int bit = 0; bit < 6; ++bit) {
+        Value* set = b_.CreateICmpNE(b_.CreateAnd(few, integer(int64_t{1} << bit)), integer(0));
+        squared = choose(set, mul(squared, square), squared);
+        if (bit < 5) square = mul(square, square);
+    }
+    squared = choose(b_.CreateFCmpOLT(y, real(0)), div(real(1), squared), squared);
+    out = choose(b_.CreateAnd(whole, b_.CreateFCmpOLT(magnitude(y), real(64))), squared, out);
     Value* half = mul(y, real(0.5));
     Value* odd = b_.CreateAnd(whole, b_.CreateFCmpUNE(one(in::trunc, half), half));
     Value* below = b_.CreateICmpSLT(b_.CreateBitCast(x, ints()), integer(0));

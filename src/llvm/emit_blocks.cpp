@@ -13,7 +13,8 @@ namespace {
 
 constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 constexpr uint64_t kParamAlignment = 16;
-constexpr int kMostSpread = 256;  // threads of a block of a Parallel loop
+constexpr int64_t kMostRows = 65535;  // blocks along y and z
+constexpr int kMostSpread = 256;      // threads of a block of a Parallel loop
 
 using Place = TargetCode::Place;
 
@@ -63,8 +64,7 @@ Status Emitter::emit_blocks(const LaunchPlan& plan, const std::string& symbol) {
         } else {
             std::function<void(size_t)> bind = [&](size_t i) {
                 if (i == nest.loops.size()) return emit_block(nest.body);
-                const For& loop = *nest.loops[i];
-                with_binding(loop.var, {place_of(loop.axis), 0, false, 0, last_of(loop.extent)}, [&] { bind(i + 1); });
+                emit_block_loop(*nest.loops[i], [&] { bind(i + 1); });
             };
             bind(0);
         }
@@ -73,6 +73,23 @@ Status Emitter::emit_blocks(const LaunchPlan& plan, const std::string& symbol) {
     }
     builder_.CreateRetVoid();
     return status_;
+}
+
+// Along y and z there are not always as many blocks as iterations: each takes some, one after the other.
+void Emitter::emit_block_loop(const For& loop, const std::function<void()>& body) {
+    Value* first = place_of(loop.axis);
+    const auto last = last_of(loop.extent);
+    if (loop.axis.back() == 'x' || (last && *last < kMostRows))
+        return with_binding(loop.var, {first, 0, false, 0, last}, body);
+    Value* blocks = builder_.CreateZExt(target_.code->place(builder_, Place::Blocks, loop.axis.back() - 'x'), i64());
+    Value* left = builder_.CreateSub(emit_alone(loop.extent), first);
+    Value* rounds =
+        builder_.CreateSDiv(builder_.CreateAdd(left, builder_.CreateSub(blocks, builder_.getInt64(1))), blocks);
+    emit_loop(builder_.getInt64(0), rounds, 1, false, [&](Value* round) {
+        Value* at = builder_.CreateAdd(first, builder_.CreateMul(round, blocks, "", true, true), "block", true, true);
+        with_binding(loop.var, {at, 0, false, depth_, last}, body);
+        meet();
+    });
 }
 
 void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {

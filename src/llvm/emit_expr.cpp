@@ -41,7 +41,9 @@ Value* Emitter::emit_new(const Expr& e) {
         case ExprKind::Eq:
         case ExprKind::Ne: return emit_compare(e);
         case ExprKind::Call: return emit_call(e);
-        case ExprKind::Cast: return cast(emit(e.arg(0)), e.arg(0).dtype(), e.dtype());
+        case ExprKind::Cast:
+            if (Value* quick = quick_narrow(e)) return quick;
+            return cast(emit(e.arg(0)), e.arg(0).dtype(), e.dtype());
         case ExprKind::CastSaturate: return cast_saturate(emit(e.arg(0)), e.arg(0).dtype(), e.dtype());
         case ExprKind::Select: return emit_select(e);
         case ExprKind::Reduce:
@@ -93,7 +95,8 @@ std::optional<Expr> Emitter::sigmoid_argument(const Expr& e) {
 }
 
 Value* Emitter::emit_binary(const Expr& e) {
-    if (auto x = sigmoid_argument(e)) return VectorMath(builder_, target_).sigmoid_of_minus(emit(*x));
+    if (auto x = sigmoid_argument(e); x && !has_blocks())
+        return VectorMath(builder_, target_).sigmoid_of_minus(emit(*x));
     const bool plain = e.dtype() == DType::i64 && !e.node().reads;
     if (plain && (e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod))) {
         Value *a = emit(e.arg(0)), *b = emit(e.arg(1));
@@ -239,19 +242,21 @@ static void add_certain_loads(const Expr& e, std::vector<Expr>& into) {
 // holds zeros where the condition does not.
 Value* Emitter::guarded_load(Value* condition, const Expr& e, const Expr& otherwise) {
     const Slot& slot = slots_[e.node().slot];
-    if (mask_ || !slot.base || has_blocks()) return nullptr;
+    if (mask_ || !slot.base) return nullptr;
     Linear at = offset_of(slot, e.args());
-    if (!at.uniform() && (at.irregular || at.lane != 1)) return nullptr;
+    if (!at.uniform() && (has_blocks() || at.irregular || at.lane != 1)) return nullptr;
     auto* type = memory_type(slot.dtype);
     if (!at.uniform()) type = llvm::FixedVectorType::get(type, lanes_);
     const uint64_t bytes = module_.getDataLayout().getTypeStoreSize(type);
-    Value* from = builder_.CreateSelect(condition, address(slot, at), zeros(static_cast<int64_t>(bytes)));
+    // There is always memory behind a buffer of a device; what it holds is not asked for.
+    Value* instead = has_blocks() ? slot.base : zeros(static_cast<int64_t>(bytes));
+    Value* from = builder_.CreateSelect(condition, address(slot, at), instead);
     Value* loaded = builder_.CreateAlignedLoad(type, from, llvm::Align(dtype_bytes(slot.dtype)));
     Value* v = from_memory(loaded, slot.dtype);
     const bool is_zero =
         otherwise.is(ExprKind::Const) && otherwise.node().integer == 0 &&
         (!is_float(otherwise.dtype()) || (otherwise.node().real == 0 && !std::signbit(otherwise.node().real)));
-    if (is_zero) return v;
+    if (is_zero && !has_blocks()) return v;
     Value* other = emit(otherwise);
     match(v, other);
     return builder_.CreateSelect(condition, v, other);
@@ -335,7 +340,7 @@ Value* Emitter::emit_call(const Expr& e) {
     if (b) match(a, b);
     const DType dtype = e.arg(0).dtype();
     const Fn fn = e.node().fn;
-    if (fn == Fn::Exp && dtype != DType::f64 && is_at_most_zero(e.arg(0)))
+    if (fn == Fn::Exp && dtype != DType::f64 && is_at_most_zero(e.arg(0)) && !has_blocks())
         return VectorMath(builder_, target_).exp_up_to_one(a);
     if (is_float(dtype)) return math(fn, dtype, a, b);
     Value* zero = llvm::Constant::getNullValue(a->getType());

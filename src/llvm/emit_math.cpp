@@ -56,6 +56,8 @@ Value* Emitter::math(Fn fn, DType dtype, Value* a, Value* b) {
         default: break;
     }
     if (dtype == DType::f64) return library_call(library_name(fn), dtype, a, b);
+    if (fn == Fn::Exp && options_.fast_math)
+        if (Value* quick = quick_exp(a)) return quick;
     VectorMath code(builder_, target_);
     if (VectorMath::is_periodic(fn)) return angle(fn, dtype, a);
     Value* out = code.call(fn, a);
@@ -118,6 +120,37 @@ Value* Emitter::without_library(const std::string& name, DType dtype, Value* a, 
     if (b && dtype != DType::f64) b = builder_.CreateFPExt(b, wide);
     Value* out = DoubleMath(builder_).call(name, a, b);
     return dtype == DType::f64 ? out : builder_.CreateFPTrunc(out, own);
+}
+
+// 2^(x log2 e), what the product lost given back.
+Value* Emitter::quick_exp(Value* x) {
+    constexpr double kHigh = 1.4426950216293335, kLow = 1.9259629911e-8, kLn2 = 0.6931471805599453;
+    Value* exponent = builder_.CreateFMul(x, of(x, kHigh));
+    Value* grown = target_.code->quick_exp2(builder_, exponent);
+    if (!grown) return nullptr;
+    auto fma = [&](Value* a, Value* b, Value* c) {
+        return builder_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+    };
+    Value* lost = fma(x, of(x, kLow), fma(x, of(x, kHigh), builder_.CreateFNeg(exponent)));
+    Value* inside = builder_.CreateFCmpOLT(builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, exponent), of(x, 128));
+    return builder_.CreateSelect(inside, fma(builder_.CreateFMul(grown, lost), of(x, kLn2), grown), grown);
+}
+
+// exp or a quotient of f32, rounded to 16 bits: more digits than those need not be right.
+Value* Emitter::quick_narrow(const Expr& e) {
+    const Expr& inner = e.arg(0);
+    const bool narrow = e.dtype() == DType::f16 || e.dtype() == DType::bf16;
+    if (!narrow || inner.dtype() != DType::f32 || !options_.fast_math || !has_blocks()) return nullptr;
+    Value* made = nullptr;
+    if (inner.is(ExprKind::Call) && inner.node().fn == Fn::Exp) {
+        Value* x = emit(inner.arg(0));
+        made = target_.code->quick_exp2(builder_, builder_.CreateFMul(x, of(x, 1.44269504088896341)));
+    } else if (inner.is(ExprKind::Div)) {
+        Value *a = emit(inner.arg(0)), *b = emit(inner.arg(1));
+        match(a, b);
+        made = target_.code->quick_divide(builder_, a, b);
+    }
+    return made ? round_to(made, e.dtype()) : nullptr;
 }
 
 Value* Emitter::remainder(Value* a, Value* b) {

@@ -112,6 +112,7 @@ class Emitter {
     // emit_blocks.cpp
     Status emit_blocks(const LaunchPlan& plan, const std::string& symbol);
     void open_kernel(const LaunchPlan& plan, const std::string& symbol);
+    void emit_block_loop(const For& loop, const std::function<void()>& body);
     void emit_block(const Stmt& s);  // what a block does, all of its threads being here
     void emit_block_items(const std::vector<Stmt>& all);
     void emit_threads(const For& first);
@@ -226,6 +227,8 @@ class Emitter {
     Value* library_call(const char* name, DType dtype, Value* a, Value* b);
     Value* without_library(const std::string& name, DType dtype, Value* a, Value* b);
     Value* angle(Fn fn, DType dtype, Value* a);
+    Value* quick_exp(Value* x);          // null where the target has nothing quicker
+    Value* quick_narrow(const Expr& e);  // the same
     Value* remainder(Value* a, Value* b);  // of a division that truncates
     Value* power(DType dtype, Value* a, Value* b);
 

@@ -47,6 +47,7 @@ struct Options {
     fs::path excluded, write;
     bool round_trip = false, optimize = false, compiled = false, interpreted = false, list = false, verbose = false;
     int jobs = 2;
+    size_t batch = 1;   // tests a process
     int timeout = 300;  // seconds a test
 };
 
@@ -289,8 +290,8 @@ RunModel interpreted(const Graph& graph, const std::string& target) {
     return [kept](const Inputs& inputs) { return kept->run(inputs); };
 }
 
-// What a test leaves to the evaluator, as "op: why"; where that is nothing, "ops" and the ops that it has. nullopt until
-// something was compiled.
+// What a test leaves to the evaluator, as "op: why"; where that is nothing, "ops" and the ops that it has. nullopt
+// until something was compiled.
 using HostSteps = std::optional<std::set<std::string>>;
 
 RunModel compiled(const Graph& graph, const std::string& target, HostSteps& hosts) {
@@ -310,8 +311,8 @@ RunModel runner(const Graph& graph, const Options& options, HostSteps& hosts) {
     return evaluated(graph);
 }
 
-// Empty: passed. Otherwise one line of why, ops in it, so that equal reasons group. Of a test that is compiled both with
-// its integer inputs and with them as constants, `hosts` is what the better of the two leaves.
+// Empty: passed. Otherwise one line of why, ops in it, so that equal reasons group. Of a test that is compiled both
+// with its integer inputs and with them as constants, `hosts` is what the better of the two leaves.
 std::string run_test(const fs::path& folder, const Options& options, HostSteps& hosts) {
     auto model = onnx::read_model_file(folder / "model.onnx");
     if (!model.ok()) return "reading: " + model.error().to_string();
@@ -360,14 +361,16 @@ std::string run_test(const fs::path& folder, const Options& options, HostSteps& 
 }
 
 struct Job {
-    fs::path folder;
+    std::vector<fs::path> folders;
     pid_t pid;
     int pipe;
     std::chrono::steady_clock::time_point deadline;
     std::string text;
 };
 
-Job start(const fs::path& folder, const Options& options) {
+constexpr char kEnd = '\0';  // of a test's text
+
+Job start(std::vector<fs::path> folders, const Options& options) {
     int ends[2];
     if (pipe(ends) != 0) std::abort();
     std::fflush(nullptr);
@@ -375,20 +378,24 @@ Job start(const fs::path& folder, const Options& options) {
     if (pid == 0) {
         close(ends[0]);
         if (!options.verbose && !std::freopen("/dev/null", "w", stderr)) std::abort();
-        HostSteps hosts;
-        std::string text = run_test(folder, options, hosts);
-        text = text.empty() ? "ok" : "x" + text;
-        if (text == "ok" && hosts) text += fmt::format("\n{}", fmt::join(*hosts, "\n"));
-        size_t at = 0;
-        while (at < text.size()) {
-            ssize_t n = write(ends[1], text.data() + at, text.size() - at);
-            if (n <= 0) break;
-            at += static_cast<size_t>(n);
+        for (const fs::path& folder : folders) {
+            HostSteps hosts;
+            std::string text = run_test(folder, options, hosts);
+            text = text.empty() ? "ok" : "x" + text;
+            if (text == "ok" && hosts) text += fmt::format("\n{}", fmt::join(*hosts, "\n"));
+            if (folders.size() > 1) text += kEnd;
+            size_t at = 0;
+            while (at < text.size()) {
+                ssize_t n = write(ends[1], text.data() + at, text.size() - at);
+                if (n <= 0) break;
+                at += static_cast<size_t>(n);
+            }
         }
         _exit(0);
     }
     close(ends[1]);
-    return {folder, pid, ends[0], std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout), {}};
+    const auto most = std::chrono::seconds(options.timeout) * folders.size();
+    return {std::move(folders), pid, ends[0], std::chrono::steady_clock::now() + most, {}};
 }
 
 // True when the job is over; its text then says how.
@@ -405,16 +412,26 @@ bool advance(Job& job) {
         return false;
     } else {
         kill(job.pid, SIGKILL);
-        job.text = "xtook too long";
+        job.text += "xtook too long";
     }
     close(job.pipe);
     int status = 0;
     waitpid(job.pid, &status, 0);
-    if (job.text.empty() && WIFSIGNALED(status))
-        job.text = fmt::format("xcrashed: {}", strsignal(WTERMSIG(status)));
-    else if (job.text.empty())
-        job.text = fmt::format("xended with status {}", WEXITSTATUS(status));
+    if (!job.text.empty() && (job.folders.size() == 1 || job.text.back() != kEnd)) return true;
+    if (WIFSIGNALED(status))
+        job.text += fmt::format("xcrashed: {}", strsignal(WTERMSIG(status)));
+    else if (job.text.empty() || WEXITSTATUS(status) != 0)
+        job.text += fmt::format("xended with status {}", WEXITSTATUS(status));
     return true;
+}
+
+// What the job says of one of its tests.
+std::string text_of(const Job& job, size_t number) {
+    size_t at = 0;
+    for (size_t i = 0; i < number && at < job.text.size(); ++i)
+        at = std::min(job.text.find(kEnd, at), job.text.size() - 1) + 1;
+    if (at >= job.text.size()) return "xa test before it, in the same process, did not end";
+    return job.text.substr(at, std::min(job.text.find(kEnd, at), job.text.size()) - at);
 }
 
 // Numbers vary within one cause; without them equal causes group.
@@ -484,25 +501,31 @@ void note_hosts(const std::string& test, const std::string& text, Outcome& outco
 void run_tests(const std::vector<fs::path>& tests, const Options& options, Outcome& outcome) {
     std::vector<Job> running;
     for (size_t next = 0; next < tests.size() || !running.empty();) {
-        while (next < tests.size() && running.size() < static_cast<size_t>(options.jobs))
-            running.push_back(start(tests[next++], options));
+        while (next < tests.size() && running.size() < static_cast<size_t>(options.jobs)) {
+            const size_t end = std::min(tests.size(), next + options.batch);
+            running.push_back(
+                start({tests.begin() + std::ptrdiff_t(next), tests.begin() + std::ptrdiff_t(end)}, options));
+            next = end;
+        }
         for (size_t i = 0; i < running.size();) {
             Job& job = running[i];
             if (!advance(job)) {
                 ++i;
                 continue;
             }
-            std::string name = job.folder.filename().string();
-            Counts& count = outcome.counts[job.folder.parent_path().filename().string()];
-            if (job.text.starts_with("ok")) {
-                ++count.passed;
-                if (options.verbose) fmt::print("passed {}\n", name);
-                note_hosts(name, job.text, outcome);
-            } else {
-                ++count.failed;
-                std::string text = job.text.substr(1);
-                if (options.verbose) fmt::print("FAILED {}: {}\n", name, text);
-                outcome.failures[cause(text)].emplace_back(name, text);
+            for (size_t k = 0; k < job.folders.size(); ++k) {
+                const std::string name = job.folders[k].filename().string(), said = text_of(job, k);
+                Counts& count = outcome.counts[job.folders[k].parent_path().filename().string()];
+                if (said.starts_with("ok")) {
+                    ++count.passed;
+                    if (options.verbose) fmt::print("passed {}\n", name);
+                    note_hosts(name, said, outcome);
+                } else {
+                    ++count.failed;
+                    const std::string text = said.substr(1);
+                    if (options.verbose) fmt::print("FAILED {}: {}\n", name, text);
+                    outcome.failures[cause(text)].emplace_back(name, text);
+                }
             }
             running.erase(running.begin() + static_cast<ptrdiff_t>(i));
         }
@@ -568,12 +591,14 @@ int run_all(const Options& options) {
 int usage() {
     fmt::print(
         stderr,
-        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--optimize] [--compiled] [--interpreted] [--target NAME] [--list]\n"
-        "                  [--jobs N] [--timeout SECONDS] [--exclude FILE] [--write DIR] [--verbose]\n"
+        "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--optimize] [--compiled] [--interpreted] [--target "
+        "NAME] [--list]\n"
+        "                  [--jobs N] [--batch N] [--timeout SECONDS] [--exclude FILE] [--write DIR] [--verbose]\n"
         "--round-trip goes ONNX -> graph -> text -> graph -> ONNX -> graph first; --write keeps those ONNX files\n"
         "--optimize optimizes the model first, and once more with its integer inputs as constants\n"
         "--compiled runs machine code, and once more with its integer inputs as constants; --interpreted runs the\n"
-        "  kernels as they are written, every access checked\n");
+        "  kernels as they are written, every access checked\n"
+        "--batch runs so many tests in one process, which opens a device once for all of them\n");
     return 2;
 }
 
@@ -594,6 +619,8 @@ int main(int argc, char** argv) {
             options.write = value();
         else if (arg == "--jobs")
             options.jobs = std::max(1, std::atoi(value().c_str()));
+        else if (arg == "--batch")
+            options.batch = static_cast<size_t>(std::max(1, std::atoi(value().c_str())));
         else if (arg == "--timeout")
             options.timeout = std::max(1, std::atoi(value().c_str()));
         else if (arg == "--round-trip")

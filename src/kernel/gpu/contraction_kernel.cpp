@@ -10,14 +10,15 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kSide = 16;     // threads of a block along rows and along columns
-constexpr int64_t kDepth = 16;    // of k at a time
-constexpr int64_t kPadding = 4;   // elements after each row of a tile: rows begin in different banks
-constexpr int64_t kVector = 4;    // neighbours that a thread has in the tile
-constexpr int64_t kUnrolled = 4;  // steps of k
-constexpr double kAtOnce = 264;   // blocks that a GPU runs at a time
-constexpr int64_t kLarge = 4096;  // what an unknown extent is taken for
-constexpr int64_t kFewest = 256;  // elements of an output that is worth tiles
+constexpr int64_t kSide = 16;         // threads of a block along rows and along columns
+constexpr int64_t kDepth = 16;        // of k at a time
+constexpr int64_t kPadding = 4;       // elements after each row of a tile: rows begin in different banks
+constexpr int64_t kVector = 4;        // neighbours that a thread has in the tile
+constexpr int64_t kUnrolled = 4;      // steps of k
+constexpr int64_t kSmallTile = 2048;  // elements of a tile of which more of k is taken at a time
+constexpr double kAtOnce = 264;       // blocks that a GPU runs at a time
+constexpr int64_t kLarge = 4096;      // what an unknown extent is taken for
+constexpr int64_t kFewest = 256;      // elements of an output that is worth tiles
 
 int64_t size_of(const Expr& e) { return e.as_int().value_or(kLarge); }
 
@@ -86,12 +87,17 @@ class TiledContraction {
         const int from_b = add("from_b", b_.dtype(), {columns_.each}, Scope::Register);
 
         const Stmt barrier = make_stmt(Call{"barrier", {}, {}, {}});
-        Stmt bring = seq({copy_tile(a, a_, "a", block_m_ * tile_.m, tile_.m, m, row_axis_, step, k, a_along_k_),
-                          copy_tile(b, b_, "b", block_n_ * tile_.n, tile_.n, n, column_axis_, step, k, b_along_k_)});
-        Stmt steps_loop =
-            loop_over(step, steps, LoopKind::Serial, seq({bring, barrier, add_up(a, b, from_a, from_b), barrier}));
-        Stmt body = seq({clear(dtype), steps_loop, finish(m, n)});
-        for (int own : {from_b, from_a, sums_}) body = alloc(own, std::move(body));
+        // What the next step needs is on its way while this one is added up.
+        const int next_a = add("next_a", a_.dtype(), {tile_.m * tile_.k / (kSide * kSide)}, Scope::Register);
+        const int next_b = add("next_b", b_.dtype(), {tile_.n * tile_.k / (kSide * kSide)}, Scope::Register);
+        const Operand of_a{a, next_a, a_, "a", block_m_ * tile_.m, tile_.m, m, row_axis_, a_along_k_};
+        const Operand of_b{b, next_b, b_, "b", block_n_ * tile_.n, tile_.n, n, column_axis_, b_along_k_};
+        Stmt fetch_next = seq({fetch(of_a, step + 1, k, "next"), fetch(of_b, step + 1, k, "next")});
+        Stmt one = seq({keep(of_a), keep(of_b), barrier, if_then(lt(step + 1, steps), fetch_next),
+                        add_up(a, b, from_a, from_b), barrier});
+        Stmt body = seq({clear(dtype), fetch(of_a, 0, k, "first"), fetch(of_b, 0, k, "first"),
+                         loop_over(step, steps, LoopKind::Serial, std::move(one)), finish(m, n)});
+        for (int own : {next_b, next_a, from_b, from_a, sums_}) body = alloc(own, std::move(body));
         body = loop_over(ty_, kSide, LoopKind::Bound,
                          loop_over(tx_, kSide, LoopKind::Bound, std::move(body), "thread.x"), "thread.y");
         body = alloc(a, alloc(b, std::move(body)));
@@ -110,21 +116,48 @@ class TiledContraction {
         return int(kernel_.buffers.size()) - 1;
     }
 
-    // Threads take neighbours along what lies together in memory: along k, or along the side.
-    Stmt copy_tile(int to, const Expr& operand, const std::string& name, const Expr& first, int64_t extent,
-                   const Expr& whole, std::optional<size_t> axis, const Expr& step, const Expr& depth, bool along_k) {
-        const Expr turn = loop_var("turn_" + name, extent / kSide);
-        const Expr in_k = along_k ? tx_ : ty_, in_side = (along_k ? ty_ : tx_) + turn * kSide;
-        const Expr k = step * tile_.k + in_k, side = first + in_side;
-        Bindings values{{sum_.reduce[0].var.node().name, k}};
-        if (axis) values.insert_or_assign(sum_.axes[*axis].var.node().name, side);
-        if (batch_axis_) values.insert_or_assign(sum_.axes[*batch_axis_].var.node().name, batch_);
-        Expr value = substitute(operand, values);
-        Expr inside = int_const(1, DType::boolean);
-        if (!divides(extent, whole)) inside = logical_and(inside, lt(side, whole));
-        if (!divides(tile_.k, depth)) inside = logical_and(inside, lt(k, depth));
-        value = select(inside, value, constant(0, value.dtype()));
-        return loop_over(turn, extent / kSide, LoopKind::Unrolled, store(to, {in_k, in_side}, value));
+    // A tile of an operand: in shared memory, and what a thread has fetched for it.
+    struct Operand {
+        int tile, fetched;
+        Expr value;
+        std::string name;
+        Expr first;      // of the block
+        int64_t extent;  // of the tile, along its side
+        Expr whole;
+        std::optional<size_t> axis;
+        bool along_k;
+    };
+
+    // What a thread brings of a tile: every kSide-th along its side, and along k. Neighbouring threads take neighbours
+    // in memory: along k, or along the side.
+    template <typename F>
+    Stmt for_turns(const Operand& o, const std::string& which, const F& one) const {
+        const int64_t sides = o.extent / kSide, parts = tile_.k / kSide;
+        const Expr turn = loop_var(which + "turn_" + o.name, sides), part = loop_var(which + "part_" + o.name, parts);
+        const Expr in_k = (o.along_k ? tx_ : ty_) + part * kSide, in_side = (o.along_k ? ty_ : tx_) + turn * kSide;
+        return loop_over(part, parts, LoopKind::Unrolled,
+                         loop_over(turn, sides, LoopKind::Unrolled, one(part * sides + turn, in_k, in_side)));
+    }
+
+    Stmt fetch(const Operand& o, const Expr& step, const Expr& depth, const std::string& which) const {
+        return for_turns(o, which + "_", [&](const Expr& number, const Expr& in_k, const Expr& in_side) {
+            const Expr k = step * tile_.k + in_k, side = o.first + in_side;
+            Bindings values{{sum_.reduce[0].var.node().name, k}};
+            if (o.axis) values.insert_or_assign(sum_.axes[*o.axis].var.node().name, side);
+            if (batch_axis_) values.insert_or_assign(sum_.axes[*batch_axis_].var.node().name, batch_);
+            Expr value = substitute(o.value, values);
+            Expr inside = int_const(1, DType::boolean);
+            if (!divides(o.extent, o.whole)) inside = logical_and(inside, lt(side, o.whole));
+            if (!divides(tile_.k, depth)) inside = logical_and(inside, lt(k, depth));
+            value = select(inside, value, constant(0, value.dtype()));
+            return store(o.fetched, {number}, value);
+        });
+    }
+
+    Stmt keep(const Operand& o) const {
+        return for_turns(o, "", [&](const Expr& number, const Expr& in_k, const Expr& in_side) {
+            return store(o.tile, {in_k, in_side}, load(o.fetched, o.value.dtype(), {number}));
+        });
     }
 
     static bool divides(int64_t part, const Expr& whole) { return mod(whole, part).is_int(0); }
@@ -226,7 +259,7 @@ BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n) {
             const double cost = (x * y + 2 * (x + y) + 2) * std::max(1.0, blocks / kAtOnce);
             if (best.m && cost >= least) continue;
             least = cost;
-            best = {bm, bn, kDepth};
+            best = {bm, bn, bm * bn <= kSmallTile ? 2 * kDepth : kDepth};
         }
     return best;
 }

@@ -1,6 +1,7 @@
 // Rows that blocks reduce: each thread takes every so many vectors of the row, partial results meet in shared memory.
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "base/check.h"
 #include "kernel/gpu/gpu_kinds.h"
@@ -9,14 +10,17 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kWarp = 32, kMostThreads = 256, kShortRow = 64;
-constexpr int64_t kSharedBytes = 32 << 10;  // for what is kept of a row
-constexpr int64_t kGathered = 16;           // partial results that one thread adds up
+constexpr int64_t kSharedBytes = 40 << 10;  // for what is kept of a row
+constexpr int64_t kGathered = 16;           // threads that gather partial results, where there are more than
+constexpr int64_t kAddedUp = 32;            // what one adds up
+constexpr int64_t kLanes = 4;               // of those at a time
+constexpr int64_t kUnrolledLoads = 8;
 
-// So many threads that each has a vector or two.
+// So many threads that each has a few vectors.
 int64_t threads_for(const Expr& elements, int64_t width) {
     const auto known = elements.as_int();
     if (!known) return 128;
-    const auto wanted = static_cast<uint64_t>(std::max<int64_t>(1, *known / (2 * width)));
+    const auto wanted = static_cast<uint64_t>(std::max<int64_t>(1, *known / (4 * width)));
     return std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(wanted)), kWarp, kMostThreads);
 }
 
@@ -26,10 +30,7 @@ class RowsInBlocks {
         : s_(s), out_(std::move(out)), group_(std::move(group)) {}
 
     Status apply() {
-        std::vector<Loop> loops = s_.loops(out_);
-        row_ = loops[0];
-        for (size_t i = 1; i < group_.axes; ++i) row_ = TRY(s_.fuse(row_, loops[i]));
-        TRY(s_.bind(row_, "block.x"));
+        TRY(bind_rows());
         for (auto m = group_.members.rbegin(); m != group_.members.rend(); ++m) {
             TRY(s_.compute_at(*m, row_));
             TRY(s_.set_scope(*m, Scope::Shared));
@@ -40,21 +41,41 @@ class RowsInBlocks {
             else
                 TRY(share_reduction(m));
         }
-        return share_map(out_, 1);
+        TRY(share_map(out_, rows_));
+        for (const std::string& m : group_.members)
+            if (totals_.contains(m)) TRY(finish_in_reader(m));
+        return {};
     }
 
   private:
+    // One dimension of blocks for each axis, as far as there are some: what is fused is not linear any more. Along x
+    // there can be most.
+    Status bind_rows() {
+        std::vector<Loop> loops = s_.loops(out_);
+        loops.resize(group_.axes);
+        while (loops.size() > 3) {
+            loops[0] = TRY(s_.fuse(loops[0], loops[1]));
+            loops.erase(loops.begin() + 1);
+        }
+        rows_ = loops.size();
+        row_ = loops.back();
+        auto size = [&](const Loop& l) { return s_.extent(l).as_int().value_or(1 << 30); };
+        std::stable_sort(loops.begin(), loops.end(), [&](const Loop& a, const Loop& b) { return size(a) > size(b); });
+        for (size_t i = 0; i < loops.size(); ++i) TRY(s_.bind(loops[i], std::string("block.") + char('x' + int(i))));
+        return {};
+    }
+
     // The loops from number `first` on, one after the other of their vectors to each thread.
     Status share_map(const std::string& name, size_t first) {
         const Stage stage = find_stage(s_, name);
         if (stage.axes.size() == group_.axes) return {};
         const ReduceAxis inner = stage.axes.back();
         std::vector<Loop> loops = s_.loops(name);
-        return share(std::vector<Loop>(loops.begin() + std::ptrdiff_t(first), loops.end()),
+        return share(name, std::vector<Loop>(loops.begin() + std::ptrdiff_t(first), loops.end()),
                      access_width(s_, stage, inner));
     }
 
-    Status share(const std::vector<Loop>& loops, int64_t width) {
+    Status share(const std::string& name, const std::vector<Loop>& loops, int64_t width) {
         Loop all = loops[0];
         std::vector<Loop> order;
         if (width > 1) {
@@ -70,7 +91,28 @@ class RowsInBlocks {
         const int64_t threads = threads_for(s_.extent(all) * width, width);
         auto [iteration, thread] = TRY(s_.split(all, threads));
         TRY(s_.reorder({thread, iteration}));
+        threads_of_.insert_or_assign(name, thread);
+        TRY(unroll_few(iteration));
         return s_.bind(thread, "thread.x");
+    }
+
+    // What is left of a reduction is added up by every thread that reads it, for itself, where one stage reads it: that
+    // takes less time than to wait for one thread.
+    Status finish_in_reader(const std::string& name) {
+        const std::vector<std::string> readers = readers_of(s_, find_stage(s_, name).buffer);
+        if (readers.size() != 1 || !threads_of_.contains(readers[0])) return {};
+        TRY(s_.compute_at(name, threads_of_.at(readers[0])));
+        TRY(s_.set_scope(name, Scope::Register));
+        auto [vectors, lane] = TRY(s_.split(s_.loops(name).back(), kLanes));
+        TRY(s_.vectorize(lane));
+        return s_.unroll(vectors);
+    }
+
+    // Few iterations one after the other, so that what they read is on its way together.
+    Status unroll_few(const Loop& loop) {
+        const auto extent = s_.extent(loop).as_int();
+        if (extent && *extent <= kUnrolledLoads) return s_.unroll(loop);
+        return s_.annotate(loop, "unroll", 4);
     }
 
     // Each thread its part, then a few threads what those have, then one.
@@ -98,11 +140,15 @@ class RowsInBlocks {
         const Loop own = s_.loops(moved).back();
         TRY(s_.bind(own, "thread.x"));
         TRY(s_.compute_at(part, own));
+        threads_of_.insert_or_assign(part, own);
+        totals_.insert(name);
+        std::vector<Loop> inside = s_.loops(part);
         if (lane) {
-            const Loop last = s_.loops(part).back();
-            TRY(s_.vectorize(last));
+            TRY(s_.vectorize(inside.back()));
+            inside.pop_back();
         }
-        if (threads <= kGathered * 2) return {};
+        TRY(unroll_few(inside.back()));
+        if (threads <= kAddedUp) return {};
         auto [many, few] = TRY(s_.split(s_.loops(name).back(), kGathered));
         const std::string gathered = TRY(s_.rfactor(few));
         TRY(s_.compute_at(gathered, row_));
@@ -115,29 +161,49 @@ class RowsInBlocks {
     Schedule& s_;
     std::string out_;
     RowGroup group_;
-    Loop row_;
+    Loop row_;                                // the innermost over rows
+    size_t rows_ = 0;                         // so many
+    std::map<std::string, Loop> threads_of_;  // by stage: its loop over threads
+    std::set<std::string> totals_;            // reductions of which partial results are shared
 };
 
-// Whether what a group keeps of a row fits, and its rows are long enough.
-bool worth_sharing(const Schedule& s, const RowGroup& group) {
+// Bytes that a group keeps of a row; nothing where that is not known.
+std::optional<int64_t> kept_bytes(const Schedule& s, const RowGroup& group) {
     int64_t bytes = 0;
-    bool along = false;
     for (const std::string& m : group.members) {
         const Stage& stage = find_stage(s, m);
         int64_t kept = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
         for (size_t i = group.axes; i < stage.axes.size(); ++i) {
             const auto extent = stage.axes[i].extent.as_int();
-            if (!extent) return false;
+            if (!extent) return {};
             kept *= *extent;
         }
         bytes += kept;
+    }
+    return bytes;
+}
+
+// What would not fit is computed again for each that reads it.
+Status inline_large(Schedule& s, const RowGroup& group) {
+    for (const std::string& m : group.members) {
+        const Stage& stage = find_stage(s, m);
+        if (stage.reduce.empty() && stage.axes.size() > group.axes) TRY(s.compute_inline(m));
+    }
+    return {};
+}
+
+// Whether the rows of a group are contiguous and long enough.
+bool worth_sharing(const Schedule& s, const RowGroup& group) {
+    bool along = false;
+    for (const std::string& m : group.members) {
+        const Stage& stage = find_stage(s, m);
         if (stage.reduce.empty()) continue;
         if (stage.axes.size() != group.axes || stage.fold || !reduces_along_lanes(s, stage)) return false;
         const auto length = elements_of(stage.reduce).as_int();
         if (length && *length < kShortRow) return false;
         along = true;
     }
-    return along && bytes <= kSharedBytes;
+    return along;
 }
 
 }  // namespace
@@ -149,6 +215,10 @@ Result<std::vector<std::string>> rows_to_blocks(Schedule& s, const std::string& 
     if (!find_stage(s, name).reduce.empty()) out = TRY(s.cache_write(name, Scope::Register));
     RowGroup group = row_group(s, out, done);
     auto applied = [&]() -> Status {
+        if (kept_bytes(s, group).value_or(kSharedBytes + 1) > kSharedBytes) {
+            TRY(inline_large(s, group));
+            group = row_group(s, out, done);
+        }
         if (group.members.empty() || !worth_sharing(s, group)) return Error(Code::E0602, "rows stay with one thread");
         return RowsInBlocks(s, out, group).apply();
     }();

@@ -1,3 +1,4 @@
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/Support/TargetSelect.h>
 
@@ -5,6 +6,27 @@
 
 namespace tessera::codegen {
 namespace {
+
+// An instruction on one float, or on each of a vector.
+Value* for_lanes(llvm::IRBuilderBase& b, Value* x, Value* y, const char* text, const char* constraints) {
+    llvm::Type* real = b.getFloatTy();
+    std::vector<llvm::Type*> types(y ? 2 : 1, real);
+    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(real, types, false), text, constraints, false);
+    auto one = [&](Value* p, Value* q) -> Value* {
+        llvm::CallInst* call = q ? b.CreateCall(code, {p, q}) : b.CreateCall(code, {p});
+        call->setDoesNotThrow();
+        call->setDoesNotAccessMemory();
+        return call;
+    };
+    auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+    if (!vector) return one(x, y);
+    Value* out = llvm::PoisonValue::get(vector);
+    for (unsigned i = 0; i < vector->getNumElements(); ++i) {
+        Value* made = one(b.CreateExtractElement(x, i), y ? b.CreateExtractElement(y, i) : nullptr);
+        out = b.CreateInsertElement(out, made, i);
+    }
+    return out;
+}
 
 class NvptxCode : public TargetCode {
   public:
@@ -39,6 +61,13 @@ class NvptxCode : public TargetCode {
         Value* picked = b.CreateSelect(largest ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y), x, y);
         Value* unlike = b.CreateFCmpUNO(x, x);
         return b.CreateSelect(unlike, x, b.CreateSelect(b.CreateFCmpUNO(y, y), y, picked));
+    }
+
+    Value* quick_divide(llvm::IRBuilderBase& b, Value* x, Value* y) const override {
+        return for_lanes(b, x, y, "div.full.f32 $0, $1, $2;", "=f,f,f");
+    }
+    Value* quick_exp2(llvm::IRBuilderBase& b, Value* x) const override {
+        return for_lanes(b, x, nullptr, "ex2.approx.ftz.f32 $0, $1;", "=f,f");
     }
 
     Value* place(llvm::IRBuilderBase& b, Place which, int dim) const override {

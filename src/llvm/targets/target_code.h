@@ -37,6 +37,11 @@ class TargetCode {
     virtual Value* flush_subnormals(llvm::IRBuilderBase&) const { return nullptr; }
     virtual void restore_mode(llvm::IRBuilderBase&, Value*) const {}
 
+    // Of f32, within two units in the last place, subnormal numbers being zero; null where there is nothing quicker than
+    // what is exact.
+    virtual Value* quick_divide(llvm::IRBuilderBase&, Value*, Value*) const { return nullptr; }
+    virtual Value* quick_exp2(llvm::IRBuilderBase&, Value*) const { return nullptr; }
+
     // Of targets that run blocks of threads: a launch is a kernel that finds its place, and there is no C library.
     virtual bool has_blocks() const { return false; }
     enum class Place : uint8_t { Block, Thread, Threads, Blocks };  // which block, which thread of it, how many of both

@@ -42,9 +42,7 @@ Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols
     }
     launch.grid = {sizes[0], sizes[1], sizes[2]};
     launch.block = {sizes[3], sizes[4], sizes[5]};
-    if (launch.grid.y > kMostRows || launch.grid.z > kMostRows)
-        return Error(Code::E0408, "{} would need {} x {} blocks along y and z, and a GPU has at most {}", open.symbol,
-                     launch.grid.y, launch.grid.z, kMostRows);
+    for (int64_t* along : {&launch.grid.y, &launch.grid.z}) *along = std::min(*along, kMostRows);
     auto scratch = evaluate_int(open.scratch_bytes, symbols);
     launch.local_bytes = scratch.value_or(0);
     return launch;

@@ -24,6 +24,7 @@ using cuda::Pointer;
 constexpr int kMajorVersion = 75, kMinorVersion = 76;  // attributes of a device
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;       // options of loading a module
 constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
+constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and not use, the first of an empty buffer
 constexpr int kRelaxed = 2;  // of capturing: other threads may do what they like
 
 Pointer address(const void* memory) { return reinterpret_cast<Pointer>(memory); }
@@ -184,7 +185,7 @@ class CudaStream : public Stream {
 Result<std::shared_ptr<void>> CudaDevice::allocate(int64_t bytes) {
     TRY(enter());
     Pointer made = 0;
-    const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+    const auto size = static_cast<size_t>(bytes + kSlack);
     if (Status all = driver_.check(driver_.cuMemAlloc(&made, size), "allocating memory"); !all.ok()) {
         size_t free = 0, total = 0;
         driver_.cuMemGetInfo(&free, &total);
