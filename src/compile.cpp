@@ -246,7 +246,7 @@ Result<Executable> compile(const Model& model, const CompileOptions& given) {
         onnx::MappedFile::let_go_of_pages(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
     const CompileReport& report = state->report;
     if (!report.deciding.empty() && report.host_steps > 0)
-        state->specialised = std::make_unique<Specialised>(model, options, report.deciding, report.host_steps);
+        state->specialised = std::make_unique<Specialised>(model, given, report.deciding, report.host_steps);
     return Executable(std::move(state));
 }
 

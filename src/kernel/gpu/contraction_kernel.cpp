@@ -45,10 +45,16 @@ Stmt loop_over(const Expr& var, const Expr& extent, LoopKind kind, Stmt body, st
     return for_loop(std::move(made));
 }
 
+// The reduction: tiles are taken along one of its axes, the others are stepped through.
+struct Depth {
+    size_t inner = 0;
+    bool a_along = false, b_along = false;  // whether the operands lie along it
+};
+
 class TiledContraction {
   public:
     TiledContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, bool has_rows, int a,
-                     BlockTile tile, int64_t width, bool a_along_k, bool b_along_k)
+                     BlockTile tile, int64_t width, Depth depth)
         : compute_(compute),
           sum_(sum),
           out_(out),
@@ -58,8 +64,7 @@ class TiledContraction {
           rows_(tile.m),
           columns_(tile.n),
           width_(width),
-          a_along_k_(a_along_k),
-          b_along_k_(b_along_k) {
+          depth_(depth) {
         size_t next = 0;
         if (has_batch) batch_axis_ = next++;
         if (has_rows) row_axis_ = next++;
@@ -72,9 +77,11 @@ class TiledContraction {
         kernel_.buffers.assign(compute_.buffers.begin(), compute_.buffers.begin() + std::ptrdiff_t(compute_.params));
         kernel_.params = compute_.params;
         const Expr m = row_axis_ ? sum_.axes[*row_axis_].extent : Expr(1);
-        const Expr n = sum_.axes[column_axis_].extent, k = sum_.reduce[0].extent;
+        const Expr n = sum_.axes[column_axis_].extent, k = sum_.reduce[depth_.inner].extent;
         const Expr batches = batch_axis_ ? sum_.axes[*batch_axis_].extent : Expr(1);
-        const Expr across = ceil_div(m, tile_.m), along = ceil_div(n, tile_.n), steps = ceil_div(k, tile_.k);
+        for (size_t i = 0; i < sum_.reduce.size(); ++i)
+            if (i != depth_.inner) others_ = others_ * sum_.reduce[i].extent;
+        const Expr across = ceil_div(m, tile_.m), along = ceil_div(n, tile_.n), steps = ceil_div(k, tile_.k) * others_;
         block_m_ = loop_var("block_m", across), block_n_ = loop_var("block_n", along);
         batch_ = batch_axis_ ? loop_var("block_b", batches) : Expr(0);
         ty_ = loop_var("thread_m", kSide), tx_ = loop_var("thread_n", kSide);
@@ -90,8 +97,8 @@ class TiledContraction {
         // What the next step needs is on its way while this one is added up.
         const int next_a = add("next_a", a_.dtype(), {tile_.m * tile_.k / (kSide * kSide)}, Scope::Register);
         const int next_b = add("next_b", b_.dtype(), {tile_.n * tile_.k / (kSide * kSide)}, Scope::Register);
-        const Operand of_a{a, next_a, a_, "a", block_m_ * tile_.m, tile_.m, m, row_axis_, a_along_k_};
-        const Operand of_b{b, next_b, b_, "b", block_n_ * tile_.n, tile_.n, n, column_axis_, b_along_k_};
+        const Operand of_a{a, next_a, a_, "a", block_m_ * tile_.m, tile_.m, m, row_axis_, depth_.a_along};
+        const Operand of_b{b, next_b, b_, "b", block_n_ * tile_.n, tile_.n, n, column_axis_, depth_.b_along};
         Stmt fetch_next = seq({fetch(of_a, step + 1, k, "next"), fetch(of_b, step + 1, k, "next")});
         Stmt one = seq({keep(of_a), keep(of_b), barrier, if_then(lt(step + 1, steps), fetch_next),
                         add_up(a, b, from_a, from_b), barrier});
@@ -141,8 +148,9 @@ class TiledContraction {
 
     Stmt fetch(const Operand& o, const Expr& step, const Expr& depth, const std::string& which) const {
         return for_turns(o, which + "_", [&](const Expr& number, const Expr& in_k, const Expr& in_side) {
-            const Expr k = step * tile_.k + in_k, side = o.first + in_side;
-            Bindings values{{sum_.reduce[0].var.node().name, k}};
+            const Expr k = floor_div(step, others_) * tile_.k + in_k, side = o.first + in_side;
+            Bindings values = stepped(step);
+            values.insert_or_assign(sum_.reduce[depth_.inner].var.node().name, k);
             if (o.axis) values.insert_or_assign(sum_.axes[*o.axis].var.node().name, side);
             if (batch_axis_) values.insert_or_assign(sum_.axes[*batch_axis_].var.node().name, batch_);
             Expr value = substitute(o.value, values);
@@ -152,6 +160,19 @@ class TiledContraction {
             value = select(inside, value, constant(0, value.dtype()));
             return store(o.fetched, {number}, value);
         });
+    }
+
+    // The axes that are stepped through, the last one fastest: what lies between their steps is read again soon.
+    Bindings stepped(const Expr& step) const {
+        Bindings values;
+        Expr left = mod(step, others_);
+        for (size_t i = sum_.reduce.size(); i-- > 0;) {
+            if (i == depth_.inner) continue;
+            const ReduceAxis& axis = sum_.reduce[i];
+            values.insert_or_assign(axis.var.node().name, mod(left, axis.extent));
+            left = floor_div(left, axis.extent);
+        }
+        return values;
     }
 
     Stmt keep(const Operand& o) const {
@@ -227,10 +248,11 @@ class TiledContraction {
     const BlockTile tile_;
     const Side rows_, columns_;
     const int64_t width_;
-    const bool a_along_k_, b_along_k_;
+    const Depth depth_;
     std::optional<size_t> batch_axis_, row_axis_;
     size_t column_axis_ = 0;
     Kernel kernel_;
+    Expr others_ = 1;  // steps for each tile along k
     Expr block_m_ = 0, block_n_ = 0, batch_ = 0, ty_ = 0, tx_ = 0;
     int sums_ = -1;
 };
@@ -244,6 +266,17 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
         along |= step && step->is_int(1);
     });
     return along;
+}
+
+// Of several axes of a reduction, the longest, where tiles along it are nearly full: the places that others say are
+// then the same for a whole tile. Where there is none, all are taken as one.
+std::optional<size_t> inner_axis(const Stage& stage, int64_t tile) {
+    if (stage.reduce.size() < 2) return std::nullopt;
+    size_t best = 0;
+    for (size_t i = 1; i < stage.reduce.size(); ++i)
+        if (size_of(stage.reduce[i].extent) > size_of(stage.reduce[best].extent)) best = i;
+    const int64_t extent = size_of(stage.reduce[best].extent), filled = (extent + tile - 1) / tile * tile;
+    return 4 * extent >= 3 * filled ? std::optional(best) : std::nullopt;
 }
 
 }  // namespace
@@ -277,16 +310,23 @@ Result<std::optional<Kernel>> contraction_kernel(Schedule s) {
     std::vector<std::vector<int>> groups;
     for (const auto& g : {c->batch, c->rows, c->columns})
         if (!g.empty()) groups.push_back(g);
+    const BlockTile tile = choose_block_tile(batch, m, n);
     const Expr a = stage.value.arg(size_t(c->a)), b = stage.value.arg(size_t(c->b));
-    const Expr& k = stage.reduce[size_t(c->depth.back())].var;
-    const bool a_along_k = lies_along(s, a, k), b_along_k = lies_along(s, b, k);
+    const std::optional<size_t> inner = inner_axis(stage, tile.k);
+    const Expr& k = stage.reduce[inner ? *inner : size_t(c->depth.back())].var;
+    const Depth depth{inner.value_or(0), lies_along(s, a, k), lies_along(s, b, k)};
+    std::vector<std::vector<int>> reduced{c->depth};
+    if (inner) {
+        reduced.clear();
+        for (size_t i = 0; i < stage.reduce.size(); ++i) reduced.push_back({int(i)});
+    }
     if (!after.empty()) {
         const Stage& out = find_stage(s, after);
         auto matched = out.reduce.empty() ? matching_groups(out, stage, groups) : std::nullopt;
         if (!matched) return std::optional<Kernel>();
         TRY(s.merge_axes(after, *matched));
     }
-    TRY(s.merge_axes(sum, groups, {c->depth}));
+    TRY(s.merge_axes(sum, groups, reduced));
     const Stage merged = find_stage(s, sum);
     Stage out = after.empty() ? merged : find_stage(s, after);
     if (after.empty()) {
@@ -296,11 +336,10 @@ Result<std::optional<Kernel>> contraction_kernel(Schedule s) {
         out.value = load(merged.buffer, s.compute().buffers[size_t(merged.buffer)].dtype, own);
     }
     const int64_t width = access_width(s, out, out.axes.back());
-    const BlockTile tile = choose_block_tile(batch, m, n);
     const bool whole = width >= std::min(kVector, tile.n / kSide);
-    Kernel kernel = TiledContraction(s.compute(), merged, out, !c->batch.empty(), true, c->a, tile, whole ? width : 1,
-                                     a_along_k, b_along_k)
-                        .make();
+    Kernel kernel =
+        TiledContraction(s.compute(), merged, out, !c->batch.empty(), true, c->a, tile, whole ? width : 1, depth)
+            .make();
     simplify_kernel(kernel);
     drop_unused_buffers(kernel);
     TRY(verify(kernel));

@@ -1,5 +1,7 @@
 #include "kernel/gpu/gpu_schedule.h"
 
+#include <algorithm>
+
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
 
@@ -15,7 +17,9 @@ Result<Schedule> scheduled(Compute compute, bool share_rows) {
     std::set<std::string> done;
     // From the end: a stage takes along what is computed for each of its rows.
     for (auto name = names.rbegin(); name != names.rend(); ++name) {
+        const auto& stages = s.compute().stages;
         if (done.count(*name)) continue;
+        if (std::none_of(stages.begin(), stages.end(), [&](const Stage& st) { return st.name == *name; })) continue;
         std::vector<std::string> taken;
         if (share_rows) taken = TRY(rows_to_blocks(s, *name, done));
         done.insert(*name);

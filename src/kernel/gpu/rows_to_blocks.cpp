@@ -14,7 +14,7 @@ constexpr int64_t kSharedBytes = 40 << 10;  // for what is kept of a row
 constexpr int64_t kGathered = 16;           // threads that gather partial results, where there are more than
 constexpr int64_t kAddedUp = 32;            // what one adds up
 constexpr int64_t kLanes = 4;               // of those at a time
-constexpr int64_t kUnrolledLoads = 8;
+constexpr int64_t kUnrolledLoads = 16;
 
 // So many threads that each has a few vectors.
 int64_t threads_for(const Expr& elements, int64_t width) {

@@ -1,6 +1,7 @@
 #include "kernel/ir/touches.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -56,6 +57,7 @@ class Meeting {
     std::unordered_map<Expr, LinearSum, ExprHash> atoms_[3];  // the same
     std::map<std::tuple<std::map<int, int64_t>, int64_t, int64_t>, Division>
         divisions_;  // of terms, constant, by divisor
+    std::set<int64_t> divisors_;
 
     // A variable with a value for each side; gives how far apart they are.
     LinearSum differing(const Expr& v) {
@@ -107,8 +109,8 @@ class Meeting {
         return sum;
     }
 
-    // Multiples of the divisor in x are divided apart, so that what is left is found again.
-    Division divide(LinearSum x, int64_t divisor) {
+    // Multiples of the divisor in x, which gives up what it has more than them.
+    static LinearSum take_multiples(LinearSum& x, int64_t divisor) {
         LinearSum whole;
         auto split = [&](int64_t& value, int64_t& to) {
             to = floor_quotient(value, divisor);
@@ -118,9 +120,34 @@ class Meeting {
         for (auto& [name, coefficient] : x.terms) split(coefficient, whole.terms[name]);
         for (auto* terms : {&x.terms, &whole.terms})
             std::erase_if(*terms, [](const auto& term) { return term.second == 0; });
+        return whole;
+    }
+
+    // By which part of the divisor x was divided before; 1: by none.
+    int64_t divided_by_part(const LinearSum& x, int64_t divisor) const {
+        for (auto part = divisors_.rbegin(); part != divisors_.rend(); ++part) {
+            if (*part >= divisor || divisor % *part != 0) continue;
+            LinearSum left = x;
+            take_multiples(left, *part);
+            if (divisions_.contains({left.terms, left.constant, *part})) return *part;
+        }
+        return 1;
+    }
+
+    // Multiples of the divisor in x are divided apart, so that what is left is found again. So are parts of the divisor
+    // that it was divided by before: the indices of one place in several dimensions are such divisions.
+    Division divide(LinearSum x, int64_t divisor) {
+        if (const int64_t part = x.known ? divided_by_part(x, divisor) : 1; part > 1) {
+            const Division inner = divide(x, part), outer = divide(inner.quotient, divisor / part);
+            LinearSum rest = inner.rest;
+            rest.add(outer.rest, part);
+            return {outer.quotient, rest};
+        }
+        const LinearSum whole = take_multiples(x, divisor);
         if (!x.known) return {system_.unknown({}, {}), system_.unknown(0, divisor - 1)};
         auto [at, fresh] = divisions_.try_emplace({x.terms, x.constant, divisor});
         Division& known = at->second;
+        divisors_.insert(divisor);
         if (fresh) {
             known = {system_.unknown({}, {}), system_.unknown(0, divisor - 1)};
             x.add(known.quotient, -divisor);
@@ -171,7 +198,7 @@ class Meeting {
     void require_same_element() {
         const Buffer& b = kernel_.buffers[static_cast<size_t>(sides_[0]->buffer)];
         LinearSum apart;
-        for (size_t d = 0; d < b.shape.size(); ++d) {
+        for (size_t d = b.shape.size(); d-- > 0;) {  // small divisors first
             LinearSum at[2];
             for (Side side : {kFirst, kSecond}) {
                 at[side] = linear(sides_[side]->indices[d], side);
