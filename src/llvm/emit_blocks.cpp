@@ -178,6 +178,8 @@ void Emitter::emit_block(const Stmt& s) {
     if (const Alloc* a = s->as<Alloc>()) return emit_alloc(*a, [&] { emit_block(a->body); });
     const For* loop = s->as<For>();
     if (loop && is_thread_loop(*loop)) return emit_threads(*loop);
+    if (const Call* call = s->as<Call>())
+        if (const Intrinsic* known = find_intrinsic(call->name); known && known->by_block) return emit_mma(*call);
     if (!has_threads(s)) {
         Value* others = target_.code->place(builder_, Place::Thread, 0);
         for (int d : {1, 2}) others = builder_.CreateOr(others, target_.code->place(builder_, Place::Thread, d));
@@ -248,6 +250,16 @@ Value* Emitter::shared_memory(int buffer) {
                                           llvm::GlobalValue::NotThreadLocal, kSharedSpace);
     made->setAlignment(llvm::Align(kParamAlignment));
     return made;
+}
+
+// The first dimensions say whose it is: each thread has what the others leave.
+Value* Emitter::threads_memory(int buffer) {
+    Slot& slot = slots_[static_cast<size_t>(buffer)];
+    for (size_t d = 0; d < 3; ++d) slot.strides[d] = 0;
+    slot.own = 1;
+    for (size_t d = 3; d < slot.shape.size(); ++d) slot.own *= *slot.shape[d].as_int();
+    auto* type = llvm::ArrayType::get(memory_type(slot.dtype), static_cast<uint64_t>(slot.own));
+    return stack_memory(builder_, type, kernel_.buffers[static_cast<size_t>(buffer)].name.c_str());
 }
 
 Value* Emitter::divided(const Expr& e, Value* a, Value* b) {

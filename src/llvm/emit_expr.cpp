@@ -244,14 +244,14 @@ Value* Emitter::guarded_load(Value* condition, const Expr& e, const Expr& otherw
     const Slot& slot = slots_[e.node().slot];
     if (mask_ || !slot.base) return nullptr;
     Linear at = offset_of(slot, e.args());
-    if (!at.uniform() && (has_blocks() || at.irregular || at.lane != 1)) return nullptr;
+    if (!at.uniform() && (at.irregular || at.lane != 1)) return nullptr;
     auto* type = memory_type(slot.dtype);
     if (!at.uniform()) type = llvm::FixedVectorType::get(type, lanes_);
     const uint64_t bytes = module_.getDataLayout().getTypeStoreSize(type);
     // There is always memory behind a buffer of a device; what it holds is not asked for.
     Value* instead = has_blocks() ? slot.base : zeros(static_cast<int64_t>(bytes));
     Value* from = builder_.CreateSelect(condition, address(slot, at), instead);
-    Value* loaded = builder_.CreateAlignedLoad(type, from, llvm::Align(dtype_bytes(slot.dtype)));
+    Value* loaded = builder_.CreateAlignedLoad(type, from, align_of(slot, at));
     Value* v = from_memory(loaded, slot.dtype);
     const bool is_zero =
         otherwise.is(ExprKind::Const) && otherwise.node().integer == 0 &&

@@ -121,6 +121,14 @@ class Emitter {
     Value* place_of(const std::string& axis);
     Value* divided(const Expr& e, Value* a, Value* b);  // in 32 bits, where both fit; null where they do not
     Value* shared_memory(int buffer);
+    Value* threads_memory(int buffer);
+
+    // emit_mma.cpp
+    bool is_threads_own(const Alloc& a) const;  // a place for each thread, which it alone uses
+    void emit_mma(const Call& call);
+    std::vector<Value*> load_matrices(Value* address, bool transposed);
+    std::vector<Value*> multiply_matrices(DType dtype, const std::vector<Value*>& a, Value* b0, Value* b1,
+                                          const std::vector<Value*>& sums);
 
     // emit_stmt.cpp
     void emit(const Stmt& s);
@@ -227,8 +235,8 @@ class Emitter {
     Value* library_call(const char* name, DType dtype, Value* a, Value* b);
     Value* without_library(const std::string& name, DType dtype, Value* a, Value* b);
     Value* angle(Fn fn, DType dtype, Value* a);
-    Value* quick_exp(Value* x);          // null where the target has nothing quicker
-    Value* quick_narrow(const Expr& e);  // the same
+    Value* quick_exp(Value* x);            // null where the target has nothing quicker
+    Value* quick_narrow(const Expr& e);    // the same
     Value* remainder(Value* a, Value* b);  // of a division that truncates
     Value* power(DType dtype, Value* a, Value* b);
 

@@ -11,7 +11,8 @@ namespace tessera::test {
 
 class ProgramRun {
   public:
-    explicit ProgramRun(const Program& program) : p_(program), data_(program.buffers.size()) {}
+    explicit ProgramRun(const Program& program, const InterpretOptions& how = {})
+        : p_(program), how_(how), data_(program.buffers.size()) {}
 
     Result<std::vector<Datum>> run(const Inputs& inputs) {
         std::vector<Datum> bound = TRY(bind_inputs(*p_.graph, inputs));
@@ -80,7 +81,7 @@ class ProgramRun {
             Tensor t = TRY(tensor(step.args[i]));
             buffers.push_back(Tensor::view(kernel.buffers[i].dtype, t.sizes(), t.data(), t.owner()));  // f8 as bytes
         }
-        return interpret(kernel, buffers, symbols);
+        return interpret(kernel, buffers, symbols, how_);
     }
 
     NodeEvaluator::Find find() const {
@@ -122,14 +123,16 @@ class ProgramRun {
     }
 
     const Program& p_;
+    const InterpretOptions how_;
     std::vector<Datum> data_;
     SymbolValues symbols_;
     EvaluateOptions options_;
     NodeEvaluator evaluator_{options_};
 };
 
-inline Result<std::vector<Datum>> run_program(const Program& program, const Inputs& inputs) {
-    return ProgramRun(program).run(inputs);
+inline Result<std::vector<Datum>> run_program(const Program& program, const Inputs& inputs,
+                                              const InterpretOptions& how = {}) {
+    return ProgramRun(program, how).run(inputs);
 }
 
 }  // namespace tessera::test

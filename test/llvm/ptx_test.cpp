@@ -101,6 +101,28 @@ TEST(Ptx, KernelsOfModelsAreEmittedAndAssembled) {
     if (ptxas.empty()) GTEST_SKIP() << "ptxas is not installed: the kernels were emitted, and not assembled";
 }
 
+TEST(Ptx, ProductsOf16BitsAreMatrixInstructions) {
+    const std::string ptxas = find_assembler();
+    for (const char* dtype : {"f16", "bf16"})
+        for (bool transposed : {false, true})
+            for (int64_t size : {64, 200, 1024}) {
+                const std::string b = transposed ? fmt::format("%t = transpose(b, perm=[1,0])\n  ") : "";
+                const std::string text = fmt::format(
+                    "graph g(a: {0}[{1},{1}], b: {0}[{1},{1}]) {{\n  {2}%0 = matmul(a, {3})\n  return relu(%0)\n}}\n",
+                    dtype, size, b, transposed ? "%t" : "b");
+                SCOPED_TRACE(text);
+                auto ptx = emit_assembly(kernels_of(text, "sm_90a"), {.target = "sm_90a"});
+                ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+                EXPECT_THAT(*ptx, HasSubstr(fmt::format("mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32", dtype)));
+                EXPECT_THAT(*ptx, HasSubstr("ldmatrix.sync.aligned.m8n8.x4"));
+                EXPECT_EQ(ptx->find("ld.local"), std::string::npos) << "sums are not in registers";
+                if (ptxas.empty()) continue;
+                const Assembled made = assemble(ptxas, *ptx, "sm_90a");
+                EXPECT_EQ(made.status, 0) << made.log;
+                EXPECT_EQ(made.spilled, 0) << made.log;
+            }
+}
+
 // Whatever a kernel computes, no function of a library is left over.
 TEST(Ptx, FunctionsAreWrittenOut) {
     const std::string ptxas = find_assembler();

@@ -5,6 +5,9 @@
 #include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/gpu/gpu_kinds.h"
+#include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/mma_kernel.h"
+#include "kernel/ir/intrinsic.h"
 #include "kernel/passes/clean_up.h"
 
 namespace tessera {
@@ -18,6 +21,8 @@ constexpr int64_t kUnrolled = 4;      // steps of k
 constexpr int64_t kSmallTile = 2048;  // elements of a tile of which more of k is taken at a time
 constexpr double kAtOnce = 264;       // blocks that a GPU runs at a time
 constexpr int64_t kLarge = 4096;      // what an unknown extent is taken for
+constexpr int64_t kMmaVector = 8;     // elements of 16 bits that are read at a time
+constexpr int64_t kFewestSide = 16;   // of an output that is worth matrix instructions
 constexpr int64_t kFewest = 256;      // elements of an output that is worth tiles
 
 int64_t size_of(const Expr& e) { return e.as_int().value_or(kLarge); }
@@ -36,19 +41,6 @@ struct Side {
     Expr at(const Expr& thread, const Expr& group, const Expr& in) const {
         return thread * vector + group * (vector * kSide) + in;
     }
-};
-
-Expr loop_var(const std::string& name, const Expr& extent) { return index_var(name, extent.as_int()); }
-
-Stmt loop_over(const Expr& var, const Expr& extent, LoopKind kind, Stmt body, std::string axis = {}) {
-    For made{.var = var, .extent = extent, .kind = kind, .axis = std::move(axis), .body = std::move(body)};
-    return for_loop(std::move(made));
-}
-
-// The reduction: tiles are taken along one of its axes, the others are stepped through.
-struct Depth {
-    size_t inner = 0;
-    bool a_along = false, b_along = false;  // whether the operands lie along it
 };
 
 class TiledContraction {
@@ -268,6 +260,33 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
     return along;
 }
 
+// Sums in f32 of products of two operands of 16 bits, of one type.
+bool takes_matrices(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b) {
+    if (s.compute().buffers[size_t(stage.buffer)].dtype != DType::f32) return false;
+    if (!a.is(ExprKind::Cast) || !b.is(ExprKind::Cast)) return false;
+    const DType dtype = a.arg(0).dtype();
+    return dtype == b.arg(0).dtype() && (dtype == DType::f16 || dtype == DType::bf16);
+}
+
+// Whether vectors of an operand can be read along an axis: all lanes at once, or none.
+bool reads_vectors(const Schedule& s, const Expr& operand, const ReduceAxis& along) {
+    const auto extent = along.extent.as_int();
+    if (!extent || *extent % kMmaVector) return false;
+    bool fits = true;
+    visit(operand, [&](const Expr& x) {
+        if (x.is(ExprKind::Select)) fits &= !depends_on(x.arg(0), along.var);
+        if (!x.is(ExprKind::Load)) return;
+        auto step = stride_of(s, x, along.var);
+        fits &= step && (step->is_int(0) || step->is_int(1));
+    });
+    return fits;
+}
+
+OperandPlan operand_plan(const Schedule& s, const Expr& operand, const ReduceAxis& depth, const ReduceAxis& side) {
+    const bool along_k = lies_along(s, operand, depth.var);
+    return {along_k, reads_vectors(s, operand, along_k ? depth : side) ? kMmaVector : 1};
+}
+
 // Of several axes of a reduction, the longest, where tiles along it are nearly full: the places that others say are
 // then the same for a whole tile. Where there is none, all are taken as one.
 std::optional<size_t> inner_axis(const Stage& stage, int64_t tile) {
@@ -310,8 +329,9 @@ Result<std::optional<Kernel>> contraction_kernel(Schedule s) {
     std::vector<std::vector<int>> groups;
     for (const auto& g : {c->batch, c->rows, c->columns})
         if (!g.empty()) groups.push_back(g);
-    const BlockTile tile = choose_block_tile(batch, m, n);
     const Expr a = stage.value.arg(size_t(c->a)), b = stage.value.arg(size_t(c->b));
+    const bool narrow = takes_matrices(s, stage, a, b) && m >= kFewestSide && n >= kFewestSide;
+    const BlockTile tile = narrow ? choose_mma_tile(batch, m, n) : choose_block_tile(batch, m, n);
     const std::optional<size_t> inner = inner_axis(stage, tile.k);
     const Expr& k = stage.reduce[inner ? *inner : size_t(c->depth.back())].var;
     const Depth depth{inner.value_or(0), lies_along(s, a, k), lies_along(s, b, k)};
@@ -337,9 +357,19 @@ Result<std::optional<Kernel>> contraction_kernel(Schedule s) {
     }
     const int64_t width = access_width(s, out, out.axes.back());
     const bool whole = width >= std::min(kVector, tile.n / kSide);
-    Kernel kernel =
-        TiledContraction(s.compute(), merged, out, !c->batch.empty(), true, c->a, tile, whole ? width : 1, depth)
-            .make();
+    Kernel kernel;
+    if (narrow) {
+        const size_t first = c->batch.empty() ? 0 : 1;  // of the axes: rows, then columns
+        const ReduceAxis& along = merged.reduce[depth.inner];
+        const auto x = size_t(c->a), y = size_t(c->b);
+        const MmaPlan plan{tile, operand_plan(s, merged.value.arg(x), along, merged.axes[first]),
+                           operand_plan(s, merged.value.arg(y), along, merged.axes[first + 1]), depth, width};
+        kernel = mma_kernel(s.compute(), merged, out, !c->batch.empty(), c->a, plan);
+    } else {
+        kernel =
+            TiledContraction(s.compute(), merged, out, !c->batch.empty(), true, c->a, tile, whole ? width : 1, depth)
+                .make();
+    }
     simplify_kernel(kernel);
     drop_unused_buffers(kernel);
     TRY(verify(kernel));

@@ -12,6 +12,12 @@ struct BlockTile {
     int64_t m = 0, n = 0, k = 0;  // of a block
     bool operator==(const BlockTile&) const = default;
 };
+// The reduction: tiles are taken along one of its axes, the others are stepped through.
+struct Depth {
+    size_t inner = 0;
+    bool a_along = false, b_along = false;  // whether the operands lie along it
+};
+
 // By the sizes of the output; an extent that is not constant is taken for large.
 BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
 

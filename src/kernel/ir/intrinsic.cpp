@@ -45,6 +45,24 @@ Intrinsic tiles(std::string name, DType a, DType b, DType out, std::string needs
     return {std::move(name), {i, j}, {k, r}, out, {a, b}, x * y, std::move(needs)};
 }
 
+// What the four warps of a block multiply: out[i, j] += sum over k of a[i, k] * b[k, j]. Rows i are those of a warp
+// (u), of 16 (v), of one half of them (h) and one of its 8 (g); columns j those of 8 (x), of 2 (t) and one of those
+// (p). So the elements of one thread, which is t of group g of warp u, follow each other.
+Intrinsic block_matrix(DType dtype, int64_t rows, int64_t columns) {
+    ReduceAxis u = axis("u", 4), v = axis("v", rows / 4 / 16), x = axis("x", columns / 8), h = axis("h", 2);
+    ReduceAxis g = axis("g", 8), t = axis("t", 4), p = axis("p", 2), k = axis("k", 32);
+    Expr a = cast(load(0, dtype, {u.var, v.var, h.var, g.var, k.var}), DType::f32);
+    Expr b = cast(load(1, dtype, {x.var, t.var, p.var, k.var}), DType::f32);
+    return {fmt::format("mma_{}_{}x{}", dtype_name(dtype), rows, columns),
+            {u, v, x, h, g, t, p},
+            {k},
+            DType::f32,
+            {dtype, dtype},
+            a * b,
+            "ptx80",
+            true};
+}
+
 std::vector<Expr> strides_of(const Buffer& b) {
     if (!b.strides.empty()) return b.strides;
     std::vector<Expr> strides(b.shape.size(), 1);
@@ -98,6 +116,14 @@ const std::vector<Intrinsic>& all_intrinsics() {
         tiles("amx_us", u8, i8, i32, "amx-int8"),
         tiles("amx_uu", u8, u8, i32, "amx-int8"),
         tiles("amx_bf16", bf16, bf16, f32, "amx-bf16"),
+        block_matrix(f16, 128, 128),
+        block_matrix(f16, 128, 64),
+        block_matrix(f16, 64, 128),
+        block_matrix(f16, 64, 64),
+        block_matrix(bf16, 128, 128),
+        block_matrix(bf16, 128, 64),
+        block_matrix(bf16, 64, 128),
+        block_matrix(bf16, 64, 64),
     };
     return kAll;
 }

@@ -16,6 +16,7 @@ struct Intrinsic {
     std::vector<DType> operands;
     Expr value;
     std::string needs;  // a feature of the processor, by LLVM's name: "dotprod", "avx512vnni"
+    bool by_block = false;  // all threads of a block carry it out together: it stands outside of loops over threads
 };
 
 const std::vector<Intrinsic>& all_intrinsics();

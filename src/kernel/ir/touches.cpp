@@ -162,7 +162,11 @@ class Meeting {
         const std::optional<int64_t> divisor = divides ? e.arg(1).as_int() : std::nullopt;
         if (divisor && *divisor > 0 && !e.node().reads) {
             Division made = divide(linear(e.arg(0), side), *divisor);
-            return e.is(ExprKind::FloorDiv) ? made.quotient : made.rest;
+            if (e.is(ExprKind::Mod)) return made.rest;
+            const Bounds b = bounds(e);
+            if (b.low) system_.require_not_negative(made.quotient - LinearSum{{}, *b.low});
+            if (b.high) system_.require_not_negative(LinearSum{{}, *b.high} - made.quotient);
+            return made.quotient;
         }
         const Side whose = side_of(e, side);
         const Bounds b = bounds(e);

@@ -1,0 +1,267 @@
+#include "kernel/gpu/mma_kernel.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/gpu/gpu_loops.h"
+#include "kernel/ir/intrinsic.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kWarps = 4, kGroups = 8, kPairs = 4;  // of a block, of a warp, of a group: thread.z, y and x
+constexpr int64_t kThreads = kWarps * kGroups * kPairs;
+constexpr int64_t kMmaDepth = 32;   // of k at a time: as many as there are groups
+constexpr int64_t kSkew = 8;        // elements after each row of a tile in shared memory
+constexpr double kMmaAtOnce = 264;  // blocks
+
+// One operand: its tile in shared memory, and what a thread has fetched for it.
+struct MmaOperand {
+    std::string name;
+    Expr value;
+    OperandPlan plan;
+    int64_t side = 0;  // of the tile
+    Expr first, whole;
+    std::optional<size_t> axis;
+    int tile = -1, fetched = -1;
+
+    int64_t row() const { return (plan.along_k ? kMmaDepth : side) + kSkew; }                // of the tile, in elements
+    int64_t each() const { return side * kMmaDepth / kThreads; }                             // of a thread
+    int64_t rows() const { return (plan.along_k ? side : kMmaDepth) / (kWarps * kGroups); }  // of the tile, its
+    int64_t vectors() const { return each() / plan.width / rows(); }                         // in each of them
+};
+
+class MmaContraction {
+  public:
+    MmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
+                   const MmaPlan& plan)
+        : compute_(compute),
+          sum_(sum),
+          out_(out),
+          plan_(plan),
+          in_rows_(plan.tile.m / kWarps / 16),
+          in_columns_(plan.tile.n / 8) {
+        size_t next = 0;
+        if (has_batch) batch_axis_ = next++;
+        row_axis_ = next++;
+        column_axis_ = next;
+        a_.name = "a", a_.value = narrow(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
+        b_.name = "b", b_.value = narrow(sum.value.arg(size_t(1 - a))), b_.plan = plan.b, b_.side = plan.tile.n;
+        a_.axis = row_axis_, b_.axis = column_axis_;
+        for (size_t i = 0; i < sum.reduce.size(); ++i)
+            if (i != plan.depth.inner) others_ = others_ * sum.reduce[i].extent;
+    }
+
+    // The operand before it was cast for the sum.
+    static Expr narrow(const Expr& e) { return e.is(ExprKind::Cast) ? e.arg(0) : e; }
+
+    Kernel make() {
+        kernel_.name = compute_.name;
+        kernel_.symbols = compute_.symbols;
+        kernel_.buffers.assign(compute_.buffers.begin(), compute_.buffers.begin() + std::ptrdiff_t(compute_.params));
+        kernel_.params = compute_.params;
+        const BlockTile& tile = plan_.tile;
+        const Expr m = sum_.axes[row_axis_].extent, n = sum_.axes[column_axis_].extent;
+        const Expr batches = batch_axis_ ? sum_.axes[*batch_axis_].extent : Expr(1);
+        const Expr across = ceil_div(m, tile.m), along = ceil_div(n, tile.n);
+        const Expr steps = ceil_div(sum_.reduce[plan_.depth.inner].extent, kMmaDepth) * others_;
+        block_m_ = loop_var("block_m", across), block_n_ = loop_var("block_n", along);
+        batch_ = batch_axis_ ? loop_var("block_b", batches) : Expr(0);
+        a_.first = block_m_ * tile.m, a_.whole = m, b_.first = block_n_ * tile.n, b_.whole = n;
+        for (MmaOperand* o : {&a_, &b_}) {
+            const int64_t rows = o->plan.along_k ? o->side : kMmaDepth;
+            o->tile = add("tile_" + o->name, o->value.dtype(), {rows, o->row()});
+            o->fetched = add("next_" + o->name, o->value.dtype(), {kWarps, kGroups, kPairs, o->each()});
+        }
+        sums_ = add("sums", DType::f32, {kWarps, kGroups, kPairs, per_thread()});
+
+        const Expr step = loop_var("step", steps);
+        Stmt begin = threads("begin", [&](const Thread& t) {
+            const Expr e = loop_var("cleared", per_thread());
+            Stmt zero = store(sums_, t.own(e), constant(0, DType::f32));
+            return seq({loop_over(e, per_thread(), LoopKind::Unrolled, zero), fetch(a_, 0, "first", t),
+                        fetch(b_, 0, "first", t)});
+        });
+        Stmt bring = threads("bring", [&](const Thread& t) {
+            Stmt next = seq({fetch(a_, step + 1, "next", t), fetch(b_, step + 1, "next", t)});
+            return seq({keep(a_, t), keep(b_, t), if_then(lt(step + 1, steps), std::move(next))});
+        });
+        Stmt body = seq({begin, loop_over(step, steps, LoopKind::Serial, seq({bring, multiply()})), finish(m, n)});
+        for (int own : {sums_, b_.fetched, a_.fetched, b_.tile, a_.tile}) body = alloc(own, std::move(body));
+        body = loop_over(block_m_, across, LoopKind::Bound, std::move(body), "block.x");
+        body = loop_over(block_n_, along, LoopKind::Bound, std::move(body), "block.y");
+        if (batch_axis_) body = loop_over(batch_, batches, LoopKind::Bound, std::move(body), "block.z");
+        kernel_.body = std::move(body);
+        return std::move(kernel_);
+    }
+
+  private:
+    int64_t per_thread() const { return in_rows_ * in_columns_ * 4; }
+
+    int add(std::string name, DType dtype, std::vector<int64_t> sizes) {
+        Buffer made{.name = std::move(name), .dtype = dtype, .shape = {}, .scope = Scope::Shared};
+        for (int64_t s : sizes) made.shape.push_back(s);
+        kernel_.buffers.push_back(std::move(made));
+        return int(kernel_.buffers.size()) - 1;
+    }
+
+    // A thread: which warp, which group of it, which pair.
+    struct Thread {
+        Expr warp, group, pair;
+        std::vector<Expr> own(const Expr& e) const { return {warp, group, pair, e}; }
+    };
+
+    template <typename F>
+    Stmt threads(const std::string& name, const F& body) const {
+        const Thread t{loop_var("warp_" + name, kWarps), loop_var("group_" + name, kGroups),
+                       loop_var("pair_" + name, kPairs)};
+        Stmt all = loop_over(t.pair, kPairs, LoopKind::Bound, body(t), "thread.x");
+        all = loop_over(t.group, kGroups, LoopKind::Bound, std::move(all), "thread.y");
+        return loop_over(t.warp, kWarps, LoopKind::Bound, std::move(all), "thread.z");
+    }
+
+    // The vectors of a thread, by number, and where they begin along the side and along k. Pairs take neighbours.
+    template <typename F>
+    Stmt for_vectors(const MmaOperand& o, const std::string& which, const Thread& t, const F& one) const {
+        const int64_t width = o.plan.width;
+        const Expr r = loop_var(which + "row_" + o.name, o.rows()), c = loop_var(which + "turn_" + o.name, o.vectors());
+        const Expr in = width > 1 ? loop_var(which + "in_" + o.name, width) : Expr(0);
+        const Expr row = r * (kWarps * kGroups) + t.warp * kGroups + t.group, column = (c * kPairs + t.pair) * width;
+        const Expr number = (r * o.vectors() + c) * width + in;
+        Stmt body = o.plan.along_k ? one(number, row, column, in) : one(number, column, row, in);
+        if (width > 1) body = loop_over(in, width, LoopKind::Vector, std::move(body));
+        return loop_over(r, o.rows(), LoopKind::Unrolled,
+                         loop_over(c, o.vectors(), LoopKind::Unrolled, std::move(body)));
+    }
+
+    Stmt fetch(const MmaOperand& o, const Expr& step, const std::string& which, const Thread& t) const {
+        auto one = [&](const Expr& number, const Expr& in_side, const Expr& in_k, const Expr& in) {
+            const ReduceAxis& inner = sum_.reduce[plan_.depth.inner];
+            // The vector begins there, and all of it is inside or none.
+            const Expr k = floor_div(step, others_) * kMmaDepth + in_k, side = o.first + in_side;
+            Bindings values = stepped(step);
+            values.insert_or_assign(inner.var.node().name, o.plan.along_k ? k + in : k);
+            values.insert_or_assign(sum_.axes[*o.axis].var.node().name, o.plan.along_k ? side : side + in);
+            if (batch_axis_) values.insert_or_assign(sum_.axes[*batch_axis_].var.node().name, batch_);
+            Expr inside = int_const(1, DType::boolean);
+            if (!mod(o.whole, o.side).is_int(0)) inside = logical_and(inside, lt(side, o.whole));
+            if (!mod(inner.extent, kMmaDepth).is_int(0)) inside = logical_and(inside, lt(k, inner.extent));
+            Expr value = select(inside, substitute(o.value, values), constant(0, o.value.dtype()));
+            return store(o.fetched, t.own(number), std::move(value));
+        };
+        return for_vectors(o, which + "_", t, one);
+    }
+
+    Stmt keep(const MmaOperand& o, const Thread& t) const {
+        auto one = [&](const Expr& number, const Expr& side, const Expr& k, const Expr& in) {
+            std::vector<Expr> at{side, k + in};
+            if (!o.plan.along_k) at = {k, side + in};
+            return store(o.tile, std::move(at), load(o.fetched, o.value.dtype(), t.own(number)));
+        };
+        return for_vectors(o, "", t, one);
+    }
+
+    Bindings stepped(const Expr& step) const {
+        Bindings values;
+        Expr left = mod(step, others_);
+        for (size_t i = sum_.reduce.size(); i-- > 0;) {
+            if (i == plan_.depth.inner) continue;
+            const ReduceAxis& axis = sum_.reduce[i];
+            values.insert_or_assign(axis.var.node().name, mod(left, axis.extent));
+            left = floor_div(left, axis.extent);
+        }
+        return values;
+    }
+
+    // Strides along the axes of the intrinsic: warps, 16 rows, 8 columns, half, group, pair, which of it; then k.
+    Stmt multiply() const {
+        const int64_t own = per_thread(), none = 0, m = plan_.tile.m / kWarps;
+        const int64_t a = a_.plan.along_k ? a_.row() : 1, a_k = a_.plan.along_k ? 1 : a_.row();
+        const int64_t b = b_.plan.along_k ? b_.row() : 1, b_k = b_.plan.along_k ? 1 : b_.row();
+        Call call{mma_name(a_.value.dtype(), plan_.tile),
+                  {{sums_, {0, 0, 0, 0}}},
+                  {{a_.tile, {0, 0}}, {b_.tile, {0, 0}}},
+                  {}};
+        const std::vector<int64_t> strides{32 * own, in_columns_ * 4,
+                                           4,        2,
+                                           4 * own,  own,
+                                           1,        none,  //
+                                           m * a,    16 * a,
+                                           none,     8 * a,
+                                           a,        none,
+                                           none,     a_k,  //
+                                           none,     none,
+                                           8 * b,    none,
+                                           none,     2 * b,
+                                           b,        b_k};
+        for (int64_t stride : strides) call.args.push_back(stride);
+        return make_stmt(std::move(call));
+    }
+
+    Stmt finish(const Expr& m, const Expr& n) const {
+        return threads("end", [&](const Thread& t) {
+            const Expr i = loop_var("row", in_rows_), half = loop_var("half", 2);
+            const Expr j = loop_var("column", in_columns_), in = loop_var("in_pair", 2);
+            const Expr row = block_m_ * plan_.tile.m + t.warp * (plan_.tile.m / kWarps) + i * 16 + half * 8 + t.group;
+            const Expr column = block_n_ * plan_.tile.n + j * 8 + t.pair * 2;
+            const Expr own = load(sums_, DType::f32, t.own(i * (in_columns_ * 4) + j * 4 + half * 2 + in));
+            Bindings values{{out_.axes[column_axis_].var.node().name, column + in},
+                            {out_.axes[row_axis_].var.node().name, row}};
+            if (batch_axis_) values.insert_or_assign(out_.axes[*batch_axis_].var.node().name, batch_);
+            Expr value = rewrite(substitute(out_.value, values), [&](const Expr& x) {
+                return x.is(ExprKind::Load) && x.node().slot == sum_.buffer ? own : x;
+            });
+            std::vector<Expr> to;
+            for (const Expr& e : out_.store) to.push_back(substitute(e, values));
+            Stmt body = store(out_.buffer, std::move(to), std::move(value));
+            const bool vector = plan_.store_width > 1, full = mod(n, plan_.tile.n).is_int(0);
+            if (!vector && !full) body = if_then(lt(column + in, n), std::move(body));
+            body = loop_over(in, 2, vector ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
+            if (vector && !full) body = if_then(lt(column, n), std::move(body));
+            body = loop_over(j, in_columns_, LoopKind::Unrolled, std::move(body));
+            if (!mod(m, plan_.tile.m).is_int(0)) body = if_then(lt(row, m), std::move(body));
+            body = loop_over(half, 2, LoopKind::Unrolled, std::move(body));
+            return loop_over(i, in_rows_, LoopKind::Unrolled, std::move(body));
+        });
+    }
+
+    const Compute& compute_;
+    const Stage &sum_, &out_;
+    const MmaPlan& plan_;
+    const int64_t in_rows_, in_columns_;  // instructions of a warp along its rows and columns
+    MmaOperand a_, b_;
+    std::optional<size_t> batch_axis_;
+    size_t row_axis_ = 0, column_axis_ = 0;
+    Expr others_ = 1;
+    Kernel kernel_;
+    Expr block_m_ = 0, block_n_ = 0, batch_ = 0;
+    int sums_ = -1;
+};
+
+}  // namespace
+
+std::string mma_name(DType dtype, const BlockTile& tile) {
+    return fmt::format("mma_{}_{}x{}", dtype_name(dtype), tile.m, tile.n);
+}
+
+BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n) {
+    BlockTile best;
+    double least = 0;
+    for (int64_t bm : {128, 64})
+        for (int64_t bn : {128, 64}) {
+            const double blocks = double(batch) * double((m + bm - 1) / bm) * double((n + bn - 1) / bn);
+            const double x = double(bm) / 16, y = double(bn) / 16;
+            const double cost = (x * y + 2 * (x + y) + 4) * std::max(1.0, blocks / kMmaAtOnce);
+            if (best.m && cost >= least) continue;
+            least = cost;
+            best = {bm, bn, kMmaDepth};
+        }
+    return best;
+}
+
+Kernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
+                  const MmaPlan& plan) {
+    return MmaContraction(compute, sum, out, has_batch, a, plan).make();
+}
+
+}  // namespace tessera

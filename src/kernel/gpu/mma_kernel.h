@@ -1,0 +1,32 @@
+// The same contraction with matrix instructions, for operands of 16 bits: four warps of a block share the rows of its
+// tile, and their sums lie in the layout that the instruction gives them. What one thread has of a tile is a buffer
+// with a place for each thread, which it alone uses: it stays in registers.
+#pragma once
+
+#include "kernel/gpu/contraction_kernel.h"
+
+namespace tessera {
+
+// How an operand is brought to shared memory.
+struct OperandPlan {
+    bool along_k =
+        false;          // neighbours along k lie together in memory, and so in the tile; otherwise those along its side
+    int64_t width = 1;  // that many at a time
+};
+
+struct MmaPlan {
+    BlockTile tile;
+    OperandPlan a, b;
+    Depth depth;
+    int64_t store_width = 1;
+};
+
+// The intrinsic for tiles of that type and size, where there is one.
+std::string mma_name(DType dtype, const BlockTile& tile);
+BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n);
+
+// Of a contraction whose axes are batch, where there is one, rows and columns. `out` makes of each sum what is stored.
+Kernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
+                  const MmaPlan& plan);
+
+}  // namespace tessera

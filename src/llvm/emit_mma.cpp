@@ -1,0 +1,141 @@
+// Matrix instructions of warps: the intrinsics that all threads of a block carry out together (kernel/ir/intrinsic.h).
+// Operands come from shared memory, 16 by 16 at a time; sums stay in the registers of their threads.
+#include <llvm/IR/InlineAsm.h>
+
+#include <set>
+
+#include "base/check.h"
+#include "kernel/ir/races.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+constexpr size_t kMmaAxes = 8;  // u, v, x, h, g, t, p, k
+enum MmaAxis : size_t { kU, kV, kX, kH, kG, kT, kP, kK };
+constexpr int64_t kMmaSteps = 2;  // of 16 along k
+
+using Place = TargetCode::Place;
+
+}  // namespace
+
+bool Emitter::is_threads_own(const Alloc& a) const {
+    const Buffer& b = kernel_.buffers[static_cast<size_t>(a.buffer)];
+    if (b.shape.size() < 4 || !b.strides.empty()) return false;
+    for (const Expr& size : b.shape)
+        if (!size.as_int()) return false;
+    std::set<std::string> vars[3];  // of loops over threads: z, y, x
+    visit(a.body, [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        if (loop && is_thread_loop(*loop)) vars['z' - loop->axis.back()].insert(loop->var.node().name);
+    });
+    bool own = true;
+    auto look = [&](int buffer, const std::vector<Expr>& indices) {
+        if (buffer != a.buffer) return;
+        for (size_t d = 0; d < 3; ++d) own &= indices[d].is(ExprKind::Var) && vars[d].contains(indices[d].node().name);
+    };
+    visit(a.body, [&](const Stmt& s) {
+        if (const Store* st = s->as<Store>()) look(st->to.buffer, st->to.indices);
+        if (const Call* call = s->as<Call>())
+            for (const Access& read : call->reads) own &= read.buffer != a.buffer;
+    });
+    visit_exprs(a.body, [&](const Expr& e) {
+        visit(e, [&](const Expr& x) {
+            if (x.is(ExprKind::Load)) look(x.node().slot, x.args());
+        });
+    });
+    return own;
+}
+
+// Four matrices of 8 by 8: two rows of registers, two columns.
+std::vector<Value*> Emitter::load_matrices(Value* address, bool transposed) {
+    llvm::Type* word = builder_.getInt32Ty();
+    auto* four = llvm::StructType::get(module_.getContext(), {word, word, word, word});
+    const std::string text = std::string("ldmatrix.sync.aligned.m8n8.x4") + (transposed ? ".trans" : "") +
+                             ".shared.b16 {$0, $1, $2, $3}, [$4];";
+    auto* code =
+        llvm::InlineAsm::get(llvm::FunctionType::get(four, {word}, false), text, "=r,=r,=r,=r,r,~{memory}", true);
+    llvm::CallInst* call = builder_.CreateCall(code, {address});
+    call->setConvergent();
+    call->setDoesNotThrow();
+    std::vector<Value*> out;
+    for (unsigned i = 0; i < 4; ++i) out.push_back(builder_.CreateExtractValue(call, i));
+    return out;
+}
+
+std::vector<Value*> Emitter::multiply_matrices(DType dtype, const std::vector<Value*>& a, Value* b0, Value* b1,
+                                               const std::vector<Value*>& sums) {
+    llvm::Type *word = builder_.getInt32Ty(), *real = builder_.getFloatTy();
+    auto* four = llvm::StructType::get(module_.getContext(), {real, real, real, real});
+    const std::string type = dtype == DType::f16 ? "f16" : "bf16";
+    const std::string text = "mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type +
+                             ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};";
+    auto* function = llvm::FunctionType::get(four, {word, word, word, word, word, word, real, real, real, real}, false);
+    auto* code = llvm::InlineAsm::get(function, text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", false);
+    llvm::CallInst* call =
+        builder_.CreateCall(code, {a[0], a[1], a[2], a[3], b0, b1, sums[0], sums[1], sums[2], sums[3]});
+    call->setConvergent();
+    call->setDoesNotThrow();
+    call->setDoesNotAccessMemory();
+    std::vector<Value*> out;
+    for (unsigned i = 0; i < 4; ++i) out.push_back(builder_.CreateExtractValue(call, i));
+    return out;
+}
+
+void Emitter::emit_mma(const Call& call) {
+    const Intrinsic* known = find_intrinsic(call.name);
+    CHECK(known, "there is no intrinsic {}", call.name);
+    auto stride = [&](size_t operand, size_t axis) { return *call.args[operand * kMmaAxes + axis].as_int(); };
+    const int64_t rows = *known->axes[kV].extent.as_int(), columns = *known->axes[kX].extent.as_int();
+    const bool a_along_k = stride(1, kK) == 1, b_along_k = stride(2, kK) == 1;
+    auto place = [&](int dim) { return target_.code->place(builder_, Place::Thread, dim); };
+    auto number = [&](int64_t n) { return builder_.getInt32(static_cast<uint32_t>(n)); };
+    Value* lane = builder_.CreateAdd(builder_.CreateMul(place(1), number(4)), place(0));
+    Value *in_eight = builder_.CreateAnd(lane, number(7)), *which = builder_.CreateLShr(lane, number(3));
+    Value *low = builder_.CreateAnd(which, number(1)), *high = builder_.CreateLShr(which, number(1));
+    auto scaled = [&](Value* v, int64_t by) { return builder_.CreateMul(v, number(by)); };
+    auto begin = [&](size_t operand, Value* offset) {
+        const Slot& slot = slots_[static_cast<size_t>(call.reads[operand - 1].buffer)];
+        Value* base = builder_.CreatePtrToInt(slot.base, builder_.getInt32Ty());
+        return builder_.CreateAdd(base, scaled(offset, static_cast<int64_t>(dtype_bytes(slot.dtype))));
+    };
+    // Each lane names a row of one of the matrices. Of A, the first two are rows of one eighth of k; of B, they are the
+    // two eighths of k of one column.
+    const int64_t a_row = stride(1, kG), a_k = stride(1, kK), b_column = stride(2, kP), b_k = stride(2, kK);
+    Value* in_a = scaled(place(2), stride(1, kU));
+    in_a = builder_.CreateAdd(in_a, scaled(low, 8 * a_row));
+    in_a = builder_.CreateAdd(in_a, scaled(high, 8 * a_k));
+    in_a = builder_.CreateAdd(in_a, scaled(in_eight, a_along_k ? a_row : a_k));
+    Value* in_b = builder_.CreateAdd(scaled(high, 8 * b_column), scaled(low, 8 * b_k));
+    in_b = builder_.CreateAdd(in_b, scaled(in_eight, b_along_k ? b_column : b_k));
+    Value *a_at = begin(1, in_a), *b_at = begin(2, in_b);
+    auto at = [&](Value* address, int64_t elements) { return builder_.CreateAdd(address, number(2 * elements)); };
+
+    const Slot& sums = slots_[static_cast<size_t>(call.writes[0].buffer)];
+    const DType dtype = known->operands[0];
+    auto sum_at = [&](int64_t v, int64_t x, int64_t e) {
+        return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base,
+                                                   static_cast<uint64_t>(v * stride(0, kV) + x * stride(0, kX) + e));
+    };
+    for (int64_t step = 0; step < kMmaSteps; ++step) {
+        std::vector<std::vector<Value*>> a;
+        for (int64_t v = 0; v < rows; ++v)
+            a.push_back(load_matrices(at(a_at, v * stride(1, kV) + 16 * step * a_k), !a_along_k));
+        for (int64_t x = 0; x < columns; x += 2) {
+            const std::vector<Value*> b = load_matrices(at(b_at, x * stride(2, kX) + 16 * step * b_k), !b_along_k);
+            for (int64_t v = 0; v < rows; ++v)
+                for (int64_t half = 0; half < 2; ++half) {
+                    std::vector<Value*> own;
+                    for (int64_t e = 0; e < 4; ++e)
+                        own.push_back(builder_.CreateLoad(builder_.getFloatTy(), sum_at(v, x + half, e)));
+                    const auto i = static_cast<size_t>(2 * half);
+                    own = multiply_matrices(dtype, a[static_cast<size_t>(v)], b[i], b[i + 1], own);
+                    for (int64_t e = 0; e < 4; ++e)
+                        builder_.CreateStore(own[static_cast<size_t>(e)], sum_at(v, x + half, e));
+                }
+        }
+    }
+    forget_loads(call.writes[0].buffer);
+}
+
+}  // namespace tessera::codegen

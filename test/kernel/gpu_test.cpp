@@ -1,0 +1,106 @@
+// Kernels for blocks of threads, thread by thread: what they compute is what the evaluator gives, in any order of
+// blocks and threads, and no two of them touch one element at the same time.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernel/gpu/contraction_kernel.h"
+#include "kernel/lower_text.h"
+#include "llvm/compile_kernels.h"
+
+namespace tessera::test {
+namespace {
+
+using Races = InterpretOptions::Races;
+
+Program for_blocks(std::string_view text) {
+    LowerOptions options;
+    options.machine = *describe_target("sm_90");
+    auto program = from_graph(graph_of(text), options);
+    EXPECT_TRUE(program.ok()) << program.error().to_string();
+    return std::move(*program);
+}
+
+std::string kernels_of(const Program& program) {
+    std::string text;
+    for (const Kernel& k : program.kernels) text += to_string(k);
+    return text;
+}
+
+void expect_in_any_order(const std::string& text, const SymbolValues& symbols = {}, unsigned seed = 5) {
+    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, text));
+    auto graph = graph_of(text);
+    const Inputs inputs = random_inputs(*graph, symbols, seed);
+    auto want = evaluate(*graph, inputs);
+    ASSERT_TRUE(want.ok()) << want.error().to_string();
+    const Program program = for_blocks(text);
+    for (bool backwards : {false, true}) {
+        auto got = run_program(program, inputs, {.backwards = backwards, .races = Races::Find});
+        ASSERT_TRUE(got.ok()) << got.error().to_string() << "\n" << kernels_of(program);
+        for (size_t i = 0; i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
+    }
+}
+
+TEST(Gpu, MapsAreThreads) {
+    for (const char* shape : {"7", "64", "3,5", "2,3,8"})
+        expect_in_any_order(fmt::format("graph g(a: f32[{0}], b: f32[{0}]) {{\n  return add(a, b)\n}}\n", shape));
+    expect_in_any_order("graph g(a: f16[4,N], b: f16[N]) {\n  return mul(a, b)\n}\n", {{"N", 13}});
+    EXPECT_THAT(kernels_of(for_blocks("graph g(a: f32[4,64]) {\n  return exp(a)\n}\n")), testing::HasSubstr("vector"));
+}
+
+TEST(Gpu, RowsAreSharedByBlocks) {
+    for (int64_t length : {64, 100, 128, 1024})
+        for (const char* dtype : {"f32", "f16"})
+            expect_in_any_order(
+                fmt::format("graph g(x: {}[3,{}]) {{\n  return softmax(x, axis=-1)\n}}\n", dtype, length));
+    expect_in_any_order("graph g(x: f32[2,3,N]) {\n  return softmax(x, axis=-1)\n}\n", {{"N", 70}});
+    // Too long to be kept: what is read twice is computed twice.
+    expect_in_any_order("graph g(x: f32[2,12288]) {\n  return softmax(x, axis=-1)\n}\n");
+    expect_in_any_order(
+        "graph g(x: f32[2,256], s: f32[256], b: f32[256]) {\n  return layer_normalization(x, s, b)\n}\n");
+    EXPECT_THAT(kernels_of(for_blocks("graph g(x: f32[8,512]) {\n  return softmax(x, axis=-1)\n}\n")),
+                testing::AllOf(testing::HasSubstr("on block.x"), testing::HasSubstr("shared")));
+}
+
+TEST(Gpu, ProductsAreTiles) {
+    struct Sizes3 {
+        int64_t m, n, k;
+    };
+    for (const Sizes3& s : {Sizes3{16, 16, 16}, {33, 47, 21}, {64, 80, 40}, {17, 130, 8}, {100, 16, 65}})
+        for (const char* dtype : {"f32", "f16", "bf16"})
+            for (bool transposed : {false, true}) {
+                const std::string b = transposed ? fmt::format("{},{}", s.n, s.k) : fmt::format("{},{}", s.k, s.n);
+                expect_in_any_order(
+                    fmt::format("graph g(a: {0}[{1},{2}], b: {0}[{3}], c: {0}[{4}]) {{\n{5}"
+                                "  %0 = matmul(a, {6})\n  %1 = add(%0, c)\n  return relu(%1)\n}}\n",
+                                dtype, s.m, s.k, b, s.n, transposed ? "  %t = transpose(b, perm=[1,0])\n" : "",
+                                transposed ? "%t" : "b"));
+            }
+    expect_in_any_order("graph g(a: f32[3,N,20], b: f32[3,20,24]) {\n  return matmul(a, b)\n}\n", {{"N", 19}});
+}
+
+TEST(Gpu, ConvolutionsAreTiles) {
+    for (const char* dtype : {"f32", "f16"})
+        for (int64_t channels : {3, 32, 40})
+            for (const char* more : {"", ", pads=[1,1,1,1]", ", strides=[2,2]"})
+                expect_in_any_order(
+                    fmt::format("graph g(x: {0}[2,{1},7,9], w: {0}[18,{1},3,3], b: {0}[18]) {{\n"
+                                "  %0 = conv(x, w, b{2})\n  return relu(%0)\n}}\n",
+                                dtype, channels, more));
+}
+
+TEST(Gpu, MatrixInstructionsTakeTilesOf16Bits) {
+    const std::string text =
+        kernels_of(for_blocks("graph g(a: f16[64,64], b: f16[64,64]) {\n  return matmul(a, b)\n}\n"));
+    EXPECT_THAT(text, testing::HasSubstr("call mma_f16_64x64"));
+    EXPECT_THAT(kernels_of(for_blocks("graph g(a: f32[64,64], b: f32[64,64]) {\n  return matmul(a, b)\n}\n")),
+                testing::Not(testing::HasSubstr("call mma")));
+}
+
+// Large outputs get large tiles, small ones so many that there is work for all.
+TEST(Gpu, TilesFollowSizes) {
+    EXPECT_EQ(choose_block_tile(1, 4096, 4096), (BlockTile{128, 128, 16}));
+    EXPECT_LE(choose_block_tile(1, 64, 64).m, 32);
+}
+
+}  // namespace
+}  // namespace tessera::test
