@@ -7,6 +7,7 @@
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/gpu/mma_kernel.h"
+#include "kernel/gpu/prepare_operand.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/passes/clean_up.h"
 
@@ -91,9 +92,9 @@ class TiledContraction {
         const int next_b = add("next_b", b_.dtype(), {tile_.n * tile_.k / (kSide * kSide)}, Scope::Register);
         const Operand of_a{a, next_a, a_, "a", block_m_ * tile_.m, tile_.m, m, row_axis_, depth_.a_along};
         const Operand of_b{b, next_b, b_, "b", block_n_ * tile_.n, tile_.n, n, column_axis_, depth_.b_along};
-        Stmt fetch_next = seq({fetch(of_a, step + 1, k, "next"), fetch(of_b, step + 1, k, "next")});
-        Stmt one = seq({keep(of_a), keep(of_b), barrier, if_then(lt(step + 1, steps), fetch_next),
-                        add_up(a, b, from_a, from_b), barrier});
+        const Expr next = min(step + 1, steps - 1);  // what the last brings is not used
+        Stmt fetch_next = seq({fetch(of_a, next, k, "next"), fetch(of_b, next, k, "next")});
+        Stmt one = seq({keep(of_a), keep(of_b), barrier, fetch_next, add_up(a, b, from_a, from_b), barrier});
         Stmt body = seq({clear(dtype), fetch(of_a, 0, k, "first"), fetch(of_b, 0, k, "first"),
                          loop_over(step, steps, LoopKind::Serial, std::move(one)), finish(m, n)});
         for (int own : {next_b, next_a, from_b, from_a, sums_}) body = alloc(own, std::move(body));
@@ -263,9 +264,8 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
 // Sums in f32 of products of two operands of 16 bits, of one type.
 bool takes_matrices(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b) {
     if (s.compute().buffers[size_t(stage.buffer)].dtype != DType::f32) return false;
-    if (!a.is(ExprKind::Cast) || !b.is(ExprKind::Cast)) return false;
-    const DType dtype = a.arg(0).dtype();
-    return dtype == b.arg(0).dtype() && (dtype == DType::f16 || dtype == DType::bf16);
+    const auto x = narrowed(a), y = narrowed(b);
+    return x && y && x->dtype() == y->dtype() && (x->dtype() == DType::f16 || x->dtype() == DType::bf16);
 }
 
 // Whether vectors of an operand can be read along an axis: all lanes at once, or none.
@@ -316,37 +316,86 @@ BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n) {
     return best;
 }
 
-Result<std::optional<Kernel>> contraction_kernel(Schedule s) {
+namespace {
+
+// A contraction as it was found: its sizes, its tile, and how its operands lie.
+struct Found {
+    Contraction c;
+    int64_t batch = 1, m = 1, n = 1;
+    bool narrow = false;  // matrix instructions take it
+    BlockTile tile;
+    std::optional<size_t> inner;
+
+    std::vector<std::vector<int>> groups() const {
+        std::vector<std::vector<int>> all;
+        for (const auto& g : {c.batch, c.rows, c.columns})
+            if (!g.empty()) all.push_back(g);
+        return all;
+    }
+};
+
+std::optional<Found> find_contraction(const Schedule& s) {
     const auto& stages = s.compute().stages;
-    if (stages.empty() || stages.size() > 2) return std::optional<Kernel>();
-    const std::string sum = stages[0].name, after = stages.size() == 2 ? stages[1].name : "";
-    const Stage stage = stages[0];
+    if (stages.empty() || stages.size() > 2) return {};
+    const Stage& stage = stages[0];
     auto c = match_contraction(stage);
-    if (!c || stage.fold || c->rows.empty()) return std::optional<Kernel>();
-    const int64_t batch = product_of(stage.axes, c->batch), m = product_of(stage.axes, c->rows),
-                  n = product_of(stage.axes, c->columns);
-    if (m < 2 || n < 2 || m * n < kFewest || batch > 65535) return std::optional<Kernel>();
-    std::vector<std::vector<int>> groups;
-    for (const auto& g : {c->batch, c->rows, c->columns})
-        if (!g.empty()) groups.push_back(g);
-    const Expr a = stage.value.arg(size_t(c->a)), b = stage.value.arg(size_t(c->b));
-    const bool narrow = takes_matrices(s, stage, a, b) && m >= kFewestSide && n >= kFewestSide;
-    const BlockTile tile = narrow ? choose_mma_tile(batch, m, n) : choose_block_tile(batch, m, n);
-    const std::optional<size_t> inner = inner_axis(stage, tile.k);
-    const Expr& k = stage.reduce[inner ? *inner : size_t(c->depth.back())].var;
-    const Depth depth{inner.value_or(0), lies_along(s, a, k), lies_along(s, b, k)};
-    std::vector<std::vector<int>> reduced{c->depth};
-    if (inner) {
+    if (!c || stage.fold || c->rows.empty()) return {};
+    Found f{.c = *c};
+    f.batch = product_of(stage.axes, c->batch);
+    f.m = product_of(stage.axes, c->rows);
+    f.n = product_of(stage.axes, c->columns);
+    if (f.m < 2 || f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
+    const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
+    f.narrow = takes_matrices(s, stage, a, b) && f.m >= kFewestSide && f.n >= kFewestSide;
+    f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n) : choose_block_tile(f.batch, f.m, f.n);
+    f.inner = inner_axis(stage, f.tile.k);
+    return f;
+}
+
+// Operands that lie neither along k nor along their side, and are known: along the side, in the order of steps.
+std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f, Compute& compute) {
+    std::vector<PreparedOperand> prepared;
+    for (bool rows : {true, false}) {
+        const Stage stage = compute.stages[0];
+        const Expr operand = stage.value.arg(size_t(rows ? f.c.a : f.c.b));
+        const std::vector<int>& side = rows ? f.c.rows : f.c.columns;
+        const size_t along = f.inner ? *f.inner : size_t(f.c.depth.back());
+        if (lies_along(s, s.compute().stages[0].value.arg(size_t(rows ? f.c.a : f.c.b)), stage.reduce[along].var))
+            continue;
+        if (lies_along(s, s.compute().stages[0].value.arg(size_t(rows ? f.c.a : f.c.b)),
+                       stage.axes[size_t(side.back())].var))
+            continue;
+        std::vector<ReduceAxis> order;
+        for (int i : f.c.batch) order.push_back(stage.axes[size_t(i)]);
+        for (int i : f.c.depth)
+            if (size_t(i) != along) order.push_back(stage.reduce[size_t(i)]);
+        order.push_back(stage.reduce[along]);
+        for (int i : side) order.push_back(stage.axes[size_t(i)]);
+        if (auto made = prepare_operand(compute, operand, order)) prepared.push_back(std::move(*made));
+    }
+    return prepared;
+}
+
+// What the contraction's axes are once they are merged, and the kernel.
+Result<std::optional<Kernel>> tiled(Schedule s, const Found& f) {
+    const std::string sum = s.compute().stages[0].name;
+    const std::string after = s.compute().stages.size() == 2 ? s.compute().stages[1].name : "";
+    const Stage stage = s.compute().stages[0];
+    const Expr a = stage.value.arg(size_t(f.c.a)), b = stage.value.arg(size_t(f.c.b));
+    const Expr& k = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())].var;
+    const Depth depth{f.inner.value_or(0), lies_along(s, a, k), lies_along(s, b, k)};
+    std::vector<std::vector<int>> reduced{f.c.depth};
+    if (f.inner) {
         reduced.clear();
         for (size_t i = 0; i < stage.reduce.size(); ++i) reduced.push_back({int(i)});
     }
     if (!after.empty()) {
         const Stage& out = find_stage(s, after);
-        auto matched = out.reduce.empty() ? matching_groups(out, stage, groups) : std::nullopt;
+        auto matched = out.reduce.empty() ? matching_groups(out, stage, f.groups()) : std::nullopt;
         if (!matched) return std::optional<Kernel>();
         TRY(s.merge_axes(after, *matched));
     }
-    TRY(s.merge_axes(sum, groups, reduced));
+    TRY(s.merge_axes(sum, f.groups(), reduced));
     const Stage merged = find_stage(s, sum);
     Stage out = after.empty() ? merged : find_stage(s, after);
     if (after.empty()) {
@@ -356,24 +405,44 @@ Result<std::optional<Kernel>> contraction_kernel(Schedule s) {
         out.value = load(merged.buffer, s.compute().buffers[size_t(merged.buffer)].dtype, own);
     }
     const int64_t width = access_width(s, out, out.axes.back());
-    const bool whole = width >= std::min(kVector, tile.n / kSide);
-    Kernel kernel;
-    if (narrow) {
-        const size_t first = c->batch.empty() ? 0 : 1;  // of the axes: rows, then columns
-        const ReduceAxis& along = merged.reduce[depth.inner];
-        const auto x = size_t(c->a), y = size_t(c->b);
-        const MmaPlan plan{tile, operand_plan(s, merged.value.arg(x), along, merged.axes[first]),
-                           operand_plan(s, merged.value.arg(y), along, merged.axes[first + 1]), depth, width};
-        kernel = mma_kernel(s.compute(), merged, out, !c->batch.empty(), c->a, plan);
-    } else {
-        kernel =
-            TiledContraction(s.compute(), merged, out, !c->batch.empty(), true, c->a, tile, whole ? width : 1, depth)
-                .make();
+    const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
+    if (!f.narrow)
+        return std::optional(
+            TiledContraction(s.compute(), merged, out, has_batch, true, f.c.a, f.tile, whole ? width : 1, depth)
+                .make());
+    const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
+    const ReduceAxis& along = merged.reduce[depth.inner];
+    const MmaPlan plan{f.tile, operand_plan(s, merged.value.arg(size_t(f.c.a)), along, merged.axes[first]),
+                       operand_plan(s, merged.value.arg(size_t(f.c.b)), along, merged.axes[first + 1]), depth, width};
+    return std::optional(mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan));
+}
+
+}  // namespace
+
+Result<std::optional<Lowered>> contraction_kernel(const Compute& compute) {
+    Schedule s(compute);
+    TRY(inline_maps(s));
+    const std::optional<Found> found = find_contraction(s);
+    if (!found) return std::optional<Lowered>();
+    Compute with = s.compute();
+    std::vector<PreparedOperand> prepared = prepare_operands(s, *found, with);
+    if (prepared.size() > 1) {  // one kernel prepares one
+        with = s.compute();
+        prepared.clear();
     }
-    simplify_kernel(kernel);
-    drop_unused_buffers(kernel);
-    TRY(verify(kernel));
-    return std::optional(std::move(kernel));
+    std::optional<Kernel> kernel = TRY(tiled(Schedule(std::move(with)), *found));
+    if (!kernel) return std::optional<Lowered>();
+    simplify_kernel(*kernel);
+    drop_unused_buffers(*kernel);
+    TRY(verify(*kernel));
+    Lowered lowered;
+    lowered.kernel = std::move(*kernel);
+    if (!prepared.empty()) {
+        lowered.prepare = std::move(prepared[0].prepare);
+        lowered.prepare_args = {prepared[0].from, prepared[0].to};
+        lowered.prepared = {prepared[0].to};
+    }
+    return std::optional(std::move(lowered));
 }
 
 }  // namespace tessera

@@ -21,8 +21,9 @@ struct Depth {
 // By the sizes of the output; an extent that is not constant is taken for large.
 BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
 
-// The kernel of a Compute that is one contraction `stage`, and the map `out` that reads it where that is not empty.
-// Empty: it is not worth it, or not of that form. E0601 where blocks cannot be shown to write different elements.
-Result<std::optional<Kernel>> contraction_kernel(Schedule s);
+// The kernel of a Compute that is one contraction, and the map that reads it where there is one. Weights are laid out
+// ahead where their tiles would not be read in vectors. Empty: it is not worth it, or not of that form. E0601 where
+// blocks cannot be shown to write different elements.
+Result<std::optional<Lowered>> contraction_kernel(const Compute& compute);
 
 }  // namespace tessera

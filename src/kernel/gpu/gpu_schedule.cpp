@@ -42,15 +42,11 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions&, st
         if (traces) *traces += fmt::format("// {}\n{}", compute.name, schedule.print_trace());
         return lowered;
     };
-    if (Schedule s(compute); inline_maps(s).ok()) {
-        auto tiled = contraction_kernel(std::move(s));
-        if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
-        if (tiled.ok() && *tiled) {
-            Lowered lowered;
-            lowered.kernel = std::move(**tiled);
-            if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
-            return lowered;
-        }
+    auto tiled = contraction_kernel(compute);
+    if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
+    if (tiled.ok() && *tiled) {
+        if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
+        return std::move(**tiled);
     }
     auto shared = try_one(true);
     if (shared.ok()) return shared;

@@ -6,6 +6,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
+constexpr int64_t kFewElements = 1 << 15, kShortestPart = 64, kMostParts = 64;  // of reductions that are cut
 
 // A load in a branch whose condition differs from lane to lane: lanes cannot be read together.
 bool guards_lanes(const Expr& value, const Expr& var) {
@@ -59,14 +60,41 @@ Status map_to_threads(Schedule& s, const std::string& name) {
     return s.parallel(TRY(fused(s, loops)));
 }
 
-Status reduce_by_threads(Schedule& s, const std::string& name) {
+namespace {
+
+// One thread for each element; `last_outside`: neighbours are those along the other axes.
+Status reduce_alone(Schedule& s, const std::string& name, bool last_outside) {
     const std::string out = TRY(s.cache_write(name, Scope::Register));
-    if (find_stage(s, out).axes.empty()) return {};
-    const Loop thread = TRY(fused(s, s.loops(out)));
+    std::vector<Loop> loops = s.loops(out);
+    if (loops.empty()) return {};
+    if (last_outside && loops.size() > 1) {
+        std::rotate(loops.begin(), loops.end() - 1, loops.end());
+        TRY(s.reorder(loops));
+    }
+    const Loop thread = TRY(fused(s, loops));
     TRY(s.parallel(thread));
     TRY(s.compute_at(name, thread));
-    const std::vector<Loop> loops = s.loops(name);
-    return s.annotate(loops.back(), "unroll", 4);
+    return s.annotate(s.loops(name).back(), "unroll", 4);
+}
+
+// Parts of a long reduction of few elements, so that there are threads enough; 1: it stays whole.
+int64_t parts_of(const Stage& stage) {
+    const auto elements = elements_of(stage.axes).as_int(), length = elements_of(stage.reduce).as_int();
+    if (!elements || !length || stage.fold || *elements >= kFewElements) return 1;
+    return std::clamp<int64_t>(*length / kShortestPart, 1, kMostParts);
+}
+
+}  // namespace
+
+Status reduce_by_threads(Schedule& s, const std::string& name) {
+    const int64_t parts = parts_of(find_stage(s, name));
+    if (parts == 1) return reduce_alone(s, name, false);
+    std::vector<Loop> reduced;
+    for (const Loop& l : s.loops(name))
+        if (s.reduces(l)) reduced.push_back(l);
+    auto [part, inside] = TRY(s.split_parts(TRY(fused(s, reduced)), parts));
+    TRY(reduce_alone(s, TRY(s.rfactor(part)), true));
+    return reduce_alone(s, name, false);
 }
 
 }  // namespace tessera

@@ -45,15 +45,12 @@ class MmaContraction {
         if (has_batch) batch_axis_ = next++;
         row_axis_ = next++;
         column_axis_ = next;
-        a_.name = "a", a_.value = narrow(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
-        b_.name = "b", b_.value = narrow(sum.value.arg(size_t(1 - a))), b_.plan = plan.b, b_.side = plan.tile.n;
+        a_.name = "a", a_.value = *narrowed(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
+        b_.name = "b", b_.value = *narrowed(sum.value.arg(size_t(1 - a))), b_.plan = plan.b, b_.side = plan.tile.n;
         a_.axis = row_axis_, b_.axis = column_axis_;
         for (size_t i = 0; i < sum.reduce.size(); ++i)
             if (i != plan.depth.inner) others_ = others_ * sum.reduce[i].extent;
     }
-
-    // The operand before it was cast for the sum.
-    static Expr narrow(const Expr& e) { return e.is(ExprKind::Cast) ? e.arg(0) : e; }
 
     Kernel make() {
         kernel_.name = compute_.name;
@@ -83,8 +80,8 @@ class MmaContraction {
                         fetch(b_, 0, "first", t)});
         });
         Stmt bring = threads("bring", [&](const Thread& t) {
-            Stmt next = seq({fetch(a_, step + 1, "next", t), fetch(b_, step + 1, "next", t)});
-            return seq({keep(a_, t), keep(b_, t), if_then(lt(step + 1, steps), std::move(next))});
+            const Expr next = min(step + 1, steps - 1);  // what the last brings is not used
+            return seq({keep(a_, t), keep(b_, t), fetch(a_, next, "next", t), fetch(b_, next, "next", t)});
         });
         Stmt body = seq({begin, loop_over(step, steps, LoopKind::Serial, seq({bring, multiply()})), finish(m, n)});
         for (int own : {sums_, b_.fetched, a_.fetched, b_.tile, a_.tile}) body = alloc(own, std::move(body));
@@ -239,6 +236,14 @@ class MmaContraction {
 };
 
 }  // namespace
+
+std::optional<Expr> narrowed(const Expr& e) {
+    if (e.is(ExprKind::Cast) && e.dtype() == DType::f32) return e.arg(0);
+    if (!e.is(ExprKind::Select) || !e.arg(2).is(ExprKind::Const) || e.arg(2).node().real != 0) return {};
+    auto taken = narrowed(e.arg(1));
+    if (!taken) return {};
+    return select(e.arg(0), *taken, constant(0, taken->dtype()));
+}
 
 std::string mma_name(DType dtype, const BlockTile& tile) {
     return fmt::format("mma_{}_{}x{}", dtype_name(dtype), tile.m, tile.n);

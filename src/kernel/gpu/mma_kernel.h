@@ -21,6 +21,9 @@ struct MmaPlan {
     int64_t store_width = 1;
 };
 
+// An operand before it was widened for the sum, where it was: also in a branch, the other one being zero.
+std::optional<Expr> narrowed(const Expr& operand);
+
 // The intrinsic for tiles of that type and size, where there is one.
 std::string mma_name(DType dtype, const BlockTile& tile);
 BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n);
