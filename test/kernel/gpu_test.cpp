@@ -61,6 +61,21 @@ TEST(Gpu, RowsAreSharedByBlocks) {
                 testing::AllOf(testing::HasSubstr("on block.x"), testing::HasSubstr("shared")));
 }
 
+TEST(Gpu, TranspositionsAreSquares) {
+    for (const char* shape : {"32,32", "96,100", "33,40"})
+        expect_in_any_order(fmt::format("graph g(x: f32[{}]) {{\n  return transpose(x, perm=[1,0])\n}}\n", shape));
+    expect_in_any_order("graph g(x: f16[3,70,N]) {\n  %0 = transpose(x, perm=[0,2,1])\n  return relu(%0)\n}\n",
+                        {{"N", 37}});
+    EXPECT_THAT(kernels_of(for_blocks("graph g(x: f32[64,64]) {\n  return transpose(x, perm=[1,0])\n}\n")),
+                testing::HasSubstr("strides [33, 1] shared"));
+}
+
+TEST(Gpu, LongReductionsOfFewElementsAreCut) {
+    expect_in_any_order("graph g(x: f32[700,33]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n");
+    expect_in_any_order("graph g(x: f32[70,33,7]) {\n  return reduce_max(x, [0,2], keepdims=1)\n}\n");
+    expect_in_any_order("graph g(x: f32[40,50]) {\n  return reduce_sum(x, [0,1], keepdims=0)\n}\n");
+}
+
 TEST(Gpu, ProductsAreTiles) {
     struct Sizes3 {
         int64_t m, n, k;

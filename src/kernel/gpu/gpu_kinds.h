@@ -10,8 +10,10 @@ namespace tessera {
 // not.
 int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along);
 
-// A stage without reduction, one thread for each element or each vector of them.
-Status map_to_threads(Schedule& s, const std::string& stage);
+// A stage without reduction, one thread for each element or each vector of them; in squares where it reads across.
+Status map_to_threads(Schedule& s, const std::string& stage, bool share_squares);
+// A map that reads across, in squares that a block turns in shared memory. False, and nothing done: it is none.
+Result<bool> squares_to_blocks(Schedule& s, const std::string& stage);
 // A reduction that one thread carries out for each element.
 Status reduce_by_threads(Schedule& s, const std::string& stage);
 

@@ -9,7 +9,7 @@ namespace tessera {
 
 namespace {
 
-Result<Schedule> scheduled(Compute compute, bool share_rows) {
+Result<Schedule> scheduled(Compute compute, bool share) {
     Schedule s(std::move(compute));
     TRY(inline_maps(s));
     std::vector<std::string> names;
@@ -21,11 +21,11 @@ Result<Schedule> scheduled(Compute compute, bool share_rows) {
         if (done.count(*name)) continue;
         if (std::none_of(stages.begin(), stages.end(), [&](const Stage& st) { return st.name == *name; })) continue;
         std::vector<std::string> taken;
-        if (share_rows) taken = TRY(rows_to_blocks(s, *name, done));
+        if (share) taken = TRY(rows_to_blocks(s, *name, done));
         done.insert(*name);
         done.insert(taken.begin(), taken.end());
         if (!taken.empty()) continue;
-        TRY(find_stage(s, *name).reduce.empty() ? map_to_threads(s, *name) : reduce_by_threads(s, *name));
+        TRY(find_stage(s, *name).reduce.empty() ? map_to_threads(s, *name, share) : reduce_by_threads(s, *name));
     }
     return s;
 }
@@ -36,8 +36,8 @@ Result<Schedule> gpu_schedule(Compute compute, const ScheduleOptions&) { return 
 
 Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions&, std::vector<Choice>& choices,
                               std::string* traces) {
-    auto try_one = [&](bool share_rows) -> Result<Lowered> {
-        const Schedule schedule = TRY(scheduled(compute, share_rows));
+    auto try_one = [&](bool share) -> Result<Lowered> {
+        const Schedule schedule = TRY(scheduled(compute, share));
         Lowered lowered = TRY(lower(schedule));
         if (traces) *traces += fmt::format("// {}\n{}", compute.name, schedule.print_trace());
         return lowered;
@@ -50,7 +50,7 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions&, st
     }
     auto shared = try_one(true);
     if (shared.ok()) return shared;
-    choices.push_back({"share the rows of " + compute.name, no("{}", shared.error().message())});
+    choices.push_back({"share in blocks " + compute.name, no("{}", shared.error().message())});
     return try_one(false);
 }
 

@@ -46,8 +46,14 @@ int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& al
     return width;
 }
 
-Status map_to_threads(Schedule& s, const std::string& name) {
+Status map_to_threads(Schedule& s, const std::string& name, bool share_squares) {
     TRY(merge_dense_axes(s, name));
+    if (share_squares) {
+        Schedule before = s;
+        auto turned = squares_to_blocks(s, name);
+        if (turned.ok() && *turned) return {};
+        s = std::move(before);
+    }
     const Stage stage = find_stage(s, name);
     if (stage.axes.empty()) return {};
     std::vector<Loop> loops = s.loops(name);
