@@ -18,11 +18,33 @@ Value* Emitter::from_memory(Value* v, DType dtype) {
     return v;
 }
 
+namespace {
+
+// The 16 bits that a bf16 was widened from, also where it was chosen over zero; null where it was computed.
+Value* bits_behind(llvm::IRBuilderBase& b, Value* v, llvm::Type* narrow) {
+    if (auto* c = llvm::dyn_cast<llvm::Constant>(v))
+        return c->isNullValue() ? llvm::Constant::getNullValue(narrow) : nullptr;
+    if (auto* chosen = llvm::dyn_cast<llvm::SelectInst>(v)) {
+        Value *yes = bits_behind(b, chosen->getTrueValue(), narrow),
+              *no = bits_behind(b, chosen->getFalseValue(), narrow);
+        return yes && no ? b.CreateSelect(chosen->getCondition(), yes, no) : nullptr;
+    }
+    auto* cast = llvm::dyn_cast<llvm::BitCastInst>(v);
+    auto* shifted = cast ? llvm::dyn_cast<llvm::BinaryOperator>(cast->getOperand(0)) : nullptr;
+    if (!shifted || shifted->getOpcode() != llvm::Instruction::Shl) return nullptr;
+    auto* widened = llvm::dyn_cast<llvm::ZExtInst>(shifted->getOperand(0));
+    return widened && widened->getSrcTy() == narrow ? widened->getOperand(0) : nullptr;
+}
+
+}  // namespace
+
 Value* Emitter::to_memory(Value* v, DType dtype) {
     if (dtype == DType::boolean) return builder_.CreateZExt(v, like(v, builder_.getInt8Ty()));
     if (dtype == DType::f16) return builder_.CreateFPTrunc(v, like(v, builder_.getHalfTy()));
     if (dtype == DType::bf16) {
         llvm::Type *wide = like(v, builder_.getInt32Ty()), *narrow = like(v, builder_.getInt16Ty());
+        if (has_blocks())
+            if (Value* copied = bits_behind(builder_, v, narrow)) return copied;
         Value* bits = builder_.CreateBitCast(v, wide);
         Value* upper = builder_.CreateLShr(bits, of_int(wide, 16));
         Value* odd = builder_.CreateAnd(upper, of_int(wide, 1));

@@ -14,24 +14,29 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kSide = 16;         // threads of a block along rows and along columns
-constexpr int64_t kDepth = 16;        // of k at a time
-constexpr int64_t kPadding = 4;       // elements after each row of a tile: rows begin in different banks
-constexpr int64_t kVector = 4;        // neighbours that a thread has in the tile
-constexpr int64_t kUnrolled = 4;      // steps of k
-constexpr int64_t kSmallTile = 2048;  // elements of a tile of which more of k is taken at a time
-constexpr double kAtOnce = 264;       // blocks that a GPU runs at a time
-constexpr int64_t kLarge = 4096;      // what an unknown extent is taken for
-constexpr int64_t kMmaVector = 8;     // elements of 16 bits that are read at a time
-constexpr int64_t kFewestSide = 16;   // of an output that is worth matrix instructions
-constexpr int64_t kFewest = 256;      // elements of an output that is worth tiles
+constexpr int64_t kSide = 16;          // threads of a block along rows and along columns
+constexpr int64_t kDepth = 16;         // of k at a time
+constexpr int64_t kPadding = 4;        // elements after each row of a tile: rows begin in different banks
+constexpr int64_t kVector = 4;         // neighbours that a thread has in the tile
+constexpr int64_t kUnrolled = 4;       // steps of k
+constexpr int64_t kSmallTile = 2048;   // elements of a tile of which more of k is taken at a time
+constexpr double kAtOnce = 264;        // blocks that a GPU runs at a time
+constexpr int64_t kUnknown = 8;        // what an unknown extent is taken for, and
+constexpr int64_t kUnknownSide = 512;  // what rows or columns are at least that have one
+constexpr int64_t kMmaVector = 8;      // elements of 16 bits that are read at a time
+constexpr int64_t kFewestSide = 16;    // of an output that is worth matrix instructions
+constexpr int64_t kFewest = 256;       // elements of an output that is worth tiles
 
-int64_t size_of(const Expr& e) { return e.as_int().value_or(kLarge); }
+int64_t size_of(const Expr& e) { return e.as_int().value_or(kUnknown); }
 
 int64_t product_of(const std::vector<ReduceAxis>& axes, const std::vector<int>& which) {
     int64_t n = 1;
-    for (int i : which) n *= size_of(axes[size_t(i)].extent);
-    return n;
+    bool known = true;
+    for (int i : which) {
+        n *= size_of(axes[size_t(i)].extent);
+        known &= axes[size_t(i)].extent.as_int().has_value();
+    }
+    return known ? n : std::max(n, kUnknownSide);
 }
 
 // How a thread's elements along one side of the tile lie: `groups` times `vector` neighbours.
@@ -341,7 +346,8 @@ std::optional<Found> find_contraction(const Schedule& s) {
     auto c = match_contraction(stage);
     if (!c || stage.fold || c->rows.empty()) return {};
     Found f{.c = *c};
-    f.batch = product_of(stage.axes, c->batch);
+    f.batch = 1;
+    for (int i : c->batch) f.batch *= size_of(stage.axes[size_t(i)].extent);
     f.m = product_of(stage.axes, c->rows);
     f.n = product_of(stage.axes, c->columns);
     if (f.m < 2 || f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};

@@ -18,7 +18,7 @@ struct Depth {
     bool a_along = false, b_along = false;  // whether the operands lie along it
 };
 
-// By the sizes of the output; an extent that is not constant is taken for large.
+// By the sizes of the output.
 BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
 
 // The kernel of a Compute that is one contraction, and the map that reads it where there is one. Weights are laid out

@@ -25,7 +25,7 @@ constexpr int kMajorVersion = 75, kMinorVersion = 76;  // attributes of a device
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;       // options of loading a module
 constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
 constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and not use, the first of an empty buffer
-constexpr int kRelaxed = 2;  // of capturing: other threads may do what they like
+constexpr int kRelaxed = 2;      // of capturing: other threads may do what they like
 
 Pointer address(const void* memory) { return reinterpret_cast<Pointer>(memory); }
 
@@ -260,8 +260,11 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
     std::vector<CompiledKernel> kernels = module->kernels();
     for (CompiledKernel& k : kernels)
         for (KernelLaunch& l : k.launches) {
-            for (Handle m : modules)
-                if (driver_.cuModuleGetFunction(&l.handle, m, l.symbol.c_str()) == 0) break;
+            const std::string entry = ".entry " + l.symbol + "(";
+            for (size_t i = 0; i < parts.size() && !l.handle; ++i)
+                if (parts[i].find(entry) != std::string_view::npos)
+                    TRY(driver_.check(driver_.cuModuleGetFunction(&l.handle, modules[i], l.symbol.c_str()),
+                                      "finding a kernel"));
             if (!l.handle) return Error(Code::E0702, "the GPU's code has no kernel {}", l.symbol);
         }
     made->take(std::move(kernels));
