@@ -1,5 +1,4 @@
-#include <numeric>
-
+#include "base/gcd.h"
 #include "expr/simplify.h"
 
 namespace tessera {
@@ -54,7 +53,7 @@ struct Linear {
         int64_t g = with;
         for (const Expr& t : terms) {
             int64_t c = as_monomial(t).coefficient;
-            g = std::gcd(g, c % g);
+            g = gcd_of(g, c % g);
         }
         return g;
     }
@@ -82,7 +81,7 @@ struct Fine {
 };
 std::optional<Fine> part_small(const Linear& sum, int64_t divisor) {
     for (const Expr& term : sum.terms) {
-        const int64_t g = std::gcd(as_monomial(term).coefficient, divisor);
+        const int64_t g = gcd_of(as_monomial(term).coefficient, divisor);
         if (g == 1) continue;
         Linear multiples;
         std::vector<Expr> small{floor_remainder(sum.constant, g)};

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <numeric>
 
+#include "base/gcd.h"
 #include "expr/simplify.h"
 
 namespace tessera {
@@ -37,7 +37,7 @@ std::optional<Difference> split(const Expr& e) {
         }
         if (m.coefficient == INT64_MIN || m.coefficient == 0 || m.atoms[0].as_int()) return std::nullopt;
         if (m.coefficient == -1 && m.count == 1 && m.atoms[0].is(ExprKind::Add)) return std::nullopt;
-        d.common_divisor = std::gcd(d.common_divisor, m.coefficient);
+        d.common_divisor = gcd_of(d.common_divisor, m.coefficient);
     }
     for (const Expr& term : terms_of(e)) {
         Monomial m = as_monomial(term);

@@ -1,6 +1,8 @@
 #include "expr/simplify.h"
+#include "base/gcd.h"
 
 #include <gtest/gtest.h>
+#include <limits>
 
 #include "random_expr.h"
 
@@ -203,6 +205,16 @@ TEST(Bounds, FollowTheOperations) {
     EXPECT_TRUE(is(max(n, 5), 5, std::nullopt));
     EXPECT_TRUE(is(select(lt(n, m), i, j), 0, 7));
     EXPECT_TRUE(is(Expr(INT64_MAX) + 1, std::nullopt, std::nullopt));
+}
+
+TEST(Simplify, DivisorsOfTheSmallestNumber) {
+    const int64_t smallest = std::numeric_limits<int64_t>::min();
+    EXPECT_EQ(gcd_of(smallest, 6), 2);
+    EXPECT_EQ(gcd_of(-6, smallest), 2);
+    EXPECT_EQ(gcd_of(smallest, 0), 1);
+    EXPECT_EQ(gcd_of(smallest, smallest), 1);
+    EXPECT_EQ(gcd_of(0, 0), 0);
+    EXPECT_EQ(gcd_of(-4, 0), 4);
 }
 
 }  // namespace

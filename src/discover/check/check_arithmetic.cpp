@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <numeric>
+
+#include "base/gcd.h"
 
 namespace tessera::checker {
 namespace {
@@ -43,7 +44,7 @@ struct Rows {
     void insert(const Whole& p) {
         int64_t common = 0;
         for (const auto& [product, c] : p)
-            if (!product.empty()) common = std::gcd(common, c);
+            if (!product.empty()) common = gcd_of(common, c);
         int64_t rest = constant_in(p);
         if (common == 0) {
             clash |= rest < 0;

@@ -1,8 +1,8 @@
 #include "discover/prove/entail.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "base/gcd.h"
 #include "expr/simplify.h"
 
 namespace tessera::prover {
@@ -14,7 +14,7 @@ constexpr size_t kMaxRows = 600;
 bool tighten(Poly& p) {
     int64_t g = 0;
     for (const Mono& m : p.terms)
-        if (m.key) g = std::gcd(g, m.coefficient);
+        if (m.key) g = gcd_of(g, m.coefficient);
     if (g == 0) return p.constant() >= 0;
     if (g == 1) return true;
     int64_t c = floor_quotient(p.constant(), g);
@@ -84,7 +84,7 @@ class System {
         }
         for (const auto& [p, a] : above)
             for (const auto& [q, b] : below) {
-                int64_t g = std::gcd(a, b);
+                int64_t g = gcd_of(a, b);
                 add(p * Poly(b / g) + q * Poly(a / g));
                 if (impossible) return;
             }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 
+#include "base/gcd.h"
 #include "expr/simplify.h"
 
 namespace tessera {
@@ -73,7 +73,7 @@ LinearSum LinearSystem::unknown(std::optional<int64_t> low, std::optional<int64_
 // Divides by what all coefficients share. False where the constraint cannot hold.
 bool LinearSystem::reduce(Constraint& c) {
     int64_t divisor = 0;
-    for (const auto& term : c.sum.terms) divisor = std::gcd(divisor, term.second);
+    for (const auto& term : c.sum.terms) divisor = gcd_of(divisor, term.second);
     if (divisor == 0) return c.zero ? c.sum.constant == 0 : c.sum.constant >= 0;
     if (c.zero && c.sum.constant % divisor != 0) return false;
     for (auto& term : c.sum.terms) term.second /= divisor;

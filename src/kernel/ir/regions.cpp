@@ -1,8 +1,8 @@
 #include "kernel/ir/regions.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "base/gcd.h"
 #include "expr/simplify.h"
 
 namespace tessera {
@@ -183,7 +183,7 @@ bool stays_below(const Expr& e, int64_t limit, const Extents& running, int arms)
         std::optional<int64_t> d = m.atoms[0].arg(1).as_int();
         if (!d || *d <= 0 || *d > kMaxScale) continue;
         if (m.coefficient % *d != 0) {  // e <= limit where c*e <= c*limit + c - 1
-            int64_t c = *d / std::gcd(*d, m.coefficient);
+            int64_t c = *d / gcd_of(*d, m.coefficient);
             if (limit > -kMaxScale && limit < kMaxScale && stays_below(e * c, limit * c + c - 1, running, arms - 1))
                 return true;
             continue;
