@@ -27,6 +27,35 @@ void for_pieces(std::pair<int, int> lanes, const F& f) {
     }
 }
 
+// Lanes that lie a few elements apart, out of whole vectors between the first and the last of them; null where that
+// would take more than half as many loads as there are lanes.
+template <typename Load>
+Value* load_spaced(llvm::IRBuilder<>& builder, llvm::FixedVectorType* vector, Value* first, int64_t apart,
+                   const Load& load) {
+    const auto lanes = static_cast<int>(vector->getNumElements());
+    const int64_t span = (lanes - 1) * apart + 1;
+    std::vector<int64_t> starts;
+    std::vector<std::pair<size_t, int>> from;  // by lane: vector, place in it
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+        const int64_t element = lane * apart;
+        if (starts.empty() || element >= starts.back() + lanes) starts.push_back(std::min(element, span - lanes));
+        from.emplace_back(starts.size() - 1, static_cast<int>(element - starts.back()));
+    }
+    if (span < lanes || starts.size() * 2 > static_cast<size_t>(lanes)) return nullptr;
+    Value* out = nullptr;
+    for (size_t v = 0; v < starts.size(); ++v) {
+        Value* place = builder.CreateGEP(vector->getElementType(), first, builder.getInt64(starts[v]));
+        Value* part = load(vector, place);
+        std::vector<int> taken;
+        for (int lane = 0; lane < lanes; ++lane) {
+            const auto& [number, at_place] = from[static_cast<size_t>(lane)];
+            taken.push_back(number == v ? lanes + at_place : number < v ? lane : -1);
+        }
+        out = builder.CreateShuffleVector(out ? out : llvm::PoisonValue::get(vector), part, taken);
+    }
+    return out;
+}
+
 }  // namespace
 
 Value* Emitter::emit_load(const Expr& e) {
@@ -120,16 +149,38 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
             return out;
         }
     }
-    Value* out = llvm::PoisonValue::get(vector);
     Value* offsets = at.irregular ? lane_offsets(at) : nullptr;
     Value* first = offsets ? nullptr : address(slot, at);
-    for (int i = 0; i < lanes_; ++i) {
-        Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
-        Value* from = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
-        if (!in_bounds) from = chosen_address(builder_.CreateExtractElement(mask_, i), from);
-        out = builder_.CreateInsertElement(out, load(type, from), i);
-    }
-    return out;
+    if (in_bounds && first && at.lane > 1 && !has_blocks())
+        if (Value* spaced = load_spaced(builder_, vector, first, at.lane, load)) return spaced;
+    auto one_by_one = [&] {
+        Value* out = llvm::PoisonValue::get(vector);
+        for (int i = 0; i < lanes_; ++i) {
+            Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
+            Value* from = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
+            if (!in_bounds) from = chosen_address(builder_.CreateExtractElement(mask_, i), from);
+            out = builder_.CreateInsertElement(out, load(type, from), i);
+        }
+        return out;
+    };
+    if (in_bounds || has_blocks() || at.lane != 1 || offsets || llvm::isa<llvm::Constant>(mask_)) return one_by_one();
+    // Next to an edge, most vectors still have all of their lanes.
+    llvm::LLVMContext& c = module_.getContext();
+    auto* whole = llvm::BasicBlock::Create(c, "whole", function_);
+    auto* some = llvm::BasicBlock::Create(c, "some", function_);
+    auto* after = llvm::BasicBlock::Create(c, "after", function_);
+    builder_.CreateCondBr(builder_.CreateAndReduce(mask_), whole, some);
+    builder_.SetInsertPoint(whole);
+    Value* all = load(vector, first);
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(some);
+    Value* parts = one_by_one();
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(after);
+    auto* phi = builder_.CreatePHI(vector, 2);
+    phi->addIncoming(all, whole);
+    phi->addIncoming(parts, some);
+    return phi;
 }
 
 void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {

@@ -2,6 +2,7 @@
 #include "graph/ops/common.h"
 #include "graph/ops/conv_window.h"
 #include "graph/ops/families.h"
+#include "graph/ops/for_kernels.h"
 #include "graph/ops/interpolate.h"
 
 namespace tessera {
@@ -25,8 +26,7 @@ const OpDef kConv{
     .inputs = {"x: T", "w: T", "b?: T"},
     .outputs = {"y: T"},
     .attrs = {string_attr("auto_pad", "NOTSET"), ints_attr("dilations"), int_attr("group", 1),
-              ints_attr("kernel_shape"), ints_attr("pads"), ints_attr("strides"),
-              int_attr("halvings").hint(),
+              ints_attr("kernel_shape"), ints_attr("pads"), ints_attr("strides"), int_attr("halvings").hint(),
               ints_attr("tiles").hint()},  // outputs computed together along each axis; all 1: each by itself
     .types = {{"T", kWideFloats}},
     .traits = {Trait::Pure, Trait::Window},
@@ -62,51 +62,6 @@ Expr hits_only(const std::vector<Source>& sources, Expr value) {
     for (const Source& s : sources)
         if (s.hit) value = select(*s.hit, value, zero);
     return value;
-}
-
-// The window by which the output, if it were convolved, would give the input: `input` is here the output's size.
-Result<ConvWindow> transposed_window(const OpView& op) {
-    const Shape &x = op.shape(0), &w = op.shape(1);
-    if (x.rank() < 3 || x.rank() != w.rank())
-        return op.shape_error("needs [N, C, D1, ...] and a weight of the same rank, has {} and {}", x, w);
-    size_t rank = size_t(x.rank()) - 2;
-    auto strides = TRY(window_ints(op, "strides", rank, 1, 1));
-    auto dilations = TRY(window_ints(op, "dilations", rank, 1, 1));
-    auto pads = TRY(window_ints(op, "pads", 2 * rank, 0, 0));
-    auto extra = TRY(window_ints(op, "output_padding", rank, 0, 0));
-    auto wanted = TRY(window_ints(op, "output_shape", rank, 0, -1));
-    auto stated = TRY(window_ints(op, "kernel_shape", rank, 1, 0));
-    const std::string& auto_pad = op.string("auto_pad");
-    bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
-    if (!same && auto_pad != "NOTSET" && auto_pad != "VALID")
-        return op.error(Code::E0212, "auto_pad is \"{}\", not NOTSET, SAME_UPPER, SAME_LOWER or VALID", auto_pad);
-    ConvWindow window;
-    for (size_t i = 0; i < rank; ++i) {
-        WindowAxis axis;
-        axis.kernel = w[int64_t(i) + 2];
-        axis.output = x[int64_t(i) + 2];
-        axis.stride = strides[i];
-        axis.dilation = dilations[i];
-        if (axis.kernel.is_int(0)) return op.error(Code::E0212, "a kernel of size 0");
-        if (stated[i] && axis.kernel.as_int() && !axis.kernel.is_int(stated[i]))
-            return op.shape_error("kernel_shape has {} where the weight {} has {}", stated[i], w,
-                                  to_string(axis.kernel));
-        Dim full = (axis.output - 1) * axis.stride + extra[i] + axis.extent();
-        if (same || wanted[i] >= 0) {
-            axis.input = wanted[i] >= 0 ? Dim(wanted[i]) : axis.output * axis.stride;
-            Expr total = max(full - axis.input, 0);
-            Expr half = floor_div(total, 2);
-            axis.pad_begin = auto_pad == "SAME_UPPER" ? half : total - half;
-        } else {
-            bool padded = auto_pad == "NOTSET";
-            axis.pad_begin = padded ? pads[i] : 0;
-            axis.input = full - axis.pad_begin - (padded ? pads[rank + i] : 0);
-        }
-        if (auto n = axis.input.as_int(); n && *n < 0)
-            return op.shape_error("the pads leave an output size of {} of an input {}", *n, x);
-        window.axes.push_back(axis);
-    }
-    return window;
 }
 
 const OpDef kConvTranspose{
@@ -320,6 +275,54 @@ const OpDef kCausalConvWithState{
 
 }  // namespace
 
-std::vector<OpDef> conv_ops() { return {kConv, kConvTranspose, kDeformConv, kCol2im, kCausalConvWithState}; }
+Result<ConvWindow> transposed_window(const OpView& op) {
+    const Shape &x = op.shape(0), &w = op.shape(1);
+    if (x.rank() < 3 || x.rank() != w.rank())
+        return op.shape_error("needs [N, C, D1, ...] and a weight of the same rank, has {} and {}", x, w);
+    size_t rank = size_t(x.rank()) - 2;
+    auto strides = TRY(window_ints(op, "strides", rank, 1, 1));
+    auto dilations = TRY(window_ints(op, "dilations", rank, 1, 1));
+    auto pads = TRY(window_ints(op, "pads", 2 * rank, 0, 0));
+    auto extra = TRY(window_ints(op, "output_padding", rank, 0, 0));
+    auto wanted = TRY(window_ints(op, "output_shape", rank, 0, -1));
+    auto stated = TRY(window_ints(op, "kernel_shape", rank, 1, 0));
+    const std::string& auto_pad = op.string("auto_pad");
+    bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+    if (!same && auto_pad != "NOTSET" && auto_pad != "VALID")
+        return op.error(Code::E0212, "auto_pad is \"{}\", not NOTSET, SAME_UPPER, SAME_LOWER or VALID", auto_pad);
+    ConvWindow window;
+    for (size_t i = 0; i < rank; ++i) {
+        WindowAxis axis;
+        axis.kernel = w[int64_t(i) + 2];
+        axis.output = x[int64_t(i) + 2];
+        axis.stride = strides[i];
+        axis.dilation = dilations[i];
+        if (axis.kernel.is_int(0)) return op.error(Code::E0212, "a kernel of size 0");
+        if (stated[i] && axis.kernel.as_int() && !axis.kernel.is_int(stated[i]))
+            return op.shape_error("kernel_shape has {} where the weight {} has {}", stated[i], w,
+                                  to_string(axis.kernel));
+        Dim full = (axis.output - 1) * axis.stride + extra[i] + axis.extent();
+        if (same || wanted[i] >= 0) {
+            axis.input = wanted[i] >= 0 ? Dim(wanted[i]) : axis.output * axis.stride;
+            Expr total = max(full - axis.input, 0);
+            Expr half = floor_div(total, 2);
+            axis.pad_begin = auto_pad == "SAME_UPPER" ? half : total - half;
+        } else {
+            bool padded = auto_pad == "NOTSET";
+            axis.pad_begin = padded ? pads[i] : 0;
+            axis.input = full - axis.pad_begin - (padded ? pads[rank + i] : 0);
+        }
+        if (auto n = axis.input.as_int(); n && *n < 0)
+            return op.shape_error("the pads leave an output size of {} of an input {}", *n, x);
+        window.axes.push_back(axis);
+    }
+    return window;
+}
+
+std::vector<OpDef> conv_ops() {
+    std::vector<OpDef> ops{kConv, kConvTranspose, kDeformConv, kCol2im, kCausalConvWithState};
+    for (OpDef& op : phase_ops()) ops.push_back(std::move(op));
+    return ops;
+}
 
 }  // namespace tessera

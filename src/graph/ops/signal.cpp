@@ -1,8 +1,11 @@
 // Fourier transforms, and what goes with them: windows and mel filters.
+#include <cmath>
 #include <numbers>
 
+#include "graph/builder.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/for_kernels.h"
 
 namespace tessera {
 namespace {
@@ -92,6 +95,90 @@ Expr dft_body(const OpView& op, const Indices& o) {
     return cast(inverse ? y / f64(length) : y, op.dtype(0));
 }
 
+// Fourier transforms by products with constant matrices, for kernels. A long one takes two steps (Cooley and Tukey):
+// with N = A * B, n = B * n1 + n2 and k = k1 + A * k2, transforms over n1 of length A, then for each k1 one over n2
+// whose matrix has the factors in between.
+struct Transform {
+    int64_t inputs, length, outputs;  // elements given, of the transform, and wanted
+    int64_t parts;                    // of the input: 1 where it is real
+    bool inverse = false, mirrored = false;
+    DType dtype = DType::f32;
+};
+
+constexpr int64_t kMostMatrix = 1 << 22, kOneStep = 96;  // elements; length
+
+// Rows (n, part) and columns (k, part) for the angle of `turn(n, k)` turns of `length`, and one matrix for each
+// `batch`.
+template <typename Turn>
+Value* fourier_matrix(const Transform& t, int64_t batch, int64_t rows, int64_t parts, int64_t columns, Turn turn,
+                      Builder& b) {
+    const int64_t out = t.mirrored ? 1 : 2;
+    std::vector<double> m(size_t(batch * rows * parts * columns * out));
+    size_t at = 0;
+    for (int64_t i = 0; i < batch; ++i)
+        for (int64_t n = 0; n < rows; ++n)
+            for (int64_t p = 0; p < parts; ++p)
+                for (int64_t k = 0; k < columns; ++k)
+                    for (int64_t q = 0; q < out; ++q) {
+                        const double angle = 2 * std::numbers::pi * turn(i, n, k) * (t.inverse ? 1 : -1);
+                        const double c = std::cos(angle), s = std::sin(angle);
+                        double value = p == q ? c : q == 1 ? s : -s;
+                        if (t.mirrored && n != 0 && 2 * n != t.length) value *= 2;
+                        m[at++] = value;
+                    }
+    std::vector<int64_t> shape{rows * parts, columns * out};
+    if (batch > 1) shape.insert(shape.begin(), batch);
+    return b.cast(b.constant(Tensor::of<double>(shape, m)), t.dtype);
+}
+
+// v is [lead..., inputs, parts]; gives [lead..., outputs, 2 or 1].
+Value* transformed(Value* v, size_t lead, const Transform& t, Builder& b) {
+    const int64_t out = t.mirrored ? 1 : 2;
+    auto shape = [&](std::initializer_list<int64_t> last) {
+        std::vector<int64_t> dims(lead, 0);
+        dims.insert(dims.end(), last);
+        return dims;
+    };
+    auto order = [&](std::initializer_list<int64_t> last) {
+        std::vector<int64_t> perm;
+        for (size_t i = 0; i < lead; ++i) perm.push_back(int64_t(i));
+        for (int64_t i : last) perm.push_back(int64_t(lead) + i);
+        return perm;
+    };
+    int64_t first = 1;  // the divisor next to the root
+    for (int64_t d = 2; d * d <= t.length; ++d)
+        if (t.length % d == 0) first = d;
+    const double scale = t.inverse ? 1.0 / double(t.length) : 1.0;
+    Value* y = nullptr;
+    if (t.length <= kOneStep || first < 4 || t.mirrored || t.inputs != t.length) {
+        Value* m = fourier_matrix(
+            t, 1, t.inputs, t.parts, t.outputs,
+            [&](int64_t, int64_t n, int64_t k) { return double(n * k % t.length) / double(t.length); }, b);
+        y = b.reshape(b.matmul(b.reshape(v, shape({t.inputs * t.parts})), m), shape({t.outputs, out}));
+    } else {
+        const int64_t a = first, c = t.length / first, used = (t.outputs + a - 1) / a;
+        Value* one = fourier_matrix(
+            t, 1, a, t.parts, a, [&](int64_t, int64_t n, int64_t k) { return double(n * k % a) / double(a); }, b);
+        Value* two = fourier_matrix(
+            t, a, c, 2, used,
+            [&](int64_t i, int64_t n, int64_t k) { return double(n * (i + a * k) % t.length) / double(t.length); }, b);
+        Value* x = b.transpose(b.reshape(v, shape({a, c, t.parts})), order({1, 0, 2}));
+        x = b.matmul(b.reshape(x, shape({c, a * t.parts})), one);
+        x = b.transpose(b.reshape(x, shape({c, a, 2})), order({1, 0, 2}));
+        x = b.matmul(b.reshape(x, shape({a, 1, 2 * c})), two);
+        x = b.transpose(b.reshape(x, shape({a, used, 2})), order({1, 0, 2}));
+        y = b.reshape(x, shape({a * used, 2}));
+        if (a * used > t.outputs) y = b.slice(y, {0}, {t.outputs}, {int64_t(lead)});
+    }
+    return scale == 1.0 ? y : b.mul(y, b.scalar(scale, t.dtype));
+}
+
+// Whether the matrices are not too large.
+bool takes_products(const Transform& t) {
+    if (t.inputs < 1 || t.outputs < 1 || t.length > (1 << 20)) return false;
+    return t.inputs * t.parts * t.outputs * 2 <= kMostMatrix || (t.length <= 1 << 14 && t.inputs == t.length);
+}
+
 // The axis was an attribute before opset 20, and 1 where it was not given.
 OnnxChange axis_input_from_20() {
     OnnxChange change = attr_to_input(20, "axis", 2);
@@ -131,6 +218,27 @@ Result<std::optional<Dim>> frame_length(const OpView& op) {
     if (op.has(3)) return known_scalar(op, 3, 1);
     return std::optional(op.has(2) && op.rank(2) == 1 ? op.shape(2)[0] : op.shape(0)[1]);
 }
+
+// Frames of a signal [B, L, parts] as [B, frames, length, parts].
+const OpDef kFrames{
+    .name = "frames",
+    .inputs = {"signal: T"},
+    .outputs = {"y: T"},
+    .attrs = {int_attr("length").required(), int_attr("step").required()},
+    .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape& x = op.shape(0);
+        const int64_t length = op.integer("length"), step = op.integer("step");
+        if (x.rank() != 3) return op.shape_error("needs [batch, length, parts], has {}", x);
+        if (length < 1 || step < 1) return op.error(Code::E0212, "frames of {} every {}", length, step);
+        return op.like(0, {x[0], floor_div(x[1] - length, step) + 1, length, x[2]});
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            return op.in(0).at({o[0], o[1] * op.integer("step") + o[2], o[3]});
+        },
+};
 
 const OpDef kStft{
     .name = "stft",
@@ -239,10 +347,56 @@ OpDef window(std::string name, const char* onnx, double a0, double a1, double a2
 
 }  // namespace
 
+Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    auto axis = TRY(dft_axis(op));
+    if (!axis) return std::vector<Value*>{};
+    auto length = TRY(dft_length(op, *axis));
+    const Shape& x = op.shape(0);
+    auto size = x[*axis].as_int(), parts = x[-1].as_int();
+    if (!length || !length->as_int() || !size || !parts) return std::vector<Value*>{};
+    const bool onesided = op.integer("onesided") != 0, inverse = op.integer("inverse") != 0;
+    Transform t{.inputs = *size, .length = *length->as_int(), .outputs = *length->as_int(), .parts = *parts};
+    t.inverse = inverse;
+    t.mirrored = onesided && inverse;
+    t.inputs = std::min(t.inputs, t.mirrored ? t.length / 2 + 1 : t.length);
+    if (onesided && !inverse) t.outputs = t.length / 2 + 1;
+    t.dtype = op.dtype(0) == DType::f64 ? DType::f64 : DType::f32;
+    if (!takes_products(t)) return std::vector<Value*>{};
+    const int64_t rank = x.rank();
+    Value* v = b.cast(in[0], t.dtype);
+    if (t.inputs < *size) v = b.slice(v, {0}, {t.inputs}, {*axis});
+    std::vector<int64_t> there, back;
+    for (int64_t i = 0; i < rank; ++i)
+        if (i != *axis && i != rank - 1) there.push_back(i);
+    there.insert(there.end(), {*axis, rank - 1});
+    back.resize(size_t(rank));
+    for (size_t i = 0; i < there.size(); ++i) back[size_t(there[i])] = int64_t(i);
+    const bool moved = *axis != rank - 2;
+    if (moved) v = b.transpose(v, there);
+    Value* y = transformed(v, size_t(rank) - 2, t, b);
+    if (moved) y = b.transpose(y, back);
+    return std::vector<Value*>{b.cast(y, op.dtype(0))};
+}
+
+Result<std::vector<Value*>> stft_by_products(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    auto step = TRY(known_scalar(op, 1, 1)), length = TRY(frame_length(op));
+    auto parts = op.shape(0)[2].as_int();
+    if (!step || !length || !step->as_int() || !length->as_int() || !parts) return std::vector<Value*>{};
+    Transform t{
+        .inputs = *length->as_int(), .length = *length->as_int(), .outputs = *length->as_int(), .parts = *parts};
+    if (op.integer("onesided")) t.outputs = t.length / 2 + 1;
+    t.dtype = op.dtype(0) == DType::f64 ? DType::f64 : DType::f32;
+    if (!takes_products(t)) return std::vector<Value*>{};
+    Value* v = b.op("frames", {b.cast(in[0], t.dtype)}, {{"length", t.length}, {"step", *step->as_int()}});
+    if (op.has(2)) v = b.mul(v, b.reshape(b.cast(in[2], t.dtype), {t.length, 1}));
+    return std::vector<Value*>{b.cast(transformed(v, 2, t, b), op.dtype(0))};
+}
+
 std::vector<OpDef> signal_ops() {
     return {
         kDft,
         kStft,
+        kFrames,
         kMelWeightMatrix,
         window("hann_window", "HannWindow", 0.5, 0.5, 0),
         window("hamming_window", "HammingWindow", 25.0 / 46, 21.0 / 46, 0),

@@ -70,8 +70,8 @@ void add_register_tiles(const ContractionShape& s, const Machine& machine, int64
             if (pack_a && machine.lane_multiply && mr % lanes) cost *= 1.04;
             // Elements of A one by one, each in a row of its own.
             if (!pack_a && s.m > 1) cost *= machine.lane_multiply ? 1.25 : 1.05;
-            // Columns of a B that is read as it lies are cut off one by one.
-            if (!pack_b && s.n % nr) cost *= 8;
+            // The last columns of a B that is read as it lies are computed one by one.
+            if (!pack_b && s.n % nr) cost *= 1 + 4 * double(s.n % nr) / double(s.n);
             list.push_back({mr, nr, pack_a, cost});
         }
     }

@@ -93,6 +93,7 @@ namespace {
 
 // One row times a B that is not known ahead and lies along k: dot products, as rows are reduced.
 bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c) {
+    constexpr int64_t kShort = 8;
     for (int i : c.rows)
         if (!stage.axes[size_t(i)].extent.is_int(1)) return false;
     bool along = false;
@@ -100,10 +101,22 @@ bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c
         if (!x.is(ExprKind::Load)) return;
         size_t slot = size_t(x.node().slot);
         if (slot < s.compute().known.size() && s.compute().known[slot]) return;
-        auto step = stride_of(s, x, stage.reduce[size_t(c.depth.back())].var);
+        const ReduceAxis &last = stage.reduce.back(), &depth = stage.reduce[size_t(c.depth.back())];
+        auto step = stride_of(s, x, depth.var), inner = stride_of(s, x, last.var);
         along |= step && step->is_int(1);
+        along |= inner && inner->is_int(1) && last.extent.as_int().value_or(kShort) >= kShort;
     });
     return along;
+}
+
+// One row times a B that would be copied, each element for one use: a window that slides over it.
+// A few terms of a B that lies along the columns are not worth a copy either.
+bool is_window(const Schedule& s, const Stage& stage, const Contraction& c) {
+    constexpr int64_t kMostTaps = 49, kFewTerms = 4;
+    const int64_t terms = elements_of(stage.reduce).as_int().value_or(INT64_MAX);
+    const ContractionShape shape = measure_contraction(s, stage, c);
+    if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
+    return rows_of(stage, c).is_int(1) && terms <= kMostTaps && !shape.packed_ahead && !shape.b_along_columns;
 }
 
 // The one map that reads `stage` element by element, if it can be its epilogue.
@@ -119,14 +132,15 @@ std::string epilogue_of(const Schedule& s, const Stage& stage, const std::vector
 
 }  // namespace
 
-std::optional<OpenRows> open_rows(const Compute& compute) {
+std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine) {
     Schedule s(compute);
     if (!inline_maps(s).ok()) return std::nullopt;
     std::optional<OpenRows> found;
     size_t contractions = 0;
     for (const Stage& stage : s.compute().stages) {
         auto c = match_contraction(stage);
-        if (!c || is_dot_products(s, stage, *c)) continue;
+        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
+        keep_rows_apart(s, stage, *c, machine);
         ++contractions;
         OpenRows open{rows_of(stage, *c), measure_contraction(s, stage, *c)};
         if (!open.shape.m_known && open.shape.packed_ahead) found = open;
@@ -144,7 +158,8 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
         const Stage& stage = find_stage(s, name);
         if (done.count(name)) continue;
         auto c = match_contraction(stage);
-        if (!c || is_dot_products(s, stage, *c)) continue;
+        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
+        keep_rows_apart(s, stage, *c, options.machine);
         std::vector<std::vector<int>> groups;
         for (const auto& g : {c->batch, c->rows, c->columns})
             if (!g.empty()) groups.push_back(g);

@@ -230,7 +230,7 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& op
     }
     const Schedule general_schedule = TRY(default_schedule(compute, options));
     Lowered general = TRY(lower(general_schedule));
-    auto open = open_rows(compute);
+    auto open = open_rows(compute, options.machine);
     if (!open) {
         if (traces) *traces += commented_trace(compute, general_schedule);
         return general;

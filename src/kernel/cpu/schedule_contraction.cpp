@@ -64,6 +64,7 @@ namespace {
 using Groups = std::vector<std::vector<int>>;
 
 constexpr int64_t kRowsAtOnce = 16;             // of a B that is packed
+constexpr int64_t kLongRow = 24;                // of an image: it is tiled by itself
 constexpr int64_t kLongSum = 192, kPart = 128;  // products in f32 that are added up one by one
 
 int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
@@ -186,6 +187,9 @@ class ContractionSchedule {
                 tile_ = TRY(s_.cache_write(mm_, Scope::Register));
         }
         const Expr a_value = stage.value.arg(size_t(c_.a)), b_value = stage.value.arg(size_t(c_.b));
+        a_batch_ = std::any_of(c_.batch.begin(), c_.batch.end(),
+                               [&](int i) { return depends_on(a_value, stage.axes[size_t(i)].var); });
+        a_known_ = is_known(s_, a_value);
         if (tiles_.pack_a) a_ = TRY(s_.reindex(mm_, c_.a));
         if (tiles_.pack_b) b_ = TRY(s_.reindex(mm_, c_.b));
         if (!a_.empty()) TRY(merge_operand(a_, stage, a_value, {c_.batch, c_.rows}));
@@ -369,9 +373,11 @@ class ContractionSchedule {
                 row_tiles = tiles;
                 inner.push_back(rows);
             }
+            const bool whole = mod(s_.extent(loops[next]), tiles_.nr).is_int(0);
             auto [column_tiles, columns] = TRY(s_.split(loops[next], tiles_.nr));
             auto [vectors, lanes] = TRY(s_.split(columns, lanes_));
             order.push_back(column_tiles);
+            if (b_.empty() && !whole) TRY(s_.loop_partition(column_tiles));
             if (row_tiles) order.push_back(*row_tiles);
             at = order.back();
             panel_loop_ = column_tiles;
@@ -413,7 +419,7 @@ class ContractionSchedule {
         if (!a_.empty() && options_.machine.lane_multiply) {
             std::string copy = TRY(s_.cache_read(tile, find_stage(s_, a_).buffer, Scope::Register));
             TRY(s_.compute_at(copy, k));
-            TRY(s_.vectorize(s_.loops(copy)[has_batch_ ? 1 : 0]));
+            TRY(s_.vectorize(s_.loops(copy)[a_batch_ ? 1 : 0]));
         }
         return {};
     }
@@ -450,7 +456,8 @@ class ContractionSchedule {
 
     Status attach_operands() {
         if (!a_.empty()) {
-            const bool ahead = tiles_.a_ahead;
+            // What is known, or the same for all of a batch, is packed once.
+            const bool ahead = tiles_.a_ahead || (a_known_ && task_loop_) || (has_batch_ && !a_batch_);
             if (ahead) {
                 TRY(s_.set_scope(a_, Scope::Global));
             } else if (block_loop_) {
@@ -462,10 +469,11 @@ class ContractionSchedule {
             }
             // Rows an odd number of cache lines apart, so that they do not fight for places.
             if (by_rows_ && !ahead && (task_loop_ || block_loop_))
-                TRY(s_.storage_align(a_, has_batch_ ? 2 : 1, 2 * line(), line()));
-            TRY(by_rows_        ? pack_by_rows(ahead)
-                : rows_.empty() ? pack(a_, tiles_.mr, ahead, false)
-                                : pack_turned(ahead));
+                TRY(s_.storage_align(a_, a_batch_ ? 2 : 1, 2 * line(), line()));
+            const bool parallel = ahead && tiles_.parallel;
+            TRY(by_rows_        ? pack_by_rows(parallel)
+                : rows_.empty() ? pack(a_, tiles_.mr, parallel, false)
+                                : pack_turned(parallel));
         }
         if (b_.empty()) return {};
         if (tiles_.b_in_task && task_loop_) {
@@ -572,7 +580,8 @@ class ContractionSchedule {
     Contraction c_;
     ContractionTiles tiles_;
     int64_t lanes_ = 1;
-    int64_t part_ = 0;  // of a sum, that is added up in registers; 0: all of it
+    int64_t part_ = 0;                        // of a sum, that is added up in registers; 0: all of it
+    bool a_batch_ = false, a_known_ = false;  // A has axes of the batch; is known before it runs
     bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
     bool fills_ = false;           // k is filled up to whole vectors
     Loop tile_loop_, panel_loop_;  // over register tiles, over panels of B
@@ -597,6 +606,35 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
     shape.b_along_columns = lies_along_columns(s, stage, c);
     shape.element_bytes = int(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
     return shape;
+}
+
+void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine) {
+    auto keep = [&](std::vector<int>& group, const Expr& operand) {
+        std::vector<int> larger;
+        for (int i : group)
+            if (!stage.axes[size_t(i)].extent.is_int(1)) larger.push_back(i);
+        if (larger.size() < 2 || constant_or(stage.axes[size_t(larger.back())].extent, kLongRow) < kLongRow) return;
+        bool dense = true;
+        visit(operand, [&](const Expr& x) {
+            if (!x.is(ExprKind::Load)) return;
+            for (size_t i = 0; i + 1 < larger.size(); ++i) {
+                const ReduceAxis &outer = stage.axes[size_t(larger[i])], &inner = stage.axes[size_t(larger[i + 1])];
+                auto a = stride_of(s, x, outer.var), b = stride_of(s, x, inner.var);
+                dense &= a && b && *a == *b * inner.extent;
+            }
+        });
+        if (dense) return;
+        for (int i : group)
+            if (i != larger.back()) c.batch.push_back(i);
+        group = {larger.back()};
+    };
+    const Expr &a = stage.value.arg(size_t(c.a)), &b = stage.value.arg(size_t(c.b));
+    const int64_t lanes = lanes_of(s, stage, machine);
+    const int64_t last = constant_or(stage.reduce[size_t(c.depth.back())].extent, 1024);
+    const bool by_depth = lies_along_depth(s, stage, c) && (last % lanes == 0 || last > kLongRow);
+    if (!by_depth) keep(c.rows, a);
+    if (!is_known(s, b)) keep(c.columns, b);
+    std::sort(c.batch.begin(), c.batch.end());
 }
 
 Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,

@@ -34,6 +34,10 @@ Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::
 Result<bool> schedule_grouped(Schedule& s, const std::string& stage, const Contraction& c, const std::string& out,
                               const ScheduleOptions& options);
 
+// Rows, or columns, along which an operand does not lie densely (rows of an image) are taken one by one: all axes but
+// the last become a batch, though the other operand does not have them. What is packed then never crosses them.
+void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine);
+
 Expr rows_of(const Stage& stage, const Contraction& c);
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);
 
@@ -42,7 +46,7 @@ struct OpenRows {
     Expr rows;
     ContractionShape shape;
 };
-std::optional<OpenRows> open_rows(const Compute& compute);
+std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine);
 
 // The axes of `out` that make up each group of `producer`'s axes, in such an order that both merge to the same index;
 // nullopt where they do not.
@@ -69,8 +73,11 @@ Status schedule_map(Schedule& s, const std::string& stage, const ScheduleOptions
 // `stage` and the stages that it needs row by row, whose names are given back; `done` are scheduled already.
 Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& stage, const std::set<std::string>& done,
                                                const ScheduleOptions& options);
-// A reduction along contiguous elements, from loop `first` on: partial results in the lanes of several vectors.
-Status reduce_in_lanes(Schedule& s, const std::string& stage, const ScheduleOptions& options);
+// A reduction along contiguous elements: partial results in the lanes of several vectors. With `apart`, also where the
+// elements are not contiguous.
+Status reduce_in_lanes(Schedule& s, const std::string& stage, const ScheduleOptions& options, bool apart = false);
+// What is known and does not lie along an axis of a stage is prepared so that it does.
+Status turn_weights(Schedule& s, const std::string& stage, const Expr& along);
 // `sum`, a reduction whose innermost axis is contiguous in what it reads, and `out`, which reads it element by element.
 Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options);
 // The first `count` loops as one, cut into tasks of at least `grain` bytes of work, in parallel if there is enough.

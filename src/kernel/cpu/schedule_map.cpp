@@ -168,6 +168,46 @@ Status schedule_phases(Schedule& s, const std::string& name, const std::vector<P
     return {};
 }
 
+// By what the last axis is divided where something is read: its neighbours come from rows of their own.
+std::optional<int64_t> interleaved(const Stage& stage) {
+    std::optional<int64_t> count;
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            visit(index, [&](const Expr& e) {
+                if (!e.is(ExprKind::Mod) || !e.arg(1).as_int()) return;
+                auto step = step_of(e.arg(0), stage.axes.back().var);
+                if (step && step->is_int(1) && *e.arg(1).as_int() <= kMostPhases) count = e.arg(1).as_int();
+            });
+    return count;
+}
+
+// Vectors along the quotient, one remainder after the other.
+Status schedule_interleaved(Schedule& s, const std::string& name, int64_t count, double element,
+                            const ScheduleOptions& options) {
+    std::vector<Loop> loops = s.loops(name);
+    const int64_t lanes = lanes_of(s, find_stage(s, name), options.machine);
+    auto extent = s.extent(loops.back()).as_int();
+    auto [quotients, phase] = TRY(s.split(loops.back(), count));
+    auto [outer, lane] = TRY(s.split(quotients, lanes));
+    std::vector<Loop> order(loops.begin(), loops.end() - 1);
+    order.insert(order.end(), {outer, phase, lane});
+    TRY(s.reorder(order));
+    TRY(s.unroll(phase));
+    TRY(s.vectorize(lane));
+    if (!extent || *extent % (count * lanes)) TRY(s.loop_partition(outer));
+    (void)TRY(make_tasks(s, name, loops.size() - 1, element * double(extent.value_or(256)), options));
+    return {};
+}
+
+// Whether places along an axis decide what is computed there: those in the middle of padding are alike.
+bool chooses_along(const Stage& stage, const Expr& var) {
+    bool found = false;
+    visit(stage.value, [&](const Expr& e) {
+        if (e.is(ExprKind::Select) && !e.arg(0).node().reads) found |= depends_on(e.arg(0), var);
+    });
+    return found;
+}
+
 }  // namespace
 
 Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, size_t count, double bytes,
@@ -220,7 +260,8 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     auto [iterations, vector] = TRY(s.split(inner, lanes));
     TRY(s.vectorize(vector));
     if (together == 1) TRY(s.annotate(iterations, "unroll", 4));
-    if (!extent || *extent % lanes) TRY(s.loop_partition(iterations));
+    if (!extent || *extent % lanes || chooses_along(find_stage(s, name), stage.axes.back().var))
+        TRY(s.loop_partition(iterations));
     return {};
 }
 
@@ -233,6 +274,9 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
     for (const Expr& load : loads_of(stage)) element += double(dtype_bytes(load.dtype()));
     if (auto phases = find_phases(stage); !phases.empty()) return schedule_phases(s, name, phases, element, options);
     const int64_t lanes = lanes_of(s, stage, options.machine);
+    if (auto count = interleaved(stage);
+        count && lanes > 1 && stage.axes.back().extent.as_int().value_or(*count * lanes) >= *count * lanes)
+        return schedule_interleaved(s, name, *count, element, options);
     if (auto crossing = crossing_axis(s, stage); crossing && lanes > 1) {
         // Squares of which each side is a cache line.
         const int64_t side = std::max<int64_t>(lanes, 64 / std::max(1, int(element / 2)));

@@ -50,7 +50,9 @@ RowGroup row_group(const Schedule& s, const std::string& out, const std::set<std
 }
 
 bool reduces_along_lanes(const Schedule& s, const Stage& stage) {
+    constexpr int64_t kShortWindow = 32;
     bool along = false, across = false;
+    const bool is_short = stage.reduce.back().extent.as_int().value_or(kShortWindow) < kShortWindow;
     for (const Expr& load : loads_of(stage)) {
         auto r = stride_of(s, load, stage.reduce.back().var);
         if (r && r->is_int(0)) continue;  // the same for all that is combined
@@ -58,17 +60,117 @@ bool reduces_along_lanes(const Schedule& s, const Stage& stage) {
         if (stage.axes.empty() || stage.axes.back().extent.is_int(1)) continue;
         auto a = stride_of(s, load, stage.axes.back().var);
         across |= a && a->is_int(1);
+        // A window that moves by several elements.
+        for (const Expr& index : load.args())
+            across |=
+                is_short && depends_on(index, stage.axes.back().var) && depends_on(index, stage.reduce.back().var);
     }
     return along && !across;
 }
 
-Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptions& options) {
+namespace {
+
+// Do axes i and i + 1 of the list lie densely in all that the stage reads?
+bool read_densely(const Schedule& s, const Stage& stage, const std::vector<ReduceAxis>& axes, size_t i) {
+    const ReduceAxis &outer = axes[i], &inner = axes[i + 1];
+    for (const Expr& load : loads_of(stage)) {
+        auto a = stride_of(s, load, outer.var), b = stride_of(s, load, inner.var);
+        if (!a || !b || !(*a == *b * inner.extent)) return false;
+    }
+    Expr without =
+        rewrite(stage.value, [&](const Expr& x) { return x.is(ExprKind::Load) ? constant(0, x.dtype()) : x; });
+    return !depends_on(without, outer.var) && !depends_on(without, inner.var);
+}
+
+// The groups of reduction axes that lie densely, each of which can be one.
+std::vector<std::vector<int>> dense_reduction(const Schedule& s, const Stage& stage) {
+    std::vector<std::vector<int>> groups;
+    for (size_t i = 0; i < stage.reduce.size(); ++i) {
+        if (i > 0 && read_densely(s, stage, stage.reduce, i - 1))
+            groups.back().push_back(int(i));
+        else
+            groups.push_back({int(i)});
+    }
+    return groups;
+}
+
+Status merge_reduction(Schedule& s, const std::string& name) {
+    const Stage& stage = find_stage(s, name);
+    std::vector<std::vector<int>> axes, groups = dense_reduction(s, stage);
+    if (groups.size() == stage.reduce.size()) return {};
+    for (size_t i = 0; i < stage.axes.size(); ++i) axes.push_back({int(i)});
+    return s.merge_axes(name, axes, groups);
+}
+
+// How many elements are combined into one; nullopt where that is not known.
+std::optional<int64_t> terms_of_sum(const Stage& stage) { return elements_of(stage.reduce).as_int(); }
+
+// Few rows, or none: elements are combined in blocks, whose results are then combined. Blocks do not depend on the
+// number of threads.
+constexpr int64_t kTotalBlock = 1 << 14;
+
+Status schedule_total(Schedule& s, const std::string& name, const ScheduleOptions& options) {
+    TRY(merge_reduction(s, name));
+    auto terms = terms_of_sum(find_stage(s, name));
+    const Loop last = s.loops(name).back();
+    auto extent = s.extent(last).as_int();
+    std::vector<Loop> loops = s.loops(name);
+    const bool one = loops.size() == 1;
+    if ((terms && *terms <= kTotalBlock) || (one && extent && *extent <= kTotalBlock))
+        return reduce_in_lanes(s, name, options, true);
+    Loop parts = loops[0];
+    if (one || s.extent(parts).as_int().value_or(INT64_MAX) > 256) {
+        auto [blocks, in_block] = TRY(s.split(parts, one ? kTotalBlock : 64));
+        parts = blocks;
+    }
+    const std::string partial = TRY(s.rfactor(parts));
+    const std::string kept = TRY(s.cache_write(partial, Scope::Register));
+    std::vector<Loop> rows = s.loops(kept);
+    if (options.threads > 1) TRY(s.parallel(rows.back()));
+    TRY(s.compute_at(partial, rows.back()));
+    TRY(s.set_scope(partial, Scope::Register));
+    TRY(reduce_in_lanes(s, partial, options, true));
+    TRY(s.compute_root(kept));
+    return reduce_in_lanes(s, name, options, true);
+}
+
+// Is this the sum of a few contiguous elements for each of many places? Then lanes are places.
+bool sums_few(const Stage& stage, int64_t lanes) {
+    auto terms = terms_of_sum(stage);
+    if (!terms || *terms >= 2 * lanes || stage.axes.empty() || stage.reduce.size() != 1) return false;
+    auto places = stage.axes.back().extent.as_int();
+    return !places || *places >= lanes;
+}
+
+// Rows next to each other, both in the reduction and in what takes its results, are one axis.
+Status merge_rows(Schedule& s, const std::string& sum, const std::string& out) {
+    const Stage &stage = find_stage(s, sum), &last = find_stage(s, out);
+    if (stage.axes.size() != last.axes.size() || stage.axes.size() < 2) return {};
+    std::vector<std::vector<int>> groups{{0}};
+    for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+        const auto &outer = last.axes[i], &inner = last.axes[i + 1];
+        auto a = stride_of(s, last.buffer, last.store, outer.var), b = stride_of(s, last.buffer, last.store, inner.var);
+        const bool dense = a && b && *a == *b * inner.extent && read_densely(s, stage, stage.axes, i) &&
+                           read_densely(s, last, last.axes, i);
+        if (dense)
+            groups.back().push_back(int(i) + 1);
+        else
+            groups.push_back({int(i) + 1});
+    }
+    if (groups.size() == stage.axes.size()) return {};
+    TRY(s.merge_axes(sum, groups));
+    return s.merge_axes(out, groups);
+}
+
+}  // namespace
+
+Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptions& options, bool apart) {
     const Stage stage = find_stage(s, name);
     std::vector<Loop> loops = s.loops(name);
     const Loop inner = loops.back();
     const int64_t lanes = lanes_of(s, stage, options.machine);
     auto extent = s.extent(inner).as_int();
-    if (lanes < 2 || !reduces_along_lanes(s, stage) || (extent && *extent < 2 * lanes)) {
+    if (lanes < 2 || (!apart && !reduces_along_lanes(s, stage)) || (extent && *extent < 2 * lanes)) {
         if (extent && *extent <= 16) TRY(s.unroll(inner));
         return {};
     }
@@ -92,7 +194,7 @@ Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptio
     TRY(s.reorder(order));
     TRY(s.unroll(vector_loop));
     TRY(s.vectorize(lane));
-    if (!extent || *extent % (vectors * lanes)) TRY(s.loop_partition(reduced.back()));
+    if (!extent || *extent % (vectors * lanes) || apart) TRY(s.loop_partition(reduced.back()));
     return s.vectorize(outer.back());
 }
 
@@ -104,16 +206,27 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         // A reduction that is a result itself: summed in registers, then stored.
         out = TRY(s.cache_write(name, Scope::Register));
         members.push_back(name);
+        if (find_stage(s, name).axes.empty() && !find_stage(s, name).fold) {
+            TRY(schedule_total(s, name, options));
+            return members;
+        }
     }
     RowGroup group = row_group(s, out, done);
+    for (const std::string& m : group.members) TRY(merge_reduction(s, m));
     if (group.members.empty()) {
         TRY(schedule_map(s, out, options));
         return members;
     }
     const size_t inner_axes = find_stage(s, out).axes.size() - group.axes;
+    bool apart = false;  // lanes go along a reduction that is not contiguous, since there is nothing better
     if (group.members.size() == 1 && inner_axes == 0) {
         const Stage& only = find_stage(s, group.members[0]);
-        if (!only.reduce.empty() && !reduces_along_lanes(s, only)) {
+        const int64_t lanes = lanes_of(s, only, options.machine);
+        const bool along = !only.reduce.empty() && reduces_along_lanes(s, only);
+        const int64_t places = only.axes.back().extent.as_int().value_or(lanes);
+        apart = !along && places < lanes && terms_of_sum(only).value_or(INT64_MAX) >= 8 * lanes;
+        if (!only.reduce.empty() && !apart && (!along || sums_few(only, lanes))) {
+            if (along) TRY(merge_rows(s, group.members[0], out));
             TRY(schedule_window(s, group.members[0], out, options));
             return group.members;
         }
@@ -127,6 +240,9 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
             elements *= double(stage.axes[i].extent.as_int().value_or(64));
         row += 4 * elements;
     }
+    for (const std::string& m : group.members)
+        if (!find_stage(s, m).reduce.empty() && reduces_along_lanes(s, find_stage(s, m)))
+            TRY(turn_weights(s, m, find_stage(s, m).reduce.back().var));
     std::optional<Loop> at = TRY(make_tasks(s, out, group.axes, row, options));
     CHECK(at.has_value());
     for (auto m = group.members.rbegin(); m != group.members.rend(); ++m) {
@@ -138,7 +254,7 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         if (find_stage(s, m).reduce.empty())
             TRY(vectorize_map(s, m, group.axes, options));
         else
-            TRY(reduce_in_lanes(s, m, options));
+            TRY(reduce_in_lanes(s, m, options, apart));
     }
     if (inner_axes > 0) {
         size_t first = s.loops(out).size() - inner_axes;

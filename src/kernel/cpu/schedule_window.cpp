@@ -1,6 +1,7 @@
 // Windows: reductions whose innermost axis lies in lanes (pooling, depthwise convolution, sums over outer axes). A few
 // outputs at a time are summed in registers.
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
@@ -8,7 +9,34 @@
 
 namespace tessera {
 
+Status turn_weights(Schedule& s, const std::string& sum, const Expr& channel) {
+    const Stage stage = find_stage(s, sum);
+    for (const Expr& load : loads_of(stage)) {
+        const int slot = load.node().slot;
+        auto along = stride_of(s, load, channel);
+        if (size_t(slot) >= s.compute().known.size() || !s.compute().known[size_t(slot)]) continue;
+        if (!along || along->is_int(0) || along->is_int(1)) continue;
+        std::vector<size_t> order, last;
+        for (size_t d = 0; d < load.args().size(); ++d) (depends_on(load.arg(d), channel) ? last : order).push_back(d);
+        if (last.size() != 1 || loads_of(find_stage(s, sum), slot).empty()) continue;
+        order.push_back(last[0]);
+        const Buffer& from = s.compute().buffers[size_t(slot)];
+        IndexMap map;
+        for (size_t d = 0; d < from.shape.size(); ++d)
+            map.vars.push_back(index_var("d" + std::to_string(d), from.shape[d].as_int()));
+        for (size_t d : order) {
+            map.indices.push_back(map.vars[d]);
+            map.shape.push_back(from.shape[d]);
+        }
+        std::string transposed = TRY(s.cache_read(sum, slot, Scope::Global));
+        TRY(s.transform_layout(transposed, map));
+    }
+    return {};
+}
+
 namespace {
+
+constexpr int64_t kFewestLanes = 4;  // that are worth a vector
 
 // Axes of one element go into their neighbours: no loop needs them.
 Status merge_unit_axes(Schedule& s, const std::string& sum, const std::string& out) {
@@ -103,33 +131,6 @@ int64_t channel_block(const Stage& stage, int64_t channels, int64_t tile, const 
     return largest_divisor(channels / tile, std::max(fits, whole_lines) / tile);
 }
 
-// Weights that do not lie along the channels are prepared so that they do.
-Status turn_weights(Schedule& s, const std::string& sum) {
-    const Stage stage = find_stage(s, sum);
-    const Expr& channel = stage.axes.back().var;
-    for (const Expr& load : loads_of(stage)) {
-        const int slot = load.node().slot;
-        auto along = stride_of(s, load, channel);
-        if (size_t(slot) >= s.compute().known.size() || !s.compute().known[size_t(slot)]) continue;
-        if (!along || along->is_int(0) || along->is_int(1)) continue;
-        std::vector<size_t> order, last;
-        for (size_t d = 0; d < load.args().size(); ++d) (depends_on(load.arg(d), channel) ? last : order).push_back(d);
-        if (last.size() != 1 || loads_of(find_stage(s, sum), slot).empty()) continue;
-        order.push_back(last[0]);
-        const Buffer& from = s.compute().buffers[size_t(slot)];
-        IndexMap map;
-        for (size_t d = 0; d < from.shape.size(); ++d)
-            map.vars.push_back(index_var("d" + std::to_string(d), from.shape[d].as_int()));
-        for (size_t d : order) {
-            map.indices.push_back(map.vars[d]);
-            map.shape.push_back(from.shape[d]);
-        }
-        std::string transposed = TRY(s.cache_read(sum, slot, Scope::Global));
-        TRY(s.transform_layout(transposed, map));
-    }
-    return {};
-}
-
 // What is padded along this reduction axis is padded for all places of a tile at once, so that its iterations are left
 // out.
 bool skips_padding(const Expr& condition, const ReduceAxis& r, const Stage& stage) {
@@ -144,13 +145,18 @@ bool skips_padding(const Expr& condition, const ReduceAxis& r, const Stage& stag
 struct Padding {
     std::vector<bool> skipped;  // by reduction axis
     bool others = false;        // conditions on outer axes that are not of that kind
+    bool pixels = false;        // on the axis before the last
+    bool lanes = false;         // on the last axis
 };
 
 Padding find_padding(const Stage& stage) {
-    Padding found{std::vector<bool>(stage.reduce.size()), false};
+    Padding found{.skipped = std::vector<bool>(stage.reduce.size())};
+    const size_t axes = stage.axes.size();
     visit(stage.value, [&](const Expr& e) {
         if (!e.is(ExprKind::Select)) return;
         for (const Expr& c : conjuncts(e.arg(0))) {
+            found.lanes |= axes > 0 && depends_on(c, stage.axes[axes - 1].var);
+            found.pixels |= axes > 1 && depends_on(c, stage.axes[axes - 2].var);
             bool skipped = false;
             for (size_t i = 0; i < stage.reduce.size(); ++i)
                 if (skips_padding(c, stage.reduce[i], stage)) found.skipped[i] = skipped = true;
@@ -337,14 +343,18 @@ struct Window {
 
 Window look_at(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
     Stage stage = find_stage(s, sum);
-    const int64_t lanes = lanes_of(s, stage, options.machine);
+    int64_t lanes = lanes_of(s, stage, options.machine);
     auto channels = s.extent(s.loops(out).back()).as_int();
+    // A part of a vector is better than none.
+    if (channels && *channels >= kFewestLanes)
+        lanes = std::min<int64_t>(lanes, int64_t(std::bit_floor(uint64_t(*channels))));
     const bool in_lanes = lanes > 1 && (!channels || *channels >= lanes);
     const WindowTiles tiles = choose_window(stage, lanes, in_lanes, options);
     double work = double(tiles.taps) * double(channels.value_or(64));
     for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(32));
     const bool parallel = options.threads > 1 && work > 100e3;
     Padding padding = find_padding(stage);
+    padding.others |= padding.pixels && tiles.pixels == 1;
     return {s, sum, out, options, std::move(stage), std::move(padding), lanes, channels, in_lanes, tiles, parallel};
 }
 
@@ -447,7 +457,7 @@ Status Window::arrange(std::vector<Loop> order) {
     if (vector) TRY(s.unroll(*vector));
     if (!lane) return {};
     TRY(s.vectorize(*lane));
-    if (!channels || *channels % tile_channels()) TRY(s.loop_partition(at));
+    if (!channels || *channels % tile_channels() || padding.lanes) TRY(s.loop_partition(at));
     return {};
 }
 
@@ -473,7 +483,7 @@ Status Window::run_tasks() {
 
 Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
     TRY(merge_unit_axes(s, sum, out));
-    TRY(turn_weights(s, sum));
+    TRY(turn_weights(s, sum, find_stage(s, sum).axes.back().var));
     Window w = look_at(s, sum, out, options);
     if (w.tiles.block > 1) return sum_in_memory(s, sum, out, w.tiles.block, w.lanes, w.parallel);
     TRY(w.cut_tiles());

@@ -129,7 +129,8 @@ bool is_contraction(const Accesses& acc, int n) {
     if (d.kind != Definition::Kind::Reduction || d.combine != ReduceOp::Sum || !body.is(ExprKind::Mul)) return false;
     if (body.args().size() != 2) return false;
     for (const ReduceAxis& r : d.reduce)
-        if (!depends_on_any(body.arg(0), {r}) || !depends_on_any(body.arg(1), {r})) return false;
+        if (!r.extent.is_int(1) && (!depends_on_any(body.arg(0), {r}) || !depends_on_any(body.arg(1), {r})))
+            return false;
     const std::vector<ReduceAxis> axes = d.axes();
     for (size_t k = axes.size(); k-- > 0;) {
         const ReduceAxis& inner = axes[size_t(acc.order(n)[k])];
@@ -166,12 +167,30 @@ double elements_of(const std::vector<Expr>& shape) {
 
 double bytes_of(const Definition& d) { return elements_of(d.shape) * double(dtype_bytes(d.dtype)); }
 
+namespace {
+
+// Of an index that is no sum of its variables: a division by what only a run knows is as slow as a function.
+double index_operations(const Expr& index) {
+    double total = 0;
+    if (index.node().reads) return total;
+    visit(index, [&](const Expr& e) {
+        const bool divides = e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod);
+        if (divides && !e.arg(1).as_int() && !free_symbols(e.arg(0)).empty()) total += 16;
+        if (e.is(ExprKind::Min) || e.is(ExprKind::Max)) total += 1;
+    });
+    return total;
+}
+
+}  // namespace
+
 double operations(const Expr& body) {
     double total = 0;
     visit(body, [&](const Expr& e) {
         if (!e.node().reads || e.args().empty()) return;
         switch (e.kind()) {
-            case ExprKind::Load: return;
+            case ExprKind::Load:
+                for (const Expr& index : e.args()) total += index_operations(index);
+                return;
             case ExprKind::Select: total += 1; return;
             case ExprKind::Div:
             case ExprKind::Mod:

@@ -55,6 +55,6 @@ bool is_row_reduction(const Accesses& acc, int n);
 double size_of(const Expr& e);
 double elements_of(const std::vector<Expr>& shape);
 double bytes_of(const Definition& d);
-double operations(const Expr& body);  // of one element, costly functions by what they cost; index arithmetic is free
+double operations(const Expr& body);  // of one element, costly functions by what they cost; sums of indices are free
 
 }  // namespace tessera

@@ -174,7 +174,21 @@ class Building {
         stage.value = map_loads(substitute(value, names), [&](const Expr& e) {
             return load(slots_.at(e.node().slot), e.dtype(), place(e.node().slot, e.args()));
         });
+        drop_missing_units(stage);
         made_.compute.stages.push_back(std::move(stage));
+    }
+
+    // A reduction axis of one element that a factor does not have (the one channel of a signal) is none.
+    static void drop_missing_units(Stage& stage) {
+        for (size_t r = stage.reduce.size(); r-- > 0 && stage.reduce.size() > 1;) {
+            const Expr& var = stage.reduce[r].var;
+            const auto& factors = stage.value.args();
+            if (!stage.reduce[r].extent.is_int(1) || !stage.value.is(ExprKind::Mul)) continue;
+            if (std::all_of(factors.begin(), factors.end(), [&](const Expr& f) { return depends_on(f, var); }))
+                continue;
+            stage.value = substitute(stage.value, {{var.node().name, Expr(0)}});
+            stage.reduce.erase(stage.reduce.begin() + std::ptrdiff_t(r));
+        }
     }
 
     // Where in a joined definition a part is stored is a symbol of its own: parts that are made alike are made by the

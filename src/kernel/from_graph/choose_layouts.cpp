@@ -56,6 +56,7 @@ class Choosing {
         const size_t rank = d.shape.size();
         if (!d.value || !d.node || fixed_[size_t(n)] || rank < 3 || rank > 5) return;
         if (d.node->op().layout == Layout::ChannelsLast) {
+            if (stays_plain(d)) return;
             made_.order[size_t(n)] = channels_last(rank);
             note(n, yes("{} takes all channels of a place at once, so that {} lie side by side", d.node->op().name,
                         to_string(d.shape[1])));
@@ -76,6 +77,27 @@ class Choosing {
         if (uses.empty() || !std::all_of(uses.begin(), uses.end(), in_tiles)) return;
         made_.order[size_t(n)] = channels_last(rank);
         note(n, yes("its tiles are transformed for all channels of a place at once"));
+    }
+
+    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops, is not
+    // transposed twice.
+    bool stays_plain(const Definition& d) const {
+        const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
+        auto found = all_.numbers.find(x);
+        if (found == all_.numbers.end() || is_channels_last(found->second)) return false;
+        return leaves(*d.value, 0);
+    }
+
+    static bool leaves(const Value& v, int depth) {
+        constexpr int kMostSteps = 8;
+        auto passes = [](const Node& node) {
+            const bool moves = node.is(Trait::Movement) && node.op().layout == Layout::ChannelsLast;
+            return (node.is(Trait::Elementwise) || moves) && node.output_count() == 1;
+        };
+        auto goes_out = [&](const Use& use) {
+            return !use.node || (depth < kMostSteps && passes(*use.node) && leaves(*use.node->output(), depth + 1));
+        };
+        return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), goes_out);
     }
 
     // One place for each channel: the same memory either way.

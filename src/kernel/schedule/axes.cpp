@@ -133,6 +133,10 @@ Status Schedule::merge_axes(std::string_view name, const Groups& groups, const G
     if (plans_[s].layout)
         return Error(Code::E0602, "{} has a layout for its axes already", name).hint("merge_axes comes before");
     for (const auto& group : groups) merge_parameters(s, group);
+    for (std::vector<int> group : reduce_groups) {
+        for (int& i : group) i += int(stage.axes.size());
+        merge_parameters(s, group);
+    }
     Bindings values;
     std::vector<ReduceAxis> before = stage.axes, reduce_before = stage.reduce;
     stage.axes = merged(before, groups, values);
@@ -181,9 +185,12 @@ Status Schedule::merge_axes(std::string_view name, const Groups& groups, const G
 }
 
 // A parameter that the stage reads or writes at just the axes of a group, in their order, gets one dimension for them.
+// Reduction axes are counted on after the others.
 void Schedule::merge_parameters(size_t s, const std::vector<int>& group) {
     if (group.size() < 2) return;
     const Stage& stage = compute_.stages[s];
+    std::vector<ReduceAxis> axes = stage.axes;
+    axes.insert(axes.end(), stage.reduce.begin(), stage.reduce.end());
     std::vector<Access> accesses;
     for (const Expr& l : loads_in(stage.value)) accesses.push_back({l.node().slot, l.args()});
     accesses.push_back({stage.buffer, stage.store});
@@ -192,7 +199,7 @@ void Schedule::merge_parameters(size_t s, const std::vector<int>& group) {
         if (!is_parameter(access.buffer) || !buffer.strides.empty()) continue;
         auto starts_at = [&](size_t d) {
             for (size_t i = 0; i < group.size(); ++i) {
-                const ReduceAxis& axis = stage.axes[static_cast<size_t>(group[i])];
+                const ReduceAxis& axis = axes[static_cast<size_t>(group[i])];
                 if (!access.indices[d + i].same(axis.var) || !buffer.shape[d + i].same(axis.extent)) return false;
             }
             return true;

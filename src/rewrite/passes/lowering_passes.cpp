@@ -13,6 +13,7 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse) {
         {"unroll_scans", "a scan over a known number of steps is its steps", unroll_scans, written_out},
     };
     if (!fuse) return table;
+    table.push_back({"write_for_kernels", "ops as graphs that kernels compute faster", write_for_kernels, once});
     table.push_back({"nest_concats", "a concat that begins as another one takes its result", nest_concats, once});
     if (machine.blocks) return table;
     auto tiles = [machine](Graph& graph, PassContext& context) { return choose_winograd(graph, machine, context); };

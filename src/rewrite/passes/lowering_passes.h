@@ -17,6 +17,9 @@ Result<Changed> expand_composites(Graph& graph, PassContext& context);
 // A scan over a known number of steps becomes its steps, one after the other.
 Result<Changed> unroll_scans(Graph& graph, PassContext& context);
 
+// Ops that say so become graphs that kernels compute faster than their bodies (graph/ops/for_kernels.h).
+Result<Changed> write_for_kernels(Graph& graph, PassContext& context);
+
 // A concat that begins with all that another one joins takes that one's result, so that both can be one piece of
 // memory.
 Result<Changed> nest_concats(Graph& graph, PassContext& context);

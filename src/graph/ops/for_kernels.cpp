@@ -1,0 +1,17 @@
+#include "graph/ops/for_kernels.h"
+
+#include <map>
+
+namespace tessera {
+
+ForKernels for_kernels(const OpDef& op) {
+    static const std::map<std::string, ForKernels, std::less<>> kForms = {
+        {"conv_transpose", conv_transpose_by_phases},
+        {"dft", dft_by_products},
+        {"stft", stft_by_products},
+    };
+    auto found = kForms.find(op.name);
+    return found == kForms.end() ? nullptr : found->second;
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// Graphs that kernels compute in place of an op's body, where they are faster for it.
+#pragma once
+
+#include "graph/op_def.h"
+#include "graph/ops/conv_window.h"
+
+namespace tessera {
+
+// The outputs; an empty list where the body is as good.
+using ForKernels = Result<std::vector<Value*>> (*)(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+ForKernels for_kernels(const OpDef& op);  // null: it has none
+
+Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+Result<std::vector<Value*>> stft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+
+// Of conv_transpose: the window by which the output, if it were convolved, would give the input; `input` is here the
+// output's size.
+Result<ConvWindow> transposed_window(const OpView& op);
+// The ops that a convolution by phases is made of.
+std::vector<OpDef> phase_ops();
+
+}  // namespace tessera

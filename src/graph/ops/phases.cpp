@@ -1,0 +1,152 @@
+// A transposed convolution as one of stride 1: with strides s, outputs whose position has the same remainder by s (a
+// phase) take the same part of the kernel. conv_transpose(x, w) is join_phases(conv(x, phase_weight(w))), where the
+// channels of the convolution are those of all phases: channel (g * phases + phase) * O + o is channel o of group g.
+#include "graph/builder.h"
+#include "graph/ops/common.h"
+#include "graph/ops/for_kernels.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostTaps = 1 << 14;  // of all phases, for two channels
+
+int64_t product_of(const std::vector<int64_t>& list) {
+    int64_t n = 1;
+    for (int64_t i : list) n *= i;
+    return n;
+}
+
+Status check_phases(const OpView& op, std::initializer_list<const char*> lists, int64_t low) {
+    if (op.rank(0) < 3) return op.shape_error("needs [N, C, D1, ...], has {}", op.shape(0));
+    if (op.integer("group") < 1) return op.error(Code::E0212, "group is {}", op.integer("group"));
+    for (const char* name : lists) {
+        const auto& list = op.ints(name);
+        if (int64_t(list.size()) != op.rank(0) - 2 ||
+            std::any_of(list.begin(), list.end(), [&](int64_t n) { return n < low || n > (1 << 20); }))
+            return op.error(Code::E0212, "{} must have {} entries of {} or more", name, op.rank(0) - 2, low);
+    }
+    return {};
+}
+
+const OpDef kPhaseWeight{
+    .name = "phase_weight",
+    .inputs = {"w: T"},
+    .outputs = {"y: T"},
+    .attrs = {ints_attr("dilations").required(), int_attr("group", 1), ints_attr("strides").required()},
+    .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .infer = [](const OpView& op) -> Result<Types> {
+        TRY(check_phases(op, {"strides", "dilations"}, 1));
+        const Shape& w = op.shape(0);
+        const auto &strides = op.ints("strides"), &dilations = op.ints("dilations");
+        Shape y{w[1] * op.integer("group") * product_of(strides), floor_div(w[0], op.integer("group"))};
+        for (int64_t i = 0; i + 2 < w.rank(); ++i)
+            y.push_back(ceil_div((w[i + 2] - 1) * dilations[size_t(i)] + 1, strides[size_t(i)]));
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto w = op.in(0);
+            const auto &strides = op.ints("strides"), &dilations = op.ints("dilations");
+            const int64_t phases = product_of(strides);
+            Expr phase = mod(floor_div(o[0], w.dim(1)), phases);
+            Expr channel = floor_div(o[0], w.dim(1) * phases) * op.out().dim(1) + o[1];
+            Indices at{channel, mod(o[0], w.dim(1))};
+            Expr there = int_const(1, DType::boolean);
+            int64_t inner = phases;
+            for (size_t i = 0; i < strides.size(); ++i) {
+                inner /= strides[i];
+                Expr own = mod(floor_div(phase, inner), strides[i]);
+                // The convolution goes forwards over inputs, and so backwards over the kernel.
+                Expr reach = own + (op.out().dim(int64_t(i) + 2) - 1 - o[int64_t(i) + 2]) * strides[i];
+                Expr tap = floor_div(reach, dilations[i]);
+                there =
+                    logical_and(there, logical_and(eq(mod(reach, dilations[i]), 0), lt(tap, w.dim(int64_t(i) + 2))));
+                at = at + Indices{min(tap, w.dim(int64_t(i) + 2) - 1)};
+            }
+            return select(there, w.at(at), like(op, 0));
+        },
+};
+
+const OpDef kJoinPhases{
+    .name = "join_phases",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .attrs = {ints_attr("begins").required(), ints_attr("ends").required(), int_attr("group", 1),
+              ints_attr("strides").required()},  // begins and ends: what is cut off there
+    .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
+    .infer = [](const OpView& op) -> Result<Types> {
+        TRY(check_phases(op, {"strides"}, 1));
+        TRY(check_phases(op, {"begins", "ends"}, 0));
+        const Shape& x = op.shape(0);
+        const auto &strides = op.ints("strides"), &begins = op.ints("begins"), &ends = op.ints("ends");
+        Shape y{x[0], floor_div(x[1], product_of(strides))};
+        for (size_t i = 0; i < strides.size(); ++i) y.push_back(x[int64_t(i) + 2] * strides[i] - begins[i] - ends[i]);
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto x = op.in(0);
+            const auto &strides = op.ints("strides"), &begins = op.ints("begins");
+            Expr phase = 0;
+            std::vector<Expr> places;
+            for (size_t i = 0; i < strides.size(); ++i) {
+                Expr at = o[int64_t(i) + 2] + begins[i];
+                phase = phase * strides[i] + mod(at, strides[i]);
+                places.push_back(floor_div(at, strides[i]));
+            }
+            const Expr each = floor_div(op.out().dim(1), op.integer("group"));
+            Expr channel = phase * each + o[1];
+            if (op.integer("group") != 1)
+                channel = (floor_div(o[1], each) * product_of(strides) + phase) * each + mod(o[1], each);
+            return x.at(Indices{o[0], channel} + Indices(places));
+        },
+    .layout = Layout::ChannelsLast,
+};
+
+}  // namespace
+
+Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    ConvWindow window = TRY(transposed_window(op));
+    std::vector<int64_t> strides, dilations, pads_begin, pads_end, begins, ends;
+    int64_t taps = 1;
+    for (const WindowAxis& axis : window.axes) {
+        auto stride = axis.stride.as_int(), dilation = axis.dilation.as_int(), kernel = axis.kernel.as_int();
+        auto pad = axis.pad_begin.as_int();
+        if (!stride || !dilation || !kernel || !pad || *pad < 0) return std::vector<Value*>{};
+        const int64_t reach = ((*kernel - 1) * *dilation + *stride) / *stride;  // taps of a phase
+        // Output t is place (t + pad) / stride of its phase; places from the first to the last are computed.
+        const int64_t first = *pad / *stride;
+        const Expr last = floor_div(axis.input + *pad - 1, *stride);
+        auto pad_end = (last - axis.output + 1).as_int();
+        auto end = ((last + 1) * *stride - *pad - axis.input).as_int();
+        if (!pad_end || !end || *pad_end < 0 || *end < 0 || reach - 1 < first) return std::vector<Value*>{};
+        strides.push_back(*stride);
+        dilations.push_back(*dilation);
+        pads_begin.push_back(reach - 1 - first);
+        pads_end.push_back(*pad_end);
+        begins.push_back(*pad - first * *stride);
+        ends.push_back(*end);
+        taps *= reach * *stride;
+    }
+    auto channels = op.out().dim(1).as_int();
+    if (taps > kMostTaps || !channels) return std::vector<Value*>{};
+    const Attr group(op.integer("group"));
+    const int64_t groups = op.integer("group"), phases = product_of(strides), each = *channels / groups;
+    Value* bias = in.size() > 2 ? in[2] : nullptr;
+    if (bias && phases > 1) {
+        Value* all = b.op("expand", {b.reshape(bias, {groups, 1, each}), b.ints({groups, phases, each})});
+        bias = b.reshape(all, {phases * *channels});
+    }
+    Value* w = b.op("phase_weight", {in[1]}, {{"strides", strides}, {"dilations", dilations}, {"group", group}});
+    pads_begin.insert(pads_begin.end(), pads_end.begin(), pads_end.end());
+    Value* y = b.op("conv", {in[0], w, bias}, {{"pads", pads_begin}, {"group", group}});
+    if (phases > 1)
+        y = b.op("join_phases", {y}, {{"strides", strides}, {"begins", begins}, {"ends", ends}, {"group", group}});
+    return std::vector<Value*>{y};
+}
+
+std::vector<OpDef> phase_ops() { return {kPhaseWeight, kJoinPhases}; }
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+#include "graph/builder.h"
+#include "graph/ops/for_kernels.h"
+#include "rewrite/edit.h"
+#include "rewrite/passes/lowering_passes.h"
+
+namespace tessera {
+namespace {
+
+// Whether the node's outputs come from another graph now, and if not, why.
+Decision write(Graph& graph, Node& node, PassContext& context) {
+    const size_t before = graph.nodes().size();
+    Builder b(graph, node.where());
+    auto made = for_kernels(node.op())(node.view(), node.inputs(), b);
+    if (!made.ok()) return no("{}", made.error().message());
+    if (made->empty()) return no("its body is as good");
+    if (Status status = b.status(); !status.ok()) return no("{}", status.error().message());
+    Rewriting rewriting(context, "for kernels", {&node});
+    for (size_t i = 0; i < node.output_count(); ++i)
+        if (!node.output(i)->uses().empty() && !put_in_place(*node.output(i), *(*made)[i], false))
+            return no("what reads it does not agree");
+    note_origin(graph, node, before, context);
+    Rewriting::Nodes nodes;
+    for (size_t i = before; i < graph.nodes().size(); ++i) nodes.push_back(graph.nodes()[i].get());
+    std::string ops;
+    for (const Node* n : nodes) ops += (ops.empty() ? "" : ", ") + n->op().name;
+    rewriting.done(nodes);
+    graph.disconnect(node);
+    return yes("as {}", ops);
+}
+
+}  // namespace
+
+Result<Changed> write_for_kernels(Graph& graph, PassContext& context) {
+    Changed changed = false;
+    const size_t count = graph.nodes().size();
+    for (size_t i = 0; i < count; ++i) {
+        Node& node = *graph.nodes()[i];
+        if (!for_kernels(node.op()) || !any_used(node)) continue;
+        const std::string name = node.output()->name();
+        Decision decision = write(graph, node, context);
+        changed |= bool(decision);
+        context.choices.push_back({fmt::format("{} for {}", node.op().name, name), std::move(decision)});
+    }
+    if (graph.nodes().size() != count) {
+        graph.erase_unused();
+        graph.sort();
+    }
+    if (changed) TRY(fold_what_was_made(graph, context));
+    return changed;
+}
+
+}  // namespace tessera

@@ -1,0 +1,167 @@
+// Ops with attributes and sizes drawn at random, also symbolic, of one and of none: as kernels for machines with short
+// and with long vectors, against the evaluator. Every access is checked. A failure prints the seed and the graph.
+#include "kernel/lower_text.h"
+
+namespace tessera::test {
+namespace {
+
+class OddShapes : public testing::TestWithParam<unsigned> {
+  protected:
+    std::mt19937 gen{GetParam()};
+
+    int64_t draw(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(gen); }
+    bool chance(double p) { return std::bernoulli_distribution(p)(gen); }
+    int64_t pick(std::initializer_list<int64_t> list) { return list.begin()[draw(0, int64_t(list.size()) - 1)]; }
+
+    static std::string joined(const std::vector<int64_t>& list) {
+        std::string text;
+        for (int64_t n : list) text += (text.empty() ? "" : ",") + std::to_string(n);
+        return text;
+    }
+
+    // A type with some dimensions left open, whose sizes go to symbols_.
+    std::string type(const std::vector<int64_t>& sizes, double open, bool first_two = true) {
+        std::string text;
+        for (size_t i = 0; i < sizes.size(); ++i) {
+            std::string dim = std::to_string(sizes[i]);
+            if ((first_two || i != 1) && chance(open)) {
+                dim = fmt::format("S{}", symbols_.size());
+                symbols_[dim] = sizes[i];
+            }
+            text += (i ? "," : "") + dim;
+        }
+        return "f32[" + text + "]";
+    }
+
+    void expect(const std::string& text) {
+        SCOPED_TRACE(fmt::format("seed {}: {}", GetParam(), text));
+        auto graph = graph_of(text);
+        Inputs inputs = random_inputs(*graph, symbols_, 7);
+        auto want = evaluate(*graph, inputs);
+        ASSERT_TRUE(want.ok()) << want.error().to_string();
+        Machine neon;
+        neon.lane_multiply = true;
+        Machine wide;
+        wide.vector_bytes = 64;
+        wide.load_broadcast = wide.masked = true;
+        for (const Machine& machine : {neon, wide})
+            for (int threads : {1, 3}) {
+                SCOPED_TRACE(fmt::format("vectors of {} bytes, {} threads", machine.vector_bytes, threads));
+                LowerOptions options;
+                options.machine = machine;
+                options.threads = threads;
+                auto program = from_graph(graph, options);
+                ASSERT_TRUE(program.ok()) << program.error().to_string();
+                auto got = run_program(*program, inputs);
+                ASSERT_TRUE(got.ok()) << got.error().to_string();
+                for (size_t i = 0; i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
+            }
+        symbols_.clear();
+    }
+
+    SymbolValues symbols_;
+};
+
+struct Spatial {
+    std::vector<int64_t> kernel, strides, dilations, pads, sizes;
+};
+
+TEST_P(OddShapes, Convolutions) {
+    const size_t rank = size_t(pick({1, 1, 2, 2, 2, 3}));
+    const bool transposed = chance(0.4);
+    int64_t group = pick({1, 1, 1, 2, 3}), in = group * draw(1, 4), out = group * draw(1, 5);
+    if (chance(0.3)) group = in = out = draw(1, 9);
+    Spatial s;
+    std::vector<int64_t> ends;
+    for (size_t i = 0; i < rank; ++i) {
+        s.kernel.push_back(pick({1, 2, 3, 3, 4, 5, rank == 1 ? 40 : 3}));
+        s.strides.push_back(draw(1, 4));
+        s.dilations.push_back(s.kernel.back() < 6 ? pick({1, 1, 2, 3}) : 1);
+        const int64_t extent = (s.kernel.back() - 1) * s.dilations.back() + 1;
+        s.pads.push_back(draw(0, std::min<int64_t>(3, extent - 1)));
+        ends.push_back(draw(0, std::min<int64_t>(3, extent - 1)));
+        const int64_t most = rank == 1 ? 90 : i + 1 == rank ? 33 : rank == 2 ? 9 : 4;
+        s.sizes.push_back(transposed ? draw(2, std::max<int64_t>(2, most / 2)) : extent + draw(0, most));
+    }
+    s.pads.insert(s.pads.end(), ends.begin(), ends.end());
+    std::vector<int64_t> x{draw(1, 2), in}, w{transposed ? in : out, (transposed ? out : in) / group};
+    x.insert(x.end(), s.sizes.begin(), s.sizes.end());
+    w.insert(w.end(), s.kernel.begin(), s.kernel.end());
+    const std::string bias = chance(0.5) ? ", b" : "";
+    std::string text = fmt::format(
+        "graph g(x: {}, w: f32[{}], b: f32[{}]) {{ %a = {}(x, w{}, group={}, strides=[{}], dilations=[{}], pads=[{}]) "
+        "{} return %y }}",
+        type(x, chance(0.4) ? 0.5 : 0, false), joined(w), out, transposed ? "conv_transpose" : "conv", bias, group,
+        joined(s.strides), joined(s.dilations), joined(s.pads), chance(0.5) ? "%y = relu(%a)" : "%y = mul(%a, 2.0)");
+    expect(text);
+}
+
+TEST_P(OddShapes, Pools) {
+    const size_t rank = size_t(pick({1, 2, 2, 3}));
+    Spatial s;
+    for (size_t i = 0; i < rank; ++i) {
+        s.kernel.push_back(pick({1, 2, 3, 3, 5}));
+        s.strides.push_back(draw(1, 3));
+        s.pads.push_back(draw(0, s.kernel.back() / 2));
+        s.sizes.push_back(s.kernel.back() + draw(0, i + 1 == rank ? 40 : 5));
+    }
+    s.pads.insert(s.pads.end(), s.pads.begin(), s.pads.end());
+    std::vector<int64_t> x{draw(1, 2), draw(1, 5)};
+    x.insert(x.end(), s.sizes.begin(), s.sizes.end());
+    expect(fmt::format("graph g(x: {}) {{ %a = {}(x, kernel_shape=[{}], strides=[{}], pads=[{}]) return %a }}",
+                       type(x, chance(0.4) ? 0.5 : 0, false), chance(0.5) ? "max_pool" : "average_pool",
+                       joined(s.kernel), joined(s.strides), joined(s.pads)));
+}
+
+TEST_P(OddShapes, Reductions) {
+    const size_t rank = size_t(draw(1, 4));
+    std::vector<int64_t> x, axes;
+    for (size_t i = 0; i < rank; ++i) {
+        x.push_back(chance(0.04) ? 0 : chance(0.2) ? draw(20, rank == 1 ? 40000 : 70) : draw(1, 9));
+        if (chance(0.5)) axes.push_back(int64_t(i));
+    }
+    if (axes.empty()) axes.push_back(draw(0, int64_t(rank) - 1));
+    const char* ops[] = {"reduce_sum", "reduce_mean", "reduce_max", "reduce_l2", "reduce_sum_square", "reduce_min"};
+    const char* op = ops[draw(0, 5)];
+    const bool empty = std::count(x.begin(), x.end(), 0) > 0;
+    expect(fmt::format("graph g(x: {}) {{ %a = {}(x, [{}], keepdims={}) return %a }}", type(x, chance(0.4) ? 0.5 : 0),
+                       empty ? "reduce_sum" : op, joined(axes), draw(0, 1)));
+    const int64_t axis = draw(0, int64_t(rank) - 1);
+    if (!empty) expect(fmt::format("graph g(x: {}) {{ %a = softmax(x, axis={}) return %a }}", type(x, 0.2), axis));
+}
+
+TEST_P(OddShapes, Products) {
+    const int64_t m = pick({1, 1, 2, 3, 9, 30}), n = draw(1, 60), k = draw(1, 40);
+    const bool batch = chance(0.4);
+    std::vector<int64_t> a{m, k}, b{k, n};
+    if (batch) a.insert(a.begin(), draw(1, 3));
+    std::string right = fmt::format("f32[{},{}]", k, n);
+    if (chance(0.4)) {
+        right = fmt::format("f32[{},N]", k);
+        symbols_["N"] = n;
+    }
+    std::string left = joined(a);
+    if (chance(0.4)) {
+        left = batch ? fmt::format("{},M,{}", a[0], k) : fmt::format("M,{}", k);
+        symbols_["M"] = m;
+    }
+    expect(fmt::format("graph g(a: f32[{}], b: {}) {{ %y = matmul(a, b) return %y }}", left, right));
+}
+
+TEST_P(OddShapes, FourierTransforms) {
+    const int64_t length = pick({1, 2, 5, 8, 12, 60, 97, 100, 128, 144}), rows = draw(1, 4), parts = draw(1, 2);
+    const int64_t given = chance(0.3) ? length + draw(-1, 3) : length;
+    const bool inverse = chance(0.3), onesided = parts == 1 && !inverse && chance(0.6);
+    const std::string attrs = fmt::format("inverse={}, onesided={}", int(inverse), int(onesided));
+    expect(fmt::format("graph g(x: {}) {{ %a = dft(x, {}, 1, {}) return %a }}",
+                       type({rows, std::max<int64_t>(1, given), parts}, 0.0), length, attrs));
+    const int64_t frames = draw(1, 5), step = draw(1, length);
+    symbols_["N"] = rows;
+    expect(fmt::format("graph g(x: f32[N,{},1], w: f32[{}]) {{ %a = stft(x, {}, w, {}) return %a }}",
+                       length + step * (frames - 1) + draw(0, step - 1), length, step, length));
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, OddShapes, testing::Range(1u, 25u));
+
+}  // namespace
+}  // namespace tessera::test
