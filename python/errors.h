@@ -4,6 +4,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <string>
+#include <vector>
+
 #include "tessera/error.h"
 
 [[noreturn]] inline void raise(const tessera::Error& e) {
@@ -12,6 +15,18 @@
     nb::object exception = type(std::string(tessera::code_name(e.code())), e.message(), e.where(), e.note(), e.hint());
     PyErr_SetObject(type.ptr(), exception.ptr());
     throw nb::python_error();
+}
+
+// By Python's warnings module; one that is made an error there is raised.
+inline void warn(const std::vector<tessera::Warning>& warnings) {
+    namespace nb = nanobind;
+    if (warnings.empty()) return;
+    nb::object type = nb::module_::import_("tessera._errors").attr("ModelWarning");
+    for (const tessera::Warning& w : warnings) {
+        std::string text = std::string(tessera::code_name(w.code)) + ": " + w.message;
+        if (!w.where.empty()) text += "\n  at: " + w.where;
+        if (PyErr_WarnEx(type.ptr(), text.c_str(), 2) != 0) throw nb::python_error();
+    }
 }
 
 template <typename T>

@@ -114,6 +114,13 @@ nb::object dlpack_of(const Tensor& t, nb::kwargs) {
     return nb::cast(std::move(array));
 }
 
+// A model that was read, with a Python warning for each of its own.
+Model read(Result<Model> result) {
+    Model model = unwrap(std::move(result));
+    warn(model.warnings());
+    return model;
+}
+
 // Runs without the GIL; Ctrl-C cancels.
 template <typename Runnable>
 std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t seed, int64_t max_work, nb::object progress) {
@@ -122,6 +129,8 @@ std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t 
     options.seed = seed;
     options.max_work = max_work;
     options.cancel = &cancel;
+    std::vector<Warning> warnings;
+    options.warnings = &warnings;
     bool interrupted = false;
     constexpr auto kSignalsEvery = std::chrono::milliseconds(50);  // taking the GIL is not free
     auto next = std::chrono::steady_clock::now() + kSignalsEvery;
@@ -150,6 +159,7 @@ std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t 
         return model.run(inputs, options);
     }();
     if (interrupted) throw nb::python_error();
+    warn(warnings);
     return unwrap(std::move(result));
 }
 
@@ -318,6 +328,13 @@ void bind_models(nb::module_& m) {
         .def_ro("sizes", &Port::sizes)
         .def_ro("has_default", &Port::has_default);
 
+    nb::class_<Warning>(m, "FoundWarning", "What a model got wrong and is used in spite of.")
+        .def_prop_ro("code", [](const Warning& w) { return std::string(code_name(w.code)); })
+        .def_ro("message", &Warning::message)
+        .def_ro("where", &Warning::where)
+        .def_ro("hint", &Warning::hint)
+        .def("__str__", &Warning::to_string);
+
     nb::class_<OpCount>(m, "OpCount").def_ro("op", &OpCount::op).def_ro("nodes", &OpCount::nodes)
         .def_ro("flops", &OpCount::flops).def_ro("bytes", &OpCount::bytes);
 
@@ -328,15 +345,19 @@ void bind_models(nb::module_& m) {
         .def_ro("bytes", &Summary::bytes).def_ro("symbols", &Summary::symbols).def_ro("ops", &Summary::ops);
 
     nb::class_<Model>(m, "Model")
-        .def_static("load", [](const std::string& path) { return unwrap(Model::load(path)); }, nb::arg("path"))
-        .def_static("from_onnx", [](nb::bytes b) {
-            return unwrap(Model::from_onnx(std::string_view(b.c_str(), b.size())));
-        }, nb::arg("data"))
+        .def_static("load", [](const std::string& path, bool strict) {
+            return read(Model::load(path, {.strict = strict}));
+        }, nb::arg("path"), nb::arg("strict") = false)
+        .def_static("from_onnx", [](nb::bytes b, bool strict) {
+            return read(Model::from_onnx(std::string_view(b.c_str(), b.size()), {.strict = strict}));
+        }, nb::arg("data"), nb::arg("strict") = false)
         .def_static("parse", [](const std::string& text) { return unwrap(Model::parse(text)); }, nb::arg("text"))
         .def_static("demo", [](const std::string& name, uint64_t seed) { return unwrap(Model::demo(name, seed)); },
                     nb::arg("name"), nb::arg("seed") = 0)
         .def_prop_ro("inputs", &Model::inputs)
         .def_prop_ro("outputs", &Model::outputs)
+        .def_prop_ro("warnings", [](const Model& model) { return model.warnings(); })
+        .def_prop_ro("strict", &Model::strict)
         .def("summary", &Model::summary)
         .def("peak_bytes", &Model::peak_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
         .def("run", &run<Model>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,

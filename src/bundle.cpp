@@ -10,8 +10,8 @@
 #include <cstring>
 #include <set>
 
-#include "base/check.h"
 #include "base/output_file.h"
+#include "base/protect.h"
 #include "bundle_text.h"
 #include "graph/evaluate/evaluate_node.h"
 #include "runtime/bundle_plan.h"
@@ -178,58 +178,60 @@ Status link_library(const fs::path& library, const fs::path& object) {
 }  // namespace
 
 Result<BundleReport> write_bundle(const Model& model, const std::string& folder, const BundleOptions& options) {
-    CheckScope scope("bundle", [&] { return model.to_text(); });
-    const CompileOptions& chosen = options.compile;
-    const int threads = std::max(1, chosen.threads);
-    const Precision precision = TRY(precision_named(chosen.precision));
-    const LowerOptions lower = TRY(lower_options(chosen, precision, threads));
-    BundleText text;
-    text.name = TRY(name_for(model, options));
-    text.model = model.graph().info().source;
-    text.target = chosen.target;
-    const std::string object_file = text.name + ".o", library = "lib" + text.name + ".so";
-    text.code_file = options.shared_library ? library : object_file;
-    const std::set<std::string> own = {object_file, library,    text.name + ".h", text.name + ".weights",
-                                       "example.c", "Makefile", "example"};
-    OutputFolder out = TRY(OutputFolder::create(folder, own));
+    return protect("bundle", {.text = [&] { return model.to_text(); }}, [&]() -> Result<BundleReport> {
+        const CompileOptions& chosen = options.compile;
+        const int threads = std::max(1, chosen.threads);
+        const Precision precision = TRY(precision_named(chosen.precision));
+        LowerOptions lower = TRY(lower_options(chosen, precision, threads));
+        lower.unrolled = INT64_MAX;  // there is nobody to steer a loop
+        BundleText text;
+        text.name = TRY(name_for(model, options));
+        text.model = model.graph().info().source;
+        text.target = chosen.target;
+        const std::string object_file = text.name + ".o", library = "lib" + text.name + ".so";
+        text.code_file = options.shared_library ? library : object_file;
+        const std::set<std::string> own = {object_file, library,    text.name + ".h", text.name + ".weights",
+                                           "example.c", "Makefile", "example"};
+        OutputFolder out = TRY(OutputFolder::create(folder, own));
 
-    const Model fixed = TRY(sized_model(model, options.sizes));
-    auto graph = TRY(rewritten(fixed.graph(), precision, chosen));
-    Program program = TRY(from_graph(std::move(graph), lower));
-    const CodegenOptions codegen = codegen_options(chosen, precision);
-    BundlePlan plan = TRY(plan_bundle(program, threads, codegen));
+        const Model fixed = TRY(sized_model(model, options.sizes));
+        auto graph = TRY(rewritten(fixed.graph(), precision, chosen));
+        Program program = TRY(from_graph(std::move(graph), lower));
+        const CodegenOptions codegen = codegen_options(chosen, precision);
+        BundlePlan plan = TRY(plan_bundle(program, threads, codegen));
 
-    std::vector<std::string> parts = target_parts(codegen);
-    for (std::string part : {chosen.precision, fmt::format("{} {} {}", chosen.optimize, chosen.fuse, threads),
-                             text.name, std::to_string(kBundleVersion), model_key(fixed.graph())})
-        parts.push_back(std::move(part));
-    const std::string key = code_key(parts);
-    std::from_chars(key.data(), key.data() + 16, text.id, 16);
-    text.inputs = fixed.inputs();
-    text.outputs = fixed.outputs();
-    for (std::string_view w : plan.weights) text.weight_bytes += aligned(static_cast<int64_t>(w.size()));
-    text.arena_bytes = plan.arena_bytes;
-    text.threads = threads;
-    plan.entry.name = text.name;
-    plan.entry.id = text.id;
-    const std::string object = TRY(emit_bundle_object(plan.kernels, plan.entry, codegen));
-    TRY(write_file(out.path() / object_file, object));
-    if (options.shared_library) {
-        TRY(link_library(out.path() / library, out.path() / object_file));
-        fs::remove(out.path() / object_file);
-    }
-    TRY(write_file(out.path() / (text.name + ".h"), bundle_header(text)));
-    TRY(write_file(out.path() / "example.c", bundle_example(text)));
-    TRY(write_file(out.path() / "Makefile", bundle_makefile(text)));
-    TRY(write_weights(out.path() / (text.name + ".weights"), text.id, plan));
-    TRY(out.commit());
-    BundleReport report;
-    report.files = {text.code_file, text.name + ".h", text.name + ".weights", "example.c", "Makefile"};
-    report.kernels = plan.kernels.size();
-    report.calls = plan.entry.actions.size();
-    report.weight_bytes = text.weight_bytes;
-    report.arena_bytes = text.arena_bytes;
-    return report;
+        std::vector<std::string> parts = target_parts(codegen);
+        for (std::string part : {chosen.precision, fmt::format("{} {} {}", chosen.optimize, chosen.fuse, threads),
+                                 text.name, std::to_string(kBundleVersion), model_key(fixed.graph())})
+            parts.push_back(std::move(part));
+        const std::string key = code_key(parts);
+        std::from_chars(key.data(), key.data() + 16, text.id, 16);
+        text.inputs = fixed.inputs();
+        text.outputs = fixed.outputs();
+        for (std::string_view w : plan.weights) text.weight_bytes += aligned(static_cast<int64_t>(w.size()));
+        text.arena_bytes = plan.arena_bytes;
+        text.threads = threads;
+        plan.entry.name = text.name;
+        plan.entry.id = text.id;
+        const std::string object = TRY(emit_bundle_object(plan.kernels, plan.entry, codegen));
+        TRY(write_file(out.path() / object_file, object));
+        if (options.shared_library) {
+            TRY(link_library(out.path() / library, out.path() / object_file));
+            fs::remove(out.path() / object_file);
+        }
+        TRY(write_file(out.path() / (text.name + ".h"), bundle_header(text)));
+        TRY(write_file(out.path() / "example.c", bundle_example(text)));
+        TRY(write_file(out.path() / "Makefile", bundle_makefile(text)));
+        TRY(write_weights(out.path() / (text.name + ".weights"), text.id, plan));
+        TRY(out.commit());
+        BundleReport report;
+        report.files = {text.code_file, text.name + ".h", text.name + ".weights", "example.c", "Makefile"};
+        report.kernels = plan.kernels.size();
+        report.calls = plan.entry.actions.size();
+        report.weight_bytes = text.weight_bytes;
+        report.arena_bytes = text.arena_bytes;
+        return report;
+    });
 }
 
 }  // namespace tessera

@@ -4,14 +4,16 @@
 #include <malloc.h>
 
 #include <chrono>
+#include <mutex>
 
-#include "base/check.h"
+#include "base/protect.h"
 #include "base/usable_cores.h"
 #include "graph/text/print.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
 #include "llvm/targets/target.h"
 #include "onnx/file.h"
+#include "relax.h"
 #include "rewrite/fix_sizes.h"
 #include "runtime/code_cache.h"
 #include "runtime/devices/cuda_device.h"
@@ -169,6 +171,28 @@ struct Executable::State {
     std::optional<ProgramEntry> entry;         // of the cache, that its weights are read from
     std::unique_ptr<Specialised> specialised;  // where sizes decide how the model goes on
 
+    // Of a model whose declared sizes a run may contradict: itself, and what was compiled where one did.
+    std::optional<Model> model;
+    CompileOptions options;
+    std::mutex mutex;  // over what follows
+    struct Relaxed {
+        std::shared_ptr<Graph> graph;
+        Executable executable;
+    };
+    std::vector<Relaxed> relaxed;  // each fits more sizes than the one before
+
+    Reproducer reproducer() const {
+        return {.text = [this] {
+            if (model) return model->to_text();
+            if (loaded && loaded->complete()) return print(*program().graph);
+            auto all = kernels();  // its weights are not as the model had them any more
+            return all.ok() ? print_kernels(*all) : std::string();
+        }};
+    }
+    Result<std::string> emit(std::string_view what) const;
+    static constexpr size_t kMostRelaxed = 3;
+    Result<Executable> relaxed_for(size_t i, const NamedData& inputs);
+    Result<std::vector<Datum>> run_relaxed(const NamedData& inputs, const RunOptions& options, const Error& because);
     Result<std::vector<Kernel>> kernels() const {
         if (!entry) return program().kernels;
         return TRY(unpack_program(entry->program, {})).program.kernels;
@@ -186,15 +210,22 @@ struct Executable::State {
     }
 };
 
-Result<Executable> compile(const Model& model, const CompileOptions& given) {
+namespace {
+
+Result<Executable> compile_model(const Model& model, const CompileOptions& given) {
     CompileOptions options = given;
     Device* device = nullptr;  // other than the processor
     if (auto number = cuda_number(options.target)) {
         device = TRY(cuda_device(*number));
         options.target = device->target();
     }
-    CheckScope scope("compile", [&] { return model.to_text(); });
     auto state = std::make_shared<Executable::State>();
+    if (!model.strict() && can_be_contradicted(model)) {
+        state->model = model;
+        state->options = given;
+        state->options.progress = {};
+        state->options.after = {};
+    }
     state->inputs = model.inputs();
     state->outputs = model.outputs();
     const Precision precision = TRY(precision_named(options.precision));
@@ -250,23 +281,64 @@ Result<Executable> compile(const Model& model, const CompileOptions& given) {
     return Executable(std::move(state));
 }
 
+}  // namespace
+
+Result<Executable> compile(const Model& model, const CompileOptions& options) {
+    return protect("compile", {.text = [&] { return model.to_text(); }}, [&] { return compile_model(model, options); });
+}
+
 std::vector<std::string> compile_targets() {
     std::vector<std::string> targets = list_targets();
     targets.insert(targets.begin() + 1, "cuda");
     return targets;
 }
 
+// The i-th of those that fit more and more sizes: first with the names apart that these inputs tell apart, at last with
+// all of them.
+Result<Executable> Executable::State::relaxed_for(size_t i, const NamedData& inputs) {
+    const std::lock_guard lock(mutex);
+    if (i == relaxed.size()) {
+        const Graph& last = i == 0 ? *model->loaded() : *relaxed.back().graph;
+        std::shared_ptr<Graph> graph = TRY(tessera::relaxed(last, inputs, i + 1 == kMostRelaxed));
+        Executable made = TRY(compile_model(Model(graph), options));
+        relaxed.push_back({std::move(graph), std::move(made)});
+    }
+    return relaxed[i].executable;
+}
+
+// What was compiled for other sizes answers, or is compiled now; `because` where that does not help.
+Result<std::vector<Datum>> Executable::State::run_relaxed(const NamedData& inputs, const RunOptions& run_options,
+                                                          const Error& because) {
+    for (size_t i = 0; i < kMostRelaxed; ++i) {
+        auto next = relaxed_for(i, inputs);
+        if (!next.ok()) return because;
+        auto results = TRY(next->state_->here(inputs))->run(inputs, run_options);
+        if (!results.ok() && contradicts_sizes(results.error())) continue;
+        if (results.ok() && run_options.warnings) run_options.warnings->push_back(warning_of_run(because));
+        return results;
+    }
+    return because;
+}
+
 Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOptions& options) const {
-    return TRY(state_->here(inputs))->run(inputs, options);
+    return protect("run", state_->reproducer(), [&]() -> Result<std::vector<Datum>> {
+        auto results = TRY(state_->here(inputs))->run(inputs, options);
+        if (results.ok() || !state_->model || !contradicts_sizes(results.error())) return results;
+        return state_->run_relaxed(inputs, options, results.error());
+    });
 }
 Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, int runs) const {
-    return TRY(state_->here(inputs))->profile(inputs, runs);
+    return protect("profile", state_->reproducer(), [&]() -> Result<std::vector<StepProfile>> {
+        return TRY(state_->here(inputs))->profile(inputs, runs);
+    });
 }
 Result<double> Executable::seconds_on_device(const NamedData& inputs, int runs) const {
     return TRY(state_->here())->seconds_on_device(inputs, runs);
 }
 Result<std::vector<std::pair<std::string, double>>> Executable::check(const NamedData& inputs) const {
-    return TRY(state_->here(inputs))->check(inputs);
+    return protect("check", state_->reproducer(), [&]() -> Result<std::vector<std::pair<std::string, double>>> {
+        return TRY(state_->here(inputs))->check(inputs);
+    });
 }
 
 std::vector<Port> Executable::inputs() const { return state_->inputs; }
@@ -280,13 +352,17 @@ std::optional<int64_t> Executable::arena_bytes(const std::map<std::string, int64
 }
 
 Result<std::string> Executable::emit(std::string_view what) const {
-    const Program& program = state_->program();
-    if (what == "llvm") return emit_llvm(TRY(state_->kernels()), state_->codegen);
-    if (what == "ptx" && !TRY(describe_target(state_->codegen.target)).blocks)
-        return Error(Code::E0501, "{} has no PTX: it is no GPU", state_->codegen.target)
+    return protect("emit", state_->reproducer(), [&] { return state_->emit(what); });
+}
+
+Result<std::string> Executable::State::emit(std::string_view what) const {
+    const Program& program = this->program();
+    if (what == "llvm") return emit_llvm(TRY(kernels()), codegen);
+    if (what == "ptx" && !TRY(describe_target(codegen.target)).blocks)
+        return Error(Code::E0501, "{} has no PTX: it is no GPU", codegen.target)
             .hint("compile for cuda, or for one of: sm_80, sm_90, sm_90a");
-    if (what == "asm" || what == "ptx") return emit_assembly(TRY(state_->kernels()), state_->codegen);
-    if (what == "kernel") return print_kernels(TRY(state_->kernels()));
+    if (what == "asm" || what == "ptx") return emit_assembly(TRY(kernels()), codegen);
+    if (what == "kernel") return print_kernels(TRY(kernels()));
     if (what == "compute" || what == "schedule") {
         std::vector<KernelStages> stages;
         gather_stages(program, stages);
@@ -296,7 +372,7 @@ Result<std::string> Executable::emit(std::string_view what) const {
     if (what != "graph")
         return Error(Code::E0501, "there is no stage \"{}\"", what)
             .hint("there are: graph, compute, schedule, kernel, llvm, asm, ptx");
-    if (state_->loaded && !state_->loaded->complete())
+    if (loaded && !loaded->complete())
         return Error(Code::E0501, "the graph has no weights any more").hint("compile with keep_weights");
     return print(*program.graph);
 }

@@ -2,8 +2,8 @@
 #include <chrono>
 #include <filesystem>
 
-#include "base/check.h"
 #include "base/output_file.h"
+#include "base/protect.h"
 #include "discover/discover.h"
 #include "tessera/discover.h"
 
@@ -87,35 +87,37 @@ Error explained(Error error, const DiscoverRulesOptions& options) {
 }  // namespace
 
 Result<DiscoveredRules> discover_rules(const DiscoverRulesOptions& options) {
-    CheckScope scope("discover", [&] { return options.ops; });
-    const auto began = std::chrono::steady_clock::now();
-    if (!options.out.empty()) TRY(check_writable(files_of(options.out)));
-    DiscoverOptions how{.ops = options.ops, .prove = options.prove, .all = options.all};
-    how.enumerate.max_ops = options.max_ops;
-    how.enumerate.seed = options.seed;
-    how.enumerate.threads = options.threads;
-    how.enumerate.work_dir = options.work_dir;
-    how.enumerate.cancel = options.cancel;
-    if (options.progress)
-        how.enumerate.progress = [&](const EnumerateOptions::Progress& p) {
-            options.progress({p.world, p.phase, p.level, p.done, p.total, p.terms, p.classes, p.pairs});
-        };
-    Result<Discovery> result = discover(how);
-    if (!result.ok()) return explained(std::move(result).error(), options);
-    const Discovery found = std::move(*result);
-    DiscoveredRules out;
-    out.ops = found.ops;
-    out.max_ops = found.max_ops;
-    out.seed = found.seed;
-    if (found.began_anew)
-        out.warnings.push_back(
-            fmt::format("what \"{}\" held was of another discovery or damaged: this one began anew", options.work_dir));
-    if (!options.out.empty()) out.files = TRY(write(found, files_of(options.out), options));
-    out.counts = public_counts(found.counts);
-    for (const auto& [name, counts] : found.worlds) out.worlds.emplace_back(name, public_counts(counts));
-    for (const FoundRule& rule : found.rules) out.rules.push_back(public_rule(rule));
-    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    return out;
+    return protect(
+        "discover", {.name = "ops.txt", .text = [&] { return options.ops; }}, [&]() -> Result<DiscoveredRules> {
+            const auto began = std::chrono::steady_clock::now();
+            if (!options.out.empty()) TRY(check_writable(files_of(options.out)));
+            DiscoverOptions how{.ops = options.ops, .prove = options.prove, .all = options.all};
+            how.enumerate.max_ops = options.max_ops;
+            how.enumerate.seed = options.seed;
+            how.enumerate.threads = options.threads;
+            how.enumerate.work_dir = options.work_dir;
+            how.enumerate.cancel = options.cancel;
+            if (options.progress)
+                how.enumerate.progress = [&](const EnumerateOptions::Progress& p) {
+                    options.progress({p.world, p.phase, p.level, p.done, p.total, p.terms, p.classes, p.pairs});
+                };
+            Result<Discovery> result = discover(how);
+            if (!result.ok()) return explained(std::move(result).error(), options);
+            const Discovery found = std::move(*result);
+            DiscoveredRules out;
+            out.ops = found.ops;
+            out.max_ops = found.max_ops;
+            out.seed = found.seed;
+            if (found.began_anew)
+                out.warnings.push_back(fmt::format(
+                    "what \"{}\" held was of another discovery or damaged: this one began anew", options.work_dir));
+            if (!options.out.empty()) out.files = TRY(write(found, files_of(options.out), options));
+            out.counts = public_counts(found.counts);
+            for (const auto& [name, counts] : found.worlds) out.worlds.emplace_back(name, public_counts(counts));
+            for (const FoundRule& rule : found.rules) out.rules.push_back(public_rule(rule));
+            out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+            return out;
+        });
 }
 
 }  // namespace tessera

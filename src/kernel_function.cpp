@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "base/check.h"
+#include "base/protect.h"
 #include "base/usable_cores.h"
 #include "kernel/cpu/default_schedule.h"
 #include "kernel/ir/check_bounds.h"
@@ -208,31 +208,41 @@ Result<KernelSchedule> KernelSchedule::parse(std::string_view compute) {
 }
 
 Result<KernelSchedule> KernelSchedule::automatic(std::string_view compute, int threads) {
-    Compute checked = TRY(checked_compute(compute));
-    ScheduleOptions options;
-    options.machine = TRY(describe_target("host"));
-    options.threads = threads > 0 ? threads : usable_cores();
-    std::vector<Buffer> parameters = checked.buffers;
-    Schedule chosen = TRY(default_schedule(std::move(checked), options));
-    return KernelSchedule(std::make_shared<State>(State{std::move(chosen), std::move(parameters)}));
+    return protect("schedule", {.name = "compute.tsc", .text = [&] { return std::string(compute); }},
+                   [&]() -> Result<KernelSchedule> {
+                       Compute checked = TRY(checked_compute(compute));
+                       ScheduleOptions options;
+                       options.machine = TRY(describe_target("host"));
+                       options.threads = threads > 0 ? threads : usable_cores();
+                       std::vector<Buffer> parameters = checked.buffers;
+                       Schedule chosen = TRY(default_schedule(std::move(checked), options));
+                       return KernelSchedule(std::make_shared<State>(State{std::move(chosen), std::move(parameters)}));
+                   });
 }
 
 Result<KernelSchedule> KernelSchedule::replay(std::string_view compute, std::string_view trace) {
-    Compute checked = TRY(checked_compute(compute));
-    std::vector<TraceStep> steps = TRY(Schedule::parse_trace(trace));
-    std::vector<Buffer> parameters = checked.buffers;
-    Schedule replayed = TRY(Schedule::replay(std::move(checked), steps));
-    TRY(check_layouts(replayed));
-    return KernelSchedule(std::make_shared<State>(State{std::move(replayed), std::move(parameters)}));
+    return protect(
+        "schedule", {.name = "compute.tsc", .text = [&] { return std::string(compute); }},
+        [&]() -> Result<KernelSchedule> {
+            Compute checked = TRY(checked_compute(compute));
+            std::vector<TraceStep> steps = TRY(Schedule::parse_trace(trace));
+            std::vector<Buffer> parameters = checked.buffers;
+            Schedule replayed = TRY(Schedule::replay(std::move(checked), steps));
+            TRY(check_layouts(replayed));
+            return KernelSchedule(std::make_shared<State>(State{std::move(replayed), std::move(parameters)}));
+        });
 }
 
 Result<std::vector<std::string>> KernelSchedule::apply(const std::string& primitive,
                                                        const std::vector<std::string>& args) {
-    auto next = std::make_shared<State>(*state_);
-    std::vector<std::string> made = TRY(next->schedule.apply(primitive, args));
-    TRY(check_layouts(next->schedule));
-    state_ = std::move(next);
-    return made;
+    return protect("schedule", {.name = "kernel.txt", .text = [&] { return compute() + trace(); }},
+                   [&]() -> Result<std::vector<std::string>> {
+                       auto next = std::make_shared<State>(*state_);
+                       std::vector<std::string> made = TRY(next->schedule.apply(primitive, args));
+                       TRY(check_layouts(next->schedule));
+                       state_ = std::move(next);
+                       return made;
+                   });
 }
 
 std::string KernelSchedule::compute() const { return to_string(state_->schedule.compute()); }
@@ -256,56 +266,63 @@ Result<std::vector<std::pair<std::string, std::string>>> KernelSchedule::loops(s
 }
 
 Result<std::string> KernelSchedule::lower() const {
-    Lowered lowered = TRY(tessera::lower(state_->schedule));
-    return to_string(lowered.kernel);
+    return protect("lower", {.name = "kernel.txt", .text = [&] { return compute() + trace(); }},
+                   [&]() -> Result<std::string> {
+                       Lowered lowered = TRY(tessera::lower(state_->schedule));
+                       return to_string(lowered.kernel);
+                   });
 }
 
 Result<KernelFunction> KernelSchedule::build(int threads, const std::map<std::string, Tensor>& known) const {
-    const Compute& compute = state_->schedule.compute();
-    auto made = std::make_shared<KernelFunction::State>();
-    KernelFunction::State& s = *made;
-    s.lowered = TRY(tessera::lower(state_->schedule));
-    s.stream = TRY(s.device.make_stream(threads));
-    s.parameters = state_->parameters;
-    s.blocks.assign(s.lowered.kernel.params, Arena(s.device));
-    for (size_t slot = 0; slot < compute.params; ++slot) {
-        const Buffer& buffer = s.parameters[slot];
-        if (!buffer.strides.empty()) return Error(Code::E0601, "{} has strides, and arguments are dense", buffer.name);
-        if (auto given = known.find(buffer.name); given != known.end()) {
-            if (slot >= compute.known.size() || !compute.known[slot])
-                return Error(Code::E0401, "{} is not known ahead", buffer.name)
-                    .hint("declare it so: known {}", buffer.name);
-            s.known.emplace(slot, given->second);
-            continue;
-        }
-        KernelArgument argument{.name = buffer.name, .dtype = buffer.dtype, .shape = {}};
-        for (const Expr& size : buffer.shape) argument.shape.push_back(to_string(size));
-        for (const Stage& stage : compute.stages) argument.written |= stage.buffer == static_cast<int>(slot);
-        s.arguments.push_back(std::move(argument));
-        s.slots.push_back(slot);
-    }
-    if (s.known.size() != known.size())
-        for (const auto& [name, tensor] : known)
-            if (std::none_of(s.known.begin(), s.known.end(),
-                             [&](const auto& k) { return s.parameters[k.first].name == name; }))
-                return Error(Code::E0401, "there is no parameter {}", name);
-    s.kernels = {s.lowered.kernel};
-    if (s.lowered.prepare.body) s.kernels.push_back(s.lowered.prepare);
-    s.module = TRY(compile_kernels(s.kernels, {}));
-    if (!s.lowered.prepare.body) return KernelFunction(std::move(made));
+    return protect(
+        "build", {.name = "kernel.txt", .text = [&] { return compute() + trace(); }}, [&]() -> Result<KernelFunction> {
+            const Compute& compute = state_->schedule.compute();
+            auto made = std::make_shared<KernelFunction::State>();
+            KernelFunction::State& s = *made;
+            s.lowered = TRY(tessera::lower(state_->schedule));
+            s.stream = TRY(s.device.make_stream(threads));
+            s.parameters = state_->parameters;
+            s.blocks.assign(s.lowered.kernel.params, Arena(s.device));
+            for (size_t slot = 0; slot < compute.params; ++slot) {
+                const Buffer& buffer = s.parameters[slot];
+                if (!buffer.strides.empty())
+                    return Error(Code::E0601, "{} has strides, and arguments are dense", buffer.name);
+                if (auto given = known.find(buffer.name); given != known.end()) {
+                    if (slot >= compute.known.size() || !compute.known[slot])
+                        return Error(Code::E0401, "{} is not known ahead", buffer.name)
+                            .hint("declare it so: known {}", buffer.name);
+                    s.known.emplace(slot, given->second);
+                    continue;
+                }
+                KernelArgument argument{.name = buffer.name, .dtype = buffer.dtype, .shape = {}};
+                for (const Expr& size : buffer.shape) argument.shape.push_back(to_string(size));
+                for (const Stage& stage : compute.stages) argument.written |= stage.buffer == static_cast<int>(slot);
+                s.arguments.push_back(std::move(argument));
+                s.slots.push_back(slot);
+            }
+            if (s.known.size() != known.size())
+                for (const auto& [name, tensor] : known)
+                    if (std::none_of(s.known.begin(), s.known.end(),
+                                     [&](const auto& k) { return s.parameters[k.first].name == name; }))
+                        return Error(Code::E0401, "there is no parameter {}", name);
+            s.kernels = {s.lowered.kernel};
+            if (s.lowered.prepare.body) s.kernels.push_back(s.lowered.prepare);
+            s.module = TRY(compile_kernels(s.kernels, {}));
+            if (!s.lowered.prepare.body) return KernelFunction(std::move(made));
 
-    std::vector<void*> pointers(s.lowered.kernel.params);
-    SymbolValues symbols;
-    for (const auto& [slot, tensor] : s.known) {
-        bind_names(s.parameters[slot], tensor.sizes(), symbols);
-        TRY(check_array(s.parameters[slot], tensor.dtype(), tensor.sizes(), symbols));
-        pointers[slot] = read_only(tensor.data());
-    }
-    TRY(s.place(s.lowered.prepared, symbols, pointers));
-    s.prepared = std::none_of(s.lowered.prepare_args.begin(), s.lowered.prepare_args.end(),
-                              [&](int slot) { return pointers[static_cast<size_t>(slot)] == nullptr; });
-    if (s.prepared) TRY(s.prepare(pointers));
-    return KernelFunction(std::move(made));
+            std::vector<void*> pointers(s.lowered.kernel.params);
+            SymbolValues symbols;
+            for (const auto& [slot, tensor] : s.known) {
+                bind_names(s.parameters[slot], tensor.sizes(), symbols);
+                TRY(check_array(s.parameters[slot], tensor.dtype(), tensor.sizes(), symbols));
+                pointers[slot] = read_only(tensor.data());
+            }
+            TRY(s.place(s.lowered.prepared, symbols, pointers));
+            s.prepared = std::none_of(s.lowered.prepare_args.begin(), s.lowered.prepare_args.end(),
+                                      [&](int slot) { return pointers[static_cast<size_t>(slot)] == nullptr; });
+            if (s.prepared) TRY(s.prepare(pointers));
+            return KernelFunction(std::move(made));
+        });
 }
 
 Result<std::map<std::string, int64_t>> describe_processor(std::string_view target) {

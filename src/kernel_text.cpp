@@ -1,6 +1,6 @@
 #include "kernel_text.h"
 
-#include "base/check.h"
+#include "base/protect.h"
 #include "kernel/cpu/lower_variants.h"
 #include "kernel/ir/check_bounds.h"
 #include "onnx/file.h"
@@ -33,19 +33,20 @@ Status add_kernels(std::string_view text, const std::string& path, TextStages& m
 }  // namespace
 
 Result<TextStages> compile_text(const std::string& path, const CompileOptions& options) {
-    auto file = TRY(onnx::MappedFile::open(path));
-    const std::string_view text = file->bytes();
-    CheckScope scope("compile", [&] { return std::string(text); });
-    const Precision precision = TRY(precision_named(options.precision));
-    const LowerOptions lower = TRY(lower_options(options, precision, chosen_threads(options)));
-    TextStages made;
-    made.codegen = codegen_options(options, precision);
-    made.has_computes = path.ends_with(kComputeSuffix);
-    if (made.has_computes)
-        TRY(add_computes(text, path, lower, made));
-    else
-        TRY(add_kernels(text, path, made));
-    return made;
+    return protect("compile", {.file = path}, [&]() -> Result<TextStages> {
+        auto file = TRY(onnx::MappedFile::open(path));
+        const std::string_view text = file->bytes();
+        const Precision precision = TRY(precision_named(options.precision));
+        const LowerOptions lower = TRY(lower_options(options, precision, chosen_threads(options)));
+        TextStages made;
+        made.codegen = codegen_options(options, precision);
+        made.has_computes = path.ends_with(kComputeSuffix);
+        if (made.has_computes)
+            TRY(add_computes(text, path, lower, made));
+        else
+            TRY(add_kernels(text, path, made));
+        return made;
+    });
 }
 
 Result<std::string> TextStages::emit(std::string_view what) const {

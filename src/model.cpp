@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <set>
 
-#include "base/check.h"
 #include "base/numeric.h"
+#include "base/protect.h"
 #include "base/random.h"
 #include "graph/count.h"
 #include "graph/demo.h"
@@ -20,6 +20,7 @@
 #include "onnx/file.h"
 #include "onnx/read.h"
 #include "onnx/write.h"
+#include "relax.h"
 
 namespace tessera {
 namespace {
@@ -129,26 +130,56 @@ class RandomInputs {
 
 }  // namespace
 
-Model::Model(std::shared_ptr<Graph> graph) : graph_(std::move(graph)) {}
+struct Model::Origin {
+    std::shared_ptr<Graph> loaded;  // null: the model's graph itself
+    std::vector<Warning> warnings = {};
+    bool strict = false, declared = false;
+};
 
-Result<Model> Model::load(const std::string& path) {
-    CheckScope scope("load", [&] { return path; });
-    auto graph = TRY(is_text(path)) ? load_text(path) : load_onnx(path);
-    if (!graph.ok()) return in_file(path, graph.error());
-    return Model(std::move(*graph));
+Model::Model(std::shared_ptr<Graph> graph) : graph_(std::move(graph)), origin_(std::make_shared<Origin>()) {}
+
+const std::vector<Warning>& Model::warnings() const { return origin_->warnings; }
+bool Model::strict() const { return origin_->strict; }
+bool Model::declared_sizes() const { return origin_->declared; }
+const std::shared_ptr<Graph>& Model::loaded() const { return origin_->loaded ? origin_->loaded : graph_; }
+
+Model Model::rewritten(std::shared_ptr<Graph> graph) const {
+    Model model(std::move(graph));
+    Origin origin = *origin_;
+    origin.loaded = loaded();
+    model.origin_ = std::make_shared<const Origin>(std::move(origin));
+    return model;
 }
 
-Result<Model> Model::from_onnx(std::string_view bytes) {
+Result<Model> Model::load(const std::string& path, const ReadOptions& options) {
+    return protect("load", {.file = path}, [&]() -> Result<Model> {
+        Origin origin{.loaded = nullptr, .strict = options.strict};
+        FromOnnxOptions how{.strict = options.strict, .warnings = &origin.warnings, .declared = &origin.declared};
+        auto graph = TRY(is_text(path)) ? load_text(path) : load_onnx(path, how);
+        if (!graph.ok()) return in_file(path, graph.error());
+        Model model(std::move(*graph));
+        model.origin_ = std::make_shared<const Origin>(std::move(origin));
+        return model;
+    });
+}
+
+Result<Model> Model::from_onnx(std::string_view bytes, const ReadOptions& options) {
     auto held = std::make_shared<const std::string>(bytes);  // constants stay in it
-    CheckScope scope("from_onnx", [&] { return *held; });
-    return Model(TRY(tessera::from_onnx(TRY(onnx::read_model(*held, held)))));
+    return protect("from_onnx", {.name = "model.onnx", .text = [&] { return *held; }}, [&]() -> Result<Model> {
+        Origin origin{.loaded = nullptr, .strict = options.strict};
+        FromOnnxOptions how{.strict = options.strict, .warnings = &origin.warnings, .declared = &origin.declared};
+        Model model(TRY(tessera::from_onnx(TRY(onnx::read_model(*held, held)), how)));
+        model.origin_ = std::make_shared<const Origin>(std::move(origin));
+        return model;
+    });
 }
 
 Result<Model> Model::parse(std::string_view text, std::string source) {
-    CheckScope scope("parse", [&] { return std::string(text); });
-    ParseOptions options;
-    options.source = std::move(source);
-    return Model(TRY(tessera::parse(text, options)));
+    return protect("parse", {.name = "model.tsr", .text = [&] { return std::string(text); }}, [&]() -> Result<Model> {
+        ParseOptions options;
+        options.source = std::move(source);
+        return Model(TRY(tessera::parse(text, options)));
+    });
 }
 
 std::vector<std::string> Model::demos() { return {"resnet50"}; }
@@ -224,13 +255,27 @@ std::optional<int64_t> Model::peak_bytes(const std::map<std::string, int64_t>& s
 }
 
 Result<std::vector<Datum>> Model::run(const NamedData& inputs, const RunOptions& options) const {
-    CheckScope scope("evaluate", [&] { return to_text(); });
     EvaluateOptions evaluation{.max_work = options.max_work, .seed = options.seed, .cancel = options.cancel};
     if (options.progress)
         evaluation.progress = [&](const Node& node, size_t done, size_t total) {
             options.progress(node.name().empty() ? node.output()->name() : node.name(), done, total);
         };
-    return evaluate(*graph_, inputs, evaluation);
+    return protect("evaluate", {.text = [&] { return to_text(); }}, [&]() -> Result<std::vector<Datum>> {
+        if (strict()) return evaluate(*graph_, inputs, evaluation);
+        std::optional<Error> contradiction;
+        if (loaded() != graph_) {  // rewritten as its sizes are declared: else what was read knows the answer
+            evaluation.check_sizes = true;
+            auto results = evaluate(*graph_, inputs, evaluation);
+            if (results.ok() || !contradicts_sizes(results.error())) return results;
+            contradiction = std::move(results).error();
+            evaluation.check_sizes = false;
+        }
+        evaluation.contradiction = &contradiction;
+        auto results = evaluate(*loaded(), inputs, evaluation);
+        if (results.ok() && contradiction && options.warnings)
+            options.warnings->push_back(warning_of_run(*contradiction));
+        return results.ok() || !contradiction ? std::move(results) : *contradiction;
+    });
 }
 
 Result<NamedData> Model::random_inputs(uint64_t seed, const std::map<std::string, int64_t>& symbols) const {
@@ -242,16 +287,17 @@ Result<NamedData> Model::random_inputs(uint64_t seed, const std::map<std::string
 }
 
 Status Model::save(const std::string& path, const SaveOptions& options) const {
-    CheckScope scope("save", [&] { return to_text(); });
-    if (!path.ends_with(kOnnxSuffix)) return save_text(*graph_, path, {.weights_file = options.weights});
-    onnx::WriteOptions write;
-    write.external_from = options.external_from;
-    return save_onnx(*graph_, path, {.opset = options.opset}, write);
+    return protect("save", {.text = [&] { return to_text(); }}, [&]() -> Status {
+        if (!path.ends_with(kOnnxSuffix)) return save_text(*graph_, path, {.weights_file = options.weights});
+        onnx::WriteOptions write;
+        write.external_from = options.external_from;
+        return save_onnx(*graph_, path, {.opset = options.opset}, write);
+    });
 }
 
 Result<std::string> Model::to_onnx() const {
-    CheckScope scope("to_onnx", [&] { return to_text(); });
-    return onnx::write_model(TRY(tessera::to_onnx(*graph_)));
+    return protect("to_onnx", {.text = [&] { return to_text(); }},
+                   [&]() -> Result<std::string> { return onnx::write_model(TRY(tessera::to_onnx(*graph_))); });
 }
 
 std::string Model::to_text() const { return print(*graph_); }

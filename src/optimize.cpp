@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "base/check.h"
+#include "base/protect.h"
 #include "graph/graph.h"
 #include "rewrite/passes/optimize.h"
 #include "rewrite/refute/refute.h"
@@ -52,8 +52,9 @@ std::vector<PassRun> pass_runs(const std::vector<Pass>& table) {
 
 std::vector<PassRun> optimizer_passes() { return pass_runs(pass_table()); }
 
-Result<Optimized> optimize(const Model& model, const OptimizeOptions& options) {
-    CheckScope scope("optimize", [&] { return model.to_text(); });
+namespace {
+
+Result<Optimized> optimize_model(const Model& model, const OptimizeOptions& options) {
     auto began = std::chrono::steady_clock::now();
     PipelineOptions pipeline;
     pipeline.precision = TRY(precision_named(options.precision));
@@ -66,7 +67,7 @@ Result<Optimized> optimize(const Model& model, const OptimizeOptions& options) {
     pipeline.cancel = options.cancel;
     std::shared_ptr<Graph> graph = model.graph().clone();
     if (options.opset) graph->info().opset = options.opset;
-    Model optimized(graph);
+    Model optimized = model.rewritten(graph);
     if (options.after)
         pipeline.watch.after = [&](const std::string& pass, const Graph&, Changed changed) {
             options.after(pass, optimized, changed);
@@ -98,6 +99,13 @@ Result<Optimized> optimize(const Model& model, const OptimizeOptions& options) {
     report.before = model.summary();
     report.after = optimized.summary();
     return Optimized{std::move(optimized), std::move(report)};
+}
+
+}  // namespace
+
+Result<Optimized> optimize(const Model& model, const OptimizeOptions& options) {
+    return protect("optimize", {.text = [&] { return model.to_text(); }},
+                   [&] { return optimize_model(model, options); });
 }
 
 }  // namespace tessera

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/protect.h"
 #include "discover/check/verify_rule.h"
 #include "rewrite/passes/optimize.h"
 #include "rewrite/refute/refute.h"
@@ -111,10 +111,7 @@ double since(std::chrono::steady_clock::time_point began) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-}  // namespace
-
-Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
-    CheckScope scope("search", [&] { return model.to_text(); });
+Result<Searched> search_model(const Model& model, const ModelSearchOptions& options) {
     const auto began = std::chrono::steady_clock::now();
     const Precision precision = TRY(precision_named(options.precision));
     SearchOptions how;
@@ -170,7 +167,7 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
              std::min(found.candidates.size(), kMostTimed));
         std::shared_ptr<Graph> copy = found.candidates[i].graph->clone();
         TRY(optimize(*copy, pipeline));
-        return Model(copy);
+        return model.rewritten(copy);
     };
     const auto timing = std::chrono::steady_clock::now();
     if (options.time_candidates && found.candidates.size() > 1) {
@@ -194,6 +191,12 @@ Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
     report.timing_seconds = since(timing);
     if (report.chosen) out.model = TRY(made(report.chosen));
     return out;
+}
+
+}  // namespace
+
+Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
+    return protect("search", {.text = [&] { return model.to_text(); }}, [&] { return search_model(model, options); });
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/protect.h"
 #include "base/usable_cores.h"
 #include "rewrite/passes/lowering_passes.h"
 
@@ -53,21 +54,23 @@ std::vector<PassRun> compile_passes(const CompileOptions& options) {
 }
 
 Result<Model> graph_after(const Model& model, const std::string& pass, const CompileOptions& options) {
-    const Precision precision = TRY(precision_named(options.precision));
-    LowerOptions lower = TRY(lower_options(options, precision, 1));
-    std::vector<Pass> first, then = lowering_passes(lower.machine, lower.fuse);
-    if (options.optimize) first = optimizing_passes();
-    std::vector<Pass> all = first;
-    all.insert(all.end(), then.begin(), then.end());
-    TRY(check_pass_name(pass, all));
-    auto has = [&](const std::vector<Pass>& table) {
-        return std::any_of(table.begin(), table.end(), [&](const Pass& p) { return p.name == pass; });
-    };
-    auto graph = TRY(rewritten(model.graph(), precision, options, has(first) ? pass : std::string()));
-    if (has(first)) return Model(graph->clone());
-    lower.watch.stop_after = pass;
-    PassContext context;
-    return Model(TRY(prepare_graph(*graph, lower, context)));
+    return protect("graph_after", {.text = [&] { return model.to_text(); }}, [&]() -> Result<Model> {
+        const Precision precision = TRY(precision_named(options.precision));
+        LowerOptions lower = TRY(lower_options(options, precision, 1));
+        std::vector<Pass> first, then = lowering_passes(lower.machine, lower.fuse);
+        if (options.optimize) first = optimizing_passes();
+        std::vector<Pass> all = first;
+        all.insert(all.end(), then.begin(), then.end());
+        TRY(check_pass_name(pass, all));
+        auto has = [&](const std::vector<Pass>& table) {
+            return std::any_of(table.begin(), table.end(), [&](const Pass& p) { return p.name == pass; });
+        };
+        auto graph = TRY(rewritten(model.graph(), precision, options, has(first) ? pass : std::string()));
+        if (has(first)) return Model(graph->clone());
+        lower.watch.stop_after = pass;
+        PassContext context;
+        return Model(TRY(prepare_graph(*graph, lower, context)));
+    });
 }
 
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads) {

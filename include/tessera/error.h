@@ -18,6 +18,8 @@ enum class Code : int {
 #undef TESSERA_CODE
 };
 
+std::string_view version();  // of this library
+
 std::string_view code_name(Code code);   // "E0210"
 std::string_view code_title(Code code);  // "shape mismatch"
 std::vector<Code> all_codes();
@@ -67,6 +69,14 @@ class [[nodiscard]] Error {
         std::string message, where, note, hint;
     };
     std::unique_ptr<Data> data_;
+};
+
+// What a model got wrong and is used in spite of; strict loading makes an error of it.
+struct Warning {
+    Code code;
+    std::string message, where = {}, hint = {};
+    std::string to_string() const;  // as Error has it
+    bool operator==(const Warning&) const = default;
 };
 
 template <typename T>

@@ -49,6 +49,7 @@ struct RunOptions {
     int64_t max_work = int64_t{1} << 50;         // scalar operations before E0408
     const std::atomic<bool>* cancel = nullptr;   // set it to stop with E0410
     std::function<void(std::string_view node, size_t done, size_t total)> progress = {};
+    std::vector<Warning>* warnings = nullptr;    // what the run showed to be wrong is added here
 };
 
 struct SaveOptions {
@@ -57,13 +58,18 @@ struct SaveOptions {
     std::string weights;          // of the text form: the file its large constants go to; empty: they stay in the text
 };
 
+struct ReadOptions {
+    bool strict = false;  // refuse what is otherwise used with a warning, and runs that contradict declared sizes
+};
+
 using NamedData = std::map<std::string, Datum>;
 
 class Model {
    public:
     // By suffix and contents: .onnx (external data beside it), or Tessera's text form.
-    static Result<Model> load(const std::string& path);
-    static Result<Model> from_onnx(std::string_view bytes);  // external data is refused: there is no folder
+    static Result<Model> load(const std::string& path, const ReadOptions& options = {});
+    // External data is refused: there is no folder.
+    static Result<Model> from_onnx(std::string_view bytes, const ReadOptions& options = {});
     static Result<Model> parse(std::string_view text, std::string source = "text");
     // Built in: "resnet50", with weights from `seed`.
     static Result<Model> demo(std::string_view name, uint64_t seed = 0);
@@ -88,10 +94,21 @@ class Model {
     Result<std::string> to_onnx() const;         // bytes
     std::string to_text() const;
 
+    // What the file got wrong. Inference decides against what is declared, and a run against both.
+    const std::vector<Warning>& warnings() const;
+    bool strict() const;
+
     const Graph& graph() const { return *graph_; }
+    // What was read: of a model that was rewritten, the one that it came from. A run that contradicts declared sizes, which
+    // rewriting believes, is left to it.
+    const std::shared_ptr<Graph>& loaded() const;
+    bool declared_sizes() const;                         // some ranks or sizes are as declared, not as inferred
+    Model rewritten(std::shared_ptr<Graph> graph) const;  // the same model by another graph
 
    private:
+    struct Origin;
     std::shared_ptr<Graph> graph_;
+    std::shared_ptr<const Origin> origin_;
 };
 
 }  // namespace tessera

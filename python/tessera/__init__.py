@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ._arrays import array_from, datum_from, is_plain, numpy_dtype, tensor_from, value_from
-from ._errors import Error
+from ._errors import Error, ModelWarning
 from ._tessera import CompileReport, Datum, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
 from ._tessera import Summary, Tensor
@@ -35,7 +35,7 @@ except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
 __all__ = ["CompileReport", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
-           "Executable", "Model", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SearchReport",
+           "Executable", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SearchReport",
            "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "array_from", "compile",
            "compile_targets", "demo", "discover", "from_onnx", "load", "numpy_dtype", "optimize", "optimizer_passes",
            "parse", "search", "tensor_from"]
@@ -109,6 +109,11 @@ class Model(_Runnable):
         None where a size is not known."""
         return self._model.peak_bytes(symbols)
 
+    @property
+    def warnings(self) -> list[Any]:
+        """What the file got wrong: code, message, where and hint of each."""
+        return self._model.warnings
+
     def random_inputs(self, seed: int = 0, **symbols: int) -> dict[str, Any]:
         """Inputs of the right types; symbolic dims are sized by name (1 otherwise)."""
         return {name: value_from(datum) for name, datum in self._model.random_inputs(seed, symbols).items()}
@@ -153,14 +158,17 @@ class Executable(_Runnable):
         return self._held.emit(what)
 
 
-def load(path: str | os.PathLike[str]) -> Model:
-    """A model from a file: ONNX, or Tessera's text form."""
-    return Model(_Model.load(os.fspath(path)))
+def load(path: str | os.PathLike[str], *, strict: bool = False) -> Model:
+    """A model from a file: ONNX, or Tessera's text form.
+
+    What the file declares wrongly and inference knows better gives a ModelWarning, as does a run whose sizes contradict
+    declared ones. With `strict`, both are errors."""
+    return Model(_Model.load(os.fspath(path), strict))
 
 
-def from_onnx(model: Any) -> Model:
-    """A model from ONNX bytes or an onnx.ModelProto."""
-    return Model(_Model.from_onnx(model if isinstance(model, bytes) else model.SerializeToString()))
+def from_onnx(model: Any, *, strict: bool = False) -> Model:
+    """A model from ONNX bytes or an onnx.ModelProto; `strict` as load has it."""
+    return Model(_Model.from_onnx(model if isinstance(model, bytes) else model.SerializeToString(), strict))
 
 
 def parse(text: str) -> Model:

@@ -16,3 +16,7 @@ class Error(Exception):
 
     def __reduce__(self):
         return (Error, (self.code, self.message, self.where, self.note, self.hint))
+
+
+class ModelWarning(UserWarning):
+    """What a model got wrong and is used in spite of; its text begins with a code of docs/errors.md."""

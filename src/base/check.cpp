@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 namespace tessera {
@@ -31,7 +32,22 @@ CheckScope::CheckScope(std::string pass_name, std::function<std::string()> make_
 }
 CheckScope::~CheckScope() { current_scope = outer_; }
 
+bool aborts_on_fault() {
+#ifdef NDEBUG
+    static const bool aborts = [] {
+        const char* set = std::getenv("TESSERA_ABORT");
+        return set && *set && std::string_view(set) != "0";
+    }();
+    return aborts;
+#else
+    return true;
+#endif
+}
+
 void check_failed(const char* file, int line, const char* condition, const std::string& message) {
+    if (!aborts_on_fault())
+        throw InternalError(fmt::format("{}:{}: {}{}{}{}", file, line, condition, message.empty() ? "" : ": ", message,
+                                        current_scope ? ", in " + current_scope->pass : ""));
     fmt::print(stderr, "internal error: {}:{}: {}{}{}\n", file, line, condition, message.empty() ? "" : ": ", message);
     if (CheckScope* scope = std::exchange(current_scope, nullptr)) {  // a CHECK inside the reproducer must not recurse
         fmt::print(stderr, "  in pass: {}\n", scope->pass);

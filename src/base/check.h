@@ -1,13 +1,22 @@
-// CHECK(condition, ...): our own mistakes. Aborts naming the pass in progress and leaves a reproducer where one is set.
+// CHECK(condition, ...): our own mistakes. It throws InternalError, which only protect() catches, at the public API
+// (base/protect.h). In debug builds, and where TESSERA_ABORT=1, it aborts instead: it names the pass in progress and
+// leaves a reproducer where one is set.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 namespace tessera {
 
+class InternalError : public std::logic_error {
+   public:
+    using std::logic_error::logic_error;
+};
+
+bool aborts_on_fault();
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
 
 // While one of these lives on this thread, a failing CHECK names its pass and writes what `reproducer` gives to a file.

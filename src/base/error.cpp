@@ -31,4 +31,11 @@ std::string Error::to_string() const {
     return text;
 }
 
+std::string Warning::to_string() const {
+    std::string text = fmt::format("warning {}: {}", code_name(code), message);
+    if (!where.empty()) text += fmt::format("\n  at {}", where);
+    if (!hint.empty()) text += fmt::format("\n  hint: {}", hint);
+    return text;
+}
+
 }  // namespace tessera

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/usable_cores.h"
 
@@ -33,14 +36,22 @@ struct alignas(128) Team::Slot {
     Body body = nullptr;
     void* context = nullptr;
     int64_t extent = 0, piece = 1;
+    std::mutex failing;
+    std::exception_ptr failure = nullptr;  // the first that a body threw
     alignas(128) std::atomic<int64_t> next{0};
 
-    void work(int thread) {
+    void work(int thread) noexcept {
         const int64_t all = extent, size = piece;
-        for (;;) {
-            int64_t begin = next.fetch_add(size, std::memory_order_relaxed);
-            if (begin >= all) return;
-            body(context, begin, std::min(begin + size, all), thread);
+        try {
+            for (;;) {
+                int64_t begin = next.fetch_add(size, std::memory_order_relaxed);
+                if (begin >= all) return;
+                body(context, begin, std::min(begin + size, all), thread);
+            }
+        } catch (...) {
+            next.store(all, std::memory_order_relaxed);
+            std::lock_guard lock(failing);
+            if (!failure) failure = std::current_exception();
         }
     }
 
@@ -178,12 +189,14 @@ void Team::run(int64_t extent, Body body, void* context) {
     Pool::shared().wake(helpers);
     slot.work(0);
     uint32_t inside = slot.state.fetch_and(Slot::kInside, std::memory_order_acq_rel) & Slot::kInside;
-    if (inside == 0) return;
-    auto began = std::chrono::steady_clock::now();
-    while ((inside = slot.state.load(std::memory_order_acquire)) != 0) {
-        pause();
-        if (std::chrono::steady_clock::now() - began > kSpin) slot.state.wait(inside, std::memory_order_acquire);
+    if (inside != 0) {
+        auto began = std::chrono::steady_clock::now();
+        while ((inside = slot.state.load(std::memory_order_acquire)) != 0) {
+            pause();
+            if (std::chrono::steady_clock::now() - began > kSpin) slot.state.wait(inside, std::memory_order_acquire);
+        }
     }
+    if (slot.failure) std::rethrow_exception(std::exchange(slot.failure, nullptr));
 }
 
 }  // namespace tessera

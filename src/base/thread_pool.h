@@ -17,7 +17,8 @@ class Team {
 
     int threads() const { return limit_; }
 
-    // [begin, end) of the range; `thread` is below threads() and of nobody else at that time. Must not throw.
+    // [begin, end) of the range; `thread` is below threads() and of nobody else at that time. Where one throws, no more
+    // pieces are handed out, and run throws it again.
     using Body = void (*)(void* context, int64_t begin, int64_t end, int thread);
     // Hands out [0, extent) in pieces until all is done. What bodies wrote is seen by the caller.
     void run(int64_t extent, Body body, void* context);

@@ -199,6 +199,9 @@ std::optional<int64_t> evaluate_int(const Expr& e, const SymbolValues& symbols);
 
 std::string to_string(const Expr& e);                        // N*2 + 1, floordiv(N, 2), x0[i, k] * x1[k, j]
 std::optional<Expr> parse_dim(std::string_view text);        // the i64 part of that syntax
+// A size as other tools write it, in exact fractions: floor(height/2 - 1/2) + 1, Max(1, N), N//2. What is left of a
+// fraction at the end is rounded down. Nothing for other functions, and for what is no formula.
+std::optional<Expr> parse_formula(std::string_view text);
 
 struct ExprHash {
     size_t operator()(const Expr& e) const { return e.hash(); }

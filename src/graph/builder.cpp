@@ -34,10 +34,18 @@ Value* Builder::scalar(double v, DType dtype) {
     return nullptr;
 }
 
-Value* Builder::scalar_like(double v, Value* x) { return failed() ? nullptr : scalar(v, x->type().tensor().dtype); }
+// What is asked of a value's element type must have one.
+bool Builder::is_tensor(const Value* x) {
+    if (!failed() && !(x && x->type().is_tensor()))
+        fail(x ? Error(Code::E0208, "\"{}\" must be a tensor, is {}", x->name(), x->type())
+               : Error(Code::E0207, "an input is missing"));
+    return !failed();
+}
+
+Value* Builder::scalar_like(double v, Value* x) { return is_tensor(x) ? scalar(v, x->type().tensor().dtype) : nullptr; }
 
 Value* Builder::cast(Value* x, DType to) {
-    if (failed() || x->type().tensor().dtype == to) return x;
+    if (!is_tensor(x) || x->type().tensor().dtype == to) return x;
     return op("cast", {x}, {{"to", Attr(int64_t{onnx::dtype_to_onnx(to)})}});
 }
 

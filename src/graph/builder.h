@@ -41,6 +41,7 @@ class Builder {
     Status status() const;
 
    private:
+    bool is_tensor(const Value* x);
     Graph* graph_;
     std::string where_;
     std::optional<Error> error_;

@@ -80,6 +80,19 @@ struct OnnxForm {
     std::vector<OnnxChange> changes = {};  // ascending
     std::vector<std::string> aliases = {}; // retired ops that are the same thing ("Scatter")
     std::string domain = {};
+    // Brings a form that the standard lacks, but files have, to one that it has; what was taken for what, or nothing.
+    std::function<std::string(OnnxCall&)> accept = {};
+};
+
+// How an op runs the graphs nested in it: what whoever steers their programs must know.
+struct ControlForm {
+    std::vector<const Graph*> graphs;  // two: a branch for true and one for false, by input 0. One: a body, again and again
+    // Of a body. Its inputs: the number of the iteration and the condition where it is numbered, states, slices of
+    // sequences. Its outputs: the condition where it is numbered, states, what is collected.
+    bool numbered = false;
+    std::optional<size_t> trips = {}, condition = {};  // inputs of the op, where they are given
+    size_t first = 0, states = 0;                      // inputs of the op: states from here, sequences after them
+    std::vector<bool> sequences = {}, collected = {};  // along axis 0; true: from the end
 };
 
 struct OpDef {
@@ -127,6 +140,8 @@ struct OpDef {
     std::function<std::vector<int64_t>(const OpView&)> indexed_axes = {};
     // How many outputs there are, where attributes or the types of inputs say so and the signature does not.
     std::function<std::optional<size_t>(const OpView&)> count_outputs = {};
+    // How it runs its nested graphs; nothing where only its evaluation does it in this form.
+    std::function<std::optional<ControlForm>(const OpView&)> control = {};
     // How often its nested graphs run, where its inputs say so.
     std::function<std::optional<Expr>(const OpView&)> iterations = {};
     // The gradients of the inputs from that of the first output, one for each; null where none flows.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <thread>
 
 #include "base/usable_cores.h"
@@ -35,16 +36,22 @@ Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& k
     const auto modules = into_modules(kernels);
     std::vector<std::optional<Result<std::string>>> objects(modules.size());
     std::atomic<size_t> next = 0;
+    std::vector<std::exception_ptr> failures(modules.size());
     auto work = [&] {
-        for (size_t i; (i = next++) < modules.size();)
-            objects[i] =
-                compile_module(modules[i], target, options, target.machine.blocks ? Form::Assembly : Form::Object);
+        for (size_t i; (i = next++) < modules.size();) try {
+                objects[i] =
+                    compile_module(modules[i], target, options, target.machine.blocks ? Form::Assembly : Form::Object);
+            } catch (...) {
+                failures[i] = std::current_exception();
+            }
     };
     const size_t wanted = static_cast<size_t>(options.threads > 0 ? options.threads : usable_cores());
     std::vector<std::thread> threads;
     for (size_t i = 1; i < std::min(wanted, modules.size()); ++i) threads.emplace_back(work);
     work();
     for (std::thread& t : threads) t.join();
+    for (const std::exception_ptr& failure : failures)
+        if (failure) std::rethrow_exception(failure);
     std::vector<std::string> out;
     for (auto& object : objects) out.push_back(TRY(std::move(*object)));
     return out;

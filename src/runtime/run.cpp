@@ -9,9 +9,6 @@
 namespace tessera {
 namespace {
 
-// By a kernel, where it lies: there, and aligned to its elements as every array is that somebody allocated for it.
-bool usable(const Tensor& t) { return t.data() && reinterpret_cast<uintptr_t>(t.data()) % dtype_bytes(t.dtype()) == 0; }
-
 NodeEvaluator::Find finder(const std::vector<std::pair<const Value*, Datum>>& values) {
     return [&values](const Value* v) -> const Datum* {
         for (const auto& [value, d] : values)
@@ -42,17 +39,19 @@ Run::Run(const LoadedProgram& loaded, RunContext& context, const RunOptions& opt
 
 Run::~Run() { (void)context_.stream->synchronize(); }  // outputs() has asked whether all went well
 
+Status Run::bind_input(size_t i, const Datum& input) {
+    const int buffer = program_.inputs[i];
+    if (buffer < 0) return {};
+    const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
+    if (!layout_.in_run[root] || layout_.home[root] != Home::Input) return {};
+    context_.data[root] = input;
+    if (!layout_.in_kernel[root]) return {};
+    context_.pointers[root] = TRY(readable(root, input.tensor()));
+    return {};
+}
+
 Status Run::begin(const std::vector<Datum>& inputs) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-        const int buffer = program_.inputs[i];
-        if (buffer < 0) continue;
-        const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
-        if (!layout_.in_run[root] || layout_.home[root] != Home::Input) continue;
-        context_.data[root] = inputs[i];
-        if (!layout_.in_kernel[root]) continue;
-        const Tensor& t = inputs[i].tensor();
-        context_.pointers[root] = TRY(readable(root, t));
-    }
+    for (size_t i = 0; i < inputs.size(); ++i) TRY(bind_input(i, inputs[i]));
     for (int buffer : program_.outputs) {
         const auto b = static_cast<size_t>(buffer);
         const auto root = static_cast<size_t>(layout_.root[b]);
@@ -209,6 +208,15 @@ Status Run::run(const InferStep& step, size_t i) {
     return {};
 }
 
+Status Run::run(const ControlStep& step, size_t i) {
+    const Values values = TRY(values_of(*step.node, step.inputs, i));
+    auto results = TRY(steer(step, values));
+    if (!results) results = TRY(evaluator().run(*step.node, finder(values)));
+    for (size_t k = 0; k < step.outputs.size(); ++k)
+        if (step.outputs[k] >= 0) TRY(keep(step.outputs[k], std::move((*results)[k])));
+    return {};
+}
+
 Status Run::run(const HostStep& step, size_t i) {
     const Values values = TRY(values_of(*step.node, step.inputs, i));
     std::vector<Datum> results = TRY(evaluator().run(*step.node, finder(values)));
@@ -254,13 +262,14 @@ Status Run::define_sizes(const Value& value, const Sizes& sizes) {
     if (!value.type().is_tensor() || !value.type().tensor().shape.ranked()) return {};
     const Shape& shape = value.type().tensor().shape;
     const auto rank = static_cast<int64_t>(sizes.size());
-    CHECK(shape.rank() == rank, "\"{}\" has {} dimensions, not {}", value.name(), rank, shape.rank());
+    if (shape.rank() != rank)
+        return Error(Code::E0411, "\"{}\" has {} dimensions, the model says {}", value.name(), rank, shape.rank());
     for (int64_t d = 0; d < rank; ++d) {
         const int64_t size = sizes[static_cast<size_t>(d)];
         if (shape[d].is(ExprKind::Var)) context_.symbols.try_emplace(shape[d].node().name, size);
         auto expected = evaluate_int(shape[d], context_.symbols);
         if (expected && *expected != size)
-            return Error(Code::E0407, "\"{}\" has {} elements in dimension {}, the model says {} ({})", value.name(),
+            return Error(Code::E0411, "\"{}\" has {} elements in dimension {}, the model says {} ({})", value.name(),
                          size, d, *expected, to_string(shape[d]));
     }
     return {};

@@ -38,9 +38,9 @@ TEST(FromOnnx, KeepsNamesTypesAndInfo) {
 }
 
 TEST(FromOnnx, HintsAreMetadataThereAndAttributesHere) {
-    onnx::Model m = model(body({declared("x", f32({1, 2, 8, 8})), declared("w", f32({2, 2, 3, 3}))},
-                               {op("Conv", {"x", "w"}, {"a"}), op("Conv", {"a", "w"}, {"y"})},
-                               {declared("y", f32({1, 2, 4, 4}))}));
+    onnx::Model m =
+        model(body({declared("x", f32({1, 2, 8, 8})), declared("w", f32({2, 2, 3, 3}))},
+                   {op("Conv", {"x", "w"}, {"a"}), op("Conv", {"a", "w"}, {"y"})}, {declared("y", f32({1, 2, 4, 4}))}));
     m.graph.nodes[0].metadata_props = {{"tessera.tiles", "6,4"}, {"a", "b"}};
     m.graph.nodes[1].metadata_props = {{"tessera.tiles", "6,x"}};  // not one of ours
     auto g = import_or_fail(m);
@@ -96,14 +96,31 @@ TEST(FromOnnx, SaysWhatIsUnknownMissingOrThereTwice) {
 
 TEST(FromOnnx, HoldsDeclaredOutputsAgainstInference) {
     auto x = declared("x", f32({2, 3}));
-    Error e = import_error(model(body({x}, {op("Relu", {"x"}, {"y"})}, {declared("y", f32({2, 4}))})));
+    const onnx::Model wrong = model(body({x}, {op("Relu", {"x"}, {"y"})}, {declared("y", f32({2, 4, 1}))}));
+    Error e = import_error(wrong, {.strict = true});
     EXPECT_EQ(e.code(), Code::E0210);
-    EXPECT_THAT(e.message(), AllOf(HasSubstr("f32[2,4]"), HasSubstr("f32[2,3]")));
-    // What is only known at run time, the declaration may know better.
-    auto g = import_or_fail(
-        model(body({x}, {op("NonZero", {"x"}, {"y"})}, {declared("y", Type(DType::i64, {2, symbol("K")}))})));
-    ASSERT_TRUE(g);
-    EXPECT_EQ(to_string(g->outputs()[0]->type()), "i64[2,K]");
+    EXPECT_THAT(e.message(), AllOf(HasSubstr("f32[2,4,1]"), HasSubstr("f32[2,3]")));
+    std::vector<Warning> warnings;
+    auto inferred = from_onnx(wrong, {.warnings = &warnings});
+    ASSERT_TRUE(inferred.ok());
+    EXPECT_EQ((*inferred)->outputs()[0]->type(), f32({2, 3}));
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_EQ(warnings[0].code, Code::W0201);
+    EXPECT_THAT(warnings[0].message, AllOf(HasSubstr("f32[2,4,1]"), HasSubstr("f32[2,3]")));
+    // What is only known at run time, the declaration may know better; only a strict import relies on it.
+    const onnx::Model found =
+        model(body({x}, {op("NonZero", {"x"}, {"y"})}, {declared("y", Type(DType::i64, {2, symbol("K")}))}));
+    auto g = from_onnx(found, {.strict = true});
+    ASSERT_TRUE(g.ok());
+    EXPECT_EQ(to_string((*g)->outputs()[0]->type()), "i64[2,K]");
+    EXPECT_EQ(to_string(import_or_fail(found)->outputs()[0]->type()), "i64[2,y.d1]");
+    // Where not even the rank is known, the declared one is taken, and a run may show another.
+    bool relied = false;
+    auto s = declared("s", Type(DType::i64, {symbol("R")})), y = declared("y", f32({symbol("A"), 3}));
+    auto ranked = from_onnx(model(body({x, s}, {op("Reshape", {"x", "s"}, {"y"})}, {y})), {.declared = &relied});
+    ASSERT_TRUE(ranked.ok());
+    EXPECT_EQ((*ranked)->outputs()[0]->type(), f32({symbol("y.d0"), symbol("y.d1")}));
+    EXPECT_TRUE(relied);
 }
 
 TEST(FromOnnx, NamesDimensions) {
@@ -116,6 +133,57 @@ TEST(FromOnnx, NamesDimensions) {
     EXPECT_EQ(g->inputs()[0]->type(),
               f32({symbol("past"), symbol("now"), symbol("x.d2"), symbol("past") + symbol("now")}));
     EXPECT_EQ(g->inputs()[1]->type(), f32({symbol("not-a-difference")}));
+}
+
+TEST(FromOnnx, ReadsDimensionsAsExportersWriteThem) {
+    onnx::ValueInfo x = declared("x", f32({symbol("height"), symbol("?"), symbol("?"), symbol("None")}));
+    onnx::ValueInfo z = declared("z", f32({7, 7}));
+    (*z.type.shape)[0] = {onnx::Dim::Kind::Param, 0, "floor(height/2 - 1/2) + 1", ""};
+    (*z.type.shape)[1] = {onnx::Dim::Kind::Param, 0, "sqrt(height)", ""};
+    auto g = import_or_fail(model(body({x, z}, {op("Relu", {"x"}, {"y"})}, {{"y", {}, {}, {}}})));
+    ASSERT_TRUE(g);
+    EXPECT_EQ(g->inputs()[0]->type(), f32({symbol("height"), symbol("x.d1"), symbol("x.d2"), symbol("x.d3")}));
+    EXPECT_EQ(g->inputs()[1]->type(), f32({floor_div(symbol("height") - 1, 2) + 1, symbol("sqrt(height)")}));
+}
+
+TEST(FromOnnx, TakesSignalsWithoutTheirLastDimension) {
+    onnx::Graph graph =
+        body({declared("x", f32({2, 160}))}, {op("STFT", {"x", "step", "", "length"}, {"y"})}, {{"y", {}, {}, {}}});
+    graph.initializers = {tensor_to_onnx(Tensor::scalar(int64_t{16}), "step"),
+                          tensor_to_onnx(Tensor::scalar(int64_t{32}), "length")};
+    std::vector<Warning> warnings;
+    auto g = from_onnx(model(graph), {.warnings = &warnings});
+    ASSERT_TRUE(g.ok()) << g.error().to_string();
+    EXPECT_EQ((*g)->outputs()[0]->type(), f32({2, 9, 17, 2}));
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_EQ(warnings[0].code, Code::W0202);
+    EXPECT_EQ(import_error(model(graph), {.strict = true}).code(), Code::E0210);
+}
+
+TEST(FromOnnx, TakesOperatorsThatAreNewerThanTheOpset) {
+    const onnx::Model m =
+        model(body({declared("x", f32({2}))}, {op("Gelu", {"x"}, {"y"})}, {declared("y", f32({2}))}), 13);
+    std::vector<Warning> warnings;
+    EXPECT_TRUE(from_onnx(m, {.warnings = &warnings}).ok());
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_EQ(warnings[0].code, Code::W0202);
+    EXPECT_EQ(import_error(m, {.strict = true}).code(), Code::E0201);
+}
+
+TEST(FromOnnx, WritesOutOperatorsOfOtherDomains) {
+    onnx::Node node = op("QuickGelu", {"x"}, {"y"}, {float_value("alpha", 2)}, "act");
+    node.domain = "com.microsoft";
+    onnx::Model m = model(body({declared("x", f32({2}))}, {node}, {declared("y", f32({2}))}));
+    m.opset_import.push_back({"com.microsoft", 1});
+    auto g = import_or_fail(m);
+    ASSERT_TRUE(g);
+    EXPECT_EQ(g->outputs()[0]->name(), "y");
+    EXPECT_EQ(g->outputs()[0]->node()->op().name, "mul");
+    m.graph.nodes[0].attributes.push_back(int_value("beta", 1));
+    EXPECT_EQ(import_error(m).code(), Code::E0206);
+    m.graph.nodes[0].attributes.clear();
+    m.graph.nodes[0].inputs.clear();
+    EXPECT_EQ(import_error(m).code(), Code::E0207);
 }
 
 TEST(FromOnnx, TakesEveryFormOfConstant) {

@@ -193,13 +193,13 @@ def test_bad_models(tessera_command, folder, name):
     contents, codes, words = BAD_MODELS[name]
     (folder / "m.onnx").write_bytes(contents if isinstance(contents, bytes) else contents.SerializeToString())
     before = files(folder)
-    done = tessera_command("run", "m.onnx", "--random", "--output-dir", "results", "--json", timeout=60)
+    done = tessera_command("run", "m.onnx", "--random", "--output-dir", "results", "--json", "--strict", timeout=60)
     check_refused(done, codes, words)
     assert "m.onnx" in done.err or "at_run_time" in name or "trillion" in name, done.err
     assert files(folder) == before
     if "run_time" not in name and name != "trillion_input":
-        check_refused(tessera_command("convert", "m.onnx", "out.onnx", "--json"), codes)
-        check_refused(tessera_command("inspect", "m.onnx", "--json"), codes)
+        check_refused(tessera_command("convert", "m.onnx", "out.onnx", "--json", "--strict"), codes)
+        check_refused(tessera_command("inspect", "m.onnx", "--json", "--strict"), codes)
         assert files(folder) == before
 
 

@@ -300,6 +300,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     c->add_flag("--accuracy", bench->accuracy, "The error of each to the reference in f64, which is slow");
     bench->inputs.add_options(*c);
     bench->flags.add_options(*c);
+    add_strict_option(*c);
     c->add_flag("--json", bench->json, "Print JSON");
     c->add_flag("--serve", bench->serve)->group("");
     add_progress_option(*c, bench->progress);

@@ -11,6 +11,8 @@ namespace tessera::cli {
 namespace {
 
 std::atomic<bool> interrupt_flag{false};
+ReadOptions reading;            // of every model that this process loads
+std::vector<Warning> warnings;  // so far
 
 extern "C" void on_interrupt(int) {
     interrupt_flag = true;
@@ -50,6 +52,7 @@ int report(const Status& status, bool json) {
     if (colors(STDERR_FILENO) && text.starts_with("error")) text = "\033[1;31merror\033[0m" + text.substr(5);
     fmt::print(stderr, "{}\n", text);
     if (e.code() == Code::E0501) return kWrongUsage;
+    if (e.code() == Code::E0801) return kOurFault;
     return e.code() == Code::E0410 ? kInterrupted : kWrongInput;
 }
 
@@ -97,7 +100,32 @@ std::string human_seconds(double s) {
     return s < 1 ? fmt::format("{:.{}f} ms", s * 1e3, s < 0.01 ? 2 : 0) : fmt::format("{:.{}f} s", s, s < 10 ? 2 : 1);
 }
 
-void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)); }
+void print_json(const Json& json) {
+    Json whole = json;
+    if (whole.is_object())
+        for (const Warning& w : warnings) {
+            Json j{{"code", code_name(w.code)}, {"title", code_title(w.code)}, {"message", w.message}};
+            if (!w.where.empty()) j["where"] = w.where;
+            if (!w.hint.empty()) j["hint"] = w.hint;
+            whole["warnings"].push_back(std::move(j));
+        }
+    fmt::print("{}\n", whole.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void warn(const Warning& warning) {
+    fmt::print(stderr, "{}\n", escaped(warning.to_string()));
+    warnings.push_back(warning);
+}
+
+void add_strict_option(CLI::App& command) {
+    command.add_flag("--strict", reading.strict, "Refuse what is otherwise used with a warning");
+}
+
+Result<Model> load_model(const std::string& path) {
+    Model model = TRY(Model::load(path, reading));
+    for (const Warning& w : model.warnings()) warn(w);
+    return model;
+}
 
 std::string escaped(std::string_view text) {
     std::string out;

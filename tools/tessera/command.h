@@ -78,6 +78,11 @@ void print_json(const Json& json);
 Json error_json(const Error& error);
 std::string escaped(std::string_view text);  // control characters made visible: names in a file are anyone's
 
+// A warning on standard error, and among "warnings" of what print_json prints.
+void warn(const Warning& warning);
+void add_strict_option(CLI::App& command);
+Result<Model> load_model(const std::string& path);  // strictly where that was asked for; its warnings are printed
+
 // "N=4" pairs, as --dim takes them. E0501 where one is not NAME=SIZE.
 Result<SymbolValues> parse_dims(const std::vector<std::string>& dims);
 // E0401 for a symbol that is in none of the model's inputs.

@@ -333,6 +333,7 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     c->add_flag("--explain", compile->explain, "Say what was decided, and why");
     c->add_flag("--check", compile->check, "Run each step and compare it with the reference");
     compile->inputs.add_options(*c);
+    add_strict_option(*c);
     c->add_flag("--json", compile->json, "Print JSON");
     add_progress_option(*c, compile->progress);
     c->footer(fmt::format("Targets: {}\n\n{}\n{}", fmt::join(compile_targets(), ", "), kCompileExamples, kExitStatus));

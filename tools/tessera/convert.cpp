@@ -28,7 +28,7 @@ Status Convert::operator()() const {
     if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for ONNX files");
     if (to_onnx && !weights.empty()) return Error(Code::E0501, "--weights is for text").hint("use --external-data");
     if (out == "-" && (!weights.empty() || json)) return Error(Code::E0501, "- takes neither --weights nor --json");
-    Model model = TRY(Model::load(in));
+    Model model = TRY(load_model(in));
     if (out == "-") {
         std::string text = model.to_text();
         std::fwrite(text.data(), 1, text.size(), stdout);
@@ -51,6 +51,7 @@ void add_convert(CLI::App& app, Chosen& chosen) {
         ->check(CLI::Range(1, 1000));
     c->add_flag("--external-data", convert->external, "Weights from 1 kB on go to a file beside the ONNX file");
     c->add_option("--weights", convert->weights, "Large weights go to this file beside the text")->option_text("NAME");
+    add_strict_option(*c);
     c->add_flag("--json", convert->json, "Print what was done as JSON");
     c->footer(fmt::format("{}\n{}", kConvertExamples, kExitStatus));
     c->callback([convert, &chosen] { chosen = [convert] { return report((*convert)(), convert->json); }; });

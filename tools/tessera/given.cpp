@@ -107,7 +107,7 @@ Result<Executable> compile_with_progress(const Model& model, CompileOptions opti
 }
 
 Result<Model> load_or_demo(const std::string& path, uint64_t seed) {
-    return path.empty() ? Model::demo("resnet50", seed) : Model::load(path);
+    return path.empty() ? Model::demo("resnet50", seed) : load_model(path);
 }
 
 std::string shown_path(const std::string& path) { return path.empty() ? "resnet50 (built in)" : escaped(path); }

@@ -209,6 +209,7 @@ void add_inspect(CLI::App& app, Chosen& chosen) {
         ->allow_extra_args(false);
     c->add_flag("--compiled", inspect->compiled, "Compile it too: kernels, and the memory that a run takes");
     c->add_flag("--nodes", inspect->nodes, "List each node");
+    add_strict_option(*c);
     c->add_flag("--json", inspect->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kInspectExamples, kExitStatus));
     c->callback([inspect, &chosen] { chosen = [inspect] { return report((*inspect)(), inspect->json); }; });

@@ -1,6 +1,7 @@
 // tessera ops: every ONNX operator, and how it is defined here.
 #include "command.h"
 #include "graph/attr.h"
+#include "graph/ops/foreign.h"
 #include "kernel/from_graph/op_lowering.h"
 #include "onnx/operators.h"
 
@@ -34,10 +35,14 @@ struct OpRow {
     // Compiled, it becomes a kernel, or is left to the evaluator: as lowering decides it.
     std::string compiled() const {
         if (!def) return imported() ? "kernel" : "missing";
-        return op_lowering(*def) == OpLowering::Host ? "reference" : "kernel";
+        switch (op_lowering(*def)) {
+            case OpLowering::Host: return "reference";
+            case OpLowering::Control: return "control";
+            default: return "kernel";
+        }
     }
-    // Becomes a constant of the graph while the model is read.
-    bool imported() const { return domain.empty() && onnx == "Constant"; }
+    // Becomes a constant of the graph, or is written out in other ops, while the model is read.
+    bool imported() const { return (domain.empty() && onnx == "Constant") || find_foreign_op(domain, onnx) != nullptr; }
 };
 
 std::vector<OpRow> all_rows() {
@@ -48,6 +53,10 @@ std::vector<OpRow> all_rows() {
         rows.push_back({op.domain, op.name, op.versions, op.retired, def});
         used.push_back(def);
     }
+    for (const ForeignOp& op : foreign_ops())
+        if (std::none_of(rows.begin(), rows.end(),
+                         [&](const OpRow& r) { return r.domain == op.domain && r.onnx == op.name; }))
+            rows.push_back({.domain = op.domain, .onnx = op.name, .versions = "1"});
     for (const OpDef* def : all_ops())
         if (std::find(used.begin(), used.end(), def) == used.end())
             rows.push_back({.domain = {}, .onnx = {}, .versions = {}, .def = def});

@@ -259,7 +259,7 @@ Status Optimize::operator()() const {
     TRY(check_usage());
     OptimizeOptions chosen = TRY(options());
     SymbolValues sizes = TRY(parse_dims(dims));
-    Model model = TRY(Model::load(path));
+    Model model = TRY(load_model(path));
     TRY(check_dims(sizes, model));
     std::optional<Report> page;
     if (!report.empty()) {
@@ -351,6 +351,7 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
         ->check(CLI::NonNegativeNumber);
     c->add_option("--max-nodes", o->search_options.max_nodes, "Of --search: of the e-graph (20000)")->option_text("N");
     add_progress_option(*c, o->progress);
+    add_strict_option(*c);
     c->add_flag("--json", o->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kOptimizeExamples, kExitStatus));
     c->callback([o, c, &chosen] {

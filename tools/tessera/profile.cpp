@@ -174,6 +174,7 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     profile->inputs.add_options(*c);
     profile->flags.add_threads(*c);
     profile->flags.add_options(*c);
+    add_strict_option(*c);
     c->add_flag("--json", profile->json, "Print JSON");
     add_progress_option(*c, profile->progress);
     c->footer(fmt::format("{}\n{}", kProfileExamples, kExitStatus));

@@ -159,7 +159,8 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
 }
 
 Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Times& times) const {
-    RunOptions options{.seed = inputs.seed, .cancel = &interrupted()};
+    std::vector<Warning> found;
+    RunOptions options{.seed = inputs.seed, .cancel = &interrupted(), .warnings = &found};
     if (!max_work.empty()) options.max_work = TRY(parse_size(max_work, "--max-work"));
     Progress line(progress, "run");
     options.progress = [&](std::string_view node, size_t done, size_t total) { line.update(node, done, total); };
@@ -167,6 +168,7 @@ Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Tim
         Stopwatch running;
         auto results = model.run(given, options);
         times.run = running.seconds();
+        for (const Warning& w : found) warn(w);
         return results;
     }
     CompileOptions chosen = TRY(flags.chosen());
@@ -177,6 +179,7 @@ Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Tim
     Stopwatch running;
     auto results = executable.run(given, options);
     times.run = running.seconds();
+    for (const Warning& w : found) warn(w);
     return results;
 }
 
@@ -221,6 +224,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
         ->check(CLI::IsMember({"compiled", "evaluate"}));
     run->flags.add_threads(*c);
     run->flags.add_options(*c);
+    add_strict_option(*c);
     c->add_flag("--json", run->json, "Print JSON");
     add_progress_option(*c, run->progress);
     c->footer(fmt::format("{}\n{}", kRunExamples, kExitStatus));

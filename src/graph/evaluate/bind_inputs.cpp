@@ -15,6 +15,8 @@ std::string listed(const Graph& graph) {
 // Checks one tensor; symbols that stand alone in a dimension are bound to the size met first.
 class Binder {
   public:
+    explicit Binder(std::optional<Error>* contradiction) : contradiction_(contradiction) {}
+
     Status tensor(const Value& v, const Tensor& t) {
         const TensorType& declared = v.type().tensor();
         if (t.dtype() != declared.dtype)
@@ -31,17 +33,14 @@ class Binder {
                 auto [at, fresh] = sizes_.try_emplace(dim.node().name, t.size(d));
                 if (fresh) origin_.emplace_back(dim.node().name, &v, d);
                 if (at->second != t.size(d))
-                    return Error(Code::E0405,
-                                 "input \"{}\" has {} elements in dimension {}, must have {}: {} is declared {}",
-                                 v.name(), t.size(d), d, at->second, to_string(t.sizes()), declared.shape)
-                        .hint("{} is {} by {}", dim.node().name, at->second, origin(dim.node().name));
+                    TRY(contradicts(wrong_size(v, t, d, at->second)
+                                        .hint("{} is {} by {}", dim.node().name, at->second, origin(dim.node().name))));
                 continue;
             }
             auto size = evaluate_int(dim, sizes_);
-            if (size && *size != t.size(d))
-                return Error(Code::E0405,
-                             "input \"{}\" has {} elements in dimension {}, must have {}: {} is declared {}", v.name(),
-                             t.size(d), d, *size, to_string(t.sizes()), declared.shape);
+            if (!size || *size == t.size(d)) continue;
+            if (dim.as_int()) return wrong_size(v, t, d, *size);
+            TRY(contradicts(wrong_size(v, t, d, *size)));
         }
         return {};
     }
@@ -61,6 +60,15 @@ class Binder {
     }
 
   private:
+    static Error wrong_size(const Value& v, const Tensor& t, int64_t d, int64_t expected) {
+        return Error(Code::E0405, "input \"{}\" has {} elements in dimension {}, must have {}: {} is declared {}",
+                     v.name(), t.size(d), d, expected, to_string(t.sizes()), v.type().tensor().shape);
+    }
+    Status contradicts(Error error) {
+        if (!contradiction_) return error;
+        if (!*contradiction_) *contradiction_ = std::move(error);
+        return {};
+    }
     static bool same_kind(const Type& t, const Datum& d) {
         return (t.is_sequence() && d.is_sequence()) || (t.is_optional() && d.is_optional());
     }
@@ -70,20 +78,21 @@ class Binder {
         return {};
     }
 
+    std::optional<Error>* contradiction_;
     SymbolValues sizes_;
     std::vector<std::tuple<std::string_view, const Value*, int64_t>> origin_;  // where a symbol got its size
 };
 
 }  // namespace
 
-Result<std::vector<Datum>> bind_inputs(const Graph& graph, const Inputs& inputs) {
+Result<std::vector<Datum>> bind_inputs(const Graph& graph, const Inputs& inputs, std::optional<Error>* contradiction) {
     for (const auto& [name, datum] : inputs) {
         bool known = false;
         for (const auto& v : graph.inputs()) known |= v->name() == name;
         if (!known)
             return Error(Code::E0401, "graph \"{}\" has no input \"{}\"", graph.name(), name).hint("{}", listed(graph));
     }
-    Binder binder;
+    Binder binder(contradiction);
     std::vector<Datum> bound;
     for (const auto& v : graph.inputs()) {
         auto given = inputs.find(v->name());

@@ -5,7 +5,9 @@
 
 namespace tessera {
 
-// The graph's inputs in order: given or by default. E0401 to E0405 name the input, what it must be and what it is.
-Result<std::vector<Datum>> bind_inputs(const Graph& graph, const Inputs& inputs);
+// The graph's inputs in order: given or by default. E0401 to E0405 name the input, what it must be and what it is. With
+// `contradiction`, the first size that contradicts another of the same name is said there, and is no error.
+Result<std::vector<Datum>> bind_inputs(const Graph& graph, const Inputs& inputs,
+                                       std::optional<Error>* contradiction = nullptr);
 
 }  // namespace tessera

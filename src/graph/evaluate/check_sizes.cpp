@@ -47,7 +47,8 @@ Status check_node(const Node& node, const SymbolValues& symbols) {
         bool same = a.rank() == b.rank();
         for (int64_t d = 0; same && d < a.rank(); ++d)
             same = !a[d].as_int() || !b[d].as_int() || a[d].as_int() == b[d].as_int();
-        if (!same) return view.shape_error("\"{}\" comes out {}, the model says {}", node.output(i)->name(), b, a);
+        if (!same)
+            return view.error(Code::E0411, "\"{}\" comes out {}, the model says {}", node.output(i)->name(), b, a);
     }
     return {};
 }

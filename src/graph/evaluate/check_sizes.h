@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// The error that the evaluator would give for the first node whose inputs do not fit each other with these sizes; E0210 where
+// The error that the evaluator would give for the first node whose inputs do not fit each other with these sizes; E0411 where
 // a size comes out different from what the graph says of it. Nodes that depend on sizes not among `symbols` pass.
 Status check_sizes(const Graph& graph, const SymbolValues& symbols);
 

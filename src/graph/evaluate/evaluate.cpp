@@ -107,10 +107,17 @@ class Evaluation {
         std::vector<Datum> results = TRY(call(c, &env));
         for (size_t i = 0; i < c.outputs && i < results.size(); ++i) {
             if (!c.wanted[i]) continue;
+            if (outermost && options_.check_sizes) TRY(check_size(*node.output(i), results[i]));
             if (observed) options_.observe(*node.output(i), results[i]);
             env.values[node.output(i)] = std::move(results[i]);
         }
         return {};
+    }
+
+    // A value of the outermost graph, held against its type.
+    Status check_size(const Value& value, const Datum& d) {
+        if (!d.is_tensor() || !value.type().is_tensor() || binds(value.type(), type_of(d), sizes_)) return {};
+        return Error(Code::E0411, "\"{}\" comes out {}, the model says {}", value.name(), type_of(d), value.type());
     }
 
     Status spend(int64_t work) {
@@ -169,6 +176,7 @@ class Evaluation {
     const EvaluateOptions& options_;
     const NodeEvaluator::RunNested nested_;
     std::unordered_map<const Graph*, WalkPlan> walks_;
+    SymbolValues sizes_;  // of the outermost graph's symbols, where they are checked
     int64_t spent_ = 0;
     uint64_t random_count_ = 0;
     int depth_ = 0, level_ = 0;
@@ -257,9 +265,12 @@ Result<std::vector<Datum>> Evaluation::expand(const OpCall& c, const OpView& vie
 
 Result<std::vector<Datum>> evaluate(const Graph& graph, const Inputs& inputs, const EvaluateOptions& options) {
     Environment env;
-    std::vector<Datum> bound = TRY(bind_inputs(graph, inputs));
-    for (size_t i = 0; i < bound.size(); ++i) env.values[graph.inputs()[i].get()] = std::move(bound[i]);
+    std::vector<Datum> bound = TRY(bind_inputs(graph, inputs, options.contradiction));
     Evaluation evaluation(options);
+    for (size_t i = 0; i < bound.size(); ++i) {
+        if (options.check_sizes) TRY(evaluation.check_size(*graph.inputs()[i], bound[i]));
+        env.values[graph.inputs()[i].get()] = std::move(bound[i]);
+    }
     return evaluation.walk(graph, env, true);
 }
 

@@ -16,6 +16,11 @@ struct EvaluateOptions {
     const std::atomic<bool>* cancel = nullptr;  // set it to stop between nodes with E0410
     // Called after each node of the outermost graph.
     std::function<void(const Node& node, size_t done, size_t total)> progress = {};
+    // Set: one name may stand for several sizes of inputs, and what contradicts the first is said here. Only a graph that
+    // nobody rewrote means the same then.
+    std::optional<Error>* contradiction = nullptr;
+    // Holds the sizes of every value of the outermost graph against its type: E0411.
+    bool check_sizes = false;
     // Called with every value of the outermost graph as it is computed.
     std::function<void(const Value& value, const Datum& datum)> observe = {};
 };

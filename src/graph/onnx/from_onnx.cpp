@@ -79,11 +79,15 @@ void OnnxImporter::collect_symbols() {
 Dim OnnxImporter::dim_param(const std::string& param) const {
     if (symbols_.count(param) && param.find_first_of(" +*/(,") == std::string::npos) return symbol(param);
     if (param.size() > 200) return symbol(param);
-    auto parsed = parse_dim(param);
+    auto parsed = parse_formula(param);
+    if (!parsed) parsed = parse_dim(param);
     if (!parsed || parsed->is(ExprKind::Const)) return symbol(param);
-    for (const std::string& name : free_symbols(*parsed))
+    SymbolValues some;
+    for (const std::string& name : free_symbols(*parsed)) {
         if (name == param || !symbols_.count(name)) return symbol(param);
-    return *parsed;
+        some.emplace(name, 100);
+    }
+    return evaluate_int(*parsed, some) ? *parsed : symbol(param);  // a size that has no value is just a name
 }
 
 Result<std::unique_ptr<Graph>> OnnxImporter::run() {
@@ -160,10 +164,13 @@ Status OnnxImporter::import_inputs(const onnx::Graph& graph, Scope& scope, const
         }
         if (fallback) {
             SymbolValues symbols;
-            if (!binds(*type, type_of(*fallback), symbols))
-                return Error(Code::E0210, "\"{}\" is declared {}, but its initialiser is {}", v.name, *type,
-                             type_of(*fallback))
-                    .at(place);
+            if (!binds(*type, type_of(*fallback), symbols)) {
+                TRY(contradiction(Error(Code::E0210, "\"{}\" is declared {}, but its initialiser is {}", v.name, *type,
+                                        type_of(*fallback))
+                                      .at(place),
+                                  Code::W0201));
+                type = type_of(*fallback);
+            }
         }
         TRY(define(v.name, scope.graph->add_input(ours, std::move(*type), std::move(fallback)), scope, place));
     }

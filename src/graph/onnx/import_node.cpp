@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "graph/names.h"
 #include "graph/onnx/importer.h"
+#include "graph/ops/foreign.h"
 #include "graph/refine.h"
 #include "onnx/operators.h"
 
@@ -25,6 +26,15 @@ Type without_shape(const Type& t) {
     if (t.is_sequence()) return Type::sequence(without_shape(t.element()));
     if (t.is_optional()) return Type::optional(without_shape(t.element()));
     return t;
+}
+
+// Of what is declared only the rank, where inference finds none: a run says what the sizes are.
+Type with_rank_of(const Type& inferred, const Type& declared, const std::string& name) {
+    if (!inferred.is_tensor() || inferred.tensor().shape.ranked()) return inferred;
+    if (!declared.tensor().shape.ranked()) return inferred;
+    Shape shape;
+    for (int64_t d = 0; d < declared.tensor().rank(); ++d) shape.push_back(symbol(fmt::format("{}.d{}", name, d)));
+    return Type(inferred.tensor().dtype, std::move(shape));
 }
 
 // What the inputs of a nested graph must be where it does not declare them: by what its op passes in.
@@ -182,17 +192,26 @@ Status OnnxImporter::check_declared(Value& value, const std::string& name, Scope
     auto declared = type_from_onnx(said, value.name(), [this](const std::string& p) { return dim_param(p); });
     if (!declared.ok()) {
         if (!binding) return {};
-        return std::move(declared).error().at(where);
+        return contradiction(std::move(declared).error().at(where), Code::W0201);
     }
     auto refined = refine(value.type(), *declared, value.name());
     if (refined) {
+        if (!options_.strict) refined = with_rank_of(value.type(), *refined, value.name());
+        if (options_.declared && !(value.type() == *refined)) *options_.declared = true;
         value.set_type(std::move(*refined));
     } else if (binding) {
-        return Error(Code::E0210, "output \"{}\" is declared {}, but the graph computes {}", name, *declared,
-                     value.type())
-            .at(where)
-            .hint("declare the output as it is computed, or leave its sizes open");
+        return contradiction(
+            Error(Code::E0210, "output \"{}\" is declared {}, but the graph computes {}", name, *declared, value.type())
+                .at(where)
+                .hint("declare the output as it is computed, or leave its sizes open"),
+            Code::W0201);
     }
+    return {};
+}
+
+Status OnnxImporter::contradiction(Error error, Code warning) {
+    if (options_.strict) return error;
+    if (options_.warnings) options_.warnings->push_back({warning, error.message(), error.where(), error.hint()});
     return {};
 }
 
@@ -290,6 +309,44 @@ Status OnnxImporter::import_call(const onnx::Node& node, const onnx::Function& f
     return {};
 }
 
+Result<int> OnnxImporter::opset_of(const onnx::Node& node, const std::string& domain, const Scope& scope) {
+    const int since = onnx::first_opset(domain, node.op_type);
+    auto version = scope.opsets->find(domain);
+    if (version == scope.opsets->end()) {
+        TRY(contradiction(Error(Code::E0202, "{} is of domain {}, which the model does not import", node.op_type,
+                                shown_domain(domain))
+                              .at(where(node, scope)),
+                          Code::W0202));
+        return std::max(since, onnx::newest_opset(domain));
+    }
+    if (since <= version->second) return version->second;
+    TRY(contradiction(Error(Code::E0201, "{} came with opset {} of domain {}, the model imports opset {}", node.op_type,
+                            since, shown_domain(domain), version->second)
+                          .at(where(node, scope))
+                          .hint("export the model with opset {} or newer", since),
+                      Code::W0202));
+    return since;
+}
+
+// What was made for a node takes its outputs' names; what was there already has one.
+Status OnnxImporter::define_made(const onnx::Node& node, const std::vector<Value*>& made, size_t before, Scope& scope) {
+    const std::string place = where(node, scope);
+    const auto& nodes = scope.graph->nodes();
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i].empty()) continue;
+        Value* value = i < made.size() ? made[i] : nullptr;
+        if (!value) return Error(Code::E0207, "{} has no output {} here", node.op_type, i).at(place);
+        const auto end = made.begin() + static_cast<ptrdiff_t>(i);
+        const bool fresh = std::any_of(nodes.begin() + static_cast<ptrdiff_t>(before), nodes.end(),
+                                       [&](const auto& n) { return n.get() == value->node(); });
+        if (fresh && std::find(made.begin(), end, value) == end)
+            scope.graph->rename(*value, free_name(node.outputs[i], scope));
+        TRY(define(node.outputs[i], value, scope, place));
+        TRY(check_declared(*value, node.outputs[i], scope, place));
+    }
+    return {};
+}
+
 Status OnnxImporter::import_node(const onnx::Node& node, Scope& scope) {
     std::string domain = plain_domain(node.domain);
     if (auto f = functions_.find({domain, node.op_type, node.overload}); f != functions_.end())
@@ -297,17 +354,9 @@ Status OnnxImporter::import_node(const onnx::Node& node, Scope& scope) {
     std::string place = where(node, scope);
     const OpDef* op = find_onnx_op(domain, node.op_type);
     if (domain.empty() && node.op_type == "Constant") return import_constant(node, scope);
-    if (!op) return unknown_op(node, domain, scope).at(place);
-    auto version = scope.opsets->find(domain);
-    if (version == scope.opsets->end())
-        return Error(Code::E0202, "{} is of domain {}, which the model does not import", node.op_type,
-                     shown_domain(domain))
-            .at(place);
-    if (int since = onnx::first_opset(domain, node.op_type); since > version->second)
-        return Error(Code::E0201, "{} came with opset {} of domain {}, the model imports opset {}", node.op_type, since,
-                     shown_domain(domain), version->second)
-            .at(place)
-            .hint("export the model with opset {} or newer", since);
+    const ForeignOp* foreign = op ? nullptr : find_foreign_op(domain, node.op_type);
+    if (!op && !foreign) return unknown_op(node, domain, scope).at(place);
+    const int version = TRY(opset_of(node, domain, scope));
 
     auto inputs = read_inputs(node, scope);
     if (!inputs.ok()) return std::move(inputs).error().at(place);
@@ -321,33 +370,26 @@ Status OnnxImporter::import_node(const onnx::Node& node, Scope& scope) {
     size_t outputs = node.outputs.size();
     while (outputs > 0 && node.outputs[outputs - 1].empty()) --outputs;
     Builder build(*scope.graph, place);
-    OnnxCall call{node.op_type, version->second, std::move(*inputs), std::move(*attrs), outputs, build, {}};
+    OnnxCall call{node.op_type, version, std::move(*inputs), std::move(*attrs), outputs, build, {}};
     size_t before = scope.graph->nodes().size();
+    if (foreign) {
+        ForeignCall written(call);
+        Status made = foreign->build(written);
+        if (!made.ok()) return std::move(made).error().at(place);
+        return define_made(node, call.result, before, scope);
+    }
+    if (op->onnx.accept && !options_.strict)
+        if (std::string did = op->onnx.accept(call); !did.empty())
+            TRY(contradiction(Error(Code::E0210, "{}: {}", node.op_type, did).at(place), Code::W0202));
     for (const OnnxChange& change : op->onnx.changes) {
-        if (change.opset <= version->second || !change.up) continue;
+        if (change.opset <= version || !change.up) continue;
         Status changed = change.up(call);
         if (changed.ok()) changed = build.status();
         if (!changed.ok()) return std::move(changed).error().at(place);
         if (!call.result.empty()) break;
     }
 
-    if (!call.result.empty()) {
-        for (size_t i = 0; i < outputs; ++i) {
-            if (node.outputs[i].empty()) continue;
-            Value* value = i < call.result.size() ? call.result[i] : nullptr;
-            if (!value) return Error(Code::E0207, "{} has no output {} here", node.op_type, i).at(place);
-            // What was made for this node takes its name; what was there already has one.
-            const auto& nodes = scope.graph->nodes();
-            bool made = std::any_of(nodes.begin() + static_cast<ptrdiff_t>(before), nodes.end(),
-                                    [&](const auto& n) { return n.get() == value->node(); });
-            if (made && std::find(call.result.begin(), call.result.begin() + static_cast<ptrdiff_t>(i), value) ==
-                            call.result.begin() + static_cast<ptrdiff_t>(i))
-                scope.graph->rename(*value, free_name(node.outputs[i], scope));
-            TRY(define(node.outputs[i], value, scope, place));
-            TRY(check_declared(*value, node.outputs[i], scope, place));
-        }
-        return {};
-    }
+    if (!call.result.empty()) return define_made(node, call.result, before, scope);
 
     NodeSpec spec{.op = op, .inputs = std::move(call.inputs), .attrs = std::move(call.attrs), .outputs = call.outputs};
     if (!node.name.empty()) spec.name = scope.prefix + node.name;

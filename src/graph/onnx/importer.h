@@ -64,6 +64,10 @@ class OnnxImporter {
 
     // onnx_import_node.cpp: one node.
     Status import_node(const onnx::Node& node, Scope& scope);
+    // The version of its domain that the node is read by.
+    Result<int> opset_of(const onnx::Node& node, const std::string& domain, const Scope& scope);
+    // The node's outputs are these; nodes of the graph from `before` on were made for it.
+    Status define_made(const onnx::Node& node, const std::vector<Value*>& made, size_t before, Scope& scope);
     Status import_constant(const onnx::Node& node, Scope& scope);
     Status import_call(const onnx::Node& node, const onnx::Function& function, Scope& scope);
     Result<std::vector<Value*>> read_inputs(const onnx::Node& node, Scope& scope);
@@ -73,6 +77,7 @@ class OnnxImporter {
     // The attribute itself, or what the caller of the function gave for it; null where it gave nothing.
     Bound resolve(const onnx::Attribute& a, Scope& scope) const;
     Status check_declared(Value& value, const std::string& name, Scope& scope, const std::string& where);
+    Status contradiction(Error error, Code warning);  // the error where the import is strict, else a warning
     Error unknown_op(const onnx::Node& node, const std::string& domain, const Scope& scope) const;
 
     // Names.

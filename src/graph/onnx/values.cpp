@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "onnx/dtypes.h"
@@ -11,6 +13,11 @@ namespace tessera {
 namespace {
 
 constexpr int kMaxTypeDepth = 32;
+
+// What files write where a dimension has no name: "?", "-1", "None".
+bool is_anonymous(const std::string& param) {
+    return param == "None" || std::none_of(param.begin(), param.end(), [](unsigned char c) { return std::isalpha(c); });
+}
 
 Result<Tensor> wrap(onnx::TensorData data) {
     if (data.dtype == DType::string) return Tensor::strings(std::move(data.dims), std::move(data.strings));
@@ -31,7 +38,7 @@ Result<Type> convert(const onnx::Type& type, const std::string& name, const DimN
             for (const onnx::Dim& d : *type.shape) {
                 if (d.kind == onnx::Dim::Kind::Value && d.value >= 0)
                     shape.push_back(Dim(d.value));
-                else if (d.kind == onnx::Dim::Kind::Param && !d.param.empty())
+                else if (d.kind == onnx::Dim::Kind::Param && !is_anonymous(d.param))
                     shape.push_back(namer(d.param));
                 else
                     shape.push_back(symbol(fmt::format("{}.d{}", name, shape.rank())));

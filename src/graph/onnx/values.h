@@ -14,7 +14,7 @@ namespace tessera {
 // What a dimension named `param` is; by default symbol(param).
 using DimNamer = std::function<Dim(const std::string& param)>;
 
-// A dimension without a name becomes the symbol `<name>.d<i>`. E0209 for a kind we have not, E0213 for an element type.
+// A dimension without a name, or named "?" or "None", becomes the symbol `<name>.d<i>`. E0209 for a kind we have not, E0213 for an element type.
 Result<Type> type_from_onnx(const onnx::Type& type, const std::string& name, const DimNamer& namer = symbol);
 onnx::Type type_to_onnx(const Type& type);
 

@@ -184,8 +184,69 @@ const OpDef kDet{
     },
 };
 
+// By elimination with pivots, in doubles; what has none comes out infinite or not a number.
+void invert(std::vector<double>& a, std::vector<double>& inverse, size_t n) {
+    inverse.assign(n * n, 0);
+    for (size_t i = 0; i < n; ++i) inverse[i * n + i] = 1;
+    for (size_t k = 0; k < n; ++k) {
+        size_t pivot = k;
+        for (size_t i = k + 1; i < n; ++i)
+            if (std::abs(a[i * n + k]) > std::abs(a[pivot * n + k])) pivot = i;
+        for (size_t j = 0; j < n && pivot != k; ++j) {
+            std::swap(a[k * n + j], a[pivot * n + j]);
+            std::swap(inverse[k * n + j], inverse[pivot * n + j]);
+        }
+        const double by = a[k * n + k];
+        for (size_t j = 0; j < n; ++j) {
+            a[k * n + j] /= by;
+            inverse[k * n + j] /= by;
+        }
+        for (size_t i = 0; i < n; ++i) {
+            const double times = a[i * n + k];
+            for (size_t j = 0; i != k && j < n; ++j) {
+                a[i * n + j] -= times * a[k * n + j];
+                inverse[i * n + j] -= times * inverse[k * n + j];
+            }
+        }
+    }
+}
+
+OnnxForm inverse_form() {
+    OnnxForm form("Inverse");
+    form.domain = "com.microsoft";
+    return form;
+}
+
+const OpDef kInverse{
+    .name = "matrix_inverse",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .types = {{"T", kWideFloats}},
+    .onnx = inverse_form(),
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Shape& x = op.shape(0);
+        if (x.rank() < 2 || (x[-1].as_int() && x[-2].as_int() && x[-1] != x[-2]))
+            return op.shape_error("needs square matrices, has {}", x);
+        return op.same(0);
+    },
+    .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
+        const Tensor& x = ctx.tensor(0);
+        Tensor y = TRY(Tensor::zeros(x.dtype(), TRY(op.out_sizes())));
+        const int64_t n = x.size(-1), all = n * n;
+        std::vector<double> matrix(static_cast<size_t>(all)), inverse;
+        for (int64_t i = 0; n > 0 && i < y.elements(); i += all) {
+            TRY(ctx.spend(2 * n * all + 1));
+            for (int64_t j = 0; j < all; ++j) matrix[size_t(j)] = x.real_at(i + j);
+            invert(matrix, inverse, size_t(n));
+            for (int64_t j = 0; j < all; ++j) y.set_real(i + j, inverse[size_t(j)]);
+        }
+        return std::vector<Datum>{y};
+    },
+    .no_kernel = "eliminates with pivots",
+};
+
 }  // namespace
 
-std::vector<OpDef> contraction_ops() { return {kMatmul, kGemm, einsum_op(), kDet}; }
+std::vector<OpDef> contraction_ops() { return {kMatmul, kGemm, einsum_op(), kDet, kInverse}; }
 
 }  // namespace tessera

@@ -219,6 +219,19 @@ Result<std::optional<Dim>> frame_length(const OpView& op) {
     return std::optional(op.has(2) && op.rank(2) == 1 ? op.shape(2)[0] : op.shape(0)[1]);
 }
 
+// A real signal without the last dimension of 1, as several exporters write it.
+OnnxForm stft_form() {
+    OnnxForm form("STFT");
+    form.accept = [](OnnxCall& call) -> std::string {
+        if (!call.has(0) || !call.inputs[0]->type().is_tensor()) return {};
+        const Shape& x = call.inputs[0]->type().tensor().shape;
+        if (!x.ranked() || x.rank() != 2) return {};
+        call.inputs[0] = call.build.unsqueeze(call.inputs[0], {2});
+        return fmt::format("the signal {} is taken for one of real numbers, [batch, length, 1]", x);
+    };
+    return form;
+}
+
 // Frames of a signal [B, L, parts] as [B, frames, length, parts].
 const OpDef kFrames{
     .name = "frames",
@@ -247,7 +260,7 @@ const OpDef kStft{
     .attrs = {int_attr("onesided", 1)},
     .types = {{"T", kWideFloats}, {"L", kLengths}},
     .traits = {Trait::Pure, Trait::Linear},
-    .onnx = "STFT",
+    .onnx = stft_form(),
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& x = op.shape(0);
         auto parts = x.rank() == 3 ? x[2].as_int() : 0;

@@ -2,6 +2,7 @@
 
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/CodeGen.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
 
@@ -15,9 +16,13 @@
 namespace tessera::codegen {
 namespace {
 
+// LLVM would end the process where it meets what it cannot do.
+void on_llvm_fault(void*, const char* reason, bool) { check_failed("LLVM", 0, "code generation", reason); }
+
 void initialize_llvm() {
     static std::once_flag once;
     std::call_once(once, [] {
+        llvm::install_fatal_error_handler(on_llvm_fault);
         for (const TargetCode* family : target_families()) family->initialize();
     });
 }

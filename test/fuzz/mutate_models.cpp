@@ -1,0 +1,169 @@
+// Damages the models of a folder and does with each what a user would: load, optimize, compile, run, and evaluate. Each
+// has a process of its own with limits. An error or a result is fine; a crash, a hang or more memory than allowed is
+// not, and the model that did it is kept. usage: mutate_models FOLDER [--count N] [--seed S] [--skip N] [--seconds T]
+// [--largest BYTES] [--keep FOLDER]
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "base/memory.h"
+#include "fuzz/mutate.h"
+#include "tessera/tessera.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr rlim_t kMemory = rlim_t{2} << 30;
+constexpr rlim_t kProcessorSeconds = 120;
+constexpr int64_t kTensorMemory = int64_t{1} << 30;
+constexpr int64_t kWork = 200'000'000;
+
+// How a process ended, beside what the system says.
+enum Outcome { kRan, kRefused, kNotRun, kFault, kOutcomes };
+constexpr const char* kOutcomeNames[] = {"ran", "did not load", "loaded and did not run",
+                                         "met a fault of ours (E0801)"};
+
+struct Options {
+    std::string folder, keep = ".";
+    size_t count = 1000, skip = 0;
+    uint64_t seed = 1;
+    double seconds = 1e9;
+    uintmax_t largest = uintmax_t{64} << 20;
+};
+
+bool is_fault(const Error& e) {
+    if (e.code() == Code::E0801) fprintf(stderr, "%s\n", e.to_string().c_str());
+    return e.code() == Code::E0801;
+}
+
+Outcome use(const std::string& bytes) {
+    set_memory_limit(kTensorMemory);
+    auto model = Model::from_onnx(bytes);
+    if (!model.ok()) return is_fault(model.error()) ? kFault : kRefused;
+    (void)model->summary();
+    auto inputs = model->random_inputs(1);
+    bool fault = false, ran = false;
+    auto look = [&](const auto& result) {
+        fault |= !result.ok() && is_fault(result.error());
+        return result.ok();
+    };
+    RunOptions options{.max_work = kWork};
+    auto smaller = optimize(*model);
+    look(smaller);
+    auto fast = compile(*model, {.threads = 1, .cache = ""});
+    if (look(fast) && look(inputs)) ran = look(fast->run(*inputs, options));
+    if (inputs.ok()) look(model->run(*inputs, options));
+    return fault ? kFault : ran ? kRan : kNotRun;
+}
+
+// The child's part: never returns.
+[[noreturn]] void child(const std::string& bytes) {
+    const rlimit memory{kMemory, kMemory}, seconds{kProcessorSeconds, kProcessorSeconds}, none{0, 0};
+    setrlimit(RLIMIT_AS, &memory);
+    setrlimit(RLIMIT_CPU, &seconds);
+    setrlimit(RLIMIT_CORE, &none);
+    try {
+        _exit(use(bytes));
+    } catch (const std::bad_alloc&) {
+        _exit(kRefused);
+    } catch (const std::exception& e) {
+        fprintf(stderr, "%s\n", e.what());
+        _exit(kFault);
+    }
+}
+
+std::vector<fs::path> models_of(const Options& o) {
+    std::vector<fs::path> paths;
+    for (const auto& entry : fs::recursive_directory_iterator(o.folder))
+        if (entry.path().extension() == ".onnx" && entry.file_size() <= o.largest) paths.push_back(entry.path());
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+std::string read_file(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+int run(const Options& o) {
+    const std::vector<fs::path> paths = models_of(o);
+    if (paths.empty()) {
+        fprintf(stderr, "no models in %s\n", o.folder.c_str());
+        return 2;
+    }
+    std::map<fs::path, std::string> read;
+    std::map<std::string, size_t> counts;
+    size_t bad = 0, tried = 0;
+    const auto began = std::chrono::steady_clock::now();
+    for (size_t i = o.skip; i < o.skip + o.count; ++i) {
+        if (std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > o.seconds) break;
+        std::mt19937_64 random(o.seed * 1'000'003 + i);  // each by itself, so that one can be made again
+        const fs::path& path = paths[random() % paths.size()];
+        auto [it, fresh] = read.try_emplace(path);
+        if (fresh) it->second = read_file(path);
+        const std::string bytes =
+            random() % 4 == 0 ? mutate_bytes(it->second, random) : mutate_meaning(it->second, random);
+        fflush(nullptr);
+        const pid_t pid = fork();
+        if (pid == 0) child(bytes);
+        int status = 0;
+        if (pid < 0 || waitpid(pid, &status, 0) != pid) return 2;
+        ++tried;
+        const bool exited = WIFEXITED(status) && WEXITSTATUS(status) < kOutcomes;
+        std::string what = exited ? kOutcomeNames[WEXITSTATUS(status)] : "CRASHED OR HUNG";
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) what = "HUNG";
+        ++counts[what];
+        if (exited && WEXITSTATUS(status) != kFault) continue;
+        bad += !exited;
+        const fs::path kept =
+            fs::path(o.keep) / ("damaged-" + std::to_string(o.seed) + "-" + std::to_string(i) + ".onnx");
+        std::ofstream(kept, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
+        printf("%zu: %s (status %d): %s, kept as %s\n", i, what.c_str(), status, path.filename().c_str(), kept.c_str());
+        fflush(stdout);
+    }
+    printf("%zu damaged models, seed %llu:", tried, static_cast<unsigned long long>(o.seed));
+    for (const auto& [what, n] : counts) printf(" %zu %s,", n, what.c_str());
+    printf(" %zu bad\n", bad);
+    return bad ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+    tessera::Options o;
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        auto next = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+        if (word == "--count")
+            o.count = std::stoull(next());
+        else if (word == "--seed")
+            o.seed = std::stoull(next());
+        else if (word == "--skip")
+            o.skip = std::stoull(next());
+        else if (word == "--seconds")
+            o.seconds = std::stod(next());
+        else if (word == "--largest")
+            o.largest = std::stoull(next());
+        else if (word == "--keep")
+            o.keep = next();
+        else
+            o.folder = word;
+    }
+    if (o.folder.empty() || !std::filesystem::is_directory(o.folder)) {
+        fprintf(stderr,
+                "usage: mutate_models FOLDER [--count N] [--seed S] [--skip N] [--seconds T] [--keep FOLDER]\n");
+        return 2;
+    }
+    return tessera::run(o);
+}
