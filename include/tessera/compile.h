@@ -33,7 +33,7 @@ struct CompileOptions {
 
 // One step of a compiled model, as profile shows it.
 struct StepProfile {
-    std::string label, kind;             // kind: "kernel" or "host" (left to the evaluator)
+    std::string label, kind;             // kind: "kernel", "control" (programs of nested graphs) or "host" (left to the evaluator)
     std::vector<std::string> nodes;      // of the optimized graph
     double seconds = 0;                  // median of the runs
     double flops = 0, bytes = 0;         // of one run

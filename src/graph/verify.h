@@ -8,7 +8,8 @@
 //   7. A constant has a tensor, whose element type and sizes are the value's type; an input's default fits its type.
 //   8. Required inputs are given; a null input is optional in the op's signature. The last input is not null.
 //   9. A node's attributes are known to its op and of the right kind, required ones are there (check_signature).
-//  10. Every result has a type, and inferring it again contradicts it in nothing.
+//  10. Every result has a type, and inferring it again contradicts it in nothing. In a nested graph it may, and may
+//      fail: a branch that is never taken can be wrong for the sizes at hand.
 //  11. There are as many output names as outputs; the outermost graph's are distinct and not empty.
 //  12. A nested graph's outer() is the graph of the node it is an attribute of; only the outermost has ModelInfo.
 #pragma once

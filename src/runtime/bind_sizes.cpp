@@ -68,8 +68,7 @@ Result<SymbolValues> bind_sizes(const std::vector<SizeSource>& sources, const st
         auto expected = evaluate_int(sources[i].size, values);
         if (expected && *expected != sizes[i]) return contradiction(sources[i], sizes[i], *expected);
         if (!expected)
-            return Error(Code::E0405,
-                         "input \"{}\" has {} elements in dimension {}, from which {} cannot be inferred",
+            return Error(Code::E0405, "input \"{}\" has {} elements in dimension {}, from which {} cannot be inferred",
                          sources[i].input->name(), sizes[i], sources[i].axis, to_string(sources[i].size));
     }
     return values;

@@ -108,10 +108,9 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
         if (auto* kernel = std::get_if<KernelStep>(&program_.steps[i])) {
             for (size_t k = 0; k < kernel->args.size(); ++k)
                 if (layout_.access[kernel->kernel].writes[k]) write(kernel->args[k]);
-        } else if (auto* host = std::get_if<HostStep>(&program_.steps[i])) {
-            for (int b : host->outputs)
-                if (b >= 0) write(b);
         }
+        for (int b : values_made(program_.steps[i]))
+            if (b >= 0) write(b);
     }
 
     std::vector<std::pair<std::string, double>> differences;

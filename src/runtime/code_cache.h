@@ -1,5 +1,5 @@
-// Compiled code on disk, alone or with the program and its weights, by a key of everything it was made from. Processes may
-// share a folder: an entry appears whole or not at all, and one that is damaged or not ours is dropped. The least
+// Compiled code on disk, alone or with the program and its weights, by a key of everything it was made from. Processes
+// may share a folder: an entry appears whole or not at all, and one that is damaged or not ours is dropped. The least
 // recently used go when the folder grows too large.
 #pragma once
 

@@ -16,22 +16,6 @@ namespace {
 
 constexpr size_t kMostPlans = 64;
 
-// Takes a context for as long as it lives.
-class Borrowed {
-  public:
-    using GiveBack = std::function<void(std::unique_ptr<RunContext>)>;
-    Borrowed(std::unique_ptr<RunContext> context, GiveBack give_back)
-        : context_(std::move(context)), give_back_(std::move(give_back)) {}
-    ~Borrowed() { give_back_(std::move(context_)); }
-    Borrowed(const Borrowed&) = delete;
-    RunContext& operator*() { return *context_; }
-    RunContext* operator->() { return context_.get(); }
-
-  private:
-    std::unique_ptr<RunContext> context_;
-    GiveBack give_back_;
-};
-
 }  // namespace
 
 LoadedProgram::LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options)
@@ -150,8 +134,17 @@ void LoadedProgram::give_back(std::unique_ptr<RunContext> context) const {
     contexts_.push_back(std::move(context));
 }
 
+const LoadedProgram::Nested* LoadedProgram::nested_of(const Graph& graph) const {
+    for (const Nested& n : nested_)
+        if (n.graph == &graph) return &n;
+    return nullptr;
+}
+
 Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const RunOptions& options) const {
-    std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
+    return run_bound(TRY(bind_inputs(*program_.graph, inputs)), options);
+}
+
+Result<std::vector<Datum>> LoadedProgram::run_bound(const std::vector<Datum>& bound, const RunOptions& options) const {
     auto plan = TRY(plan_for(bound));
     Borrowed context(TRY(take_context()), [this](auto c) { give_back(std::move(c)); });
     TRY(context->prepare(std::move(plan), layout_, weights_.pointers));

@@ -29,6 +29,8 @@ class LoadedProgram {
     Status read_weights(std::string_view weights, std::shared_ptr<const void> owner);
 
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
+    Result<std::vector<Datum>> run_bound(const std::vector<Datum>& inputs,
+                                         const RunOptions& options) const;  // in order
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
     // Of one run on a device with memory of its own, inputs being there already and outputs staying: the mean of so many,
@@ -56,6 +58,7 @@ class LoadedProgram {
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
     Result<std::unique_ptr<RunContext>> take_context() const;
     void give_back(std::unique_ptr<RunContext> context) const;
+    const Nested* nested_of(const Graph& graph) const;
 
     Program program_;
     std::shared_ptr<CompiledModule> module_;

@@ -79,7 +79,7 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
                                   : kind == "sizes" ? "sizes of "
                                                     : "",
                                   node.op().name, shown(node));
-            p.kind = "host";
+            p.kind = kind == "control" ? "control" : "host";
             p.nodes.push_back(shown(node));
         }
         profiles.push_back(std::move(p));

@@ -52,9 +52,8 @@ ProgramLayout::ProgramLayout(const Program& program) {
     };
     for (size_t b = 0; b < count; ++b) claim(static_cast<int>(b), home_by_role(program.buffers[b].role));
     for (const Step& step : program.steps)
-        if (auto* host = std::get_if<HostStep>(&step))
-            for (int b : host->outputs)
-                if (b >= 0) claim(b, Home::Host);
+        for (int b : values_made(step))
+            if (b >= 0) claim(b, Home::Host);
     for (int b : program.outputs) claim(b, Home::Output);
     for (size_t b = 0; b < count; ++b) home.push_back(of_root[static_cast<size_t>(root[b])]);
 
@@ -81,9 +80,8 @@ ProgramLayout::ProgramLayout(const Program& program) {
         const Step& step = program.steps[static_cast<size_t>(s)];
         for (int b : inputs_of(step))
             if (b >= 0) use(b, s, false);
-        if (auto* host = std::get_if<HostStep>(&step))
-            for (int b : host->outputs)
-                if (b >= 0) use(b, s, false);
+        for (int b : values_made(step))
+            if (b >= 0) use(b, s, false);
         const Node& node = *node_of(step);
         for (const Value* v : captured_values(node)) {
             auto at = buffer_of.find(v);

@@ -28,6 +28,7 @@ class Run {
   private:
     Status run(const KernelStep& step, size_t i);
     Status run(const HostStep& step, size_t i);
+    Status run(const ControlStep& step, size_t i);
     Status run(const CheckStep& step, size_t i);
     Status run(const InferStep& step, size_t i);
     Status run(const FoundStep& step, size_t i);
@@ -35,10 +36,15 @@ class Run {
     // What the evaluator may ask for of a step's node: its inputs, and what its nested graphs use from outside.
     using Values = std::vector<std::pair<const Value*, Datum>>;
     Result<Values> values_of(const Node& node, const std::vector<int>& inputs, size_t i) const;
+    class Repetition;
+    // What a control step gives; nothing where the evaluator shall steer: sizes change from one iteration to the next,
+    // or a program failed, of which the evaluator says more.
+    Result<std::optional<std::vector<Datum>>> steer(const ControlStep& step, const Values& values);
     // A graph nested in a host step by its own program; nothing where it has none or that failed.
     std::optional<std::vector<Datum>> nested(const Graph& graph, const std::vector<Datum>& inputs,
                                              const NodeEvaluator::Find& outer);
-    Status keep(int buffer, Datum result);  // what a host step made
+    Status keep(int buffer, Datum result);  // what a host or control step made
+    Status bind_input(size_t i, const Datum& input);
     Status define_sizes(const Value& value, const Sizes& sizes);
     Result<const BoundStep*> bind_late(const KernelStep& step, size_t i);  // as in the last run, where sizes are equal
     Status allocate(int buffer);                                           // a buffer whose size was not known before

@@ -60,8 +60,13 @@ void RunContext::clear() {
         data[b].reset();
         pointers[b] = nullptr;
     }
+    forget_sizes();
+}
+
+void RunContext::forget_sizes() {
     for (size_t b : placed_) pointers[b] = nullptr;
     placed_.clear();
+    if (plan) symbols = plan->symbols;
 }
 
 Result<void*> RunContext::place(size_t root, int64_t bytes) {

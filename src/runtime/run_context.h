@@ -2,6 +2,7 @@
 // so that a run of sizes met before allocates nothing but its outputs' handles.
 #pragma once
 
+#include <functional>
 #include <mutex>
 
 #include "runtime/run_plan.h"
@@ -26,6 +27,11 @@ class OutputMemory : public std::enable_shared_from_this<OutputMemory> {
     std::vector<Piece> free_;
 };
 
+// By a kernel, where it lies: there, and aligned to its elements as every array is that somebody allocated for it.
+inline bool usable(const Tensor& t) {
+    return t.data() && reinterpret_cast<uintptr_t>(t.data()) % dtype_bytes(t.dtype()) == 0;
+}
+
 struct RunContext {
     static Result<std::unique_ptr<RunContext>> make(Device& device, int threads);
     // Made ready for a run by this plan: arena and scratch are large enough, pointers into the arena and to weights are
@@ -35,7 +41,8 @@ struct RunContext {
     Result<void*> place(size_t root, int64_t bytes);
     // A copy in the context, for a tensor that kernels cannot read where it lies.
     Result<void*> stage(size_t root, const Tensor& t);
-    void clear();  // lets go of everything that belongs to the run just done
+    void forget_sizes();  // that steps defined, and the memory placed for them: for another run of the same steps
+    void clear();         // lets go of everything that belongs to the run just done
 
     Device& device;
     std::unique_ptr<Stream> stream;
@@ -57,6 +64,22 @@ struct RunContext {
     Arena arena_;
     std::vector<Arena> staged_;  // by root: copies, and what was placed
     std::vector<size_t> placed_;
+};
+
+// Takes a context for as long as it lives.
+class Borrowed {
+  public:
+    using GiveBack = std::function<void(std::unique_ptr<RunContext>)>;
+    Borrowed(std::unique_ptr<RunContext> context, GiveBack give_back)
+        : context_(std::move(context)), give_back_(std::move(give_back)) {}
+    ~Borrowed() { give_back_(std::move(context_)); }
+    Borrowed(const Borrowed&) = delete;
+    RunContext& operator*() { return *context_; }
+    RunContext* operator->() { return context_.get(); }
+
+  private:
+    std::unique_ptr<RunContext> context_;
+    GiveBack give_back_;
 };
 
 }  // namespace tessera

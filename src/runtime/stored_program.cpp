@@ -193,6 +193,7 @@ Decision can_store(const Program& program) {
         }
         const Node* node = node_of(step);
         if (std::holds_alternative<HostStep>(step)) return no("{} is left to the evaluator", node->where());
+        if (std::holds_alternative<ControlStep>(step)) return no("{} has programs of its own", node->where());
         if (!is_found(*program.graph, node)) return no("{} is not in the graph", node->where());
     }
     for (const ProgramBuffer& b : program.buffers) {

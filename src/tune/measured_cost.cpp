@@ -104,8 +104,8 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bo
     auto neighbour = [](const Node* n) { return n->name() == kNeighbour; };
     Parts parts;
     for (const Step& step : program->steps) {
-        if (auto* host = std::get_if<HostStep>(&step)) {
-            parts.rest += estimate_->node(*host->node);
+        if (std::holds_alternative<HostStep>(step) || std::holds_alternative<ControlStep>(step)) {
+            parts.rest += estimate_->node(*node_of(step));
             continue;
         }
         if (!std::holds_alternative<KernelStep>(step)) continue;

@@ -112,6 +112,8 @@ class ProgramRun {
         return {};
     }
 
+    Status run(const ControlStep& step) { return run(HostStep{step.node, step.inputs, step.outputs}); }
+
     Status run(const HostStep& step) {
         std::vector<Datum> results = TRY(evaluator_.run(*step.node, find()));
         for (size_t i = 0; i < step.outputs.size(); ++i) {

@@ -73,7 +73,7 @@ TEST(RunSizes, Declared) {
     ASSERT_TRUE(executable.ok()) << executable.error().to_string();
     auto got = executable->run({{"x", *Tensor::zeros(DType::f32, {12})}, {"s", Tensor::of<int64_t>({2}, {4, 3})}});
     ASSERT_FALSE(got.ok());
-    EXPECT_EQ(got.error().code(), Code::E0407);
+    EXPECT_EQ(got.error().code(), Code::E0411);
 }
 
 TEST(RunSizes, RangeAndFill) {

@@ -96,6 +96,72 @@ TEST(Nested, RecurrentLayersOfAnyLength) {
             2);
 }
 
+// One value as the state and as what is collected; a state that passes through; two that change places.
+TEST(Nested, StatesThatShareMemory) {
+    std::string_view text =
+        "graph g(a: f32[3], b: f32[3], c: f32[3], x: f32[T,3]) { %p, %q, %r, %all, %back = scan(a, b, c, x, "
+        "num_scan_inputs=1, scan_output_directions=[0,1], body=graph s(i: f32[3], j: f32[3], k: f32[3], y: f32[3]) { "
+        "%n = add(i, y) %m = mul(j, 0.5) return %m, %n, k, %n, %m }) return %p, %q, %r, %all, %back }";
+    for (int64_t t : {1, 2, 3, 8})
+        expect_as_evaluated(text,
+                            {{"a", Datum(numbers({3}))},
+                             {"b", Datum(numbers({3}))},
+                             {"c", Datum(numbers({3}))},
+                             {"x", Datum(numbers({t, 3}))}},
+                            1);
+}
+
+// More iterations than there is room for at first, ended by the condition; what is collected is the state too.
+TEST(Nested, LoopsThatEndByThemselves) {
+    std::string_view text =
+        "graph g(m: i64[], go: bool[], x: f32[2], most: f32[]) { %y, %all, %numbers = loop(m, go, x, body=graph b(i: "
+        "i64[], on: bool[], s: f32[2]) { %t = add(s, 1.0) %sum = reduce_sum(%t, keepdims=0) %c = less(%sum, most) "
+        "return %c, %t, %t, i }) return %y, %all, %numbers }";
+    for (double most : {0., 5., 300., 11000.})
+        for (int64_t m : {int64_t{3}, int64_t{70}, int64_t{1} << 40})
+            expect_as_evaluated(text,
+                                {{"m", Datum(Tensor::scalar(m))},
+                                 {"go", Datum(Tensor::scalar(true))},
+                                 {"x", Datum(numbers({2}))},
+                                 {"most", Datum(Tensor::scalar(float(most)))}},
+                                1);
+}
+
+// Bodies whose sizes only an iteration knows.
+TEST(Nested, SizesThatAnIterationDefines) {
+    std::string_view text =
+        "graph g(m: i64[], x: f32[6]) { %y = loop(m, _, x, body=graph b(i: i64[], go: bool[], s: f32[6]) { %d = sub(s, "
+        "0.3) %p = relu(%d) %n = non_zero(%p) %e = cast(%n, to=1) %t = reduce_sum(%e) %u = reshape(%t, [1]) %v = "
+        "add(s, %u) %w = sin(%v) return go, %w }) return %y }";
+    for (int64_t m : {1, 2, 5})
+        expect_as_evaluated(text, {{"m", Datum(Tensor::scalar(m))}, {"x", Datum(numbers({6}))}}, 1);
+}
+
+TEST(Nested, RecurrentLayersOfEveryKind) {
+    struct Kind {
+        const char* op;
+        int64_t gates;
+    };
+    for (Kind kind : {Kind{"lstm", 4}, Kind{"gru", 3}, Kind{"rnn", 1}})
+        for (const char* direction : {"forward", "reverse", "bidirectional"})
+            for (int64_t steps : {1, 5, 11}) {
+                const int64_t d = std::string_view(direction) == "bidirectional" ? 2 : 1, rows = kind.gates * 5;
+                const std::string text = fmt::format(
+                    "graph g(x: f32[S,2,3], w: f32[{0},{1},3], r: f32[{0},{1},5], b: f32[{0},{2}], n: i32[2]) {{ %y, "
+                    "%h "
+                    "= {3}(x, w, r, b, n, hidden_size=5, direction=\"{4}\") return %y, %h }}",
+                    d, rows, 2 * rows, kind.op, direction);
+                Tensor lengths = Tensor::of<int32_t>({2}, std::vector<int32_t>{int32_t(steps), int32_t(steps + 1) / 2});
+                expect_as_evaluated(text,
+                                    {{"x", Datum(numbers({steps, 2, 3}))},
+                                     {"w", Datum(numbers({d, rows, 3}))},
+                                     {"r", Datum(numbers({d, rows, 5}))},
+                                     {"b", Datum(numbers({d, 2 * rows}))},
+                                     {"n", Datum(lengths)}},
+                                    1);
+            }
+}
+
 TEST(Nested, FailsAsTheEvaluatorDoes) {
     std::string_view text =
         "graph g(m: i64[], x: f32[3], k: i64[1]) { %y = loop(m, _, x, body=graph b(i: i64[], go: bool[], s: f32[3]) { "

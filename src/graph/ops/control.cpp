@@ -43,6 +43,9 @@ const OpDef kIf{
         bool taken = TRY(single(op, ctx.in(0), "the condition"));
         return ctx.run(op.graph(taken ? "then_branch" : "else_branch"), {});
     },
+    .control = [](const OpView& op) -> std::optional<ControlForm> {
+        return ControlForm{.graphs = {&op.graph("then_branch"), &op.graph("else_branch")}};
+    },
 };
 
 // The values that a loop carries: all inputs but the trip count and the condition.
@@ -127,6 +130,14 @@ const OpDef kLoop{
                 state.push_back(TRY(stack_tensors(collected[i], 0)));
         }
         return state;
+    },
+    .control = [](const OpView& op) -> std::optional<ControlForm> {
+        const Graph& body = op.graph("body");
+        ControlForm form{.graphs = {&body}, .numbered = true, .first = 2, .states = carried_count(op)};
+        if (op.has(0)) form.trips = 0;
+        if (op.has(1)) form.condition = 1;
+        form.collected.assign(body.outputs().size() - 1 - form.states, false);
+        return form;
     },
     .iterations = [](const OpView& op) -> std::optional<Expr> {
         if (!op.has(0) || op.has(1)) return std::nullopt;

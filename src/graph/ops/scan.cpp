@@ -243,6 +243,18 @@ const OpDef kScan{
                }}}},
     .infer = infer_scan,
     .evaluate = evaluate_scan,
+    .control = [](const OpView& op) -> std::optional<ControlForm> {
+        auto form = scan_form(op);
+        if (!form.ok() || form->batched) return std::nullopt;
+        auto other = [](int64_t axis) { return axis != 0; };
+        if (std::any_of(form->input_axes.begin(), form->input_axes.end(), other) ||
+            std::any_of(form->output_axes.begin(), form->output_axes.end(), other))
+            return std::nullopt;
+        ControlForm control{.graphs = {&op.graph("body")}, .states = form->states};
+        control.sequences = form->input_reversed;
+        control.collected = form->output_reversed;
+        return control;
+    },
     .iterations = [](const OpView& op) -> std::optional<Expr> {
         if (op.integer("batched")) return std::nullopt;
         const int64_t scanned = op.integer("num_scan_inputs"), first = int64_t(op.input_count()) - scanned;

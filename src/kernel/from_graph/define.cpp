@@ -117,7 +117,7 @@ class Defining {
     Decision lowered(const Node& node) {
         const OpLowering how = op_lowering(node.op());
         if (how == OpLowering::Expansion) return no("what it stands for depends on contents that only a run knows");
-        if (how == OpLowering::Host) return no("{}", host_reason(node.op()));
+        if (how == OpLowering::Host || how == OpLowering::Control) return no("{}", host_reason(node.op()));
         const Mark before = mark();
         told_.clear();
         teller_.reset();

@@ -5,17 +5,19 @@
 #include "base/machine.h"
 #include "kernel/from_graph/program.h"
 #include "kernel/ir/compute.h"
+#include "rewrite/passes/lowering_passes.h"
 #include "rewrite/pipeline.h"
 
 namespace tessera {
 
 struct LowerOptions {
     Machine machine;
-    int threads = 1;       // that will run it: how finely work is cut
-    bool fuse = true;      // false: a kernel for each node
-    bool schedule = true;  // false: plain nests, one loop after the other
-    bool strict = false;   // one order of summation whatever the number of threads
-    bool keep_stages = false;  // Program::stages
+    int threads = 1;                    // that will run it: how finely work is cut
+    bool fuse = true;                   // false: a kernel for each node
+    bool schedule = true;               // false: plain nests, one loop after the other
+    bool strict = false;                // one order of summation whatever the number of threads
+    bool keep_stages = false;           // Program::stages
+    int64_t unrolled = kUnrolledSteps;  // of a scan: more are a control step
     enum class Attention : uint8_t { WherePays, Always, Never };
     Attention attention = Attention::WherePays;  // as one kernel
     PassWatch watch = {};                        // of the passes that the graph goes through first

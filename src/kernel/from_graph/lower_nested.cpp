@@ -53,7 +53,8 @@ class Closing {
         if (is_inside(v->graph(), *copy_)) return v;
         auto [at, fresh] = own_.try_emplace(v, nullptr);
         if (!fresh) return at->second;
-        if (v->is_constant()) return at->second = copy_->constant(*v->tensor());
+        // Under a name of its own: one without would be the constant around it again.
+        if (v->is_constant()) return at->second = copy_->constant(*v->tensor(), v->name() + ".inside");
         at->second = copy_->add_input(v->name(), v->type());
         captured_.push_back(v);
         return at->second;
@@ -64,17 +65,30 @@ class Closing {
     std::vector<const Value*> captured_;
 };
 
-Status lower_graph(const Graph& nested, Program& program, const LowerOptions& options) {
-    if (draws(nested)) return {};
+Status lower_graph(const Graph& nested, Program& program, bool always, const LowerOptions& options) {
     Closing closed(nested);
     NestedProgram made{&nested, closed.captured(), nullptr};
     Program inner = TRY(from_graph_apart(closed.graph(), options));
     const bool computes = std::any_of(inner.steps.begin(), inner.steps.end(),
                                       [](const Step& s) { return std::holds_alternative<KernelStep>(s); });
-    if (!computes && inner.nested.empty()) return {};
+    if (!computes && inner.nested.empty() && !always) return {};
     made.program = std::make_shared<Program>(std::move(inner));
     program.nested.push_back(std::move(made));
     return {};
+}
+
+bool only_tensors(const Node& node) {
+    for (const Value* v : node.inputs())
+        if (v && !v->type().is_tensor()) return false;
+    for (size_t i = 0; i < node.output_count(); ++i)
+        if (!node.output(i)->type().is_tensor()) return false;
+    return true;
+}
+
+// A body that runs again and again does so over tensors; branches may give anything.
+bool steerable(const Node& node) {
+    auto form = node.op().control ? node.op().control(node.view()) : std::nullopt;
+    return form && (form->graphs.size() == 2 || only_tensors(node));
 }
 
 void collect(Program& program, std::vector<Kernel>& all, std::map<std::string, size_t>& known) {
@@ -98,12 +112,17 @@ void hand_out(Program& program, const std::vector<Kernel>& all) {
 }  // namespace
 
 Status lower_nested(Program& program, const LowerOptions& options) {
-    for (const Step& step : program.steps) {
+    for (Step& step : program.steps) {
         auto* host = std::get_if<HostStep>(&step);
-        if (!host) continue;
+        if (!host || !has_nested(*host->node)) continue;
+        std::vector<const Graph*> graphs;
         for (const auto& [name, attr] : host->node->attrs())
-            if (auto* nested = std::get_if<GraphPtr>(&attr); nested && *nested)
-                TRY(lower_graph(**nested, program, options));
+            if (auto* nested = std::get_if<GraphPtr>(&attr); nested && *nested) graphs.push_back(nested->get());
+        const bool random = std::any_of(graphs.begin(), graphs.end(), [](const Graph* g) { return draws(*g); });
+        const bool steered = !random && steerable(*host->node);
+        for (const Graph* g : graphs)
+            if (!draws(*g)) TRY(lower_graph(*g, program, steered, options));
+        if (steered) step = ControlStep{host->node, host->inputs, host->outputs};
     }
     return {};
 }

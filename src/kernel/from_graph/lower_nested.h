@@ -1,13 +1,14 @@
-// The graphs nested in host steps (a loop's body, the branches of an if) as programs of their own: the evaluator
-// steers, kernels compute. What they use from around them comes as further inputs.
+// The graphs nested in host steps (a loop's body, the branches of an if) as programs of their own. What they use from
+// around them comes as further inputs.
 #pragma once
 
 #include "kernel/from_graph/from_graph.h"
 
 namespace tessera {
 
-// Fills program.nested, with kernels of their own. Graphs that no kernel would compute anything of, or that draw random
-// numbers, are left to the evaluator.
+// Fills program.nested, with kernels of their own. Host steps whose op says how it runs its graphs become control
+// steps, which the runtime steers; the evaluator steers others. Graphs that draw random numbers are left to the
+// evaluator.
 Status lower_nested(Program& program, const LowerOptions& options);
 
 // All kernels of a program and of those nested in it in one list, which each of them has.

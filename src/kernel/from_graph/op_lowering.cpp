@@ -16,6 +16,7 @@ bool takes_graphs(const OpDef& op) {
 OpLowering op_lowering(const OpDef& op) {
     if (kernel_writing(op)) return OpLowering::Written;
     if (op.body) return OpLowering::Body;
+    if (op.control) return OpLowering::Control;
     return op.expand ? OpLowering::Expansion : OpLowering::Host;
 }
 

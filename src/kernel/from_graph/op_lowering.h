@@ -10,6 +10,7 @@ enum class OpLowering : uint8_t {
     Written,    // a kernel is written out for it (write_kernel.h)
     Body,       // kernels follow from its body
     Expansion,  // it stands for smaller ops
+    Control,    // the runtime runs the programs of the graphs nested in it
     Host,       // the evaluator computes it
 };
 OpLowering op_lowering(const OpDef& op);

@@ -9,9 +9,16 @@ struct InputsOf {
     std::vector<int> operator()(const auto& step) const { return step.inputs; }
 };
 
+struct ValuesMade {
+    std::vector<int> operator()(const HostStep& step) const { return step.outputs; }
+    std::vector<int> operator()(const ControlStep& step) const { return step.outputs; }
+    std::vector<int> operator()(const auto&) const { return {}; }
+};
+
 struct KindOf {
     std::string_view operator()(const KernelStep&) const { return "kernel"; }
     std::string_view operator()(const HostStep&) const { return "host"; }
+    std::string_view operator()(const ControlStep&) const { return "control"; }
     std::string_view operator()(const CheckStep&) const { return "check"; }
     std::string_view operator()(const InferStep&) const { return "sizes"; }
     std::string_view operator()(const FoundStep&) const { return "sizes"; }
@@ -27,6 +34,8 @@ struct NodeOf {
 const Node* node_of(const Step& step) { return std::visit(NodeOf{}, step); }
 
 std::vector<int> inputs_of(const Step& step) { return std::visit(InputsOf{}, step); }
+
+std::vector<int> values_made(const Step& step) { return std::visit(ValuesMade{}, step); }
 
 std::string_view kind_of(const Step& step) { return std::visit(KindOf{}, step); }
 

@@ -45,6 +45,13 @@ struct HostStep {
     std::vector<int> outputs;       // buffers; -1 where nobody asks
     std::string reason = {};        // why no kernel does it
 };
+// A node that runs the graphs nested in it, by their programs: a branch, or a body again and again. Its buffers are as a
+// host step's.
+struct ControlStep {
+    const Node* node;
+    std::vector<int> inputs;        // buffers; -1 where not given
+    std::vector<int> outputs;       // buffers; -1 where nobody asks
+};
 // Only the op's check of its inputs' contents.
 struct CheckStep {
     const Node* node;
@@ -64,17 +71,19 @@ struct FoundStep {
     int count;                      // a buffer, whose first element says how much
     std::vector<int64_t> dims;      // by output: the dimension that is as large; -1 for none
 };
-using Step = std::variant<KernelStep, HostStep, CheckStep, InferStep, FoundStep>;
+using Step = std::variant<KernelStep, HostStep, ControlStep, CheckStep, InferStep, FoundStep>;
 
 // Of every step but a kernel's: its node, and the buffers that it reads. Null and none for a kernel's.
 const Node* node_of(const Step& step);
 std::vector<int> inputs_of(const Step& step);
-// What it does with its node, for people: "host", "check" or "sizes"; "kernel".
+// The buffers that it makes as whole values: of host and control steps, -1 where nobody asks. None for others.
+std::vector<int> values_made(const Step& step);
+// What it does with its node, for people: "host", "control", "check" or "sizes"; "kernel".
 std::string_view kind_of(const Step& step);
 
 struct Program;
 
-// A graph nested in the node of a host step, as a program whose kernels are the outer one's.
+// A graph nested in the node of a control or host step, as a program whose kernels are the outer one's.
 struct NestedProgram {
     const Graph* graph;                          // as the node has it
     std::vector<const Value*> captured;          // values from around it, which are inputs after its own

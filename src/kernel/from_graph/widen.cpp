@@ -12,7 +12,7 @@ constexpr DTypes kNarrow = kFloats.without({DType::f32, DType::f64});
 bool narrow(DType t) { return kNarrow.has(t); }
 
 // x where it is x as f64, and no wider than f32 before.
-std::optional<Expr> narrowed(const Expr& x) {
+std::optional<Expr> as_narrow(const Expr& x) {
     if (x.is(ExprKind::Cast) && x.arg(0).dtype() == DType::f32) return x.arg(0);
     if (x.is(ExprKind::Const) && double(float(x.node().real)) == x.node().real)
         return real_const(x.node().real, DType::f32);
@@ -34,7 +34,7 @@ std::optional<Expr> as_f32(const Expr& e) {
     }
     std::vector<Expr> args;
     for (const Expr& a : e.args()) {
-        auto x = narrowed(a);
+        auto x = as_narrow(a);
         if (!x) return std::nullopt;
         args.push_back(*x);
     }

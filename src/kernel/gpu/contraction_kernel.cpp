@@ -269,7 +269,7 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
 // Sums in f32 of products of two operands of 16 bits, of one type.
 bool takes_matrices(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b) {
     if (s.compute().buffers[size_t(stage.buffer)].dtype != DType::f32) return false;
-    const auto x = before_widening(a), y = before_widening(b);
+    const auto x = narrowed(a), y = narrowed(b);
     return x && y && x->dtype() == y->dtype() && (x->dtype() == DType::f16 || x->dtype() == DType::bf16);
 }
 

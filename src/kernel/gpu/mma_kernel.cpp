@@ -45,9 +45,8 @@ class MmaContraction {
         if (has_batch) batch_axis_ = next++;
         row_axis_ = next++;
         column_axis_ = next;
-        a_.name = "a", a_.value = *before_widening(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
-        b_.name = "b", b_.value = *before_widening(sum.value.arg(size_t(1 - a))), b_.plan = plan.b,
-        b_.side = plan.tile.n;
+        a_.name = "a", a_.value = *narrowed(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
+        b_.name = "b", b_.value = *narrowed(sum.value.arg(size_t(1 - a))), b_.plan = plan.b, b_.side = plan.tile.n;
         a_.axis = row_axis_, b_.axis = column_axis_;
         for (size_t i = 0; i < sum.reduce.size(); ++i)
             if (i != plan.depth.inner) others_ = others_ * sum.reduce[i].extent;
@@ -238,10 +237,10 @@ class MmaContraction {
 
 }  // namespace
 
-std::optional<Expr> before_widening(const Expr& e) {
+std::optional<Expr> narrowed(const Expr& e) {
     if (e.is(ExprKind::Cast) && e.dtype() == DType::f32) return e.arg(0);
     if (!e.is(ExprKind::Select) || !e.arg(2).is(ExprKind::Const) || e.arg(2).node().real != 0) return {};
-    auto taken = before_widening(e.arg(1));
+    auto taken = narrowed(e.arg(1));
     if (!taken) return {};
     return select(e.arg(0), *taken, constant(0, taken->dtype()));
 }

@@ -22,7 +22,7 @@ struct MmaPlan {
 };
 
 // An operand before it was widened for the sum, where it was: also in a branch, the other one being zero.
-std::optional<Expr> before_widening(const Expr& operand);
+std::optional<Expr> narrowed(const Expr& operand);
 
 // The intrinsic for tiles of that type and size, where there is one.
 std::string mma_name(DType dtype, const BlockTile& tile);

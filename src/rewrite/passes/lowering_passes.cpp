@@ -6,11 +6,12 @@
 
 namespace tessera {
 
-std::vector<Pass> lowering_passes(const Machine& machine, bool fuse) {
+std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unrolled) {
     const std::vector<Phase> written_out = {Phase::WriteOut}, once = {Phase::Tidy};
+    auto unroll = [unrolled](Graph& graph, PassContext& context) { return unroll_scans(graph, unrolled, context); };
     std::vector<Pass> table = {
         {"expand_composites", "ops without a body, as the graphs they stand for", expand_composites, written_out},
-        {"unroll_scans", "a scan over a known number of steps is its steps", unroll_scans, written_out},
+        {"unroll_scans", "a scan over a few steps is its steps", unroll, written_out},
     };
     if (!fuse) return table;
     table.push_back({"write_for_kernels", "ops as graphs that kernels compute faster", write_for_kernels, once});

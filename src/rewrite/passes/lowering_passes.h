@@ -7,15 +7,19 @@
 
 namespace tessera {
 
-// In their order. Without `fuse`: only those that kernels cannot do without.
-std::vector<Pass> lowering_passes(const Machine& machine, bool fuse = true);
+// Steps of a scan that are written out, at most: a longer one is a loop that the runtime steers, whose weights lie in
+// memory once and whose kernels are compiled once.
+constexpr int64_t kUnrolledSteps = 4;
+
+// In their order. Without `fuse`: only those that kernels cannot do without. `unrolled`: for unroll_scans.
+std::vector<Pass> lowering_passes(const Machine& machine, bool fuse = true, int64_t unrolled = kUnrolledSteps);
 
 // Ops without a body become the smaller graphs that they stand for, down to ops that have one, and constants are
 // folded. What cannot be written out is left: strings, control flow, sizes that depend on the data.
 Result<Changed> expand_composites(Graph& graph, PassContext& context);
 
-// A scan over a known number of steps becomes its steps, one after the other.
-Result<Changed> unroll_scans(Graph& graph, PassContext& context);
+// A scan over a known number of steps, `most` of them at most, becomes its steps, one after the other.
+Result<Changed> unroll_scans(Graph& graph, int64_t most, PassContext& context);
 
 // Ops that say so become graphs that kernels compute faster than their bodies (graph/ops/for_kernels.h).
 Result<Changed> write_for_kernels(Graph& graph, PassContext& context);

@@ -18,8 +18,7 @@ Result<Changed> nest_concats(Graph& graph, PassContext& context) {
     };
     std::vector<Concat> concats;
     for (const auto& node : graph.nodes())
-        if (node->op().joined_axis && !node->output()->uses().empty())
-            concats.push_back({node.get(), node->inputs()});
+        if (node->op().joined_axis && !node->output()->uses().empty()) concats.push_back({node.get(), node->inputs()});
     Changed changed = false;
     for (size_t b = 1; b < concats.size(); ++b) {
         Concat& large = concats[b];

@@ -77,10 +77,10 @@ Result<std::vector<Value*>> all_steps(const Unrolling& u) {
     return build.finish(std::move(out));
 }
 
-Changed unroll(Graph& graph, Node& node, PassContext& context) {
+Changed unroll(Graph& graph, Node& node, int64_t most, PassContext& context) {
     const size_t before = graph.nodes().size();
     auto u = unrollable(graph, node);
-    if (!u) return false;
+    if (!u || u->length > most) return false;
     auto results = all_steps(*u);
     if (!results.ok() || results->size() < node.output_count()) return false;
     for (size_t i = 0; i < node.output_count(); ++i)
@@ -97,12 +97,12 @@ Changed unroll(Graph& graph, Node& node, PassContext& context) {
 
 }  // namespace
 
-Result<Changed> unroll_scans(Graph& graph, PassContext& context) {
+Result<Changed> unroll_scans(Graph& graph, int64_t most, PassContext& context) {
     Changed changed = false;
     const size_t before = graph.nodes().size();
     for (size_t i = 0; i < before; ++i) {
         Node& node = *graph.nodes()[i];
-        if (any_used(node) && has_nested(node)) changed |= unroll(graph, node, context);
+        if (any_used(node) && has_nested(node)) changed |= unroll(graph, node, most, context);
     }
     if (graph.nodes().size() != before) {
         graph.erase_unused();
