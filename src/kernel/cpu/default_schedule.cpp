@@ -140,7 +140,7 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
     for (const Stage& stage : s.compute().stages) {
         auto c = match_contraction(stage);
         if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
-        keep_rows_apart(s, stage, *c, machine);
+        keep_rows_apart(s, stage, *c, machine, false);
         ++contractions;
         OpenRows open{rows_of(stage, *c), measure_contraction(s, stage, *c)};
         if (!open.shape.m_known && open.shape.packed_ahead) found = open;
@@ -156,10 +156,10 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
     std::set<std::string> done;
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
-        if (done.count(name)) continue;
+        if (done.count(name) || options.care == Care::NoProducts) continue;
         auto c = match_contraction(stage);
         if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
-        keep_rows_apart(s, stage, *c, options.machine);
+        keep_rows_apart(s, stage, *c, options.machine, options.care == Care::RowsApart);
         std::vector<std::vector<int>> groups;
         for (const auto& g : {c->batch, c->rows, c->columns})
             if (!g.empty()) groups.push_back(g);

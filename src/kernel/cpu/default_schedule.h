@@ -1,5 +1,5 @@
-// A schedule from shapes and the machine alone, good untuned. It looks at the stages: a sum of products over two operands
-// is a contraction; reductions over the innermost axes share their rows; all else is a map.
+// A schedule from shapes and the machine alone, good untuned. It looks at the stages: a sum of products over two
+// operands is a contraction; reductions over the innermost axes share their rows; all else is a map.
 #pragma once
 
 #include "base/decision.h"
@@ -8,11 +8,19 @@
 
 namespace tessera {
 
+// How much is left out of a schedule, so that it holds where a better one does not.
+enum class Care {
+    None,
+    RowsApart,   // axes whose elements do not lie densely never become one
+    NoProducts,  // contractions are scheduled as other reductions
+};
+
 struct ScheduleOptions {
     Machine machine;
     int threads = 1;
     bool strict = false;
     int64_t tile_rows = 0;  // of the register tile of a contraction whose rows are not known; 0: chosen
+    Care care = Care::None;
 };
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options);

@@ -213,10 +213,34 @@ Result<Lowered> lower_attention_variants(const Compute& compute, const Attention
     return variants.empty() ? general : join_variants(std::move(variants), std::move(general));
 }
 
+struct Scheduled {
+    Schedule schedule;
+    Lowered lowered;
+};
+
+Result<Scheduled> schedule_and_lower(const Compute& compute, const ScheduleOptions& options) {
+    Schedule schedule = TRY(default_schedule(compute, options));
+    Lowered lowered = TRY(lower(schedule));
+    return Scheduled{std::move(schedule), std::move(lowered)};
+}
+
+// Where a schedule cannot be lowered, one that asks for less; `options` keeps how much.
+Result<Scheduled> schedule_with_care(const Compute& compute, ScheduleOptions& options, std::vector<Choice>& choices) {
+    auto made = schedule_and_lower(compute, options);
+    for (Care care : {Care::RowsApart, Care::NoProducts}) {
+        if (made.ok()) break;
+        choices.push_back({fmt::format("schedule {} at its best", compute.name), no("{}", made.error().message())});
+        options.care = care;
+        made = schedule_and_lower(compute, options);
+    }
+    return made;
+}
+
 }  // namespace
 
-Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices,
+Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
                                std::string* traces) {
+    ScheduleOptions options = given;
     if (auto attention = match_attention(compute))
         return lower_attention_variants(compute, *attention, options, choices, traces);
     if (compute.halvings > 0) {
@@ -228,12 +252,13 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& op
         if (lowered.ok() && traces) *traces += commented_trace(compute, *schedule);
         if (lowered.ok()) return lowered;
     }
-    const Schedule general_schedule = TRY(default_schedule(compute, options));
-    Lowered general = TRY(lower(general_schedule));
+    Scheduled best = TRY(schedule_with_care(compute, options, choices));
+    const Schedule& general_schedule = best.schedule;
+    Lowered& general = best.lowered;
     auto open = open_rows(compute, options.machine);
-    if (!open) {
+    if (!open || options.care != Care::None) {
         if (traces) *traces += commented_trace(compute, general_schedule);
-        return general;
+        return std::move(general);
     }
     const ContractionTiles tiles = choose_tiles(open->shape, options.machine, options.threads);
     std::vector<RowTile> row_tiles = choose_row_tiles(open->shape, tiles, sample_sizes(open->rows), options.machine);
@@ -263,7 +288,7 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& op
         }
     }
     if (traces) *traces += commented_trace(compute, general_schedule, variants.empty() ? "" : " for all other sizes");
-    return variants.empty() ? general : join_variants(std::move(variants), std::move(general));
+    return variants.empty() ? std::move(general) : join_variants(std::move(variants), std::move(general));
 }
 
 }  // namespace tessera

@@ -608,12 +608,13 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
     return shape;
 }
 
-void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine) {
+void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine, bool always) {
     auto keep = [&](std::vector<int>& group, const Expr& operand) {
         std::vector<int> larger;
         for (int i : group)
             if (!stage.axes[size_t(i)].extent.is_int(1)) larger.push_back(i);
-        if (larger.size() < 2 || constant_or(stage.axes[size_t(larger.back())].extent, kLongRow) < kLongRow) return;
+        if (larger.size() < 2) return;
+        if (!always && constant_or(stage.axes[size_t(larger.back())].extent, kLongRow) < kLongRow) return;
         bool dense = true;
         visit(operand, [&](const Expr& x) {
             if (!x.is(ExprKind::Load)) return;
@@ -632,8 +633,8 @@ void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, cons
     const int64_t lanes = lanes_of(s, stage, machine);
     const int64_t last = constant_or(stage.reduce[size_t(c.depth.back())].extent, 1024);
     const bool by_depth = lies_along_depth(s, stage, c) && (last % lanes == 0 || last > kLongRow);
-    if (!by_depth) keep(c.rows, a);
-    if (!is_known(s, b)) keep(c.columns, b);
+    if (always || !by_depth) keep(c.rows, a);
+    if (always || !is_known(s, b)) keep(c.columns, b);
     std::sort(c.batch.begin(), c.batch.end());
 }
 

@@ -29,14 +29,15 @@ Status inline_maps(Schedule& s);
 Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
                             const ScheduleOptions& options);
 
-// The same for convolutions in small groups, whose input is read where it lies. False: it is not of that kind, and nothing
-// was done.
+// The same for convolutions in small groups, whose input is read where it lies. False: it is not of that kind, and
+// nothing was done.
 Result<bool> schedule_grouped(Schedule& s, const std::string& stage, const Contraction& c, const std::string& out,
                               const ScheduleOptions& options);
 
 // Rows, or columns, along which an operand does not lie densely (rows of an image) are taken one by one: all axes but
-// the last become a batch, though the other operand does not have them. What is packed then never crosses them.
-void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine);
+// the last become a batch, though the other operand does not have them. What is packed then never crosses them. With
+// `always`, also where they are short, or where the operand is packed along k or ahead.
+void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine, bool always);
 
 Expr rows_of(const Stage& stage, const Contraction& c);
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);

@@ -85,24 +85,25 @@ std::optional<Expr> coefficient_of(const Expr& sum, const Expr& var) {
 }
 
 // i*(c*J) + j*c becomes c times the merged variable, also where J is a symbol that may be 0, so that a quotient and a
-// remainder would not come together again.
+// remainder would not come together again. Axes of one element stand for 0 and change nothing.
 Expr recombined(const Expr& e, const std::vector<ReduceAxis>& axes, const Groups& groups,
                 const std::vector<ReduceAxis>& made) {
     if (e.is(ExprKind::Load) || e.dtype() != DType::i64) return e;
     Expr result = e;
     for (size_t g = 0; g < groups.size(); ++g) {
-        if (groups[g].size() < 2) continue;
-        const ReduceAxis& last = axes[static_cast<size_t>(groups[g].back())];
-        std::optional<Expr> step = coefficient_of(result, last.var);
+        std::vector<const ReduceAxis*> larger;
+        for (int i : groups[g])
+            if (const ReduceAxis& axis = axes[static_cast<size_t>(i)]; !axis.extent.is_int(1)) larger.push_back(&axis);
+        if (groups[g].size() < 2 || larger.empty()) continue;
+        std::optional<Expr> step = coefficient_of(result, larger.back()->var);
         if (!step || step->is_int(0)) continue;
         Expr old = 0, inner = *step;
         bool fits = true;
-        for (size_t i = groups[g].size(); i-- > 0 && fits;) {
-            const ReduceAxis& axis = axes[static_cast<size_t>(groups[g][i])];
-            std::optional<Expr> c = coefficient_of(result, axis.var);
+        for (size_t i = larger.size(); i-- > 0 && fits;) {
+            std::optional<Expr> c = coefficient_of(result, larger[i]->var);
             fits = c && c->same(inner);
-            old = old + inner * axis.var;
-            inner = inner * axis.extent;
+            old = old + inner * larger[i]->var;
+            inner = inner * larger[i]->extent;
         }
         if (fits) result = result - old + *step * made[g].var;
     }
