@@ -113,6 +113,18 @@ TEST_P(OddShapes, Convolutions) {
     expect(text);
 }
 
+// One channel and a kernel as long as the step, or longer: resampling, filter banks.
+TEST_P(OddShapes, LongKernels) {
+    const int64_t kernel = draw(25, 70), step = draw(kernel / 3, kernel + 2), out = pick({1, 3, 8, 33});
+    const int64_t before = draw(0, 7), after = draw(0, kernel - 1);
+    std::vector<int64_t> x{draw(1, 3), kernel + draw(0, 4 * step)};
+    expect(
+        fmt::format("graph g(x: {}, w: f32[{},1,1,{}]) {{ %u = unsqueeze(x, [1,2]) "
+                    "%a = conv(%u, w, strides=[1,{}], pads=[0,{},0,{}]) %b = transpose(%a, perm=[0,3,2,1]) "
+                    "%y = reshape(%b, [0,-1]) return %y }}",
+                    type(x, chance(0.7) ? 0.9 : 0), out, kernel, step, before, after));
+}
+
 TEST_P(OddShapes, Pools) {
     const size_t rank = size_t(pick({1, 2, 2, 3}));
     Spatial s;

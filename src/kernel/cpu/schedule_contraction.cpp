@@ -30,7 +30,7 @@ std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, c
         for (int i = int(out.axes.size()) - 1; i >= 0; --i) {
             if (depends_on(index, out.axes[size_t(i)].var)) mine.insert(mine.begin(), i);
         }
-        // Axes of one element are read along by nobody; they are given to the first group below.
+        // Axes of one element are read along by nobody; they are given to a group without axes below, or to the first.
         std::vector<int> ordered;
         std::vector<int> left = mine;
         while (!left.empty()) {
@@ -52,10 +52,13 @@ std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, c
         for (const auto& g : result) found |= std::count(g.begin(), g.end(), int(i)) > 0;
         if (found) continue;
         if (!out.axes[i].extent.is_int(1)) return std::nullopt;
-        result[0].insert(result[0].begin(), int(i));
+        auto none = std::find_if(result.begin(), result.end(), [](const auto& g) { return g.empty(); });
+        std::vector<int>& group = none == result.end() ? result[0] : *none;
+        group.insert(group.begin(), int(i));
         ++placed;
     }
     if (placed != out.axes.size()) return std::nullopt;
+    if (std::any_of(result.begin(), result.end(), [](const auto& g) { return g.empty(); })) return std::nullopt;
     return result;
 }
 
@@ -146,6 +149,7 @@ class ContractionSchedule {
                 tiles_.k_blocks = shape.k / inner;
             }
         }
+        even_blocks_ = tiles_.k_blocks == 1 || mod(product(stage.reduce, c_.depth), tiles_.kc).is_int(0);
         fills_ = tiles_.pack_a && tiles_.k_blocks == 1 && lanes_ > 1 && c_.depth.size() == 1 &&
                  lies_along_depth(s_, stage, c_);
         if (shape.element_bytes == 4 && product(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
@@ -416,7 +420,9 @@ class ContractionSchedule {
             const Loop& next_panel = block_loop_ && tiles_.nc == tiles_.nr ? *block_loop_ : panel_loop_;
             TRY(s_.prefetch_next(tile, find_stage(s_, b_).buffer, k, next_panel, rows_of_tiles));
         }
-        if (!a_.empty() && options_.machine.lane_multiply) {
+        // A last block that is cut short has no constant number of rows to copy.
+        const bool short_block = b_.empty() && !even_blocks_;
+        if (!a_.empty() && !short_block && options_.machine.lane_multiply) {
             std::string copy = TRY(s_.cache_read(tile, find_stage(s_, a_).buffer, Scope::Register));
             TRY(s_.compute_at(copy, k));
             TRY(s_.vectorize(s_.loops(copy)[a_batch_ ? 1 : 0]));
@@ -584,6 +590,7 @@ class ContractionSchedule {
     bool a_batch_ = false, a_known_ = false;  // A has axes of the batch; is known before it runs
     bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
     bool fills_ = false;           // k is filled up to whole vectors
+    bool even_blocks_ = true;      // all blocks of k are of one size
     Loop tile_loop_, panel_loop_;  // over register tiles, over panels of B
     std::optional<Loop> task_loop_, block_loop_;
 };

@@ -110,6 +110,7 @@ std::optional<int64_t> terms_of_sum(const Stage& stage) { return elements_of(sta
 constexpr int64_t kTotalBlock = 1 << 14;
 
 Status schedule_total(Schedule& s, const std::string& name, const ScheduleOptions& options) {
+    if (options.threads > 1) TRY(s.set_scope(name, Scope::Global));
     TRY(merge_reduction(s, name));
     auto terms = terms_of_sum(find_stage(s, name));
     const Loop last = s.loops(name).back();
@@ -178,12 +179,13 @@ Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptio
     while (vectors > 1 && extent && *extent < 2 * vectors * lanes) vectors /= 2;
     auto [iterations, part] = TRY(s.split(inner, vectors * lanes));
     std::string partial = TRY(s.rfactor(part));
-    TRY(s.set_scope(partial, Scope::Register));
     // partial[row.., part]: iterations outside, lanes inside.
     std::vector<Loop> outer = s.loops(name), own = s.loops(partial);
     std::optional<Loop> row;
     for (const Loop& l : outer)
         if (!s.reduces(l)) row = l;
+    // Where there is no row, parallel loops may stand beside it, which share no registers.
+    TRY(s.set_scope(partial, row || options.threads < 2 ? Scope::Register : Scope::Global));
     if (row) TRY(s.compute_at(partial, *row));
     std::vector<Loop> kept, reduced;
     for (const Loop& l : own) (s.reduces(l) ? reduced : kept).push_back(l);
