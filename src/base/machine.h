@@ -25,6 +25,8 @@ struct Machine {
     int64_t barrier = 400'000;        // multiply-adds of one core in the time that threads take to meet
     std::vector<std::string> features = {};  // by LLVM's names: "dotprod", "avx512vnni"
 
+    // There is an instruction for sums of products of bytes.
+    bool multiplies_bytes() const { return has("dotprod") || has("avx512vnni") || has("avxvnni"); }
     bool has(std::string_view feature) const {
         return std::find(features.begin(), features.end(), feature) != features.end();
     }

@@ -74,10 +74,11 @@ bool holds_exactly(DType dtype, int64_t value) {
     }
 }
 
-constexpr std::array<std::string_view, 27> kFnNames{"abs",   "sign",  "floor", "ceil",  "round", "trunc", "sqrt",
+constexpr std::array<std::string_view, 29> kFnNames{"abs",   "sign",  "floor", "ceil",  "round", "trunc", "sqrt",
                                                     "exp",   "log",   "log1p", "expm1", "sin",   "cos",   "tan",
                                                     "asin",  "acos",  "atan",  "sinh",  "cosh",  "tanh",  "asinh",
-                                                    "acosh", "atanh", "erf",   "isnan", "isinf", "atan2"};
+                                                    "acosh", "atanh", "erf",   "isnan", "isinf", "atan2", "dot_i8",
+                                                    "dot_u8i8"};
 
 }  // namespace
 
@@ -195,9 +196,8 @@ Expr logical_not(const Expr& a) {
 }
 
 Expr call(Fn fn, std::vector<Expr> args) {
-    size_t arity = fn == Fn::Atan2 ? 2 : 1;
-    CHECK(args.size() == arity, "{} of {} arguments", fn_name(fn), args.size());
-    if (arity == 2) {
+    CHECK(args.size() == arity(fn), "{} of {} arguments", fn_name(fn), args.size());
+    if (args.size() == 2) {
         Operands o = operands(args[0], args[1]);
         args = {std::move(o.a), std::move(o.b)};
     }

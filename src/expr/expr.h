@@ -47,8 +47,13 @@ enum class Fn : uint8_t {
     Abs, Sign, Floor, Ceil, Round /* half to even */, Trunc, Sqrt, Exp, Log, Log1p, Expm1,
     Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf,
     IsNan, IsInf,           // bool of a float
+    // Of two arguments, like all after it.
     Atan2,
+    DotI8,    // the sum of the four products of the bytes of two i32, as signed ones
+    DotU8I8,  // those of the first as unsigned ones
 };
+inline size_t arity(Fn fn) { return fn >= Fn::Atan2 ? 2 : 1; }
+inline bool is_dot(Fn fn) { return fn >= Fn::DotI8; }
 std::string_view fn_name(Fn fn);
 std::optional<Fn> fn_from_name(std::string_view name);
 

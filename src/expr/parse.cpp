@@ -377,7 +377,8 @@ class Parser {
         if (name == "mod") return mod(a, b);
         if (name == "rem") return rem(a, b);
         if (name == "pow") return pow(a, b);
-        if (names_ && name == "atan2") return call(Fn::Atan2, {a, b});
+        if (std::optional<Fn> fn = fn_from_name(name); names_ && fn && arity(*fn) == 2)
+            return is_dot(*fn) && a.dtype() != DType::i32 ? std::nullopt : Parsed(call(*fn, {a, b}));
         if (!integers) return std::nullopt;
         constexpr std::pair<std::string_view, ExprKind> kBits[] = {{"bit_and", ExprKind::BitAnd},
                                                                    {"bit_or", ExprKind::BitOr},
@@ -407,7 +408,7 @@ class Parser {
         if (is_bool(x) && !names_) return std::nullopt;
         if (name == "bit_not") return !is_float(x.dtype()) ? Parsed(bit_not(x)) : std::nullopt;
         std::optional<Fn> fn = fn_from_name(name);
-        if (!fn || *fn == Fn::Atan2) return std::nullopt;
+        if (!fn || arity(*fn) != 1) return std::nullopt;
         return call(*fn, {x});
     }
 };

@@ -70,6 +70,8 @@ Value* Emitter::emit_sum(const Expr& e) {
 
 // product + addend (or addend - product) with one rounding, where that is allowed.
 std::optional<Value*> Emitter::fused(DType dtype, const Expr& product, Value* addend, bool negate_product) {
+    if (product.is(ExprKind::Call) && is_dot(product.node().fn) && !negate_product)
+        return dot(product.node().fn, addend, emit(product.arg(0)), emit(product.arg(1)));
     if (!options_.fast_math || !is_float(dtype) || !product.is(ExprKind::Mul)) return {};
     Value *a = emit(product.arg(0)), *b = emit(product.arg(1));
     if (negate_product) a = builder_.CreateFNeg(a);
@@ -106,6 +108,8 @@ Value* Emitter::emit_binary(const Expr& e) {
             if (Value* narrow = divided(e, a, b)) return narrow;
         return e.is(ExprKind::FloorDiv) ? floor_divide(a, b, positive) : floor_remainder(e.dtype(), a, b, positive);
     }
+    if (e.is(ExprKind::BitOr))
+        if (Value* word = emit_word(e)) return word;
     Value* out = emit(e.arg(0));
     for (size_t i = 1; i < e.args().size(); ++i) {
         Value* next = emit(e.arg(i));
@@ -344,6 +348,7 @@ Value* Emitter::emit_call(const Expr& e) {
         return VectorMath(builder_, target_).exp_up_to_one(a);
     if (is_float(dtype)) return math(fn, dtype, a, b);
     Value* zero = llvm::Constant::getNullValue(a->getType());
+    if (is_dot(fn)) return dot(fn, zero, a, b);
     switch (fn) {
         case Fn::Abs:
             return is_signed_int(dtype) ? builder_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, builder_.getFalse())

@@ -10,13 +10,6 @@
 namespace tessera::codegen {
 namespace {
 
-template <typename T>
-T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
-    if (scope) access->setMetadata(llvm::LLVMContext::MD_alias_scope, scope);
-    if (noalias && noalias->getNumOperands()) access->setMetadata(llvm::LLVMContext::MD_noalias, noalias);
-    return access;
-}
-
 // Lanes [first, last) in pieces that memory can be read and written in, largest first.
 template <typename F>
 void for_pieces(std::pair<int, int> lanes, const F& f) {

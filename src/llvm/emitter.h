@@ -28,6 +28,14 @@ struct LaunchPlan {
 };
 Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks);
 
+// An access to memory that is known not to overlap with other memory.
+template <typename T>
+T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
+    if (scope) access->setMetadata(llvm::LLVMContext::MD_alias_scope, scope);
+    if (noalias && noalias->getNumOperands()) access->setMetadata(llvm::LLVMContext::MD_noalias, noalias);
+    return access;
+}
+
 class Emitter {
   public:
     Emitter(const Kernel& kernel, const Target& target, const CodegenOptions& options, llvm::Module& module);
@@ -204,6 +212,11 @@ class Emitter {
     static std::optional<Expr> sigmoid_argument(const Expr& e);
     Value* emit_compare(const Expr& e);
     Value* emit_select(const Expr& e);
+    // emit_dot.cpp
+    Value* emit_word(const Expr& e);
+    Value* dot(Fn fn, Value* sum, Value* a, Value* b);
+    Value* dot_of_vectors(Fn fn, Value* sum, Value* a, Value* b, unsigned lanes);  // null: there is no instruction
+
     Value* guarded_load(Value* condition, const Expr& e, const Expr& otherwise);
     Value* emit_call(const Expr& e);
     Value* binary(ExprKind kind, DType dtype, Value* a, Value* b);

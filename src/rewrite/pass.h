@@ -40,6 +40,7 @@ struct PassContext {
     Precision precision = Precision::Default;
     int64_t fold_limit = int64_t{1} << 24;  // bytes that one folded constant may take beyond its inputs
     int64_t fold_inputs = INT64_MAX;        // where a rule's constants take more bytes, what is made of them stays ops
+    bool fold_bytes = false;                // also what dequantizes weights for a product of bytes
     bool record = false;                    // keep `applications`
     std::string pass;                       // the one that runs
     std::vector<Application> applications = {};

@@ -79,7 +79,9 @@ std::optional<Command> rule_command(const std::string& name) {
 // Of the optimizer and of lowering.
 std::vector<Pass> all_passes() {
     std::vector<Pass> all = pass_table();
-    for (Pass& pass : lowering_passes({})) all.push_back(std::move(pass));
+    Machine machine;
+    machine.features = {"dotprod"};
+    for (Pass& pass : lowering_passes(machine)) all.push_back(std::move(pass));
     return all;
 }
 

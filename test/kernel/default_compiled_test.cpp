@@ -97,6 +97,20 @@ TEST(DefaultCompiled, Products) {
         check(matmul(symbol("M"), symbol("N"), symbol("K"), false), {{"M", size}, {"N", 9}, {"K", size}});
 }
 
+TEST(DefaultCompiled, ProductsOfBytes) {
+    for (auto [a, b] : {std::pair{"u8", "i8"}, {"i8", "u8"}, {"u8", "u8"}})
+        for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{1, 1, 1}, {13, 9, 8}, {49, 40, 33}, {5, 100, 64}})
+            for (const char* known : {"", "known x1"}) {
+                auto compute = parse_compute(fmt::format(
+                    "compute c() (x0: {0}[{2}, {4}], x1: {1}[{4}, {3}], y0: i32[{2}, {3}]) {{ {5}\n m for i0 < {2}, i1 "
+                    "< "
+                    "{3}: y0[i0, i1] += (i32(x0[i0, r0]) - 131_i32) * (i32(x1[r0, i1]) - 7_i32) over r0 < {4} }}",
+                    a, b, m, n, k, known));
+                ASSERT_TRUE(compute.ok()) << compute.error().to_string();
+                check(*compute);
+            }
+}
+
 TEST(DefaultCompiled, Convolutions) {
     check(conv({.n = 2, .h = 7, .w = 7, .c = 8, .filters = 16, .kernel = 3, .stride = 2, .pad = 1}));
     check(conv({.n = 1, .h = 9, .w = 5, .c = 40, .filters = 9, .kernel = 3, .stride = 1, .pad = 1, .dilation = 2}));

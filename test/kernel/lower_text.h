@@ -26,10 +26,12 @@ inline Program lowered(std::string_view text, LowerOptions options = {}) {
 inline Tensor random_tensor(DType t, const Sizes& sizes, std::mt19937& gen) {
     Tensor x = *Tensor::zeros(t, sizes);
     std::uniform_real_distribution<double> real(-2, 2);
-    std::uniform_int_distribution<int64_t> whole(0, 3);
+    std::uniform_int_distribution<int64_t> whole(0, 3), byte(0, 255);
     for (int64_t i = 0; i < x.elements(); ++i) {
         if (is_float(t))
             x.set_real(i, real(gen));
+        else if (t == DType::u8 || t == DType::i8)
+            x.set_int(i, byte(gen) - (t == DType::i8 ? 128 : 0));
         else
             x.set_int(i, t == DType::boolean ? whole(gen) % 2 : whole(gen));
     }

@@ -55,9 +55,11 @@ class OddShapes : public testing::TestWithParam<unsigned> {
         ASSERT_TRUE(want.ok()) << want.error().to_string();
         Machine neon;
         neon.lane_multiply = true;
+        neon.features = {"dotprod"};
         Machine wide;
         wide.vector_bytes = 64;
         wide.load_broadcast = wide.masked = true;
+        wide.features = {"avx512vnni"};
         for (const Machine& machine : {neon, wide})
             for (int threads : {1, 3}) {
                 SCOPED_TRACE(fmt::format("vectors of {} bytes, {} threads", machine.vector_bytes, threads));
@@ -123,6 +125,41 @@ TEST_P(OddShapes, LongKernels) {
                     "%a = conv(%u, w, strides=[1,{}], pads=[0,{},0,{}]) %b = transpose(%a, perm=[0,3,2,1]) "
                     "%y = reshape(%b, [0,-1]) return %y }}",
                     type(x, chance(0.7) ? 0.9 : 0), out, kernel, step, before, after));
+}
+
+// Bytes of either sign, with and without zero points, known or not; sums of any length.
+TEST_P(OddShapes, ProductsOfBytes) {
+    const std::string a = chance(0.5) ? "u8" : "i8", b = chance(0.5) ? "u8" : "i8", y = chance(0.5) ? "u8" : "i8";
+    std::string inputs, constants;
+    for (const auto& [name, of] : {std::pair{"za", a}, {"zb", b}, {"zy", y}}) {
+        if (chance(0.5))
+            constants += fmt::format("const {}: {}[] = {} ", name, of, of == "u8" ? draw(0, 255) : draw(-128, 127));
+        else
+            inputs += fmt::format(", {}: {}[]", name, of);
+    }
+    const std::string zeros = chance(0.3) ? "" : chance(0.5) ? ", za" : ", za, zb";
+    const int64_t m = pick({1, 2, 3, 9, 17}), n = draw(1, 40), k = pick({1, 4, 11, 20, 37, 64, 130});
+    const std::string rows = chance(0.3) ? "M" : std::to_string(m);
+    auto check = [&](const std::string& given, const std::string& body) {
+        symbols_ = {{"M", m}, {"H", 3 + k % 7}};
+        expect(fmt::format("graph g({}{}) {{ {} {} }}", given, inputs, constants, body));
+    };
+    check(fmt::format("x: {}[{},{}], w: {}[{},{}]", a, rows, k, b, k, n),
+          fmt::format("%a = matmul_integer(x, w{}) return %a", zeros));
+    const int64_t in = pick({1, 3, 4, 8, 12}), out = draw(1, 9), side = draw(1, 3), pad = draw(0, side - 1);
+    const std::string pads = fmt::format("pads=[{0},{0},{0},{0}]", pad);
+    const std::string weights = fmt::format("w: {}[{},{},{},{}]", b, out, in, side, side);
+    check(fmt::format("x: {}[1,{},H,7], {}, s: f32[{}], bias: i32[{}]", a, in, weights, out, out),
+          fmt::format("%c = conv_integer(x, w{}, {}, strides=[{},1]) "
+                      "%d = qlinear_conv(x, 0.5, za, w, s, zb, 2.0, zy, bias, {}) return %c, %d",
+                      zeros, pads, draw(1, 2), pads));
+    check(fmt::format("x: {}[1,{},9,7], {}, s: f32[{}], c: f32[{}]", a, in, weights, out, out),
+          fmt::format("%p = dequantize_linear(x, 0.5, za) %q = dequantize_linear(w, {}, axis=0) "
+                      "%y = conv(%p, %q, c, {}) return %y",
+                      chance(0.5) ? "s" : "0.25", pads));
+    check(fmt::format("x: {}[{},{}], w: {}[{},{}], c: f32[{}]", a, m, k, b, n, k, n),
+          "%p = dequantize_linear(x, 0.5, za) %q = dequantize_linear(w, 0.25, zb) "
+          "%y = gemm(%p, %q, c, transB=1) %z = transpose(%q) %m = matmul(%p, %z) return %y, %m");
 }
 
 TEST_P(OddShapes, Pools) {

@@ -25,8 +25,11 @@ std::vector<Tensor> random_parameters(const Compute& compute, const SymbolValues
         Tensor t = zeros(compute.buffers[i], symbols);
         if (t.dtype() == DType::f32)
             for (float& v : t.mutable_as<float>()) v = float(next()) / float(1 << 23) - 1;
-        else
+        else if (t.dtype() == DType::i64)
             for (int64_t& v : t.mutable_as<int64_t>()) v = next() % 4;
+        else
+            for (int64_t e = 0; e < t.elements(); ++e)
+                t.set_int(e, int64_t(next() % 256) - (t.dtype() == DType::i8 ? 128 : 0));
         tensors.push_back(t);
     }
     return tensors;

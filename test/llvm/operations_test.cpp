@@ -129,6 +129,27 @@ TEST(Operations, BinaryOfEveryType) {
     check(cases);
 }
 
+// Words that are products of bytes, and words that are read from bytes, also where those lie apart.
+TEST(Operations, Words) {
+    const Expr a = in(0, DType::i32), b = in(1, DType::i32);
+    std::vector<Case> cases{{"dot_i8", {DType::i32, DType::i32}, call(Fn::DotI8, {a, b})},
+                            {"dot_u8i8", {DType::i32, DType::i32}, call(Fn::DotU8I8, {a, b})},
+                            {"sum of dot_i8", {DType::i32, DType::i32}, b + call(Fn::DotI8, {a, b})},
+                            {"sum of dot_u8i8", {DType::i32, DType::i32}, b + call(Fn::DotU8I8, {a, b})}};
+    for (DType t : {DType::u8, DType::i8})
+        for (int64_t step : {1, 2}) {
+            Expr word = int_const(0, DType::i32);
+            for (int64_t i = 0; i < 4; ++i) {
+                const Expr at = mod(index() * 4 + i * step, kCount), few = mod(index(), 40) * 4 + i * step;
+                const Expr byte =
+                    cast(cast(load(0, t, {step == 1 ? min(few, kCount - 4 + i) : at}), DType::u8), DType::i32);
+                word = i ? bit(ExprKind::BitOr, word, bit(ExprKind::Shl, byte, int_const(8 * i, DType::i32))) : byte;
+            }
+            cases.push_back({fmt::format("word of {}, {} apart", dtype_name(t), step), {t}, word});
+        }
+    check(cases);
+}
+
 TEST(Operations, Bools) {
     Expr a = in(0, DType::boolean), b = in(1, DType::boolean);
     const std::vector<DType> two{DType::boolean, DType::boolean};

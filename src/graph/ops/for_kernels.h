@@ -10,6 +10,10 @@ namespace tessera {
 using ForKernels = Result<std::vector<Value*>> (*)(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 ForKernels for_kernels(const OpDef& op);  // null: it has none
 
+// The same where a machine multiplies bytes faster than floats: of operands that were dequantized.
+ForKernels by_bytes(const OpDef& op);
+bool feeds_bytes(const Node& node);  // it dequantizes bytes for nothing but products that are better done with those
+
 Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> stft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);

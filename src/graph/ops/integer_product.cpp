@@ -60,14 +60,15 @@ const OpDef kMatmulInteger{
         },
 };
 
-// The sum in integers, times the scales, rounded to even, plus the zero point, saturated.
+// The sum in integers, times the scales, rounded to even, plus the zero point, saturated: in f32, as everybody has it,
+// where the sum is one of integers.
 Expr requantized(const Expr& total, const Expr& scale, const Expr& zero_point, DType to) {
-    Expr y = cast(total, DType::f64) * scale;
+    Expr y = cast(total, scale.dtype()) * scale;
     if (is_int(to)) y = call(Fn::Round, {y});
-    return cast_saturate(y + cast(zero_point, DType::f64), to);
+    return cast_saturate(y + cast(zero_point, scale.dtype()), to);
 }
 
-Expr wide(const Expr& x) { return cast(x, DType::f64); }
+Expr rescaling(const Expr& a, const Expr& b, const Expr& y, DType t) { return cast(a, t) * cast(b, t) / cast(y, t); }
 
 const OpDef kQLinearMatmul{
     .name = "qlinear_matmul",
@@ -95,8 +96,9 @@ const OpDef kQLinearMatmul{
             Indices batch = o.slice(0, o.rank() - used);
             Indices at_a = op.rank(0) > 1 ? batch + Indices{o[-used], Expr(0)} : batch + Indices{Expr(0)};
             Indices at_b = op.rank(3) > 1 ? batch + Indices{Expr(0), o[-1]} : batch + Indices{Expr(0)};
-            Expr scale = wide(by_line(op.in(1), at_a, true)) * wide(by_line(op.in(4), at_b, false)) /
-                         wide(by_line(op.in(6), o, true));
+            const bool in_f32 = is_int(op.dtype(0)) && is_int(op.out().dtype) && op.dtype(1) != DType::f64;
+            Expr scale = rescaling(by_line(op.in(1), at_a, true), by_line(op.in(4), at_b, false),
+                                   by_line(op.in(6), o, true), in_f32 ? DType::f32 : DType::f64);
             return requantized(total, scale, by_line(op.in(7), o, true), op.out().dtype);
         },
 };
@@ -175,7 +177,8 @@ const OpDef kQLinearConv{
         [](const OpView& op, const Indices& o) {
             Expr total = integer_conv(op, 0, 3, 2, 5, o);
             if (op.has(8)) total = total + op.in(8).at({o[1]});
-            Expr scale = wide(only_element(op.in(1))) * wide(of_channel(op.in(4), o[1])) / wide(only_element(op.in(6)));
+            Expr scale =
+                rescaling(only_element(op.in(1)), of_channel(op.in(4), o[1]), only_element(op.in(6)), DType::f32);
             return requantized(total, scale, only_element(op.in(7)), op.out().dtype);
         },
     .canonical = [](const OpView& op, AttrMap& attrs) { canonical_conv(op, attrs, 3); },

@@ -56,9 +56,11 @@ Expr granular(const OpView& op, size_t input, const Indices& o) {
     return s.at(o.with(axis, floor_div(o[axis], block)));
 }
 
-// In the type's integers, or rounded and saturated as a narrow float.
+// In the type's integers, or rounded and saturated as a narrow float. Sums of integers that do not saturate are exact
+// in f32.
 Expr quantized(const Expr& quotient, const Expr& zero_point, DType to, bool saturate) {
-    Expr zero = cast(zero_point, DType::f64), q = cast(quotient, DType::f64);
+    const DType t = is_int(to) && quotient.dtype() != DType::f64 ? DType::f32 : DType::f64;
+    Expr zero = cast(zero_point, t), q = cast(quotient, t);
     if (is_int(to)) return cast_saturate(call(Fn::Round, {q}) + zero, to);
     return saturate || to == DType::f4e2m1 ? cast_saturate(q + zero, to) : cast(q + zero, to);
 }
@@ -138,9 +140,13 @@ const OpDef kDequantizeLinear{
     },
     .body =
         [](const OpView& op, const Indices& o) {
-            Expr x = cast(op.in(0).at(o), DType::f64);
-            if (op.has(2)) x = x - cast(granular(op, 2, o), DType::f64);
-            return cast(x * cast(granular(op, 1, o), DType::f64), op.out().dtype);
+            // Differences of 16 bits are exact in f32, and their product is rounded once.
+            const bool narrow = is_int(op.dtype(0)) && dtype_bits(op.dtype(0)) <= 16 && op.out().dtype == DType::f32 &&
+                                op.dtype(1) != DType::f64;
+            const DType t = narrow ? DType::f32 : DType::f64;
+            Expr x = cast(op.in(0).at(o), t);
+            if (op.has(2)) x = x - cast(granular(op, 2, o), t);
+            return cast(x * cast(granular(op, 1, o), t), op.out().dtype);
         },
     .layout = Layout::AsInputs,
 };

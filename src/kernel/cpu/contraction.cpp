@@ -3,19 +3,23 @@
 #include <algorithm>
 
 #include "expr/simplify.h"
+#include "kernel/cpu/words.h"
 
 namespace tessera {
 
 namespace {
 
 // How far apart in memory, in elements, a load's neighbours along var lie; -1 where that is no constant.
-int64_t stride_along(const Expr& operand, const Expr& var) {
+int64_t stride_along(const Expr& operand, const Expr& var, bool words) {
     int64_t worst = 0;
     visit(operand, [&](const Expr& x) {
         if (!x.is(ExprKind::Load)) return;
         for (size_t d = 0; d < x.args().size(); ++d) {
             auto step = step_of(x.arg(d), var);
-            int64_t here = !step ? -1 : step->is_int(0) ? 0 : d + 1 == x.args().size() && step->is_int(1) ? 1 : 2;
+            int64_t here = !step                                                                                ? -1
+                           : step->is_int(0)                                                                    ? 0
+                           : d + 1 == x.args().size() && step->is_int(words && x.dtype() != DType::i32 ? 4 : 1) ? 1
+                                                                                                                : 2;
             if (here < 0 || worst < 0)
                 worst = -1;
             else
@@ -29,7 +33,7 @@ int64_t stride_along(const Expr& operand, const Expr& var) {
 
 std::optional<Contraction> match_contraction(const Stage& stage) {
     if (stage.reduce.empty() || stage.combine != ReduceOp::Sum || stage.axes.empty()) return std::nullopt;
-    if (!stage.value.is(ExprKind::Mul) || stage.value.args().size() != 2) return std::nullopt;
+    if (!is_product(stage.value)) return std::nullopt;
     const Expr &x = stage.value.arg(0), &y = stage.value.arg(1);
     Contraction c;
     for (const ReduceAxis& r : stage.reduce)
@@ -58,8 +62,9 @@ std::optional<Contraction> match_contraction(const Stage& stage) {
     // A is packed along k: the axis along which it is contiguous goes last.
     const Expr& a = swap ? y : x;
     for (size_t i = 0; i < stage.reduce.size(); ++i) c.depth.push_back(int(i));
+    const bool words = sums_words(stage);
     auto contiguous = std::find_if(c.depth.begin(), c.depth.end(),
-                                   [&](int i) { return stride_along(a, stage.reduce[size_t(i)].var) == 1; });
+                                   [&](int i) { return stride_along(a, stage.reduce[size_t(i)].var, words) == 1; });
     if (contiguous != c.depth.end()) std::rotate(contiguous, contiguous + 1, c.depth.end());
     return c;
 }

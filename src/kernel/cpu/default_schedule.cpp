@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
+#include "kernel/cpu/words.h"
 
 namespace tessera {
 
@@ -73,7 +74,7 @@ Status inline_maps(Schedule& s) {
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
-        if (!stage.reduce.empty() || is_param(s, stage.buffer)) continue;
+        if (!stage.reduce.empty() || is_param(s, stage.buffer) || makes_words(s.compute(), stage)) continue;
         std::vector<std::string> readers = readers_of(s, stage.buffer);
         bool go = true;
         if (is_costly(stage.value)) {
@@ -130,10 +131,17 @@ std::string epilogue_of(const Schedule& s, const Stage& stage, const std::vector
     return out.name;
 }
 
+// Is there a stage outside of all loops with memory of one thread?
+bool keeps_to_itself(const Schedule& s) {
+    return std::any_of(s.plans().begin(), s.plans().end(), [](const StagePlan& p) {
+        return p.at.empty() && (p.scope == Scope::Local || p.scope == Scope::Register);
+    });
+}
+
 }  // namespace
 
 std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine) {
-    Schedule s(compute);
+    Schedule s(with_words(compute, machine));
     if (!inline_maps(s).ok()) return std::nullopt;
     std::optional<OpenRows> found;
     size_t contractions = 0;
@@ -149,7 +157,7 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
 }
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
-    Schedule s(std::move(compute));
+    Schedule s(with_words(std::move(compute), options.machine));
     TRY(inline_maps(s));
     std::vector<std::string> names;
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
@@ -167,10 +175,13 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
         done.insert({name, out});
         if (!TRY(schedule_grouped(s, name, *c, out, options))) TRY(schedule_contraction(s, name, *c, out, options));
     }
+    // Where a product keeps to one thread, so does all else: threads do not share what it keeps for itself.
+    ScheduleOptions others = options;
+    if (keeps_to_itself(s)) others.threads = 1;
     // From the end: a stage takes along what is computed for each of its rows.
     for (auto name = names.rbegin(); name != names.rend(); ++name) {
         if (done.count(*name)) continue;
-        std::vector<std::string> taken = TRY(schedule_rows(s, *name, done, options));
+        std::vector<std::string> taken = TRY(schedule_rows(s, *name, done, others));
         done.insert(*name);
         done.insert(taken.begin(), taken.end());
     }

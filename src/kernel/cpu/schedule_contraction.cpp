@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
+#include "kernel/cpu/words.h"
 
 namespace tessera {
 
@@ -93,7 +94,7 @@ bool lies_along_depth(const Schedule& s, const Stage& stage, const Contraction& 
     visit(stage.value.arg(size_t(c.a)), [&](const Expr& x) {
         if (!x.is(ExprKind::Load)) return;
         auto step = stride_of(s, x, var);
-        along |= step && step->is_int(1);
+        along |= step && step->is_int(sums_words(stage) && x.dtype() != DType::i32 ? 4 : 1);
     });
     return along;
 }
@@ -152,7 +153,8 @@ class ContractionSchedule {
         even_blocks_ = tiles_.k_blocks == 1 || mod(product(stage.reduce, c_.depth), tiles_.kc).is_int(0);
         fills_ = tiles_.pack_a && tiles_.k_blocks == 1 && lanes_ > 1 && c_.depth.size() == 1 &&
                  lies_along_depth(s_, stage, c_);
-        if (shape.element_bytes == 4 && product(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
+        const bool rounds = s_.compute().buffers[size_t(stage.buffer)].dtype == DType::f32;
+        if (rounds && product(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
     }
 
     // Long sums in equal parts, since the error grows with the longest chain of additions. k is filled up with zeros

@@ -59,7 +59,9 @@ FlatValue apply(const FlatInstruction& i, FlatValue a, FlatValue b) {
                 strip::int_compare(i.kind, i.from, m, n, 1, &out.integer);
             return out;
         case ExprKind::Call:
-            if (!real)
+            if (!real && is_dot(i.fn))
+                strip::int_dot(i.fn, m, n, 1, &out.integer);
+            else if (!real)
                 strip::int_unary(i.kind, i.fn, i.from, m, 1, &out.integer);
             else if (i.dtype == DType::boolean)
                 strip::real_test(i.fn, x, 1, &out.integer);

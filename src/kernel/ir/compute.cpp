@@ -114,6 +114,12 @@ Status verify(const Compute& compute) {
     return {};
 }
 
+bool is_product(const Expr& value) {
+    if (value.args().size() != 2) return false;
+    if (value.is(ExprKind::Mul)) return true;
+    return value.is(ExprKind::Call) && is_dot(value.node().fn);
+}
+
 std::optional<ReduceOp> combine_of(const Stage& stage) {
     if (stage.reduce.empty() || stage.fold) return std::nullopt;
     return stage.combine;

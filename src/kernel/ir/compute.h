@@ -29,6 +29,8 @@ struct Compute {
     std::vector<Stage> stages;        // producers before consumers; every non-parameter buffer has one stage that writes it
 };
 
+bool is_product(const Expr& value);  // of two operands: zero where one of them is, and distributive over sums of either
+
 std::optional<ReduceOp> combine_of(const Stage& stage);  // how a store changes what is there; none: replaces it
 Expr identity(ReduceOp op, DType dtype);  // what combining over nothing gives: 0, 1, the largest, the smallest value
 

@@ -101,7 +101,7 @@ class Partition {
     // Is `value`, where the condition does not hold, what combining leaves everything as it is with? Padding is: it
     // counts as zero in a product, whatever the other factor.
     static bool idle_without(const Expr& condition, const Expr& value, const Expr& neutral, bool sums) {
-        if (value.is(ExprKind::Mul) && sums)
+        if ((value.is(ExprKind::Mul) || is_product(value)) && sums)
             return std::any_of(value.args().begin(), value.args().end(),
                                [&](const Expr& x) { return idle_without(condition, x, neutral, sums); });
         if (!value.is(ExprKind::Select) || !value.arg(2).same(neutral)) return false;

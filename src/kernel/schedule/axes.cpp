@@ -114,7 +114,7 @@ Expr recombined(const Expr& e, const std::vector<ReduceAxis>& axes, const Groups
 bool vanishes_with(const Expr& value, const std::string& var) {
     Expr e = value;
     while (e.is(ExprKind::Cast) && is_float(e.dtype()) == is_float(e.arg(0).dtype())) e = e.arg(0);
-    if (e.is(ExprKind::Mul))
+    if (e.is(ExprKind::Mul) || is_product(e))
         return std::all_of(e.args().begin(), e.args().end(), [&](const Expr& f) { return vanishes_with(f, var); });
     return e.is(ExprKind::Load) && mentions(e, var);
 }

@@ -117,7 +117,7 @@ Result<std::string> Schedule::reindex(std::string_view given, int operand) {
     const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     const Stage& stage = compute_.stages[s];
-    if (!stage.value.is(ExprKind::Mul) || stage.value.args().size() != 2)
+    if (!is_product(stage.value))
         return Error(Code::E0602, "{} does not sum products of two operands: {}", name, to_string(stage.value));
     if (operand != 0 && operand != 1) return Error(Code::E0602, "a product has operands 0 and 1, not {}", operand);
     Expr value = stage.value.arg(static_cast<size_t>(operand));
@@ -132,7 +132,7 @@ Result<std::string> Schedule::reindex(std::string_view given, int operand) {
     made.buffer = add_buffer(made.name, value.dtype(), extents_of(made.axes));
     std::vector<Expr> operands = stage.value.args();
     operands[static_cast<size_t>(operand)] = load(made.buffer, value.dtype(), made.store);
-    compute_.stages[s].value = operands[0] * operands[1];
+    compute_.stages[s].value = with_args(stage.value, std::move(operands));
     std::string result = made.name;
     insert_stage(s, std::move(made));
     record("reindex", {name, std::to_string(operand)}, {result});

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "graph/evaluate/evaluate.h"
+#include "graph/ops/for_kernels.h"
 #include "rewrite/edit.h"
 #include "rewrite/passes/passes.h"
 
@@ -95,6 +96,7 @@ Result<Changed> fold_constants(Graph& graph, PassContext& context) {
             if (!used) continue;
             if (context.cancel && *context.cancel) return Error(Code::E0410, "folding constants was cancelled");
             std::vector<std::optional<Tensor>> values(node->output_count());
+            if (foldable(*node) && !context.fold_bytes && feeds_bytes(*node)) continue;
             if (foldable(*node)) {
                 std::vector<Tensor> all = values_of(*node, context);
                 std::move(all.begin(), all.end(), values.begin());

@@ -14,6 +14,8 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unr
         {"unroll_scans", "a scan over a few steps is its steps", unroll, written_out},
     };
     if (!fuse) return table;
+    auto bytes = [machine](Graph& graph, PassContext& context) { return multiply_bytes(graph, machine, context); };
+    table.push_back({"multiply_bytes", "products of dequantized tensors as products of bytes", bytes, once});
     table.push_back({"write_for_kernels", "ops as graphs that kernels compute faster", write_for_kernels, once});
     table.push_back({"nest_concats", "a concat that begins as another one takes its result", nest_concats, once});
     if (machine.blocks) return table;

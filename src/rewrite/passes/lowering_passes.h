@@ -24,6 +24,10 @@ Result<Changed> unroll_scans(Graph& graph, int64_t most, PassContext& context);
 // Ops that say so become graphs that kernels compute faster than their bodies (graph/ops/for_kernels.h).
 Result<Changed> write_for_kernels(Graph& graph, PassContext& context);
 
+// Products of dequantized tensors become products of their bytes, where the machine is fast at those; elsewhere weights
+// in bytes become floats, once and for all.
+Result<Changed> multiply_bytes(Graph& graph, const Machine& machine, PassContext& context);
+
 // A concat that begins with all that another one joins takes that one's result, so that both can be one piece of
 // memory.
 Result<Changed> nest_concats(Graph& graph, PassContext& context);

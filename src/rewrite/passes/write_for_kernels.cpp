@@ -7,10 +7,10 @@ namespace tessera {
 namespace {
 
 // Whether the node's outputs come from another graph now, and if not, why.
-Decision write(Graph& graph, Node& node, PassContext& context) {
+Decision write(Graph& graph, Node& node, ForKernels form, PassContext& context) {
     const size_t before = graph.nodes().size();
     Builder b(graph, node.where());
-    auto made = for_kernels(node.op())(node.view(), node.inputs(), b);
+    auto made = form(node.view(), node.inputs(), b);
     if (!made.ok()) return no("{}", made.error().message());
     if (made->empty()) return no("its body is as good");
     if (Status status = b.status(); !status.ok()) return no("{}", status.error().message());
@@ -28,16 +28,15 @@ Decision write(Graph& graph, Node& node, PassContext& context) {
     return yes("as {}", ops);
 }
 
-}  // namespace
-
-Result<Changed> write_for_kernels(Graph& graph, PassContext& context) {
+Result<Changed> write_all(Graph& graph, ForKernels (*form_of)(const OpDef&), PassContext& context) {
     Changed changed = false;
     const size_t count = graph.nodes().size();
     for (size_t i = 0; i < count; ++i) {
         Node& node = *graph.nodes()[i];
-        if (!for_kernels(node.op()) || !any_used(node)) continue;
+        const ForKernels form = form_of(node.op());
+        if (!form || !any_used(node)) continue;
         const std::string name = node.output()->name();
-        Decision decision = write(graph, node, context);
+        Decision decision = write(graph, node, form, context);
         changed |= bool(decision);
         context.choices.push_back({fmt::format("{} for {}", node.op().name, name), std::move(decision)});
     }
@@ -45,7 +44,22 @@ Result<Changed> write_for_kernels(Graph& graph, PassContext& context) {
         graph.erase_unused();
         graph.sort();
     }
+    return changed;
+}
+
+}  // namespace
+
+Result<Changed> write_for_kernels(Graph& graph, PassContext& context) {
+    const Changed changed = TRY(write_all(graph, for_kernels, context));
     if (changed) TRY(fold_what_was_made(graph, context));
+    return changed;
+}
+
+Result<Changed> multiply_bytes(Graph& graph, const Machine& machine, PassContext& context) {
+    Changed changed = false;
+    if (machine.multiplies_bytes()) changed = TRY(write_all(graph, by_bytes, context));
+    context.fold_bytes = true;
+    TRY(fold_what_was_made(graph, context));
     return changed;
 }
 

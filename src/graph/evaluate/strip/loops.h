@@ -26,6 +26,7 @@ void real_test(Fn fn, Reals a, int64_t n, int64_t* out);  // IsNan, IsInf
 void int_binary(ExprKind kind, DType t, Ints a, Ints b, int64_t n, int64_t* out);
 void int_compare(ExprKind kind, DType t, Ints a, Ints b, int64_t n, int64_t* out);
 void int_unary(ExprKind kind, Fn fn, DType t, Ints a, int64_t n, int64_t* out);  // Neg, Not, BitNot, Call
+void int_dot(Fn fn, Ints a, Ints b, int64_t n, int64_t* out);  // DotI8, DotU8I8
 
 void cast_real_to_real(DType to, bool saturate, Reals a, int64_t n, double* out);
 void cast_real_to_int(DType to, bool saturate, Reals a, int64_t n, int64_t* out);

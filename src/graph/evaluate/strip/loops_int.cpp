@@ -176,6 +176,18 @@ void int_unary(ExprKind kind, Fn fn, DType t, Ints a, int64_t n, int64_t* out) {
     }
 }
 
+void int_dot(Fn fn, Ints a, Ints b, int64_t n, int64_t* out) {
+    auto byte = [](int64_t word, int i) { return static_cast<uint8_t>(bits(word) >> (8 * i)); };
+    map2(a, b, n, out, [&](int64_t x, int64_t y) {
+        int64_t sum = 0;
+        for (int i = 0; i < 4; ++i) {
+            const int64_t second = static_cast<int8_t>(byte(y, i));
+            sum += second * (fn == Fn::DotU8I8 ? int64_t{byte(x, i)} : static_cast<int8_t>(byte(x, i)));
+        }
+        return sum;
+    });
+}
+
 int64_t int_identity(ReduceOp op, DType t) {
     switch (op) {
         case ReduceOp::Sum: return 0;

@@ -291,7 +291,9 @@ bool Program::apply(RunNode& n, const Range& r) {
             return true;
         }
         case ExprKind::Call:
-            if (!from_real)
+            if (!from_real && is_dot(p.fn))
+                int_dot(p.fn, ints(a), ints(b), count, integer);
+            else if (!from_real)
                 int_unary(p.kind, p.fn, p.from, ints(a), count, integer);
             else if (to_real)
                 real_call(p.fn, reals(a), reals(b), count, real);
