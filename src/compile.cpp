@@ -147,6 +147,16 @@ void gather_stages(const Program& program, std::vector<KernelStages>& all) {
     for (const NestedProgram& n : program.nested) gather_stages(*n.program, all);
 }
 
+// Neither strings, nor sequences, nor optionals.
+bool of_numbers(const Node& node) {
+    auto numbers = [](const Value* v) {
+        return !v || (v->type().is_tensor() && v->type().tensor().dtype != DType::string);
+    };
+    bool all = std::all_of(node.inputs().begin(), node.inputs().end(), numbers);
+    for (size_t i = 0; i < node.output_count(); ++i) all &= numbers(node.output(i));
+    return all;
+}
+
 void describe(const Program& program, CompileReport& report) {
     report.kernels = program.kernels.size();
     report.steps += program.steps.size();
@@ -154,6 +164,7 @@ void describe(const Program& program, CompileReport& report) {
     for (const Step& step : program.steps)
         if (auto* host = std::get_if<HostStep>(&step)) {
             ++report.host_steps;
+            report.host_numbers += of_numbers(*host->node);
             const std::string& name = host->node->name();
             report.host_reasons.emplace_back(name.empty() ? host->node->op().name : name, host->reason);
         }

@@ -45,6 +45,7 @@ struct CompileReport {
     bool from_cache = false;
     std::vector<std::pair<std::string, double>> phases;            // name, seconds
     std::vector<std::pair<std::string, std::string>> decisions;    // what, and why
+    size_t host_numbers = 0;  // host steps from tensors of numbers to tensors of numbers: what a kernel could have computed
     std::vector<std::pair<std::string, std::string>> host_reasons; // node, why no kernel computes it
     std::vector<std::string> deciding;                             // symbols by whose sizes the model takes its branches
 };
