@@ -36,26 +36,62 @@ std::optional<std::array<Expr, kBytesOfWord>> loads_of_word(const Expr& e) {
 
 }  // namespace
 
-// Four bytes that lie side by side are read at once, null where they do not.
-Value* Emitter::emit_word(const Expr& e) {
-    if (e.dtype() != DType::i32 || has_blocks()) return nullptr;
+// Where a word of four bytes that lie side by side begins.
+std::optional<Emitter::WordPlace> Emitter::place_of_word(const Expr& e) {
+    if (e.dtype() != DType::i32 || !e.is(ExprKind::BitOr) || has_blocks()) return {};
     const auto loads = loads_of_word(e);
-    if (!loads) return nullptr;
+    if (!loads) return {};
     const Slot& slot = slots_[(*loads)[0].node().slot];
-    if (!slot.base || slot.per_lane) return nullptr;
-    const Linear first = offset_of(slot, (*loads)[0].args());
-    if (first.irregular || (first.lane != 0 && first.lane != kBytesOfWord)) return nullptr;
+    if (!slot.base || slot.per_lane) return {};
+    WordPlace place{&slot, offset_of(slot, (*loads)[0].args()), true};
+    if (place.first.irregular) return {};
     for (int i = 0; i < kBytesOfWord; ++i) {
         const Expr& load = (*loads)[static_cast<size_t>(i)];
-        if (load.node().slot != (*loads)[0].node().slot) return nullptr;
-        if (mask_ && !in_bounds(slot, load.args())) return nullptr;
+        if (load.node().slot != (*loads)[0].node().slot) return {};
+        place.in_bounds &= in_bounds(slot, load.args());
         Linear gap = offset_of(slot, load.args());
-        add_linear(gap, first, -1);
-        if (!gap.is_constant() || gap.constant != i) return nullptr;
+        add_linear(gap, place.first, -1);
+        if (!gap.is_constant() || gap.constant != i) return {};
     }
+    return place;
+}
+
+// Four bytes that lie side by side are read at once, null where they do not.
+Value* Emitter::emit_word(const Expr& e) {
+    const auto place = place_of_word(e);
+    if (!place) return nullptr;
+    const Slot& slot = *place->slot;
+    const bool masked = mask_ && !place->in_bounds;
+    auto load = [&](llvm::Type* type, Value* from) {
+        return tag(builder_.CreateAlignedLoad(type, from, llvm::Align(1)), slot.scope, slot.noalias);
+    };
+    llvm::Type* word = builder_.getInt32Ty();
+    Value* from = address(slot, place->first);
+    const int64_t step = place->first.lane;
+    if (!step) return load(word, masked ? chosen_address(builder_.CreateOrReduce(mask_), from) : from);
+    auto* vector = llvm::FixedVectorType::get(word, static_cast<unsigned>(lanes_));
+    if (step == kBytesOfWord && !masked) return load(vector, from);
+    Value* out = llvm::PoisonValue::get(vector);
+    for (int i = 0; i < lanes_; ++i) {
+        Value* at = builder_.CreateGEP(builder_.getInt8Ty(), from, builder_.getInt64(i * step));
+        if (masked) at = chosen_address(builder_.CreateExtractElement(mask_, static_cast<uint64_t>(i)), at);
+        out = builder_.CreateInsertElement(out, load(word, at), static_cast<uint64_t>(i));
+    }
+    return out;
+}
+
+// Words where the condition, which is the same for all lanes, holds, and otherwise something that can be had without
+// reading them.
+Value* Emitter::guarded_word(Value* condition, const Expr& e, const Expr& otherwise) {
+    const auto place = mask_ ? std::nullopt : place_of_word(e);
+    if (!place || (place->first.lane != 0 && place->first.lane != kBytesOfWord)) return nullptr;
     llvm::Type* type = builder_.getInt32Ty();
-    if (first.lane) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_));
-    return tag(builder_.CreateAlignedLoad(type, address(slot, first), llvm::Align(1)), slot.scope, slot.noalias);
+    if (place->first.lane) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_));
+    Value* instead = zeros(static_cast<int64_t>(module_.getDataLayout().getTypeStoreSize(type)));
+    Value* from = builder_.CreateSelect(condition, address(*place->slot, place->first), instead);
+    Value *v = builder_.CreateAlignedLoad(type, from, llvm::Align(1)), *other = emit(otherwise);
+    match(v, other);
+    return builder_.CreateSelect(condition, v, other);
 }
 
 // sum + the products of the bytes of a and b.

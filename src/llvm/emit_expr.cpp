@@ -279,6 +279,9 @@ Value* Emitter::emit_select(const Expr& e) {
     if (!condition->getType()->isVectorTy() && taken.is(ExprKind::Load) && !speculatable(taken) &&
         speculatable(e.arg(2)))
         if (Value* v = guarded_load(condition, taken, e.arg(2))) return v;
+    if (!condition->getType()->isVectorTy() && taken.is(ExprKind::BitOr) && !speculatable(taken) &&
+        speculatable(e.arg(2)))
+        if (Value* v = guarded_word(condition, taken, e.arg(2))) return v;
     std::vector<Expr> done;
     add_certain_loads(e.arg(0), done);
     const bool eager = speculatable(taken, done) && speculatable(e.arg(2), done);

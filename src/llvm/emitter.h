@@ -213,7 +213,14 @@ class Emitter {
     Value* emit_compare(const Expr& e);
     Value* emit_select(const Expr& e);
     // emit_dot.cpp
+    struct WordPlace {
+        const Slot* slot;
+        Linear first;  // of its bytes
+        bool in_bounds;
+    };
+    std::optional<WordPlace> place_of_word(const Expr& e);
     Value* emit_word(const Expr& e);
+    Value* guarded_word(Value* condition, const Expr& e, const Expr& otherwise);
     Value* dot(Fn fn, Value* sum, Value* a, Value* b);
     Value* dot_of_vectors(Fn fn, Value* sum, Value* a, Value* b, unsigned lanes);  // null: there is no instruction
 

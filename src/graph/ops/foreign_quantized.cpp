@@ -42,26 +42,12 @@ Status build_dynamic_quantize_matmul(ForeignCall& c) {
     return c.finish({scaled_product(c, product, x[1], c.in(2), c.in(4))});
 }
 
-// Weights [directions, I, 4H] with a scale for each direction, or each of its columns.
-Value* lstm_weights(ForeignCall& c, size_t weights, size_t scale, size_t zero_point) {
-    Builder& b = c.b;
-    auto spread = [&](size_t i) -> Value* {  // [directions, 1, 1 or 4H]
-        if (!c.has(i)) return nullptr;
-        return c.rank(i) == 2 ? b.unsqueeze(c.in(i), {1}) : b.reshape(c.in(i), {-1, 1, 1});
-    };
-    Value* w = b.cast(c.in(weights), DType::f32);
-    if (Value* zero = spread(zero_point)) w = b.sub(w, b.cast(zero, DType::f32));
-    return b.transpose(b.mul(w, spread(scale)), {0, 2, 1});
-}
-
-// ONNX Runtime quantizes the input and the state too, anew in every step. Here they stay as they are: what differs is
-// what that loses.
 Status build_dynamic_quantize_lstm(ForeignCall& c) {
-    std::vector<Value*> in{c.in(0), lstm_weights(c, 1, 8, 9), lstm_weights(c, 2, 10, 11)};
-    for (size_t i = 3; i < 8; ++i) in.push_back(c.in(i));
+    std::vector<Value*> in;
+    for (size_t i = 0; i < 12; ++i) in.push_back(c.in(i));
     AttrMap attrs = c.pick(
         {"activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget"});
-    return c.finish(c.b.ops("lstm", in, std::move(attrs), 3));
+    return c.finish(c.b.ops("dynamic_quantize_lstm", in, std::move(attrs), 3));
 }
 
 Status build_qgemm(ForeignCall& c) {
@@ -256,7 +242,7 @@ std::vector<ForeignOp> quantized_foreign_ops() {
     return {
         {kMicrosoft, "MatMulIntegerToFloat", build_matmul_integer_to_float, "matmul_integer and its scales"},
         {kMicrosoft, "DynamicQuantizeMatMul", build_dynamic_quantize_matmul, "dynamic_quantize_linear, matmul_integer"},
-        {kMicrosoft, "DynamicQuantizeLSTM", build_dynamic_quantize_lstm, "lstm of dequantized weights"},
+        {kMicrosoft, "DynamicQuantizeLSTM", build_dynamic_quantize_lstm, "dynamic_quantize_lstm"},
         {kMicrosoft, "QGemm", build_qgemm, "matmul_integer and its scales"},
         {kMicrosoft, "QLinearAdd", build_qlinear_add, "add of dequantized values"},
         {kMicrosoft, "QLinearMul", build_qlinear_mul, "mul of dequantized values"},

@@ -8,7 +8,20 @@
 namespace tessera {
 namespace {
 
-enum Input : size_t { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kPeepholes };
+enum Input : size_t {
+    kX,
+    kW,
+    kR,
+    kB,
+    kLengths,
+    kInitialH,
+    kInitialC,
+    kPeepholes,
+    kScaleW,
+    kZeroW,
+    kScaleR,
+    kZeroR,  // of weights in bytes
+};
 
 struct Activation {
     std::string name;  // lower case
@@ -70,8 +83,9 @@ Value* activate(Builder& b, const Activation& a, Value* x) {
 
 // One direction's weights, as the steps of the scan use them.
 struct Direction {
-    Value *r, *r_bias;              // [H, gates * H] and [gates * H] or null
-    std::vector<Value*> peepholes;  // [H] each, or none
+    Value *r, *r_bias;                        // [H, gates * H] and [gates * H] or null
+    Value *scale = nullptr, *zero = nullptr;  // of an r in bytes: one for all, or [gates * H]
+    std::vector<Value*> peepholes;            // [H] each, or none
     std::vector<Activation> activations;
 };
 
@@ -83,6 +97,7 @@ struct Cell {
     // The states after one step, from the input's part of the gates [B, gates * H] and the states [B, H] before.
     std::function<std::vector<Value*>(const OpView&, Builder&, const Direction&, Value*, const std::vector<Value*>&)>
         step;
+    bool in_bytes = false;  // its weights, which lie as [directions, I or H, gates * H]
 };
 
 Value* clipped(const OpView& op, Builder& b, Value* x) {
@@ -95,6 +110,17 @@ Value* gate(const OpView& op, Builder& b, const Activation& f, Value* x) { retur
 std::vector<Value*> split(Builder& b, Value* x, int64_t parts, int64_t axis = -1) {
     if (parts == 1) return {x};
     return b.ops("split", {x}, {{"axis", Attr(axis)}, {"num_outputs", Attr(parts)}}, size_t(parts));
+}
+
+// x times weights in bytes, for which x is quantized by its own range.
+Value* times_bytes(Builder& b, Value* x, Value* weights, Value* scale, Value* zero) {
+    auto q = b.ops("dynamic_quantize_linear", {x}, {}, 3);
+    Value* sum = b.op("matmul_integer", {q[0], weights, q[2], zero});
+    return b.mul(b.cast(sum, DType::f32), b.mul(q[1], scale));
+}
+
+Value* times_r(Builder& b, const Direction& d, Value* h) {
+    return d.scale ? times_bytes(b, h, d.r, d.scale, d.zero) : b.matmul(h, d.r);
 }
 
 Value* plus(Builder& b, Value* x, Value* y) { return y ? b.add(x, y) : x; }
@@ -124,7 +150,7 @@ std::vector<Value*> gru_step(const OpView& op, Builder& b, const Direction& d, V
 std::vector<Value*> lstm_step(const OpView& op, Builder& b, const Direction& d, Value* x,
                               const std::vector<Value*>& state) {
     Value *h = state[0], *c = state[1];
-    std::vector<Value*> g = split(b, b.add(x, plus(b, b.matmul(h, d.r), d.r_bias)), 4);  // i, o, f, c
+    std::vector<Value*> g = split(b, b.add(x, plus(b, times_r(b, d, h), d.r_bias)), 4);  // i, o, f, c
     auto peep = [&](size_t i, Value* cell) { return d.peepholes.empty() ? nullptr : b.mul(d.peepholes[i], cell); };
     Value* in = gate(op, b, d.activations[0], plus(b, g[0], peep(0, c)));
     Value* forget = op.integer("input_forget") ? b.sub(b.scalar_like(1, in), in)
@@ -140,11 +166,11 @@ Result<Types> infer_recurrent(const OpView& op, const Cell& cell) {
     if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
         return op.error(Code::E0212, "direction is \"{}\", not forward, reverse or bidirectional", direction);
     TRY(activations_of(op, cell.activations));
-    int64_t layout = op.integer("layout");
+    const int64_t layout = cell.in_bytes ? 0 : op.integer("layout");
     if (layout != 0 && layout != 1) return op.error(Code::E0212, "layout is {}, not 0 or 1", layout);
     const Shape &x = op.shape(kX), &r = op.shape(kR);
     if (x.rank() != 3 || r.rank() != 3) return op.shape_error("x and r must have 3 dimensions, have {} and {}", x, r);
-    Dim directions = direction_count(op), steps = x[layout], batch = x[1 - layout], hidden = r[2];
+    Dim directions = direction_count(op), steps = x[layout], batch = x[1 - layout], hidden = r[cell.in_bytes ? 1 : 2];
     Shape state = layout ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
     auto fits = [&](size_t input, const Shape& needed) -> Status {
         if (!op.has(input)) return {};
@@ -156,8 +182,11 @@ Result<Types> infer_recurrent(const OpView& op, const Cell& cell) {
             return op.shape_error("{} has the shape {} where {} is needed", op.def().inputs[input].name, have, needed);
         return {};
     };
-    TRY(fits(kW, {directions, hidden * cell.gates, x[2]}));
-    TRY(fits(kR, {directions, hidden * cell.gates, hidden}));
+    const Dim all = hidden * cell.gates;
+    TRY(fits(kW, cell.in_bytes ? Shape{directions, x[2], all} : Shape{directions, all, x[2]}));
+    TRY(fits(kR, cell.in_bytes ? Shape{directions, hidden, all} : Shape{directions, all, hidden}));
+    for (size_t i : {kScaleW, kZeroW, kScaleR, kZeroR})
+        if (cell.in_bytes) TRY(fits(i, op.has(i) && op.rank(i) == 1 ? Shape{directions} : Shape{directions, all}));
     TRY(fits(kB, {directions, hidden * (2 * cell.gates)}));
     TRY(fits(kLengths, {batch}));
     TRY(fits(kInitialH, state));
@@ -217,9 +246,12 @@ ScannedDirection scan_direction(const OpView& op, Builder& b, const Cell& cell, 
 Result<std::vector<Value*>> expand_recurrent(const OpView& op, const std::vector<Value*>& in, Builder& b,
                                              const Cell& cell) {
     DType given = op.dtype(kX), inside = given == DType::f64 ? DType::f64 : DType::f32;
-    bool batch_first = op.integer("layout") == 1;
+    const bool batch_first = !cell.in_bytes && op.integer("layout") == 1;
     auto at = [&](size_t i) { return i < in.size() && in[i] ? b.cast(in[i], inside) : nullptr; };
     auto of_direction = [&](size_t i, int64_t d) { return b.squeeze(b.slice(at(i), {d}, {d + 1}, {0}), {0}); };
+    auto bytes_of = [&](size_t i, int64_t d) {
+        return op.has(i) ? b.squeeze(b.slice(in[i], {d}, {d + 1}, {0}), {0}) : nullptr;
+    };
     Value* x = at(kX);
     if (batch_first) x = b.transpose(x, {1, 0, 2});
     auto sizes = [&](Value* v, int64_t from, int64_t to) {
@@ -235,8 +267,15 @@ Result<std::vector<Value*>> expand_recurrent(const OpView& op, const std::vector
     std::vector<Value*> ys;
     std::vector<std::vector<Value*>> finals(size_t(cell.states));
     for (int64_t d = 0; d < direction_count(op); ++d) {
-        Value* gates = b.matmul(x, b.transpose(of_direction(kW, d), {1, 0}));
-        Direction weights{b.transpose(of_direction(kR, d), {1, 0}), nullptr, {}, {}};
+        Value* gates;
+        Direction weights{};
+        if (cell.in_bytes) {
+            gates = times_bytes(b, x, bytes_of(kW, d), bytes_of(kScaleW, d), bytes_of(kZeroW, d));
+            weights = {bytes_of(kR, d), nullptr, bytes_of(kScaleR, d), bytes_of(kZeroR, d), {}, {}};
+        } else {
+            gates = b.matmul(x, b.transpose(of_direction(kW, d), {1, 0}));
+            weights.r = b.transpose(of_direction(kR, d), {1, 0});
+        }
         if (op.has(kB)) {
             auto bias = split(b, of_direction(kB, d), 2);
             gates = b.add(gates, bias[0]);
@@ -252,7 +291,8 @@ Result<std::vector<Value*>> expand_recurrent(const OpView& op, const std::vector
                 Value* all = batch_first ? b.transpose(at(input), {1, 0, 2}) : at(input);
                 states.push_back(b.squeeze(b.slice(all, {d}, {d + 1}, {0}), {0}));
             } else {
-                Value* shape = b.concat({sizes(x, 1, 2), sizes(in[kR], 2, 3)}, 0);
+                Value* shape =
+                    b.concat({sizes(x, 1, 2), sizes(in[kR], cell.in_bytes ? 1 : 2, cell.in_bytes ? 2 : 3)}, 0);
                 states.push_back(b.op("expand", {b.scalar(0, inside), shape}));
             }
         }
@@ -301,6 +341,18 @@ OpDef recurrent(std::string name, Cell cell, std::vector<AttrDef> more, std::vec
     };
 }
 
+// What ONNX Runtime calls DynamicQuantizeLSTM: the input as a whole and the state, in every step, are quantized.
+OpDef lstm_in_bytes() {
+    const Cell cell{"", 4, 2, {"Sigmoid", "Tanh", "Tanh"}, lstm_step, true};
+    OpDef def = recurrent("dynamic_quantize_lstm", cell, {int_attr("input_forget", 0)}, {});
+    for (size_t i : {kW, kR}) def.inputs[i] = ParamDef(i == kW ? "w: Q" : "r: Q");
+    def.inputs.insert(def.inputs.end(), {"w_scale: f32", "w_zero_point?: Q", "r_scale: f32", "r_zero_point?: Q"});
+    def.types = {{"T", {DType::f32}}, {"Q", {DType::i8, DType::u8}}};
+    def.onnx = {};
+    std::erase_if(def.attrs, [](const AttrDef& a) { return a.name == "layout"; });
+    return def;
+}
+
 }  // namespace
 
 std::vector<OpDef> recurrent_ops() {
@@ -309,6 +361,7 @@ std::vector<OpDef> recurrent_ops() {
         recurrent("gru", {"GRU", 3, 1, {"Sigmoid", "Tanh"}, gru_step}, {int_attr("linear_before_reset", 0)},
                   {attr_added(3, "linear_before_reset", Attr(int64_t{0}))}),
         recurrent("lstm", {"LSTM", 4, 2, {"Sigmoid", "Tanh", "Tanh"}, lstm_step}, {int_attr("input_forget", 0)}, {}),
+        lstm_in_bytes(),
     };
 }
 

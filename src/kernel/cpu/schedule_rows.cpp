@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
+#include "kernel/cpu/words.h"
 
 namespace tessera {
 namespace {
@@ -56,7 +57,7 @@ bool reduces_along_lanes(const Schedule& s, const Stage& stage) {
     for (const Expr& load : loads_of(stage)) {
         auto r = stride_of(s, load, stage.reduce.back().var);
         if (r && r->is_int(0)) continue;  // the same for all that is combined
-        along |= r && r->is_int(1);
+        along |= r && r->is_int(sums_words(stage) ? 4 : 1);
         if (stage.axes.empty() || stage.axes.back().extent.is_int(1)) continue;
         auto a = stride_of(s, load, stage.axes.back().var);
         across |= a && a->is_int(1);

@@ -66,7 +66,10 @@ struct Operand {
 
 Operand as_signed(const Centered& c, bool wanted) {
     Operand o{c.byte, c.zero, (c.byte.dtype() == DType::i8) != wanted};
-    if (o.flipped) o.zero = o.zero + int_const(wanted ? -128 : 128, DType::i32);
+    if (!o.flipped) return o;
+    const int64_t by = wanted ? -128 : 128;
+    const bool known = o.zero.is(ExprKind::Const);
+    o.zero = known ? int_const(o.zero.node().integer + by, DType::i32) : o.zero + int_const(by, DType::i32);
     return o;
 }
 
@@ -96,6 +99,11 @@ class InWords {
         for (int slot : loaded_slots(stage.value.arg(size_t(c.b))))
             if (size_t(slot) >= compute_.known.size() || !compute_.known[size_t(slot)]) return true;
         return false;
+    }
+
+    static ReduceAxis in_words(const ReduceAxis& axis) {
+        const Expr extent = ceil_div(axis.extent, kBytes);
+        return {index_var(axis.var.node().name, extent.as_int()), extent};
     }
 
     static Expr elements(const std::vector<ReduceAxis>& axes) {
@@ -150,64 +158,121 @@ class InWords {
         return made;
     }
 
-    // A stage with the sum of one operand's bytes, and the load of what it has for an element of the product.
-    std::pair<Stage, Expr> sum_of(const Stage& product, const Operand& o, const char* which) {
-        Stage made;
-        made.name = fresh(product.name + which);
-        for (const ReduceAxis& a : product.axes)
-            if (depends_on(o.byte, a.var)) made.axes.push_back(a);
-        made.reduce = product.reduce;
-        made.value = cast(o.byte, DType::i32);
-        if (o.flipped) made.value = made.value + int_const(o.byte.dtype() == DType::u8 ? -128 : 128, DType::i32);
-        made.store = vars(made.axes);
-        made.buffer = add_buffer(made.name, made.axes);
-        Expr read = load(made.buffer, DType::i32, made.store);
-        return {std::move(made), std::move(read)};
-    }
-
-    // A tensor whose bytes lie apart along `from` is made into words by itself, before what reads each of them several
-    // times. Null where the operand is more than what is read of one.
-    std::optional<Expr> words_apart(const Operand& o, const ReduceAxis& from, const Expr& to,
-                                    std::vector<Stage>& made) {
+    // What an operand reads of one tensor, where it reads nothing else and the sum goes along one of its dimensions.
+    struct OneTensor {
+        Expr load;
+        size_t along;
+    };
+    std::optional<OneTensor> one_tensor(const Operand& o, const ReduceAxis& from) const {
         Expr leaf = o.byte;
-        while (leaf.is(ExprKind::Select) && leaf.arg(2).is(ExprKind::Const) && !depends_on(leaf.arg(0), from.var))
+        while (leaf.is(ExprKind::Select) && !depends_on(leaf.arg(0), from.var) && !depends_on(leaf.arg(2), from.var))
             leaf = Expr(leaf.arg(1));
-        if (!leaf.is(ExprKind::Load) || size_t(leaf.node().slot) >= compute_.params || leaf.args().size() < 2)
-            return {};
-        if (size_t slot = size_t(leaf.node().slot); slot < compute_.known.size() && compute_.known[slot]) return {};
+        if (!leaf.is(ExprKind::Load) || size_t(leaf.node().slot) >= compute_.params) return {};
         std::optional<size_t> along;
         for (size_t d = 0; d < leaf.args().size(); ++d) {
             if (!depends_on(leaf.arg(d), from.var)) continue;
             if (along || !leaf.arg(d).same(from.var)) return {};
             along = d;
         }
-        const Buffer read = compute_.buffers[size_t(leaf.node().slot)];
-        if (!along || *along + 1 == leaf.args().size() || !read.shape[*along].same(from.extent)) return {};
+        const Buffer& read = compute_.buffers[size_t(leaf.node().slot)];
+        if (!along || !read.shape[*along].same(from.extent)) return {};
+        return OneTensor{leaf, *along};
+    }
+
+    // The operand with `load` in place of what it reads of the tensor, and f of what it has where it reads nothing.
+    template <typename F>
+    static Expr chosen(const Expr& byte, const Expr& load, const F& f) {
+        if (!byte.is(ExprKind::Select)) return load;
+        return select(byte.arg(0), chosen(byte.arg(1), load, f), f(byte.arg(2)));
+    }
+
+    Expr sum_of_word(const Expr& word, bool first) const {
+        const Expr ones = int_const(0x01010101, DType::i32);
+        if (both_signed_) return call(Fn::DotI8, {word, ones});
+        return first ? call(Fn::DotU8I8, {word, ones}) : call(Fn::DotU8I8, {ones, word});
+    }
+
+    // The sum of one operand's bytes for an element of the product, and stages for it.
+    Expr sum_of(const Stage& product, const Operand& o, size_t along, bool first, std::vector<Stage>& made) {
+        Stage sums;
+        sums.name = fresh(product.name + (first ? "_a_sum" : "_b_sum"));
+        for (const ReduceAxis& a : product.axes)
+            if (depends_on(o.byte, a.var)) sums.axes.push_back(a);
+        const ReduceAxis& from = product.reduce[along];
+        for (size_t i = 0; i < product.reduce.size(); ++i)
+            if (i != along && depends_on(o.byte, product.reduce[i].var)) sums.reduce.push_back(product.reduce[i]);
+        sums.store = vars(sums.axes);
+        auto tensor = one_tensor(o, from);
+        const bool windows = tensor && !sums.reduce.empty();
+        if (windows) {
+            // Along the words first, for each element of the tensor once; then over the rest.
+            sums.value = sum_along_words(o, *tensor, from, first, made);
+        } else {
+            sums.reduce = product.reduce;
+            sums.reduce[along] = in_words(from);
+            sums.value = sum_of_word(word_along(o, from, sums.reduce[along].var), first);
+        }
+        sums.buffer = add_buffer(sums.name, sums.axes);
+        const Expr read = load(sums.buffer, DType::i32, sums.store);
+        made.push_back(std::move(sums));
+        return read;
+    }
+
+    Expr sum_along_words(const Operand& o, const OneTensor& tensor, const ReduceAxis& from, bool first,
+                         std::vector<Stage>& made) {
+        const Buffer read = compute_.buffers[size_t(tensor.load.node().slot)];
+        Stage sums;
+        sums.name = fresh(read.name + "_sum");
+        std::vector<Expr> at, where;
+        for (size_t d = 0; d < read.shape.size(); ++d) {
+            if (d == tensor.along) {
+                sums.reduce.push_back(in_words(from));
+                at.push_back(from.var);
+                continue;
+            }
+            sums.axes.push_back({index_var(fmt::format("{}_{}", sums.name, d), read.shape[d].as_int()), read.shape[d]});
+            at.push_back(sums.axes.back().var);
+            where.push_back(tensor.load.arg(d));
+        }
+        const Operand all{load(tensor.load.node().slot, tensor.load.dtype(), at), o.zero, o.flipped};
+        sums.value = sum_of_word(word_along(all, from, sums.reduce[0].var), first);
+        sums.store = vars(sums.axes);
+        sums.buffer = add_buffer(sums.name, sums.axes);
+        const Expr taken = load(sums.buffer, DType::i32, where), terms = cast(from.extent, DType::i32);
+        made.push_back(std::move(sums));
+        return chosen(o.byte, taken, [&](const Expr& byte) {
+            Expr one = cast(byte, DType::i32);
+            if (o.flipped) one = one + int_const(byte.dtype() == DType::u8 ? -128 : 128, DType::i32);
+            return one * terms;
+        });
+    }
+
+    // A tensor whose bytes lie apart along `from` is made into words by itself, before what reads each of them several
+    // times. Null where the operand is more than what is read of one.
+    std::optional<Expr> words_apart(const Operand& o, const ReduceAxis& from, const Expr& to,
+                                    std::vector<Stage>& made) {
+        const auto tensor = one_tensor(o, from);
+        if (!tensor || tensor->along + 1 == tensor->load.args().size()) return {};
+        const size_t slot = size_t(tensor->load.node().slot);
+        if (slot < compute_.known.size() && compute_.known[slot]) return {};
+        const Buffer read = compute_.buffers[slot];
         Stage words;
         words.name = fresh(read.name + "_words");
         std::vector<Expr> at;
         for (size_t d = 0; d < read.shape.size(); ++d) {
-            const Expr extent = d == *along ? ceil_div(read.shape[d], kBytes) : read.shape[d];
-            words.axes.push_back({index_var(words.name + "_" + std::to_string(d), extent.as_int()), extent});
+            const Expr extent = d == tensor->along ? ceil_div(read.shape[d], kBytes) : read.shape[d];
+            words.axes.push_back({index_var(fmt::format("{}_{}", words.name, d), extent.as_int()), extent});
             at.push_back(words.axes.back().var);
         }
-        const Operand all{load(leaf.node().slot, leaf.dtype(), at), o.zero, o.flipped};
-        const ReduceAxis dimension{at[*along], read.shape[*along]};
-        words.value = word_along(all, dimension, at[*along]);
+        const Operand all{load(int(slot), tensor->load.dtype(), at), o.zero, o.flipped};
+        words.value = word_along(all, {at[tensor->along], read.shape[tensor->along]}, at[tensor->along]);
         words.store = at;
         words.buffer = add_buffer(words.name, words.axes);
-        std::vector<Expr> where = leaf.args();
-        where[*along] = to;
+        std::vector<Expr> where = tensor->load.args();
+        where[tensor->along] = to;
         const Expr taken = load(words.buffer, DType::i32, where);
         made.push_back(std::move(words));
-        return chosen(o, o.byte, taken);
-    }
-
-    // The choices of a byte, made of words.
-    static Expr chosen(const Operand& o, const Expr& byte, const Expr& word) {
-        if (!byte.is(ExprKind::Select)) return word;
-        const Expr& other = byte.arg(2);
-        return select(byte.arg(0), chosen(o, byte.arg(1), word), turned(o, word_of({other, other, other, other})));
+        return chosen(o.byte, taken, [&](const Expr& byte) { return turned(o, word_of({byte, byte, byte, byte})); });
     }
 
     static Expr turned(const Operand& o, const Expr& word) {
@@ -239,9 +304,7 @@ class InWords {
     size_t rewrite_sum(size_t s, const Stage& stage, const Operand& a, const Operand& b) {
         const size_t along = choose_axis(stage, a.byte);
         Stage words = stage;
-        ReduceAxis& axis = words.reduce[along];
-        const Expr extent = ceil_div(axis.extent, kBytes);
-        axis = {index_var(axis.var.node().name, extent.as_int()), extent};
+        const ReduceAxis axis = words.reduce[along] = in_words(stage.reduce[along]);
         std::vector<Stage> made;
         auto operand = [&](const Operand& o) {
             auto apart = words_apart(o, stage.reduce[along], axis.var, made);
@@ -262,16 +325,11 @@ class InWords {
         out.value = load(words.buffer, DType::i32, words.store);
         const Expr terms = cast(elements(stage.reduce), DType::i32);
         if (!is_zero(a.zero)) {
-            auto [sums, read] = sum_of(stage, b, "_b_sum");
-            if (!is_zero(b.zero)) read = read - terms * b.zero;
-            out.value = out.value - a.zero * read;
-            made.push_back(std::move(sums));
+            Expr sum = sum_of(stage, b, along, false, made);
+            if (!is_zero(b.zero)) sum = sum - terms * b.zero;
+            out.value = out.value - a.zero * sum;
         }
-        if (!is_zero(b.zero)) {
-            auto [sums, read] = sum_of(stage, a, "_a_sum");
-            out.value = out.value - b.zero * read;
-            made.push_back(std::move(sums));
-        }
+        if (!is_zero(b.zero)) out.value = out.value - b.zero * sum_of(stage, a, along, true, made);
         made.push_back(std::move(words));
         compute_.stages[s] = std::move(out);
         compute_.stages.insert(compute_.stages.begin() + std::ptrdiff_t(s), made.begin(), made.end());
