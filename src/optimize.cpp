@@ -3,27 +3,14 @@
 
 #include <chrono>
 
+#include "accepted_rules.h"
 #include "base/protect.h"
 #include "graph/graph.h"
 #include "rewrite/passes/optimize.h"
-#include "rewrite/refute/refute.h"
 #include "stages.h"
 
 namespace tessera {
 namespace {
-
-Result<Rules> user_rules(const OptimizeOptions& options) {
-    Rules all;
-    for (const std::string& path : options.rules)
-        for (Rule& rule : TRY(load_rules(path))) {
-            if (options.refute_rules) {
-                Verdict verdict = TRY(refute(rule, {.cancel = options.cancel}));
-                TRY(as_status(rule, verdict));
-            }
-            all.push_back(std::move(rule));
-        }
-    return all;
-}
 
 // What is said of each rule by whoever wrote it, and of each pass.
 std::map<std::string, std::string> reasons(const Rules& user_rules) {
@@ -58,7 +45,7 @@ Result<Optimized> optimize_model(const Model& model, const OptimizeOptions& opti
     auto began = std::chrono::steady_clock::now();
     PipelineOptions pipeline;
     pipeline.precision = TRY(precision_named(options.precision));
-    pipeline.user_rules = TRY(user_rules(options));
+    pipeline.user_rules = TRY(accepted_rules(options.rules, options.refute_rules, options.cancel));
     pipeline.fold_limit = options.fold_limit;
     pipeline.with = options.with;
     pipeline.record = options.record;

@@ -1,11 +1,9 @@
 // From a model to the fastest of the candidates that a search found for it.
 #include <chrono>
-#include <filesystem>
 
+#include "accepted_rules.h"
 #include "base/protect.h"
-#include "discover/check/verify_rule.h"
 #include "rewrite/passes/optimize.h"
-#include "rewrite/refute/refute.h"
 #include "search/search.h"
 #include "search/search_rules.h"
 #include "stages.h"
@@ -32,30 +30,9 @@ struct ChosenRules {
     std::vector<const Rule*> all;
 };
 
-// A rule that is said to be proved needs the certificate beside its file; without one it is tried like any other.
-Status check_rules(const Rules& rules, const std::string& path, const ModelSearchOptions& options) {
-    Certificates certificates;
-    if (const std::string beside = certificates_path(path); std::filesystem::exists(beside))
-        certificates = TRY(load_certificates(beside));
-    for (const Rule& rule : rules) {
-        if (options.cancel && *options.cancel) return Error(Code::E0410, "interrupted");
-        if (rule.evidence == Evidence::Proved && certificates.contains(rule.name)) {
-            TRY(verify_rule(rule, certificates));
-            continue;
-        }
-        Verdict verdict = TRY(refute(rule, {.cancel = options.cancel}));
-        TRY(as_status(rule, verdict));
-    }
-    return {};
-}
-
 Result<ChosenRules> choose_rules(const ModelSearchOptions& options) {
     ChosenRules chosen;
-    for (const std::string& path : options.rules) {
-        Rules rules = TRY(load_rules(path));
-        if (options.refute_rules) TRY(check_rules(rules, path, options));
-        for (Rule& rule : rules) chosen.own.push_back(std::move(rule));
-    }
+    chosen.own = TRY(accepted_rules(options.rules, options.refute_rules, options.cancel));
     std::vector<const Rule*> all;
     for (const Rule& rule : chosen.own) all.push_back(&rule);
     if (options.built_in_rules)

@@ -1,0 +1,39 @@
+#include "accepted_rules.h"
+
+#include <filesystem>
+
+#include "discover/check/verify_rule.h"
+#include "rewrite/refute/refute.h"
+
+namespace tessera {
+namespace {
+
+Status check_rules(const Rules& rules, const std::string& file, const std::atomic<bool>* cancel) {
+    Certificates certificates;
+    if (const std::string beside = certificates_path(file); std::filesystem::exists(beside))
+        certificates = TRY(load_certificates(beside));
+    for (const Rule& rule : rules) {
+        if (cancel && *cancel) return Error(Code::E0410, "interrupted");
+        if (rule.evidence == Evidence::Proved && certificates.contains(rule.name)) {
+            TRY(verify_rule(rule, certificates));
+            continue;
+        }
+        const Verdict verdict = TRY(refute(rule, {.cancel = cancel}));
+        TRY(as_status(rule, verdict));
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<Rules> accepted_rules(const std::vector<std::string>& files, bool refute, const std::atomic<bool>* cancel) {
+    Rules all;
+    for (const std::string& file : files) {
+        Rules rules = TRY(load_rules(file));
+        if (refute) TRY(check_rules(rules, file, cancel));
+        for (Rule& rule : rules) all.push_back(std::move(rule));
+    }
+    return all;
+}
+
+}  // namespace tessera
