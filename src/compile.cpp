@@ -4,10 +4,10 @@
 #include <malloc.h>
 
 #include <chrono>
-#include <mutex>
 
 #include "base/protect.h"
 #include "base/usable_cores.h"
+#include "executable_state.h"
 #include "graph/text/print.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
@@ -173,54 +173,6 @@ void describe(const Program& program, CompileReport& report) {
 
 }  // namespace
 
-struct Executable::State {
-    std::vector<Port> inputs, outputs;
-    CompileReport report;
-    CodegenOptions codegen;
-    std::unique_ptr<LoadedProgram> loaded;     // null: for another machine
-    Program foreign;                           // then
-    std::optional<ProgramEntry> entry;         // of the cache, that its weights are read from
-    std::unique_ptr<Specialised> specialised;  // where sizes decide how the model goes on
-
-    // Of a model whose declared sizes a run may contradict: itself, and what was compiled where one did.
-    std::optional<Model> model;
-    CompileOptions options;
-    std::mutex mutex;  // over what follows
-    struct Relaxed {
-        std::shared_ptr<Graph> graph;
-        Executable executable;
-    };
-    std::vector<Relaxed> relaxed;  // each fits more sizes than the one before
-
-    Reproducer reproducer() const {
-        return {.text = [this] {
-            if (model) return model->to_text();
-            if (loaded && loaded->complete()) return print(*program().graph);
-            auto all = kernels();  // its weights are not as the model had them any more
-            return all.ok() ? print_kernels(*all) : std::string();
-        }};
-    }
-    Result<std::string> emit(std::string_view what) const;
-    static constexpr size_t kMostRelaxed = 3;
-    Result<Executable> relaxed_for(size_t i, const NamedData& inputs);
-    Result<std::vector<Datum>> run_relaxed(const NamedData& inputs, const RunOptions& options, const Error& because);
-    Result<std::vector<Kernel>> kernels() const {
-        if (!entry) return program().kernels;
-        return TRY(unpack_program(entry->program, {})).program.kernels;
-    }
-    const Program& program() const { return loaded ? loaded->program() : foreign; }
-    Result<const LoadedProgram*> here() const {
-        if (loaded) return loaded.get();
-        return Error(Code::E0603, "this was compiled for {}, which this machine is not", codegen.target)
-            .hint("compile for the host to run it here");
-    }
-    // The program for these inputs.
-    Result<const LoadedProgram*> here(const NamedData& inputs) const {
-        const Executable* own = specialised ? specialised->find(inputs) : nullptr;
-        return own ? own->state_->here() : here();
-    }
-};
-
 namespace {
 
 Result<Executable> compile_model(const Model& model, const CompileOptions& given) {
@@ -231,12 +183,10 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
         options.target = device->target();
     }
     auto state = std::make_shared<Executable::State>();
-    if (!model.strict() && can_be_contradicted(model)) {
-        state->model = model;
-        state->options = given;
-        state->options.progress = {};
-        state->options.after = {};
-    }
+    state->options = given;
+    state->options.progress = {};
+    state->options.after = {};
+    if (!model.strict() && can_be_contradicted(model)) state->model = model;
     state->inputs = model.inputs();
     state->outputs = model.outputs();
     const Precision precision = TRY(precision_named(options.precision));
@@ -267,21 +217,26 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
     describe(program, state->report);
     if (!here) {
         state->foreign = std::move(program);
+        state->origin = model;
         return Executable(std::move(state));
     }
     auto module = TRY(phases.run("generate code",
                                  [&] { return machine_code(program.kernels, state->codegen, cache, state->report); }));
     if (device) module = TRY(phases.run("load it", [&] { return device->load(module); }));
     let_go_of_memory();  // before the weights take theirs
-    const Decision keep = key.empty() ? no("there is no cache") : can_store(program);
-    const std::string packed = keep ? pack_program(program, state->report) : std::string();
+    const Decision storable = device ? no("it is a device's") : can_store(program);
+    if (storable)
+        state->packed = pack_program(program, state->report);
+    else
+        state->origin = model;
     state->loaded = TRY(phases.run("prepare weights",
                                    [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
-    if (keep) {
-        state->entry =
-            phases.run("keep it", [&] { return keep_program(cache, key, packed, *state->loaded, state->report); });
+    if (storable && !key.empty()) {
+        state->entry = phases.run(
+            "keep it", [&] { return keep_program(cache, key, state->packed, *state->loaded, state->report); });
+        if (state->entry) state->packed = {};
     } else if (!key.empty()) {
-        state->report.decisions.emplace_back("keep the program", "no: " + keep.reason());
+        state->report.decisions.emplace_back("keep the program", "no: " + storable.reason());
     }
     let_go_of_memory();
     for (const auto& v : model.graph().constants())  // what rewriting read; a run reads its own
@@ -380,12 +335,12 @@ Result<std::string> Executable::State::emit(std::string_view what) const {
         if (!stages.empty() || program.kernels.empty()) return print_stages(stages, what);
         return Error(Code::E0501, "the stage \"{}\" was not kept", what).hint("compile with keep_weights");
     }
-    if (what != "graph")
+    if (what != "graph" && what != "outline")
         return Error(Code::E0501, "there is no stage \"{}\"", what)
-            .hint("there are: graph, compute, schedule, kernel, llvm, asm, ptx");
+            .hint("the stages are graph, outline, compute, schedule, kernel, llvm, asm and ptx");
     if (loaded && !loaded->complete())
         return Error(Code::E0501, "the graph has no weights any more").hint("compile with keep_weights");
-    return print(*program.graph);
+    return what == "graph" ? print(*program.graph) : print(*program.graph, {.weights_file = kWeightsLeftOut});
 }
 
 }  // namespace tessera

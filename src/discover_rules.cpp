@@ -80,8 +80,8 @@ Result<std::vector<std::string>> write(const Discovery& found, const OutputFiles
 Error explained(Error error, const DiscoverRulesOptions& options) {
     if (error.code() != Code::E0410) return error;
     if (options.work_dir.empty())
-        return std::move(error).hint("with a work folder (--work-dir), it could be gone on with");
-    return std::move(error).hint("the same command goes on from \"{}\"", options.work_dir);
+        return std::move(error).hint("use --work-dir to resume an interrupted discovery");
+    return std::move(error).hint("the same command resumes from \"{}\"", options.work_dir);
 }
 
 }  // namespace

@@ -31,6 +31,12 @@ struct CompileOptions {
     std::function<void(const std::string& pass, const Model& now, bool changed)> after = {};
 };
 
+// When one thread worked on a step, in seconds since the run began.
+struct ThreadSpan {
+    int thread = 0;
+    double begin = 0, end = 0;
+};
+
 // One step of a compiled model, as profile shows it.
 struct StepProfile {
     std::string label, kind;             // kind: "kernel", "control" (programs of nested graphs) or "host" (left to the evaluator)
@@ -38,6 +44,10 @@ struct StepProfile {
     double seconds = 0;                  // median of the runs
     double flops = 0, bytes = 0;         // of one run
     int launches = 0;
+    std::vector<std::string> ops;            // of those nodes, one each
+    std::vector<std::string> reads, writes;  // values, by their names; weights are not among them
+    double begin = 0, end = 0;               // of the run that is nearest to the median, in seconds since it began
+    std::vector<ThreadSpan> threads;         // in that run; none where the step is not the processor's
 };
 
 struct CompileReport {
@@ -69,9 +79,15 @@ class Executable {
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
 
-    // A stage as text: "graph", "compute" or "schedule" (E0501 where the weights were not kept), "kernel", "llvm" or
-    // "asm", which for a GPU is "ptx".
+    // A stage as text: "graph", "outline" (the graph without the weights' bytes), "compute" or "schedule" (E0501 where the
+    // weights were not kept), "kernel", "llvm" or "asm", which for a GPU is "ptx".
     Result<std::string> emit(std::string_view what) const;
+
+    // One file that load maps, for this processor and this build of Tessera. Where a step is left to the evaluator, or is
+    // another device's, the file holds the model, and load compiles it again. E0105.
+    Status save(const std::string& path) const;
+    // E0101 to E0104 for a file that cannot be read, E0605 where it is of another processor or build.
+    static Result<Executable> load(const std::string& path);
 
     struct State;
     explicit Executable(std::shared_ptr<State> state) : state_(std::move(state)) {}

@@ -6,6 +6,7 @@
 #include "tessera/dtype.h"
 #include "tessera/error.h"
 #include "tessera/kernel.h"
+#include "tessera/memory.h"
 #include "tessera/model.h"
 #include "tessera/optimize.h"
 #include "tessera/search.h"

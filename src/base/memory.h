@@ -6,13 +6,9 @@
 #include <memory>
 
 #include "base/error.h"
+#include "tessera/memory.h"
 
 namespace tessera {
-
-// The most bytes that live tensors may take together; at first, three quarters of the machine's memory.
-void set_memory_limit(int64_t bytes);
-int64_t memory_limit();
-int64_t memory_in_use();
 
 inline constexpr int64_t kBlockAlignment = 64;
 

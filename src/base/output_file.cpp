@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,32 @@
 
 namespace tessera {
 namespace fs = std::filesystem;
+namespace {
+
+// The temporary files that there are, as far as the table holds: names that a signal handler can read.
+constexpr size_t kMostUnfinished = 64;
+std::atomic<char*> unfinished[kMostUnfinished];
+
+void note_unfinished(const std::string& path) {
+    char* copy = ::strdup(path.c_str());
+    for (std::atomic<char*>& slot : unfinished)
+        if (char* none = nullptr; slot.compare_exchange_strong(none, copy)) return;
+    std::free(copy);
+}
+
+void forget_unfinished(const std::string& path) {
+    for (std::atomic<char*>& slot : unfinished) {
+        char* held = slot.load();
+        if (held && path == held && slot.compare_exchange_strong(held, nullptr)) return;  // a handler may still read it
+    }
+}
+
+}  // namespace
+
+void remove_unfinished_files() {
+    for (const std::atomic<char*>& slot : unfinished)
+        if (const char* path = slot.load()) ::unlink(path);
+}
 
 Result<OutputFile> OutputFile::create(const fs::path& target) {
     std::error_code ignored;
@@ -29,6 +56,7 @@ Result<OutputFile> OutputFile::create(const fs::path& target) {
     mode_t mask = ::umask(0);
     ::umask(mask);
     (void)::fchmod(fd, 0666 & ~mask);
+    note_unfinished(temporary);
     return OutputFile(target, temporary, fd);
 }
 
@@ -41,6 +69,7 @@ void OutputFile::close() {
     if (fd_ < 0) return;
     ::close(std::exchange(fd_, -1));
     ::unlink(temporary_.c_str());
+    forget_unfinished(temporary_.string());
 }
 
 Error OutputFile::failed(int reason) const {
@@ -61,6 +90,7 @@ Status OutputFile::write(std::string_view bytes) {
 Status OutputFile::commit(bool flush) {
     if (flush && ::fsync(fd_) != 0 && errno != EINVAL) return failed(errno);
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed(errno);
+    forget_unfinished(temporary_.string());
     ::close(std::exchange(fd_, -1));
     return {};
 }

@@ -30,6 +30,9 @@ class OutputFile {
     int fd_ = -1;
 };
 
+// Of all files that are not committed, for one who is about to end the process: safe in a signal handler.
+void remove_unfinished_files();
+
 // All at once.
 Status write_file(const std::filesystem::path& target, std::string_view bytes);
 

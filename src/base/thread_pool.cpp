@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread_trace.h"
 #include "base/usable_cores.h"
 
 namespace tessera {
@@ -41,17 +42,27 @@ struct alignas(128) Team::Slot {
     alignas(128) std::atomic<int64_t> next{0};
 
     void work(int thread) noexcept {
+        ThreadTrace* trace = ThreadTrace::current();
+        if (!trace) return (void)share(thread);
+        const auto began = std::chrono::steady_clock::now();
+        if (share(thread)) trace->add({thread, began, std::chrono::steady_clock::now()});
+    }
+
+    // Whether there was anything left to do.
+    bool share(int thread) noexcept {
         const int64_t all = extent, size = piece;
+        bool some = false;
         try {
-            for (;;) {
+            for (;; some = true) {
                 int64_t begin = next.fetch_add(size, std::memory_order_relaxed);
-                if (begin >= all) return;
+                if (begin >= all) return some;
                 body(context, begin, std::min(begin + size, all), thread);
             }
         } catch (...) {
             next.store(all, std::memory_order_relaxed);
             std::lock_guard lock(failing);
             if (!failure) failure = std::current_exception();
+            return true;
         }
     }
 

@@ -22,6 +22,13 @@ struct ProgramEntry {
     std::string_view program, code, weights;  // weights begin on a page
 };
 
+// A file with one program. The pieces of weights stand one after the other, each on a multiple of 64 bytes.
+Status write_program(const std::filesystem::path& path, const std::string& key, std::string_view program,
+                     std::string_view code, const std::vector<std::string_view>& weights);
+// Checks everything but the weights, of which it looks at a page in each megabyte. E0605: it is damaged, no program, or
+// of another key.
+Result<ProgramEntry> read_program(const std::filesystem::path& path, const std::string& key);
+
 class CodeCache {
   public:
     // `folder` as asked for: none for the user's (TESSERA_CACHE, or tessera in the system's folder for caches), empty
@@ -35,9 +42,7 @@ class CodeCache {
     Status store(const std::string& key, std::string_view code) const;
     void drop(const std::string& key) const;
 
-    // Checks everything but the weights, of which it looks at a page in each megabyte.
     std::optional<ProgramEntry> find_program(const std::string& key) const;
-    // `weights` one after the other, each on a multiple of 64 bytes.
     Status store_program(const std::string& key, std::string_view program, std::string_view code,
                          const std::vector<std::string_view>& weights) const;
     void drop_program(const std::string& key) const;

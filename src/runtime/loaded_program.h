@@ -59,6 +59,8 @@ class LoadedProgram {
     Result<std::unique_ptr<RunContext>> take_context() const;
     void give_back(std::unique_ptr<RunContext> context) const;
     const Nested* nested_of(const Graph& graph) const;
+    StepProfile describe_step(const Step& step, const SymbolValues& symbols) const;  // without times
+    void describe_values(const Step& step, StepProfile& into) const;
 
     Program program_;
     std::shared_ptr<CompiledModule> module_;

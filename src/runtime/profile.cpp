@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
+#include "base/thread_trace.h"
 #include "graph/evaluate/bind_inputs.h"
 #include "runtime/run.h"
 
@@ -37,10 +39,103 @@ Result<double> LoadedProgram::seconds_on_device(const NamedData& inputs, int run
     return took.count() / std::max(runs, 1);
 }
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The steps of one run: when each began and ended, and which threads worked on it.
+struct Timeline {
+    struct Entry {
+        Clock::time_point begin, end;
+        std::vector<Worked> threads;
+    };
+    std::vector<Entry> steps;
+    double seconds = 0;
+};
+
+double since(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
+
+// Of those that were kept, the one that took about as long as half of them.
+const Timeline& typical(const std::vector<Timeline>& kept) {
+    std::vector<double> totals;
+    for (const Timeline& t : kept) totals.push_back(t.seconds);
+    const double middle = median(totals);
+    return *std::min_element(kept.begin(), kept.end(), [&](const Timeline& a, const Timeline& b) {
+        return std::abs(a.seconds - middle) < std::abs(b.seconds - middle);
+    });
+}
+
+void place_in_time(const Timeline& line, size_t i, StepProfile& p) {
+    const auto began = line.steps.front().begin;
+    const Timeline::Entry& entry = line.steps[i];
+    p.begin = since(began, entry.begin);
+    p.end = since(began, entry.end);
+    for (const Worked& w : entry.threads) p.threads.push_back({w.thread, since(began, w.begin), since(began, w.end)});
+    if (p.threads.empty()) p.threads.push_back({0, p.begin, p.end});  // no pool was asked
+}
+
+}  // namespace
+
+void LoadedProgram::describe_values(const Step& step, StepProfile& p) const {
+    auto name = [&](int buffer) -> std::optional<std::string> {
+        if (buffer < 0) return {};
+        const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
+        const ProgramBuffer& b = program_.buffers[root];
+        if (b.role == BufferRole::Constant || b.role == BufferRole::Prepared) return {};
+        return b.name.empty() ? fmt::format("buffer {}", root) : b.name;
+    };
+    auto add = [](std::vector<std::string>& list, std::optional<std::string> value) {
+        if (value && std::find(list.begin(), list.end(), *value) == list.end()) list.push_back(std::move(*value));
+    };
+    if (auto* kernel = std::get_if<KernelStep>(&step)) {
+        const KernelAccess& access = layout_.access[kernel->kernel];
+        for (size_t k = 0; k < kernel->args.size(); ++k) {
+            if (access.writes[k])
+                add(p.writes, name(kernel->args[k]));
+            else if (access.reads[k])
+                add(p.reads, name(kernel->args[k]));
+        }
+        return;
+    }
+    for (int buffer : inputs_of(step)) add(p.reads, name(buffer));
+    for (int buffer : values_made(step)) add(p.writes, name(buffer));
+}
+
+StepProfile LoadedProgram::describe_step(const Step& step, const SymbolValues& symbols) const {
+    StepProfile p;
+    describe_values(step, p);
+    if (auto* kernel = std::get_if<KernelStep>(&step)) {
+        p.label = kernel->label;
+        p.kind = "kernel";
+        for (const Node* node : kernel->nodes) {
+            p.nodes.push_back(shown(*node));
+            p.ops.push_back(node->op().name);
+        }
+        p.flops = static_cast<double>(evaluate_int(kernel->flops, symbols).value_or(0));
+        p.bytes = static_cast<double>(evaluate_int(kernel->bytes, symbols).value_or(0));
+        p.launches = static_cast<int>(module_->kernels()[kernel->kernel].launches.size());
+        return p;
+    }
+    const Node& node = *node_of(step);
+    const std::string_view kind = kind_of(step);
+    p.label = fmt::format("{}{} {}",
+                          kind == "check"   ? "check "
+                          : kind == "sizes" ? "sizes of "
+                                            : "",
+                          node.op().name, shown(node));
+    p.kind = kind == "control" ? "control" : "host";
+    p.nodes.push_back(shown(node));
+    p.ops.push_back(node.op().name);
+    return p;
+}
+
 Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs, int runs) const {
+    constexpr size_t kMostKept = 100;  // timelines
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
     auto plan = TRY(plan_for(bound));
     std::vector<std::vector<double>> seconds(program_.steps.size());
+    std::vector<Timeline> kept;
+    ThreadTrace trace;
     SymbolValues symbols;
     auto owned = TRY(RunContext::make(device_, threads_));
     RunContext& context = *owned;
@@ -49,39 +144,27 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
         RunOptions options;
         Run run(*this, context, options);
         TRY(run.begin(bound));
+        Timeline line;
         for (size_t i = 0; i < program_.steps.size(); ++i) {
-            const auto began = std::chrono::steady_clock::now();
+            trace.take();
+            const auto began = Clock::now();
             TRY(run.step(i));
             TRY(context.stream->synchronize());
-            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-            if (r >= 0) seconds[i].push_back(took.count());
+            const auto ended = Clock::now();
+            if (r < 0) continue;
+            seconds[i].push_back(since(began, ended));
+            line.seconds += since(began, ended);
+            if (kept.size() < kMostKept) line.steps.push_back({began, ended, trace.take()});
         }
+        if (r >= 0 && kept.size() < kMostKept) kept.push_back(std::move(line));
         symbols = context.symbols;
         context.clear();
     }
     std::vector<StepProfile> profiles;
     for (size_t i = 0; i < program_.steps.size(); ++i) {
-        StepProfile p;
+        StepProfile p = describe_step(program_.steps[i], symbols);
         p.seconds = median(std::move(seconds[i]));
-        const Step& step = program_.steps[i];
-        if (auto* kernel = std::get_if<KernelStep>(&step)) {
-            p.label = kernel->label;
-            p.kind = "kernel";
-            for (const Node* node : kernel->nodes) p.nodes.push_back(shown(*node));
-            p.flops = static_cast<double>(evaluate_int(kernel->flops, symbols).value_or(0));
-            p.bytes = static_cast<double>(evaluate_int(kernel->bytes, symbols).value_or(0));
-            p.launches = static_cast<int>(module_->kernels()[kernel->kernel].launches.size());
-        } else {
-            const Node& node = *node_of(step);
-            const std::string_view kind = kind_of(step);
-            p.label = fmt::format("{}{} {}",
-                                  kind == "check"   ? "check "
-                                  : kind == "sizes" ? "sizes of "
-                                                    : "",
-                                  node.op().name, shown(node));
-            p.kind = kind == "control" ? "control" : "host";
-            p.nodes.push_back(shown(node));
-        }
+        if (device_.shares_memory()) place_in_time(typical(kept), i, p);
         profiles.push_back(std::move(p));
     }
     return profiles;

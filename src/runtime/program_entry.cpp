@@ -86,36 +86,34 @@ void CodeCache::drop_program(const std::string& key) const {
     fs::remove(program_path(key), ignored);
 }
 
-std::optional<ProgramEntry> CodeCache::find_program(const std::string& key) const {
-    if (!enabled()) return {};
-    auto file = onnx::MappedFile::open(program_path(key));
-    if (!file.ok()) return {};
-    const std::string_view bytes = (*file)->bytes();
+Result<ProgramEntry> read_program(const fs::path& path, const std::string& key) {
+    auto file = TRY(onnx::MappedFile::open(path));
+    const std::string_view bytes = file->bytes();
     ProgramHeader header{};
     if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
-    const bool ours = std::string_view(header.magic, sizeof header.magic) == kProgramMagic &&
-                      std::string_view(header.key, sizeof header.key) == key && header.own == header.expected();
-    if (!ours || header.weights_at() + header.weight_bytes != bytes.size() ||
-        header.checksum != digest_bytes(bytes.data() + sizeof header, header.program_bytes + header.code_bytes) ||
-        !samples_match(program_path(key), header)) {
-        drop_program(key);
-        return {};
-    }
-    ::utimensat(AT_FDCWD, program_path(key).c_str(), nullptr, 0);  // used just now
-    return ProgramEntry{*file, bytes.substr(sizeof header, header.program_bytes),
+    if (std::string_view(header.magic, sizeof header.magic) != kProgramMagic)
+        return Error(Code::E0605, "\"{}\" is no compiled program", path.string());
+    const bool whole =
+        header.own == header.expected() && header.weights_at() + header.weight_bytes == bytes.size() &&
+        header.checksum == digest_bytes(bytes.data() + sizeof header, header.program_bytes + header.code_bytes) &&
+        samples_match(path, header);
+    if (!whole) return Error(Code::E0605, "\"{}\" is damaged", path.string());
+    if (std::string_view(header.key, sizeof header.key) != key)
+        return Error(Code::E0605, "\"{}\" was made by another build of Tessera", path.string())
+            .hint("compile the model again");
+    return ProgramEntry{file, bytes.substr(sizeof header, header.program_bytes),
                         bytes.substr(sizeof header + header.program_bytes, header.code_bytes),
                         bytes.substr(header.weights_at())};
 }
 
-Status CodeCache::store_program(const std::string& key, std::string_view program, std::string_view code,
-                                const std::vector<std::string_view>& weights) const {
+Status write_program(const fs::path& path, const std::string& key, std::string_view program, std::string_view code,
+                     const std::vector<std::string_view>& weights) {
     ProgramHeader header{};
     std::memcpy(header.magic, kProgramMagic.data(), sizeof header.magic);
     std::memcpy(header.key, key.data(), std::min(key.size(), sizeof header.key));
     header.program_bytes = program.size();
     header.code_bytes = code.size();
     for (std::string_view w : weights) header.weight_bytes += size_t(aligned(ssize_t(w.size())));
-    if (!enabled() || static_cast<int64_t>(header.weights_at() + header.weight_bytes) > limit_) return {};
     std::string head(program);
     head += code;
     header.checksum = digest_bytes(head.data(), head.size());
@@ -135,11 +133,30 @@ Status CodeCache::store_program(const std::string& key, std::string_view program
     }));
     header.samples = samples.checksum();
     header.own = header.expected();
-    OutputFile file = TRY(OutputFile::create(program_path(key)));
+    OutputFile file = TRY(OutputFile::create(path));
     TRY(file.write({reinterpret_cast<const char*>(&header), sizeof header}));
     TRY(file.write(head));
     TRY(each_piece([&](std::string_view piece) { return file.write(piece); }));
-    TRY(file.commit(false));
+    return file.commit(false);
+}
+
+std::optional<ProgramEntry> CodeCache::find_program(const std::string& key) const {
+    if (!enabled()) return {};
+    auto entry = read_program(program_path(key), key);
+    if (!entry.ok()) {
+        if (entry.error().code() == Code::E0605) drop_program(key);
+        return {};
+    }
+    ::utimensat(AT_FDCWD, program_path(key).c_str(), nullptr, 0);  // used just now
+    return *entry;
+}
+
+Status CodeCache::store_program(const std::string& key, std::string_view program, std::string_view code,
+                                const std::vector<std::string_view>& weights) const {
+    int64_t bytes = static_cast<int64_t>(program.size() + code.size());
+    for (std::string_view w : weights) bytes += static_cast<int64_t>(w.size());
+    if (!enabled() || bytes > limit_) return {};
+    TRY(write_program(program_path(key), key, program, code, weights));
     shrink();
     return {};
 }

@@ -20,13 +20,13 @@ class Binder {
     Status tensor(const Value& v, const Tensor& t) {
         const TensorType& declared = v.type().tensor();
         if (t.dtype() != declared.dtype)
-            return Error(Code::E0403, "input \"{}\" is {}, must be {}", v.name(), dtype_name(t.dtype()),
-                         dtype_name(declared.dtype))
+            return Error(Code::E0403, "input \"{}\": expected {}, got {}", v.name(), dtype_name(declared.dtype),
+                         dtype_name(t.dtype()))
                 .hint("convert it to {} first", dtype_name(declared.dtype));
         if (!declared.shape.ranked()) return {};
         if (t.rank() != declared.rank())
-            return Error(Code::E0404, "input \"{}\" has {} dimensions, must have {}: {} is declared {}", v.name(),
-                         t.rank(), declared.rank(), to_string(t.sizes()), declared.shape);
+            return Error(Code::E0404, "input \"{}\": expected rank {} ({}), got {}", v.name(), declared.rank(),
+                         v.type(), to_string(t.sizes()));
         for (int64_t d = 0; d < t.rank(); ++d) {
             const Dim& dim = declared.shape[d];
             if (dim.is(ExprKind::Var)) {
@@ -55,14 +55,14 @@ class Binder {
         if (declared.is_optional() && !d.is_optional()) return TRY(datum(v, Datum::some(d)));
         SymbolValues ignored;
         if (!binds(declared, type_of(d), ignored) && !(d.items().empty() && !d.is_tensor() && same_kind(declared, d)))
-            return Error(Code::E0403, "input \"{}\" is {}, must be {}", v.name(), type_of(d), declared);
+            return Error(Code::E0403, "input \"{}\": expected {}, got {}", v.name(), declared, type_of(d));
         return d;
     }
 
   private:
     static Error wrong_size(const Value& v, const Tensor& t, int64_t d, int64_t expected) {
-        return Error(Code::E0405, "input \"{}\" has {} elements in dimension {}, must have {}: {} is declared {}",
-                     v.name(), t.size(d), d, expected, to_string(t.sizes()), v.type().tensor().shape);
+        return Error(Code::E0405, "input \"{}\": expected size {} in dimension {} ({}), got {}", v.name(), expected, d,
+                     v.type(), to_string(t.sizes()));
     }
     Status contradicts(Error error) {
         if (!contradiction_) return error;

@@ -15,6 +15,9 @@ struct PrintOptions {
     std::string weights_file = {};  // the larger constants go to a file of this name beside the text, not into it
 };
 
+// The name of a weights file that nobody writes, for a graph that is printed to be read.
+inline constexpr const char* kWeightsLeftOut = "left out";
+
 std::string print(const Graph& graph, const PrintOptions& options = {});
 // The text, and its weights file where there is one. E0105.
 Status save_text(const Graph& graph, const std::filesystem::path& path, const PrintOptions& options = {});

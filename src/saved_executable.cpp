@@ -1,0 +1,140 @@
+// An executable as one file, and back.
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "executable_state.h"
+#include "llvm/targets/target.h"
+#include "runtime/target_key.h"
+#include "stages.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kSavedKey = "executable in a file of its own";
+
+Json port_to_json(const Port& p) {
+    return {{"name", p.name},
+            {"type", p.type},
+            {"dtype", p.dtype ? static_cast<int>(*p.dtype) : -1},
+            {"ranked", p.ranked},
+            {"dims", p.dims},
+            {"sizes", p.sizes},
+            {"has_default", p.has_default}};
+}
+
+Port port_from_json(const Json& j) {
+    Port p;
+    p.name = j.at("name");
+    p.type = j.at("type");
+    if (const int dtype = j.at("dtype"); dtype >= 0 && dtype < kDTypeCount) p.dtype = static_cast<DType>(dtype);
+    p.ranked = j.at("ranked");
+    p.dims = j.at("dims").get<std::vector<std::string>>();
+    p.sizes = j.at("sizes").get<std::vector<int64_t>>();
+    p.has_default = j.at("has_default");
+    return p;
+}
+
+Json ports_to_json(const std::vector<Port>& ports) {
+    Json list = Json::array();
+    for (const Port& p : ports) list.push_back(port_to_json(p));
+    return list;
+}
+
+Json options_to_json(const CompileOptions& o) {
+    Json j{{"target", o.target},        {"threads", o.threads}, {"precision", o.precision},
+           {"optimize", o.optimize},    {"fuse", o.fuse},       {"keep_weights", o.keep_weights},
+           {"specialise", o.specialise}};
+    if (o.cache) j["cache"] = *o.cache;
+    return j;
+}
+
+CompileOptions options_from_json(const Json& j) {
+    CompileOptions o{.target = j.at("target"), .threads = j.at("threads"), .precision = j.at("precision")};
+    o.optimize = j.at("optimize");
+    o.fuse = j.at("fuse");
+    o.keep_weights = j.at("keep_weights");
+    o.specialise = j.at("specialise");
+    if (j.contains("cache")) o.cache = j.at("cache").get<std::string>();
+    return o;
+}
+
+// What is known of the executable stands after the program, and its length at last.
+std::string with_trailer(std::string_view program, const Json& about) {
+    std::string out(program);
+    std::string text;
+    Json::to_cbor(about, text);
+    const uint64_t bytes = text.size();
+    out += text;
+    out.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+    return out;
+}
+
+Result<Json> split_trailer(std::string_view& program, const std::string& path) {
+    uint64_t bytes = 0;
+    if (program.size() >= sizeof bytes)
+        std::memcpy(&bytes, program.data() + program.size() - sizeof bytes, sizeof bytes);
+    if (bytes == 0 || bytes > program.size() - sizeof bytes)
+        return Error(Code::E0605, "\"{}\" is no saved executable", path).hint("Executable::save writes one");
+    const size_t at = program.size() - sizeof bytes - bytes;
+    Json about = Json::from_cbor(program.substr(at, bytes), true, false);
+    if (!about.is_object()) return Error(Code::E0605, "\"{}\" is no saved executable", path);
+    program = program.substr(0, at);
+    return about;
+}
+
+// The same, by the parts of a saved executable.
+Result<std::shared_ptr<Executable::State>> restored(ProgramEntry entry, const Json& about, const std::string& path) {
+    auto state = std::make_shared<Executable::State>();
+    state->options = options_from_json(about.at("options"));
+    const Precision precision = TRY(precision_named(state->options.precision));
+    state->codegen = codegen_options(state->options, precision);
+    if (target_parts(state->codegen) != about.at("processor").get<std::vector<std::string>>())
+        return Error(Code::E0605, "\"{}\" was compiled for another processor", path).hint("compile the model again");
+    for (const Json& j : about.at("inputs")) state->inputs.push_back(port_from_json(j));
+    for (const Json& j : about.at("outputs")) state->outputs.push_back(port_from_json(j));
+    StoredProgram stored = TRY(unpack_program(entry.program, path));
+    auto module = TRY(load_object(stored.program.kernels, std::string(entry.code), state->codegen));
+    const LoadOptions load{.threads = about.at("threads")};
+    state->loaded =
+        TRY(LoadedProgram::restore(std::move(stored.program), std::move(module), entry.weights, entry.file, load));
+    state->report = std::move(stored.report);
+    state->report.from_cache = true;
+    state->entry = std::move(entry);
+    return state;
+}
+
+}  // namespace
+
+Status Executable::save(const std::string& path) const {
+    const State& s = *state_;
+    Json about{{"options", options_to_json(s.options)}};
+    const std::string key = code_key({kSavedKey});
+    if (s.origin) {
+        about["model"] = true;
+        return write_program(path, key, with_trailer({}, about), s.origin->to_text(), {});
+    }
+    about["processor"] = target_parts(s.codegen);
+    about["threads"] = s.loaded->threads();
+    about["inputs"] = ports_to_json(s.inputs);
+    about["outputs"] = ports_to_json(s.outputs);
+    if (s.entry)
+        return write_program(path, key, with_trailer(s.entry->program, about), s.entry->code, {s.entry->weights});
+    return write_program(path, key, with_trailer(s.packed, about), s.loaded->module().object(),
+                         TRY(s.loaded->weight_pieces()));
+}
+
+Result<Executable> Executable::load(const std::string& path) {
+    ProgramEntry entry = TRY(read_program(path, code_key({kSavedKey})));
+    const Json about = TRY(split_trailer(entry.program, path));
+    try {
+        if (about.contains("model"))
+            return compile(TRY(Model::parse(entry.code, path)), options_from_json(about.at("options")));
+        return Executable(TRY(restored(std::move(entry), about, path)));
+    } catch (const Json::exception&) {
+        return Error(Code::E0605, "\"{}\" is no saved executable", path);
+    }
+}
+
+}  // namespace tessera
