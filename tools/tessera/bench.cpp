@@ -7,6 +7,7 @@
 #include "child.h"
 #include "embedded.h"
 #include "given.h"
+#include "help.h"
 #include "in_f64.h"
 #include "values.h"
 
@@ -19,12 +20,10 @@ constexpr const char* kBenchExamples =
     "  tessera bench model.onnx --against onnxruntime,torch --threads 1,all --json\n"
     "  tessera bench model.onnx --against onnxruntime --python ~/venv/bin/python --seconds 10\n"
     "  tessera bench after.onnx --against before.onnx\n"
-    "\nEach runs in a process of its own. They alternate: one runs while the others are stopped. A ratio is the "
-    "other's\n"
-    "time over ours, above 1 where ours is faster, from pair to pair of runs. Peers need a Python that has them:\n"
-    "--python, or TESSERA_BENCH_PYTHON, or python3. A peer that is a model's file is compiled as the model is, and "
-    "given\n"
-    "its inputs.\n";
+    "\nEach runs in a process of its own, and they take turns: while one runs, the others are stopped. A\n"
+    "ratio is the other's time over ours, turn by turn: above 1, ours is faster. onnxruntime and torch\n"
+    "need a Python that has them: --python, or TESSERA_BENCH_PYTHON, or python3. A model's file is\n"
+    "compiled as the model is, and given its inputs. A peer that fails makes the exit status 1.\n";
 
 constexpr double kTurnSeconds = 0.1;
 constexpr int kMostInTurn = 1000;
@@ -37,12 +36,9 @@ struct Runner {
     std::optional<Child> process;
 
     bool alive() const { return times.failed.empty(); }
-    double typical() const { return times.seconds.empty() ? 0 : quartiles(times.seconds).median; }
-    double total() const {
-        double sum = 0;
-        for (double s : times.seconds) sum += s;
-        return sum;
-    }
+    double total = 0;  // seconds of all runs
+
+    double typical() const { return times.turns.empty() ? 0 : times.turns.back(); }
 };
 
 struct Bench {
@@ -55,7 +51,9 @@ struct Bench {
     bool accuracy = false, json = false, serve = false;
     Progress::Mode progress = Progress::Mode::Auto;
 
-    Status operator()() const;
+    bool printed = false;  // what was measured; an error after it is of a peer
+
+    Status operator()();
 
   private:
     Result<std::vector<int>> thread_counts() const;
@@ -74,7 +72,7 @@ Result<std::vector<int>> Bench::thread_counts() const {
         if (word == "all")
             n = usable_cores();
         else if (CLI::detail::lexical_cast(word, n); n < 1 || n > 4096)
-            return Error(Code::E0501, "--threads {}: it takes numbers and \"all\", as in 1,all", word);
+            return Error(Code::E0501, "--threads {}: expected numbers from 1 to 4096 and \"all\", such as 1,all", word);
         if (std::find(counts.begin(), counts.end(), n) == counts.end()) counts.push_back(n);
     }
     return counts;
@@ -92,7 +90,7 @@ Status Bench::check_peers() const {
     for (const std::string& name : against)
         if (std::error_code e; !is_python_peer(name) && !std::filesystem::exists(name, e))
             return Error(Code::E0501, "--against {}: there is no such peer, and no such file", name)
-                .hint("there are: onnxruntime, torch, and any model's file");
+                .hint("peers are onnxruntime, torch, and any model's file");
     return {};
 }
 
@@ -139,7 +137,7 @@ Result<Runner> Bench::start(const std::string& name, Json spec, const std::files
     auto began = Child::start(command, folder / "log");
     if (!began.ok()) {
         if (runner.compiled) return began.error();
-        return std::move(began).error().hint("name a Python that has {} with --python", name);
+        return std::move(began).error().hint("--python names a Python that has {}", name);
     }
     runner.process.emplace(std::move(*began));
     Json answer = TRY(asked(runner, spec));
@@ -150,9 +148,7 @@ Result<Runner> Bench::start(const std::string& name, Json spec, const std::files
 
 // One turn: a run to warm up where that is cheap, then as many as fit. Who is first one time is last the next.
 Status Bench::take_turns(std::vector<Runner>& runners, Progress& line) const {
-    auto enough = [&](const Runner& r) {
-        return !r.alive() || (r.times.seconds.size() >= runs && r.total() >= seconds);
-    };
+    auto enough = [&](const Runner& r) { return !r.alive() || (r.times.seconds.size() >= runs && r.total >= seconds); };
     for (size_t turn = 0; !std::all_of(runners.begin(), runners.end(), enough); ++turn) {
         for (size_t i = 0; i < runners.size(); ++i) {
             Runner& r = runners[turn % 2 ? runners.size() - 1 - i : i];
@@ -166,6 +162,7 @@ Status Bench::take_turns(std::vector<Runner>& runners, Progress& line) const {
             std::vector<double> taken = answer["seconds"];
             r.times.peak_rss = answer.value("peak_rss", int64_t{0});
             r.times.turns.push_back(quartiles(taken).median);
+            for (double s : taken) r.total += s;
             r.times.seconds.insert(r.times.seconds.end(), taken.begin(), taken.end());
         }
     }
@@ -214,8 +211,22 @@ Status Bench::compare(std::vector<Runner>& runners, const Model& model,
     return {};
 }
 
-Status Bench::operator()() const {
+// The first peer that failed, as an error.
+Status peers_worked(const std::vector<ThreadTimes>& all) {
+    for (const ThreadTimes& t : all)
+        for (const RunnerTimes& r : t.runners) {
+            if (r.failed.empty()) continue;
+            Error failed(Code::E0501, "{} failed: {}", r.name, r.failed);
+            if (r.failed.find("No module named") == std::string::npos) return failed;
+            return std::move(failed).hint("--python names a Python that has {}: python3 -m pip install {}", r.name,
+                                          r.name);
+        }
+    return {};
+}
+
+Status Bench::operator()() {
     if (serve) return serve_compiled();
+    TRY(inputs.check_files());
     std::vector<int> counts = TRY(thread_counts());
     TRY(check_peers());
     CompileOptions chosen = TRY(flags.chosen());
@@ -274,7 +285,8 @@ Status Bench::operator()() const {
         fmt::print("{}\n", bold(shown_path(path)));
         print_times(all);
     }
-    return {};
+    printed = true;
+    return peers_worked(all);
 }
 
 }  // namespace
@@ -282,22 +294,23 @@ Status Bench::operator()() const {
 void add_bench(CLI::App& app, Chosen& chosen) {
     auto bench = std::make_shared<Bench>();
     CLI::App* c = app.add_subcommand("bench", "Measure a compiled model, beside other runtimes");
-    c->add_option("model", bench->path, "An ONNX file or Tessera's text form; without it, the built-in ResNet-50");
-    c->add_option("--against", bench->against, "Peers: onnxruntime, torch, or a model's file")
+    c->add_option("model", bench->path,
+                  "ONNX file, Tessera's text form, or - for standard input; without it, the built-in ResNet-50")
+        ->option_text("FILE");
+    c->add_option("--against", bench->against, "What to compare with: onnxruntime, torch, or a model's file")
         ->option_text("NAME,...")
         ->delimiter(',');
     c->add_option("--threads", bench->threads, "Numbers of threads (1,all)")->option_text("N,...")->delimiter(',');
-    c->add_option("--runs", bench->runs, "At least this many of each (10)")
-        ->option_text("N")
-        ->check(CLI::Range(1, 1'000'000));
-    c->add_option("--seconds", bench->seconds, "At least this long for each (2)")->option_text("S");
-    c->add_option("--clock", bench->clock, "wall, or the process's processor time: for a machine that is busy")
+    c->add_option("--runs", bench->runs, "Least runs of each (10)")->option_text("N")->check(between(1, 1'000'000));
+    c->add_option("--seconds", bench->seconds, "Least seconds for each (2)")->option_text("S")->check(between(0, 1e6));
+    c->add_option("--clock", bench->clock, "Wall time, or processor time for a machine that is busy (wall)")
         ->option_text("wall|processor")
         ->check(CLI::IsMember({"wall", "processor"}));
-    c->add_option("--python", bench->python, "The Python that has the peers")->option_text("PROGRAM");
-    c->add_option("--torch", bench->torch, "For torch: a file whose build(NAME) gives the module, instead of the graph")
+    c->add_option("--python", bench->python, "Python that has the peers (TESSERA_BENCH_PYTHON, or python3)")
+        ->option_text("PROGRAM");
+    c->add_option("--torch", bench->torch, "For torch: a file whose build(NAME) makes the module")
         ->option_text("FILE.py:NAME");
-    c->add_flag("--accuracy", bench->accuracy, "The error of each to the reference in f64, which is slow");
+    c->add_flag("--accuracy", bench->accuracy, "Measure the error of each against the reference in f64, which is slow");
     bench->inputs.add_options(*c);
     bench->flags.add_options(*c);
     add_strict_option(*c);
@@ -305,7 +318,12 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     c->add_flag("--serve", bench->serve)->group("");
     add_progress_option(*c, bench->progress);
     c->footer(fmt::format("{}\n{}", kBenchExamples, kExitStatus));
-    c->callback([bench, &chosen] { chosen = [bench] { return report((*bench)(), bench->json); }; });
+    c->callback([bench, &chosen] {
+        chosen = [bench] {
+            const int status = report((*bench)(), bench->json && !bench->printed);
+            return bench->printed && status == kWrongUsage ? kWrongInput : status;
+        };
+    });
 }
 
 }  // namespace tessera::cli

@@ -60,7 +60,10 @@ Json times_json(const std::vector<ThreadTimes>& all) {
 
 namespace {
 
-std::string precise_seconds(double s) { return s < 1 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} s", s); }
+std::string precise_seconds(double s) {
+    if (s < 1e-4) return fmt::format("{:.2f} µs", s * 1e6);
+    return s < 1 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} s", s);
+}
 std::string scientific(const std::optional<double>& n) { return n ? fmt::format("{:.1e}", *n) : "-"; }
 
 }  // namespace

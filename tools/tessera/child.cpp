@@ -40,6 +40,7 @@ Result<Child> Child::start(const std::vector<std::string>& command, const std::f
         prctl(PR_SET_PDEATHSIG, SIGKILL);  // it may stand still when we die
         if (getppid() != parent) _exit(1);
         setpgid(0, 0);  // Ctrl-C is ours to act on
+        std::signal(SIGPIPE, SIG_DFL);
         dup2(in[0], STDIN_FILENO);
         dup2(out[1], STDOUT_FILENO);
         if (errors >= 0) dup2(errors, STDERR_FILENO);

@@ -1,6 +1,7 @@
 // tessera compile: machine code for a model, and what was decided on the way.
 #include "base/output_file.h"
 #include "given.h"
+#include "help.h"
 #include "kernel_text.h"
 #include "pass_flags.h"
 #include "values.h"
@@ -19,7 +20,8 @@ constexpr const char* kCompileExamples =
     "  tessera compile model.onnx --explain --time-passes\n"
     "  tessera compile model.onnx --check --dim batch=2   each step against the reference\n"
     "  tessera compile model.onnx --print-after choose_winograd\n"
-    "  tessera compile model.onnx --emit=bundle -o model  code, header and weights for C programs\n";
+    "  tessera compile model.onnx --emit=bundle -o model  code, header and weights for C programs\n"
+    "  tessera compile model.onnx --emit=graph --with-weights -o optimized.tsr\n";
 
 constexpr const char* kStages[] = {"graph", "compute", "schedule", "kernel", "llvm", "asm"};
 constexpr const char* kSuffixes[] = {".tsr", ".tsc", ".schedule", ".tsk", ".ll", ".s"};
@@ -46,6 +48,7 @@ struct Compile {
 
   private:
     Status check_usage() const;
+    Status check_ending() const;
     Status bundle() const;
     Status from_text() const;
     Status write_stages(const Emit& emit_stage) const;
@@ -59,30 +62,52 @@ struct Compile {
     void add_rest(Json& json, const CompileReport& report) const;
 };
 
+// Endings that say what else a file is.
+constexpr const char* kOtherEndings[] = {".onnx", ".npy", ".pb", ".html", ".json", ".rules", ".o", ".so", ".a"};
+
+Status Compile::check_ending() const {
+    std::vector<std::string> others(std::begin(kOtherEndings), std::end(kOtherEndings));
+    std::string own = emit == "bundle" ? "" : emit == "ptx" ? ".ptx" : "";
+    for (size_t i = 0; i < std::size(kStages); ++i) {
+        if (emit == kStages[i]) own = kSuffixes[i];
+        if (emit != kStages[i] && emit != "ptx") others.push_back(kSuffixes[i]);
+    }
+    const std::string ending = std::filesystem::path(out).extension().string();
+    if (std::find(others.begin(), others.end(), ending) == others.end()) return {};
+    if (own.empty())
+        return Error(Code::E0501, "-o {}: --emit={} makes a folder", out, emit).hint("name it without {}", ending);
+    Error wrong(Code::E0501, "-o {}: --emit={} writes text that is no {} file", out, emit, ending);
+    if (emit == "graph" && ending == ".onnx") return std::move(wrong).hint("tessera optimize -o FILE.onnx writes ONNX");
+    return std::move(wrong).hint("end it in {}", own);
+}
+
 Status Compile::check_usage() const {
-    if (!out.empty() && emit.empty()) return Error(Code::E0501, "-o {}: --emit says what goes there", out);
+    TRY(inputs.check_files());
+    if (!out.empty() && emit.empty())
+        return Error(Code::E0501, "-o {} needs --emit, which says what to write", out).hint("for example --emit=asm");
+    if (!out.empty()) TRY(check_ending());
     if (out.empty() && !emit.empty() && json)
         return Error(Code::E0501, "--emit and --json both write to standard output").hint("give --emit a file with -o");
-    if (emit == "bundle" && out.empty()) return Error(Code::E0501, "--emit=bundle: -o names the folder that it makes");
+    if (emit == "bundle" && out.empty()) return Error(Code::E0501, "--emit=bundle needs -o FOLDER");
     if (emit == "bundle" && (check || !dump_dir.empty()))
-        return Error(Code::E0501, "--emit=bundle only writes a bundle")
-            .hint("leave --check and --dump-dir to another call");
+        return Error(Code::E0501, "--emit=bundle does nothing but write a bundle")
+            .hint("leave --check and --dump-dir out");
     if (emit != "bundle" && (shared || !name.empty()))
-        return Error(Code::E0501, "--name and --shared are of --emit=bundle");
+        return Error(Code::E0501, "--name and --shared are options of --emit=bundle");
     if (!passes.stop_after.empty() && ((!emit.empty() && emit != "graph") || check || json || !dump_dir.empty()))
-        return Error(Code::E0501, "--stop-after {}: all there is then is the graph", passes.stop_after)
+        return Error(Code::E0501, "after --stop-after {} there is only a graph", passes.stop_after)
             .hint("leave --check, --dump-dir, --json and other stages than --emit=graph out");
     const size_t first = first_stage(path);
     if (first == 0) return {};
     const std::string_view held = first == 1 ? "computes" : "kernels";
     if (check || !inputs.files.empty() || !inputs.dims.empty())
         return Error(Code::E0501, "{} holds {}, not a model", path, held)
-            .hint("leave out --check, --input and --dim, which are of models");
+            .hint("leave out --check, --input and --dim, which are for models");
     const auto asked =
         std::find(std::begin(kStages), std::end(kStages), emit == "ptx" ? "asm" : emit) - std::begin(kStages);
     if (emit == "bundle" || static_cast<size_t>(asked) < first)
         return Error(Code::E0501, "--emit={} cannot be reached: {} holds {}", emit, path, held)
-            .hint("from there one reaches: {}", fmt::join(std::begin(kStages) + first, std::end(kStages), ", "));
+            .hint("what can be reached: {}", fmt::join(std::begin(kStages) + first, std::end(kStages), ", "));
     return {};
 }
 
@@ -100,19 +125,19 @@ void Compile::show(const Executable& executable, double seconds, const SymbolVal
                    const std::optional<CheckedSteps>& checked) const {
     const CompileReport& r = executable.report();
     fmt::print("{}\n", bold(shown_path(path)));
-    fmt::print("  kernels      {}, in {} steps and the preparation of weights", r.kernels, r.steps);
-    if (r.host_steps) fmt::print(", {} steps left to the reference", r.host_steps);
+    fmt::print("  kernels      {}, in {} and the preparation of weights", r.kernels, plural(double(r.steps), "step"));
+    if (r.host_steps) fmt::print(", {} left to the reference", plural(double(r.host_steps), "step"));
     fmt::print("\n  weights      {}\n", human_bytes(double(executable.weight_bytes())));
     if (auto n = executable.arena_bytes(sizes)) fmt::print("  arena        {}\n", human_bytes(double(*n)));
     fmt::print("  compiled in  {}{}\n", human_seconds(seconds), r.from_cache ? ", from the cache" : "");
     for (const std::string& line : grouped_reasons(r)) fmt::print("  reference    {}\n", escaped(line));
     if (!r.deciding.empty())
-        fmt::print("  decided by   {}: a run compiles again for sizes of these that it meets first\n",
+        fmt::print("  decided by   {}: the first run with other sizes of these compiles again\n",
                    escaped(fmt::format("{}", fmt::join(r.deciding, ", "))));
     if (checked) {
         double most = 0;
         for (const auto& [step, error] : *checked) most = std::max(most, error);
-        fmt::print("  checked      {} steps, largest relative error {:.2g}\n", checked->size(), most);
+        fmt::print("  checked      {}, largest relative error {:.2g}\n", plural(double(checked->size()), "step"), most);
     }
     if (time_passes) {
         fmt::print("{}\n", bold("phases"));
@@ -176,7 +201,7 @@ Status Compile::write_stages(const Emit& emit_stage) const {
     std::error_code error;
     std::filesystem::create_directories(dump_dir, error);
     if (error) return Error(Code::E0105, "cannot make the folder \"{}\": {}", dump_dir, error.message());
-    std::string stem = path.empty() ? "resnet50" : std::filesystem::path(path).stem().string();
+    std::string stem = path.empty() ? "resnet50" : path == "-" ? "model" : std::filesystem::path(path).stem().string();
     for (size_t i = first_stage(path); i < std::size(kStages); ++i) {
         std::string text = TRY(emit_stage(kStages[i]));
         TRY(write_file(std::filesystem::path(dump_dir) / (stem + kSuffixes[i]), text));
@@ -222,10 +247,31 @@ Status check_errors(const CheckedSteps& steps) {
     if (wrong.empty()) return {};
     size_t count = wrong.size();
     if (count > 5) wrong.resize(5);
-    return Error(Code::E0407, "{} of {} steps compute something else than the reference: {}{}", count, steps.size(),
+    return Error(Code::E0407, "{} of {} steps differ from the reference: {}{}", count, steps.size(),
                  fmt::join(wrong, "; "), count > 5 ? "; ..." : "")
         .note("the largest difference relative to the largest value; allowed is {:.3g}", kLargestError)
         .hint("this is a fault of tessera, not of your model; please report it");
+}
+
+std::string kind_of_target(const std::string& target) { return target.substr(0, target.find('-')); }
+
+// What to do with a bundle: here, or where it belongs.
+std::vector<std::string> how_to_run(const std::string& target, const std::string& folder) {
+#if defined(__x86_64__)
+    const std::string here = "x86_64";
+#else
+    const std::string here = "aarch64";
+#endif
+    const std::string kind = kind_of_target(target);
+    if (target == "host" || kind == here)
+        return {fmt::format("try it       make -C {0} && cd {0} && ./example", folder)};
+    if (kind == "wasm32")
+        return {fmt::format("for wasm32   wasm-ld --no-entry --export-dynamic --allow-undefined {}/*.o -o model.wasm",
+                            folder),
+                "             then load it with memcpy and the functions of libm that it imports: docs/bundles.md"};
+    const std::string compiler = kind == "x86_64" ? "x86_64-linux-gnu-gcc" : "aarch64-linux-gnu-gcc";
+    return {fmt::format("for {:<8} copy {} to such a machine, then make && ./example there", kind, folder),
+            fmt::format("             or build it here: make -C {} CC={}", folder, compiler)};
 }
 
 Status Compile::bundle() const {
@@ -251,17 +297,17 @@ Status Compile::bundle() const {
         return {};
     }
     fmt::print("{}\n", bold(shown_path(path)));
-    fmt::print("  kernels      {}, {} calls in a run\n", r.kernels, r.calls);
+    fmt::print("  kernels      {}, {} in a run\n", r.kernels, plural(double(r.calls), "call"));
     fmt::print("  weights      {}\n", human_bytes(double(r.weight_bytes)));
     fmt::print("  arena        {}\n", human_bytes(double(r.arena_bytes)));
     fmt::print("  written to   {}: {}\n", escaped(out), fmt::join(r.files, ", "));
-    fmt::print("  try it       make -C {} && cd {} && ./example\n", escaped(out), escaped(out));
+    for (const std::string& line : how_to_run(flags.options.target, out)) fmt::print("  {}\n", escaped(line));
     return {};
 }
 
 // The graph where compiling was told to stop.
 Status Compile::print_stopped(const Model& model, const CompileOptions& chosen) const {
-    const std::string text = TRY(graph_after(model, passes.stop_after, chosen)).to_text();
+    const std::string text = outline(TRY(graph_after(model, passes.stop_after, chosen)).graph(), passes.with_weights);
     if (!out.empty()) return write_file(out, text);
     fmt::print("{}", text);
     return {};
@@ -270,7 +316,7 @@ Status Compile::print_stopped(const Model& model, const CompileOptions& chosen) 
 Status Compile::operator()() const {
     CompileOptions chosen = TRY(flags.chosen());
     if (passes.list) {
-        print_passes(compile_passes(chosen));
+        print_passes(compile_passes(chosen), json);
         return {};
     }
     TRY(check_usage());
@@ -288,7 +334,9 @@ Status Compile::operator()() const {
     Stopwatch compiling;
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
     double seconds = compiling.seconds();
-    Emit emit_stage = [&](std::string_view stage) { return executable.emit(stage); };
+    Emit emit_stage = [&](std::string_view stage) {
+        return executable.emit(stage == "graph" && !passes.with_weights ? "outline" : stage);
+    };
     TRY(write_stages(emit_stage));
     std::optional<CheckedSteps> checked;
     if (check) {
@@ -311,9 +359,11 @@ Status Compile::operator()() const {
 void add_compile(CLI::App& app, Chosen& chosen) {
     auto compile = std::make_shared<Compile>();
     CLI::App* c = app.add_subcommand("compile", "Generate machine code for a model, and show it");
-    c->add_option("model", compile->path,
-                  "An ONNX file, or text: a graph (.tsr), computes (.tsc) or kernels (.tsk); without it, the built-in "
-                  "ResNet-50");
+    c->add_option(
+         "model", compile->path,
+         "ONNX file, or text: a graph (.tsr), computes (.tsc) or kernels (.tsk); - for standard input; without "
+         "it, the built-in ResNet-50")
+        ->option_text("FILE");
     std::vector<std::string> forms(std::begin(kStages), std::end(kStages));
     forms.push_back("ptx");
     forms.push_back("bundle");
@@ -323,8 +373,8 @@ void add_compile(CLI::App& app, Chosen& chosen) {
         ->option_text("graph|compute|schedule|kernel|llvm|asm|bundle")
         ->check(CLI::IsMember(forms));
     c->add_option("-o,--output", compile->out, "Where --emit writes (standard output)")->option_text("FILE");
-    c->add_option("--name", compile->name, "Of a bundle's functions (after the model)")->option_text("NAME");
-    c->add_flag("--shared", compile->shared, "A bundle with a shared library, linked by $CC or cc");
+    c->add_option("--name", compile->name, "Prefix of a bundle's functions (the model's name)")->option_text("NAME");
+    c->add_flag("--shared", compile->shared, "Make a bundle with a shared library, linked by $CC or cc");
     c->add_option("--dump-dir", compile->dump_dir, "Write every stage to this folder")->option_text("DIR");
     compile->flags.add_threads(*c);
     compile->flags.add_options(*c);

@@ -1,5 +1,5 @@
 // tessera convert: ONNX to text and back, or to another opset.
-#include "command.h"
+#include "help.h"
 
 namespace tessera::cli {
 namespace {
@@ -23,8 +23,8 @@ struct Convert {
 Status Convert::operator()() const {
     bool to_onnx = out.ends_with(".onnx"), to_text = out.ends_with(".tsr") || out.ends_with(".txt") || out == "-";
     if (!to_onnx && !to_text)
-        return Error(Code::E0501, "\"{}\" says neither ONNX nor text", out)
-            .hint("end it in .onnx or .tsr, or use - for text");
+        return Error(Code::E0501, "\"{}\" ends in neither .onnx nor .tsr", out)
+            .hint("end it in .onnx for ONNX or in .tsr for text, or use - for text to standard output");
     if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for ONNX files");
     if (to_onnx && !weights.empty()) return Error(Code::E0501, "--weights is for text").hint("use --external-data");
     if (out == "-" && (!weights.empty() || json)) return Error(Code::E0501, "- takes neither --weights nor --json");
@@ -44,13 +44,18 @@ Status Convert::operator()() const {
 void add_convert(CLI::App& app, Chosen& chosen) {
     auto convert = std::make_shared<Convert>();
     CLI::App* c = app.add_subcommand("convert", "Write a model as ONNX or as text");
-    c->add_option("in", convert->in, "An ONNX file or Tessera's text form")->required();
-    c->add_option("out", convert->out, "A file ending in .onnx or .tsr, or - for text to standard output")->required();
-    c->add_option("--opset", convert->opset, "Of the ONNX file (the model's own)")
+    c->add_option("in", convert->in, "ONNX file, Tessera's text form, or - for standard input")
+        ->option_text("IN")
+        ->required();
+    c->add_option("out", convert->out, "A file ending in .onnx or .tsr, or - for text to standard output")
+        ->option_text("OUT")
+        ->required();
+    c->add_option("--opset", convert->opset, "Opset of the ONNX file (the model's own)")
         ->option_text("N")
-        ->check(CLI::Range(1, 1000));
-    c->add_flag("--external-data", convert->external, "Weights from 1 kB on go to a file beside the ONNX file");
-    c->add_option("--weights", convert->weights, "Large weights go to this file beside the text")->option_text("NAME");
+        ->check(between(1, 1000));
+    c->add_flag("--external-data", convert->external, "Put weights of 1 kB and more into a file beside the ONNX file");
+    c->add_option("--weights", convert->weights, "Put large weights into this file beside the text")
+        ->option_text("NAME");
     add_strict_option(*c);
     c->add_flag("--json", convert->json, "Print what was done as JSON");
     c->footer(fmt::format("{}\n{}", kConvertExamples, kExitStatus));

@@ -1,7 +1,7 @@
 // tessera discover: finds rewrite rules over a set of ops, and proves them.
 #include "tessera/discover.h"
 
-#include "command.h"
+#include "help.h"
 
 namespace tessera::cli {
 namespace {
@@ -44,6 +44,11 @@ struct Discover {
     Progress::Mode progress = Progress::Mode::Auto;
 
     Status operator()() {
+        if (!options.out.empty() && !options.out.ends_with(".rules"))
+            return Error(Code::E0501, "--out {} is a file of rules: end it in .rules", options.out);
+        if (no_proofs && !options.out.empty())
+            return Error(Code::E0501, "--out takes rules that are proved, and --no-proofs proves none")
+                .hint("use --show");
         options.prove = !no_proofs;
         options.cancel = &interrupted();
         Progress line(progress, "discover");
@@ -64,7 +69,7 @@ struct Discover {
                                  p.done > 0 ? ", " + human_seconds(left) + " left" : ""));
         };
         const DiscoveredRules found = TRY(discover_rules(options));
-        for (const std::string& warning : found.warnings) fmt::print(stderr, "warning: {}\n", escaped(warning));
+        for (const std::string& warning : found.warnings) say_error(fmt::format("warning: {}\n", escaped(warning)));
         if (json) {
             print_answer(found);
         } else {
@@ -118,24 +123,26 @@ struct Discover {
 void add_discover(CLI::App& app, Chosen& chosen) {
     auto d = std::make_shared<Discover>();
     CLI::App* c = app.add_subcommand("discover", "Find rewrite rules over a set of ops, and prove them");
-    c->add_option("--ops", d->options.ops, "taso (default), extended, a file (mine.ops), or names of ops: add,mul,relu")
+    c->add_option("--ops", d->options.ops,
+                  "taso, extended, a file that ends in .ops, or names such as add,mul,relu (taso)")
         ->option_text("OPS");
-    c->add_option("--max-ops", d->options.max_ops, "Ops on either side of a rule, 1 to 4 (3)")
-        ->check(CLI::Range(1, 4))
+    c->add_option("--max-ops", d->options.max_ops, "Most ops on either side of a rule, 1 to 4 (3)")
+        ->check(between(1, 4))
         ->option_text("N");
-    c->add_option("--out", d->options.out, "Write the proved rules here, their certificates to .cert beside it")
-        ->option_text("FILE");
-    c->add_option("--seed", d->options.seed, "Of the random values (0)")->option_text("N");
-    c->add_option("--threads", d->options.threads, "Threads (0: all cores); the result does not depend on it")
-        ->check(CLI::NonNegativeNumber)
+    c->add_option("--out", d->options.out,
+                  "Write the proved rules here, and their certificates to a .cert file beside it")
+        ->option_text("FILE.rules");
+    c->add_option("--seed", d->options.seed, "Seed for random values (0)")->option_text("N")->check(at_least(0));
+    c->add_option("--threads", d->options.threads, "Threads, 0 for one each core (0); the result does not depend on it")
+        ->check(between(0, 4096))
         ->option_text("N");
     c->add_option("--work-dir", d->options.work_dir,
-                  "Keep what is done in this folder: the same command goes on from there after an interruption")
+                  "Keep progress in this folder: the same command resumes from there")
         ->option_text("FOLDER");
-    c->add_flag("--all", d->options.all, "Also prove, and write, the pairs that other rules give");
+    c->add_flag("--all", d->options.all, "Also prove and write the rules that follow from others");
     c->add_flag("--shrinking", d->options.shrinking,
-                "Write only rules that leave fewer ops, or compute siblings together");
-    c->add_flag("--no-proofs", d->no_proofs, "Only find: nothing is proved or refuted");
+                "Write only rules that leave fewer ops or compute siblings together");
+    c->add_flag("--no-proofs", d->no_proofs, "Find rules without proving or refuting them");
     c->add_flag("--show", d->show, "Print the rules too");
     c->add_flag("--json", d->json, "Print JSON");
     add_progress_option(*c, d->progress);

@@ -1,34 +1,16 @@
 #include "given.h"
 
-#include <unistd.h>
-
-#include <csignal>
-
+#include "help.h"
 #include "values.h"
 
 namespace tessera::cli {
-namespace {
-
-// While it lives, Ctrl-C ends the process at once: compiling looks at no flag, and leaves nothing to undo.
-class EndAtOnce {
-  public:
-    EndAtOnce() : before_(std::signal(SIGINT, [](int) { _exit(kInterrupted); })) {}
-    ~EndAtOnce() { std::signal(SIGINT, before_); }
-    EndAtOnce(const EndAtOnce&) = delete;
-    EndAtOnce& operator=(const EndAtOnce&) = delete;
-
-  private:
-    void (*before_)(int);
-};
-
-}  // namespace
-
 void GivenInputs::add_options(CLI::App& command) {
-    command.add_option("--input,-i", files, "A value from a .npy or .pb file")
+    command.add_option("--input,-i", files, "Read an input from a .npy or .pb file")
         ->option_text("NAME=FILE ...")
         ->allow_extra_args(false);
-    command.add_option("--seed", seed, "Of random inputs, random ops and the built-in model's weights (0)")
-        ->option_text("S");
+    command.add_option("--seed", seed, "Seed for random inputs, random ops and the built-in model's weights (0)")
+        ->option_text("N")
+        ->check(at_least(0));
     command.add_option("--dim", dims, "Size of a symbolic dimension in random inputs (1)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
@@ -39,6 +21,16 @@ SymbolValues sizes_of(const Graph& graph, const NamedData& given) {
     for (const auto& v : graph.inputs())
         if (auto it = given.find(v->name()); it != given.end()) binds(v->type(), type_of(it->second), symbols);
     return symbols;
+}
+
+Status GivenInputs::check_files() const {
+    for (const std::string& text : files) {
+        const std::string suffix = std::filesystem::path(text).extension().string();
+        if (suffix != ".npy" && suffix != ".pb")
+            return Error(Code::E0110, "--input {}: expected a .npy or .pb file", text)
+                .hint("save it with numpy.save, or as an onnx.TensorProto");
+    }
+    return {};
 }
 
 Result<NamedData> GivenInputs::gather(const Model& model, const std::string& path) const {
@@ -52,12 +44,18 @@ Result<NamedData> GivenInputs::gather(const Model& model, const std::string& pat
     }
     SymbolValues sizes = TRY(parse_dims(dims));
     TRY(check_dims(sizes, model));
+    for (const auto& [name, size] : sizes_of(model.graph(), given))
+        if (auto it = sizes.find(name); it != sizes.end() && it->second != size)
+            return Error(Code::E0405, "--dim {}={} contradicts an input that is given, by which {} is {}", name,
+                         it->second, name, size)
+                .hint("leave --dim {} out", name);
     if (random) {
         for (auto& [name, size] : sizes_of(model.graph(), given)) sizes.emplace(name, size);
         for (auto& [name, value] : TRY(model.random_inputs(seed, sizes))) given.emplace(name, std::move(value));
         return given;
     }
-    if (!sizes.empty()) return Error(Code::E0501, "--dim sizes random inputs, and there are none").hint("add --random");
+    if (!sizes.empty())
+        return Error(Code::E0501, "--dim gives the sizes of random inputs, and there are none").hint("add --random");
     std::vector<std::string> missing;
     for (const Port& p : ports)
         if (!p.has_default && !given.contains(p.name)) missing.push_back(fmt::format("\"{}\" ({})", p.name, p.type));
@@ -65,25 +63,29 @@ Result<NamedData> GivenInputs::gather(const Model& model, const std::string& pat
         return Error(Code::E0402, "no value for {} {}", missing.size() == 1 ? "input" : "inputs",
                      fmt::join(missing, ", "))
             .at(path)
-            .hint("give each with --input NAME=FILE.npy, or let --random draw them");
+            .hint("give each with --input NAME=FILE.npy, or use --random");
     return given;
 }
 
 void CompileFlags::add_options(CLI::App& command) {
-    command.add_option("--target", options.target, "The processor to generate code for (host)")->option_text("NAME");
-    command.add_option("--precision", options.precision, "strict: the same bits whatever the number of threads")
+    command
+        .add_option("--target", options.target,
+                    "Processor to generate code for (host); tessera compile --help lists them")
+        ->option_text("NAME");
+    command.add_option("--precision", options.precision, "strict gives the same bits whatever the number of threads")
         ->option_text("default|strict")
         ->check(CLI::IsMember({"default", "strict"}));
-    command.add_option("--cache-dir", options.cache, "Folder of compiled code (the user's)")->option_text("DIR");
-    command.add_flag("--no-cache", no_cache, "Neither look for compiled code nor keep it");
-    command.add_flag("--no-optimize", no_optimize, "Leave the graph as it is");
-    command.add_flag("--no-fuse", no_fuse, "One kernel for each node");
+    command.add_option("--cache-dir", options.cache, "Folder for compiled code (one for each user)")
+        ->option_text("DIR");
+    command.add_flag("--no-cache", no_cache, "Do not read or write compiled code");
+    command.add_flag("--no-optimize", no_optimize, "Do not rewrite the graph first");
+    command.add_flag("--no-fuse", no_fuse, "Make one kernel for each node");
 }
 
 void CompileFlags::add_threads(CLI::App& command) {
-    command.add_option("--threads", options.threads, "Threads of a run, at most (one for each core)")
+    command.add_option("--threads", options.threads, "Most threads of a run (one for each core)")
         ->option_text("N")
-        ->check(CLI::Range(0, 4096));
+        ->check(between(0, 4096));
 }
 
 Result<CompileOptions> CompileFlags::chosen() const {
@@ -95,7 +97,7 @@ Result<CompileOptions> CompileFlags::chosen() const {
     if (!chosen.target.starts_with("cuda:") &&
         std::find(targets.begin(), targets.end(), chosen.target) == targets.end())
         return Error(Code::E0603, "there is no target \"{}\"", chosen.target)
-            .hint("there are: {}", fmt::join(targets, ", "));
+            .hint("the targets are {}", fmt::join(targets, ", "));
     return chosen;
 }
 
@@ -109,7 +111,5 @@ Result<Executable> compile_with_progress(const Model& model, CompileOptions opti
 Result<Model> load_or_demo(const std::string& path, uint64_t seed) {
     return path.empty() ? Model::demo("resnet50", seed) : load_model(path);
 }
-
-std::string shown_path(const std::string& path) { return path.empty() ? "resnet50 (built in)" : escaped(path); }
 
 }  // namespace tessera::cli

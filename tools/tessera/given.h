@@ -12,7 +12,8 @@ struct GivenInputs {
     bool random = true;  // draw what no file gives
 
     void add_options(CLI::App& command);  // --input, --dim, --seed
-    // E0401, E0402, E0501.
+    Status check_files() const;           // by their names, before anything is loaded. E0110
+    // E0401, E0402, E0405, E0501.
     Result<NamedData> gather(const Model& model, const std::string& path) const;
 };
 
@@ -32,6 +33,5 @@ struct CompileFlags {
 Result<Executable> compile_with_progress(const Model& model, CompileOptions options, Progress::Mode mode);
 
 Result<Model> load_or_demo(const std::string& path, uint64_t seed = 0);  // no path: the built-in ResNet-50
-std::string shown_path(const std::string& path);
 
 }  // namespace tessera::cli

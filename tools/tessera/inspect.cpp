@@ -1,6 +1,7 @@
 // tessera inspect: what is in a model.
 #include "given.h"
 #include "graph/count.h"
+#include "inspect_unknown.h"
 
 namespace tessera::cli {
 namespace {
@@ -67,9 +68,9 @@ std::vector<NodeRow> list_nodes(const Graph& graph) {
 
 // An expression with its value for people: 8.2 G at N=1 (8241889000*N).
 std::string counted(const std::string& expression, const Summary& s, const SymbolValues& sizes, bool bytes) {
-    auto n = value_at(expression, sizes);
+    auto n = about_at(expression, sizes);
     std::string shown = expression.size() > kLongest ? expression.substr(0, kLongest) + " ..." : expression;
-    std::string value = !n ? shown : bytes ? human_bytes(double(*n)) : human_count(double(*n));
+    std::string value = !n ? shown : bytes ? human_bytes(*n) : human_count(*n);
     std::string text = (s.complete || bytes ? "" : "at least ") + value;
     if (n && !s.symbols.empty()) text += at_dims(s.symbols, sizes) + dim(fmt::format("  ({})", shown));
     return text;
@@ -94,8 +95,8 @@ Json inspect_json(const Model& model, const Summary& s, const SymbolValues& size
     j["counts_complete"] = s.complete;
     j["dims"] = Json::object();
     for (const std::string& symbol : s.symbols) j["dims"][symbol] = sizes.contains(symbol) ? sizes.at(symbol) : 1;
-    if (auto n = value_at(s.flops, sizes)) j["flops_at_dims"] = *n;
-    if (auto n = value_at(s.bytes, sizes)) j["bytes_at_dims"] = *n;
+    if (Json n = number_at(s.flops, sizes); !n.is_null()) j["flops_at_dims"] = n;
+    if (Json n = number_at(s.bytes, sizes); !n.is_null()) j["bytes_at_dims"] = n;
     if (auto n = model.peak_bytes(sizes)) j["peak_bytes_at_dims"] = *n;
     if (compiled) {
         const CompileReport& r = compiled->report();
@@ -130,7 +131,7 @@ Json inspect_json(const Model& model, const Summary& s, const SymbolValues& size
 void print_text(const Model& model, const Summary& s, const SymbolValues& sizes, const std::vector<Nested>& nested,
                 const std::optional<std::vector<NodeRow>>& nodes, const std::optional<Executable>& compiled) {
     const ModelInfo& info = model.graph().info();
-    fmt::print("{}  {}\n", bold(escaped(s.source)), escaped(s.name));
+    fmt::print("{}  {}\n", bold(s.source.empty() ? "standard input" : escaped(s.source)), escaped(s.name));
     if (!s.producer.empty()) fmt::print("  producer    {}\n", escaped(s.producer));
     if (s.opset) fmt::print("  opset       {}\n", s.opset);
     for (const auto& [domain, version] : info.domains) fmt::print("  domain      {} {}\n", escaped(domain), version);
@@ -143,8 +144,8 @@ void print_text(const Model& model, const Summary& s, const SymbolValues& sizes,
                    escaped(at_dims(s.symbols, sizes)));
     if (compiled) {
         const CompileReport& r = compiled->report();
-        fmt::print("  compiled    {} kernels in {} steps, {} of them left to the reference\n", r.kernels, r.steps,
-                   r.host_steps);
+        fmt::print("  compiled    {} in {}, {} of them left to the reference\n", plural(double(r.kernels), "kernel"),
+                   plural(double(r.steps), "step"), r.host_steps);
         fmt::print("  memory      weights {}", human_bytes(double(compiled->weight_bytes())));
         if (auto n = compiled->arena_bytes(sizes)) fmt::print(", arena {}", human_bytes(double(*n)));
         fmt::print("\n");
@@ -158,14 +159,14 @@ void print_text(const Model& model, const Summary& s, const SymbolValues& sizes,
         fmt::print("{}  {}\n", bold("symbolic dimensions"), escaped(fmt::format("{}", fmt::join(s.symbols, ", "))));
     fmt::print("{}\n  {:<24} {:>6} {:>10} {:>10}\n", bold("ops"), "op", "nodes", "FLOPs", "bytes");
     for (const OpCount& op : s.ops) {
-        auto flops = value_at(op.flops, sizes), bytes = value_at(op.bytes, sizes);
-        fmt::print("  {:<24} {:>6} {:>10} {:>10}\n", op.op, op.nodes, flops ? human_count(double(*flops)) : "?",
-                   bytes ? human_bytes(double(*bytes)) : "?");
+        auto flops = about_at(op.flops, sizes), bytes = about_at(op.bytes, sizes);
+        fmt::print("  {:<24} {:>6} {:>10} {:>10}\n", op.op, op.nodes, flops ? human_count(*flops) : "?",
+                   bytes ? human_bytes(*bytes) : "?");
     }
     if (!nested.empty()) fmt::print("{}\n", bold("nested graphs"));
     for (const Nested& n : nested)
-        fmt::print("  {:{}}{} of {}: {} nodes\n", "", 2 * n.depth, n.attribute, escaped(n.node),
-                   n.graph->nodes().size());
+        fmt::print("  {:{}}{} of {}: {}\n", "", 2 * n.depth, n.attribute, escaped(n.node),
+                   plural(double(n.graph->nodes().size()), "node"));
     auto weights = largest_weights(model.graph(), nested);
     if (!weights.empty()) fmt::print("{}\n", bold("largest weights"));
     for (const Value* v : weights)
@@ -174,15 +175,17 @@ void print_text(const Model& model, const Summary& s, const SymbolValues& sizes,
     if (!nodes) return;
     fmt::print("{}\n", bold("nodes"));
     for (const NodeRow& row : *nodes) {
-        auto flops = value_at(to_string(row.cost.flops), sizes);
+        auto flops = about_at(to_string(row.cost.flops), sizes);
         fmt::print("  {}  {}  {}  {}\n", escaped(row.name), row.op, escaped(row.type),
-                   flops ? human_count(double(*flops)) + (*flops < 1000 ? " FLOP" : "FLOP") : "?");
+                   flops ? human_count(*flops) + (*flops < 1000 ? " FLOP" : "FLOP") : "?");
     }
 }
 
 Status Inspect::operator()() const {
     SymbolValues sizes = TRY(parse_dims(dims));
-    Model model = TRY(load_or_demo(path));
+    auto loaded = load_or_demo(path);
+    if (!loaded.ok() && may_inspect_unknown(loaded.error(), path)) return inspect_unknown(path, loaded.error(), json);
+    Model model = TRY(std::move(loaded));
     TRY(check_dims(sizes, model));
     Summary s = model.summary();
     std::vector<Nested> nested;
@@ -203,11 +206,13 @@ Status Inspect::operator()() const {
 void add_inspect(CLI::App& app, Chosen& chosen) {
     auto inspect = std::make_shared<Inspect>();
     CLI::App* c = app.add_subcommand("inspect", "Show inputs, outputs, ops, parameters, FLOPs and bytes");
-    c->add_option("model", inspect->path, "An ONNX file or Tessera's text form; without it, the built-in ResNet-50");
-    c->add_option("--dim", inspect->dims, "Size of a symbolic dimension in the counts (1)")
+    c->add_option("model", inspect->path,
+                  "ONNX file, Tessera's text form, or - for standard input; without it, the built-in ResNet-50")
+        ->option_text("FILE");
+    c->add_option("--dim", inspect->dims, "Size of a symbolic dimension, for the counts (1)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
-    c->add_flag("--compiled", inspect->compiled, "Compile it too: kernels, and the memory that a run takes");
+    c->add_flag("--compiled", inspect->compiled, "Compile the model too: count kernels and the memory of a run");
     c->add_flag("--nodes", inspect->nodes, "List each node");
     add_strict_option(*c);
     c->add_flag("--json", inspect->json, "Print JSON");

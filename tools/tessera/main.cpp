@@ -1,19 +1,51 @@
 // The command line. Each subcommand stands in its own file.
 #include <exception>
+#include <system_error>
 
-#include "command.h"
+#include "help.h"
+
+namespace {
+
+using namespace tessera;
+using namespace tessera::cli;
+
+// What was printed and is still on its way may not fit any more.
+int flushed(int status, int reason = 0) {
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout) && !reason) return status;
+    if (!reason) reason = errno;
+    const int failed = report(Error(Code::E0105, "cannot write to standard output: {}", std::strerror(reason)), false);
+    return status == kDone ? failed : status;
+}
+
+int run(const Chosen& chosen) {
+    try {
+        return flushed(chosen());
+    } catch (const std::bad_alloc&) {
+        return flushed(
+            report(Error(Code::E0408, "out of memory").hint("--memory-limit sets a limit of your own"), false));
+    } catch (const std::system_error& e) {
+        if (std::ferror(stdout)) return flushed(kDone, e.code().value());
+        say_error(fmt::format("internal error: {}\n  this is a fault of tessera, not of your input; please report it\n",
+                              e.what()));
+    } catch (const std::exception& e) {
+        say_error(fmt::format("internal error: {}\n  this is a fault of tessera, not of your input; please report it\n",
+                              e.what()));
+    }
+    return kOurFault;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-    using namespace tessera;
-    using namespace tessera::cli;
     CLI::App app(
         "Tessera, a deep-learning compiler: runs ONNX models, compiles, measures and optimizes them, shows what is "
         "in them, and converts them.",
         "tessera");
-    app.set_version_flag("--version", "tessera " TESSERA_VERSION);
+    use_wrapped_help(app);
+    app.set_version_flag("--version", "tessera " TESSERA_VERSION, "Print the version");
     app.require_subcommand(1);
     app.footer(
-        fmt::format("Example:\n  tessera run                     a built-in ResNet-50 on a random image\n"
+        fmt::format("Examples:\n  tessera run                     a built-in ResNet-50 on a random image\n"
                     "  tessera run model.onnx --random\n\n{}",
                     kExitStatus));
     Chosen chosen;
@@ -27,25 +59,18 @@ int main(int argc, char** argv) {
     add_ops(app, chosen);
     add_rules(app, chosen);
     add_discover(app, chosen);
+    add_completion(app, chosen);
+    add_version(app, chosen);
+    watch_signals();
+    const std::vector<std::string> words = arguments(argc, argv);
     try {
-        app.parse(argc, argv);
+        app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     } catch (const CLI::Success& e) {
-        return app.exit(e);
+        return run([&] { return app.exit(e); });
     } catch (const CLI::ParseError& e) {
-        std::string command = "tessera";
-        for (CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
-        bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
-        return report(Error(Code::E0501, "{}", e.what()).hint("{} --help", command), json);
+        const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+        return run([&] { return report(usage_error(e, app, words), json); });
     }
-    try {
-        watch_interrupts();
-        return chosen();
-    } catch (const std::bad_alloc&) {
-        fmt::print(stderr, "error: out of memory\n");
-        return kOurFault;
-    } catch (const std::exception& e) {
-        fmt::print(stderr, "internal error: {}\n  this is a fault of tessera, not of your input; please report it\n",
-                   e.what());
-        return kOurFault;
-    }
+    check_environment();
+    return run(chosen);
 }

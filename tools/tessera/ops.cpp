@@ -1,4 +1,5 @@
 // tessera ops: every ONNX operator, and how it is defined here.
+#include "base/nearest.h"
 #include "command.h"
 #include "graph/attr.h"
 #include "graph/ops/foreign.h"
@@ -229,14 +230,25 @@ struct Ops {
     std::string name;
     bool json = false, markdown = false;
 
+    Error no_such_op() const {
+        std::vector<std::string> names;
+        for (const OpRow& row : all_rows()) {
+            names.push_back(row.onnx);
+            if (row.def) names.push_back(row.def->name);
+        }
+        Error error(Code::E0201, "there is no op \"{}\"", name);
+        const std::string meant = nearest(name, {names.begin(), names.end()});
+        if (!meant.empty()) return std::move(error).hint("did you mean {}?", meant);
+        return std::move(error).hint("tessera ops lists them all");
+    }
+
     Status operator()() const {
         std::vector<OpRow> rows = all_rows();
         if (!name.empty()) {
             std::erase_if(rows, [&](const OpRow& r) {
                 return r.onnx != name && r.shown() != name && !(r.def && r.def->name == name);
             });
-            if (rows.empty())
-                return Error(Code::E0201, "there is no op \"{}\"", name).hint("tessera ops lists them all");
+            if (rows.empty()) return no_such_op();
         }
         if (json) {
             Json j{{"opset", tessera::onnx::newest_opset("")}, {"ops", Json::array()}};
@@ -258,7 +270,7 @@ struct Ops {
 void add_ops(CLI::App& app, Chosen& chosen) {
     auto ops = std::make_shared<Ops>();
     CLI::App* c = app.add_subcommand("ops", "List every ONNX operator and how it is defined here");
-    c->add_option("name", ops->name, "Only this one, in full");
+    c->add_option("name", ops->name, "Only this op, in full")->option_text("NAME");
     c->add_flag("--json", ops->json, "Print JSON");
     c->add_flag("--markdown", ops->markdown, "Print a Markdown table");
     c->footer(fmt::format("{}\n{}", kOpsExamples, kExitStatus));

@@ -1,5 +1,6 @@
 // tessera optimize: the same model with less, and what was done to it.
 #include "check_optimized.h"
+#include "help.h"
 #include "pass_flags.h"
 #include "report.h"
 #include "search_text.h"
@@ -27,6 +28,7 @@ struct Optimize {
     uint64_t seed = 0;
     ModelSearchOptions search_options;
     bool searched = false;
+    std::vector<std::string> search_only;  // options that were given and are of --search
     Progress::Mode progress = Progress::Mode::Auto;
 
     Status operator()() const;
@@ -69,8 +71,7 @@ BeforeAfter measured(std::string name, std::optional<double> before, std::option
 }
 
 std::optional<double> at(const std::string& expression, const SymbolValues& sizes) {
-    auto n = value_at(expression, sizes);
-    return n ? std::optional(double(*n)) : std::nullopt;
+    return about_at(expression, sizes);
 }
 
 std::optional<double> peak(const Model& model, const SymbolValues& sizes) {
@@ -111,9 +112,9 @@ void print_table(const Model& before, const Optimized& done, const SymbolValues&
     rows.insert(rows.begin() + 7, {"nodes by op", "", "", ""});
     print_before_after(rows, 2);
     if (!b.symbols.empty()) fmt::print("{}\n", dim("  costs" + escaped(at_dims(b.symbols, sizes))));
-    fmt::print("  {} rewrites in {} iterations, {}\n", done.report.rewrite_count, done.report.rounds,
-               human_seconds(done.report.seconds));
-    if (!done.report.settled) fmt::print("  note: the passes had not come to an end and were stopped\n");
+    fmt::print("  {} in {}, {}\n", plural(double(done.report.rewrite_count), "rewrite"),
+               plural(done.report.rounds, "iteration"), human_seconds(done.report.seconds));
+    if (!done.report.settled) fmt::print("  note: the passes were stopped before they reached a fixed point\n");
 }
 
 std::string joined(const std::vector<NodeText>& nodes, size_t most) {
@@ -166,8 +167,8 @@ Json summary_json(const Summary& s, const Model& model, const SymbolValues& size
     Json j{{"nodes", s.nodes}, {"parameters", s.parameters}, {"parameter_bytes", s.parameter_bytes}};
     j["flops"] = s.flops;
     j["bytes"] = s.bytes;
-    if (auto n = value_at(s.flops, sizes)) j["flops_at_dims"] = *n;
-    if (auto n = value_at(s.bytes, sizes)) j["bytes_at_dims"] = *n;
+    if (Json n = number_at(s.flops, sizes); !n.is_null()) j["flops_at_dims"] = n;
+    if (Json n = number_at(s.bytes, sizes); !n.is_null()) j["bytes_at_dims"] = n;
     if (auto n = model.peak_bytes(sizes)) j["peak_bytes_at_dims"] = *n;
     j["ops"] = Json::object();
     for (const OpCount& op : s.ops) j["ops"][op.op] = op.nodes;
@@ -211,14 +212,17 @@ Json optimize_json(const Model& before, const Optimized& done, const SymbolValue
 // ---- the command
 
 Status Optimize::check_usage() const {
-    if (path.empty()) return Error(Code::E0501, "no model is given").hint("tessera optimize --help");
+    if (path.empty()) return Error(Code::E0501, "no model is given").hint("tessera optimize model.onnx");
+    if (!searched && !search_only.empty())
+        return Error(Code::E0501, "{} is an option of --search", search_only[0]).hint("add --search, or leave it out");
     bool to_onnx = out.ends_with(".onnx"), to_text = out.ends_with(".tsr") || out.ends_with(".txt");
     if (!out.empty() && !to_onnx && !to_text)
-        return Error(Code::E0501, "\"{}\" says neither ONNX nor text", out).hint("end it in .onnx or .tsr");
+        return Error(Code::E0501, "\"{}\" ends in neither .onnx nor .tsr", out)
+            .hint("end it in .onnx for ONNX or in .tsr for text");
     if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for -o FILE.onnx");
     if (!to_text && !weights.empty()) return Error(Code::E0501, "--weights is for -o FILE.tsr");
     if (!report.empty() && !report.ends_with(".html"))
-        return Error(Code::E0501, "--report {}: it writes HTML", report).hint("end it in .html");
+        return Error(Code::E0501, "--report {} writes a page: end it in .html", report);
     std::vector<PassRun> there = optimizer_passes();
     if (!rules.empty()) there.push_back({"user_rules", ""});
     return passes.check(there);
@@ -253,7 +257,7 @@ Result<Searched> Optimize::searched_model(const Model& model) const {
 
 Status Optimize::operator()() const {
     if (passes.list) {
-        print_passes(optimizer_passes());
+        print_passes(optimizer_passes(), json);
         return {};
     }
     TRY(check_usage());
@@ -302,60 +306,68 @@ Status Optimize::operator()() const {
 
 void add_optimize(CLI::App& app, Chosen& chosen) {
     auto o = std::make_shared<Optimize>();
-    CLI::App* c = app.add_subcommand("optimize", "Give back a model that computes the same with less");
-    c->add_option("model", o->path, "An ONNX file or Tessera's text form");
+    CLI::App* c = app.add_subcommand("optimize", "Write a model that computes the same with less work");
+    c->add_option("model", o->path, "ONNX file, Tessera's text form, or - for standard input")->option_text("FILE");
     c->add_option("-o,--output", o->out, "Where the optimized model goes: a file ending in .onnx or .tsr")
         ->option_text("FILE");
-    c->add_option("--precision", o->precision, "strict: every bit stays; default: up to rounding; fast: approximately")
+    c->add_option("--precision", o->precision,
+                  "strict: the same bits; default: the same up to rounding; fast: approximations too")
         ->option_text("strict|default|fast")
         ->check(CLI::IsMember({"strict", "default", "fast"}));
-    c->add_option("--rules", o->rules, "Rewrite rules of your own (docs/rules.md)")
+    c->add_option("--rules", o->rules, "File of rewrite rules of your own (docs/rules.md)")
         ->option_text("FILE ...")
         ->allow_extra_args(false);
-    c->add_flag("--trust-rules", o->trust, "Do not look for counterexamples to your rules");
-    c->add_option("--opset", o->opset, "Of the ONNX file (the model's own)")
+    c->add_flag("--trust-rules", o->trust, "Use your rules without looking for counterexamples");
+    c->add_option("--opset", o->opset, "Opset of the ONNX file (the model's own)")
         ->option_text("N")
-        ->check(CLI::Range(1, 1000));
-    c->add_flag("--external-data", o->external, "Weights from 1 kB on go to a file beside the ONNX file");
-    c->add_option("--weights", o->weights, "Large weights go to this file beside the text")->option_text("NAME");
-    c->add_option("--fold-limit", o->fold_limit, "Bytes that one folded constant may take beyond its inputs (16M)")
+        ->check(between(1, 1000));
+    c->add_flag("--external-data", o->external, "Put weights of 1 kB and more into a file beside the ONNX file");
+    c->add_option("--weights", o->weights, "Put large weights into this file beside the text")->option_text("NAME");
+    c->add_option("--fold-limit", o->fold_limit, "Most bytes that a folded constant may add (16M)")
         ->option_text("SIZE");
-    c->add_option("--dim", o->dims, "Size of a symbolic dimension in the costs (1) and in --check")
+    c->add_option("--dim", o->dims, "Size of a symbolic dimension, for the costs and for --check (1)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
     c->add_flag("--explain", o->explain, "Say which rule did what, where, and why it is right");
     c->add_option("--report", o->report, "Write a page with the graph before and after, and each rewrite as a step")
         ->option_text("FILE.html");
     c->add_flag("--check", o->check, "Run both models on random inputs and compare");
-    c->add_option("--seed", o->seed, "Of the random inputs of --check (0)")->option_text("N");
-    c->add_flag("--time-passes", o->time_passes, "How long each pass took");
+    c->add_option("--seed", o->seed, "Seed for the random inputs of --check (0)")->option_text("N")->check(at_least(0));
+    c->add_flag("--time-passes", o->time_passes, "Say how long each pass took");
     o->passes.add_options(*c);
-    c->add_option("--with", o->with, "Run this optional pass too (--list-passes says which there are)")
-        ->option_text("PASS");
+    c->add_option("--with", o->with, "Run this optional pass too (--list-passes names them)")->option_text("PASS");
     c->add_flag("--search{60}", o->search_options.seconds,
-                "Look for a model that is faster here, by trying rules, measuring and timing, for so many seconds (60)")
+                "Search for a model that is faster on this machine, for so many seconds (60)")
         ->option_text("[=SECONDS]")
-        ->check(CLI::PositiveNumber);
-    c->add_option("--strategy", o->search_options.strategy, "Of --search: an e-graph, or backtracking as in TASO")
+        ->check(above_zero());
+    c->add_option("--strategy", o->search_options.strategy, "For --search: an e-graph, or backtracking as in TASO")
         ->option_text("egraph|backtrack")
         ->check(CLI::IsMember({"egraph", "backtrack"}));
     c->add_option("--cost", o->search_options.cost,
-                  "Of --search: measured (default): of fused groups; sum: of each op alone; an estimate")
+                  "For --search: measured times of fused groups (measured), of single ops (sum), or an estimate")
         ->option_text("measured|estimate|sum")
         ->check(CLI::IsMember({"measured", "estimate", "sum"}));
-    c->add_option("--target", o->search_options.target, "Of --search: the processor to be fast on (host)");
-    c->add_option("--max-rule-ops", o->search_options.max_rule_ops, "Of --search: only rules with at most so many ops")
-        ->option_text("N");
-    c->add_option("--threads", o->search_options.threads, "Of --search: that candidates are timed with; 0: all (1)")
+    c->add_option("--target", o->search_options.target, "For --search: the processor to be fast on (host)")
+        ->option_text("NAME");
+    c->add_option("--max-rule-ops", o->search_options.max_rule_ops,
+                  "For --search: only rules of at most so many ops (all)")
         ->option_text("N")
-        ->check(CLI::NonNegativeNumber);
-    c->add_option("--max-nodes", o->search_options.max_nodes, "Of --search: of the e-graph (20000)")->option_text("N");
+        ->check(at_least(0));
+    c->add_option("--threads", o->search_options.threads,
+                  "For --search: threads to time candidates with, 0 for all (1)")
+        ->option_text("N")
+        ->check(between(0, 4096));
+    c->add_option("--max-nodes", o->search_options.max_nodes, "For --search: most nodes of the e-graph (20000)")
+        ->option_text("N")
+        ->check(at_least(1));
     add_progress_option(*c, o->progress);
     add_strict_option(*c);
     c->add_flag("--json", o->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kOptimizeExamples, kExitStatus));
     c->callback([o, c, &chosen] {
         o->searched = c->count("--search") > 0;
+        for (const char* name : {"--strategy", "--cost", "--target", "--max-rule-ops", "--threads", "--max-nodes"})
+            if (c->count(name) > 0) o->search_only.push_back(name);
         chosen = [o] { return report((*o)(), o->json); };
     });
 }

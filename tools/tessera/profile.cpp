@@ -4,7 +4,9 @@
 
 #include "base/output_file.h"
 #include "given.h"
+#include "help.h"
 #include "peak.h"
+#include "profile_page.h"
 
 namespace tessera::cli {
 namespace {
@@ -13,13 +15,15 @@ constexpr const char* kProfileExamples =
     "Examples:\n"
     "  tessera profile model.onnx\n"
     "  tessera profile model.onnx --threads 1 --nodes\n"
+    "  tessera profile model.onnx --report profile.html  timeline, roofline and graph, in the browser\n"
     "  tessera profile model.onnx --trace trace.json     for chrome://tracing or Perfetto\n"
     "  tessera profile model.onnx --dim batch=8 --json\n"
-    "\n\"of peak\" is the share of what this machine can do at most: of its multiply-adds or of its memory's bytes,\n"
-    "whichever a step is nearer to. Both are measured first. What stays in a cache can be above 100 %.\n";
+    "\n\"of peak\" is the share of what this machine can do: of its multiply-adds or of its memory's bytes\n"
+    "per second, whichever a step is nearer to. Both are measured first. A step whose data stays in a\n"
+    "cache can be above 100 %.\n";
 
 struct Profile {
-    std::string path, trace;
+    std::string path, trace, report;
     GivenInputs inputs;
     CompileFlags flags;
     int runs = 20;
@@ -28,18 +32,10 @@ struct Profile {
     Progress::Mode progress = Progress::Mode::Auto;
 
     Status operator()() const;
-};
 
-struct Measured {
-    std::vector<StepProfile> steps;  // in the order they run
-    Peak peak;
-    double seconds = 0, flops = 0, bytes = 0;
-    int host_steps = 0;
-    std::optional<double> at_once;  // seconds of a run on a GPU, its steps launched together
-
-    double of_peak(double f, double b, double s) const {
-        return s > 0 ? std::max(f / peak.flops, b / peak.bytes) / s : 0;
-    }
+  private:
+    Status check_usage() const;
+    Result<Measured> measure(const Executable& executable, const NamedData& given, const CompileOptions& chosen) const;
 };
 
 Json measured_json(const Measured& m, const std::string& path) {
@@ -63,19 +59,23 @@ Json measured_json(const Measured& m, const std::string& path) {
     return j;
 }
 
-// The steps one after the other, as long as each takes.
+// The steps of a typical run, by thread.
 Json trace_json(const Measured& m) {
     Json events = Json::array();
-    double at = 0;
-    for (const StepProfile& s : m.steps) {
+    auto add = [&](const StepProfile& s, int thread, double begin, double end) {
         events.push_back({{"name", s.label},
                           {"cat", s.kind},
                           {"ph", "X"},
-                          {"ts", at * 1e6},
-                          {"dur", s.seconds * 1e6},
+                          {"ts", begin * 1e6},
+                          {"dur", (end - begin) * 1e6},
                           {"pid", 1},
-                          {"tid", 1},
+                          {"tid", thread + 1},
                           {"args", {{"nodes", s.nodes}, {"flops", s.flops}, {"bytes", s.bytes}}}});
+    };
+    double at = 0;
+    for (const StepProfile& s : m.steps) {
+        for (const ThreadSpan& t : s.threads) add(s, t.thread, t.begin, t.end);
+        if (s.threads.empty()) add(s, 0, at, at + s.seconds);
         at += s.seconds;
     }
     return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
@@ -95,7 +95,7 @@ void print_row(const Measured& m, double seconds, double flops, double bytes, co
 
 void print_table(const Measured& m, const std::string& path, size_t most, bool nodes) {
     if (std::isfinite(m.peak.flops))
-        fmt::print("{}  {} threads, peak {}FLOP/s, {}B/s\n", bold(shown_path(path)), m.peak.threads,
+        fmt::print("{}  {}, peak {}FLOP/s, {}B/s\n", bold(shown_path(path)), plural(m.peak.threads, "thread"),
                    human_count(m.peak.flops), human_count(m.peak.bytes));
     else
         fmt::print("{}  each step launched and waited for\n", bold(shown_path(path)));
@@ -121,17 +121,50 @@ void print_table(const Measured& m, const std::string& path, size_t most, bool n
         }
         print_row(m, rest.seconds, rest.flops, rest.bytes, fmt::format("{} more (--rows)", order.size() - most));
     }
-    print_row(m, m.seconds, m.flops, m.bytes, fmt::format("all {} steps", m.steps.size()));
+    print_row(m, m.seconds, m.flops, m.bytes,
+              m.steps.size() == 1 ? "the one step" : fmt::format("all {} steps", m.steps.size()));
     if (m.at_once) print_row(m, *m.at_once, m.flops, m.bytes, "all steps, launched at once");
 }
 
+Status Profile::check_usage() const {
+    TRY(inputs.check_files());
+    if (!trace.empty() && !trace.ends_with(".json"))
+        return Error(Code::E0501, "--trace {} writes JSON: end it in .json", trace);
+    if (!report.empty() && !report.ends_with(".html"))
+        return Error(Code::E0501, "--report {} writes a page: end it in .html", report);
+    return {};
+}
+
 Status Profile::operator()() const {
+    TRY(check_usage());
     CompileOptions chosen = TRY(flags.chosen());
     Model model = TRY(load_or_demo(path, inputs.seed));
     NamedData given = TRY(inputs.gather(model, path));
-    std::optional<OutputFile> file;
+    std::optional<OutputFile> file, page_file;
     if (!trace.empty()) file.emplace(TRY(OutputFile::create(trace)));
+    if (!report.empty()) page_file.emplace(TRY(OutputFile::create(report)));
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
+    const Measured m = TRY(measure(executable, given, chosen));
+    if (file) {
+        TRY(file->write(trace_json(m).dump(-1, ' ', false, Json::error_handler_t::replace)));
+        TRY(file->commit());
+    }
+    if (page_file) {
+        TRY(page_file->write(profile_page(m, executable, shown_path(path), sizes_of(model.graph(), given))));
+        TRY(page_file->commit());
+    }
+    if (json)
+        print_json(measured_json(m, path));
+    else
+        print_table(m, path, rows, nodes);
+    if (!trace.empty() && !json) fmt::print("  the trace is in {}\n", escaped(trace));
+    if (!report.empty() && !json) fmt::print("  the page is in {}\n", escaped(report));
+    return {};
+}
+
+Result<Measured> Profile::measure(const Executable& executable, const NamedData& given,
+                                  const CompileOptions& chosen) const {
+    const EndAtOnce measuring;
     Measured m;
     const bool gpu = chosen.target.starts_with("cuda");
     if (gpu) {  // what it can do at most is not measured
@@ -147,16 +180,7 @@ Status Profile::operator()() const {
         m.bytes += s.bytes;
         m.host_steps += s.kind == "host";
     }
-    if (file) {
-        TRY(file->write(trace_json(m).dump(-1, ' ', false, Json::error_handler_t::replace)));
-        TRY(file->commit());
-    }
-    if (json)
-        print_json(measured_json(m, path));
-    else
-        print_table(m, path, rows, nodes);
-    if (!trace.empty() && !json) fmt::print("  the trace is in {}\n", escaped(trace));
-    return {};
+    return m;
 }
 
 }  // namespace
@@ -164,12 +188,18 @@ Status Profile::operator()() const {
 void add_profile(CLI::App& app, Chosen& chosen) {
     auto profile = std::make_shared<Profile>();
     CLI::App* c = app.add_subcommand("profile", "Show where the time of a compiled model goes");
-    c->add_option("model", profile->path, "An ONNX file or Tessera's text form; without it, the built-in ResNet-50");
-    c->add_option("--runs", profile->runs, "Runs, of which each step's median is shown (20)")
+    c->add_option("model", profile->path,
+                  "ONNX file, Tessera's text form, or - for standard input; without it, the built-in ResNet-50")
+        ->option_text("FILE");
+    c->add_option("--runs", profile->runs, "Runs to take each step's median of (20)")
         ->option_text("N")
-        ->check(CLI::Range(1, 1'000'000));
-    c->add_option("--rows", profile->rows, "Steps in the table, the longest first (30)")->option_text("N");
-    c->add_flag("--nodes", profile->nodes, "Name the graph's nodes that each step holds");
+        ->check(between(1, 1'000'000));
+    c->add_option("--rows", profile->rows, "Most rows of the table, the longest first (30)")
+        ->option_text("N")
+        ->check(at_least(0));
+    c->add_flag("--nodes", profile->nodes, "Name the nodes that each step computes");
+    c->add_option("--report", profile->report, "Write a page: timeline, roofline, graph and table")
+        ->option_text("FILE.html");
     c->add_option("--trace", profile->trace, "Write a Chrome trace")->option_text("FILE.json");
     profile->inputs.add_options(*c);
     profile->flags.add_threads(*c);

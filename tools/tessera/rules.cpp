@@ -1,7 +1,7 @@
 // tessera rules: the rewrite rules, the functions they may call, and whether they hold.
-#include "command.h"
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove_rule.h"
+#include "help.h"
 #include "rewrite/refute/refute.h"
 #include "rewrite/rules/functions.h"
 
@@ -168,7 +168,8 @@ struct Prove {
         if (json)
             print_json({{"rules", list}});
         else
-            fmt::print("{} rules, {} proved, {}\n", count(all), counts["proved"], human_seconds(watch.seconds()));
+            fmt::print("{}, {} proved, {}\n", plural(double(count(all)), "rule"), counts["proved"],
+                       human_seconds(watch.seconds()));
         return {};
     }
 };
@@ -205,8 +206,9 @@ struct Verify {
         if (json)
             print_json({{"rules", count(all)}, {"proved", proved}, {"refused", refused.size()}, {"failed", names}});
         else
-            fmt::print("{} rules, {} said to be proved, {} of their certificates hold, {}\n", count(all), proved,
-                       proved - refused.size(), human_seconds(watch.seconds()));
+            fmt::print("{}, {} said to be proved, {} of their certificates hold, {}\n",
+                       plural(double(count(all)), "rule"), proved, proved - refused.size(),
+                       human_seconds(watch.seconds()));
         if (refused.empty()) return {};
         return refused.size() == 1 ? refused[0] : std::move(refused[0]).note("and {} more", refused.size() - 1);
     }
@@ -242,7 +244,7 @@ struct List {
                 fmt::print("  {}\n", escaped(to_string(rule)));
             }
         }
-        fmt::print("{} rules\n", count(all));
+        fmt::print("{}\n", plural(double(count(all)), "rule"));
         return {};
     }
 };
@@ -278,9 +280,11 @@ void add_check(CLI::App& rules, Chosen& chosen) {
     CLI::App* c = rules.add_subcommand("check", "Try to refute each rule on random graphs that it matches");
     c->add_option("file", check->files, "Rule files; without any, the built-in rules");
     c->add_option("--rule", check->only, "Only the rule of this name")->option_text("NAME");
-    c->add_option("--seed", check->options.seed, "Of the random graphs and values")->option_text("N");
-    c->add_option("--instances", check->options.instances, "Matching graphs to try for each rule")
-        ->check(CLI::PositiveNumber)
+    c->add_option("--seed", check->options.seed, "Seed for random graphs and values (0)")
+        ->option_text("N")
+        ->check(at_least(0));
+    c->add_option("--instances", check->options.instances, "Matching graphs to try for each rule (100)")
+        ->check(between(1, 1'000'000))
         ->option_text("N");
     c->add_flag("--json", check->json, "Print JSON");
     add_progress_option(*c, check->progress);

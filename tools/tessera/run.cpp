@@ -1,6 +1,7 @@
 // tessera run: computes a model's outputs.
 #include "base/memory.h"
 #include "given.h"
+#include "help.h"
 #include "values.h"
 
 namespace tessera::cli {
@@ -50,6 +51,7 @@ struct Run {
     CompileFlags flags;
     std::vector<std::string> outputs;
     std::string output_dir, memory_limit, max_work;
+    std::vector<std::string> compile_only;  // options that were given and are of compiling
     bool random = false, json = false;
     Progress::Mode progress = Progress::Mode::Auto;
 
@@ -69,11 +71,21 @@ struct Run {
     };
 
     bool demo() const { return path.empty(); }
+    Status check_usage() const;
     Result<std::vector<Datum>> compute(Model model, const NamedData& given, Times& times) const;
     Result<Outputs> open_outputs(const Model& model) const;
     void show(const About& about, const NamedData& given, const std::vector<Datum>& results,
               const std::vector<std::pair<size_t, ValueFile>>& files, const Times& times) const;
 };
+
+Status Run::check_usage() const {
+    TRY(inputs.check_files());
+    for (const std::string& text : outputs) TRY(ValueFile::check_ending(text));
+    if (backend == "evaluate" && !compile_only.empty())
+        return Error(Code::E0501, "--backend=evaluate compiles nothing and has no use for {}", compile_only[0])
+            .hint("leave {} out", compile_only[0]);
+    return {};
+}
 
 Result<Outputs> Run::open_outputs(const Model& model) const {
     Outputs opened;
@@ -104,7 +116,7 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
                const std::vector<std::pair<size_t, ValueFile>>& files, const Times& times) const {
     const Summary& s = about.summary;
     const SymbolValues& sizes = about.sizes;
-    std::optional<int64_t> flops = value_at(s.flops, sizes), bytes = value_at(s.bytes, sizes);
+    std::optional<double> flops = about_at(s.flops, sizes);
     const std::vector<Port>& ports = about.outputs;
     std::optional<Json> top;
     if (demo() && results[0].tensor().size(0) > 0)
@@ -114,8 +126,8 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
             {"model", demo() ? "resnet50" : path}, {"name", s.name}, {"nodes", s.nodes}, {"parameters", s.parameters}};
         j["dims"] = Json::object();
         for (auto& [name, size] : sizes) j["dims"][name] = size;
-        if (flops) j["flops"] = *flops;
-        if (bytes) j["bytes"] = *bytes;
+        if (Json n = number_at(s.flops, sizes); !n.is_null()) j["flops"] = n;
+        if (Json n = number_at(s.bytes, sizes); !n.is_null()) j["bytes"] = n;
         j["counts_complete"] = s.complete;
         j["backend"] = backend;
         j["seconds"] = {{"load", times.load}, {"inputs", times.inputs}, {"run", times.run}};
@@ -133,11 +145,11 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
         if (top) j["top5"] = *top;
         return print_json(j);
     }
-    fmt::print("{}  {} nodes, {} parameters ({})", bold(shown_path(path)), s.nodes, human_count(double(s.parameters)),
-               human_bytes(double(s.parameter_bytes)));
+    fmt::print("{}  {}, {} parameter{} ({})", bold(shown_path(path)), plural(double(s.nodes), "node"),
+               human_count(double(s.parameters)), s.parameters == 1 ? "" : "s", human_bytes(double(s.parameter_bytes)));
     if (flops)
-        fmt::print(", {}{}FLOP{}", s.complete ? "" : "at least ",
-                   human_count(double(*flops)) + (*flops < 1000 ? " " : ""), at_dims(s.symbols, sizes));
+        fmt::print(", {}{}FLOP{}", s.complete ? "" : "at least ", human_count(*flops) + (*flops < 1000 ? " " : ""),
+                   at_dims(s.symbols, sizes));
     fmt::print("\n");
     for (auto& [name, value] : given) fmt::print("  in   {}  {}\n", escaped(name), escaped(value_text(value)));
     for (size_t i = 0; i < results.size(); ++i) {
@@ -154,7 +166,7 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
     fmt::print("{} {}, inputs {}, ", demo() ? "build" : "load", human_seconds(times.load), human_seconds(times.inputs));
     if (times.compile) fmt::print("compile {}, ", human_seconds(*times.compile));
     fmt::print("run {}", human_seconds(times.run));
-    if (flops && times.run > 0) fmt::print(" ({}FLOP/s)", human_count(double(*flops) / times.run));
+    if (flops && *flops > 0 && times.run > 0) fmt::print(" ({}FLOP/s)", human_count(*flops / times.run));
     fmt::print("\n");
 }
 
@@ -184,6 +196,7 @@ Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Tim
 }
 
 Status Run::operator()() {
+    TRY(check_usage());
     if (!memory_limit.empty()) set_memory_limit(TRY(parse_size(memory_limit, "--memory-limit")));
     inputs.random = random || demo();
     Times times;
@@ -208,18 +221,20 @@ Status Run::operator()() {
 void add_run(CLI::App& app, Chosen& chosen) {
     auto run = std::make_shared<Run>();
     CLI::App* c = app.add_subcommand("run", "Compute a model's outputs");
-    c->add_option("model", run->path, "An ONNX file or Tessera's text form; without it, a built-in ResNet-50");
+    c->add_option("model", run->path,
+                  "ONNX file, Tessera's text form, or - for standard input; without it, the built-in ResNet-50")
+        ->option_text("FILE");
     run->inputs.add_options(*c);
-    c->add_flag("--random", run->random, "Draw the inputs that are not given");
+    c->add_flag("--random", run->random, "Use random values for inputs that are not given");
     c->add_option("--output,-o", run->outputs, "Write an output to a .npy or .pb file")
         ->option_text("NAME=FILE ...")
         ->allow_extra_args(false);
     c->add_option("--output-dir", run->output_dir, "Write every output to this folder")->option_text("DIR");
     c->add_option("--memory-limit", run->memory_limit,
-                  "Most memory for tensors, as in 4G (three quarters of the machine's)")
+                  "Most memory for tensors, such as 4G (three quarters of the machine's)")
         ->option_text("BYTES");
-    c->add_option("--max-work", run->max_work, "Most scalar operations, as in 500G")->option_text("COUNT");
-    c->add_option("--backend", run->backend, "compiled: by machine code; evaluate: by the reference, slowly")
+    c->add_option("--max-work", run->max_work, "Most scalar operations of the run, such as 500G")->option_text("COUNT");
+    c->add_option("--backend", run->backend, "compiled: machine code; evaluate: the reference, which is slow")
         ->option_text("compiled|evaluate")
         ->check(CLI::IsMember({"compiled", "evaluate"}));
     run->flags.add_threads(*c);
@@ -228,7 +243,12 @@ void add_run(CLI::App& app, Chosen& chosen) {
     c->add_flag("--json", run->json, "Print JSON");
     add_progress_option(*c, run->progress);
     c->footer(fmt::format("{}\n{}", kRunExamples, kExitStatus));
-    c->callback([run, &chosen] { chosen = [run] { return report((*run)(), run->json); }; });
+    c->callback([run, c, &chosen] {
+        for (const char* name :
+             {"--threads", "--target", "--precision", "--cache-dir", "--no-cache", "--no-optimize", "--no-fuse"})
+            if (c->count(name) > 0) run->compile_only.push_back(name);
+        chosen = [run] { return report((*run)(), run->json); };
+    });
 }
 
 }  // namespace tessera::cli

@@ -145,7 +145,7 @@ Result<Assignment> parse_assignment(const std::string& text, const std::vector<P
     size_t equals = text.find('=');
     if (equals == std::string::npos) {
         if (ports.size() == 1) return Assignment{0, text};
-        return Error(Code::E0501, "{} {}: it takes NAME=FILE", option, text);
+        return Error(Code::E0501, "{} {}: expected NAME=FILE", option, text);
     }
     std::vector<std::string> names;
     for (const Port& p : ports) names.push_back(p.name);
@@ -153,10 +153,14 @@ Result<Assignment> parse_assignment(const std::string& text, const std::vector<P
         .hint("it has: {}", names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
 }
 
+Status ValueFile::check_ending(const std::filesystem::path& path) {
+    const std::string suffix = path.extension().string();
+    if (suffix == ".npy" || suffix == ".pb") return {};
+    return Error(Code::E0501, "an output goes to a .npy or a .pb file, not to \"{}\"", path.string());
+}
+
 Result<ValueFile> ValueFile::create(const std::filesystem::path& path) {
-    std::string suffix = path.extension().string();
-    if (suffix != ".npy" && suffix != ".pb")
-        return Error(Code::E0501, "an output goes to a .npy or a .pb file, not to \"{}\"", path.string());
+    TRY(check_ending(path));
     return ValueFile(path, TRY(OutputFile::create(path)));
 }
 

@@ -22,7 +22,8 @@ Result<Assignment> parse_assignment(const std::string& text, const std::vector<P
 class ValueFile {
   public:
     static Result<ValueFile> create(const std::filesystem::path& path);
-    Status write(const Datum& value, const std::string& name);  // by the suffix, .npy or .pb
+    static Status check_ending(const std::filesystem::path& path);  // .npy or .pb. E0501
+    Status write(const Datum& value, const std::string& name);      // by the suffix, .npy or .pb
     Status commit() { return file_.commit(); }
     const std::filesystem::path& path() const { return path_; }
 

@@ -1,0 +1,16 @@
+# `make install`: the command line, the library with its headers, and what find_package(tessera) reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
+install(TARGETS tessera EXPORT tessera-targets COMPONENT cpp ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp)
+if(TARGET tessera-cli)
+    install(TARGETS tessera-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cpp)
+endif()
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp)
+install(EXPORT tessera-targets NAMESPACE tessera:: DESTINATION ${package_folder} COMPONENT cpp)
+configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/tessera-config.cmake.in ${CMAKE_BINARY_DIR}/tessera-config.cmake
+    INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/tessera-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/tessera-config.cmake ${CMAKE_BINARY_DIR}/tessera-config-version.cmake
+    DESTINATION ${package_folder} COMPONENT cpp)

@@ -1,0 +1,186 @@
+#include "help.h"
+
+#include <cmath>
+
+#include "base/nearest.h"
+
+namespace tessera::cli {
+namespace {
+
+class WrappedFormatter : public CLI::Formatter {
+  public:
+    std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+        std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+        if (size_t at = text.find("--search{60}"); at != std::string::npos) text.erase(at + 8, 4);
+        return wrapped(text, kHelpColumns);
+    }
+};
+
+// Where what follows a line goes on: below what it explains, or below its own beginning.
+size_t hanging_indent(const std::string& line) {
+    const size_t begin = line.find_first_not_of(' ');
+    if (begin == std::string::npos) return 0;
+    const size_t gap = line.find("  ", begin);
+    if (gap == std::string::npos || gap > kHelpColumns / 2) return begin;
+    const size_t explained = line.find_first_not_of(' ', gap);
+    return explained == std::string::npos || explained > kHelpColumns / 2 ? begin : explained;
+}
+
+std::string wrapped_line(std::string line, size_t columns) {
+    const std::string indent(hanging_indent(line), ' ');
+    std::string out;
+    while (line.size() > columns) {
+        const size_t cut = line.rfind(' ', columns);
+        if (cut == std::string::npos || cut <= indent.size()) break;
+        out += line.substr(0, cut) + "\n";
+        line = indent + line.substr(cut + 1);
+    }
+    return out + line;
+}
+
+std::string in_few_digits(double n) {
+    if (n == std::floor(n) && std::abs(n) < 1e15) return fmt::format("{}", static_cast<int64_t>(n));
+    return fmt::format("{:g}", n);
+}
+
+CLI::Validator number(std::string wanted, std::function<bool(double)> fits) {
+    return CLI::Validator(
+        [wanted = std::move(wanted), fits = std::move(fits)](std::string& text) -> std::string {
+            char* end = nullptr;
+            const double n = std::strtod(text.c_str(), &end);
+            if (end != text.c_str() && *end == 0 && std::isfinite(n) && fits(n)) return {};
+            return fmt::format("expected {}, got \"{}\"", wanted, text);
+        },
+        "", "");
+}
+
+std::string named(const CLI::App& app) {
+    return app.get_parent() ? named(*app.get_parent()) + " " + app.get_name() : app.get_name();
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+        if (!sub->get_name().empty()) names.push_back(sub->get_name());
+    return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return !o->get_group().empty(); }))
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    return names;
+}
+
+std::string closest(const std::string& word, const std::vector<std::string>& names) {
+    return nearest(word, {names.begin(), names.end()});
+}
+
+// The command that the words reach, and the first word that is no subcommand where one must stand.
+struct Reached {
+    const CLI::App* app;
+    std::optional<std::string> unknown;
+};
+Reached reached(const CLI::App& app, const std::vector<std::string>& words) {
+    const CLI::App* at = &app;
+    for (const std::string& word : words) {
+        if (word.starts_with("-")) continue;
+        const std::vector<std::string> names = command_names(*at);
+        if (names.empty()) break;
+        if (std::find(names.begin(), names.end(), word) == names.end()) return {at, word};
+        at = at->get_subcommand(word);
+    }
+    return {at, std::nullopt};
+}
+
+// The first word that looks like an option and is none of the command's.
+std::optional<std::string> unknown_option(const CLI::App& app, const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+        if (word == "--") break;
+        if (!word.starts_with("-") || word.size() < 2 || std::isdigit(static_cast<unsigned char>(word[1]))) continue;
+        const std::string name = word.substr(0, word.find('='));
+        if (!app.get_option_no_throw(name)) return name;
+    }
+    return std::nullopt;
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+        text.replace(at, what.size(), by);
+    return text;
+}
+
+}  // namespace
+
+std::string wrapped(const std::string& text, size_t columns) {
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+        const size_t end = std::min(text.find('\n', at), text.size());
+        out += wrapped_line(text.substr(at, end - at), columns);
+        if (end < text.size()) out += '\n';
+        at = end + 1;
+    }
+    return out;
+}
+
+void use_wrapped_help(CLI::App& app) { app.formatter(std::make_shared<WrappedFormatter>()); }
+
+CLI::Validator between(double low, double high) {
+    return number(fmt::format("a number from {} to {}", in_few_digits(low), in_few_digits(high)),
+                  [=](double n) { return n >= low && n <= high; });
+}
+CLI::Validator at_least(double low) {
+    return number(fmt::format("a number of at least {}", in_few_digits(low)),
+                  [=](double n) { return n >= low && n <= 1.8e19; });
+}
+CLI::Validator above_zero() {
+    return number("a number above 0", [](double n) { return n > 0; });
+}
+
+std::vector<std::string> arguments(int argc, char** argv) {
+    std::vector<std::string> words;
+    bool dims = false;
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        const size_t equals = word.rfind('=');
+        const bool sizes = !word.starts_with("-") && equals != std::string::npos && equals > 0 &&
+                           equals + 1 < word.size() &&
+                           word.find_first_not_of("0123456789", equals + 1) == std::string::npos;
+        if (dims && sizes && words.back() != "--dim") words.push_back("--dim");
+        dims = word == "--dim" || word.starts_with("--dim=") || (dims && sizes);
+        words.push_back(word);
+    }
+    return words;
+}
+
+Error usage_error(const CLI::ParseError& error, const CLI::App& app, const std::vector<std::string>& words) {
+    const auto [at, unknown] = reached(app, words);
+    const std::string command = named(*at);
+    if (unknown) {
+        const std::vector<std::string> names = command_names(*at);
+        Error wrong(Code::E0501, "\"{}\" is not a command of {}", *unknown, command);
+        const std::string meant = closest(*unknown, names);
+        if (!meant.empty()) return std::move(wrong).hint("did you mean \"{} {}\"?", command, meant);
+        return std::move(wrong).hint("there are: {}", fmt::join(names, ", "));
+    }
+    if (error.get_name() == "RequiredError" && !command_names(*at).empty())
+        return Error(Code::E0501, "{} needs a command", command)
+            .hint("there are: {}", fmt::join(command_names(*at), ", "));
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+        if (auto option = unknown_option(*at, words)) {
+            Error wrong(Code::E0501, "{} has no option {}", command, *option);
+            const std::string meant = closest(*option, option_names(*at));
+            if (!meant.empty()) return std::move(wrong).hint("did you mean {}?", meant);
+            return std::move(wrong).hint("{} --help lists them", command);
+        }
+        std::string text = error.what();
+        return Error(Code::E0501, "{} does not take {}", command, text.substr(text.find(": ") + 2))
+            .hint("{} --help says what it takes", command);
+    }
+    std::string text = error.what();
+    if (text.starts_with("Could not convert: "))
+        text = replaced(text.substr(19), " = ", ": expected a number, got \"") + "\"";
+    return Error(Code::E0501, "{}", text).hint("{} --help", command);
+}
+
+}  // namespace tessera::cli
