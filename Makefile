@@ -1,10 +1,11 @@
 # The front door: `make help` lists the targets. CMake builds; the scripts in tools/ do the rest.
 
 FUZZ_SECONDS ?= 600
+PREFIX ?= /usr/local
 CPP_FILES = git ls-files '*.cpp' '*.h'
 
 .NOTPARALLEL:
-.PHONY: help run test test-all bench format format-check fuzz clean setup configure configure-python build all python wheel
+.PHONY: help run test test-all install pictures bench format format-check fuzz clean setup configure configure-python build all python wheel
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -13,12 +14,19 @@ run: build ## Build the command line and run the built-in ResNet-50
 	build/bin/tessera run
 
 test: all python ## Build everything and run every test
-	@tools/setup.sh browser || echo "Without a browser, the tests of the report's page are skipped."
+	@tools/setup.sh check || echo "Without shellcheck, the test of the scripts is skipped."
+	@tools/setup.sh browser || echo "Without a browser, the tests of the pages are skipped."
 	@tools/test.sh
 
 test-all: all python ## The same, with every test program under the sanitizers, and those of threads under ThreadSanitizer
-	@tools/setup.sh browser || echo "Without a browser, the tests of the report's page are skipped."
+	@tools/setup.sh browser || echo "Without a browser, the tests of the pages are skipped."
 	@tools/test.sh --all
+
+install: build ## Install the command line, the C++ library and its headers under PREFIX (/usr/local)
+	@cmake --install build --component cpp --prefix $(PREFIX)
+
+pictures: build ## Draw the README's pictures again: docs/pictures/*.svg
+	@python3 tools/pictures.py
 
 bench: all ## Run the benchmarks, and put the models' speed into docs/benchmarks.md
 	@for b in build/bin/*_bench; do [ ! -x $$b ] || $$b || exit 1; done

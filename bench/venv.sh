@@ -12,7 +12,8 @@ if ! cmp -s bench/requirements.txt "$stamp"; then
     echo "Making $venv with $("$python" --version)" >&2
     [[ -x $venv/bin/python ]] || "$python" -m venv --clear "$venv"
     pip=("$venv/bin/python" -m pip install -q --disable-pip-version-check)
-    "${pip[@]}" $(grep -v -e '^#' -e '^onnxoptimizer' bench/requirements.txt)
+    mapfile -t wanted < <(grep -v -e '^#' -e '^onnxoptimizer' -e '^$' bench/requirements.txt)
+    "${pip[@]}" "${wanted[@]}"
     # Where onnxoptimizer has no wheel, its source is built: on its own it would fetch more from the network, so
     # it is given the distribution's protobuf and the pybind11 of this environment.
     pybind11=$("$venv/bin/python" -m pybind11 --cmakedir)

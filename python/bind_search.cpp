@@ -151,7 +151,10 @@ void bind_reports(nb::module_& m) {
         .def_ro("rule", &SearchedRule::rule)
         .def_ro("why", &SearchedRule::why)
         .def_ro("where", &SearchedRule::where)
-        .def_ro("gain", &SearchedRule::gain);
+        .def_ro("gain", &SearchedRule::gain)
+        .def("__repr__", [](const SearchedRule& r) {
+            return fmt::format("<{} x {}: gains {:.3g} ms>", r.where.size(), r.rule, r.gain * 1e3);
+        });
 
     nb::class_<SearchedCandidate>(m, "SearchedCandidate", "A graph that was found, by its cost and by the clock.")
         .def_ro("what", &SearchedCandidate::what)
@@ -159,7 +162,10 @@ void bind_reports(nb::module_& m) {
         .def_ro("seconds", &SearchedCandidate::seconds)
         .def_ro("speedup", &SearchedCandidate::speedup)
         .def_ro("difference", &SearchedCandidate::difference)
-        .def_ro("rules", &SearchedCandidate::rules);
+        .def_ro("rules", &SearchedCandidate::rules)
+        .def("__repr__", [](const SearchedCandidate& c) {
+            return fmt::format("<{}: cost {:.3g} ms, {:.3g} ms by the clock>", c.what, c.cost * 1e3, c.seconds * 1e3);
+        });
 
     nb::class_<SearchReport>(m, "SearchReport", "What a search did and found.")
         .def_ro("strategy", &SearchReport::strategy)
@@ -180,7 +186,11 @@ void bind_reports(nb::module_& m) {
         .def(
             "explain", [](const SearchReport& r) { return r.to_text(); },
             "Which rules each candidate takes, and where.")
-        .def("__str__", [](const SearchReport& r) { return r.to_text(false); });
+        .def("__str__", [](const SearchReport& r) { return r.to_text(false); })
+        .def("__repr__", [](const SearchReport& r) {
+            return fmt::format("<tessera.SearchReport: {}, the chosen one {:.3g} times as fast as the input>",
+                               plural(int64_t(r.candidates.size()), "candidate"), r.speedup);
+        });
 
     nb::class_<Searched>(m, "Searched").def_ro("model", &Searched::model).def_ro("report", &Searched::report);
 }
@@ -194,7 +204,10 @@ void bind_discovery(nb::module_& m) {
         .def_ro("total", &ToldProgress::total)
         .def_ro("terms", &ToldProgress::terms)
         .def_ro("classes", &ToldProgress::classes)
-        .def_ro("pairs", &ToldProgress::pairs);
+        .def_ro("pairs", &ToldProgress::pairs)
+        .def("__repr__", [](const ToldProgress& p) {
+            return fmt::format("<{} {}: {} of {}>", p.world, p.phase, p.done, p.total);
+        });
 
     nb::class_<DiscoveredCounts>(m, "DiscoveredCounts", "How many there were of each kind; docs/superoptimizer.md.")
         .def_ro("graphs", &DiscoveredCounts::graphs)
@@ -212,7 +225,11 @@ void bind_discovery(nb::module_& m) {
         .def_ro("unknown", &DiscoveredCounts::unknown)
         .def_ro("enumerate_seconds", &DiscoveredCounts::enumerate_seconds)
         .def_ro("prune_seconds", &DiscoveredCounts::prune_seconds)
-        .def_ro("prove_seconds", &DiscoveredCounts::prove_seconds);
+        .def_ro("prove_seconds", &DiscoveredCounts::prove_seconds)
+        .def("__repr__", [](const DiscoveredCounts& c) {
+            return fmt::format("<tessera.DiscoveredCounts: {}, {} irredundant, {} proved>", plural(c.terms, "term"),
+                               c.irredundant, c.proved);
+        });
 
     nb::class_<DiscoveredRule>(m, "DiscoveredRule", "A rule that was found, and whether it is proved.")
         .def_ro("name", &DiscoveredRule::name)
@@ -238,7 +255,11 @@ void bind_discovery(nb::module_& m) {
         .def_ro("worlds", &DiscoveredRules::worlds)
         .def_ro("rules", &DiscoveredRules::rules)
         .def_ro("files", &DiscoveredRules::files)
-        .def_ro("warnings", &DiscoveredRules::warnings);
+        .def_ro("warnings", &DiscoveredRules::warnings)
+        .def("__repr__", [](const DiscoveredRules& r) {
+            return fmt::format("<tessera.DiscoveredRules over {}: {}, {} proved, in {:.3g} s>", r.ops,
+                               plural(int64_t(r.rules.size()), "rule"), r.counts.proved, r.seconds);
+        });
 }
 
 }  // namespace

@@ -29,6 +29,10 @@ inline void warn(const std::vector<tessera::Warning>& warnings) {
     }
 }
 
+// For what Python prints: "1 node", "2 nodes", and a long formula cut short.
+inline std::string plural(int64_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+inline std::string shortened(const std::string& text) { return text.size() > 60 ? text.substr(0, 57) + "..." : text; }
+
 template <typename T>
 T unwrap(tessera::Result<T> result) {
     if (!result.ok()) raise(result.error());

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstring>
 
 #include "bind_search.h"
 #include "errors.h"
@@ -84,12 +85,12 @@ Tensor tensor_from_memory(const std::string& dtype, Sizes sizes, uintptr_t addre
 }
 
 // The tensor's bytes as a one-dimensional array that keeps the tensor alive.
-nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>> bytes_of(const Tensor& t) {
+nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> bytes_of(const Tensor& t) {
     auto* held = new Tensor(t);
     nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
-    static const uint8_t none = 0;
-    const void* data = t.data() ? t.data() : &none;
-    return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(data, {static_cast<size_t>(t.bytes())}, owner);
+    static uint8_t none = 0;
+    void* data = t.data() ? const_cast<void*>(t.data()) : &none;
+    return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data, {static_cast<size_t>(t.bytes())}, owner);
 }
 
 // A NumPy array over the tensor's memory; None where NumPy itself has no such element type.
@@ -119,6 +120,21 @@ Model read(Result<Model> result) {
     Model model = unwrap(std::move(result));
     warn(model.warnings());
     return model;
+}
+
+// The same value in memory that nobody else has, so that it can be written to.
+Datum own(Datum d) {
+    if (!d.is_tensor()) {
+        std::vector<Datum> items;
+        for (const Datum& item : d.items()) items.push_back(own(item));
+        if (d.is_sequence()) return Datum::sequence(std::move(items));
+        return items.empty() ? Datum::none() : Datum::some(std::move(items[0]));
+    }
+    const Tensor& t = d.tensor();
+    if (t.dtype() == DType::string || t.bytes() == 0 || t.owner().use_count() == 1) return d;
+    Tensor copy = unwrap(Tensor::zeros(t.dtype(), t.sizes()));
+    std::memcpy(copy.mutable_data(), t.data(), static_cast<size_t>(t.bytes()));
+    return Datum(std::move(copy));
 }
 
 // Runs without the GIL; Ctrl-C cancels.
@@ -160,7 +176,9 @@ std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t 
     }();
     if (interrupted) throw nb::python_error();
     warn(warnings);
-    return unwrap(std::move(result));
+    std::vector<Datum> outputs = unwrap(std::move(result));
+    for (Datum& d : outputs) d = own(std::move(d));
+    return outputs;
 }
 
 // Runs without the GIL; Ctrl-C between passes cancels.
@@ -291,23 +309,27 @@ void bind_kernels(nb::module_& m) {
 void bind_data(nb::module_& m) {
     nb::class_<Tensor>(m, "Tensor", "A tensor: element type, sizes, contiguous elements.")
         .def_static("from_memory", &tensor_from_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("address"), nb::arg("owner"))
-        .def_static("from_dlpack", &tensor_from_dlpack, nb::arg("array"))
+        .def_static("from_dlpack", &tensor_from_dlpack, nb::arg("array"), nb::sig("def from_dlpack(array: object) -> Tensor"))
         .def_static("from_strings", [](Sizes shape, std::vector<std::string> values) {
             auto n = unwrap(element_count(shape));
             if (n != static_cast<int64_t>(values.size())) throw nb::value_error("the strings do not fill the shape");
             return Tensor::strings(std::move(shape), std::move(values));
         }, nb::arg("shape"), nb::arg("values"))
         .def_prop_ro("dtype", [](const Tensor& t) { return std::string(dtype_name(t.dtype())); })
-        .def_prop_ro("shape", [](const Tensor& t) { return nb::tuple(nb::cast(t.sizes())); })
-        .def("array", &array_of, "A NumPy array over the tensor's memory; None where NumPy has no such element type.")
-        .def("bytes", &bytes_of, "The elements' bytes, shared with the tensor.")
+        .def_prop_ro("shape", [](const Tensor& t) { return nb::tuple(nb::cast(t.sizes())); },
+                     nb::sig("def shape(self) -> tuple[int, ...]"))
+        .def("array", &array_of, nb::sig("def array(self) -> numpy.typing.NDArray[typing.Any] | None"), "A NumPy array over the tensor's memory; None where NumPy has no such element type.")
+        .def("bytes", &bytes_of, nb::sig("def bytes(self) -> numpy.typing.NDArray[numpy.uint8]"), "The elements' bytes, shared with the tensor.")
         .def("strings", [](const Tensor& t) { return t.as_strings(); })
-        .def("__dlpack__", &dlpack_of, nb::arg("kwargs"))
-        .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); });
+        .def("__repr__", [](const Tensor& t) { return fmt::format("<tessera.Tensor {}{}>", dtype_name(t.dtype()), to_string(t.sizes())); })
+        .def("__dlpack__", &dlpack_of, nb::arg("kwargs"), nb::sig("def __dlpack__(self, **kwargs: object) -> object"))
+        .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); },
+             nb::sig("def __dlpack_device__(self) -> tuple[int, int]"));
 
     nb::class_<Datum>(m, "Datum", "What a value holds at run time: a tensor, a sequence or an optional.")
         .def_static("tensor_of", [](const Tensor& t) { return Datum(t); }, nb::arg("tensor"))
-        .def_static("array_of", [](AnyArray array) { return Datum(tensor_from_dlpack(std::move(array))); }, nb::arg("array"))
+        .def_static("array_of", [](AnyArray array) { return Datum(tensor_from_dlpack(std::move(array))); }, nb::arg("array"),
+                    nb::sig("def array_of(array: object) -> Datum"))
         .def_static("sequence", &Datum::sequence, nb::arg("items"))
         .def_static("some", &Datum::some, nb::arg("item"))
         .def_static("none", &Datum::none)
@@ -326,23 +348,30 @@ void bind_models(nb::module_& m) {
         .def_ro("ranked", &Port::ranked)
         .def_ro("dims", &Port::dims)
         .def_ro("sizes", &Port::sizes)
-        .def_ro("has_default", &Port::has_default);
+        .def_ro("has_default", &Port::has_default)
+        .def("__repr__", [](const Port& p) { return fmt::format("<tessera.Port {}: {}>", p.name, p.type); });
 
     nb::class_<Warning>(m, "FoundWarning", "What a model got wrong and is used in spite of.")
         .def_prop_ro("code", [](const Warning& w) { return std::string(code_name(w.code)); })
         .def_ro("message", &Warning::message)
         .def_ro("where", &Warning::where)
         .def_ro("hint", &Warning::hint)
-        .def("__str__", &Warning::to_string);
+        .def("__str__", &Warning::to_string)
+        .def("__repr__", [](const Warning& w) { return fmt::format("<{}: {}>", code_name(w.code), w.message); });
 
     nb::class_<OpCount>(m, "OpCount").def_ro("op", &OpCount::op).def_ro("nodes", &OpCount::nodes)
-        .def_ro("flops", &OpCount::flops).def_ro("bytes", &OpCount::bytes);
+        .def_ro("flops", &OpCount::flops).def_ro("bytes", &OpCount::bytes)
+        .def("__repr__", [](const OpCount& c) { return fmt::format("<{} x {}>", c.nodes, c.op); });
 
     nb::class_<Summary>(m, "Summary", "What a model is made of.")
         .def_ro("name", &Summary::name).def_ro("source", &Summary::source).def_ro("producer", &Summary::producer)
         .def_ro("opset", &Summary::opset).def_ro("nodes", &Summary::nodes).def_ro("parameters", &Summary::parameters)
         .def_ro("parameter_bytes", &Summary::parameter_bytes).def_ro("flops", &Summary::flops)
-        .def_ro("bytes", &Summary::bytes).def_ro("symbols", &Summary::symbols).def_ro("ops", &Summary::ops);
+        .def_ro("bytes", &Summary::bytes).def_ro("symbols", &Summary::symbols).def_ro("ops", &Summary::ops)
+        .def("__repr__", [](const Summary& s) {
+            return fmt::format("<tessera.Summary of {}: {}, {}, FLOPs {}>", s.name, plural(s.nodes, "node"),
+                               plural(s.parameters, "parameter"), shortened(s.flops));
+        });
 
     nb::class_<Model>(m, "Model")
         .def_static("load", [](const std::string& path, bool strict) {
@@ -382,17 +411,25 @@ void bind_optimizer(nb::module_& m) {
     nb::class_<Rewrite>(m, "Rewrite", "One rewrite: which rule, where, what went and what came.")
         .def_ro("pass_name", &Rewrite::pass).def_ro("rule", &Rewrite::rule).def_ro("exactness", &Rewrite::exactness)
         .def_ro("why", &Rewrite::why).def_ro("where", &Rewrite::where).def_ro("removed", &Rewrite::removed)
-        .def_ro("added", &Rewrite::added).def_ro("replaced", &Rewrite::replaced);
+        .def_ro("added", &Rewrite::added).def_ro("replaced", &Rewrite::replaced)
+        .def("__repr__", [](const Rewrite& r) { return fmt::format("<{} / {} at {}>", r.pass, r.rule, r.where); });
 
     nb::class_<PassRun>(m, "PassRun", "What one pass did, over all of its runs.")
         .def_ro("name", &PassRun::pass).def_ro("purpose", &PassRun::purpose).def_ro("runs", &PassRun::runs)
-        .def_ro("rewrites", &PassRun::rewrites).def_ro("seconds", &PassRun::seconds);
+        .def_ro("rewrites", &PassRun::rewrites).def_ro("seconds", &PassRun::seconds)
+        .def("__repr__", [](const PassRun& p) {
+            return fmt::format("<{}: {} in {}>", p.pass, plural(p.rewrites, "rewrite"), plural(p.runs, "run"));
+        });
 
     nb::class_<OptimizeReport>(m, "OptimizeReport", "What was done to a model.")
         .def_ro("before", &OptimizeReport::before).def_ro("after", &OptimizeReport::after)
         .def_ro("passes", &OptimizeReport::passes).def_ro("rewrites", &OptimizeReport::rewrites)
         .def_ro("rewrite_count", &OptimizeReport::rewrite_count).def_ro("rounds", &OptimizeReport::rounds)
-        .def_ro("settled", &OptimizeReport::settled).def_ro("seconds", &OptimizeReport::seconds);
+        .def_ro("settled", &OptimizeReport::settled).def_ro("seconds", &OptimizeReport::seconds)
+        .def("__repr__", [](const OptimizeReport& r) {
+            return fmt::format("<tessera.OptimizeReport: {} nodes became {} by {}, in {:.3g} s>", r.before.nodes, r.after.nodes,
+                               plural(r.rewrite_count, "rewrite"), r.seconds);
+        });
 
     nb::class_<Optimized>(m, "Optimized").def_ro("model", &Optimized::model).def_ro("report", &Optimized::report);
     m.def("optimize", &optimize_model, nb::arg("model"), nb::arg("precision"), nb::arg("rules"), nb::arg("refute_rules"),
@@ -404,14 +441,25 @@ void bind_compiler(nb::module_& m) {
     nb::class_<StepProfile>(m, "StepProfile", "One step of a compiled model: its time, and what it holds.")
         .def_ro("label", &StepProfile::label).def_ro("kind", &StepProfile::kind).def_ro("nodes", &StepProfile::nodes)
         .def_ro("seconds", &StepProfile::seconds).def_ro("flops", &StepProfile::flops).def_ro("bytes", &StepProfile::bytes)
-        .def_ro("launches", &StepProfile::launches)
-        .def("__repr__", [](const StepProfile& s) { return fmt::format("<{} {}: {:.3f} ms>", s.kind, s.label, s.seconds * 1e3); });
+        .def_ro("launches", &StepProfile::launches).def_ro("ops", &StepProfile::ops)
+        .def_ro("reads", &StepProfile::reads).def_ro("writes", &StepProfile::writes)
+        .def_ro("begin", &StepProfile::begin).def_ro("end", &StepProfile::end)
+        .def_prop_ro("threads", [](const StepProfile& s) {
+            std::vector<std::tuple<int, double, double>> spans;
+            for (const ThreadSpan& t : s.threads) spans.emplace_back(t.thread, t.begin, t.end);
+            return spans;
+        })
+        .def("__repr__", [](const StepProfile& s) { return fmt::format("<{} {}: {:.3g} ms>", s.kind, s.label, s.seconds * 1e3); });
 
     nb::class_<CompileReport>(m, "CompileReport", "What compiling a model came to.")
         .def_ro("kernels", &CompileReport::kernels).def_ro("steps", &CompileReport::steps)
         .def_ro("host_steps", &CompileReport::host_steps).def_ro("from_cache", &CompileReport::from_cache)
         .def_ro("phases", &CompileReport::phases).def_ro("decisions", &CompileReport::decisions)
-        .def_ro("host_reasons", &CompileReport::host_reasons);
+        .def_ro("host_reasons", &CompileReport::host_reasons)
+        .def("__repr__", [](const CompileReport& r) {
+            return fmt::format("<tessera.CompileReport: {} in {}, {} left to the reference{}>", plural(int64_t(r.kernels), "kernel"),
+                               plural(int64_t(r.steps), "step"), r.host_steps, r.from_cache ? ", from the cache" : "");
+        });
 
     nb::class_<Executable>(m, "Executable")
         .def_prop_ro("inputs", &Executable::inputs)
@@ -423,10 +471,27 @@ void bind_compiler(nb::module_& m) {
         .def("run", &run<Executable>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none())
         .def("profile", &profile, nb::arg("inputs"), nb::arg("runs"))
-        .def("check", &check, nb::arg("inputs"));
+        .def("check", &check, nb::arg("inputs"))
+        .def("save", [](const Executable& e, const std::string& path) {
+            Status saved = [&] {
+                nb::gil_scoped_release release;
+                return e.save(path);
+            }();
+            unwrap(std::move(saved));
+        }, nb::arg("path"))
+        .def_static("load", [](const std::string& path) {
+            Result<Executable> loaded = [&] {
+                nb::gil_scoped_release release;
+                return Executable::load(path);
+            }();
+            return unwrap(std::move(loaded));
+        }, nb::arg("path"));
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
           nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets);
+    m.def("set_memory_limit", &set_memory_limit, nb::arg("bytes"));
+    m.def("memory_limit", &memory_limit);
+    m.def("memory_in_use", &memory_in_use);
 }
 
 }  // namespace

@@ -35,10 +35,12 @@ for target in "${targets[@]}"; do
     name=$(basename "$target")
     corpus=build-fuzz/corpus/$name
     seeds=build-fuzz/seeds/$name
+    folders=("$corpus")
+    [[ -d $seeds ]] && folders+=("$seeds")
     mkdir -p "$corpus"
     echo "$name: $seconds seconds"
     "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 \
-        -artifact_prefix="build-fuzz/$name-" "$corpus" $([[ -d $seeds ]] && echo "$seeds") || {
+        -artifact_prefix="build-fuzz/$name-" "${folders[@]}" || {
         echo "$name: FAILED; the input is build-fuzz/$name-*" >&2
         exit 1
     }

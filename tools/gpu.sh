@@ -19,4 +19,5 @@ cp build-x86_64/bin/tessera build-x86_64/bin/onnx_suite test/onnx/excluded.txt t
 cp -r "$suite" "$load/suite"
 folder=$(ssh "$host" mktemp -d)
 tar -C "$load" -cJf - . | ssh "$host" tar -C "$folder" -xJf -
+# shellcheck disable=SC2029  # the folder is the one that the host just named
 ssh "$host" "bash $folder/gpu_host.sh $folder; code=\$?; rm -rf $folder; exit \$code"

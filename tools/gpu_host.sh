@@ -3,7 +3,7 @@
 # expected outputs, and how long some models take on the device, all launches of one together.
 # usage: gpu_host.sh FOLDER   with tessera, onnx_suite, excluded.txt and suite/ in it
 set -uo pipefail
-cd "$1"
+cd "$1" || exit
 status=0
 step() {
     echo "== $1"
@@ -26,12 +26,14 @@ graph sum_of_rows_f32_8192,8192 "x: f32[8192,8192]" "reduce_sum(x, [1], keepdims
 graph sum_of_columns_f32_8192,8192 "x: f32[8192,8192]" "reduce_sum(x, [0], keepdims=0)"
 graph transpose_f32_8192,8192 "x: f32[8192,8192]" "transpose(x, perm=[1,0])"
 for type in f32 f16 bf16; do
-    for size in 2048 4096; do graph "matmul_${type}_$size" "a: $type[$size,$size], b: $type[$size,$size]" "matmul(a, b)"; done
+    for size in 2048 4096; do graph "matmul_${type}_$size" "a: ${type}[$size,$size], b: ${type}[$size,$size]" "matmul(a, b)"; done
 done
 echo "== On the device: time, share, FLOP/s, bytes/s"
 for model in "$models"/*.tsr ""; do
     name=$(basename "${model:-resnet50 f32}" .tsr)
-    line=$(./tessera profile $model --target cuda 2>"$models/errors" | tail -1) || { cat "$models/errors"; status=1; }
+    named=()
+    [[ -n $model ]] && named=("$model")
+    line=$(./tessera profile "${named[@]}" --target cuda 2>"$models/errors" | tail -1) || { cat "$models/errors"; status=1; }
     printf '%-30s %s\n' "$name" "$line"
 done
 exit $status

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs the distribution packages that a task needs and are missing, on Debian 12 or Ubuntu 24.04.
-# usage: tools/setup.sh [build] [python] [wheel] [browser] [format] [fuzz] [cross]     (no argument: build python)
+# Installs the distribution packages that a task needs and are missing, on Debian 12 (Ubuntu 24.04 has the same names).
+# usage: tools/setup.sh [build] [python] [check] [wheel] [browser] [format] [fuzz] [cross]     (no argument: build python)
 set -euo pipefail
 
 declare -A packages=(
     [build]="g++ cmake ninja-build ccache libfmt-dev libprotozero-dev libcli11-dev nlohmann-json3-dev libre2-dev libxxhash-dev llvm-19-dev
              libgtest-dev libgmock-dev libbenchmark-dev python3"
     [python]="python3 python3-venv python3-dev"
+    [check]="shellcheck"
     [wheel]="zlib1g-dev libzstd-dev"
     [browser]="chromium"
     [format]="git clang-format-14"

@@ -13,6 +13,7 @@ if [[ $(uname -m) == x86_64 ]]; then
 fi
 tools/setup.sh build cross
 
+# shellcheck source=/dev/null
 stamp="$(. /etc/os-release && echo "$ID $VERSION_ID"): ${packages[*]}"
 [[ $(cat .sysroot/.ready 2>/dev/null) == "$stamp" ]] && { echo ".sysroot is up to date"; exit 0; }
 

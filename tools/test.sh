@@ -5,7 +5,7 @@
 # build of everything each.
 # The output of each stage is kept in build/test-logs/<stage>.log and shown when the stage fails.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 all=0
 [[ ${1:-} == --all ]] && all=1

@@ -13,6 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: on
 
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,7 +26,7 @@ ROWS = 12 if MACHINE["lane_multiply"] else 14 if MACHINE["vector_registers"] >= 
 COLUMNS = 2 * LANES
 
 
-def matmul(m, n, k):
+def matmul(m: int, n: int, k: int) -> tk.Compute:
     c = tk.Compute("matmul")
     a = c.input("a", (m, k))
     b = c.input("b", (k, n), known=True)  # weights: what is done to b alone can be done ahead
@@ -35,11 +36,11 @@ def matmul(m, n, k):
     return c
 
 
-def plain(s, n):
+def plain(s: tk.Schedule, n: int) -> None:
     """1. Plain loops: each element is a sum down a column of b, which lies far apart in memory."""
 
 
-def along_rows(s, n):
+def along_rows(s: tk.Schedule, n: int) -> None:
     """2. reorder, split, vectorize: n innermost, so that b and c are read along, several at once. The init stands before
     k now."""
     vectors, lane = s.split("mm.n", LANES)
@@ -48,7 +49,7 @@ def along_rows(s, n):
     s.loop_partition(vectors)  # the last vector apart, where it is not whole
 
 
-def in_registers(s, n):
+def in_registers(s: tk.Schedule, n: int) -> None:
     """3. cache_write, tile, compute_at, unroll: a tile of sums stays in registers for all of k, and is stored once."""
     out = s.cache_write("mm", "register")
     row_tile, column_tile, rows, columns = s.tile(f"{out}.m", f"{out}.n", 4, 4 * LANES)
@@ -65,12 +66,12 @@ def in_registers(s, n):
     s.unroll(rows)
 
 
-def panels(extent, depth, width):
+def panels(extent: int, depth: int, width: int) -> str:
     """Of `width` rows: the element (row, k) stands at [row / width][k][row % width], so that a tile reads straight on."""
     return f"r, k -> floordiv(r, {width}), k, mod(r, {width}) < {-(-extent // width)}, {depth}, {width}"
 
 
-def packed(s, n):
+def packed(s: tk.Schedule, n: int) -> None:
     """4. reindex, pad, transform_layout: both operands packed in panels, a task of rows at a time; b, which is known,
     ahead of time. Panels are whole, so that the sums need no guards."""
     out = s.cache_write("mm", "register")
@@ -98,7 +99,7 @@ def packed(s, n):
     s.unroll(within)
 
 
-def finished(s, n):
+def finished(s: tk.Schedule, n: int) -> None:
     """5. loop_partition, annotate, cache_read: whole tiles are stored without a question; k is unrolled; where the
     processor multiplies by one lane of a register, a's panel is loaded in vectors."""
     s.loop_partition("mm_out.m.i.i")
@@ -109,12 +110,12 @@ def finished(s, n):
         s.vectorize(f"{lanes_of_a}.m")
 
 
-def in_parallel(s, n):
+def in_parallel(s: tk.Schedule, n: int) -> None:
     """6. parallel: one task for each block of rows; all cores share them (measured here on one)."""
     s.parallel("mm_out.m.o")
 
 
-def gflops(run, n):
+def gflops(run: Callable[[], object], n: int) -> float:
     """The best of several runs, in this thread's processor time."""
     best = float("inf")
     begin = time.thread_time()
@@ -127,15 +128,15 @@ def gflops(run, n):
     return 2 * n**3 / max(best, 1e-9) * 1e-9
 
 
-def main():
+def main() -> None:
     n = next((max(1, int(argument)) for argument in sys.argv[1:] if argument.isdigit()), 768)
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((n, n), dtype=np.float32) for _ in range(2))
     expected = a @ b
     compute = matmul(n, n, n)
 
-    def show(schedule, title):
-        print(" ".join(title.split()))
+    def show(schedule: tk.Schedule, title: str | None) -> None:
+        print(" ".join((title or "").split()))
         if "--loops" in sys.argv:
             print(f"\n{schedule.trace()}\n{schedule.lower()}")
         c = np.zeros((n, n), np.float32)

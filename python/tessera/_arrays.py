@@ -7,11 +7,15 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from ._errors import Error
 from ._tessera import Datum, Port, Tensor
 
-_NUMPY: dict[str, np.dtype] = {
+Array = npt.NDArray[Any]
+DType = np.dtype[Any]
+
+_NUMPY: dict[str, DType] = {
     "f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16), "f8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz), "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
@@ -27,12 +31,12 @@ _NAMES = {dtype: name for name, dtype in _NUMPY.items()}
 _PLAIN = frozenset(dtype for dtype in _NUMPY.values() if dtype.isbuiltin == 1)
 
 
-def numpy_dtype(name: str) -> np.dtype:
+def numpy_dtype(name: str) -> DType:
     """The NumPy element type of one of ours: numpy_dtype("bf16")."""
     return np.dtype(object) if name == "str" else _NUMPY[name]
 
 
-def array_name(dtype: np.dtype) -> str:
+def array_name(dtype: DType) -> str:
     """Our name of a NumPy element type in native byte order."""
     name = _NAMES.get(dtype)
     if name is None:
@@ -64,12 +68,12 @@ def _text(item: Any) -> str:
     return item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item)
 
 
-def array_from(tensor: Tensor) -> np.ndarray:
+def array_from(tensor: Tensor) -> Array:
     """A NumPy array over the tensor's memory (strings: an object array)."""
     if tensor.dtype == "str":
-        array = np.empty(len(tensor.strings()), dtype=object)
-        array[:] = tensor.strings()
-        return array.reshape(tensor.shape)
+        strings = np.empty(len(tensor.strings()), dtype=object)
+        strings[:] = tensor.strings()
+        return strings.reshape(tensor.shape)
     array = tensor.array()
     return array if array is not None else tensor.bytes().view(_NUMPY[tensor.dtype]).reshape(tensor.shape)
 

@@ -14,7 +14,7 @@ class Error(Exception):
         parts += [f"{label}: {text}" for label, text in (("at", where), ("note", note), ("hint", hint)) if text]
         super().__init__("\n  ".join(parts))
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[Exception], tuple[str, ...]]:
         return (Error, (self.code, self.message, self.where, self.note, self.hint))
 
 

@@ -310,7 +310,7 @@ class Schedule:
 
     def online(self, *stages: str, block: int) -> tuple[str, ...]:
         """A maximum, and sums of exp(x - maximum) * y along the same axis, in one loop over blocks of it."""
-        return self.apply("online", *stages, block)
+        return tuple(self.apply("online", *stages, block))
 
     def double_buffer(self, stage: str) -> None:
         self.apply("double_buffer", stage)

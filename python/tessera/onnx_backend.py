@@ -16,7 +16,8 @@ class TesseraRep(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         outputs = self.model.run(inputs)
-        return namedtupledict("Outputs", list(outputs))(*outputs.values())
+        named: tuple[Any, ...] = namedtupledict("Outputs", list(outputs))(*outputs.values())
+        return named
 
 
 class TesseraBackend(Backend):
@@ -51,13 +52,13 @@ class TesseraBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        return Device(device).type == DeviceType.CPU
+        return bool(Device(device).type == DeviceType.CPU)
 
 
 def _element_type(tensor: tessera.Tensor) -> int:
     if tensor.dtype == "str":
-        return onnx.TensorProto.STRING
-    return onnx.helper.np_dtype_to_tensor_dtype(tessera.numpy_dtype(tensor.dtype))
+        return int(onnx.TensorProto.STRING)
+    return int(onnx.helper.np_dtype_to_tensor_dtype(tessera.numpy_dtype(tensor.dtype)))
 
 
 is_compatible = TesseraBackend.is_compatible

@@ -279,12 +279,12 @@ def test_bench_goes_on_without_a_peer_that_fails(tessera_command, network, tmp_p
     (tmp_path / "onnxruntime.py").write_text("raise RuntimeError('no such luck')")
     done = tessera_command("bench", network, "--against", "onnxruntime", "--threads", 1, "--runs", 1, "--seconds", 0, "--json",
                            env=fake_peer)
-    assert done.status == 0, done.err
+    assert done.status == 1 and "no such luck" in done.err
     ours, theirs = done.json["measured"][0]["runners"]
     assert ours["runs"] >= 1 and "no such luck" in theirs["failed"]
     (tmp_path / "onnxruntime.py").write_text("import os; os.kill(os.getpid(), 9)")
     done = tessera_command("bench", network, "--against", "onnxruntime", "--threads", 1, "--runs", 1, "--seconds", 0, env=fake_peer)
-    assert done.status == 0 and "signal 9" in done.out
+    assert done.status == 1 and "signal 9" in done.out and "signal 9" in done.err
 
 
 def test_bench_against_another_model(tessera_command, network, tmp_path):

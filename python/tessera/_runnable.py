@@ -1,0 +1,279 @@
+"""What has inputs and computes outputs: a model, or machine code for one."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import re
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Array, datum_from, is_plain, value_from
+from ._errors import Error
+from ._tessera import CompileReport, Datum, FoundWarning, Port, StepProfile, Summary
+from ._tessera import Executable as _Executable
+from ._tessera import Model as _Model
+
+Progress = Callable[[str, int, int], object]
+Inputs = Mapping[str, Any] | Sequence[Any] | Any  # by name, in order, or one array for one input
+Path = str | os.PathLike[str]
+
+_pool: concurrent.futures.ThreadPoolExecutor | None = None
+_pool_lock = threading.Lock()
+
+
+def _workers() -> concurrent.futures.ThreadPoolExecutor:
+    global _pool
+    with _pool_lock:
+        if _pool is None:
+            _pool = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="tessera")
+        return _pool
+
+
+def number(name: str, value: int, low: int, high: int | None = None) -> int:
+    """The value, or an error that says the range."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise Error("E0501", f"{name}: expected a whole number, got {value!r}")
+    if value < low or (high is not None and value > high):
+        wanted = f"a number of at least {low}" if high is None else f"a number from {low} to {high}"
+        raise Error("E0501", f"{name}: expected {wanted}, got {value}")
+    return int(value)
+
+
+def _check_symbols(symbols: Mapping[str, int], ports: Iterable[Port]) -> dict[str, int]:
+    dims = [dim for port in ports for dim in port.dims]
+    for name, size in symbols.items():
+        if not any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", dim) for dim in dims):
+            names = sorted({word for dim in dims for word in re.findall(r"[A-Za-z_][\w.]*", dim)})
+            raise Error("E0401", f'there is no symbolic dimension "{name}"',
+                        hint=f"there are: {', '.join(names)}" if names else "all sizes are fixed")
+        number(name, size, 0)
+    return {name: int(size) for name, size in symbols.items()}
+
+
+def _is_one_array(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, np.generic, int, float, complex)) or hasattr(value, "__dlpack__")
+
+
+class Runnable:
+    """What a model and an executable have in common."""
+
+    def __init__(self, held: _Model | _Executable) -> None:
+        self._held = held
+        self._ports = {port.name: port for port in held.inputs}
+        self._tensors = frozenset(name for name, port in self._ports.items() if port.dtype)
+        self._output_names = [port.name for port in held.outputs]
+
+    @property
+    def inputs(self) -> list[Port]:
+        """Name, type and symbolic dims of each input: model.inputs[0].dims == ["N", "3", "224", "224"]."""
+        return list(self._held.inputs)
+
+    @property
+    def outputs(self) -> list[Port]:
+        return list(self._held.outputs)
+
+    def _data(self, inputs: Inputs) -> dict[str, Datum]:
+        if not isinstance(inputs, Mapping):
+            given = [inputs] if _is_one_array(inputs) else list(inputs)
+            if len(given) > len(self._ports):
+                raise Error("E0401", f"{len(given)} inputs were given, the model takes {len(self._ports)}")
+            inputs = dict(zip(self._ports, given))
+        return {name: Datum.array_of(value) if name in self._tensors and is_plain(value)
+                else datum_from(value, self._ports.get(name)) for name, value in inputs.items()}
+
+    def _chosen_outputs(self, outputs: Sequence[str] | str | None) -> list[str]:
+        if outputs is None:
+            return self._output_names
+        chosen = [outputs] if isinstance(outputs, str) else list(outputs)
+        for name in chosen:
+            if name not in self._output_names:
+                raise Error("E0401", f'there is no output "{name}"', hint=f"there are: {', '.join(self._output_names)}")
+        return chosen
+
+    def _run(self, data: dict[str, Datum], chosen: list[str], out: Mapping[str, Array], seed: int,
+             max_work: int | None, progress: Progress | None) -> dict[str, Any]:
+        limits = {} if max_work is None else {"max_work": number("max_work", max_work, 1)}
+        results = dict(zip(self._output_names, self._held.run(data, seed=seed, progress=progress, **limits)))
+        values: dict[str, Any] = {}
+        for name in chosen:
+            value = value_from(results[name])
+            values[name] = _put(name, value, out[name]) if name in out else value
+        return values
+
+    def run(self, inputs: Inputs, *, outputs: Sequence[str] | str | None = None,
+            out: Mapping[str, Array] | Array | None = None, seed: int = 0, max_work: int | None = None,
+            progress: Progress | None = None) -> dict[str, Any]:
+        """Computes the outputs, by name. Inputs by name, in order, or one array for one input: NumPy arrays, anything with
+        __dlpack__, numbers, lists for sequences, None for an empty optional.
+
+        `outputs` names those that are wanted (all). `out` takes arrays to write outputs to, by name, or one array for one
+        output. `progress(node, done, total)` is called after each node."""
+        chosen = self._chosen_outputs(outputs)
+        return self._run(self._data(inputs), chosen, _named_out(out, chosen), seed, max_work, progress)
+
+    def run_async(self, inputs: Inputs, *, outputs: Sequence[str] | str | None = None,
+                  out: Mapping[str, Array] | Array | None = None, seed: int = 0,
+                  max_work: int | None = None) -> concurrent.futures.Future[dict[str, Any]]:
+        """The same on another thread: a future of what run returns. `await asyncio.wrap_future(...)` waits for it."""
+        chosen = self._chosen_outputs(outputs)
+        return _workers().submit(self._run, self._data(inputs), chosen, _named_out(out, chosen), seed, max_work, None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs for inputs in order or by name: one value, or a tuple."""
+        names = list(self._ports)
+        if len(args) > len(names):
+            raise Error("E0401", f"{len(args)} inputs were given, the model takes {len(names)}")
+        inputs = dict(zip(names, args))
+        for name in kwargs:
+            if name in inputs:
+                raise Error("E0401", f'input "{name}" is given twice', hint="give it in order or by name, not both")
+        outputs = tuple(self.run(inputs | kwargs).values())
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def __copy__(self) -> Any:
+        return self  # nothing changes it
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
+        outs = ", ".join(f"{p.name}: {p.type}" for p in self.outputs)
+        return f"<tessera.{type(self).__name__} ({ins}) -> ({outs})>"
+
+
+def _named_out(out: Mapping[str, Array] | Array | None, chosen: list[str]) -> Mapping[str, Array]:
+    if out is None:
+        return {}
+    if not isinstance(out, Mapping):
+        if len(chosen) != 1:
+            raise Error("E0501", f"out is one array, and there are {len(chosen)} outputs", hint="give a dict of arrays by name")
+        return {chosen[0]: out}
+    for name in out:
+        if name not in chosen:
+            raise Error("E0401", f'out names "{name}", which is no output that is asked for', hint=f"there are: {', '.join(chosen)}")
+    return out
+
+
+def _put(name: str, value: Any, into: Array) -> Array:
+    if not isinstance(into, np.ndarray) or not isinstance(value, np.ndarray):
+        raise Error("E0501", f'out for "{name}": expected a NumPy array, got {type(into).__name__}')
+    if into.dtype != value.dtype:
+        raise Error("E0403", f'out for "{name}": expected {value.dtype}, got {into.dtype}')
+    if into.shape != value.shape:
+        raise Error("E0405", f'out for "{name}": expected shape {value.shape}, got {into.shape}')
+    if not into.flags.writeable:
+        raise Error("E0501", f'out for "{name}" cannot be written to')
+    np.copyto(into, value)
+    return into
+
+
+class Model(Runnable):
+    """A model that can be inspected, run and written back. Make one with load, from_onnx, parse or demo."""
+
+    _held: _Model
+
+    def summary(self) -> Summary:
+        """Ops used, parameters, FLOPs and bytes (as expressions over the symbolic dims), opset."""
+        return self._held.summary()
+
+    def peak_bytes(self, **symbols: int) -> int | None:
+        """The most that inputs, results and outputs take at the same time; symbolic dims are sized by name (1 otherwise).
+        None where a size is not known."""
+        return self._held.peak_bytes(_check_symbols(symbols, self.inputs))
+
+    @property
+    def warnings(self) -> list[FoundWarning]:
+        """What the file got wrong: code, message, where and hint of each."""
+        return list(self._held.warnings)
+
+    def random_inputs(self, seed: int = 0, **symbols: int) -> dict[str, Any]:
+        """Inputs of the right types; symbolic dims are sized by name (1 otherwise)."""
+        drawn = self._held.random_inputs(number("seed", seed, 0), _check_symbols(symbols, self.inputs))
+        return {name: value_from(datum) for name, datum in drawn.items()}
+
+    def save(self, path: Path) -> None:
+        """Writes ONNX (.onnx) or the text form."""
+        self._held.save(os.fspath(path))
+
+    def to_onnx(self) -> bytes:
+        return self._held.to_onnx()
+
+    def to_text(self) -> str:
+        return self._held.to_text()
+
+    def __reduce__(self) -> tuple[Callable[[bytes | str, bool], Model], tuple[bytes | str, bool]]:
+        try:
+            return _unpickle_model, (self.to_onnx(), self._held.strict)
+        except Error:  # not every model is one of ONNX
+            return _unpickle_model, (self.to_text(), False)
+
+
+def _unpickle_model(source: bytes | str, strict: bool) -> Model:
+    if isinstance(source, str):
+        return Model(_Model.parse(source))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whoever loaded it first was told
+        return Model(_Model.from_onnx(source, strict))
+
+
+class Executable(Runnable):
+    """A model as machine code. Safe to call from many threads at once. Make one with compile, or load one that was saved."""
+
+    _held: _Executable
+
+    @property
+    def report(self) -> CompileReport:
+        """Kernels and steps, time by phase, what was decided and why, which nodes no kernel computes."""
+        return self._held.report
+
+    @property
+    def weight_bytes(self) -> int:
+        return self._held.weight_bytes
+
+    def arena_bytes(self, **symbols: int) -> int | None:
+        """What a run takes besides weights; symbolic dims are sized by name (1 otherwise). None where it is not known."""
+        return self._held.arena_bytes(_check_symbols(symbols, self.inputs))
+
+    def profile(self, inputs: Inputs, runs: int = 10) -> list[StepProfile]:
+        """The time of each step, the median of some runs."""
+        return list(self._held.profile(self._data(inputs), number("runs", runs, 1)))
+
+    def check(self, inputs: Inputs) -> list[tuple[str, float]]:
+        """Each step against the reference: its label, and the largest difference relative to the largest value."""
+        return list(self._held.check(self._data(inputs)))
+
+    def emit(self, what: str) -> str:
+        """A stage as text: "graph", "outline" (without the weights' bytes), "compute" or "schedule", which need
+        keep_weights; "kernel", "llvm" or "asm"."""
+        return self._held.emit(what)
+
+    def save(self, path: Path) -> None:
+        """Writes one file, for this processor and this build of Tessera, that Executable.load reads."""
+        self._held.save(os.fspath(path))
+
+    @staticmethod
+    def load(path: Path) -> Executable:
+        """What save wrote. Its weights stay in the file, which is mapped."""
+        return Executable(_Executable.load(os.fspath(path)))
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Executable], tuple[bytes]]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "executable")
+            self.save(path)
+            with open(path, "rb") as file:
+                return _unpickle_executable, (file.read(),)
+
+
+def _unpickle_executable(saved: bytes) -> Executable:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "executable")
+        with open(path, "wb") as file:
+            file.write(saved)
+        return Executable.load(path)  # the file is mapped, and may go
