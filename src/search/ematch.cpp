@@ -160,13 +160,15 @@ class EMatcher {
         auto first_list = std::find_if(args.begin(), args.end(), [](const Term& a) { return a.list; });
         if (first_list != args.end()) return spread(term, node, static_cast<size_t>(first_list - args.begin()));
         if (node.inputs().size() > args.size()) return false;
-        if (node.is(Trait::Commutative) && args.size() == 2 && node.inputs().size() == 2) {
+        const bool either = node.is(Trait::Commutative) && args.size() == 2 && node.inputs().size() == 2;
+        if (!either && !literals_fit(term, node)) return false;
+        if (either) {
             Saved before = save();
             for (bool swapped : {false, true}) {
                 if (swapped) restore(before);
                 Value* a = node.input(swapped ? 1 : 0);
                 Value* b = node.input(swapped ? 0 : 1);
-                if (!could_be(args[0], a) || !could_be(args[1], b)) continue;
+                if (!could_be(args[0], a) || !could_be(args[1], b) || !literals_fit(term, node, swapped)) continue;
                 agenda_.emplace_back(&args[1], b);
                 agenda_.emplace_back(&args[0], a);
                 if (next()) return true;
@@ -194,6 +196,7 @@ class EMatcher {
             restore(before);
             size_t at = 0;
             bool fits = true;
+            std::vector<const Value*> literals;
             for (size_t i = 0; i < args.size() && fits; ++i) {
                 if (args[i].list) {
                     size_t n = i == first ? taken : loose - taken;
@@ -202,10 +205,11 @@ class EMatcher {
                     fits = bind(args[i].slot, std::move(part));
                     at += n;
                 } else {
+                    if (args[i].form == Form::Number) literals.push_back(given[at]);
                     agenda_.emplace_back(&args[i], given[at++]);
                 }
             }
-            if (fits && next()) return true;
+            if (fits && literals_fit(node, literals) && next()) return true;
         }
         return false;
     }

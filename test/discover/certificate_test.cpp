@@ -124,13 +124,13 @@ TEST(Certificate, ExactIsCheckedToo) {
           "[B,N], z: [C,N]",
           "h: exp(transpose(add(x, y), perm=[1,0])) => transpose(exp(add(y, x)), perm=[1,0]) where x: [M,K], y: [M,K]"})
         EXPECT_EQ(exactness(text), Exactness::Exact) << text;
-    for (const char* text :
-         {"a: add(add(x, y), z) => add(x, add(y, z)) where x: [M], y: [M], z: [M]",
-          "b: mul(x, add(y, z)) => add(mul(x, y), mul(x, z)) where x: [M], y: [M], z: [M]",
-          "c: transpose(matmul(x, y), perm=[1,0]) => matmul(transpose(y, perm=[1,0]), transpose(x, perm=[1,0])) where x: "
-          "[M,K], y: [K,N]",
-          "d: add(x, 0.0) => x where x: [M]", "e: sub(x, y) => neg(sub(y, x)) where x: [M], y: [M]",
-          "f: add(x, x) => mul(x, 2.0) where x: [M]"})
+    for (const char* text : {"a: add(add(x, y), z) => add(x, add(y, z)) where x: [M], y: [M], z: [M]",
+                             "b: mul(x, add(y, z)) => add(mul(x, y), mul(x, z)) where x: [M], y: [M], z: [M]",
+                             "c: transpose(matmul(x, y), perm=[1,0]) => matmul(transpose(y, perm=[1,0]), transpose(x, "
+                             "perm=[1,0])) where x: "
+                             "[M,K], y: [K,N]",
+                             "d: add(x, 0.0) => x where x: [M]", "e: sub(x, y) => neg(sub(y, x)) where x: [M], y: [M]",
+                             "f: add(x, x) => mul(x, 2.0) where x: [M]"})
         EXPECT_EQ(exactness(text), Exactness::Reassociates) << text;
 
     Proven p = proven(kMerge);

@@ -91,14 +91,15 @@ struct Check {
         size_t done = 0;
         const size_t total = count(all);
         Json list = Json::array();
-        std::vector<std::string> failed;
+        std::vector<std::string> refuted, untested;
         // Without JSON, the lines say how far it is.
         Progress line(json ? progress : Progress::Mode::Never, "checking");
         for (const NamedRules& part : all) {
             for (const Rule& rule : part.rules) {
                 line.update(rule.name, done++, total);
                 Verdict v = TRY(refute(rule, options));
-                if (v.kind != Verdict::Kind::Holds) failed.push_back(rule.name);
+                if (v.kind == Verdict::Kind::Refuted) refuted.push_back(rule.name);
+                if (v.kind == Verdict::Kind::Untested) untested.push_back(rule.name);
                 if (json)
                     list.push_back(verdict_json(part.file, rule, v));
                 else
@@ -106,15 +107,30 @@ struct Check {
             }
         }
         printed = true;
+        std::vector<std::string> failed = refuted;
+        failed.insert(failed.end(), untested.begin(), untested.end());
         if (json)
-            print_json({{"seed", options.seed}, {"rules", list}, {"failed", failed}});
+            print_json({{"seed", options.seed},
+                        {"rules", list},
+                        {"failed", failed},
+                        {"refuted", refuted},
+                        {"untested", untested}});
         else
-            fmt::print("{} rules, {} refuted or not tested; seed {}, {}\n", total, failed.size(), options.seed,
-                       human_seconds(watch.seconds()));
+            fmt::print("{} rules, {} refuted, {} not tested; seed {}, {}\n", total, refuted.size(), untested.size(),
+                       options.seed, human_seconds(watch.seconds()));
         if (failed.empty()) return {};
-        return Error(Code::E0305, "{} of {} rules {}: {}", failed.size(), total,
-                     failed.size() == 1 ? "does not hold" : "do not hold", fmt::join(failed, ", "))
-            .hint("repeat it with --seed {}", options.seed);
+        auto says = [&](const std::vector<std::string>& names, const char* one, const char* several) {
+            return fmt::format("{} of {} rules {}: {}", names.size(), total, names.size() == 1 ? one : several,
+                               fmt::join(names, ", "));
+        };
+        const std::string not_tested = says(untested, "is untested", "are untested");
+        if (refuted.empty())
+            return Error(Code::E0305, "{}", not_tested)
+                .note("no random graph was found that they apply to: nothing is said against them, nor for them")
+                .hint("repeat it with --seed {}, or look for a condition that never holds", options.seed);
+        Error error(Code::E0305, "{}", says(refuted, "does not hold", "do not hold"));
+        if (!untested.empty()) error = std::move(error).note("{}", not_tested);
+        return std::move(error).hint("repeat it with --seed {}", options.seed);
     }
 
   private:
@@ -151,12 +167,13 @@ struct Prove {
             for (const Rule& rule : part.rules) {
                 if (interrupted()) return Error(Code::E0410, "interrupted");
                 RuleProof proof = prove_rule(rule);
-                ++counts[proof.proved ? "proved" : "not proved"];
-                std::string_view verdict = proof.proved ? "proved" : "unproved";
+                std::string_view verdict = proof.proved ? "proved" : proof.by_cases ? "cases" : "unproved";
+                ++counts[verdict];
                 if (json)
                     list.push_back({{"rule", rule.name},
                                     {"file", part.file},
                                     {"proved", proof.proved},
+                                    {"by_cases", proof.by_cases},
                                     {"claims", proof.claims},
                                     {"where", proof.where},
                                     {"reason", proof.reason}});
@@ -168,8 +185,8 @@ struct Prove {
         if (json)
             print_json({{"rules", list}});
         else
-            fmt::print("{}, {} proved, {}\n", plural(double(count(all)), "rule"), counts["proved"],
-                       human_seconds(watch.seconds()));
+            fmt::print("{}, {} proved, {} by cases, {}\n", plural(double(count(all)), "rule"), counts["proved"],
+                       counts["cases"], human_seconds(watch.seconds()));
         return {};
     }
 };
@@ -214,6 +231,16 @@ struct Verify {
     }
 };
 
+// Why a rule is used.
+std::string_view believed_by(const Rule& rule) {
+    switch (rule.evidence) {
+        case Evidence::Proved: return "a certificate, for all sizes (tessera rules verify)";
+        case Evidence::Tested: return "random numbers, when it was found";
+        case Evidence::Stated: break;
+    }
+    return "random graphs (tessera rules check), and cases for all sizes where tessera rules prove says so";
+}
+
 struct List {
     std::vector<std::string> files;
     std::string only;
@@ -227,6 +254,8 @@ struct List {
                 for (const Rule& rule : part.rules)
                     list.push_back({{"name", rule.name},
                                     {"class", name_of(rule.exactness)},
+                                    {"evidence", name_of(rule.evidence)},
+                                    {"believed_by", believed_by(rule)},
                                     {"file", part.file},
                                     {"source", rule.source},
                                     {"comment", rule.comment},
@@ -236,7 +265,10 @@ struct List {
         }
         for (const NamedRules& part : all) {
             fmt::print("{}\n", bold(part.file));
+            std::string_view said;
             for (const Rule& rule : part.rules) {
+                if (std::string_view why = believed_by(rule); why != said)
+                    fmt::print("  {}\n", dim(fmt::format("// believed by {}", said = why)));
                 std::string comment = rule.comment;
                 for (size_t at = 0; (at = comment.find('\n', at)) != std::string::npos;)
                     comment.replace(at, 1, "\n  // ");

@@ -62,6 +62,8 @@ class Replay {
                 negate(in);
             else if (law == "shift" && !others_)
                 shift(in);
+            else if (law == "unit" && !others_)
+                unit(in);
             else
                 change(law, in);
         }
@@ -514,6 +516,31 @@ class Replay {
         item.scale.above = -item.scale.above;
     }
 
+    // a * (1 / a) = 1: where both sides are numbers, a is not 0.
+    void unit(std::istringstream& in) {
+        begun_ = true;
+        const int n = id(in);
+        size_t k = 0, l = 0;
+        in >> k >> l;
+        Item& item = items_.at(n);
+        demand(!in.fail() && k != l && k < item.parts.size() && l < item.parts.size(), "there are no such factors");
+        const Part a = item.parts[k], below = item.parts[l];
+        demand(below.what == "inverse" && below.of.size() == 1 && below.of[0].size() == 1, "that is no inverse");
+        const Item& one_of = below.of[0][0];
+        demand(one_of.variables.empty() && one_of.where.empty() && one_of.parts.size() == 1 &&
+                   one_of.scale.above == 1 && one_of.scale.below == 1,
+               "that is no inverse of one factor");
+        const Part& b = one_of.parts[0];
+        const Conjunction facts = known(item);
+        demand(a.what == b.what && a.at.size() == b.at.size() && a.of.size() == b.of.size(), "the factors differ");
+        for (size_t d = 0; d < a.at.size(); ++d)
+            demand(names_.equal(facts, a.at[d], b.at[d]), "the factors are at different places");
+        same_arguments(facts, a, b);
+        Item& left = items_.at(n);
+        left.parts.erase(left.parts.begin() + static_cast<std::ptrdiff_t>(std::max(k, l)));
+        left.parts.erase(left.parts.begin() + static_cast<std::ptrdiff_t>(std::min(k, l)));
+    }
+
     // max(a, b, ...) = a + max(0, b - a, ...), where there is a point a.
     void shift(std::istringstream& in) {
         begun_ = true;
@@ -585,6 +612,7 @@ void replay_root(const Statement& c, Lines& lines) {
 
 Status check_certificate(const Claim& claim, const Certificate& certificate) {
     const std::vector<checker::Statement> roots = TRY(checker::statements_of(claim));
+    TRY(check_definedness(claim, roots));
     checker::Lines lines(certificate.text);
     try {
         for (size_t i = 0; i < roots.size(); ++i) {

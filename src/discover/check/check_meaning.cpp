@@ -30,11 +30,23 @@ bool on_indices(const Expr& condition) {
     return !floats;
 }
 
+// Whether every number of the one float type is one of the other.
+bool keeps_every_number(DType from, DType to) {
+    return from == to || to == DType::f64 || (to == DType::f32 && (from == DType::f16 || from == DType::bf16));
+}
+
 Items inverse(Items below) {
     Item out;
     if (below.size() == 1 && below[0].variables.empty() && below[0].where.empty()) {
         out.scale = fraction(below[0].scale.below, below[0].scale.above);
-        for (Part& p : below[0].parts) out.parts.push_back({"inverse", {}, {{{{}, {}, {}, {std::move(p)}}}}});
+        Items made{out};
+        for (Part& p : below[0].parts) {
+            if (p.what == "inverse")  // 1 / (1 / a) = a
+                made = Meaning::product(made, p.of[0]);
+            else
+                for (Item& item : made) item.parts.push_back({"inverse", {}, {{{{}, {}, {}, {p}}}}});
+        }
+        return made;
     } else {
         out.parts.push_back({"inverse", {}, {std::move(below)}});
     }
@@ -117,7 +129,10 @@ Items Meaning::of(const Expr& e) {
                 }
                 return out;
             }
-            if (kWideFloats.has(e.dtype()) && kWideFloats.has(e.arg(0).dtype())) return of(e.arg(0));
+            if (kWideFloats.has(e.dtype()) && kWideFloats.has(e.arg(0).dtype())) {
+                if (keeps_every_number(e.arg(0).dtype(), e.dtype())) return of(e.arg(0));
+                return function(fmt::format("rounded to {}", dtype_name(e.dtype())), e.args());
+            }
             break;
         case ExprKind::Call: return function(std::string(fn_name(e.node().fn)), e.args());
         case ExprKind::Min:

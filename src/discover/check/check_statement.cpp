@@ -12,6 +12,8 @@
 namespace tessera::checker {
 namespace {
 
+constexpr int64_t kLargestNumber = int64_t{1} << 29;  // of an attribute; larger ones stand for symbols
+
 Error no_meaning(std::string why) { return Error(Code::E0303, "{}", why); }
 
 // The terms of a rule as values of one graph, at given sizes or at symbolic ones.
@@ -22,7 +24,8 @@ class Reader {
         for (size_t i = 0; i < bound_.size(); ++i) {
             const std::string& name = rule_.variables[i].name;
             if (auto shape = claim.shapes.find(name); shape != claim.shapes.end())
-                bound_[i] = graph_.add_input(name, Type(DType::f32, Shape(at(shape->second.dims(), sizes))));
+                bound_[i] = graph_.add_input(name, Type(element_type(rule_, rule_.variables[i]).value_or(DType::f32),
+                                                        Shape(at(shape->second.dims(), sizes))));
             else if (auto value = claim.values.find(name); value != claim.values.end())
                 if (auto* list = std::get_if<std::vector<Expr>>(&value->second)) bound_[i] = at(*list, sizes);
         }
@@ -71,19 +74,20 @@ class Reader {
             if (term.bound_slot >= 0) bound_[static_cast<size_t>(term.bound_slot)] = node->output(output);
             return RuleValue(node->output(output));
         }
-        if (term.list || term.optional) return no_meaning("a variable that is not one tensor");
+        if (term.form == Term::Form::Variable && (term.slot < 0 || term.list || term.optional))
+            return no_meaning("a variable that is not one tensor");
         std::optional<RuleValue> value = evaluate_term(term, bound_);
         if (!value || std::holds_alternative<std::monostate>(*value))
             return no_meaning(fmt::format("{} has no value", to_string(term, rule_)));
         return *value;
     }
 
-    Result<Value*> tensor(const Term& term) {
-        if (term.form == Term::Form::Number) return graph_.constant(TRY(Tensor::filled(DType::f32, {}, term.number)));
+    // A number has the element type of what it stands beside.
+    Result<Value*> tensor(const Term& term, DType like = DType::f32) {
+        if (term.form == Term::Form::Number) return graph_.constant(TRY(Tensor::filled(like, {}, term.number)));
         RuleValue value = TRY(read(term));
         if (auto* v = std::get_if<Value*>(&value)) return *v;
-        if (auto* number = std::get_if<double>(&value))
-            return graph_.constant(TRY(Tensor::filled(DType::f32, {}, *number)));
+        if (auto* number = std::get_if<double>(&value)) return graph_.constant(TRY(Tensor::filled(like, {}, *number)));
         const auto* list = std::get_if<std::vector<Expr>>(&value);
         const auto* one = std::get_if<Expr>(&value);
         if (!list && !one) return no_meaning(fmt::format("{} is no tensor", to_string(term, rule_)));
@@ -106,8 +110,10 @@ class Reader {
         if (const auto* text = std::get_if<std::string>(&value); text && kind == AttrKind::String) return Attr(*text);
         if (const auto* list = std::get_if<std::vector<Expr>>(&value); list && kind == AttrKind::Ints) {
             std::vector<int64_t> numbers;
-            for (const Expr& e : *list)  // a symbol by a number that stands for it
+            for (const Expr& e : *list) {  // a symbol by a number that stands for it
+                if (e.as_int() && std::abs(*e.as_int()) > kLargestNumber) return no_meaning("a number is too large");
                 numbers.push_back(e.as_int() ? *e.as_int() : SymbolicWindows::current()->add(e));
+            }
             return Attr(numbers);
         }
         return no_meaning(fmt::format("{} is no such attribute", to_string(term, rule_)));
@@ -115,11 +121,17 @@ class Reader {
 
     Result<Node*> apply(const Term& term, size_t outputs) {
         if (term.rest_slot >= 0) return no_meaning("attributes that are not named");
-        std::vector<Value*> inputs;
-        for (const Term& arg : term.args) {
-            Value* v = TRY(tensor(arg));
-            inputs.push_back(v);
-        }
+        if (!term.op->has(Trait::Pure)) return no_meaning(fmt::format("{} is no function", term.op->name));
+        std::vector<Value*> inputs(term.args.size());
+        std::optional<DType> like;
+        for (bool numbers : {false, true})
+            for (size_t i = 0; i < term.args.size(); ++i) {
+                const Term& arg = term.args[i];
+                if ((arg.form == Term::Form::Number || arg.kind == TermKind::Float) != numbers) continue;
+                inputs[i] = TRY(tensor(arg, like.value_or(DType::f32)));
+                const DType type = inputs[i]->type().is_tensor() ? inputs[i]->type().tensor().dtype : DType::boolean;
+                if (!like && is_float(type)) like = type;
+            }
         AttrMap attrs;
         for (const auto& [name, value] : term.attrs) {
             Attr attr = TRY(attribute(value, term.op->attr(name)->kind));
@@ -145,14 +157,47 @@ Status same_types(const std::vector<Value*>& left, const std::vector<Value*>& ri
     return {};
 }
 
+Result<Expr> size_in(const std::vector<Expr>& list, const std::vector<Expr>& at) {
+    const std::optional<int64_t> i = at.empty() ? 0 : at[0].as_int();
+    if (at.size() > 1 || !i || *i < 0 || *i >= static_cast<int64_t>(list.size()))
+        return no_meaning("sizes are read at a computed place");
+    return list[static_cast<size_t>(*i)];
+}
+
+Result<Expr> constant_at(const Tensor& t, const std::vector<Expr>& at) {
+    const bool whole = is_int(t.dtype()) || t.dtype() == DType::boolean;
+    if (!(whole || is_float(t.dtype())) || t.elements() == 0) return no_meaning("a constant that is no number");
+    auto element = [&](int64_t i) {
+        return whole ? int_const(t.int_at(i), t.dtype()) : real_const(t.real_at(i), t.dtype());
+    };
+    bool uniform = true;
+    for (int64_t i = 1; uniform && i < t.elements(); ++i) uniform = element(i) == element(0);
+    if (uniform) return element(0);
+    int64_t place = 0;
+    for (size_t d = 0; d < at.size(); ++d) {
+        if (!at[d].as_int()) return no_meaning("a constant with elements that differ");
+        place = place * t.size(static_cast<int64_t>(d)) + *at[d].as_int();
+    }
+    return element(place);
+}
+
+}  // namespace
+
+std::optional<Result<Expr>> known_element(const Value* v, const std::vector<Expr>& at) {
+    if (v->is_constant()) return constant_at(*v->tensor(), at);
+    if (v->contents() && v->type().tensor().dtype == DType::i64) return size_in(*v->contents(), at);
+    return {};
+}
+
+namespace {
+
 // Elements of a graph's values. Bodies number what they sum over from 0 each; here every sum has names of its own.
 class Elements {
   public:
     explicit Elements(Graph& graph) : graph_(graph) {}
 
     Result<Expr> of(Value* v, const std::vector<Expr>& at) {
-        if (v->is_constant()) return constant(*v->tensor(), at);
-        if (v->contents() && v->type().tensor().dtype == DType::i64) return size(*v->contents(), at);
+        if (std::optional<Result<Expr>> known = known_element(v, at)) return *known;
         if (v->kind() == Value::Kind::Input) return load(static_cast<int>(v->index()), v->type().tensor().dtype, at);
         Node& node = *v->node();
         const OpDef& op = node.op();
@@ -169,30 +214,6 @@ class Elements {
     Graph& graph_;
     std::map<const Node*, std::vector<Value*>> expansions_;
     int sums_ = 0;
-
-    static Result<Expr> size(const std::vector<Expr>& list, const std::vector<Expr>& at) {
-        const std::optional<int64_t> i = at.empty() ? 0 : at[0].as_int();
-        if (at.size() > 1 || !i || *i < 0 || *i >= static_cast<int64_t>(list.size()))
-            return no_meaning("sizes are read at a computed place");
-        return list[static_cast<size_t>(*i)];
-    }
-
-    static Result<Expr> constant(const Tensor& t, const std::vector<Expr>& at) {
-        const bool whole = is_int(t.dtype()) || t.dtype() == DType::boolean;
-        if (!(whole || is_float(t.dtype())) || t.elements() == 0) return no_meaning("a constant that is no number");
-        auto element = [&](int64_t i) {
-            return whole ? int_const(t.int_at(i), t.dtype()) : real_const(t.real_at(i), t.dtype());
-        };
-        bool uniform = true;
-        for (int64_t i = 1; uniform && i < t.elements(); ++i) uniform = element(i) == element(0);
-        if (uniform) return element(0);
-        int64_t place = 0;
-        for (size_t d = 0; d < at.size(); ++d) {
-            if (!at[d].as_int()) return no_meaning("a constant with elements that differ");
-            place = place * t.size(static_cast<int64_t>(d)) + *at[d].as_int();
-        }
-        return element(place);
-    }
 
     Result<Value*> expansion(Node& node, size_t output) {
         auto known = expansions_.find(&node);
@@ -274,13 +295,12 @@ Status fits(const Claim& claim, const std::set<std::string>& sizes, const std::s
 
 }  // namespace
 
-Result<std::vector<Statement>> statements_of(const Claim& claim) {
+Status read_sides(const Claim& claim, const SidesReader& read) {
     std::set<std::string> sizes, of_attributes;
     for (const auto& [name, shape] : claim.shapes) symbols_in(shape.dims(), sizes);
     for (const auto& [name, value] : claim.values)
         if (auto* list = std::get_if<std::vector<Expr>>(&value)) symbols_in(*list, of_attributes);
-    for (const std::string& s : sizes)
-        if (s.starts_with("_")) return no_meaning(fmt::format("the size {} begins with an underscore", s));
+    TRY(check_names(claim));
     TRY(fits(claim, sizes, of_attributes));
 
     SymbolicWindows windows;  // also for the bodies
@@ -288,18 +308,30 @@ Result<std::vector<Statement>> statements_of(const Claim& claim) {
     const std::vector<Value*> left = TRY(reader.left());
     const std::vector<Value*> right = TRY(reader.right());
     TRY(same_types(left, right));
-    Elements elements(reader.graph());
+    return read(reader.graph(), left, right);
+}
+
+Result<std::vector<Statement>> statements_of(const Claim& claim) {
     std::vector<Statement> all;
-    for (size_t i = 0; i < left.size(); ++i) {
-        Statement s{left[i]->type().tensor().shape, {}, {}};
-        std::vector<Expr> at;
-        for (int64_t d = 0; d < s.shape.rank(); ++d)
-            at.push_back(index_var(fmt::format("_o{}", d), s.shape[d].as_int()));
-        s.left = TRY(elements.of(left[i], at));
-        s.right = TRY(elements.of(right[i], at));
-        all.push_back(std::move(s));
-    }
+    TRY(read_sides(claim,
+                   [&](Graph& graph, const std::vector<Value*>& left, const std::vector<Value*>& right) -> Status {
+                       Elements elements(graph);
+                       for (size_t i = 0; i < left.size(); ++i) {
+                           Statement s{left[i]->type().tensor().shape, {}, {}};
+                           const std::vector<Expr> at = output_indices(s.shape);
+                           s.left = TRY(elements.of(left[i], at));
+                           s.right = TRY(elements.of(right[i], at));
+                           all.push_back(std::move(s));
+                       }
+                       return {};
+                   }));
     return all;
+}
+
+std::vector<Expr> output_indices(const Shape& shape) {
+    std::vector<Expr> at;
+    for (int64_t d = 0; d < shape.rank(); ++d) at.push_back(index_var(fmt::format("_o{}", d), shape[d].as_int()));
+    return at;
 }
 
 }  // namespace tessera::checker

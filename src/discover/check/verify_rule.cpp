@@ -14,7 +14,12 @@ Status verify_rule(const Rule& rule, const Certificates& certificates) {
     const CertificateEntry& entry = found->second;
     Claim claim{rule, entry.shapes};
     for (const auto& [name, list] : entry.values) claim.values.emplace(name, list.dims());
-    // The conditions must confine the rule to what was proved.
+    TRY(check_names(claim));
+    for (size_t i = 0; i < rule.variables.size(); ++i)
+        if (entry.shapes.contains(rule.variables[i].name) && rule.variables[i].constraint.empty())
+            return refused(fmt::format("it is proved for real numbers only, and {} is not said to be float",
+                                       rule.variables[i].name));
+    // The conditions must confine the rule to what was proved, attributes included.
     Claim bare = claim;
     bare.rule.conditions.clear();
     Rule needed = to_rule(bare);
@@ -25,10 +30,6 @@ Status verify_rule(const Rule& rule, const Certificates& certificates) {
         if (std::find(stated.begin(), stated.end(), text) == stated.end())
             return refused(fmt::format("it is proved only where {}, which it does not say", text));
     }
-    for (size_t i = 0; i < rule.variables.size(); ++i)
-        if (entry.shapes.contains(rule.variables[i].name) && rule.variables[i].constraint.empty())
-            return refused(fmt::format("it is proved for real numbers only, and {} is not said to be float",
-                                       rule.variables[i].name));
     TRY(check_certificate(claim, entry.certificate));
     if (rule.exactness == Exactness::Exact && exactness_of(claim) != Exactness::Exact)
         return refused("it is said to be exact, and its sides do not do the same operations");

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "graph/type.h"
@@ -13,13 +14,22 @@ namespace tessera {
 
 struct Claim {
     Rule rule;
-    std::map<std::string, Shape> shapes;  // of the tensor variables, by name, over size symbols; elements are f32
+    std::map<std::string, Shape>
+        shapes;  // of the tensor variables, by name, over size symbols; elements by element_type
     std::map<std::string, RuleValue> values = {};  // of variables that are no tensors (attributes)
 };
 
-// The rule with conditions that hold for these shapes only (rank(x) == 2, same_dims(x, y), dim(w, 0) == dim(x, 1)),
-// less what the ops of the pattern demand anyway.
+// The rule with conditions that hold for these shapes and values only (rank(x) == 2, same_dims(x, y), dim(w, 0) ==
+// dim(x, 1), perm == [1, 0]), less what the ops of the pattern demand anyway.
 Rule to_rule(const Claim& claim);
+
+// The elements that a tensor variable is read with: what its constraint says (x:f16); f32 where it is any float, and
+// the widest where the rule casts. Empty where the constraint is no float, or an op takes the type of another's
+// elements.
+std::optional<DType> element_type(const Rule& rule, const RuleVariable& variable);
+
+// E0303 where shapes or values are given for what is no variable, or names of sizes begin with an underscore.
+Status check_names(const Claim& claim);
 
 std::string to_string(const Claim& claim);  // the rule, then "where x: [M,K], w: [K,N]"
 Result<Claim> read_claim(std::string_view text);

@@ -68,6 +68,7 @@ class Cancel {
     Outcome lift_guards(Numbered& n);
     Outcome collapse(Numbered& n);
     Outcome square(Numbered& n);
+    Outcome unit(Numbered& n);
     std::optional<std::vector<const Sum*>> live_points(const Factor& extreme, const Facts& known) const;
     void replace_by(const Numbered& n, std::vector<size_t> factors, const std::vector<Sum>& sums);
     bool is_inside(const Numbered& n, const Summand& other, size_t which, bool largest);

@@ -62,6 +62,7 @@ void Cancel::settle(Numbered n) {
         if (outcome == Outcome::Nothing) outcome = lift_guards(n);
         if (outcome == Outcome::Nothing) outcome = collapse(n);
         if (outcome == Outcome::Nothing) outcome = square(n);
+        if (outcome == Outcome::Nothing) outcome = unit(n);
         if (outcome == Outcome::Split) return;
         if (outcome == Outcome::Nothing) break;
     }

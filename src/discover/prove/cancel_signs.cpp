@@ -1,4 +1,4 @@
-// Laws of signs, tried where nothing else cancels: 1 / -a = -(1 / a), and max(a, 0) = a + max(0, -a).
+// Laws of signs, tried where nothing else cancels: 1 / -a = -(1 / a), max(a, 0) = a + max(0, -a), and a * (1 / a) = 1.
 #include <algorithm>
 
 #include "discover/prove/cancel.h"
@@ -51,6 +51,36 @@ bool Cancel::negate(size_t i, size_t k) {
     ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
     waiting_.push_back(std::move(n));
     return true;
+}
+
+// a * (1 / a) = 1.
+Cancel::Outcome Cancel::unit(Numbered& n) {
+    const std::vector<Factor>& factors = n.term.factors;
+    for (size_t l = 0; l < factors.size(); ++l) {
+        const Factor& below = factors[l];
+        if (below.kind != Factor::Kind::Call || below.name != "inverse" || below.args[0].size() != 1) continue;
+        const Summand& only = below.args[0][0];
+        if (!only.variables.empty() || !only.guards.empty() || only.factors.size() != 1 ||
+            !(only.coefficient == Rational{}))
+            continue;
+        for (size_t k = 0; k < factors.size(); ++k) {
+            const Factor &a = factors[k], &b = only.factors[0];
+            if (k == l || a.kind != b.kind || a.slot != b.slot || a.name != b.name ||
+                a.index.size() != b.index.size() || a.args.size() != b.args.size())
+                continue;
+            const Facts known = facts(n.term);
+            bool same = true;
+            for (size_t d = 0; same && d < a.index.size(); ++d) same = known.equal(a.index[d], b.index[d]);
+            std::vector<std::string> proof;
+            if (!same || !arguments_agree({{}, {}, {}, {a}}, {{}, {}, {}, {b}}, {0}, known, proof)) continue;
+            step(fmt::format("unit {} {} {}", n.id, k, l));
+            steps_.insert(steps_.end(), proof.begin(), proof.end());
+            n.term.factors.erase(n.term.factors.begin() + static_cast<std::ptrdiff_t>(std::max(k, l)));
+            n.term.factors.erase(n.term.factors.begin() + static_cast<std::ptrdiff_t>(std::min(k, l)));
+            return Outcome::Changed;
+        }
+    }
+    return Outcome::Nothing;
 }
 
 bool Cancel::shift(size_t i, size_t k) {

@@ -56,7 +56,7 @@ class SideBuilder {
             if (auto shape = claim_.shapes.find(v.name); shape != claim_.shapes.end()) {
                 Shape bound;
                 for (const Dim& d : shape->second) bound.push_back(substitute(d, sizes_));
-                slots_[i] = graph().add_input(v.name, Type(DType::f32, bound));
+                slots_[i] = graph().add_input(v.name, Type(element_type(rule, v).value_or(DType::f32), bound));
             } else if (auto value = claim_.values.find(v.name); value != claim_.values.end()) {
                 slots_[i] = value->second;
                 if (auto* list = std::get_if<std::vector<Expr>>(&slots_[i]))
@@ -122,10 +122,10 @@ class SideBuilder {
 
     Graph& graph() { return *sides_.graph; }
 
-    Result<Value*> value_of(const RuleValue& v) {
+    Result<Value*> value_of(const RuleValue& v, DType like = DType::f32) {
         if (auto* value = std::get_if<Value*>(&v)) return *value;
         if (std::holds_alternative<std::monostate>(v)) return static_cast<Value*>(nullptr);
-        if (auto* d = std::get_if<double>(&v)) return graph().constant(TRY(Tensor::filled(DType::f32, {}, *d)));
+        if (auto* d = std::get_if<double>(&v)) return graph().constant(TRY(Tensor::filled(like, {}, *d)));
         std::vector<Expr> list;
         Shape shape;
         if (auto* l = std::get_if<std::vector<Expr>>(&v)) {
@@ -143,14 +143,14 @@ class SideBuilder {
         return input;
     }
 
-    Result<Value*> tensor(const Term& term, size_t roots) {
+    Result<Value*> tensor(const Term& term, size_t roots, DType like = DType::f32) {
         if (term.form == Form::Op) {
             Node* node = TRY(op(term, std::max(roots, static_cast<size_t>(term.output) + 1)));
             Value* v = node->output(static_cast<size_t>(term.output));
             if (term.bound_slot >= 0) slots_[static_cast<size_t>(term.bound_slot)] = v;
             return v;
         }
-        if (term.form == Form::Number) return graph().constant(TRY(Tensor::filled(DType::f32, {}, term.number)));
+        if (term.form == Form::Number) return graph().constant(TRY(Tensor::filled(like, {}, term.number)));
         if (term.form == Form::Variable) {
             if (term.slot < 0) return senseless(claim_, "it has a term without a name");
             if (term.list) return senseless(claim_, "{}... is any number of tensors", term.name);
@@ -159,21 +159,31 @@ class SideBuilder {
         if (!v) return senseless(claim_, "{} is not known", to_string(term, claim_.rule));
         if (std::holds_alternative<std::monostate>(*v) && !term.optional)
             return senseless(claim_, "{} has no shape", to_string(term, claim_.rule));
-        return value_of(*v);
+        return value_of(*v, like);
     }
 
     Result<Node*> op(const Term& term, size_t outputs) {
+        if (!term.op->has(Trait::Pure)) return senseless(claim_, "{} is no function", term.op->name);
         std::vector<Value*> inputs;
+        std::vector<std::pair<size_t, const Term*>> later;  // numbers, whose element type the others give
+        std::optional<DType> like;
         for (const Term& arg : term.args) {
             if (arg.list && arg.slot >= 0) {
                 auto* list = std::get_if<std::vector<Value*>>(&slots_[static_cast<size_t>(arg.slot)]);
                 if (!list) return senseless(claim_, "{}... is any number of tensors", arg.name);
                 inputs.insert(inputs.end(), list->begin(), list->end());
-                continue;
+            } else if (arg.form == Form::Number || arg.kind == TermKind::Float) {
+                later.emplace_back(inputs.size(), &arg);
+                inputs.push_back(nullptr);
+            } else {
+                Value* v = TRY(tensor(arg, 1));
+                inputs.push_back(v);
             }
-            Value* v = TRY(tensor(arg, 1));
-            inputs.push_back(v);
+            const Value* last = inputs.empty() ? nullptr : inputs.back();
+            if (!like && last && last->type().is_tensor() && is_float(last->type().tensor().dtype))
+                like = last->type().tensor().dtype;
         }
+        for (auto [i, number] : later) inputs[i] = TRY(tensor(*number, 1, like.value_or(DType::f32)));
         while (!inputs.empty() && !inputs.back()) inputs.pop_back();
         AttrMap attrs;
         if (term.rest_slot >= 0)
@@ -365,8 +375,6 @@ Status check_well_formed(const Claim& claim) {
 }
 
 Result<std::vector<Comprehension>> comprehend(const Claim& claim) {
-    for (const std::string& s : size_symbols(claim))
-        if (s.starts_with("_")) return senseless(claim, "the size {} begins with an underscore", s);
     SymbolicWindows windows;  // bodies see them too
     Sides sides = TRY(build_sides(claim));
     std::vector<Comprehension> all;

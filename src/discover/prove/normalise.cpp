@@ -37,6 +37,11 @@ bool is_of_indices(const Expr& c) {
     return !of_floats;
 }
 
+bool loses_nothing(DType from, DType to) {
+    if (from == to || to == DType::f64) return true;
+    return to == DType::f32 && from != DType::f64;  // the others have 16 bits
+}
+
 Summand plain(Rational coefficient, std::vector<Factor> factors = {}) {
     return {coefficient, {}, {}, std::move(factors)};
 }
@@ -143,14 +148,18 @@ Sum Expansion::inverse(const Expr& e) {
     Sum below = expand(e);
     if (below.size() == 1 && below[0].variables.empty() && below[0].guards.empty() && below[0].coefficient.numerator) {
         Rational c = below[0].coefficient;
-        Summand t = plain(reduced(c.denominator, c.numerator));
-        for (Factor& f : below[0].factors) {
+        Sum out{plain(reduced(c.denominator, c.numerator))};
+        for (const Factor& f : below[0].factors) {
+            if (f.kind == Factor::Kind::Call && f.name == "inverse") {  // 1 / (1 / a) = a
+                out = times(out, f.args[0]);
+                continue;
+            }
             Factor inv{Factor::Kind::Call};
             inv.name = "inverse";
-            inv.args = {Sum{plain({}, {std::move(f)})}};
-            t.factors.push_back(std::move(inv));
+            inv.args = {Sum{plain({}, {f})}};
+            for (Summand& t : out) t.factors.push_back(inv);
         }
-        return {t};
+        return out;
     }
     Factor inv{Factor::Kind::Call};
     inv.name = "inverse";
@@ -303,7 +312,10 @@ Sum Expansion::expand(const Expr& e) {
         case ExprKind::Select: return choice(e);
         case ExprKind::Cast:
             if (real && e.arg(0).dtype() == DType::i64 && !e.arg(0).node().reads) return number(e.arg(0));
-            if (kWideFloats.has(e.dtype()) && kWideFloats.has(e.arg(0).dtype())) return expand(e.arg(0));
+            if (kWideFloats.has(e.dtype()) && kWideFloats.has(e.arg(0).dtype())) {
+                if (loses_nothing(e.arg(0).dtype(), e.dtype())) return expand(e.arg(0));
+                return call(fmt::format("rounded to {}", dtype_name(e.dtype())), e.args());
+            }
             break;
         case ExprKind::Call: return call(std::string(fn_name(e.node().fn)), e.args());
         case ExprKind::Min:

@@ -1,6 +1,10 @@
 #include "discover/prove/prove.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "base/decision.h"
+#include "discover/check/check_definedness.h"
 #include "discover/prove/cancel.h"
 
 namespace tessera {
@@ -96,9 +100,32 @@ Decision prove_root(const Comprehension& c, const ProveOptions& options, std::ve
     return no("{}", remains);
 }
 
+// Whether there is anything to ask on the right: a sum, a product or a choice is a number where its parts are.
+bool may_be_undefined(const std::vector<Comprehension>& roots) {
+    bool some = false;
+    for (const Comprehension& c : roots)
+        visit(c.right, [&](const Expr& e) {
+            if (!is_float(e.dtype())) return;
+            const bool extreme = e.is(ExprKind::Reduce) && e.node().reduce_op != ReduceOp::Sum;
+            const bool limit = (e.is(ExprKind::Max) || e.is(ExprKind::Min)) && !e.arg(1).is(ExprKind::Const);
+            some = some || extreme || limit || e.is(ExprKind::Div) || e.is(ExprKind::Pow) || e.is(ExprKind::Call);
+        });
+    for (const Comprehension& c : roots)  // a choice by values may be made by what is no number
+        visit(c.left, [&](const Expr& e) { some = some || (e.is(ExprKind::Select) && e.arg(0).node().reads); });
+    return some;
+}
+
+bool has_numbers(const Rule& rule) {
+    std::function<bool(const Term&)> in = [&](const Term& t) {
+        return t.form == Term::Form::Number || std::any_of(t.args.begin(), t.args.end(), in);
+    };
+    return std::any_of(rule.replacement.begin(), rule.replacement.end(), in) || !rule.lets.empty();
+}
+
 }  // namespace
 
 Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
+    TRY(check_names(claim));
     TRY(check_well_formed(claim));
     std::vector<Comprehension> roots = TRY(comprehend(claim));
     Proof proof;
@@ -114,6 +141,14 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
     } catch (const Unsupported& u) {
         proof.reason = u.why;
         return proof;
+    }
+    if (may_be_undefined(roots) || has_numbers(claim.rule)) {
+        std::vector<ElementOfSides> elements;
+        for (const Comprehension& c : roots) elements.push_back({c.shape, c.left, c.right});
+        if (Status defined = check_definedness(claim, elements); !defined.ok()) {
+            proof.reason = defined.error().message();
+            return proof;
+        }
     }
     proof.verdict = Proof::Verdict::Proved;
     if (options.certificate)

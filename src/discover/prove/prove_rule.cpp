@@ -1,5 +1,7 @@
 #include "discover/prove/prove_rule.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
@@ -13,53 +15,68 @@ namespace {
 // Whether the rule applies with these sizes: both sides can be built, and have one type.
 bool applies(const Claim& claim) { return build_sides(claim).ok(); }
 
-// Sizes of a drawn claim as symbols: alone where the rule applies with another size there, with all others of the same
-// number where it does not, and as a number where neither is so.
-Claim abstracted(const Claim& drawn) {
-    Claim out = drawn;
-    struct Place {
-        std::string name;
-        int64_t axis, size;
-        bool done = false;
-    };
-    std::vector<Place> places;
-    for (const auto& [name, shape] : drawn.shapes)
-        for (int64_t d = 0; d < shape.rank(); ++d)
-            if (auto n = shape[d].as_int(); n && *n > 1) places.push_back({name, d, *n});
-    int next = 0;
-    auto accepted = [&](const std::vector<Place*>& together) {
-        Claim other = drawn;
-        for (int64_t size : {97, 14}) {
-            for (const Place* p : together) other.shapes[p->name][p->axis] = Dim(size);
-            if (!applies(other)) return false;
-        }
-        return true;
-    };
-    auto replace = [&](const std::vector<Place*>& together) {
-        Expr s = symbol(fmt::format("N{}", next++));
-        for (const Place* p : together) out.shapes[p->name][p->axis] = s;
-    };
-    for (Place& p : places)
-        if (accepted({&p})) {
-            replace({&p});
-            p.done = true;
-        }
-    for (size_t i = 0; i < places.size(); ++i) {
-        if (places[i].done) continue;
-        std::vector<Place*> same;
-        for (size_t j = i; j < places.size(); ++j)
-            if (!places[j].done && places[j].size == places[i].size) same.push_back(&places[j]);
-        // Two that go together, or all.
-        std::vector<Place*> group;
-        for (size_t j = 1; j < same.size() && group.empty(); ++j)
-            if (accepted({same[0], same[j]})) group = {same[0], same[j]};
-        if (group.empty() && same.size() > 2 && accepted(same)) group = same;
-        if (group.empty()) continue;
-        replace(group);
-        for (Place* p : group) p->done = true;
+struct Place {
+    std::string name;
+    int64_t axis, size;
+    int64_t times = 1;  // of the symbol that stands for it
+    bool done = false;
+};
+
+// Sizes of a drawn claim as symbols: alone where the rule applies with another size there, as a multiple where it
+// applies with multiples (groups), with others where it applies with all of them changed, and as a number where none is
+// so.
+class Abstraction {
+  public:
+    explicit Abstraction(const Claim& drawn) : drawn_(drawn), out_(drawn) {
+        for (const auto& [name, shape] : drawn.shapes)
+            for (int64_t d = 0; d < shape.rank(); ++d)
+                if (auto n = shape[d].as_int(); n && *n > 1) places_.push_back({name, d, *n});
     }
-    return out;
-}
+
+    Claim run() {
+        for (Place& p : places_) replace({&p});
+        for (Place& p : places_)
+            for (int64_t k = 2; k <= p.size && !p.done; ++k)
+                if (p.size % k == 0) replace({&p}, {k});
+        for (size_t i = 0; i < places_.size(); ++i) {
+            std::vector<Place*> same;
+            for (size_t j = i; j < places_.size(); ++j)
+                if (!places_[j].done && places_[j].size == places_[i].size) same.push_back(&places_[j]);
+            // Two that go together, or all.
+            for (size_t j = 1; j < same.size() && !places_[i].done; ++j) replace({same[0], same[j]});
+            if (!places_[i].done && same.size() > 2) replace(same);
+        }
+        for (Place& p : places_)
+            for (Place& q : places_)
+                if (!p.done && !q.done && q.size < p.size && p.size % q.size == 0)
+                    replace({&p, &q}, {p.size / q.size, 1});
+        return std::move(out_);
+    }
+
+  private:
+    const Claim& drawn_;
+    Claim out_;
+    std::vector<Place> places_;
+    int next_ = 0;
+
+    void replace(const std::vector<Place*>& together, std::vector<int64_t> times = {}) {
+        if (std::any_of(together.begin(), together.end(), [](const Place* p) { return p->done; })) return;
+        times.resize(together.size(), times.empty() ? 1 : times.back());
+        Claim other = drawn_;
+        for (int64_t size : {97, 14}) {
+            for (size_t i = 0; i < together.size(); ++i)
+                other.shapes[together[i]->name][together[i]->axis] = Dim(size * times[i]);
+            if (!applies(other)) return;
+        }
+        const Expr s = symbol(fmt::format("N{}", next_++));
+        for (size_t i = 0; i < together.size(); ++i) {
+            out_.shapes[together[i]->name][together[i]->axis] = s * times[i];
+            together[i]->done = true;
+        }
+    }
+};
+
+Claim abstracted(const Claim& drawn) { return Abstraction(drawn).run(); }
 
 std::optional<Claim> draw_claim(const Rule& rule, const Sampler& sampler, Draw& draw) {
     SampleOptions options;
@@ -115,11 +132,32 @@ std::optional<Claim> draw_claim(const Rule& rule, const Sampler& sampler, Draw& 
     return abstracted(claim);
 }
 
+std::string where_text(const Claim& claim);
+
+std::string attr_text(const Attr& a) {
+    if (auto* n = std::get_if<int64_t>(&a)) return std::to_string(*n);
+    if (auto* x = std::get_if<float>(&a)) return fmt::format("{}", *x);
+    if (auto* text = std::get_if<std::string>(&a)) return *text;
+    if (auto* list = std::get_if<std::vector<int64_t>>(&a)) return fmt::format("[{}]", fmt::join(*list, ","));
+    return "...";
+}
+
+// What a claim is for beside shapes: attributes.
+std::string attributes_text(const Claim& claim) {
+    Claim bare = claim;
+    bare.shapes.clear();
+    return where_text(bare);
+}
+
 std::string where_text(const Claim& claim) {
     std::string text = shapes_text(claim);
     for (const auto& [name, value] : claim.values) {
         if (auto* list = std::get_if<std::vector<Expr>>(&value)) text += fmt::format(" {}: {}", name, Shape(*list));
         if (auto* one = std::get_if<Expr>(&value)) text += fmt::format(" {}: {}", name, to_string(*one));
+        if (auto* real = std::get_if<double>(&value)) text += fmt::format(" {}: {}", name, *real);
+        if (auto* word = std::get_if<std::string>(&value)) text += fmt::format(" {}: {}", name, *word);
+        if (auto* rest = std::get_if<AttrMap>(&value))
+            for (const auto& [attr, given] : *rest) text += fmt::format(" {}={}", attr, attr_text(given));
     }
     return text;
 }
@@ -146,38 +184,68 @@ std::vector<Claim> draw_claims(const Rule& written, int count) {
     const Rule rule = with_names(written);
     Sampler sampler(rule);
     std::set<std::string> seen;
-    std::vector<Claim> out;
-    for (int i = 0; i < kDraws && static_cast<int>(out.size()) < count; ++i) {
+    std::map<std::string, std::vector<Claim>> by_attributes;
+    size_t found = 0;
+    for (int i = 0; i < kDraws && found < 4 * static_cast<size_t>(count); ++i) {
         Draw draw(7, fmt::format("{}/{}", rule.name, i));
         std::optional<Claim> claim = draw_claim(rule, sampler, draw);
-        if (claim && seen.insert(where_text(*claim)).second) out.push_back(std::move(*claim));
+        if (!claim || !seen.insert(where_text(*claim)).second) continue;
+        by_attributes[attributes_text(*claim)].push_back(std::move(*claim));
+        ++found;
     }
+    // Some of every attribute before more of one.
+    std::vector<Claim> out;
+    for (size_t i = 0; out.size() < std::min(found, static_cast<size_t>(count)); ++i)
+        for (auto& [attributes, claims] : by_attributes)
+            if (i < claims.size() && static_cast<int>(out.size()) < count) out.push_back(std::move(claims[i]));
     return out;
 }
 
+namespace {
+
+// Whether a claim is all that the rule's own conditions admit.
+bool is_all_of(const Claim& claim, const Rule& rule) {
+    Claim bare{rule, claim.shapes, claim.values};
+    if (!check_names(bare).ok()) return false;
+    bare.rule.conditions.clear();
+    for (const RuleVariable& v : rule.variables)
+        if (claim.shapes.contains(v.name) && v.constraint.empty()) return false;
+    const Rule needed = to_rule(bare);
+    std::set<std::string> stated;
+    for (const Term& c : rule.conditions) stated.insert(to_string(c, rule));
+    return std::all_of(needed.conditions.begin(), needed.conditions.end(),
+                       [&](const Term& c) { return stated.contains(to_string(c, needed)); });
+}
+
+}  // namespace
+
 RuleProof prove_rule(const Rule& rule) {
-    constexpr int kClaims = 24;
+    constexpr int kClaims = 32;
     RuleProof out;
     std::set<int64_t> ranks;
-    ProveOptions options;
-    options.certificate = false;
     for (const Claim& claim : draw_claims(rule, kClaims)) {
-        Result<Proof> proof = prove(claim, options);
+        Result<Proof> proof = prove(claim, {.certificate = false});
         if (!proof.ok() || !proof->proved()) {
             out.reason =
                 fmt::format("{} (where {})", proof.ok() ? proof->reason : proof.error().message(), where_text(claim));
+            out.proved = false;
             return out;
         }
         if (out.claims++ == 0) out.where = where_text(claim);
+        if (!out.proved && is_all_of(claim, rule)) {
+            out.proved = true;
+            out.where = where_text(claim);
+        }
         for (const auto& [name, shape] : claim.shapes) ranks.insert(shape.rank());
     }
     if (out.claims == 0) {
         out.reason = "no shapes of floats were found that it matches";
         return out;
     }
-    out.proved = true;
-    out.where = fmt::format("{} claims, ranks {} to {}: {}", out.claims, ranks.empty() ? 0 : *ranks.begin(),
-                            ranks.empty() ? 0 : *ranks.rbegin(), out.where);
+    if (out.proved) return out;
+    out.by_cases = true;
+    out.reason = fmt::format("{} cases hold, ranks {} to {}; it says nothing of others: {}", out.claims,
+                             ranks.empty() ? 0 : *ranks.begin(), ranks.empty() ? 0 : *ranks.rbegin(), out.where);
     return out;
 }
 

@@ -1,5 +1,6 @@
-// Proves a rule as it stands in a file: shapes and attributes are made up for its variables, of several ranks, as its
-// ops and conditions demand, and each such claim is proved.
+// Proves a rule as it stands in a file. It is proved where its own conditions confine it to one claim, with symbols for
+// sizes and attributes, and that claim is. A rule for any rank or attribute is tried by cases: claims of several ranks,
+// with attributes at their limits. That all of these hold is no proof of the rule, and is not called one.
 #pragma once
 
 #include "discover/prove/prove.h"
@@ -7,10 +8,11 @@
 namespace tessera {
 
 struct RuleProof {
-    bool proved = false;
-    int claims = 0;      // that were proved
-    std::string where;   // the shapes of the first, and for how many ranks
-    std::string reason;  // why not
+    bool proved = false;    // with a certificate for all that its conditions admit
+    bool by_cases = false;  // every claim that was made up for it holds for all sizes, not more
+    int claims = 0;         // that were proved
+    std::string where;      // the shapes of the first, and for how many ranks
+    std::string reason;     // why not
 };
 RuleProof prove_rule(const Rule& rule);
 

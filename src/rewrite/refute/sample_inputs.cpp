@@ -116,8 +116,7 @@ std::optional<Proposal> prelu(Draft& d, size_t i, SizePool& pool) {
 using ScalarFor = std::optional<Proposal> (*)(const Draft& d, const Sizes& x, Draw& draw);
 Propose with_scalar(ScalarFor scalar, int64_t least_rank) {
     return [=](Draft& d, size_t i, SizePool& pool) -> std::optional<Proposal> {
-        if (i == 0)
-            return plain(d.want && !d.want->sizes.empty() ? d.want->sizes : pool.shape(pool.rank(least_rank)));
+        if (i == 0) return plain(d.want && !d.want->sizes.empty() ? d.want->sizes : pool.shape(pool.rank(least_rank)));
         auto x = d.sizes(0);
         if (!x || x->empty()) return std::nullopt;
         return scalar(d, *x, pool.draw());
@@ -219,7 +218,8 @@ SizePool::SizePool(Draw& draw, const SampleOptions& options) : draw_(&draw), tin
     }
     sizes_ = draw.pick<std::vector<int64_t>>(
         {{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}, {2}, {3}, {4}});
-    if (draw.chance(3)) sizes_.push_back(0);
+    if (draw.chance(12))  // nothing at all, and one of everything: where sums, means and maxima have least to go by
+        sizes_ = draw.pick<std::vector<int64_t>>({{0}, {1}, {0, 1}, {0, 2}, {0, 1, 3}, {1, 2}});
 }
 
 int64_t SizePool::rank(int64_t least) {

@@ -133,13 +133,15 @@ class Matcher {
         auto first_list = std::find_if(args.begin(), args.end(), [](const Term& a) { return a.list; });
         if (first_list != args.end()) return spread(term, node, static_cast<size_t>(first_list - args.begin()));
         if (node.inputs().size() > args.size()) return false;
-        if (node.is(Trait::Commutative) && args.size() == 2 && node.inputs().size() == 2) {
+        const bool either = node.is(Trait::Commutative) && args.size() == 2 && node.inputs().size() == 2;
+        if (!either && !literals_fit(term, node)) return false;
+        if (either) {
             Saved before = save();
             for (bool swapped : {false, true}) {
                 if (swapped) restore(before);
                 Value* a = node.input(swapped ? 1 : 0);
                 Value* b = node.input(swapped ? 0 : 1);
-                if (!could_be(args[0], a) || !could_be(args[1], b)) continue;
+                if (!could_be(args[0], a) || !could_be(args[1], b) || !literals_fit(term, node, swapped)) continue;
                 agenda_.emplace_back(&args[0], a);
                 agenda_.emplace_back(&args[1], b);
                 if (next()) return true;
@@ -171,6 +173,7 @@ class Matcher {
         size_t loose = given.size() - fixed;
         auto place = [&](size_t taken) {
             size_t at = 0;
+            std::vector<const Value*> literals;
             for (size_t i = 0; i < args.size(); ++i) {
                 if (args[i].list) {
                     size_t n = i == first ? taken : loose - taken;
@@ -179,10 +182,11 @@ class Matcher {
                     if (!bind(args[i].slot, std::move(part))) return false;
                     at += n;
                 } else {
+                    if (args[i].form == Form::Number) literals.push_back(given[at]);
                     agenda_.emplace_back(&args[i], given[at++]);
                 }
             }
-            return true;
+            return literals_fit(node, literals);
         };
         if (first == last) {
             if (!place(loose)) return false;
@@ -310,16 +314,44 @@ bool matches_literal(const Term& literal, const Value& v) {
     return true;
 }
 
+bool literals_fit(const Node& node, const std::vector<const Value*>& literals) {
+    bool scalars = true;
+    for (const Value* v : literals) {
+        if (!v || !v->is_constant()) return false;
+        scalars &= v->tensor()->rank() == 0;
+    }
+    if (scalars) return true;
+    if (!node.is(Trait::Elementwise) || node.output_count() != 1) return false;
+    std::optional<Shape> others;
+    for (const Value* v : node.inputs()) {
+        if (!v || std::find(literals.begin(), literals.end(), v) != literals.end()) continue;
+        if (!v->type().is_tensor() || !v->type().tensor().shape.ranked()) return false;
+        const Shape& shape = v->type().tensor().shape;
+        others = others ? broadcast(*others, shape) : shape;
+        if (!others) return false;
+    }
+    const Type& result = node.output(0)->type();
+    return others && result.is_tensor() && *others == result.tensor().shape;
+}
+
+bool literals_fit(const Term& term, const Node& node, bool swapped) {
+    std::vector<const Value*> literals;
+    for (size_t i = 0; i < term.args.size() && i < node.inputs().size(); ++i)
+        if (term.args[i].form == Form::Number) literals.push_back(node.input(swapped ? 1 - i : i));
+    return literals_fit(node, literals);
+}
+
 bool matches_list(const Term& term, const Value& value) {
     auto wanted = [&](size_t i) { return static_cast<int64_t>(term.args[i].number); };
     if (value.is_constant()) {
         const Tensor& t = *value.tensor();
-        if (!is_int(t.dtype()) || t.elements() != static_cast<int64_t>(term.args.size())) return false;
+        if (!is_int(t.dtype()) || t.rank() != 1 || t.elements() != static_cast<int64_t>(term.args.size())) return false;
         for (size_t i = 0; i < term.args.size(); ++i)
             if (t.int_at(static_cast<int64_t>(i)) != wanted(i)) return false;
         return true;
     }
     if (!value.contents() || value.contents()->size() != term.args.size()) return false;
+    if (value.type().tensor().shape.rank() != 1) return false;
     for (size_t i = 0; i < term.args.size(); ++i)
         if (!(*value.contents())[i].is_int(wanted(i))) return false;
     return true;

@@ -23,6 +23,11 @@ RuleValue rule_value(const Attr& attr);
 bool same_value(const RuleValue& a, const RuleValue& b);
 bool matches_literal(const Term& literal, const Value& value);
 bool matches_list(const Term& list, const Value& value);  // [1, 0]
+// A literal means one number. Constants among a node's inputs stand for literals where numbers in their place would
+// give the same result: they have no dimensions, or the other operands of an element-wise op have the result's without
+// them.
+bool literals_fit(const Node& node, const std::vector<const Value*>& literals);
+bool literals_fit(const Term& term, const Node& node, bool swapped = false);  // those of an op's term
 // The attributes of a node whose op is the term's: `bind` gets what variables stand for, and says whether they may.
 bool match_attributes(const Term& term, const Node& node, const std::vector<RuleValue>& slots,
                       const std::function<bool(int slot, RuleValue value)>& bind);
