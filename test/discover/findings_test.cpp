@@ -235,8 +235,8 @@ TEST(Findings, WhatIsOnlyTestedSaysHowSure) {
     EXPECT_LT(*bound("c: exp(add(x, y)) => exp(add(y, x)) where x: [M], y: [M]").per_size, -30);
     EXPECT_FALSE(bound("d: relu(relu(x)) => relu(x) where x: [M]").per_size);
 
-    Discovery found =
-        discovered(kMatrices + "op x, y: mul(x, y) if same_dims(x, y)\nop x, y: div(x, y) if same_dims(x, y)", 2);
+    // The prover takes a fourth power for a function of which nothing is known.
+    Discovery found = discovered(kMatrices + "op x, y: mul(x, y) if same_dims(x, y)\nop x: pow(x, 4.0)", 2);
     const std::string text = rules_text(found, Proof::Verdict::Unknown);
     auto rules = read_rules(text, "found");
     ASSERT_TRUE(rules.ok()) << rules.error().to_string();
