@@ -156,6 +156,16 @@ TEST(LowerOps, IndicesAreCheckedBeforeTheKernel) {
               (std::vector<std::string>{"host gather", "relu"}));
 }
 
+// A pass may find sizes that no run can have: lowering leaves it to a run to say so.
+TEST(LowerOps, SizesThatFailAreLeftToARun) {
+    auto graph = parse("graph g(x: f32[1,3,N], w: f32[5,3,3]) { %a = conv(x, w) return %a }");
+    ASSERT_TRUE(graph.ok());
+    (*graph)->inputs()[0]->set_type(Type(DType::f32, Shape{1, 3, 2}));
+    auto program = from_graph(std::shared_ptr<const Graph>(std::move(*graph)), {});
+    ASSERT_TRUE(program.ok()) << program.error().to_string();
+    EXPECT_TRUE(program->kernels.empty());
+}
+
 TEST(LowerOps, HostSteps) {
     std::string_view text =
         "graph g(x: f32[4,5]) { %y = relu(x) %r = random_uniform_like(%y, seed=1.0) %s = reduce_sum(%r, [1]) return %s "

@@ -213,6 +213,8 @@ class Defining {
 
     // Whether a kernel can read the node's inputs and write its outputs.
     Decision fits(const Node& node) const {
+        // Sizes that became known may show that a run would fail; the evaluator then says how.
+        if (auto types = infer_types(node.view()); !types.ok()) return no("{}", types.error().message());
         for (const Value* v : node.inputs()) {
             if (v && !v->type().is_tensor()) return no("sequences and optionals");
             if (v && !v->type().tensor().shape.ranked()) return no("{} has no known rank", v->name());
