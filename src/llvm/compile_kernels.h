@@ -15,10 +15,24 @@ namespace tessera {
 // scratch: of this thread alone, aligned to 64 bytes. Runs the iterations [begin, end).
 using LaunchFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, char* scratch);
 
+// A parameter that the hardware copies tiles of: how it lies, over the kernel's symbols, and the part of it that one
+// copy takes. Innermost first; elements of the innermost dimension lie together.
+struct TileMap {
+    int buffer = 0;
+    DType dtype = DType::f16;
+    std::vector<Expr> sizes, strides;  // strides in elements, of all dimensions but the innermost
+    std::vector<int64_t> box;
+};
+
 // Of a launch on a target with blocks: how many there are, and of how many threads each, over the kernel's symbols.
 struct LaunchShape {
     std::array<Expr, 3> grid = {1, 1, 1}, block = {1, 1, 1};  // x, y, z
     bool fixed = true;  // false: as many threads as there are iterations, however they are cut into blocks
+    // Above 0: only so many blocks as the GPU runs at once, which take the others one after the other, each with so many
+    // times the threads.
+    int groups = 0;
+    int64_t shared_bytes = 0;        // that come with the launch
+    std::vector<TileMap> maps = {};  // further arguments
 };
 
 struct KernelLaunch {

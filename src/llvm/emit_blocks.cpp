@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernel/ir/races.h"
+#include "kernel/ir/tile_copy.h"
 #include "llvm/emitter.h"
 
 namespace tessera::codegen {
@@ -13,8 +14,9 @@ namespace {
 
 constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 constexpr uint64_t kParamAlignment = 16;
-constexpr int64_t kMostRows = 65535;  // blocks along y and z
-constexpr int kMostSpread = 256;      // threads of a block of a Parallel loop
+constexpr uint64_t kMapBytes = 128, kMapAlignment = 64;  // of a description of tiles
+constexpr int64_t kMostRows = 65535;                     // blocks along y and z
+constexpr int kMostSpread = 256;                         // threads of a block of a Parallel loop
 
 using Place = TargetCode::Place;
 
@@ -59,7 +61,9 @@ Status Emitter::emit_blocks(const LaunchPlan& plan, const std::string& symbol) {
         }
     } else if (plan.bound) {
         const BoundNest nest = bound_nest(*plan.bound);
-        if (is_thread_loop(*plan.bound)) {
+        if (plan.roles) {
+            emit_roles(nest);
+        } else if (is_thread_loop(*plan.bound)) {
             emit_threads(*plan.bound);
         } else {
             std::function<void(size_t)> bind = [&](size_t i) {
@@ -98,6 +102,7 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     std::vector<llvm::Type*> types(kernel_.params, global);
     types.insert(types.end(), kernel_.symbols.size(), i64());
     types.push_back(global);  // scratch
+    types.insert(types.end(), plan.shape.maps.size(), builder_.getPtrTy());
     auto* type = llvm::FunctionType::get(builder_.getVoidTy(), types, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
     function_->setCallingConv(llvm::CallingConv::PTX_Kernel);
@@ -108,7 +113,9 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     if (plan.bound) {
         static constexpr const char* kMost[] = {"maxntidx", "maxntidy", "maxntidz"};
         for (size_t d = 0; d < 3; ++d)
-            if (auto threads = plan.shape.block[d].as_int()) notes.emplace_back(kMost[d], *threads);
+            if (auto threads = plan.shape.block[d].as_int())
+                notes.emplace_back(kMost[d], *threads * (d == 2 && plan.roles ? plan.shape.groups : 1));
+        if (plan.roles) notes.emplace_back("minctasm", 1);
     } else {
         notes.emplace_back("maxntidx", plan.parallel ? kMostSpread : 1);
     }
@@ -116,6 +123,18 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     for (const auto& [name, value] : notes) {
         described.push_back(llvm::MDString::get(c, name));
         described.push_back(llvm::ConstantAsMetadata::get(builder_.getInt32(static_cast<uint32_t>(value))));
+    }
+    const auto fixed = static_cast<unsigned>(types.size() - plan.shape.maps.size());
+    std::vector<llvm::Metadata*> by_value;  // numbers of parameters, from 1
+    for (unsigned i = fixed; i < types.size(); ++i) {
+        auto* bytes = llvm::ArrayType::get(builder_.getInt8Ty(), kMapBytes);
+        function_->addParamAttr(i, llvm::Attribute::getWithByValType(c, bytes));
+        function_->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(kMapAlignment)));
+        by_value.push_back(llvm::ConstantAsMetadata::get(builder_.getInt32(i + 1)));
+    }
+    if (!by_value.empty()) {
+        described.push_back(llvm::MDString::get(c, "grid_constant"));
+        described.push_back(llvm::MDNode::get(c, by_value));
     }
     module_.getOrInsertNamedMetadata("nvvm.annotations")->addOperand(llvm::MDNode::get(c, described));
 
@@ -143,12 +162,16 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
 }
 
 Value* Emitter::place_of(const std::string& axis) {
+    if (roles_ && axis == "thread.z") return builder_.CreateZExt(warp_in_group(), i64());
     const Place which = is_block_axis(axis) ? Place::Block : Place::Thread;
     return builder_.CreateZExt(target_.code->place(builder_, which, axis.back() - 'x'), i64());
 }
 
 void Emitter::meet() {
-    target_.code->barrier(builder_);
+    if (roles_)
+        meet_in_group();
+    else
+        target_.code->barrier(builder_);
     loads_.clear();
 }
 
@@ -166,10 +189,21 @@ void Emitter::emit_where(Value* condition, const std::function<void()>& body) {
 }
 
 void Emitter::emit_block_items(const std::vector<Stmt>& all) {
+    auto stores_tile = [&](size_t i) {
+        const Call* call = all[i]->as<Call>();
+        return call && call->name == kStoreTile;
+    };
     for (size_t i = 0; i < all.size(); ++i) {
-        if (i > 0) meet();
+        if (roles_) leave_stored(all[i]);
+        if (i > 0 && !stores_tile(i) && !stores_tile(i - 1)) meet();
         emit_block(all[i]);
     }
+}
+
+Value* Emitter::is_first_thread() {
+    Value* others = roles_ ? warp_in_group() : target_.code->place(builder_, Place::Thread, 2);
+    for (int d : {0, 1}) others = builder_.CreateOr(others, target_.code->place(builder_, Place::Thread, d));
+    return builder_.CreateICmpEQ(others, builder_.getInt32(0));
 }
 
 void Emitter::emit_block(const Stmt& s) {
@@ -178,12 +212,12 @@ void Emitter::emit_block(const Stmt& s) {
     if (const Alloc* a = s->as<Alloc>()) return emit_alloc(*a, [&] { emit_block(a->body); });
     const For* loop = s->as<For>();
     if (loop && is_thread_loop(*loop)) return emit_threads(*loop);
+    if (roles_ && loop && loop == plan_->roles->ahead) return emit_consumed(*loop);
+    if (const Call* call = s->as<Call>(); call && is_tile_call(*call)) return emit_tile_call(*call);
     if (const Call* call = s->as<Call>())
         if (const Intrinsic* known = find_intrinsic(call->name); known && known->by_block) return emit_mma(*call);
     if (!has_threads(s)) {
-        Value* others = target_.code->place(builder_, Place::Thread, 0);
-        for (int d : {1, 2}) others = builder_.CreateOr(others, target_.code->place(builder_, Place::Thread, d));
-        return emit_where(builder_.CreateICmpEQ(others, builder_.getInt32(0)), [&] { emit(s); });
+        return emit_where(is_first_thread(), [&] { emit(s); });
     }
     if (loop) {
         const auto extent = loop->extent.as_int();
@@ -235,6 +269,7 @@ void Emitter::emit_threads(const For& first) {
 }
 
 Value* Emitter::shared_memory(int buffer) {
+    if (roles_) return shared_in_group(buffer);
     const Slot& slot = slots_[static_cast<size_t>(buffer)];
     Expr count = 1;
     for (size_t d = 0; d < slot.shape.size(); ++d) count = count + (slot.shape[d] - 1) * slot.strides[d];

@@ -45,6 +45,7 @@ Value* Emitter::to_memory(Value* v, DType dtype) {
         llvm::Type *wide = like(v, builder_.getInt32Ty()), *narrow = like(v, builder_.getInt16Ty());
         if (has_blocks())
             if (Value* copied = bits_behind(builder_, v, narrow)) return copied;
+        if (Value* rounded = target_.code->round_to_bf16(builder_, v)) return rounded;
         Value* bits = builder_.CreateBitCast(v, wide);
         Value* upper = builder_.CreateLShr(bits, of_int(wide, 16));
         Value* odd = builder_.CreateAnd(upper, of_int(wide, 1));

@@ -19,8 +19,8 @@ using Place = TargetCode::Place;
 
 }  // namespace
 
-bool Emitter::is_threads_own(const Alloc& a) const {
-    const Buffer& b = kernel_.buffers[static_cast<size_t>(a.buffer)];
+bool is_threads_own(const Kernel& kernel, const Alloc& a) {
+    const Buffer& b = kernel.buffers[static_cast<size_t>(a.buffer)];
     if (b.shape.size() < 4 || !b.strides.empty()) return false;
     for (const Expr& size : b.shape)
         if (!size.as_int()) return false;

@@ -161,7 +161,7 @@ void Emitter::emit_alloc(const Alloc& a, const std::function<void()>& body) {
     Slot& slot = slots_[a.buffer];
     const Slot old = slot;
     if (has_blocks() && kernel_.buffers[a.buffer].scope == Scope::Shared) {
-        slot.base = is_threads_own(a) ? threads_memory(a.buffer) : shared_memory(a.buffer);
+        slot.base = is_threads_own(kernel_, a) ? threads_memory(a.buffer) : shared_memory(a.buffer);
         if (!slot.base) return;
     } else if (auto it = plan_->in_scratch.find(a.buffer); it != plan_->in_scratch.end()) {
         Value* offset = emit_alone(it->second);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "kernel/ir/intrinsic.h"
+#include "kernel/ir/races.h"
 #include "llvm/compile_kernels.h"
 #include "llvm/intrinsics/intrinsic_code.h"
 #include "llvm/intrinsics/tile_code.h"
@@ -16,6 +17,17 @@
 #include "llvm/targets/target_code.h"
 
 namespace tessera::codegen {
+
+// How a launch whose tiles are copied ahead uses shared memory: offsets in bytes. See emit_roles.cpp.
+struct RolesPlan {
+    const For* ahead = nullptr;      // the loop whose tiles are copied ahead
+    int64_t stages = 0;              // tiles of each kind at once
+    std::map<int, int64_t> ring;     // where the first of them is, by tile
+    std::map<int, int64_t> own;      // other buffers, by buffer: those of the first group of threads
+    int64_t own_bytes = 0;           // how much further those of the next are
+    int64_t barriers = 0;            // where these are
+    std::map<const Call*, size_t> maps;  // of the launch's shape
+};
 
 // One parallel loop of a kernel, or what stands between them. On a target with blocks, also each nest of Bound loops.
 struct LaunchPlan {
@@ -25,6 +37,7 @@ struct LaunchPlan {
     std::map<int, Expr> in_scratch;  // offsets in bytes of the buffers that live there
     Expr scratch_bytes = 0;
     LaunchShape shape = {};  // where there are blocks
+    std::optional<RolesPlan> roles = {};
 };
 Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks);
 
@@ -35,6 +48,9 @@ T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
     if (noalias && noalias->getNumOperands()) access->setMetadata(llvm::LLVMContext::MD_noalias, noalias);
     return access;
 }
+
+// A buffer in shared memory that has a place for each thread, which it alone uses.
+bool is_threads_own(const Kernel& kernel, const Alloc& a);
 
 class Emitter {
   public:
@@ -127,12 +143,44 @@ class Emitter {
     void emit_where(Value* condition, const std::function<void()>& body);
     void meet();  // the threads of a block
     Value* place_of(const std::string& axis);
+    Value* is_first_thread();  // of the block
     Value* divided(const Expr& e, Value* a, Value* b);  // in 32 bits, where both fit; null where they do not
     Value* shared_memory(int buffer);
     Value* threads_memory(int buffer);
 
+    // emit_roles.cpp
+    struct Roles {
+        Value* base;                                                       // of shared memory
+        Value *warp, *group;                                               // of the thread
+        llvm::AllocaInst *stage = nullptr, *phase = nullptr, *turn = nullptr;  // where in the ring it is
+        int stored = -1;  // the tile that was stored last
+    };
+    Value* warp_in_group() const;
+    void meet_in_group();
+    Value* shared_in_group(int buffer);
+    void emit_roles(const BoundNest& nest);
+    void open_barriers();
+    void emit_tiles(const BoundNest& nest, Value* first, Value* every, const std::function<void()>& body);
+    void emit_producer(const BoundNest& nest);
+    void emit_consumer(const BoundNest& nest);
+    void emit_fetched(const Stmt& s);
+    void emit_fetched_loop(const For& loop);
+    void emit_consumed(const For& loop);
+    void emit_tile_call(const Call& call);
+    void leave_stored(const Stmt& s);
+    Value* ring_slot(int64_t kind, Value* stage);
+    void advance(Value* by);
+    void wait_for(Value* barrier, Value* phase);
+    void arrive_at(Value* barrier, Value* condition);
+    std::vector<Value*> tile_coordinates(const Call& call, const Access& first, int64_t panel);
+    // emit_wgmma.cpp
+    Value* assembly(const std::string& text, const std::string& constraints, const std::vector<Value*>& arguments,
+                    llvm::Type* result = nullptr);
+    void emit_wgmma(const Call& call, Value* stage);
+    void settle_sums(int buffer);  // waits for all matrix instructions
+    Value* tile_descriptor(const Access& tile, int64_t side, bool along_k);
+
     // emit_mma.cpp
-    bool is_threads_own(const Alloc& a) const;  // a place for each thread, which it alone uses
     void emit_mma(const Call& call);
     std::vector<Value*> load_matrices(Value* address, bool transposed);
     std::vector<Value*> multiply_matrices(DType dtype, const std::vector<Value*>& a, Value* b0, Value* b1,
@@ -283,6 +331,7 @@ class Emitter {
     llvm::Function* function_ = nullptr;
     llvm::BasicBlock* entry_ = nullptr;
     Value *scratch_ = nullptr, *dummy_ = nullptr;
+    std::shared_ptr<Roles> roles_;  // in a launch that has them
     const LaunchPlan* plan_ = nullptr;
     Status status_;
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernel/ir/races.h"
+#include "kernel/ir/tile_copy.h"
 #include "llvm/emitter.h"
 
 namespace tessera {
@@ -87,6 +88,90 @@ LaunchShape shape_of(const For& bound) {
     return shape;
 }
 
+constexpr int64_t kSharedAlignment = 1024;  // of tiles whose pieces are exchanged
+constexpr int64_t kMostShared = 227 << 10;  // bytes of a block
+constexpr int64_t kBarrierBytes = 8;
+constexpr int kConsumers = 2;
+
+TileMap map_of(const Kernel& kernel, const TileCopy& copy) {
+    const Buffer& b = kernel.buffers[static_cast<size_t>(copy.global)];
+    TileMap map{.buffer = copy.global, .dtype = b.dtype, .sizes = {}, .strides = {}, .box = {}};
+    std::vector<Expr> strides = b.strides;
+    if (strides.empty()) {
+        strides.assign(b.shape.size(), 1);
+        for (size_t d = b.shape.size(); d-- > 1;) strides[d - 1] = strides[d] * b.shape[d];
+    }
+    for (size_t d = b.shape.size(); d-- > 0;) {
+        map.sizes.push_back(b.shape[d]);
+        if (d + 1 < b.shape.size()) map.strides.push_back(strides[d]);
+        map.box.push_back(d == copy.along_rows      ? copy.rows
+                          : d == copy.along_columns ? kPanelBytes / static_cast<int64_t>(dtype_bytes(b.dtype))
+                                                    : 1);
+    }
+    return map;
+}
+
+int64_t bytes_in_shared(const Buffer& b) {
+    const auto bytes = bytes_of(b).as_int();
+    return bytes ? (*bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment : kMostShared;
+}
+
+Error no_room(const Kernel& kernel) {
+    return Error(Code::E0604, "kernel {}: its tiles do not fit into shared memory", kernel.name);
+}
+
+// Gives tiles that are copied ahead, and what each group of threads has for itself, their places in shared memory.
+Status plan_roles(const Kernel& kernel, LaunchPlan& plan) {
+    RolesPlan roles;
+    Status status;
+    visit(plan.stmt, [&](const Stmt& s) {
+        const For* loop = s->as<For>();
+        if (loop && loop->notes.contains("pipeline")) roles.ahead = loop;
+        const Call* call = s->as<Call>();
+        const auto copy = call ? tile_copy(kernel, *call) : std::nullopt;
+        if (!copy) return;
+        const auto rank = kernel.buffers[static_cast<size_t>(copy->global)].shape.size();
+        if (copy->along_columns + 1 != rank || rank > 5 || copy->rows > 256)
+            status = Error(Code::E0604, "kernel {}: a tile that cannot be copied at once", kernel.name);
+        TileMap map = map_of(kernel, *copy);
+        std::vector<TileMap>& maps = plan.shape.maps;
+        auto same = std::find_if(maps.begin(), maps.end(),
+                                 [&](const TileMap& m) { return m.buffer == map.buffer && m.box == map.box; });
+        roles.maps.emplace(call, static_cast<size_t>(same - maps.begin()));
+        if (same == maps.end()) maps.push_back(std::move(map));
+        if (call->name == kCopyTile) roles.ring.emplace(copy->tile, 0);
+    });
+    TRY(std::move(status));
+    if (!roles.ahead) return Error(Code::E0604, "kernel {}: no loop whose tiles are copied ahead", kernel.name);
+    int64_t stage = 0;
+    visit(plan.stmt, [&](const Stmt& s) {
+        const Alloc* a = s->as<Alloc>();
+        if (!a || kernel.buffers[static_cast<size_t>(a->buffer)].scope != Scope::Shared) return;
+        const int64_t bytes = bytes_in_shared(kernel.buffers[static_cast<size_t>(a->buffer)]);
+        if (roles.ring.contains(a->buffer)) {
+            stage += bytes;
+        } else if (!is_threads_own(kernel, *a)) {
+            roles.own[a->buffer] = roles.own_bytes;
+            roles.own_bytes += bytes;
+        }
+    });
+    const int64_t wanted = roles.ahead->notes.at("pipeline");
+    const int64_t room = kMostShared - kConsumers * roles.own_bytes - kBarrierBytes * (2 * wanted + kConsumers);
+    roles.stages = std::min(wanted, room / std::max<int64_t>(stage, 1));
+    if (roles.stages < 2) return no_room(kernel);
+    int64_t at = 0;
+    for (auto& [tile, offset] : roles.ring) {
+        offset = at;
+        at += roles.stages * bytes_in_shared(kernel.buffers[static_cast<size_t>(tile)]);
+    }
+    for (auto& [buffer, offset] : roles.own) offset += at;
+    roles.barriers = at + kConsumers * roles.own_bytes;
+    plan.shape.shared_bytes = roles.barriers + kBarrierBytes * (2 * roles.stages + kConsumers);
+    plan.shape.groups = kConsumers + 1;
+    plan.roles = std::move(roles);
+    return {};
+}
+
 }  // namespace
 
 Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks) {
@@ -135,6 +220,7 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks)
         if (plan.bound && !plan.in_scratch.empty())
             return Error(Code::E0604, "kernel {}: {} is too large for one thread of a block", kernel.name,
                          kernel.buffers[static_cast<size_t>(plan.in_scratch.begin()->first)].name);
+        if (plan.bound && has_tile_calls(s)) TRY(plan_roles(kernel, plan));
         plans.push_back(std::move(plan));
     }
     return plans;

@@ -12,9 +12,9 @@ namespace {
 
 using Races = InterpretOptions::Races;
 
-Program for_blocks(std::string_view text) {
+Program for_blocks(std::string_view text, const char* target = "sm_90") {
     LowerOptions options;
-    options.machine = *describe_target("sm_90");
+    options.machine = *describe_target(target);
     auto program = from_graph(graph_of(text), options);
     EXPECT_TRUE(program.ok()) << program.error().to_string();
     return std::move(*program);
@@ -26,13 +26,14 @@ std::string kernels_of(const Program& program) {
     return text;
 }
 
-void expect_in_any_order(const std::string& text, const SymbolValues& symbols = {}, unsigned seed = 5) {
+void expect_in_any_order(const std::string& text, const SymbolValues& symbols = {}, unsigned seed = 5,
+                         const char* target = "sm_90") {
     SCOPED_TRACE(fmt::format("seed {}\n{}", seed, text));
     auto graph = graph_of(text);
     const Inputs inputs = random_inputs(*graph, symbols, seed);
     auto want = evaluate(*graph, inputs);
     ASSERT_TRUE(want.ok()) << want.error().to_string();
-    const Program program = for_blocks(text);
+    const Program program = for_blocks(text, target);
     for (bool backwards : {false, true}) {
         auto got = run_program(program, inputs, {.backwards = backwards, .races = Races::Find});
         ASSERT_TRUE(got.ok()) << got.error().to_string() << "\n" << kernels_of(program);
@@ -109,6 +110,60 @@ TEST(Gpu, MatrixInstructionsTakeTilesOf16Bits) {
     EXPECT_THAT(text, testing::HasSubstr("call mma_f16_64x64"));
     EXPECT_THAT(kernels_of(for_blocks("graph g(a: f32[64,64], b: f32[64,64]) {\n  return matmul(a, b)\n}\n")),
                 testing::Not(testing::HasSubstr("call mma")));
+}
+
+TEST(Gpu, WideMatrixInstructionsReadTilesThatAreCopiedAhead) {
+    struct Sizes3 {
+        int64_t m, n, k;
+    };
+    for (const Sizes3& s : {Sizes3{72, 136, 104}, {128, 64, 8}})
+        for (const char* dtype : {"f16", "bf16"})
+            for (int turned : {0, 1, 2, 3}) {
+                const bool a = turned & 1, b = turned & 2;
+                const std::string text = fmt::format(
+                    "graph g(a: {0}[{1}], b: {0}[{2}], c: {0}[{3}]) {{\n{4}{5}"
+                    "  %0 = matmul({6}, {7})\n  %1 = add(%0, c)\n  return relu(%1)\n}}\n",
+                    dtype, a ? fmt::format("{},{}", s.k, s.m) : fmt::format("{},{}", s.m, s.k),
+                    b ? fmt::format("{},{}", s.n, s.k) : fmt::format("{},{}", s.k, s.n), s.n,
+                    a ? "  %x = transpose(a, perm=[1,0])\n" : "", b ? "  %y = transpose(b, perm=[1,0])\n" : "",
+                    a ? "%x" : "a", b ? "%y" : "b");
+                EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")), testing::HasSubstr("call wgmma")) << text;
+                expect_in_any_order(text, {}, 5, "sm_90a");
+            }
+    // Batches, rows of several dimensions, sizes that are not known, an output of 32 bits.
+    for (const char* text : {"graph g(a: f16[2,72,64], b: f16[2,64,80]) {\n  return matmul(a, b)\n}\n",
+                             "graph g(a: f16[3,N,64], b: f16[64,72]) {\n  return matmul(a, b)\n}\n",
+                             "graph g(a: bf16[80,72], b: bf16[72,64]) {\n  %0 = cast(a, to=1)\n  %1 = cast(b, to=1)\n"
+                             "  return matmul(%0, %1)\n}\n"}) {
+        EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")), testing::HasSubstr("call wgmma")) << text;
+        expect_in_any_order(text, {{"N", 30}}, 5, "sm_90a");
+    }
+    // Rows that begin anywhere cannot be copied so.
+    EXPECT_THAT(kernels_of(for_blocks("graph g(a: f16[64,67], b: f16[67,64]) {\n  return matmul(a, b)\n}\n", "sm_90a")),
+                testing::HasSubstr("call mma"));
+}
+
+// What is copied is there when it was waited for, and not before.
+TEST(Gpu, TilesLandAtTheirWait) {
+    const std::string graph = "graph g(a: f16[64,64], b: f16[64,64]) {\n  return matmul(a, b)\n}\n";
+    Program program = for_blocks(graph, "sm_90a");
+    ASSERT_EQ(program.kernels.size(), 1u);
+    const std::string text = to_string(program.kernels[0]), wait = "call wait_tile(tile_a[0, 0]; ; )\n";
+    auto read = parse_kernels(text);
+    ASSERT_TRUE(read.ok()) << read.error().to_string();
+    EXPECT_EQ(to_string((*read)[0]), text);
+    const size_t at = text.find(wait);
+    ASSERT_NE(at, std::string::npos) << text;
+    auto without = parse_kernels(text.substr(0, at) + text.substr(at + wait.size()));
+    ASSERT_TRUE(without.ok()) << without.error().to_string();
+    const Inputs inputs = random_inputs(*graph_of(graph), {}, 3);
+    auto right = run_program(program, inputs, {});
+    program.kernels[0] = (*without)[0];
+    auto wrong = run_program(program, inputs, {});
+    ASSERT_TRUE(right.ok() && wrong.ok());
+    const auto is_nan = [](const Datum& d) { return std::isnan(d.tensor().real_at(0)); };
+    EXPECT_FALSE(is_nan((*right)[0]));
+    EXPECT_TRUE(is_nan((*wrong)[0])) << "what was not waited for was there";
 }
 
 // Large outputs get large tiles, small ones so many that there is work for all.

@@ -4,10 +4,12 @@
 
 #include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
+#include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/gpu/mma_kernel.h"
 #include "kernel/gpu/prepare_operand.h"
+#include "kernel/gpu/wgmma_kernel.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/passes/clean_up.h"
 
@@ -25,6 +27,7 @@ constexpr int64_t kUnknown = 8;        // what an unknown extent is taken for, a
 constexpr int64_t kUnknownSide = 512;  // what rows or columns are at least that have one
 constexpr int64_t kMmaVector = 8;      // elements of 16 bits that are read at a time
 constexpr int64_t kFewestSide = 16;    // of an output that is worth matrix instructions
+constexpr int64_t kFewestWide = 64;    // the same of instructions of four warps
 constexpr int64_t kFewest = 256;       // elements of an output that is worth tiles
 
 int64_t size_of(const Expr& e) { return e.as_int().value_or(kUnknown); }
@@ -49,43 +52,27 @@ struct Side {
     }
 };
 
-class TiledContraction {
+class TiledContraction : ContractionBuilder {
   public:
-    TiledContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, bool has_rows, int a,
-                     BlockTile tile, int64_t width, Depth depth)
-        : compute_(compute),
-          sum_(sum),
-          out_(out),
+    TiledContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a, BlockTile tile,
+                     int64_t width, Depth depth)
+        : ContractionBuilder(compute, sum, out, has_batch, depth.inner),
           a_(sum.value.arg(size_t(a))),
           b_(sum.value.arg(size_t(1 - a))),
           tile_(tile),
           rows_(tile.m),
           columns_(tile.n),
           width_(width),
-          depth_(depth) {
-        size_t next = 0;
-        if (has_batch) batch_axis_ = next++;
-        if (has_rows) row_axis_ = next++;
-        column_axis_ = next;
-    }
+          depth_(depth) {}
 
     Kernel make() {
-        kernel_.name = compute_.name;
-        kernel_.symbols = compute_.symbols;
-        kernel_.buffers.assign(compute_.buffers.begin(), compute_.buffers.begin() + std::ptrdiff_t(compute_.params));
-        kernel_.params = compute_.params;
-        const Expr m = row_axis_ ? sum_.axes[*row_axis_].extent : Expr(1);
-        const Expr n = sum_.axes[column_axis_].extent, k = sum_.reduce[depth_.inner].extent;
-        const Expr batches = batch_axis_ ? sum_.axes[*batch_axis_].extent : Expr(1);
-        for (size_t i = 0; i < sum_.reduce.size(); ++i)
-            if (i != depth_.inner) others_ = others_ * sum_.reduce[i].extent;
-        const Expr across = ceil_div(m, tile_.m), along = ceil_div(n, tile_.n), steps = ceil_div(k, tile_.k) * others_;
-        block_m_ = loop_var("block_m", across), block_n_ = loop_var("block_n", along);
-        batch_ = batch_axis_ ? loop_var("block_b", batches) : Expr(0);
+        const Expr &m = rows(), &n = columns(), &k = inner().extent;
+        const Expr steps = ceil_div(k, tile_.k) * others_;
+        block_m_ = loop_var("block_m", ceil_div(m, tile_.m)), block_n_ = loop_var("block_n", ceil_div(n, tile_.n));
         ty_ = loop_var("thread_m", kSide), tx_ = loop_var("thread_n", kSide);
         const Expr step = loop_var("step", steps);
-        const int a = add("tile_a", a_.dtype(), {tile_.k, tile_.m + kPadding}, Scope::Shared);
-        const int b = add("tile_b", b_.dtype(), {tile_.k, tile_.n + kPadding}, Scope::Shared);
+        const int a = add("tile_a", a_.dtype(), {tile_.k, tile_.m + kPadding});
+        const int b = add("tile_b", b_.dtype(), {tile_.k, tile_.n + kPadding});
         const DType dtype = compute_.buffers[size_t(sum_.buffer)].dtype;
         sums_ = add("sums", dtype, {rows_.each, columns_.each}, Scope::Register);
         const int from_a = add("from_a", a_.dtype(), {rows_.each}, Scope::Register);
@@ -106,21 +93,10 @@ class TiledContraction {
         body = loop_over(ty_, kSide, LoopKind::Bound,
                          loop_over(tx_, kSide, LoopKind::Bound, std::move(body), "thread.x"), "thread.y");
         body = alloc(a, alloc(b, std::move(body)));
-        body = loop_over(block_m_, across, LoopKind::Bound, std::move(body), "block.x");
-        body = loop_over(block_n_, along, LoopKind::Bound, std::move(body), "block.y");
-        if (batch_axis_) body = loop_over(batch_, batches, LoopKind::Bound, std::move(body), "block.z");
-        kernel_.body = std::move(body);
-        return std::move(kernel_);
+        return in_blocks(std::move(body), tile_);
     }
 
   private:
-    int add(std::string name, DType dtype, std::vector<int64_t> sizes, Scope scope) {
-        Buffer made{.name = std::move(name), .dtype = dtype, .shape = {}, .scope = scope};
-        for (int64_t s : sizes) made.shape.push_back(s);
-        kernel_.buffers.push_back(std::move(made));
-        return int(kernel_.buffers.size()) - 1;
-    }
-
     // A tile of an operand: in shared memory, and what a thread has fetched for it.
     struct Operand {
         int tile, fetched;
@@ -129,7 +105,7 @@ class TiledContraction {
         Expr first;      // of the block
         int64_t extent;  // of the tile, along its side
         Expr whole;
-        std::optional<size_t> axis;
+        size_t axis;
         bool along_k;
     };
 
@@ -147,11 +123,7 @@ class TiledContraction {
     Stmt fetch(const Operand& o, const Expr& step, const Expr& depth, const std::string& which) const {
         return for_turns(o, which + "_", [&](const Expr& number, const Expr& in_k, const Expr& in_side) {
             const Expr k = floor_div(step, others_) * tile_.k + in_k, side = o.first + in_side;
-            Bindings values = stepped(step);
-            values.insert_or_assign(sum_.reduce[depth_.inner].var.node().name, k);
-            if (o.axis) values.insert_or_assign(sum_.axes[*o.axis].var.node().name, side);
-            if (batch_axis_) values.insert_or_assign(sum_.axes[*batch_axis_].var.node().name, batch_);
-            Expr value = substitute(o.value, values);
+            Expr value = at(o.value, o.axis, side, k, step);
             Expr inside = int_const(1, DType::boolean);
             if (!divides(o.extent, o.whole)) inside = logical_and(inside, lt(side, o.whole));
             if (!divides(tile_.k, depth)) inside = logical_and(inside, lt(k, depth));
@@ -160,26 +132,11 @@ class TiledContraction {
         });
     }
 
-    // The axes that are stepped through, the last one fastest: what lies between their steps is read again soon.
-    Bindings stepped(const Expr& step) const {
-        Bindings values;
-        Expr left = mod(step, others_);
-        for (size_t i = sum_.reduce.size(); i-- > 0;) {
-            if (i == depth_.inner) continue;
-            const ReduceAxis& axis = sum_.reduce[i];
-            values.insert_or_assign(axis.var.node().name, mod(left, axis.extent));
-            left = floor_div(left, axis.extent);
-        }
-        return values;
-    }
-
     Stmt keep(const Operand& o) const {
         return for_turns(o, "", [&](const Expr& number, const Expr& in_k, const Expr& in_side) {
             return store(o.tile, {in_k, in_side}, load(o.fetched, o.value.dtype(), {number}));
         });
     }
-
-    static bool divides(int64_t part, const Expr& whole) { return mod(whole, part).is_int(0); }
 
     Stmt clear(DType dtype) {
         const Expr i = loop_var("row_0", rows_.each), j = loop_var("column_0", columns_.each);
@@ -216,15 +173,8 @@ class TiledContraction {
         const Expr column = block_n_ * tile_.n + columns_.at(tx_, group_n, in_n);
         const Expr own = load(sums_, kernel_.buffers[size_t(sums_)].dtype,
                               {group_m * rows_.vector + in_m, group_n * columns_.vector + in_n});
-        Bindings values{{out_.axes[column_axis_].var.node().name, column}};
-        if (row_axis_) values.insert_or_assign(out_.axes[*row_axis_].var.node().name, row);
-        if (batch_axis_) values.insert_or_assign(out_.axes[*batch_axis_].var.node().name, batch_);
-        Expr value = rewrite(substitute(out_.value, values), [&](const Expr& x) {
-            return x.is(ExprKind::Load) && x.node().slot == sum_.buffer ? own : x;
-        });
-        std::vector<Expr> to;
-        for (const Expr& e : out_.store) to.push_back(substitute(e, values));
-        Stmt body = store(out_.buffer, std::move(to), std::move(value));
+        Finished made = finished(row, column, own);
+        Stmt body = store(out_.buffer, std::move(made.to), std::move(made.value));
         Expr inside = int_const(1, DType::boolean);
         if (!divides(tile_.n, n)) {
             // All lanes or none, where their number divides the extent.
@@ -240,18 +190,12 @@ class TiledContraction {
         return loop_over(group_m, rows_.groups, LoopKind::Unrolled, std::move(body));
     }
 
-    const Compute& compute_;
-    const Stage &sum_, &out_;
     const Expr a_, b_;
     const BlockTile tile_;
     const Side rows_, columns_;
     const int64_t width_;
     const Depth depth_;
-    std::optional<size_t> batch_axis_, row_axis_;
-    size_t column_axis_ = 0;
-    Kernel kernel_;
-    Expr others_ = 1;  // steps for each tile along k
-    Expr block_m_ = 0, block_n_ = 0, batch_ = 0, ty_ = 0, tx_ = 0;
+    Expr ty_ = 0, tx_ = 0;
     int sums_ = -1;
 };
 
@@ -383,7 +327,7 @@ std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f,
 }
 
 // What the contraction's axes are once they are merged, and the kernel.
-Result<std::optional<Kernel>> tiled(Schedule s, const Found& f) {
+Result<std::optional<Kernel>> tiled(Schedule s, const Found& f, const Machine& machine) {
     const std::string sum = s.compute().stages[0].name;
     const std::string after = s.compute().stages.size() == 2 ? s.compute().stages[1].name : "";
     const Stage stage = s.compute().stages[0];
@@ -414,8 +358,11 @@ Result<std::optional<Kernel>> tiled(Schedule s, const Found& f) {
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
     if (!f.narrow)
         return std::optional(
-            TiledContraction(s.compute(), merged, out, has_batch, true, f.c.a, f.tile, whole ? width : 1, depth)
-                .make());
+            TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
+    if (machine.has("wgmma") && f.m >= kFewestWide && f.n >= kFewestWide) {
+        auto made = wgmma_kernel(s, merged, out, has_batch, f.c.a, choose_wgmma_tile(f.batch, f.m, f.n));
+        if (made) return made;
+    }
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
     const ReduceAxis& along = merged.reduce[depth.inner];
     const MmaPlan plan{f.tile, operand_plan(s, merged.value.arg(size_t(f.c.a)), along, merged.axes[first]),
@@ -425,7 +372,7 @@ Result<std::optional<Kernel>> tiled(Schedule s, const Found& f) {
 
 }  // namespace
 
-Result<std::optional<Lowered>> contraction_kernel(const Compute& compute) {
+Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine) {
     Schedule s(compute);
     TRY(inline_maps(s));
     const std::optional<Found> found = find_contraction(s);
@@ -436,7 +383,7 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute) {
         with = s.compute();
         prepared.clear();
     }
-    std::optional<Kernel> kernel = TRY(tiled(Schedule(std::move(with)), *found));
+    std::optional<Kernel> kernel = TRY(tiled(Schedule(std::move(with)), *found, machine));
     if (!kernel) return std::optional<Lowered>();
     simplify_kernel(*kernel);
     drop_unused_buffers(*kernel);

@@ -3,6 +3,7 @@
 // element is computed from there.
 #pragma once
 
+#include "base/machine.h"
 #include "kernel/cpu/contraction.h"
 #include "kernel/schedule/schedule.h"
 
@@ -24,6 +25,6 @@ BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
 // The kernel of a Compute that is one contraction, and the map that reads it where there is one. Weights are laid out
 // ahead where their tiles would not be read in vectors. Empty: it is not worth it, or not of that form. E0601 where
 // blocks cannot be shown to write different elements.
-Result<std::optional<Lowered>> contraction_kernel(const Compute& compute);
+Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine);
 
 }  // namespace tessera

@@ -34,7 +34,7 @@ Result<Schedule> scheduled(Compute compute, bool share) {
 
 Result<Schedule> gpu_schedule(Compute compute, const ScheduleOptions&) { return scheduled(std::move(compute), true); }
 
-Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions&, std::vector<Choice>& choices,
+Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices,
                               std::string* traces) {
     auto try_one = [&](bool share) -> Result<Lowered> {
         const Schedule schedule = TRY(scheduled(compute, share));
@@ -42,7 +42,7 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions&, st
         if (traces) *traces += fmt::format("// {}\n{}", compute.name, schedule.print_trace());
         return lowered;
     };
-    auto tiled = contraction_kernel(compute);
+    auto tiled = contraction_kernel(compute, options.machine);
     if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/ir/intrinsic.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kWarps = 4, kGroups = 8, kPairs = 4;  // of a block, of a warp, of a group: thread.z, y and x
 constexpr int64_t kThreads = kWarps * kGroups * kPairs;
 constexpr int64_t kMmaDepth = 32;   // of k at a time: as many as there are groups
 constexpr int64_t kSkew = 8;        // elements after each row of a tile in shared memory
@@ -22,7 +22,7 @@ struct MmaOperand {
     OperandPlan plan;
     int64_t side = 0;  // of the tile
     Expr first, whole;
-    std::optional<size_t> axis;
+    size_t axis = 0;
     int tile = -1, fetched = -1;
 
     int64_t row() const { return (plan.along_k ? kMmaDepth : side) + kSkew; }                // of the tile, in elements
@@ -31,39 +31,24 @@ struct MmaOperand {
     int64_t vectors() const { return each() / plan.width / rows(); }                         // in each of them
 };
 
-class MmaContraction {
+class MmaContraction : ContractionBuilder {
   public:
     MmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
                    const MmaPlan& plan)
-        : compute_(compute),
-          sum_(sum),
-          out_(out),
+        : ContractionBuilder(compute, sum, out, has_batch, plan.depth.inner),
           plan_(plan),
           in_rows_(plan.tile.m / kWarps / 16),
           in_columns_(plan.tile.n / 8) {
-        size_t next = 0;
-        if (has_batch) batch_axis_ = next++;
-        row_axis_ = next++;
-        column_axis_ = next;
         a_.name = "a", a_.value = *narrowed(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
         b_.name = "b", b_.value = *narrowed(sum.value.arg(size_t(1 - a))), b_.plan = plan.b, b_.side = plan.tile.n;
         a_.axis = row_axis_, b_.axis = column_axis_;
-        for (size_t i = 0; i < sum.reduce.size(); ++i)
-            if (i != plan.depth.inner) others_ = others_ * sum.reduce[i].extent;
     }
 
     Kernel make() {
-        kernel_.name = compute_.name;
-        kernel_.symbols = compute_.symbols;
-        kernel_.buffers.assign(compute_.buffers.begin(), compute_.buffers.begin() + std::ptrdiff_t(compute_.params));
-        kernel_.params = compute_.params;
         const BlockTile& tile = plan_.tile;
-        const Expr m = sum_.axes[row_axis_].extent, n = sum_.axes[column_axis_].extent;
-        const Expr batches = batch_axis_ ? sum_.axes[*batch_axis_].extent : Expr(1);
-        const Expr across = ceil_div(m, tile.m), along = ceil_div(n, tile.n);
-        const Expr steps = ceil_div(sum_.reduce[plan_.depth.inner].extent, kMmaDepth) * others_;
-        block_m_ = loop_var("block_m", across), block_n_ = loop_var("block_n", along);
-        batch_ = batch_axis_ ? loop_var("block_b", batches) : Expr(0);
+        const Expr &m = rows(), &n = columns();
+        const Expr steps = ceil_div(inner().extent, kMmaDepth) * others_;
+        block_m_ = loop_var("block_m", ceil_div(m, tile.m)), block_n_ = loop_var("block_n", ceil_div(n, tile.n));
         a_.first = block_m_ * tile.m, a_.whole = m, b_.first = block_n_ * tile.n, b_.whole = n;
         for (MmaOperand* o : {&a_, &b_}) {
             const int64_t rows = o->plan.along_k ? o->side : kMmaDepth;
@@ -73,53 +58,27 @@ class MmaContraction {
         sums_ = add("sums", DType::f32, {kWarps, kGroups, kPairs, per_thread()});
 
         const Expr step = loop_var("step", steps);
-        Stmt begin = threads("begin", [&](const Thread& t) {
+        Stmt begin = over_warps("begin", [&](const WarpThread& t) {
             const Expr e = loop_var("cleared", per_thread());
             Stmt zero = store(sums_, t.own(e), constant(0, DType::f32));
             return seq({loop_over(e, per_thread(), LoopKind::Unrolled, zero), fetch(a_, 0, "first", t),
                         fetch(b_, 0, "first", t)});
         });
-        Stmt bring = threads("bring", [&](const Thread& t) {
+        Stmt bring = over_warps("bring", [&](const WarpThread& t) {
             const Expr next = min(step + 1, steps - 1);  // what the last brings is not used
             return seq({keep(a_, t), keep(b_, t), fetch(a_, next, "next", t), fetch(b_, next, "next", t)});
         });
         Stmt body = seq({begin, loop_over(step, steps, LoopKind::Serial, seq({bring, multiply()})), finish(m, n)});
         for (int own : {sums_, b_.fetched, a_.fetched, b_.tile, a_.tile}) body = alloc(own, std::move(body));
-        body = loop_over(block_m_, across, LoopKind::Bound, std::move(body), "block.x");
-        body = loop_over(block_n_, along, LoopKind::Bound, std::move(body), "block.y");
-        if (batch_axis_) body = loop_over(batch_, batches, LoopKind::Bound, std::move(body), "block.z");
-        kernel_.body = std::move(body);
-        return std::move(kernel_);
+        return in_blocks(std::move(body), tile);
     }
 
   private:
     int64_t per_thread() const { return in_rows_ * in_columns_ * 4; }
 
-    int add(std::string name, DType dtype, std::vector<int64_t> sizes) {
-        Buffer made{.name = std::move(name), .dtype = dtype, .shape = {}, .scope = Scope::Shared};
-        for (int64_t s : sizes) made.shape.push_back(s);
-        kernel_.buffers.push_back(std::move(made));
-        return int(kernel_.buffers.size()) - 1;
-    }
-
-    // A thread: which warp, which group of it, which pair.
-    struct Thread {
-        Expr warp, group, pair;
-        std::vector<Expr> own(const Expr& e) const { return {warp, group, pair, e}; }
-    };
-
-    template <typename F>
-    Stmt threads(const std::string& name, const F& body) const {
-        const Thread t{loop_var("warp_" + name, kWarps), loop_var("group_" + name, kGroups),
-                       loop_var("pair_" + name, kPairs)};
-        Stmt all = loop_over(t.pair, kPairs, LoopKind::Bound, body(t), "thread.x");
-        all = loop_over(t.group, kGroups, LoopKind::Bound, std::move(all), "thread.y");
-        return loop_over(t.warp, kWarps, LoopKind::Bound, std::move(all), "thread.z");
-    }
-
     // The vectors of a thread, by number, and where they begin along the side and along k. Pairs take neighbours.
     template <typename F>
-    Stmt for_vectors(const MmaOperand& o, const std::string& which, const Thread& t, const F& one) const {
+    Stmt for_vectors(const MmaOperand& o, const std::string& which, const WarpThread& t, const F& one) const {
         const int64_t width = o.plan.width;
         const Expr r = loop_var(which + "row_" + o.name, o.rows()), c = loop_var(which + "turn_" + o.name, o.vectors());
         const Expr in = width > 1 ? loop_var(which + "in_" + o.name, width) : Expr(0);
@@ -131,43 +90,28 @@ class MmaContraction {
                          loop_over(c, o.vectors(), LoopKind::Unrolled, std::move(body)));
     }
 
-    Stmt fetch(const MmaOperand& o, const Expr& step, const std::string& which, const Thread& t) const {
+    Stmt fetch(const MmaOperand& o, const Expr& step, const std::string& which, const WarpThread& t) const {
         auto one = [&](const Expr& number, const Expr& in_side, const Expr& in_k, const Expr& in) {
-            const ReduceAxis& inner = sum_.reduce[plan_.depth.inner];
             // The vector begins there, and all of it is inside or none.
             const Expr k = floor_div(step, others_) * kMmaDepth + in_k, side = o.first + in_side;
-            Bindings values = stepped(step);
-            values.insert_or_assign(inner.var.node().name, o.plan.along_k ? k + in : k);
-            values.insert_or_assign(sum_.axes[*o.axis].var.node().name, o.plan.along_k ? side : side + in);
-            if (batch_axis_) values.insert_or_assign(sum_.axes[*batch_axis_].var.node().name, batch_);
             Expr inside = int_const(1, DType::boolean);
-            if (!mod(o.whole, o.side).is_int(0)) inside = logical_and(inside, lt(side, o.whole));
-            if (!mod(inner.extent, kMmaDepth).is_int(0)) inside = logical_and(inside, lt(k, inner.extent));
-            Expr value = select(inside, substitute(o.value, values), constant(0, o.value.dtype()));
+            if (!divides(o.side, o.whole)) inside = logical_and(inside, lt(side, o.whole));
+            if (!divides(kMmaDepth, inner().extent)) inside = logical_and(inside, lt(k, inner().extent));
+            const bool along = o.plan.along_k;
+            Expr value = at(o.value, o.axis, along ? side : side + in, along ? k + in : k, step);
+            value = select(inside, value, constant(0, o.value.dtype()));
             return store(o.fetched, t.own(number), std::move(value));
         };
         return for_vectors(o, which + "_", t, one);
     }
 
-    Stmt keep(const MmaOperand& o, const Thread& t) const {
+    Stmt keep(const MmaOperand& o, const WarpThread& t) const {
         auto one = [&](const Expr& number, const Expr& side, const Expr& k, const Expr& in) {
             std::vector<Expr> at{side, k + in};
             if (!o.plan.along_k) at = {k, side + in};
             return store(o.tile, std::move(at), load(o.fetched, o.value.dtype(), t.own(number)));
         };
         return for_vectors(o, "", t, one);
-    }
-
-    Bindings stepped(const Expr& step) const {
-        Bindings values;
-        Expr left = mod(step, others_);
-        for (size_t i = sum_.reduce.size(); i-- > 0;) {
-            if (i == plan_.depth.inner) continue;
-            const ReduceAxis& axis = sum_.reduce[i];
-            values.insert_or_assign(axis.var.node().name, mod(left, axis.extent));
-            left = floor_div(left, axis.extent);
-        }
-        return values;
     }
 
     // Strides along the axes of the intrinsic: warps, 16 rows, 8 columns, half, group, pair, which of it; then k.
@@ -196,42 +140,28 @@ class MmaContraction {
     }
 
     Stmt finish(const Expr& m, const Expr& n) const {
-        return threads("end", [&](const Thread& t) {
+        return over_warps("end", [&](const WarpThread& t) {
             const Expr i = loop_var("row", in_rows_), half = loop_var("half", 2);
             const Expr j = loop_var("column", in_columns_), in = loop_var("in_pair", 2);
             const Expr row = block_m_ * plan_.tile.m + t.warp * (plan_.tile.m / kWarps) + i * 16 + half * 8 + t.group;
             const Expr column = block_n_ * plan_.tile.n + j * 8 + t.pair * 2;
             const Expr own = load(sums_, DType::f32, t.own(i * (in_columns_ * 4) + j * 4 + half * 2 + in));
-            Bindings values{{out_.axes[column_axis_].var.node().name, column + in},
-                            {out_.axes[row_axis_].var.node().name, row}};
-            if (batch_axis_) values.insert_or_assign(out_.axes[*batch_axis_].var.node().name, batch_);
-            Expr value = rewrite(substitute(out_.value, values), [&](const Expr& x) {
-                return x.is(ExprKind::Load) && x.node().slot == sum_.buffer ? own : x;
-            });
-            std::vector<Expr> to;
-            for (const Expr& e : out_.store) to.push_back(substitute(e, values));
-            Stmt body = store(out_.buffer, std::move(to), std::move(value));
-            const bool vector = plan_.store_width > 1, full = mod(n, plan_.tile.n).is_int(0);
+            Finished made = finished(row, column + in, own);
+            Stmt body = store(out_.buffer, std::move(made.to), std::move(made.value));
+            const bool vector = plan_.store_width > 1, full = divides(plan_.tile.n, n);
             if (!vector && !full) body = if_then(lt(column + in, n), std::move(body));
             body = loop_over(in, 2, vector ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
             if (vector && !full) body = if_then(lt(column, n), std::move(body));
             body = loop_over(j, in_columns_, LoopKind::Unrolled, std::move(body));
-            if (!mod(m, plan_.tile.m).is_int(0)) body = if_then(lt(row, m), std::move(body));
+            if (!divides(plan_.tile.m, m)) body = if_then(lt(row, m), std::move(body));
             body = loop_over(half, 2, LoopKind::Unrolled, std::move(body));
             return loop_over(i, in_rows_, LoopKind::Unrolled, std::move(body));
         });
     }
 
-    const Compute& compute_;
-    const Stage &sum_, &out_;
     const MmaPlan& plan_;
     const int64_t in_rows_, in_columns_;  // instructions of a warp along its rows and columns
     MmaOperand a_, b_;
-    std::optional<size_t> batch_axis_;
-    size_t row_axis_ = 0, column_axis_ = 0;
-    Expr others_ = 1;
-    Kernel kernel_;
-    Expr block_m_ = 0, block_n_ = 0, batch_ = 0;
     int sums_ = -1;
 };
 

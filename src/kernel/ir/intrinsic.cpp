@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/ir/tile_copy.h"
 
 namespace tessera {
 namespace {
@@ -47,20 +48,31 @@ Intrinsic tiles(std::string name, DType a, DType b, DType out, std::string needs
 
 // What the four warps of a block multiply: out[i, j] += sum over k of a[i, k] * b[k, j]. Rows i are those of a warp
 // (u), of 16 (v), of one half of them (h) and one of its 8 (g); columns j those of 8 (x), of 2 (t) and one of those
-// (p). So the elements of one thread, which is t of group g of warp u, follow each other.
-Intrinsic block_matrix(DType dtype, int64_t rows, int64_t columns) {
+// (p). So the elements of one thread, which is t of group g of warp u, follow each other. `mma` are instructions of one
+// warp, `wgmma` those of four, which read both operands from shared memory.
+Intrinsic block_matrix(const char* kind, DType dtype, int64_t rows, int64_t columns, int64_t depth, const char* needs) {
     ReduceAxis u = axis("u", 4), v = axis("v", rows / 4 / 16), x = axis("x", columns / 8), h = axis("h", 2);
-    ReduceAxis g = axis("g", 8), t = axis("t", 4), p = axis("p", 2), k = axis("k", 32);
+    ReduceAxis g = axis("g", 8), t = axis("t", 4), p = axis("p", 2), k = axis("k", depth);
     Expr a = cast(load(0, dtype, {u.var, v.var, h.var, g.var, k.var}), DType::f32);
     Expr b = cast(load(1, dtype, {x.var, t.var, p.var, k.var}), DType::f32);
-    return {fmt::format("mma_{}_{}x{}", dtype_name(dtype), rows, columns),
+    return {fmt::format("{}_{}_{}x{}", kind, dtype_name(dtype), rows, columns),
             {u, v, x, h, g, t, p},
             {k},
             DType::f32,
             {dtype, dtype},
             a * b,
-            "ptx80",
+            needs,
             true};
+}
+
+std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
+    for (DType dtype : {DType::f16, DType::bf16})
+        for (int64_t rows : {128, 64})
+            for (int64_t columns : {128, 64}) {
+                all.push_back(block_matrix("mma", dtype, rows, columns, 32, "ptx80"));
+                all.push_back(block_matrix("wgmma", dtype, rows, columns, 64, "wgmma"));
+            }
+    return all;
 }
 
 std::vector<Expr> strides_of(const Buffer& b) {
@@ -92,7 +104,7 @@ std::vector<Expr> moved(const Buffer& b, std::vector<Expr> at, const Expr& by, c
 
 const std::vector<Intrinsic>& all_intrinsics() {
     using enum DType;
-    static const std::vector<Intrinsic> kAll{
+    static const std::vector<Intrinsic> kAll = with_matrices({
         outer_product("fma_outer_8x12", f32, 8, 12, "neon"),
         outer_product("fma_outer_12x8", f32, 12, 8, "neon"),
         outer_product("fma_outer_6x16", f32, 6, 16, "avx2"),
@@ -116,15 +128,7 @@ const std::vector<Intrinsic>& all_intrinsics() {
         tiles("amx_us", u8, i8, i32, "amx-int8"),
         tiles("amx_uu", u8, u8, i32, "amx-int8"),
         tiles("amx_bf16", bf16, bf16, f32, "amx-bf16"),
-        block_matrix(f16, 128, 128),
-        block_matrix(f16, 128, 64),
-        block_matrix(f16, 64, 128),
-        block_matrix(f16, 64, 64),
-        block_matrix(bf16, 128, 128),
-        block_matrix(bf16, 128, 64),
-        block_matrix(bf16, 64, 128),
-        block_matrix(bf16, 64, 64),
-    };
+    });
     return kAll;
 }
 
@@ -179,9 +183,9 @@ Stmt expand_intrinsic(const Kernel& kernel, const Call& call, int number) {
 }
 
 Kernel expand_intrinsics(const Kernel& kernel) {
-    Kernel expanded = kernel;
+    Kernel expanded = expand_tile_copies(kernel);
     int number = 0;
-    expanded.body = mutate(kernel.body, [&](const Stmt& s) -> Stmt {
+    expanded.body = mutate(expanded.body, [&](const Stmt& s) -> Stmt {
         const Call* call = s ? s->as<Call>() : nullptr;
         Stmt nest = call ? expand_intrinsic(kernel, *call, number++) : nullptr;
         return nest ? nest : s;

@@ -39,6 +39,7 @@
 #include "kernel/ir/races.h"
 #include "kernel/ir/regions.h"
 #include "kernel/ir/text.h"
+#include "kernel/ir/tile_copy.h"
 #include "kernel/ir/touches.h"
 
 namespace tessera {
@@ -307,7 +308,18 @@ class Verifier {
                 if (Problem problem = access(a)) return problem;
         for (const Expr& e : call.args)
             if (Problem problem = expr(e)) return problem;
+        if (is_tile_call(call)) return check_tile_call(call);
         return call.name == "barrier" ? check_barrier(call) : std::nullopt;
+    }
+
+    Problem check_tile_call(const Call& call) const {
+        if (threads()) return fmt::format("{} inside a loop over threads, and a block does it once", call.name);
+        if (call.name == kWaitTile)
+            return call.writes.size() == 1 ? std::nullopt : Problem("wait_tile waits for one tile");
+        if (!tile_copy(kernel_, call))
+            return fmt::format("{} wants a tile in shared memory, a buffer in global memory and two of its dimensions",
+                               call.name);
+        return std::nullopt;
     }
 
     Problem check_barrier(const Call& call) const {

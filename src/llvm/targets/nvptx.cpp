@@ -48,9 +48,10 @@ class NvptxCode : public TargetCode {
         return kAll;
     }
 
-    void describe(Machine& m, std::string_view) const override {
+    void describe(Machine& m, std::string_view tune) const override {
         m.vector_bytes = 16, m.vector_registers = 255, m.fma_pipes = 1, m.fma_latency = 4;
         m.blocks = true;
+        if (tune == "sm_90a") m.features.emplace_back("wgmma");
     }
 
     bool has_blocks() const override { return true; }
@@ -68,6 +69,29 @@ class NvptxCode : public TargetCode {
     }
     Value* quick_exp2(llvm::IRBuilderBase& b, Value* x) const override {
         return for_lanes(b, x, nullptr, "ex2.approx.ftz.f32 $0, $1;", "=f,f");
+    }
+
+    Value* round_to_bf16(llvm::IRBuilderBase& b, Value* x) const override {
+        llvm::Type *real = b.getFloatTy(), *bits = b.getInt16Ty(), *word = b.getInt32Ty();
+        auto call = [&](llvm::Type* result, const char* text, const char* constraints, std::vector<Value*> of) {
+            const std::vector<llvm::Type*> types(of.size(), real);
+            llvm::CallInst* made = b.CreateCall(
+                llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, false), of);
+            made->setDoesNotThrow();
+            made->setDoesNotAccessMemory();
+            return made;
+        };
+        auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+        if (!vector) return call(bits, "cvt.rn.bf16.f32 $0, $1;", "=h,f", {x});
+        const unsigned lanes = vector->getNumElements();
+        if (lanes % 2) return nullptr;
+        Value* pairs = llvm::PoisonValue::get(llvm::FixedVectorType::get(word, lanes / 2));
+        for (unsigned i = 0; i < lanes; i += 2)
+            pairs = b.CreateInsertElement(pairs,
+                                          call(word, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f",
+                                               {b.CreateExtractElement(x, i + 1), b.CreateExtractElement(x, i)}),
+                                          i / 2);
+        return b.CreateBitCast(pairs, llvm::FixedVectorType::get(bits, lanes));
     }
 
     Value* place(llvm::IRBuilderBase& b, Place which, int dim) const override {

@@ -42,6 +42,9 @@ class TargetCode {
     virtual Value* quick_divide(llvm::IRBuilderBase&, Value*, Value*) const { return nullptr; }
     virtual Value* quick_exp2(llvm::IRBuilderBase&, Value*) const { return nullptr; }
 
+    // The 16 bits of the bf16 nearest to an f32, or of each of a vector; null where there is no instruction for it.
+    virtual Value* round_to_bf16(llvm::IRBuilderBase&, Value*) const { return nullptr; }
+
     // Of targets that run blocks of threads: a launch is a kernel that finds its place, and there is no C library.
     virtual bool has_blocks() const { return false; }
     enum class Place : uint8_t { Block, Thread, Threads, Blocks };  // which block, which thread of it, how many of both

@@ -23,6 +23,14 @@ void cut(Launch& launch, int64_t extent, int64_t scratch) {
     launch.local_bytes = scratch * launch.grid.x * launch.block.x;
 }
 
+Result<BoundMap> bind_map(const TileMap& open, const SymbolValues& symbols) {
+    BoundMap map{.buffer = open.buffer, .dtype = open.dtype, .sizes = {}, .strides = {}, .box = open.box};
+    for (const Expr& e : open.sizes) map.sizes.push_back(evaluate_int(e, symbols).value_or(0));
+    for (const Expr& e : open.strides)
+        map.strides.push_back(evaluate_int(e, symbols).value_or(0) * static_cast<int64_t>(dtype_bytes(open.dtype)));
+    return map;
+}
+
 Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols) {
     Launch launch;
     launch.handle = open.handle;
@@ -42,6 +50,13 @@ Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols
     }
     launch.grid = {sizes[0], sizes[1], sizes[2]};
     launch.block = {sizes[3], sizes[4], sizes[5]};
+    if (open.shape.groups > 0) {
+        launch.grid = {sizes[0] * sizes[1] * sizes[2], 1, 1};
+        launch.block.z *= open.shape.groups;
+        launch.in_turn = true;
+        launch.shared_bytes = open.shape.shared_bytes;
+        for (const TileMap& map : open.shape.maps) launch.maps.push_back(TRY(bind_map(map, symbols)));
+    }
     for (int64_t* along : {&launch.grid.y, &launch.grid.z}) *along = std::min(*along, kMostRows);
     auto scratch = evaluate_int(open.scratch_bytes, symbols);
     launch.local_bytes = scratch.value_or(0);

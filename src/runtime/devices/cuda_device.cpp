@@ -22,6 +22,9 @@ using cuda::Handle;
 using cuda::Pointer;
 
 constexpr int kMajorVersion = 75, kMinorVersion = 76;  // attributes of a device
+constexpr int kMultiprocessors = 16;                   // the same
+constexpr int kMostShared = 8;                         // attribute of a function: bytes that come with a launch
+constexpr int kExchangedPieces = 3, kPromoteAll = 3;   // of tiles: rows of 128 bytes, and 256 bytes to the cache
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;       // options of loading a module
 constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
 constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and not use, the first of an empty buffer
@@ -52,6 +55,28 @@ class CudaRecording : public Recording {
     Handle graph_;
 };
 
+// What the hardware knows of a parameter that it copies tiles of.
+struct alignas(64) TileDescription {
+    std::array<char, 128> bytes;
+};
+
+Status describe_tiles(const Driver& driver, const BoundMap& map, void* base, TileDescription& to) {
+    constexpr size_t kMostDims = 5;
+    std::array<uint64_t, kMostDims> sizes{}, strides{};
+    std::array<unsigned, kMostDims> box{}, every{};
+    for (size_t d = 0; d < map.sizes.size(); ++d) {
+        sizes[d] = static_cast<uint64_t>(map.sizes[d]);
+        box[d] = static_cast<unsigned>(map.box[d]);
+        every[d] = 1;
+        if (d < map.strides.size()) strides[d] = static_cast<uint64_t>(map.strides[d]);
+    }
+    const int type = map.dtype == DType::bf16 ? 9 : map.dtype == DType::f32 ? 7 : 6;
+    return driver.check(
+        driver.cuTensorMapEncodeTiled(&to, type, static_cast<unsigned>(map.sizes.size()), base, sizes.data(),
+                                      strides.data(), box.data(), every.data(), 0, kExchangedPieces, kPromoteAll, 0),
+        "describing tiles");
+}
+
 // PTX, assembled by the driver.
 class CudaModule : public CompiledModule {
   public:
@@ -71,8 +96,12 @@ class CudaModule : public CompiledModule {
 
 class CudaDevice : public Device {
   public:
-    CudaDevice(const Driver& driver, Handle context, std::string name, std::string target)
-        : driver_(driver), context_(context), name_(std::move(name)), target_(std::move(target)) {}
+    CudaDevice(const Driver& driver, Handle context, std::string name, std::string target, int multiprocessors)
+        : driver_(driver),
+          context_(context),
+          name_(std::move(name)),
+          target_(std::move(target)),
+          multiprocessors_(multiprocessors) {}
 
     std::string_view name() const override { return name_; }
     std::string_view target() const override { return target_; }
@@ -83,6 +112,7 @@ class CudaDevice : public Device {
     Result<std::shared_ptr<CompiledModule>> load(std::shared_ptr<CompiledModule> module) override;
 
     const Driver& driver() const { return driver_; }
+    int64_t multiprocessors() const { return multiprocessors_; }
     // Calls of the driver are about the context of the thread that makes them.
     Status enter() const { return driver_.check(driver_.cuCtxSetCurrent(context_), "entering its context"); }
 
@@ -92,6 +122,7 @@ class CudaDevice : public Device {
     const Driver& driver_;
     Handle context_;
     std::string name_, target_;
+    int64_t multiprocessors_;
 };
 
 class CudaStream : public Stream {
@@ -110,11 +141,19 @@ class CudaStream : public Stream {
         for (void* const& b : arguments.buffers) values_.push_back(const_cast<void**>(&b));
         for (const int64_t& s : arguments.symbols) values_.push_back(const_cast<int64_t*>(&s));
         values_.push_back(&scratch);
+        maps_.resize(launch.maps.size());
+        for (size_t i = 0; i < maps_.size(); ++i) {
+            const BoundMap& map = launch.maps[i];
+            TRY(describe_tiles(driver_, map, arguments.buffers[static_cast<size_t>(map.buffer)], maps_[i]));
+            values_.push_back(&maps_[i]);
+        }
+        const int64_t blocks = launch.in_turn ? std::min(launch.grid.x, device_.multiprocessors()) : launch.grid.x;
         auto count = [](int64_t n) { return static_cast<unsigned>(n); };
-        return driver_.check(driver_.cuLaunchKernel(launch.handle, count(launch.grid.x), count(launch.grid.y),
-                                                    count(launch.grid.z), count(launch.block.x), count(launch.block.y),
-                                                    count(launch.block.z), 0, stream_, values_.data(), nullptr),
-                             "launching a kernel");
+        return driver_.check(
+            driver_.cuLaunchKernel(launch.handle, count(blocks), count(launch.grid.y), count(launch.grid.z),
+                                   count(launch.block.x), count(launch.block.y), count(launch.block.z),
+                                   count(launch.shared_bytes), stream_, values_.data(), nullptr),
+            "launching a kernel");
     }
 
     Status copy_to_device(void* to, const void* from, int64_t bytes) override {
@@ -180,6 +219,7 @@ class CudaStream : public Stream {
     Handle stream_;
     Arena scratch_;
     std::vector<void*> values_;  // of the launch in progress
+    std::vector<TileDescription> maps_;
 };
 
 Result<std::shared_ptr<void>> CudaDevice::allocate(int64_t bytes) {
@@ -265,6 +305,10 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
                 if (parts[i].find(entry) != std::string_view::npos)
                     TRY(driver_.check(driver_.cuModuleGetFunction(&l.handle, modules[i], l.symbol.c_str()),
                                       "finding a kernel"));
+            if (l.handle && l.shape.shared_bytes > 0)
+                TRY(driver_.check(
+                    driver_.cuFuncSetAttribute(l.handle, kMostShared, static_cast<int>(l.shape.shared_bytes)),
+                    "asking for shared memory"));
             if (!l.handle) return Error(Code::E0702, "the GPU's code has no kernel {}", l.symbol);
         }
     made->take(std::move(kernels));
@@ -273,7 +317,7 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
 
 Result<std::unique_ptr<CudaDevice>> open_device(int number) {
     const Driver& driver = *TRY(Driver::load());
-    int count = 0, device = 0, major = 0, minor = 0;
+    int count = 0, device = 0, major = 0, minor = 0, processors = 0;
     TRY(driver.check(driver.cuDeviceGetCount(&count), "counting GPUs"));
     if (number < 0 || number >= count)
         return Error(Code::E0701, "there is no GPU {}", number)
@@ -283,13 +327,14 @@ Result<std::unique_ptr<CudaDevice>> open_device(int number) {
     TRY(driver.check(driver.cuDeviceGetName(name.data(), name.size(), device), "asking for its name"));
     TRY(driver.check(driver.cuDeviceGetAttribute(&major, kMajorVersion, device), "asking for its version"));
     TRY(driver.check(driver.cuDeviceGetAttribute(&minor, kMinorVersion, device), "asking for its version"));
+    TRY(driver.check(driver.cuDeviceGetAttribute(&processors, kMultiprocessors, device), "counting multiprocessors"));
     if (major < 8)
         return Error(Code::E0701, "GPU {}, {}, has compute capability {}.{}, and 8.0 is needed", number, name.data(),
                      major, minor);
     const char* target = major == 8 ? "sm_80" : major == 9 ? "sm_90a" : "sm_90";
     Handle context = nullptr;
     TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), "making a context"));
-    return std::make_unique<CudaDevice>(driver, context, name.data(), target);
+    return std::make_unique<CudaDevice>(driver, context, name.data(), target, processors);
 }
 
 }  // namespace

@@ -36,6 +36,10 @@ using Handle = void*;      // of a context, module, function, stream, event, gra
     X(cuModuleUnload, (Handle module))                                                                                \
     X(cuModuleGetFunction, (Handle * made, Handle module, const char* name))                                          \
     X(cuFuncGetAttribute, (int* value, int attribute, Handle function))                                               \
+    X(cuFuncSetAttribute, (Handle function, int attribute, int value))                                                \
+    X(cuTensorMapEncodeTiled,                                                                                         \
+      (void* made, int type, unsigned rank, void* base, const uint64_t* sizes, const uint64_t* strides,               \
+       const unsigned* box, const unsigned* every, int interleave, int swizzle, int promotion, int fill))             \
     X(cuLaunchKernel, (Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
                        unsigned block_y, unsigned block_z, unsigned shared, Handle stream, void** arguments,          \
                        void** extra))                                                                                 \

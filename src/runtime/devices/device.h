@@ -16,6 +16,13 @@ struct LaunchExtents {
     int64_t x = 1, y = 1, z = 1;
 };
 
+// A parameter that the hardware copies tiles of (TileMap), its sizes known. Innermost first, strides in bytes.
+struct BoundMap {
+    int buffer = 0;
+    DType dtype = DType::f16;
+    std::vector<int64_t> sizes, strides, box;
+};
+
 // One launch of compiled code, its sizes known.
 struct Launch {
     void* handle = nullptr;   // the code; on the CPU, a LaunchFunction
@@ -23,6 +30,9 @@ struct Launch {
     LaunchExtents block = {};       // threads of each block; on the CPU, one
     int64_t local_bytes = 0;  // scratch: of each thread on the CPU, of all together on a GPU
     bool spread = false;      // over the threads of the CPU: it is worth waking them
+    bool in_turn = false;     // a GPU's blocks, x of them, are taken in turn by as many as it runs at once
+    int64_t shared_bytes = 0;
+    std::vector<BoundMap> maps = {};
 };
 
 // Whoever launches keeps what they point to until the call returns.

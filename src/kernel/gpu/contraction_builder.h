@@ -1,0 +1,65 @@
+// What the kernels of a contraction have in common: its axes, the kernel they write, the steps along k, and what is
+// made of a sum.
+#pragma once
+
+#include "kernel/gpu/contraction_kernel.h"
+#include "kernel/gpu/gpu_loops.h"
+
+namespace tessera {
+
+class ContractionBuilder {
+  protected:
+    // `sum` has a batch axis, where there is one, then rows and columns; so has `out`, which makes of each sum what is
+    // stored. `inner` is the axis of the reduction that tiles are taken along.
+    ContractionBuilder(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, size_t inner);
+
+    int add(std::string name, DType dtype, const std::vector<int64_t>& sizes, Scope scope = Scope::Shared);
+
+    const Expr& rows() const { return sum_.axes[row_axis_].extent; }
+    const Expr& columns() const { return sum_.axes[column_axis_].extent; }
+    const ReduceAxis& inner() const { return sum_.reduce[inner_]; }
+    // The loops over blocks around what one of them does.
+    Kernel in_blocks(Stmt body, const BlockTile& tile);
+
+    // The axes that are stepped through, the last one fastest: what lies between their steps is read again soon.
+    Bindings stepped(const Expr& step) const;
+    // An operand at a place.
+    Expr at(const Expr& operand, size_t axis, const Expr& side, const Expr& k, const Expr& step) const;
+
+    struct Finished {
+        std::vector<Expr> to;  // indices of the output
+        Expr value;
+    };
+    Finished finished(const Expr& row, const Expr& column, const Expr& own) const;
+
+    const Compute& compute_;
+    const Stage &sum_, &out_;
+    const size_t inner_;
+    std::optional<size_t> batch_axis_;
+    size_t row_axis_ = 0, column_axis_ = 0;
+    Kernel kernel_;
+    Expr others_ = 1;  // steps for each tile along k
+    Expr block_m_ = 0, block_n_ = 0, batch_ = 0;
+};
+
+// The threads of a block that has matrix instructions: thread.z, y and x, of which the warp is 8 by 4.
+constexpr int64_t kWarps = 4, kGroups = 8, kPairs = 4;
+
+struct WarpThread {
+    Expr warp, group, pair;
+    std::vector<Expr> own(const Expr& e) const { return {warp, group, pair, e}; }
+};
+
+template <typename F>
+Stmt over_warps(const std::string& name, const F& body) {
+    const WarpThread t{loop_var("warp_" + name, kWarps), loop_var("group_" + name, kGroups),
+                       loop_var("pair_" + name, kPairs)};
+    Stmt all = loop_over(t.pair, kPairs, LoopKind::Bound, body(t), "thread.x");
+    all = loop_over(t.group, kGroups, LoopKind::Bound, std::move(all), "thread.y");
+    return loop_over(t.warp, kWarps, LoopKind::Bound, std::move(all), "thread.z");
+}
+
+// Whether a part divides the whole, whatever its size.
+bool divides(int64_t part, const Expr& whole);
+
+}  // namespace tessera

@@ -1,0 +1,277 @@
+#include "kernel/gpu/wgmma_kernel.h"
+
+#include <algorithm>
+
+#include "kernel/gpu/contraction_builder.h"
+#include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/mma_kernel.h"
+#include "kernel/ir/tile_copy.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kWgmmaDepth = 64;      // of k at a time: a panel of 128 bytes
+constexpr int64_t kWgmmaRows = 64;       // of one instruction
+constexpr int64_t kSquareColumns = 64;   // that are stored at a time
+constexpr int64_t kRing = 6;             // tiles on their way
+constexpr int64_t kAlignedElements = 8;  // of 16 bits, that rows begin at multiples of
+constexpr double kMultiprocessors = 132;
+
+// A buffer as [batch, rows, columns], columns lying together; without the batch where it has none.
+struct MatrixView {
+    int buffer = -1;
+    bool has_batch = false;
+    std::vector<Expr> shape, strides;
+
+    bool is_dense() const {
+        Expr stride = 1;
+        for (size_t d = shape.size(); d-- > 0; stride = stride * shape[d])
+            if (!strides[d].same(stride)) return false;
+        return true;
+    }
+    bool same(const MatrixView& o) const {
+        if (shape.size() != o.shape.size()) return false;
+        for (size_t d = 0; d < shape.size(); ++d)
+            if (!shape[d].same(o.shape[d]) || !strides[d].same(o.strides[d])) return false;
+        return true;
+    }
+};
+
+Expr address_of(const Buffer& b, const std::vector<Expr>& indices) {
+    Expr total = 0, stride = 1;
+    for (size_t d = indices.size(); d-- > 0;) {
+        total = total + indices[d] * (b.strides.empty() ? stride : b.strides[d]);
+        stride = stride * b.shape[d];
+    }
+    return total;
+}
+
+// `axes` are batch (with no variable where there is none), rows, columns.
+std::optional<MatrixView> view_of(const Buffer& b, int slot, const std::vector<Expr>& indices,
+                                  const std::vector<ReduceAxis>& axes) {
+    const Expr address = address_of(b, indices);
+    Expr rest = address;
+    std::vector<Expr> steps;
+    for (const ReduceAxis& axis : axes) {
+        auto step = axis.var.is(ExprKind::Var) ? step_of(address, axis.var) : Expr(0);
+        if (!step) return {};
+        rest = rest - *step * axis.var;
+        steps.push_back(*step);
+    }
+    if (!rest.is_int(0) || !steps[2].is_int(1) || steps[1].is_int(0)) return {};
+    MatrixView view{.buffer = slot, .has_batch = !steps[0].is_int(0)};
+    for (size_t d = view.has_batch ? 0 : 1; d < 3; ++d) {
+        if (d < 2 && !divides(kAlignedElements, steps[d])) return {};
+        view.shape.push_back(axes[d].extent);
+        view.strides.push_back(steps[d]);
+    }
+    return view;
+}
+
+// The load that an operand is, also where it was widened on the way.
+std::optional<Expr> plain_load(const Expr& operand) {
+    auto narrow = narrowed(operand);
+    if (!narrow) return {};
+    Expr e = *narrow;
+    while (e.is(ExprKind::Cast) && e.arg(0).is(ExprKind::Cast) && e.arg(0).dtype() == DType::f32 &&
+           e.arg(0).arg(0).dtype() == e.dtype())
+        e = e.arg(0).arg(0);
+    return e.is(ExprKind::Load) ? std::optional(e) : std::nullopt;
+}
+
+class WgmmaContraction : ContractionBuilder {
+  public:
+    WgmmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, const BlockTile& tile)
+        : ContractionBuilder(compute, sum, out, has_batch, 0), tile_(tile) {}
+
+    std::optional<Kernel> make(int a) {
+        if (!find_operand(sum_.value.arg(size_t(a)), row_axis_, tile_.m, a_)) return {};
+        if (!find_operand(sum_.value.arg(size_t(1 - a)), column_axis_, tile_.n, b_)) return {};
+        stored_ = stored_view();
+        for (const MatrixView* view : {&a_.view, &b_.view, stored_ ? &*stored_ : nullptr})
+            if (view && !take(*view)) return {};
+        block_m_ = loop_var("block_m", ceil_div(rows(), tile_.m));
+        block_n_ = loop_var("block_n", ceil_div(columns(), tile_.n));
+        a_.tile = tile_of(a_, "a"), b_.tile = tile_of(b_, "b");
+        sums_ = add("sums", DType::f32, {kWarps, kGroups, kPairs, per_thread()});
+        if (stored_)
+            for (int i = 0; i < 2; ++i)
+                tiles_c_.push_back(add(fmt::format("tile_c{}", i), kernel_.buffers[size_t(stored_->buffer)].dtype,
+                                       {1, kWgmmaRows, kPieces, kPieceBytes / 2}));
+        Stmt begin = over_warps("begin", [&](const WarpThread& t) {
+            const Expr e = loop_var("cleared", per_thread());
+            return loop_over(e, per_thread(), LoopKind::Unrolled, store(sums_, t.own(e), constant(0, DType::f32)));
+        });
+        Stmt body = seq({begin, steps(), finish()});
+        for (int own : tiles_c_) body = alloc(own, std::move(body));
+        for (int own : {sums_, b_.tile, a_.tile}) body = alloc(own, std::move(body));
+        return in_blocks(std::move(body), tile_);
+    }
+
+  private:
+    struct TileOperand {
+        MatrixView view;
+        bool along_k = false;
+        int64_t side = 0;
+        DType dtype = DType::f16;
+        int tile = -1;
+    };
+
+    int64_t per_thread() const { return tile_.m / kWgmmaRows * tile_.n / 2; }
+
+    ReduceAxis batch() const { return batch_axis_ ? sum_.axes[*batch_axis_] : ReduceAxis{Expr(0), Expr(1)}; }
+
+    bool find_operand(const Expr& operand, size_t axis, int64_t side, TileOperand& to) const {
+        const auto narrow = plain_load(operand);
+        if (!narrow) return false;
+        const int slot = narrow->node().slot;
+        if (size_t(slot) >= compute_.params) return false;
+        const Buffer& b = compute_.buffers[size_t(slot)];
+        to.side = side, to.dtype = narrow->dtype();
+        for (bool along_k : {true, false}) {
+            std::vector<ReduceAxis> axes{batch(), sum_.axes[axis], inner()};
+            if (!along_k) std::swap(axes[1], axes[2]);
+            auto view = view_of(b, slot, narrow->args(), axes);
+            if (!view) continue;
+            to.view = std::move(*view), to.along_k = along_k;
+            return true;
+        }
+        return false;
+    }
+
+    // Where the output can be stored by tiles.
+    std::optional<MatrixView> stored_view() const {
+        const Buffer& b = compute_.buffers[size_t(out_.buffer)];
+        if (dtype_bytes(b.dtype) != 2) return {};
+        std::vector<ReduceAxis> axes{ReduceAxis{Expr(0), Expr(1)}, out_.axes[row_axis_], out_.axes[column_axis_]};
+        if (batch_axis_) axes[0] = out_.axes[*batch_axis_];
+        auto view = view_of(b, out_.buffer, out_.store, axes);
+        if (view && batch_axis_ && !view->has_batch) return {};
+        return view;
+    }
+
+    // From here on the kernel sees the buffer so, which nothing else in it may read otherwise.
+    bool take(const MatrixView& view) {
+        for (const MatrixView* other : {&a_.view, &b_.view, stored_ ? &*stored_ : nullptr})
+            if (other && other->buffer == view.buffer && !other->same(view)) return false;
+        bool read = false;
+        visit(out_.value, [&](const Expr& x) { read |= x.is(ExprKind::Load) && x.node().slot == view.buffer; });
+        if (read) return false;
+        Buffer& b = kernel_.buffers[size_t(view.buffer)];
+        b.shape = view.shape;
+        b.strides = view.is_dense() ? std::vector<Expr>() : view.strides;
+        return true;
+    }
+
+    int tile_of(const TileOperand& o, const std::string& name) {
+        return add("tile_" + name, o.dtype,
+                   o.along_k ? std::vector<int64_t>{o.side, kWgmmaDepth} : std::vector<int64_t>{kWgmmaDepth, o.side});
+    }
+
+    std::vector<Expr> place(const MatrixView& view, const Expr& row, const Expr& column) const {
+        if (view.has_batch) return {batch_, row, column};
+        return {row, column};
+    }
+
+    Stmt copy(const char* name, Access to, Access from) const {
+        const auto dims = int64_t(std::string_view(name) == kStoreTile ? to.indices.size() : from.indices.size());
+        return make_stmt(Call{name, {std::move(to)}, {std::move(from)}, {dims - 2, dims - 1}});
+    }
+
+    Stmt bring(const TileOperand& o, const Expr& first, const Expr& step) const {
+        const Expr k = step * kWgmmaDepth;
+        std::vector<Expr> at = o.along_k ? place(o.view, first, k) : place(o.view, k, first);
+        return copy(kCopyTile, {o.tile, {0, 0}}, {o.view.buffer, std::move(at)});
+    }
+
+    Stmt steps() const {
+        const Expr count = ceil_div(inner().extent, kWgmmaDepth), step = loop_var("step", count);
+        std::vector<Stmt> body{bring(a_, block_m_ * tile_.m, step), bring(b_, block_n_ * tile_.n, step)};
+        for (int tile : {a_.tile, b_.tile}) body.push_back(make_stmt(Call{kWaitTile, {{tile, {0, 0}}}, {}, {}}));
+        body.push_back(multiply());
+        return for_loop({.var = step, .extent = count, .notes = {{"pipeline", kRing}}, .body = seq(std::move(body))});
+    }
+
+    Stmt multiply() const {
+        const int64_t own = per_thread(), none = 0;
+        const int64_t a = a_.along_k ? kWgmmaDepth : 1, a_k = a_.along_k ? 1 : a_.side;
+        const int64_t b = b_.along_k ? kWgmmaDepth : 1, b_k = b_.along_k ? 1 : b_.side;
+        Call call{
+            "wg" + mma_name(a_.dtype, tile_), {{sums_, {0, 0, 0, 0}}}, {{a_.tile, {0, 0}}, {b_.tile, {0, 0}}}, {}};
+        // Along warps, 64 rows, 8 columns, half, group, pair, which of it; then k.
+        const std::vector<int64_t> strides{32 * own, tile_.n / 2,    4,     2,     4 * own, own,   1,    none,  //
+                                           16 * a,   kWgmmaRows * a, none,  8 * a, a,       none,  none, a_k,   //
+                                           none,     none,           8 * b, none,  none,    2 * b, b,    b_k};
+        for (int64_t stride : strides) call.args.push_back(stride);
+        return make_stmt(std::move(call));
+    }
+
+    // Squares of 64 rows and columns, one after the other; those that are stored by turns in two places.
+    Stmt finish() const {
+        std::vector<Stmt> all;
+        size_t turn = 0;
+        for (int64_t row = 0; row < tile_.m; row += kWgmmaRows)
+            for (int64_t column = 0; column < tile_.n; column += kSquareColumns, ++turn) {
+                const int to = stored_ ? tiles_c_[turn % 2] : out_.buffer;
+                all.push_back(finish_square(fmt::format("end{}", turn), row, column, to));
+                if (!stored_) continue;
+                std::vector<Expr> at = place(*stored_, block_m_ * tile_.m + row, block_n_ * tile_.n + column);
+                all.push_back(copy(kStoreTile, {stored_->buffer, std::move(at)}, {to, {0, 0, 0, 0}}));
+            }
+        return seq(std::move(all));
+    }
+
+    Stmt finish_square(const std::string& name, int64_t first_row, int64_t first_column, int to) const {
+        return over_warps(name, [&](const WarpThread& t) {
+            const Expr half = loop_var("half_" + name, 2), x = loop_var("column_" + name, kPieces),
+                       in = loop_var("in_pair_" + name, 2);
+            const Expr in_row = t.warp * 16 + half * 8 + t.group;
+            const Expr row = block_m_ * tile_.m + first_row + in_row;
+            const Expr column = block_n_ * tile_.n + first_column + x * 8 + t.pair * 2;
+            const int64_t first = first_row / kWgmmaRows * (tile_.n / 2) + first_column / 2;
+            Finished made = finished(row, column + in, load(sums_, DType::f32, t.own(x * 4 + half * 2 + in + first)));
+            if (stored_) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
+            Stmt body = store(to, std::move(made.to), std::move(made.value));
+            const bool full = divides(tile_.n, columns()), even = full || divides(2, columns());
+            if (!even) body = if_then(lt(column + in, columns()), std::move(body));
+            body = loop_over(in, 2, stored_ && even ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
+            if (!full && even) body = if_then(lt(column, columns()), std::move(body));
+            body = loop_over(x, kPieces, LoopKind::Unrolled, std::move(body));
+            if (!divides(tile_.m, rows())) body = if_then(lt(row, rows()), std::move(body));
+            return loop_over(half, 2, LoopKind::Unrolled, std::move(body));
+        });
+    }
+
+    const BlockTile tile_;
+    TileOperand a_, b_;
+    std::optional<MatrixView> stored_;
+    int sums_ = -1;
+    std::vector<int> tiles_c_;  // what is stored
+};
+
+}  // namespace
+
+// Tiles that each multiprocessor takes one after the other, and what each costs beside its products.
+BlockTile choose_wgmma_tile(int64_t batch, int64_t m, int64_t n) {
+    BlockTile best;
+    double least = 0;
+    for (int64_t bm : {128, 64})
+        for (int64_t bn : {128, 64}) {
+            const double tiles = double(batch) * double((m + bm - 1) / bm) * double((n + bn - 1) / bn);
+            const double x = double(bm) / 64, y = double(bn) / 64;
+            const double turns = std::max(1.0, tiles / kMultiprocessors);
+            const double cost = (x * y + 0.1 * (x + y) + 0.1) * (turns < 4 ? std::ceil(turns) : turns);
+            if (best.m && cost >= least) continue;
+            least = cost;
+            best = {bm, bn, kWgmmaDepth};
+        }
+    return best;
+}
+
+std::optional<Kernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,
+                                   const BlockTile& tile) {
+    if (sum.reduce.size() != 1) return {};
+    return WgmmaContraction(s.compute(), sum, out, has_batch, tile).make(a);
+}
+
+}  // namespace tessera

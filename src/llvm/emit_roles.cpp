@@ -1,0 +1,362 @@
+// Launches whose tiles are copied ahead. A multiprocessor runs one block of three groups of four warps, which takes the
+// kernel's blocks one after the other. The last group is the producer: one of its threads has tiles copied into a ring
+// in shared memory, for one of the kernel's blocks after the other. The other two are consumers and carry out all
+// else; they take the kernel's blocks in turn, so that one multiplies while the other stores.
+//
+// Each place of the ring has two barriers: one says that tiles have come, the other that they are no longer needed. A
+// barrier tells only odd laps from even ones. So a consumer begins to wait for tiles when the other has got all of the
+// block before: that is its turn, which has a barrier too.
+#include "base/check.h"
+#include "kernel/ir/tile_copy.h"
+#include "llvm/emitter.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+namespace tessera::codegen {
+namespace {
+
+constexpr unsigned kSharedMemory = 3;
+constexpr int64_t kRasterRows = 16;  // blocks below each other that come together
+constexpr uint32_t kProducerRegisters = 40, kConsumerRegisters = 232;
+constexpr uint32_t kGroupThreads = 128;
+enum Barriers : int64_t { kFull, kEmpty, kTurn };
+
+using Place = TargetCode::Place;
+
+}  // namespace
+
+Value* Emitter::warp_in_group() const { return builder_.CreateAnd(roles_->warp, builder_.getInt32(3)); }
+
+void Emitter::meet_in_group() {
+    assembly(fmt::format("bar.sync $0, {};", kGroupThreads), "r",
+             {builder_.CreateAdd(roles_->group, builder_.getInt32(1))});
+}
+
+Value* Emitter::shared_in_group(int buffer) {
+    const RolesPlan& plan = *plan_->roles;
+    auto own = plan.own.find(buffer);
+    Value* offset = builder_.getInt32(0);
+    if (own != plan.own.end()) {
+        offset = builder_.CreateMul(roles_->group, builder_.getInt32(static_cast<uint32_t>(plan.own_bytes)));
+        offset = builder_.CreateAdd(offset, builder_.getInt32(static_cast<uint32_t>(own->second)));
+    }
+    return builder_.CreateInBoundsGEP(builder_.getInt8Ty(), module_.getNamedGlobal("tessera_shared"), offset);
+}
+
+Value* Emitter::ring_slot(int64_t kind, Value* stage) {
+    const RolesPlan& plan = *plan_->roles;
+    const int64_t offset = plan.barriers + 8 * plan.stages * kind;
+    return builder_.CreateAdd(builder_.CreateAdd(roles_->base, builder_.getInt32(static_cast<uint32_t>(offset))),
+                              builder_.CreateShl(stage, builder_.getInt32(3)));
+}
+
+void Emitter::wait_for(Value* barrier, Value* phase) {
+    assembly("{ .reg .pred P; W: mbarrier.try_wait.parity.shared::cta.b64 P, [$0], $1; @P bra D; bra W; D: }", "r,r",
+             {barrier, phase});
+}
+
+void Emitter::arrive_at(Value* barrier, Value* condition) {
+    assembly("{ .reg .pred p; setp.ne.b32 p, $0, 0; @p mbarrier.arrive.release.cta.shared::cta.b64 _, [$1]; }", "r,r",
+             {builder_.CreateZExt(condition, builder_.getInt32Ty()), barrier});
+}
+
+// Some places on in the ring.
+void Emitter::advance(Value* by) {
+    Value* stages = builder_.getInt32(static_cast<uint32_t>(plan_->roles->stages));
+    llvm::Type* word = builder_.getInt32Ty();
+    Value *at = builder_.CreateAdd(builder_.CreateLoad(word, roles_->stage), by), *laps = nullptr;
+    if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(by); known && known->isOne()) {
+        Value* over = builder_.CreateICmpUGE(at, stages);
+        laps = builder_.CreateZExt(over, word);
+        at = builder_.CreateSelect(over, builder_.CreateSub(at, stages), at);
+    } else {
+        laps = builder_.CreateAnd(builder_.CreateUDiv(at, stages), builder_.getInt32(1));
+        at = builder_.CreateURem(at, stages);
+    }
+    builder_.CreateStore(at, roles_->stage);
+    builder_.CreateStore(builder_.CreateXor(builder_.CreateLoad(word, roles_->phase), laps), roles_->phase);
+}
+
+void Emitter::open_barriers() {
+    const RolesPlan& plan = *plan_->roles;
+    auto make = [&](int64_t kind, int64_t i) {
+        assembly("mbarrier.init.shared::cta.b64 [$0], 1;", "r",
+                 {ring_slot(kind, builder_.getInt32(static_cast<uint32_t>(i)))});
+    };
+    emit_where(builder_.CreateAnd(is_first_thread(), builder_.CreateICmpEQ(roles_->group, builder_.getInt32(0))), [&] {
+        for (int64_t i = 0; i < plan.stages; ++i) make(kFull, i), make(kEmpty, i);
+        for (int64_t i = 0; i + 1 < plan_->shape.groups; ++i) make(kTurn, i);
+        assembly("fence.mbarrier_init.release.cluster;", "", {});
+    });
+    target_.code->barrier(builder_);
+}
+
+void Emitter::emit_roles(const BoundNest& nest) {
+    llvm::LLVMContext& c = module_.getContext();
+    auto* type = llvm::ArrayType::get(builder_.getInt8Ty(), 0);
+    llvm::GlobalVariable* shared = module_.getNamedGlobal("tessera_shared");
+    if (!shared) {
+        shared = new llvm::GlobalVariable(module_, type, false, llvm::GlobalValue::ExternalLinkage, nullptr,
+                                          "tessera_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+        shared->setAlignment(llvm::Align(1024));
+    }
+    llvm::Type* word = builder_.getInt32Ty();
+    Value* base = builder_.CreatePtrToInt(shared, word);
+    // As the compiler sees, the same in all threads of a warp.
+    Value* warp = builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
+                                           {builder_.getInt32(~0u), target_.code->place(builder_, Place::Thread, 2),
+                                            builder_.getInt32(0), builder_.getInt32(31)});
+    roles_ = std::make_shared<Roles>(Roles{base, warp, builder_.CreateLShr(warp, builder_.getInt32(2))});
+    roles_->stage = stack_memory(builder_, word, "stage");
+    roles_->phase = stack_memory(builder_, word, "phase");
+    roles_->turn = stack_memory(builder_, word, "turn");
+    builder_.CreateStore(builder_.getInt32(0), roles_->stage);
+    builder_.CreateStore(builder_.getInt32(0), roles_->phase);
+    builder_.CreateStore(builder_.CreateXor(roles_->group, builder_.getInt32(1)), roles_->turn);
+    open_barriers();
+
+    auto* producer = llvm::BasicBlock::Create(c, "producer", function_);
+    auto* consumer = llvm::BasicBlock::Create(c, "consumer", function_);
+    auto* done = llvm::BasicBlock::Create(c, "done", function_);
+    const auto consumers = static_cast<uint32_t>(plan_->shape.groups - 1);
+    builder_.CreateCondBr(builder_.CreateICmpEQ(roles_->group, builder_.getInt32(consumers)), producer, consumer);
+    for (auto* role : {producer, consumer}) {
+        builder_.SetInsertPoint(role);
+        loads_.clear();
+        MemoScope scope(*this);
+        if (role == producer)
+            emit_producer(nest);
+        else
+            emit_consumer(nest);
+        builder_.CreateBr(done);
+    }
+    loads_.clear();
+    builder_.SetInsertPoint(done);
+    roles_.reset();
+}
+
+// The kernel's blocks from `first` on, so many apart, in an order in which neighbours read the same.
+void Emitter::emit_tiles(const BoundNest& nest, Value* first, Value* every, const std::function<void()>& body) {
+    llvm::Type* word = builder_.getInt32Ty();
+    const For* loops[3] = {};
+    Value* extents[3] = {builder_.getInt32(1), builder_.getInt32(1), builder_.getInt32(1)};
+    for (const For* loop : nest.loops) {
+        const auto d = static_cast<size_t>(loop->axis.back() - 'x');
+        loops[d] = loop;
+        extents[d] = builder_.CreateTrunc(emit_alone(loop->extent), word);
+    }
+    Value *layer = builder_.CreateMul(extents[0], extents[1]), *all = builder_.CreateMul(layer, extents[2]);
+    Value* left = builder_.CreateSub(all, first);
+    Value* rounds =
+        builder_.CreateSDiv(builder_.CreateAdd(left, builder_.CreateSub(every, builder_.getInt32(1))), every);
+    emit_loop(builder_.getInt64(0), builder_.CreateSExt(rounds, i64()), 1, false, [&](Value* round) {
+        Value* number = builder_.CreateAdd(first, builder_.CreateMul(builder_.CreateTrunc(round, word), every));
+        Value* z = loops[2] ? builder_.CreateUDiv(number, layer) : builder_.getInt32(0);
+        Value* in_layer = builder_.CreateSub(number, builder_.CreateMul(z, layer));
+        Value* most = builder_.getInt32(kRasterRows);
+        Value* strip = builder_.CreateUDiv(in_layer, builder_.CreateMul(most, extents[1]));
+        Value* begin = builder_.CreateMul(strip, most);
+        Value* in_strip = builder_.CreateSub(in_layer, builder_.CreateMul(begin, extents[1]));
+        Value* rows =
+            builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, builder_.CreateSub(extents[0], begin), most);
+        Value* y = builder_.CreateUDiv(in_strip, rows);
+        Value* x = builder_.CreateAdd(begin, builder_.CreateSub(in_strip, builder_.CreateMul(y, rows)));
+        Value* at[3] = {x, y, z};
+        std::function<void(size_t)> bind = [&](size_t d) {
+            if (d == 3) return body();
+            if (!loops[d]) return bind(d + 1);
+            with_binding(loops[d]->var,
+                         {builder_.CreateZExt(at[d], i64()), 0, false, depth_, last_of(loops[d]->extent)},
+                         [&] { bind(d + 1); });
+        };
+        bind(0);
+    });
+}
+
+void Emitter::emit_producer(const BoundNest& nest) {
+    builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_dec_sync_aligned_u32, {},
+                             {builder_.getInt32(kProducerRegisters)});
+    builder_.CreateStore(builder_.getInt32(1), roles_->phase);  // all places are free at first
+    emit_where(is_first_thread(), [&] {
+        emit_tiles(nest, target_.code->place(builder_, Place::Block, 0),
+                   target_.code->place(builder_, Place::Blocks, 0), [&] { emit_fetched(nest.body); });
+    });
+}
+
+void Emitter::emit_fetched(const Stmt& s) {
+    if (!s || !status_.ok()) return;
+    if (const Seq* all = s->as<Seq>()) {
+        for (const Stmt& each : all->stmts) emit_fetched(each);
+        return;
+    }
+    if (const Alloc* a = s->as<Alloc>()) return emit_fetched(a->body);
+    const For* loop = s->as<For>();
+    if (loop && loop == plan_->roles->ahead) return emit_fetched_loop(*loop);
+    visit(s, [&](const Stmt& x) {
+        const Call* call = x->as<Call>();
+        if (call && call->name == kCopyTile)
+            fail(Error(Code::E0604,
+                       "kernel {}: a tile that is copied outside of the loop for which tiles are copied "
+                       "ahead",
+                       kernel_.name));
+    });
+}
+
+std::vector<Value*> Emitter::tile_coordinates(const Call&, const Access& first, int64_t further) {
+    std::vector<Value*> at;
+    for (size_t d = first.indices.size(); d-- > 0;)
+        at.push_back(builder_.CreateTrunc(emit_alone(first.indices[d]), builder_.getInt32Ty()));
+    at[0] = builder_.CreateAdd(at[0], builder_.getInt32(static_cast<uint32_t>(further)));
+    return at;
+}
+
+void Emitter::emit_fetched_loop(const For& loop) {
+    std::vector<const Call*> copies;
+    int64_t bytes = 0;
+    visit(loop.body, [&](const Stmt& s) {
+        const Call* call = s->as<Call>();
+        if (!call || call->name != kCopyTile) return;
+        copies.push_back(call);
+        const TileCopy copy = *tile_copy(kernel_, *call);
+        bytes += copy.rows * copy.columns * static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
+    });
+    const auto first_map = static_cast<unsigned>(function_->arg_size() - plan_->shape.maps.size());
+    emit_loop(builder_.getInt64(0), emit_alone(loop.extent), 1, false, [&](Value* i) {
+        Value* stage = builder_.CreateLoad(builder_.getInt32Ty(), roles_->stage);
+        wait_for(ring_slot(kEmpty, stage), builder_.CreateLoad(builder_.getInt32Ty(), roles_->phase));
+        Value* full = ring_slot(kFull, stage);
+        assembly(fmt::format("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], {};", bytes), "r", {full});
+        with_binding(loop.var, {i, 0, false, depth_, last_of(loop.extent)}, [&] {
+            for (const Call* call : copies) {
+                const TileCopy copy = *tile_copy(kernel_, *call);
+                const auto size = static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
+                const int64_t panel = kPanelBytes / size, panel_bytes = copy.rows * kPanelBytes;
+                const int64_t stage_bytes = copy.rows * copy.columns * size;
+                Value* to = builder_.CreateMul(stage, builder_.getInt32(static_cast<uint32_t>(stage_bytes)));
+                to = builder_.CreateAdd(to, roles_->base);
+                const unsigned map = first_map + static_cast<unsigned>(plan_->roles->maps.at(call));
+                for (int64_t p = 0; p * panel < copy.columns; ++p) {
+                    std::vector<Value*> at = tile_coordinates(*call, call->reads[0], p * panel);
+                    const int64_t offset = plan_->roles->ring.at(copy.tile) + p * panel_bytes;
+                    std::string places, kinds;
+                    for (size_t d = 0; d < at.size(); ++d) {
+                        places += fmt::format("{}${}", d ? ", " : "", d + 2);
+                        kinds += "r,";
+                    }
+                    std::vector<Value*> arguments{
+                        builder_.CreateAdd(to, builder_.getInt32(static_cast<uint32_t>(offset))),
+                        function_->getArg(map)};
+                    arguments.insert(arguments.end(), at.begin(), at.end());
+                    arguments.push_back(full);
+                    assembly(fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::"
+                                         "bytes [$0], [$1, {{{}}}], [${}];",
+                                         at.size(), places, at.size() + 2),
+                             "r,l," + kinds + "r", arguments);
+                }
+            }
+        });
+        advance(builder_.getInt32(1));
+    });
+}
+
+void Emitter::emit_consumer(const BoundNest& nest) {
+    builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_inc_sync_aligned_u32, {},
+                             {builder_.getInt32(kConsumerRegisters)});
+    // The blocks that the other takes lie between.
+    Value* steps = builder_.CreateTrunc(emit_alone(plan_->roles->ahead->extent), builder_.getInt32Ty());
+    advance(builder_.CreateMul(roles_->group, steps));
+    Value *block = target_.code->place(builder_, Place::Block, 0),
+          *blocks = target_.code->place(builder_, Place::Blocks, 0);
+    Value* first = builder_.CreateAdd(block, builder_.CreateMul(roles_->group, blocks));
+    emit_tiles(nest, first, builder_.CreateShl(blocks, builder_.getInt32(1)), [&] {
+        emit_block(nest.body);
+        advance(steps);
+    });
+    emit_where(is_first_thread(), [&] { assembly("cp.async.bulk.wait_group 0;", "", {}); });
+}
+
+// One step of matrix instructions goes on while the next is begun; then what the first has read can be overwritten.
+void Emitter::emit_consumed(const For& loop) {
+    llvm::Type* word = builder_.getInt32Ty();
+    std::vector<const Call*> products;
+    visit(loop.body, [&](const Stmt& s) {
+        const Call* call = s->as<Call>();
+        if (call && !is_tile_call(*call)) products.push_back(call);
+        if (!call && !s->as<Seq>())
+            fail(Error(Code::E0604,
+                       "kernel {}: something beside products of tiles in the loop for which they are copied "
+                       "ahead",
+                       kernel_.name));
+    });
+    if (!status_.ok()) return;
+    Value* first = is_first_thread();
+    wait_for(ring_slot(kTurn, roles_->group), builder_.CreateLoad(word, roles_->turn));
+    builder_.CreateStore(builder_.CreateXor(builder_.CreateLoad(word, roles_->turn), builder_.getInt32(1)),
+                         roles_->turn);
+    llvm::AllocaInst* before = stack_memory(builder_, word, "before");
+    builder_.CreateStore(builder_.getInt32(0), before);
+    Value* steps = emit_alone(loop.extent);
+    emit_loop(builder_.getInt64(0), steps, 1, false, [&](Value* i) {
+        Value* stage = builder_.CreateLoad(word, roles_->stage);
+        wait_for(ring_slot(kFull, stage), builder_.CreateLoad(word, roles_->phase));
+        for (const Call* call : products) emit_wgmma(*call, stage);
+        assembly("wgmma.wait_group.sync.aligned 1;", "", {});
+        Value* has_before = builder_.CreateICmpSGT(i, builder_.getInt64(0));
+        arrive_at(ring_slot(kEmpty, builder_.CreateLoad(word, before)), builder_.CreateAnd(first, has_before));
+        builder_.CreateStore(stage, before);
+        advance(builder_.getInt32(1));
+    });
+    arrive_at(ring_slot(kTurn, builder_.CreateXor(roles_->group, builder_.getInt32(1))), first);
+    for (const Call* call : products) settle_sums(call->writes[0].buffer);
+    Value* any = builder_.CreateICmpSGT(steps, builder_.getInt64(0));
+    arrive_at(ring_slot(kEmpty, builder_.CreateLoad(word, before)), builder_.CreateAnd(first, any));
+    // What was stored of the block before is read by now, or soon.
+    emit_where(first, [&] { assembly("cp.async.bulk.wait_group.read 0;", "", {}); });
+    roles_->stored = -1;
+}
+
+// Where a statement writes what was stored last, and may still be read.
+void Emitter::leave_stored(const Stmt& s) {
+    if (roles_->stored < 0 || !written_buffers(s).contains(roles_->stored)) return;
+    emit_where(is_first_thread(), [&] { assembly("cp.async.bulk.wait_group.read 0;", "", {}); });
+    meet();
+    roles_->stored = -1;
+}
+
+// Of what was stored before, all is read before the threads meet: it can be written again.
+void Emitter::emit_tile_call(const Call& call) {
+    if (!roles_ || call.name != kStoreTile)
+        return fail(Error(Code::E0604, "kernel {}: {} outside of a loop for which tiles are copied ahead", kernel_.name,
+                          call.name));
+    const TileCopy copy = *tile_copy(kernel_, call);
+    const Slot& slot = slots_[static_cast<size_t>(copy.tile)];
+    const auto size = static_cast<int64_t>(dtype_bytes(slot.dtype));
+    const auto map =
+        static_cast<unsigned>(function_->arg_size() - plan_->shape.maps.size() + plan_->roles->maps.at(&call));
+    assembly("fence.proxy.async.shared::cta;", "", {});
+    Value* first = is_first_thread();
+    emit_where(first, [&] { assembly("cp.async.bulk.wait_group.read 0;", "", {}); });
+    meet();
+    roles_->stored = copy.tile;
+    emit_where(first, [&] {
+        Value* from = builder_.CreatePtrToInt(slot.base, builder_.getInt32Ty());
+        for (int64_t p = 0; p * kPanelBytes < copy.columns * size; ++p) {
+            std::vector<Value*> at = tile_coordinates(call, call.writes[0], p * kPanelBytes / size);
+            std::string places, kinds;
+            for (size_t d = 0; d < at.size(); ++d) {
+                places += fmt::format("{}${}", d ? ", " : "", d + 1);
+                kinds += "r,";
+            }
+            std::vector<Value*> arguments{function_->getArg(map)};
+            arguments.insert(arguments.end(), at.begin(), at.end());
+            const auto offset = static_cast<uint32_t>(p * copy.rows * kPanelBytes);
+            arguments.push_back(builder_.CreateAdd(from, builder_.getInt32(offset)));
+            assembly(fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group [$0, {{{}}}], [${}];",
+                                 at.size(), places, at.size() + 1),
+                     "l," + kinds + "r", arguments);
+        }
+        assembly("cp.async.bulk.commit_group;", "", {});
+    });
+}
+
+}  // namespace tessera::codegen

@@ -1,0 +1,130 @@
+// Matrix instructions of four warps that read both operands from shared memory, and go on while others are begun.
+#include <llvm/IR/InlineAsm.h>
+
+#include "base/check.h"
+#include "kernel/ir/tile_copy.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+enum WgmmaAxis : size_t { kWarp, kRows64, kColumns8, kHalf, kGroup, kPair, kInPair, kDepth, kWgmmaAxes };
+constexpr int64_t kStepsOf16 = 4;            // along k, of one call
+constexpr int64_t kEightRows = 1024;         // bytes of eight rows of a panel
+constexpr int64_t kSquare = 8 * kEightRows;  // bytes of a panel of 64 rows
+constexpr int64_t kExchanged = 1;            // how pieces of 16 bytes lie: as exchanged in rows of 128
+
+std::string repeated(const char* one, int64_t count) {
+    std::string out;
+    for (int64_t i = 0; i < count; ++i) out += one;
+    return out;
+}
+
+// "0,1,2": as operands that are the results of the same number.
+std::string tied(int64_t count) {
+    std::string out;
+    for (int64_t i = 0; i < count; ++i) out += fmt::format("{},", i);
+    return out;
+}
+
+std::string registers(int64_t count) {
+    std::string out;
+    for (int64_t i = 0; i < count; ++i) out += fmt::format("{}${}", i ? ", " : "", i);
+    return out;
+}
+
+}  // namespace
+
+Value* Emitter::assembly(const std::string& text, const std::string& constraints, const std::vector<Value*>& arguments,
+                         llvm::Type* result) {
+    std::vector<llvm::Type*> types;
+    for (Value* v : arguments) types.push_back(v->getType());
+    auto* type = llvm::FunctionType::get(result ? result : builder_.getVoidTy(), types, false);
+    const std::string all = constraints + (constraints.empty() ? "" : ",") + "~{memory}";
+    llvm::CallInst* call = builder_.CreateCall(llvm::InlineAsm::get(type, text, all, true), arguments);
+    call->setConvergent();
+    call->setDoesNotThrow();
+    return call;
+}
+
+// Of the first tile in the ring.
+Value* Emitter::tile_descriptor(const Access& tile, int64_t, bool along_k) {
+    const int64_t offset = plan_->roles->ring.at(tile.buffer);
+    Value* at = builder_.CreateAdd(roles_->base, builder_.getInt32(static_cast<uint32_t>(offset)));
+    at = builder_.CreateAnd(builder_.CreateLShr(at, builder_.getInt32(4)), builder_.getInt32(0x3FFF));
+    const int64_t next = along_k ? 1 : kSquare >> 4;
+    at = builder_.CreateOr(at, builder_.getInt32(static_cast<uint32_t>(next << 16)));
+    const auto high = static_cast<uint64_t>((kEightRows >> 4) | (kExchanged << 30));
+    return builder_.CreateOr(builder_.CreateZExt(at, i64()), builder_.getInt64(high << 32));
+}
+
+void Emitter::emit_wgmma(const Call& call, Value* stage) {
+    const Intrinsic* known = find_intrinsic(call.name);
+    CHECK(known, "there is no intrinsic {}", call.name);
+    const int64_t squares = *known->axes[kRows64].extent.as_int(),
+                  columns = *known->axes[kColumns8].extent.as_int() * 8;
+    auto stride = [&](size_t operand, size_t axis) { return *call.args[operand * kWgmmaAxes + axis].as_int(); };
+    auto bytes = [&](size_t operand) { return kSquare * (operand == 1 ? squares : columns / 64); };
+    Value* first[3] = {};
+    bool along_k[3] = {};
+    for (size_t operand : {1u, 2u}) {
+        along_k[operand] = stride(operand, kDepth) == 1;
+        Value* begin = tile_descriptor(call.reads[operand - 1], bytes(operand), along_k[operand]);
+        Value* further = builder_.CreateMul(builder_.CreateZExt(stage, i64()),
+                                            builder_.getInt64(static_cast<uint64_t>(bytes(operand) >> 4)));
+        first[operand] = builder_.CreateAdd(begin, further);
+    }
+    auto at = [&](size_t operand, int64_t step, int64_t square) {
+        const int64_t offset = step * (along_k[operand] ? 32 : 2 * kEightRows) + square * kSquare;
+        return builder_.CreateAdd(first[operand], builder_.getInt64(static_cast<uint64_t>(offset >> 4)));
+    };
+    const int64_t count = columns / 2;
+    const std::string type = known->operands[0] == DType::f16 ? "f16" : "bf16";
+    const std::string text = fmt::format(
+        "{{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, ${}, ${}, p, "
+        "1, "
+        "1, {}, {}; }}",
+        columns, type, type, registers(count), 2 * count, 2 * count + 1, along_k[1] ? 0 : 1, along_k[2] ? 0 : 1);
+    const std::string constraints = repeated("=f,", count) + tied(count) + "l,l";
+    auto* result = llvm::StructType::get(module_.getContext(),
+                                         std::vector<llvm::Type*>(static_cast<size_t>(count), builder_.getFloatTy()));
+    const Slot& sums = slots_[static_cast<size_t>(call.writes[0].buffer)];
+    auto sum_at = [&](int64_t square, int64_t i) {
+        return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base,
+                                                   static_cast<uint64_t>(square * stride(0, kRows64) + i));
+    };
+    assembly("wgmma.fence.sync.aligned;", "", {});
+    for (int64_t step = 0; step < kStepsOf16; ++step)
+        for (int64_t square = 0; square < squares; ++square) {
+            std::vector<Value*> arguments;
+            for (int64_t i = 0; i < count; ++i)
+                arguments.push_back(builder_.CreateLoad(builder_.getFloatTy(), sum_at(square, i)));
+            arguments.push_back(at(1, step, square));
+            arguments.push_back(at(2, step, 0));
+            Value* made = assembly(text, constraints, arguments, result);
+            for (int64_t i = 0; i < count; ++i)
+                builder_.CreateStore(builder_.CreateExtractValue(made, static_cast<unsigned>(i)), sum_at(square, i));
+        }
+    assembly("wgmma.commit_group.sync.aligned;", "", {});
+    forget_loads(call.writes[0].buffer);
+}
+
+// The sums are results of the waiting itself: nothing that uses them can come before it.
+void Emitter::settle_sums(int buffer) {
+    const Slot& sums = slots_[static_cast<size_t>(buffer)];
+    auto sum_at = [&](int64_t i) {
+        return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base, static_cast<uint64_t>(i));
+    };
+    std::vector<Value*> arguments;
+    for (int64_t i = 0; i < sums.own; ++i) arguments.push_back(builder_.CreateLoad(builder_.getFloatTy(), sum_at(i)));
+    auto* result =
+        llvm::StructType::get(module_.getContext(), std::vector<llvm::Type*>(arguments.size(), builder_.getFloatTy()));
+    std::string constraints = repeated("=f,", sums.own) + tied(sums.own);
+    constraints.pop_back();
+    Value* made = assembly("wgmma.wait_group.sync.aligned 0;", constraints, arguments, result);
+    for (int64_t i = 0; i < sums.own; ++i)
+        builder_.CreateStore(builder_.CreateExtractValue(made, static_cast<unsigned>(i)), sum_at(i));
+    forget_loads(buffer);
+}
+
+}  // namespace tessera::codegen
