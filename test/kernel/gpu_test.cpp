@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernel/gpu/contraction_kernel.h"
+#include "kernel/gpu/wgmma_kernel.h"
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 
@@ -104,6 +105,24 @@ TEST(Gpu, ConvolutionsAreTiles) {
                                 dtype, channels, more));
 }
 
+// Columns of several images do not lie together: each image has tiles of its own where that is needed.
+TEST(Gpu, ConvolutionsOfSeveralImagesAreTiles) {
+    for (const char* size : {"7,8", "8,8"}) {
+        const std::string text = fmt::format(
+            "graph g(x: f16[2,64,{0}], w: f16[72,64,1,1], b: f16[72]) {{\n  %0 = conv(x, w, b)\n  return "
+            "relu(%0)\n}}\n",
+            size);
+        EXPECT_THAT(kernels_of(for_blocks(text, "sm_90")), testing::HasSubstr("call mma")) << text;
+        expect_in_any_order(text);
+        expect_in_any_order(text, {}, 5, "sm_90a");
+    }
+    EXPECT_THAT(
+        kernels_of(for_blocks("graph g(x: f16[2,64,8,8], w: f16[72,64,1,1]) {\n  return conv(x, w)\n}\n", "sm_90a")),
+        testing::HasSubstr("call wgmma"));
+    EXPECT_THAT(kernels_of(for_blocks("graph g(x: f16[4,64,28,28], w: f16[64,64,1,1]) {\n  return conv(x, w)\n}\n")),
+                testing::HasSubstr("call mma"));
+}
+
 TEST(Gpu, MatrixInstructionsTakeTilesOf16Bits) {
     const std::string text =
         kernels_of(for_blocks("graph g(a: f16[64,64], b: f16[64,64]) {\n  return matmul(a, b)\n}\n"));
@@ -141,6 +160,21 @@ TEST(Gpu, WideMatrixInstructionsReadTilesThatAreCopiedAhead) {
     // Rows that begin anywhere cannot be copied so.
     EXPECT_THAT(kernels_of(for_blocks("graph g(a: f16[64,67], b: f16[67,64]) {\n  return matmul(a, b)\n}\n", "sm_90a")),
                 testing::HasSubstr("call mma"));
+}
+
+// Few tiles and a long k: parts of it are added up by blocks of their own, and then together.
+TEST(Gpu, LongProductsOfFewTilesAreCut) {
+    for (int64_t rows : {16, 72}) {
+        const std::string text = fmt::format(
+            "graph g(a: f16[{},1048], b: f16[1048,64], c: f16[64]) {{\n  %0 = matmul(a, b)\n  %1 = add(%0, c)\n"
+            "  return relu(%1)\n}}\n",
+            rows);
+        EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")),
+                    testing::AllOf(testing::HasSubstr("call wgmma"), testing::HasSubstr("part < 2 on block.z")));
+        expect_in_any_order(text, {}, 5, "sm_90a");
+    }
+    EXPECT_EQ(choose_parts({128, 128, 64}, 1, 4096, 4096, 4096), 1);
+    EXPECT_EQ(choose_parts({64, 64, 64}, 1, 64, 4096, 4096), 4);
 }
 
 // What is copied is there when it was waited for, and not before.

@@ -326,8 +326,8 @@ std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f,
     return prepared;
 }
 
-// What the contraction's axes are once they are merged, and the kernel.
-Result<std::optional<Kernel>> tiled(Schedule s, const Found& f, const Machine& machine) {
+// What the contraction's axes are once they are merged, and the kernel; with instructions of four warps, or without.
+Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, bool wide) {
     const std::string sum = s.compute().stages[0].name;
     const std::string after = s.compute().stages.size() == 2 ? s.compute().stages[1].name : "";
     const Stage stage = s.compute().stages[0];
@@ -335,14 +335,14 @@ Result<std::optional<Kernel>> tiled(Schedule s, const Found& f, const Machine& m
     const Expr& k = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())].var;
     const Depth depth{f.inner.value_or(0), lies_along(s, a, k), lies_along(s, b, k)};
     std::vector<std::vector<int>> reduced{f.c.depth};
-    if (f.inner) {
+    if (f.inner && !wide) {
         reduced.clear();
         for (size_t i = 0; i < stage.reduce.size(); ++i) reduced.push_back({int(i)});
     }
     if (!after.empty()) {
         const Stage& out = find_stage(s, after);
         auto matched = out.reduce.empty() ? matching_groups(out, stage, f.groups()) : std::nullopt;
-        if (!matched) return std::optional<Kernel>();
+        if (!matched) return std::optional<TiledKernel>();
         TRY(s.merge_axes(after, *matched));
     }
     TRY(s.merge_axes(sum, f.groups(), reduced));
@@ -357,17 +357,61 @@ Result<std::optional<Kernel>> tiled(Schedule s, const Found& f, const Machine& m
     const int64_t width = access_width(s, out, out.axes.back());
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
     if (!f.narrow)
-        return std::optional(
-            TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
-    if (machine.has("wgmma") && f.m >= kFewestWide && f.n >= kFewestWide) {
-        auto made = wgmma_kernel(s, merged, out, has_batch, f.c.a, choose_wgmma_tile(f.batch, f.m, f.n));
-        if (made) return made;
+        return std::optional(TiledKernel{
+            TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make(), {}});
+    if (wide) {
+        const BlockTile tile = choose_wgmma_tile(f.batch, f.m, f.n);
+        const int64_t k = merged.reduce[0].extent.as_int().value_or(0);
+        const int64_t parts = choose_parts(tile, f.batch, f.m, f.n, k);
+        if (f.m < kFewestWide && parts == 1) return std::optional<TiledKernel>();
+        return wgmma_kernel(s, merged, out, has_batch, f.c.a, tile, parts);
     }
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
     const ReduceAxis& along = merged.reduce[depth.inner];
     const MmaPlan plan{f.tile, operand_plan(s, merged.value.arg(size_t(f.c.a)), along, merged.axes[first]),
                        operand_plan(s, merged.value.arg(size_t(f.c.b)), along, merged.axes[first + 1]), depth, width};
-    return std::optional(mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan));
+    return std::optional(TiledKernel{mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan), {}});
+}
+
+}  // namespace
+
+namespace {
+
+// The first axis of the columns taken for one of the batch: those that are left may lie together where all do not.
+std::optional<Found> with_columns_apart(const Schedule& s, Found f) {
+    const auto& axes = s.compute().stages[0].axes;
+    if (f.c.columns.size() < 2 || axes[size_t(f.c.columns[0])].extent.is_int(1)) return {};
+    f.c.batch.push_back(f.c.columns[0]);
+    std::sort(f.c.batch.begin(), f.c.batch.end());
+    f.c.columns.erase(f.c.columns.begin());
+    f.batch *= size_of(axes[size_t(f.c.batch.back())].extent);
+    f.n = product_of(axes, f.c.columns);
+    if (f.n < kFewestSide || f.batch > 65535) return {};
+    return f;
+}
+
+Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, bool wide) {
+    Compute with = s.compute();
+    std::vector<PreparedOperand> prepared = prepare_operands(s, found, with);
+    if (prepared.size() > 1) {  // one kernel prepares one
+        with = s.compute();
+        prepared.clear();
+    }
+    auto made = TRY(tiled(Schedule(std::move(with)), found, wide));
+    if (!made) return std::optional<Lowered>();
+    if (!wide) merge_dimensions(made->kernel);
+    simplify_kernel(made->kernel);
+    drop_unused_buffers(made->kernel);
+    TRY(verify(made->kernel));
+    Lowered lowered;
+    lowered.kernel = std::move(made->kernel);
+    lowered.scratch = std::move(made->scratch);
+    if (!prepared.empty()) {
+        lowered.prepare = std::move(prepared[0].prepare);
+        lowered.prepare_args = {prepared[0].from, prepared[0].to};
+        lowered.prepared = {prepared[0].to};
+    }
+    return std::optional(std::move(lowered));
 }
 
 }  // namespace
@@ -377,25 +421,18 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     TRY(inline_maps(s));
     const std::optional<Found> found = find_contraction(s);
     if (!found) return std::optional<Lowered>();
-    Compute with = s.compute();
-    std::vector<PreparedOperand> prepared = prepare_operands(s, *found, with);
-    if (prepared.size() > 1) {  // one kernel prepares one
-        with = s.compute();
-        prepared.clear();
-    }
-    std::optional<Kernel> kernel = TRY(tiled(Schedule(std::move(with)), *found, machine));
-    if (!kernel) return std::optional<Lowered>();
-    simplify_kernel(*kernel);
-    drop_unused_buffers(*kernel);
-    TRY(verify(*kernel));
-    Lowered lowered;
-    lowered.kernel = std::move(*kernel);
-    if (!prepared.empty()) {
-        lowered.prepare = std::move(prepared[0].prepare);
-        lowered.prepare_args = {prepared[0].from, prepared[0].to};
-        lowered.prepared = {prepared[0].to};
-    }
-    return std::optional(std::move(lowered));
+    std::vector<Found> ways{*found};
+    if (auto apart = with_columns_apart(s, *found)) ways.push_back(std::move(*apart));
+    std::optional<Error> first;
+    for (bool wide : {true, false})
+        for (const Found& way : ways) {
+            if (wide && !(machine.has("wgmma") && way.narrow && way.n >= kFewestWide)) continue;
+            auto made = lower_found(s, way, wide);
+            if (made.ok() && *made) return made;
+            if (!made.ok() && !first) first = made.error();
+        }
+    if (first) return std::move(*first);
+    return std::optional<Lowered>();
 }
 
 }  // namespace tessera

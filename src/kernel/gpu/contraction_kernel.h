@@ -19,6 +19,11 @@ struct Depth {
     bool a_along = false, b_along = false;  // whether the operands lie along it
 };
 
+struct TiledKernel {
+    Kernel kernel;
+    std::vector<int> scratch;  // parameters that are only used while it runs
+};
+
 // By the sizes of the output.
 BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
 

@@ -13,9 +13,12 @@ namespace {
 constexpr int64_t kWgmmaDepth = 64;      // of k at a time: a panel of 128 bytes
 constexpr int64_t kWgmmaRows = 64;       // of one instruction
 constexpr int64_t kSquareColumns = 64;   // that are stored at a time
-constexpr int64_t kRing = 6;             // tiles on their way
+constexpr int64_t kRingRows = 6 * 256;   // of tiles on their way, both operands together
 constexpr int64_t kAlignedElements = 8;  // of 16 bits, that rows begin at multiples of
 constexpr double kMultiprocessors = 132;
+constexpr int64_t kFewestSteps = 8;  // of k, that a part is worth
+constexpr int64_t kMostParts = 16;
+constexpr int64_t kSumVector = 4;  // neighbours that a thread adds up the parts of
 
 // A buffer as [batch, rows, columns], columns lying together; without the batch where it has none.
 struct MatrixView {
@@ -81,13 +84,17 @@ std::optional<Expr> plain_load(const Expr& operand) {
 
 class WgmmaContraction : ContractionBuilder {
   public:
-    WgmmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, const BlockTile& tile)
-        : ContractionBuilder(compute, sum, out, has_batch, 0), tile_(tile) {}
+    WgmmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, const BlockTile& tile,
+                     int64_t parts)
+        : ContractionBuilder(compute, sum, out, has_batch, 0), tile_(tile), parts_(parts) {}
 
-    std::optional<Kernel> make(int a) {
+    std::optional<TiledKernel> make(int a) {
         if (!find_operand(sum_.value.arg(size_t(a)), row_axis_, tile_.m, a_)) return {};
         if (!find_operand(sum_.value.arg(size_t(1 - a)), column_axis_, tile_.n, b_)) return {};
-        stored_ = stored_view();
+        if (parts_ > 1)
+            cut();
+        else
+            stored_ = stored_view();
         for (const MatrixView* view : {&a_.view, &b_.view, stored_ ? &*stored_ : nullptr})
             if (view && !take(*view)) return {};
         block_m_ = loop_var("block_m", ceil_div(rows(), tile_.m));
@@ -105,7 +112,17 @@ class WgmmaContraction : ContractionBuilder {
         Stmt body = seq({begin, steps(), finish()});
         for (int own : tiles_c_) body = alloc(own, std::move(body));
         for (int own : {sums_, b_.tile, a_.tile}) body = alloc(own, std::move(body));
-        return in_blocks(std::move(body), tile_);
+        TiledKernel made{in_blocks(std::move(body), tile_), {}};
+        if (parts_ > 1) {
+            made.kernel.body = for_loop({.var = part_,
+                                         .extent = parts_,
+                                         .kind = LoopKind::Bound,
+                                         .axis = "block.z",
+                                         .body = std::move(made.kernel.body)});
+            made.kernel.body = seq({std::move(made.kernel.body), add_parts()});
+            made.scratch = {partial_};
+        }
+        return made;
     }
 
   private:
@@ -116,6 +133,28 @@ class WgmmaContraction : ContractionBuilder {
         DType dtype = DType::f16;
         int tile = -1;
     };
+
+    // Sums of parts of k go to memory that is the kernel's own.
+    void cut() {
+        part_ = loop_var("part", parts_);
+        partial_ = int(kernel_.params++);
+        Buffer made{.name = "partial", .dtype = DType::f32, .shape = {parts_, rows(), columns()}};
+        kernel_.buffers.push_back(std::move(made));
+    }
+
+    // What is made of them, element by element.
+    Stmt add_parts() const {
+        const int64_t width = divides(kSumVector, columns()) ? kSumVector : 1;
+        const Expr across = floor_div(columns(), width), total = rows() * across;
+        const Expr element = loop_var("element", total), in = loop_var("in_element", width);
+        const Expr row = floor_div(element, across), column = mod(element, across) * width + in;
+        Expr own = load(partial_, DType::f32, {0, row, column});
+        for (int64_t p = 1; p < parts_; ++p) own = own + load(partial_, DType::f32, {p, row, column});
+        Finished made = finished(row, column, own);
+        Stmt body = store(out_.buffer, std::move(made.to), std::move(made.value));
+        body = loop_over(in, width, width > 1 ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
+        return loop_over(element, total, LoopKind::Parallel, std::move(body));
+    }
 
     int64_t per_thread() const { return tile_.m / kWgmmaRows * tile_.n / 2; }
 
@@ -179,17 +218,22 @@ class WgmmaContraction : ContractionBuilder {
     }
 
     Stmt bring(const TileOperand& o, const Expr& first, const Expr& step) const {
-        const Expr k = step * kWgmmaDepth;
+        const Expr k = (part_ * steps_of_part() + step) * kWgmmaDepth;
         std::vector<Expr> at = o.along_k ? place(o.view, first, k) : place(o.view, k, first);
         return copy(kCopyTile, {o.tile, {0, 0}}, {o.view.buffer, std::move(at)});
     }
 
+    Expr steps_of_part() const { return ceil_div(ceil_div(inner().extent, kWgmmaDepth), parts_); }
+
     Stmt steps() const {
-        const Expr count = ceil_div(inner().extent, kWgmmaDepth), step = loop_var("step", count);
+        const Expr count = steps_of_part(), step = loop_var("step", count);
         std::vector<Stmt> body{bring(a_, block_m_ * tile_.m, step), bring(b_, block_n_ * tile_.n, step)};
         for (int tile : {a_.tile, b_.tile}) body.push_back(make_stmt(Call{kWaitTile, {{tile, {0, 0}}}, {}, {}}));
         body.push_back(multiply());
-        return for_loop({.var = step, .extent = count, .notes = {{"pipeline", kRing}}, .body = seq(std::move(body))});
+        return for_loop({.var = step,
+                         .extent = count,
+                         .notes = {{"pipeline", kRingRows / (tile_.m + tile_.n)}},
+                         .body = seq(std::move(body))});
     }
 
     Stmt multiply() const {
@@ -212,7 +256,7 @@ class WgmmaContraction : ContractionBuilder {
         size_t turn = 0;
         for (int64_t row = 0; row < tile_.m; row += kWgmmaRows)
             for (int64_t column = 0; column < tile_.n; column += kSquareColumns, ++turn) {
-                const int to = stored_ ? tiles_c_[turn % 2] : out_.buffer;
+                const int to = parts_ > 1 ? partial_ : stored_ ? tiles_c_[turn % 2] : out_.buffer;
                 all.push_back(finish_square(fmt::format("end{}", turn), row, column, to));
                 if (!stored_) continue;
                 std::vector<Expr> at = place(*stored_, block_m_ * tile_.m + row, block_n_ * tile_.n + column);
@@ -229,12 +273,14 @@ class WgmmaContraction : ContractionBuilder {
             const Expr row = block_m_ * tile_.m + first_row + in_row;
             const Expr column = block_n_ * tile_.n + first_column + x * 8 + t.pair * 2;
             const int64_t first = first_row / kWgmmaRows * (tile_.n / 2) + first_column / 2;
-            Finished made = finished(row, column + in, load(sums_, DType::f32, t.own(x * 4 + half * 2 + in + first)));
+            const Expr own = load(sums_, DType::f32, t.own(x * 4 + half * 2 + in + first));
+            Finished made = parts_ > 1 ? Finished{{part_, row, column + in}, own} : finished(row, column + in, own);
             if (stored_) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
             Stmt body = store(to, std::move(made.to), std::move(made.value));
             const bool full = divides(tile_.n, columns()), even = full || divides(2, columns());
             if (!even) body = if_then(lt(column + in, columns()), std::move(body));
-            body = loop_over(in, 2, stored_ && even ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
+            body = loop_over(in, 2, (stored_ || parts_ > 1) && even ? LoopKind::Vector : LoopKind::Unrolled,
+                             std::move(body));
             if (!full && even) body = if_then(lt(column, columns()), std::move(body));
             body = loop_over(x, kPieces, LoopKind::Unrolled, std::move(body));
             if (!divides(tile_.m, rows())) body = if_then(lt(row, rows()), std::move(body));
@@ -243,6 +289,9 @@ class WgmmaContraction : ContractionBuilder {
     }
 
     const BlockTile tile_;
+    const int64_t parts_;
+    Expr part_ = 0;
+    int partial_ = -1;
     TileOperand a_, b_;
     std::optional<MatrixView> stored_;
     int sums_ = -1;
@@ -268,10 +317,18 @@ BlockTile choose_wgmma_tile(int64_t batch, int64_t m, int64_t n) {
     return best;
 }
 
-std::optional<Kernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,
-                                   const BlockTile& tile) {
+int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t k) {
+    if (batch > 1) return 1;
+    const int64_t tiles = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n);
+    const int64_t steps = (k + kWgmmaDepth - 1) / kWgmmaDepth;
+    const auto wanted = int64_t(2 * kMultiprocessors) / tiles;
+    return std::max<int64_t>(1, std::min({wanted, steps / kFewestSteps, kMostParts}));
+}
+
+std::optional<TiledKernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,
+                                        const BlockTile& tile, int64_t parts) {
     if (sum.reduce.size() != 1) return {};
-    return WgmmaContraction(s.compute(), sum, out, has_batch, tile).make(a);
+    return WgmmaContraction(s.compute(), sum, out, has_batch, tile, has_batch ? 1 : parts).make(a);
 }
 
 }  // namespace tessera
