@@ -26,7 +26,12 @@ graph sum_of_rows_f32_8192,8192 "x: f32[8192,8192]" "reduce_sum(x, [1], keepdims
 graph sum_of_columns_f32_8192,8192 "x: f32[8192,8192]" "reduce_sum(x, [0], keepdims=0)"
 graph transpose_f32_8192,8192 "x: f32[8192,8192]" "transpose(x, perm=[1,0])"
 for type in f32 f16 bf16; do
-    for size in 2048 4096; do graph "matmul_${type}_$size" "a: ${type}[$size,$size], b: ${type}[$size,$size]" "matmul(a, b)"; done
+    for size in 2048 4096 8192; do
+        graph "matmul_${type}_$size" "a: ${type}[$size,$size], b: ${type}[$size,$size]" "matmul(a, b)"
+    done
+done
+for rows in 1 16 64 128; do
+    graph "matmul_bf16_${rows}_4096_4096" "a: bf16[$rows,4096], b: bf16[4096,4096]" "matmul(a, b)"
 done
 echo "== On the device: time, share, FLOP/s, bytes/s"
 for model in "$models"/*.tsr ""; do

@@ -166,15 +166,25 @@ TEST(Gpu, WideMatrixInstructionsReadTilesThatAreCopiedAhead) {
 TEST(Gpu, LongProductsOfFewTilesAreCut) {
     for (int64_t rows : {16, 72}) {
         const std::string text = fmt::format(
-            "graph g(a: f16[{},1048], b: f16[1048,64], c: f16[64]) {{\n  %0 = matmul(a, b)\n  %1 = add(%0, c)\n"
+            "graph g(a: f16[{},1016], b: f16[1016,64], c: f16[64]) {{\n  %0 = matmul(a, b)\n  %1 = add(%0, c)\n"
             "  return relu(%1)\n}}\n",
             rows);
         EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")),
-                    testing::AllOf(testing::HasSubstr("call wgmma"), testing::HasSubstr("part < 2 on block.z")));
+                    testing::AllOf(testing::HasSubstr("call wgmma"), testing::HasSubstr("part < 4 on block.z")));
         expect_in_any_order(text, {}, 5, "sm_90a");
     }
-    EXPECT_EQ(choose_parts({128, 128, 64}, 1, 4096, 4096, 4096), 1);
-    EXPECT_EQ(choose_parts({64, 64, 64}, 1, 64, 4096, 4096), 4);
+    // So are convolutions of one image, and products that are copied by threads.
+    for (const char* target : {"sm_90", "sm_90a"}) {
+        const std::string text =
+            "graph g(x: f16[1,64,7,7], w: f16[24,64,3,3], b: f16[24]) {\n  %0 = conv(x, w, b, pads=[1,1,1,1])\n"
+            "  return relu(%0)\n}\n";
+        EXPECT_THAT(kernels_of(for_blocks(text, target)),
+                    testing::AllOf(testing::HasSubstr("call mma"), testing::HasSubstr("part < 2 on block.z")));
+        expect_in_any_order(text, {}, 5, target);
+    }
+    EXPECT_EQ(choose_parts({128, 128, 64}, 1, 4096, 4096, 64), 1);
+    EXPECT_EQ(choose_parts({64, 64, 64}, 1, 64, 4096, 64), 4);
+    EXPECT_EQ(choose_parts({64, 64, 32}, 1, 512, 49, 144), 16);
 }
 
 // What is copied is there when it was waited for, and not before.

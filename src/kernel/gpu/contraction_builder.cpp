@@ -1,12 +1,22 @@
 #include "kernel/gpu/contraction_builder.h"
 
+#include <algorithm>
+
 #include "kernel/gpu/gpu_loops.h"
 
 namespace tessera {
+namespace {
+
+constexpr int64_t kShortestCut = 256;  // of k, that is worth blocks of its own
+constexpr int64_t kMostCuts = 16;
+constexpr int64_t kCutBlocks = 264;
+constexpr int64_t kSumVector = 4;  // neighbours that a thread adds up the parts of
+
+}  // namespace
 
 ContractionBuilder::ContractionBuilder(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch,
-                                       size_t inner)
-    : compute_(compute), sum_(sum), out_(out), inner_(inner) {
+                                       size_t inner, int64_t parts)
+    : compute_(compute), sum_(sum), out_(out), inner_(inner), parts_(parts) {
     size_t next = 0;
     if (has_batch) batch_axis_ = next++;
     row_axis_ = next++;
@@ -18,6 +28,11 @@ ContractionBuilder::ContractionBuilder(const Compute& compute, const Stage& sum,
     kernel_.buffers.assign(compute.buffers.begin(), compute.buffers.begin() + std::ptrdiff_t(compute.params));
     kernel_.params = compute.params;
     if (batch_axis_) batch_ = loop_var("block_b", sum.axes[*batch_axis_].extent);
+    if (parts == 1) return;
+    // Sums of parts go to memory that is the kernel's own.
+    part_ = loop_var("part", parts);
+    partial_ = int(kernel_.params++);
+    kernel_.buffers.push_back({.name = "partial", .dtype = DType::f32, .shape = {parts, rows(), columns()}});
 }
 
 int ContractionBuilder::add(std::string name, DType dtype, const std::vector<int64_t>& sizes, Scope scope) {
@@ -27,13 +42,33 @@ int ContractionBuilder::add(std::string name, DType dtype, const std::vector<int
     return int(kernel_.buffers.size()) - 1;
 }
 
-Kernel ContractionBuilder::in_blocks(Stmt body, const BlockTile& tile) {
+TiledKernel ContractionBuilder::in_blocks(Stmt body, const BlockTile& tile) {
     body = loop_over(block_m_, ceil_div(rows(), tile.m), LoopKind::Bound, std::move(body), "block.x");
     body = loop_over(block_n_, ceil_div(columns(), tile.n), LoopKind::Bound, std::move(body), "block.y");
     if (batch_axis_)
         body = loop_over(batch_, sum_.axes[*batch_axis_].extent, LoopKind::Bound, std::move(body), "block.z");
+    TiledKernel made;
+    if (parts_ > 1) {
+        body = seq({loop_over(part_, parts_, LoopKind::Bound, std::move(body), "block.z"), add_parts()});
+        made.scratch = {partial_};
+    }
     kernel_.body = std::move(body);
-    return std::move(kernel_);
+    made.kernel = std::move(kernel_);
+    return made;
+}
+
+// What is made of the sums of all parts, element by element.
+Stmt ContractionBuilder::add_parts() const {
+    const int64_t width = divides(kSumVector, columns()) ? kSumVector : 1;
+    const Expr across = floor_div(columns(), width), total = rows() * across;
+    const Expr element = loop_var("element", total), in = loop_var("in_element", width);
+    const Expr row = floor_div(element, across), column = mod(element, across) * width + in;
+    Expr own = load(partial_, DType::f32, {0, row, column});
+    for (int64_t p = 1; p < parts_; ++p) own = own + load(partial_, DType::f32, {p, row, column});
+    Finished made = finished(row, column, own);
+    Stmt body = store(out_.buffer, std::move(made.to), std::move(made.value));
+    body = loop_over(in, width, width > 1 ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
+    return loop_over(element, total, LoopKind::Parallel, std::move(body));
 }
 
 Bindings ContractionBuilder::stepped(const Expr& step) const {
@@ -64,6 +99,19 @@ ContractionBuilder::Finished ContractionBuilder::finished(const Expr& row, const
                          [&](const Expr& x) { return x.is(ExprKind::Load) && x.node().slot == sum_.buffer ? own : x; });
     for (const Expr& e : out_.store) made.to.push_back(substitute(e, values));
     return made;
+}
+
+ContractionBuilder::Finished ContractionBuilder::finished_part(const Expr& row, const Expr& column,
+                                                               const Expr& own) const {
+    return parts_ > 1 ? Finished{{part_, row, column}, own} : finished(row, column, own);
+}
+
+int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t steps) {
+    if (batch > 1) return 1;
+    const int64_t tiles = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n);
+    int64_t parts = std::min({kCutBlocks / tiles, steps * tile.k / kShortestCut, kMostCuts});
+    while (parts > 1 && steps % parts) --parts;
+    return std::max<int64_t>(1, parts);
 }
 
 bool divides(int64_t part, const Expr& whole) { return mod(whole, part).is_int(0); }

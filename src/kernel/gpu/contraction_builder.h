@@ -10,16 +10,18 @@ namespace tessera {
 class ContractionBuilder {
   protected:
     // `sum` has a batch axis, where there is one, then rows and columns; so has `out`, which makes of each sum what is
-    // stored. `inner` is the axis of the reduction that tiles are taken along.
-    ContractionBuilder(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, size_t inner);
+    // stored. `inner` is the axis of the reduction that tiles are taken along. With several parts, blocks of their own
+    // add up each part of the steps, and a second launch all of them.
+    ContractionBuilder(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, size_t inner,
+                       int64_t parts = 1);
 
     int add(std::string name, DType dtype, const std::vector<int64_t>& sizes, Scope scope = Scope::Shared);
 
     const Expr& rows() const { return sum_.axes[row_axis_].extent; }
     const Expr& columns() const { return sum_.axes[column_axis_].extent; }
     const ReduceAxis& inner() const { return sum_.reduce[inner_]; }
-    // The loops over blocks around what one of them does.
-    Kernel in_blocks(Stmt body, const BlockTile& tile);
+    // The loops over blocks around what one of them does, and what follows.
+    TiledKernel in_blocks(Stmt body, const BlockTile& tile);
 
     // The axes that are stepped through, the last one fastest: what lies between their steps is read again soon.
     Bindings stepped(const Expr& step) const;
@@ -31,6 +33,9 @@ class ContractionBuilder {
         Expr value;
     };
     Finished finished(const Expr& row, const Expr& column, const Expr& own) const;
+    // The same where it may be one of several parts, and where that goes.
+    Finished finished_part(const Expr& row, const Expr& column, const Expr& own) const;
+    int to_buffer() const { return parts_ > 1 ? partial_ : out_.buffer; }
 
     const Compute& compute_;
     const Stage &sum_, &out_;
@@ -40,6 +45,13 @@ class ContractionBuilder {
     Kernel kernel_;
     Expr others_ = 1;  // steps for each tile along k
     Expr block_m_ = 0, block_n_ = 0, batch_ = 0;
+    const int64_t parts_;
+    Expr part_ = 0;
+
+  private:
+    Stmt add_parts() const;
+
+    int partial_ = -1;
 };
 
 // The threads of a block that has matrix instructions: thread.z, y and x, of which the warp is 8 by 4.

@@ -65,7 +65,7 @@ class TiledContraction : ContractionBuilder {
           width_(width),
           depth_(depth) {}
 
-    Kernel make() {
+    TiledKernel make() {
         const Expr &m = rows(), &n = columns(), &k = inner().extent;
         const Expr steps = ceil_div(k, tile_.k) * others_;
         block_m_ = loop_var("block_m", ceil_div(m, tile_.m)), block_n_ = loop_var("block_n", ceil_div(n, tile_.n));
@@ -326,6 +326,16 @@ std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f,
     return prepared;
 }
 
+// Steps along all of a reduction, tiles being taken along one of its axes; 0 where they are not known.
+int64_t steps_along(const Stage& stage, size_t inner, int64_t tile) {
+    int64_t steps = 1;
+    for (size_t i = 0; i < stage.reduce.size(); ++i) {
+        const int64_t extent = stage.reduce[i].extent.as_int().value_or(0);
+        steps *= i == inner ? (extent + tile - 1) / tile : extent;
+    }
+    return steps;
+}
+
 // What the contraction's axes are once they are merged, and the kernel; with instructions of four warps, or without.
 Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, bool wide) {
     const std::string sum = s.compute().stages[0].name;
@@ -357,20 +367,24 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, bool wide) 
     const int64_t width = access_width(s, out, out.axes.back());
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
     if (!f.narrow)
-        return std::optional(TiledKernel{
-            TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make(), {}});
+        return std::optional(
+            TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
     if (wide) {
         const BlockTile tile = choose_wgmma_tile(f.batch, f.m, f.n);
-        const int64_t k = merged.reduce[0].extent.as_int().value_or(0);
-        const int64_t parts = choose_parts(tile, f.batch, f.m, f.n, k);
+        const int64_t parts = choose_parts(tile, f.batch, f.m, f.n, steps_along(merged, 0, tile.k));
         if (f.m < kFewestWide && parts == 1) return std::optional<TiledKernel>();
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, tile, parts);
     }
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
     const ReduceAxis& along = merged.reduce[depth.inner];
-    const MmaPlan plan{f.tile, operand_plan(s, merged.value.arg(size_t(f.c.a)), along, merged.axes[first]),
-                       operand_plan(s, merged.value.arg(size_t(f.c.b)), along, merged.axes[first + 1]), depth, width};
-    return std::optional(TiledKernel{mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan), {}});
+    const MmaPlan plan{
+        f.tile,
+        operand_plan(s, merged.value.arg(size_t(f.c.a)), along, merged.axes[first]),
+        operand_plan(s, merged.value.arg(size_t(f.c.b)), along, merged.axes[first + 1]),
+        depth,
+        width,
+        has_batch ? 1 : choose_parts(f.tile, f.batch, f.m, f.n, steps_along(merged, depth.inner, f.tile.k))};
+    return std::optional(mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan));
 }
 
 }  // namespace
@@ -399,7 +413,11 @@ Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found
     }
     auto made = TRY(tiled(Schedule(std::move(with)), found, wide));
     if (!made) return std::optional<Lowered>();
-    if (!wide) merge_dimensions(made->kernel);
+    if (!wide) {  // what is the kernel's own keeps rows and columns: so threads are seen to write apart
+        made->kernel.params -= made->scratch.size();
+        merge_dimensions(made->kernel);
+        made->kernel.params += made->scratch.size();
+    }
     simplify_kernel(made->kernel);
     drop_unused_buffers(made->kernel);
     TRY(verify(made->kernel));

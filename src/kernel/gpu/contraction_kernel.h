@@ -26,6 +26,9 @@ struct TiledKernel {
 
 // By the sizes of the output.
 BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
+// Into how many parts the steps along k are cut, each of which blocks of its own add up: where there would be too few
+// blocks otherwise, and k is long.
+int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t steps);
 
 // The kernel of a Compute that is one contraction, and the map that reads it where there is one. Weights are laid out
 // ahead where their tiles would not be read in vectors. Empty: it is not worth it, or not of that form. E0601 where

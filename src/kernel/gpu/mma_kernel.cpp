@@ -35,7 +35,7 @@ class MmaContraction : ContractionBuilder {
   public:
     MmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
                    const MmaPlan& plan)
-        : ContractionBuilder(compute, sum, out, has_batch, plan.depth.inner),
+        : ContractionBuilder(compute, sum, out, has_batch, plan.depth.inner, plan.parts),
           plan_(plan),
           in_rows_(plan.tile.m / kWarps / 16),
           in_columns_(plan.tile.n / 8) {
@@ -44,10 +44,10 @@ class MmaContraction : ContractionBuilder {
         a_.axis = row_axis_, b_.axis = column_axis_;
     }
 
-    Kernel make() {
+    TiledKernel make() {
         const BlockTile& tile = plan_.tile;
         const Expr &m = rows(), &n = columns();
-        const Expr steps = ceil_div(inner().extent, kMmaDepth) * others_;
+        const Expr steps = ceil_div(ceil_div(inner().extent, kMmaDepth) * others_, parts_), begins = part_ * steps;
         block_m_ = loop_var("block_m", ceil_div(m, tile.m)), block_n_ = loop_var("block_n", ceil_div(n, tile.n));
         a_.first = block_m_ * tile.m, a_.whole = m, b_.first = block_n_ * tile.n, b_.whole = n;
         for (MmaOperand* o : {&a_, &b_}) {
@@ -61,11 +61,11 @@ class MmaContraction : ContractionBuilder {
         Stmt begin = over_warps("begin", [&](const WarpThread& t) {
             const Expr e = loop_var("cleared", per_thread());
             Stmt zero = store(sums_, t.own(e), constant(0, DType::f32));
-            return seq({loop_over(e, per_thread(), LoopKind::Unrolled, zero), fetch(a_, 0, "first", t),
-                        fetch(b_, 0, "first", t)});
+            return seq({loop_over(e, per_thread(), LoopKind::Unrolled, zero), fetch(a_, begins, "first", t),
+                        fetch(b_, begins, "first", t)});
         });
         Stmt bring = over_warps("bring", [&](const WarpThread& t) {
-            const Expr next = min(step + 1, steps - 1);  // what the last brings is not used
+            const Expr next = begins + min(step + 1, steps - 1);  // what the last brings is not used
             return seq({keep(a_, t), keep(b_, t), fetch(a_, next, "next", t), fetch(b_, next, "next", t)});
         });
         Stmt body = seq({begin, loop_over(step, steps, LoopKind::Serial, seq({bring, multiply()})), finish(m, n)});
@@ -146,9 +146,9 @@ class MmaContraction : ContractionBuilder {
             const Expr row = block_m_ * plan_.tile.m + t.warp * (plan_.tile.m / kWarps) + i * 16 + half * 8 + t.group;
             const Expr column = block_n_ * plan_.tile.n + j * 8 + t.pair * 2;
             const Expr own = load(sums_, DType::f32, t.own(i * (in_columns_ * 4) + j * 4 + half * 2 + in));
-            Finished made = finished(row, column + in, own);
-            Stmt body = store(out_.buffer, std::move(made.to), std::move(made.value));
-            const bool vector = plan_.store_width > 1, full = divides(plan_.tile.n, n);
+            Finished made = finished_part(row, column + in, own);
+            Stmt body = store(to_buffer(), std::move(made.to), std::move(made.value));
+            const bool vector = parts_ > 1 ? divides(2, n) : plan_.store_width > 1, full = divides(plan_.tile.n, n);
             if (!vector && !full) body = if_then(lt(column + in, n), std::move(body));
             body = loop_over(in, 2, vector ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
             if (vector && !full) body = if_then(lt(column, n), std::move(body));
@@ -194,8 +194,8 @@ BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n) {
     return best;
 }
 
-Kernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
-                  const MmaPlan& plan) {
+TiledKernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
+                       const MmaPlan& plan) {
     return MmaContraction(compute, sum, out, has_batch, a, plan).make();
 }
 

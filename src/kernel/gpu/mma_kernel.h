@@ -19,6 +19,7 @@ struct MmaPlan {
     OperandPlan a, b;
     Depth depth;
     int64_t store_width = 1;
+    int64_t parts = 1;  // of the steps along k, which they divide
 };
 
 // An operand before it was widened for the sum, where it was: also in a branch, the other one being zero.
@@ -29,7 +30,7 @@ std::string mma_name(DType dtype, const BlockTile& tile);
 BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n);
 
 // Of a contraction whose axes are batch, where there is one, rows and columns. `out` makes of each sum what is stored.
-Kernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
-                  const MmaPlan& plan);
+TiledKernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
+                       const MmaPlan& plan);
 
 }  // namespace tessera

@@ -16,9 +16,6 @@ constexpr int64_t kSquareColumns = 64;   // that are stored at a time
 constexpr int64_t kRingRows = 6 * 256;   // of tiles on their way, both operands together
 constexpr int64_t kAlignedElements = 8;  // of 16 bits, that rows begin at multiples of
 constexpr double kMultiprocessors = 132;
-constexpr int64_t kFewestSteps = 8;  // of k, that a part is worth
-constexpr int64_t kMostParts = 16;
-constexpr int64_t kSumVector = 4;  // neighbours that a thread adds up the parts of
 
 // A buffer as [batch, rows, columns], columns lying together; without the batch where it has none.
 struct MatrixView {
@@ -86,15 +83,12 @@ class WgmmaContraction : ContractionBuilder {
   public:
     WgmmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, const BlockTile& tile,
                      int64_t parts)
-        : ContractionBuilder(compute, sum, out, has_batch, 0), tile_(tile), parts_(parts) {}
+        : ContractionBuilder(compute, sum, out, has_batch, 0, parts), tile_(tile) {}
 
     std::optional<TiledKernel> make(int a) {
         if (!find_operand(sum_.value.arg(size_t(a)), row_axis_, tile_.m, a_)) return {};
         if (!find_operand(sum_.value.arg(size_t(1 - a)), column_axis_, tile_.n, b_)) return {};
-        if (parts_ > 1)
-            cut();
-        else
-            stored_ = stored_view();
+        if (parts_ == 1) stored_ = stored_view();
         for (const MatrixView* view : {&a_.view, &b_.view, stored_ ? &*stored_ : nullptr})
             if (view && !take(*view)) return {};
         block_m_ = loop_var("block_m", ceil_div(rows(), tile_.m));
@@ -112,17 +106,7 @@ class WgmmaContraction : ContractionBuilder {
         Stmt body = seq({begin, steps(), finish()});
         for (int own : tiles_c_) body = alloc(own, std::move(body));
         for (int own : {sums_, b_.tile, a_.tile}) body = alloc(own, std::move(body));
-        TiledKernel made{in_blocks(std::move(body), tile_), {}};
-        if (parts_ > 1) {
-            made.kernel.body = for_loop({.var = part_,
-                                         .extent = parts_,
-                                         .kind = LoopKind::Bound,
-                                         .axis = "block.z",
-                                         .body = std::move(made.kernel.body)});
-            made.kernel.body = seq({std::move(made.kernel.body), add_parts()});
-            made.scratch = {partial_};
-        }
-        return made;
+        return in_blocks(std::move(body), tile_);
     }
 
   private:
@@ -133,28 +117,6 @@ class WgmmaContraction : ContractionBuilder {
         DType dtype = DType::f16;
         int tile = -1;
     };
-
-    // Sums of parts of k go to memory that is the kernel's own.
-    void cut() {
-        part_ = loop_var("part", parts_);
-        partial_ = int(kernel_.params++);
-        Buffer made{.name = "partial", .dtype = DType::f32, .shape = {parts_, rows(), columns()}};
-        kernel_.buffers.push_back(std::move(made));
-    }
-
-    // What is made of them, element by element.
-    Stmt add_parts() const {
-        const int64_t width = divides(kSumVector, columns()) ? kSumVector : 1;
-        const Expr across = floor_div(columns(), width), total = rows() * across;
-        const Expr element = loop_var("element", total), in = loop_var("in_element", width);
-        const Expr row = floor_div(element, across), column = mod(element, across) * width + in;
-        Expr own = load(partial_, DType::f32, {0, row, column});
-        for (int64_t p = 1; p < parts_; ++p) own = own + load(partial_, DType::f32, {p, row, column});
-        Finished made = finished(row, column, own);
-        Stmt body = store(out_.buffer, std::move(made.to), std::move(made.value));
-        body = loop_over(in, width, width > 1 ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
-        return loop_over(element, total, LoopKind::Parallel, std::move(body));
-    }
 
     int64_t per_thread() const { return tile_.m / kWgmmaRows * tile_.n / 2; }
 
@@ -256,7 +218,7 @@ class WgmmaContraction : ContractionBuilder {
         size_t turn = 0;
         for (int64_t row = 0; row < tile_.m; row += kWgmmaRows)
             for (int64_t column = 0; column < tile_.n; column += kSquareColumns, ++turn) {
-                const int to = parts_ > 1 ? partial_ : stored_ ? tiles_c_[turn % 2] : out_.buffer;
+                const int to = stored_ ? tiles_c_[turn % 2] : to_buffer();
                 all.push_back(finish_square(fmt::format("end{}", turn), row, column, to));
                 if (!stored_) continue;
                 std::vector<Expr> at = place(*stored_, block_m_ * tile_.m + row, block_n_ * tile_.n + column);
@@ -274,7 +236,7 @@ class WgmmaContraction : ContractionBuilder {
             const Expr column = block_n_ * tile_.n + first_column + x * 8 + t.pair * 2;
             const int64_t first = first_row / kWgmmaRows * (tile_.n / 2) + first_column / 2;
             const Expr own = load(sums_, DType::f32, t.own(x * 4 + half * 2 + in + first));
-            Finished made = parts_ > 1 ? Finished{{part_, row, column + in}, own} : finished(row, column + in, own);
+            Finished made = finished_part(row, column + in, own);
             if (stored_) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
             Stmt body = store(to, std::move(made.to), std::move(made.value));
             const bool full = divides(tile_.n, columns()), even = full || divides(2, columns());
@@ -289,9 +251,6 @@ class WgmmaContraction : ContractionBuilder {
     }
 
     const BlockTile tile_;
-    const int64_t parts_;
-    Expr part_ = 0;
-    int partial_ = -1;
     TileOperand a_, b_;
     std::optional<MatrixView> stored_;
     int sums_ = -1;
@@ -315,14 +274,6 @@ BlockTile choose_wgmma_tile(int64_t batch, int64_t m, int64_t n) {
             best = {bm, bn, kWgmmaDepth};
         }
     return best;
-}
-
-int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t k) {
-    if (batch > 1) return 1;
-    const int64_t tiles = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n);
-    const int64_t steps = (k + kWgmmaDepth - 1) / kWgmmaDepth;
-    const auto wanted = int64_t(2 * kMultiprocessors) / tiles;
-    return std::max<int64_t>(1, std::min({wanted, steps / kFewestSteps, kMostParts}));
 }
 
 std::optional<TiledKernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,

@@ -10,10 +10,6 @@ namespace tessera {
 
 // By the sizes of the output.
 BlockTile choose_wgmma_tile(int64_t batch, int64_t m, int64_t n);
-// Into how many parts k is cut, each of which blocks of its own add up: where there would be too few blocks otherwise,
-// and k is long.
-int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t k);
-
 // Of a contraction whose axes are batch, where there is one, rows, columns and one k. `out` makes of each sum what is
 // stored. Empty where an operand is not simply read, or does not lie so that tiles of it can be copied.
 std::optional<TiledKernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,

@@ -1,0 +1,128 @@
+// Stands in for NVIDIA's driver where there is no GPU: memory is the process's, nothing is computed, and what is asked
+// for when kernels are launched is printed. Arguments that the hardware would refuse are errors.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+
+namespace {
+
+using Number = uint64_t;
+
+constexpr Number kMapMark = 0x70616d;
+
+int nothing() { return 0; }
+
+template <typename T>
+int give(T* to, T value) {
+    *to = value;
+    return 0;
+}
+
+int version(int* v) { return give(v, 12080); }
+int count(int* n) { return give(n, 1); }
+int device(int* d, int n) { return give(d, n); }
+int device_name(char* text, int size, int) { return std::snprintf(text, static_cast<size_t>(size), "stand-in") < 0; }
+int attribute(int* v, int which, int) { return give(v, which == 75 ? 9 : which == 16 ? 132 : 0); }
+int handle(void** made) { return give(made, reinterpret_cast<void*>(1)); }
+int memory(size_t* free, size_t* total) { return give(free, size_t(1) << 37) + give(total, size_t(1) << 37); }
+int allocate(Number* made, size_t bytes) {
+    return give(made, reinterpret_cast<Number>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)));
+}
+int release(Number at) {
+    std::free(reinterpret_cast<void*>(at));
+    return 0;
+}
+int allocate_host(void** made, size_t bytes, unsigned) { return give(made, std::malloc(bytes)); }
+int release_host(void* at) {
+    std::free(at);
+    return 0;
+}
+int fill(Number to, unsigned char value, size_t bytes, void*) {
+    std::memset(reinterpret_cast<void*>(to), value, bytes);
+    return 0;
+}
+int to_device(Number to, const void* from, size_t bytes, void*) {
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return 0;
+}
+int to_host(void* to, Number from, size_t bytes, void*) {
+    std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+    return 0;
+}
+int on_device(Number to, Number from, size_t bytes, void*) {
+    return to_device(to, reinterpret_cast<const void*>(from), bytes, nullptr);
+}
+int function(void** made, void*, const char* name) { return give(made, static_cast<void*>(strdup(name))); }
+
+int describe_tiles(void* made, int type, unsigned rank, void* base, const Number* sizes, const Number* strides,
+                   const unsigned* box, const unsigned* every, int, int swizzle, int, int) {
+    bool right = reinterpret_cast<Number>(made) % 64 == 0 && reinterpret_cast<Number>(base) % 16 == 0 && rank <= 5;
+    std::printf("tiles of type %d, swizzle %d:", type, swizzle);
+    for (unsigned d = 0; d < rank; ++d) {
+        std::printf(" %u of %llu", box[d], static_cast<unsigned long long>(sizes[d]));
+        right &= box[d] > 0 && box[d] <= 256 && every[d] == 1 && sizes[d] > 0;
+        if (d + 1 < rank) right &= strides[d] % 16 == 0;
+    }
+    std::printf("\n");
+    std::memset(made, 0, 128);
+    std::memcpy(made, &kMapMark, sizeof kMapMark);
+    return right ? 0 : 1;
+}
+
+int launch(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y, unsigned threads_z,
+           unsigned shared, void*, void** arguments, void**) {
+    std::printf("%s: %u x %u x %u blocks of %u x %u x %u, %u bytes\n", static_cast<const char*>(kernel), x, y, z,
+                threads_x, threads_y, threads_z, shared);
+    if (!shared) return 0;
+    // Two operands, the result and scratch; then their tiles.
+    for (int i = 4; i < 7; ++i) {
+        Number mark = 0;
+        std::memcpy(&mark, arguments[i], sizeof mark);
+        if (mark != kMapMark || reinterpret_cast<Number>(arguments[i]) % 64) return 1;
+    }
+    std::printf("tiles are described where the kernel looks for them\n");
+    return 0;
+}
+
+int elapsed(float* milliseconds) { return give(milliseconds, 1.0f); }
+int text_of(int, const char** text) { return give(text, "refused by the stand-in"); }
+int end_capture(void*, void** graph) { return handle(graph); }
+
+}  // namespace
+
+extern "C" int cuGetProcAddress_v2(const char* name, void** found, int, uint64_t, int*) {
+    static const std::map<std::string, void*> kEntries{
+        {"cuDriverGetVersion", reinterpret_cast<void*>(version)},
+        {"cuDeviceGetCount", reinterpret_cast<void*>(count)},
+        {"cuDeviceGet", reinterpret_cast<void*>(device)},
+        {"cuDeviceGetName", reinterpret_cast<void*>(device_name)},
+        {"cuDeviceGetAttribute", reinterpret_cast<void*>(attribute)},
+        {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(handle)},
+        {"cuMemGetInfo", reinterpret_cast<void*>(memory)},
+        {"cuMemAlloc", reinterpret_cast<void*>(allocate)},
+        {"cuMemFree", reinterpret_cast<void*>(release)},
+        {"cuMemHostAlloc", reinterpret_cast<void*>(allocate_host)},
+        {"cuMemFreeHost", reinterpret_cast<void*>(release_host)},
+        {"cuMemsetD8Async", reinterpret_cast<void*>(fill)},
+        {"cuMemcpyHtoDAsync", reinterpret_cast<void*>(to_device)},
+        {"cuMemcpyDtoHAsync", reinterpret_cast<void*>(to_host)},
+        {"cuMemcpyDtoDAsync", reinterpret_cast<void*>(on_device)},
+        {"cuModuleLoadDataEx", reinterpret_cast<void*>(handle)},
+        {"cuModuleGetFunction", reinterpret_cast<void*>(function)},
+        {"cuTensorMapEncodeTiled", reinterpret_cast<void*>(describe_tiles)},
+        {"cuLaunchKernel", reinterpret_cast<void*>(launch)},
+        {"cuStreamCreate", reinterpret_cast<void*>(handle)},
+        {"cuEventCreate", reinterpret_cast<void*>(handle)},
+        {"cuEventElapsedTime", reinterpret_cast<void*>(elapsed)},
+        {"cuStreamEndCapture", reinterpret_cast<void*>(end_capture)},
+        {"cuGraphInstantiateWithFlags", reinterpret_cast<void*>(handle)},
+        {"cuGetErrorName", reinterpret_cast<void*>(text_of)},
+        {"cuGetErrorString", reinterpret_cast<void*>(text_of)},
+    };
+    auto entry = kEntries.find(name);
+    *found = entry == kEntries.end() ? reinterpret_cast<void*>(nothing) : entry->second;
+    return 0;
+}
