@@ -162,6 +162,50 @@ TEST_P(OddShapes, ProductsOfBytes) {
           "%y = gemm(%p, %q, c, transB=1) %z = transpose(%q) %m = matmul(%p, %z) return %y, %m");
 }
 
+// More taps than are written out, one channel after the other.
+TEST_P(OddShapes, LargeDepthwiseWindows) {
+    const int64_t channels = draw(1, 5), high = draw(3, 9), wide = draw(6, 13), d = draw(1, 3);
+    std::vector<int64_t> x{draw(1, 2), channels, (high - 1) * d + draw(1, 6), wide + draw(0, 20)};
+    expect(
+        fmt::format("graph g(x: {}, w: f32[{},1,{},{}]) {{ %y = conv(x, w, group={}, strides=[{},{}], "
+                    "dilations=[{},1], pads=[{},{},{},{}]) return %y }}",
+                    type(x, chance(0.5) ? 0.6 : 0, false), channels, high, wide, channels, draw(1, 2), draw(1, 3), d,
+                    draw(0, 2), draw(0, 5), draw(0, 2), draw(0, 5)));
+}
+
+TEST_P(OddShapes, Paddings) {
+    std::vector<int64_t> x, pads, ends;
+    const size_t rank = size_t(draw(1, 4));
+    for (size_t i = 0; i < rank; ++i) {
+        x.push_back(draw(2, i + 1 == rank ? 30 : 6));
+        pads.push_back(chance(0.6) ? draw(-1, x.back() - 1) : 0);
+        ends.push_back(chance(0.6) ? draw(0, x.back() - 1) : 0);
+    }
+    pads.insert(pads.end(), ends.begin(), ends.end());
+    const char* modes[] = {"constant", "reflect", "edge", "wrap"};
+    const double open = chance(0.4) ? 0.6 : 0;
+    const char* mode = modes[draw(0, 3)];
+    expect(fmt::format("graph g(x: {}) {{ %y = pad(x, [{}], mode=\"{}\") return %y }}", type(x, open), joined(pads),
+                       mode));
+    if (rank < 2) return;
+    expect(fmt::format("graph g(x: {}, w: f32[{},3]) {{ %p = pad(x, [{}], mode=\"{}\") %y = matmul(%p, w) return %y }}",
+                       type(x, 0), x[rank - 1] + pads[rank - 1] + pads[2 * rank - 1], joined(pads), mode));
+    expect(fmt::format("graph g(x: {}) {{ %y = trilu(x, upper={}) return %y }}", type(x, open), draw(0, 1)));
+}
+
+TEST_P(OddShapes, Resizes) {
+    const char* modes[] = {"linear", "linear", "nearest", "cubic"};
+    const char* places[] = {"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"};
+    const char* factors[] = {"2.0", "0.5", "1.5", "3.0", "0.75", "1.0"};
+    std::vector<int64_t> x{draw(1, 2), draw(1, 5), draw(1, 9), draw(1, 25)};
+    const std::string attrs = fmt::format("mode=\"{}\", coordinate_transformation_mode=\"{}\", exclude_outside={}",
+                                          modes[draw(0, 3)], places[draw(0, 4)], draw(0, 1));
+    const std::string scales = fmt::format("1.0,1.0,{},{}", factors[draw(0, 5)], factors[draw(0, 5)]);
+    const std::string conv = chance(0.4) ? "%y = conv(%r, w, pads=[1,1,1,1])" : "%y = neg(%r)";
+    expect(fmt::format("graph g(x: {}, w: f32[3,{},3,3]) {{ %r = resize(x, _, [{}], {}) {} return %y }}",
+                       type(x, chance(0.3) ? 0.4 : 0, false), x[1], scales, attrs, conv));
+}
+
 TEST_P(OddShapes, Pools) {
     const size_t rank = size_t(pick({1, 2, 2, 3}));
     Spatial s;

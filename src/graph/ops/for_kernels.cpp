@@ -8,6 +8,7 @@ ForKernels for_kernels(const OpDef& op) {
     static const std::map<std::string, ForKernels, std::less<>> kForms = {
         {"conv_transpose", conv_transpose_by_phases},
         {"dft", dft_by_products},
+        {"resize", resize_by_axes},
         {"stft", stft_by_products},
     };
     auto found = kForms.find(op.name);

@@ -6,6 +6,8 @@
 
 namespace tessera {
 
+class Node;
+
 // The outputs; an empty list where the body is as good.
 using ForKernels = Result<std::vector<Value*>> (*)(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 ForKernels for_kernels(const OpDef& op);  // null: it has none
@@ -16,6 +18,8 @@ bool feeds_bytes(const Node& node);  // it dequantizes bytes for nothing but pro
 
 Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+// Linear interpolation between neighbours along one axis after the other, where their places are known.
+Result<std::vector<Value*>> resize_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> stft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 
 // Of conv_transpose: the window by which the output, if it were convolved, would give the input; `input` is here the

@@ -1,8 +1,12 @@
 // Resizing: each output element is an average of the input elements around the place it came from.
+#include <algorithm>
 #include <cmath>
 
+#include "graph/builder.h"
+#include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/for_kernels.h"
 #include "graph/ops/image_decoder.h"
 #include "graph/ops/interpolate.h"
 
@@ -324,7 +328,68 @@ const OpDef kResize{
     .layout = Layout::ChannelsLast,
 };
 
+// The place in the input that each element along an axis comes from: what the op makes of 0, 1, 2, ...
+Result<std::vector<double>> places_along(const OpView& op, const ResizedAxis& a) {
+    const int64_t size = *a.input.as_int();
+    std::vector<double> ramp;
+    for (int64_t i = 0; i < size; ++i) ramp.push_back(double(i));
+    std::vector<std::optional<Datum>> inputs(4);
+    inputs[0] = Datum(Tensor::of<double>({size}, ramp));
+    if (given(op, kSizes))
+        inputs[kSizes] = Datum(Tensor::ints({*a.output.as_int()}));
+    else
+        inputs[kScales] = Datum(Tensor::of<float>({1}, {float(*a.known_scale)}));
+    AttrMap attrs;
+    for (const char* name : {"coordinate_transformation_mode", "mode"}) attrs[name] = Attr(op.string(name));
+    attrs["exclude_outside"] = Attr(op.integer("exclude_outside"));
+    const auto results = TRY(evaluate_op(kResize, inputs, attrs, 1, {}));
+    std::vector<double> places;
+    for (int64_t i = 0; i < results[0].tensor().elements(); ++i) places.push_back(results[0].tensor().real_at(i));
+    return places;
+}
+
+// x[.., low, ..] * (1 - w) + x[.., low + 1, ..] * w along an axis.
+Value* between_neighbours(Value* x, const ResizedAxis& a, int64_t rank, const std::vector<double>& places, DType dtype,
+                          Builder& b) {
+    const int64_t last = *a.input.as_int() - 1;
+    std::vector<int64_t> low, high, shape(size_t(rank - a.axis), 1);
+    std::vector<double> below, above;
+    for (double place : places) {
+        low.push_back(std::clamp<int64_t>(int64_t(std::floor(place)), 0, last));
+        high.push_back(std::min(low.back() + 1, last));
+        above.push_back(place - double(low.back()));
+        below.push_back(1 - above.back());
+    }
+    shape[0] = int64_t(places.size());
+    auto weighted = [&](const std::vector<int64_t>& from, const std::vector<double>& weights) {
+        Value* w = b.cast(b.constant(Tensor::of<double>(shape, weights)), dtype);
+        return b.mul(b.op("gather", {x, b.ints(from)}, {{"axis", Attr(a.axis)}}), w);
+    };
+    return b.add(weighted(low, below), weighted(high, above));
+}
+
 }  // namespace
+
+Result<std::vector<Value*>> resize_by_axes(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    const std::vector<Value*> none;
+    if (op.string("mode") != "linear" || op.integer("antialias") || crops(op) || !is_float(op.dtype(0))) return none;
+    if (op.string("keep_aspect_ratio_policy") != "stretch") return none;
+    ResizePlan plan = TRY(resize_plan(op));
+    std::vector<ResizedAxis> axes;
+    for (const ResizedAxis& a : plan.axes) {
+        if (untouched(op, a)) continue;
+        if (!a.known_scale || a.input.as_int().value_or(0) < 1 || a.output.as_int().value_or(0) < 1) return none;
+        axes.push_back(a);
+    }
+    if (axes.empty()) return none;
+    // What lies along the last axis is picked one by one: while there is less of it.
+    const bool last_first = *axes[0].known_scale >= 1;
+    if (last_first) std::reverse(axes.begin(), axes.end());
+    const DType dtype = op.dtype(0) == DType::f64 ? DType::f64 : DType::f32;
+    Value* y = b.cast(in[0], dtype);
+    for (const ResizedAxis& a : axes) y = between_neighbours(y, a, op.rank(0), TRY(places_along(op, a)), dtype, b);
+    return std::vector<Value*>{b.cast(y, op.dtype(0))};
+}
 
 std::vector<OpDef> image_ops() { return {kResize, image_decoder_op()}; }
 

@@ -259,13 +259,12 @@ const OpDef kPad{
             int64_t rank = o.rank(), count = pads.size() / 2;
             std::vector<Expr> begins(pads.begin(), pads.begin() + count), ends(pads.begin() + count, pads.end());
             const std::string& mode = op.string("mode");
-            std::vector<Expr> at, folded;  // where elements are that are copied, and all others
+            std::vector<Expr> at;
             Expr inside = int_const(1, DType::boolean);
             for (int64_t d = 0; d < rank; ++d) {
                 Expr begin = listed_for(begins, axes, d, rank, 0), end = listed_for(ends, axes, d, rank, 0);
                 if (begin.is_int(0) && end.is_int(0)) {
                     at.push_back(o[d]);
-                    folded.push_back(o[d]);
                     continue;
                 }
                 const Dim& extent = op.shape(0)[d];
@@ -277,18 +276,14 @@ const OpDef kPad{
                 }
                 // A negative pad removes elements first; what is left is continued.
                 Expr base = max(-begin, 0), left = extent - base - max(-end, 0);
-                Expr i = o[d] - max(begin, 0);
-                inside = logical_and(inside, logical_and(ge(i, 0), lt(i, left)));
-                at.push_back(base + i);
-                if (mode == "edge")
-                    i = clamp(i, 0, left - 1);
-                else if (mode == "wrap")
-                    i = mod(i, left);
-                else
-                    i = min(mod(i, 2 * (left - 1)), mod(-i, 2 * (left - 1)));
-                folded.push_back(base + i);
+                Expr i = o[d] - max(begin, 0), folded = mod(i, left);
+                if (mode == "edge") folded = clamp(i, 0, left - 1);
+                if (mode == "reflect")  // the last bound always holds, and says so
+                    folded = min(min(mod(i, 2 * (left - 1)), mod(-i, 2 * (left - 1))), left - 1);
+                // What lies inside is copied, whatever other dimensions need.
+                at.push_back(select(logical_and(ge(i, 0), lt(i, left)), base + i, base + folded));
             }
-            if (mode != "constant") return select(inside, op.in(0).at(at), op.in(0).at(folded));
+            if (mode != "constant") return op.in(0).at(at);
             Expr value = op.has(2) ? op.in(2).at(std::vector<Expr>(op.rank(2), Expr(0))) : like(op, 0);
             return select(inside, op.in(0).at(at), value);
         },

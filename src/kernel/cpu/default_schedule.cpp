@@ -1,6 +1,7 @@
 #include "kernel/cpu/default_schedule.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "base/check.h"
@@ -42,6 +43,16 @@ namespace {
 bool is_param(const Schedule& s, int buffer) { return size_t(buffer) < s.compute().params; }
 
 }  // namespace
+
+bool used_beside_loads(const Expr& value, const Expr& var) {
+    std::set<const ExprNode*> seen;
+    std::function<bool(const Expr&)> used = [&](const Expr& e) {
+        if (e == var) return true;
+        if (e.is(ExprKind::Load) || !seen.insert(&e.node()).second) return false;
+        return std::any_of(e.args().begin(), e.args().end(), used);
+    };
+    return used(value);
+}
 
 bool is_costly(const Expr& value) {
     bool costly = false;
@@ -113,7 +124,7 @@ bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c
 // One row times a B that would be copied, each element for one use: a window that slides over it.
 // A few terms of a B that lies along the columns are not worth a copy either.
 bool is_window(const Schedule& s, const Stage& stage, const Contraction& c) {
-    constexpr int64_t kMostTaps = 49, kFewTerms = 4;
+    constexpr int64_t kMostTaps = 192, kFewTerms = 4;
     const int64_t terms = elements_of(stage.reduce).as_int().value_or(INT64_MAX);
     const ContractionShape shape = measure_contraction(s, stage, c);
     if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;

@@ -69,6 +69,7 @@ using Groups = std::vector<std::vector<int>>;
 
 constexpr int64_t kRowsAtOnce = 16;             // of a B that is packed
 constexpr int64_t kLongRow = 24;                // of an image: it is tiled by itself
+constexpr int64_t kLongColumns = 12;            // the same where they are columns, which are packed element by element
 constexpr int64_t kLongSum = 192, kPart = 128;  // products in f32 that are added up one by one
 
 int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
@@ -618,12 +619,12 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
 }
 
 void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine, bool always) {
-    auto keep = [&](std::vector<int>& group, const Expr& operand) {
+    auto keep = [&](std::vector<int>& group, const Expr& operand, int64_t enough) {
         std::vector<int> larger;
         for (int i : group)
             if (!stage.axes[size_t(i)].extent.is_int(1)) larger.push_back(i);
         if (larger.size() < 2) return;
-        if (!always && constant_or(stage.axes[size_t(larger.back())].extent, kLongRow) < kLongRow) return;
+        if (!always && constant_or(stage.axes[size_t(larger.back())].extent, enough) < enough) return;
         bool dense = true;
         visit(operand, [&](const Expr& x) {
             if (!x.is(ExprKind::Load)) return;
@@ -642,8 +643,8 @@ void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, cons
     const int64_t lanes = lanes_of(s, stage, machine);
     const int64_t last = constant_or(stage.reduce[size_t(c.depth.back())].extent, 1024);
     const bool by_depth = lies_along_depth(s, stage, c) && (last % lanes == 0 || last > kLongRow);
-    if (always || !by_depth) keep(c.rows, a);
-    if (always || !is_known(s, b)) keep(c.columns, b);
+    if (always || !by_depth) keep(c.rows, a, kLongRow);
+    if (always || !is_known(s, b)) keep(c.columns, b, kLongColumns);
     std::sort(c.batch.begin(), c.batch.end());
 }
 

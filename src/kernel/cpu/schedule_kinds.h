@@ -17,6 +17,7 @@ std::vector<Expr> loads_of(const Stage& stage, int buffer = -1);     // of that 
 // How the address of an access moves, in elements, when var grows by one; nullopt where that is not constant.
 std::optional<Expr> stride_of(const Schedule& s, const Expr& load, const Expr& var);
 std::optional<Expr> stride_of(const Schedule& s, int buffer, const std::vector<Expr>& indices, const Expr& var);
+bool used_beside_loads(const Expr& value, const Expr& var);  // other than in the indices of loads
 bool is_costly(const Expr& value);  // there are functions in it that take ten times as long as a product, or more
 Expr elements_of(const std::vector<ReduceAxis>& axes);
 int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine);

@@ -48,14 +48,10 @@ bool lie_densely(const Schedule& s, const Stage& stage, size_t i) {
         return a && b && *a == *b * inner.extent;
     };
     if (!dense(stage.buffer, stage.store)) return false;
-    bool yes = true, outside = false;
-    std::vector<Expr> loads = loads_of(stage);
-    for (const Expr& load : loads) yes &= dense(load.node().slot, load.args());
+    for (const Expr& load : loads_of(stage))
+        if (!dense(load.node().slot, load.args())) return false;
     // Variables that are used other than as indices would need their own values.
-    Expr without =
-        rewrite(stage.value, [&](const Expr& x) { return x.is(ExprKind::Load) ? constant(0, x.dtype()) : x; });
-    outside = depends_on(without, outer.var) || depends_on(without, inner.var);
-    return yes && !outside;
+    return !used_beside_loads(stage.value, outer.var) && !used_beside_loads(stage.value, inner.var);
 }
 
 }  // namespace
@@ -214,10 +210,11 @@ Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, si
                                        const ScheduleOptions& options) {
     if (count == 0) return std::optional<Loop>();
     std::vector<Loop> loops = s.loops(stage);
+    // One thread needs no tasks: what an outer loop decides stays outside of inner ones.
+    if (options.threads < 2) return std::optional<Loop>(loops[count - 1]);
     Loop all = loops[0];
     for (size_t i = 1; i < count; ++i) all = TRY(s.fuse(all, loops[i]));
     auto extent = s.extent(all).as_int();
-    if (options.threads < 2) return std::optional<Loop>(all);
     const double grain = 16 << 10;
     if (extent && double(*extent) * bytes < 2 * grain) return std::optional<Loop>(all);
     int64_t each = std::max<int64_t>(1, int64_t(grain / std::max(bytes, 1.0)));

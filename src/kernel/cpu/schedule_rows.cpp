@@ -78,9 +78,7 @@ bool read_densely(const Schedule& s, const Stage& stage, const std::vector<Reduc
         auto a = stride_of(s, load, outer.var), b = stride_of(s, load, inner.var);
         if (!a || !b || !(*a == *b * inner.extent)) return false;
     }
-    Expr without =
-        rewrite(stage.value, [&](const Expr& x) { return x.is(ExprKind::Load) ? constant(0, x.dtype()) : x; });
-    return !depends_on(without, outer.var) && !depends_on(without, inner.var);
+    return !used_beside_loads(stage.value, outer.var) && !used_beside_loads(stage.value, inner.var);
 }
 
 // The groups of reduction axes that lie densely, each of which can be one.

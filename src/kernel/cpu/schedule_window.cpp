@@ -86,7 +86,7 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
         t.small &= e.has_value();
         t.taps *= e.value_or(1);
     }
-    t.small &= t.taps <= 49;
+    t.small &= t.taps <= 49 || (t.taps <= 192 && slides(stage));
     const int64_t sums = options.machine.vector_registers / 2;
     auto channels = stage.axes.back().extent.as_int();
     if (t.small && t.taps > 1 && slides(stage)) {

@@ -4,6 +4,17 @@
 
 namespace tessera {
 
+bool chooses_place(const Expr& index) {
+    bool found = false;
+    visit(index, [&](const Expr& e) {
+        const bool linear =
+            e.is(ExprKind::Add) || e.is(ExprKind::Mul) || e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod);
+        if (linear || e.args().empty()) return;
+        for (const std::string& name : free_symbols(e)) found |= name.starts_with("%i");
+    });
+    return found;
+}
+
 Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept)
     : all_(all),
       layouts_(layouts),
@@ -23,7 +34,7 @@ Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<b
             return substitute(body(e.node().slot), at);
         });
         const Expr& b = bodies_[size_t(n)];
-        auto places = [](const Expr& at) { return !at.node().reads; };
+        auto places = [](const Expr& at) { return !at.node().reads && !chooses_place(at); };
         view_[size_t(n)] = d.kind == Definition::Kind::Map && !kept_[size_t(n)] && b.is(ExprKind::Load) &&
                            b.dtype() == d.dtype && std::all_of(b.args().begin(), b.args().end(), places);
         if (view_[size_t(n)]) continue;
@@ -176,7 +187,8 @@ double index_operations(const Expr& index) {
     visit(index, [&](const Expr& e) {
         const bool divides = e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod);
         if (divides && !e.arg(1).as_int() && !free_symbols(e.arg(0)).empty()) total += 16;
-        if (e.is(ExprKind::Min) || e.is(ExprKind::Max)) total += 1;
+        if (e.is(ExprKind::Min) || e.is(ExprKind::Max) || e.is(ExprKind::Select) || e.is(ExprKind::Cast)) total += 1;
+        if (e.is(ExprKind::Call) || e.is(ExprKind::Div)) total += 2;
     });
     return total;
 }

@@ -55,6 +55,9 @@ bool is_row_reduction(const Accesses& acc, int n);
 double size_of(const Expr& e);
 double elements_of(const std::vector<Expr>& shape);
 double bytes_of(const Definition& d);
+// Whether an index is more than sums, products, quotients and remainders of a definition's indices: elements that are
+// neighbours need not come from neighbours.
+bool chooses_place(const Expr& index);
 double operations(const Expr& body);  // of one element, costly functions by what they cost; sums of indices are free
 
 }  // namespace tessera

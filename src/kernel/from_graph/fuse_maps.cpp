@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kFlopsPerByte = 4;  // what can be computed while a byte is moved
 constexpr double kLaunch = 20000;    // operations that a kernel of its own costs
+constexpr double kGather = 48;       // operations that are as slow as fetching one element by itself
 constexpr size_t kMaxNodes = 600;    // of an expression after inlining
 constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
 constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
@@ -119,7 +120,8 @@ class MapFusion {
     }
 
     Decision worth_inlining(int n, const Definition& d, const std::vector<Site>& sites) {
-        const double work = operations(acc_.body(n)), elements = std::max(1.0, elements_of(d.shape));
+        const double work = operations(acc_.body(n)) + (gathers(n) ? kGather : 0),
+                     elements = std::max(1.0, elements_of(d.shape));
         double times = 0, inputs = 0;
         for (const Site& s : sites) times += s.times;
         for (const Reading& a : distinct(acc_.reads(n)))
@@ -141,6 +143,13 @@ class MapFusion {
             return no("what it is made of is {:.0f} KB more to read", -saved / 1000);
         return yes("{:.0f} KB are not written and read again, {:.0f} Kflop are done again", std::max(0.0, saved) / 1000,
                    again / 1000);
+    }
+
+    // Whether neighbours in memory are made of elements that lie apart.
+    bool gathers(int n) const {
+        for (const Reading& a : acc_.reads(n))
+            if (!a.at.empty() && chooses_place(a.at[size_t(acc_.order(a.source).back())])) return true;
+        return false;
     }
 
     // The most loads of n in one stage.

@@ -110,6 +110,21 @@ Expr recombined(const Expr& e, const std::vector<ReduceAxis>& axes, const Groups
     return result;
 }
 
+// Whether an index stays below an extent, each side of a choice where it is chosen; `known` are conditions that hold.
+bool stays_inside(const Expr& index, const Expr& extent, const Extents& running, const std::vector<Expr>& known) {
+    if (index.is(ExprKind::Select)) {
+        std::vector<Expr> chosen = conjuncts(index.arg(0));
+        chosen.insert(chosen.end(), known.begin(), known.end());
+        return stays_inside(index.arg(1), extent, running, chosen) &&
+               stays_inside(index.arg(2), extent, running, known);
+    }
+    auto holds = [&](const Expr& condition) {
+        return std::any_of(known.begin(), known.end(), [&](const Expr& k) { return k.same(condition); }) ||
+               always(condition, running);
+    };
+    return holds(le(0, index)) && holds(lt(index, extent));
+}
+
 // Every factor of the product is a load at an index with the variable in it.
 bool vanishes_with(const Expr& value, const std::string& var) {
     Expr e = value;
@@ -303,6 +318,7 @@ Status Schedule::widen(const Expr& load, const Extents& running, const std::stri
         if (!mentions_any(load.arg(d), running)) continue;
         std::optional<Interval> reach = interval_of(load.arg(d), running);
         if (reach && always(lt(reach->last(), shape[d]), {}) && always(le(0, reach->begin), {})) continue;
+        if (load.arg(d).is(ExprKind::Select) && stays_inside(load.arg(d), shape[d], running, {})) continue;
         const std::string& of = compute_.buffers[static_cast<size_t>(buffer)].name;
         if (!reach || !always(le(0, reach->begin), {}))
             return Error(Code::E0602, "which elements of {} the padded {} reads is not known: index {}", of, reader,
