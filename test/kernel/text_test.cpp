@@ -57,8 +57,11 @@ TEST(KernelText, ReadsWhatItPrints) {
 TEST(KernelText, IsAsDocumented) {
     std::ifstream page(TESSERA_SOURCE_DIR "/docs/kernels.md");
     std::string text;
-    for (std::string line; std::getline(page, line) && (text.empty() || line.starts_with("    "));)
-        if (line.starts_with("    ")) text += line.substr(4) + "\n";
+    bool inside = false;  // of the first block
+    for (std::string line; std::getline(page, line) && !(inside && line == "```");) {
+        if (inside) text += line + "\n";
+        inside |= line == "```tsk";
+    }
     Kernel kernel = read(text);
     EXPECT_EQ(to_string(kernel), text);
     EXPECT_TRUE(verify(kernel).ok());
