@@ -15,28 +15,34 @@ namespace fs = std::filesystem;
 namespace {
 
 // The temporary files that there are, as far as the table holds: names that a signal handler can read.
-constexpr size_t kMostUnfinished = 64;
-std::atomic<char*> unfinished[kMostUnfinished];
+struct Unfinished {
+    enum State { Free, Changing, There };
+    std::atomic<int> state = Free;
+    char path[1024];
+};
+Unfinished unfinished[64];
 
-void note_unfinished(const std::string& path) {
-    char* copy = ::strdup(path.c_str());
-    for (std::atomic<char*>& slot : unfinished)
-        if (char* none = nullptr; slot.compare_exchange_strong(none, copy)) return;
-    std::free(copy);
+// The slot, or -1.
+int note_unfinished(const std::string& path) {
+    if (path.size() >= sizeof unfinished[0].path) return -1;
+    for (Unfinished& slot : unfinished)
+        if (int free = Unfinished::Free; slot.state.compare_exchange_strong(free, Unfinished::Changing)) {
+            std::memcpy(slot.path, path.c_str(), path.size() + 1);
+            slot.state = Unfinished::There;
+            return static_cast<int>(&slot - unfinished);
+        }
+    return -1;
 }
 
-void forget_unfinished(const std::string& path) {
-    for (std::atomic<char*>& slot : unfinished) {
-        char* held = slot.load();
-        if (held && path == held && slot.compare_exchange_strong(held, nullptr)) return;  // a handler may still read it
-    }
+void forget_unfinished(int slot) {
+    if (slot >= 0) unfinished[slot].state = Unfinished::Free;
 }
 
 }  // namespace
 
 void remove_unfinished_files() {
-    for (const std::atomic<char*>& slot : unfinished)
-        if (const char* path = slot.load()) ::unlink(path);
+    for (const Unfinished& slot : unfinished)
+        if (slot.state == Unfinished::There) ::unlink(slot.path);
 }
 
 Result<OutputFile> OutputFile::create(const fs::path& target) {
@@ -56,12 +62,16 @@ Result<OutputFile> OutputFile::create(const fs::path& target) {
     mode_t mask = ::umask(0);
     ::umask(mask);
     (void)::fchmod(fd, 0666 & ~mask);
-    note_unfinished(temporary);
-    return OutputFile(target, temporary, fd);
+    OutputFile file(target, temporary, fd);
+    file.noted_ = note_unfinished(temporary);
+    return file;
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
-    : target_(std::move(other.target_)), temporary_(std::move(other.temporary_)), fd_(std::exchange(other.fd_, -1)) {}
+    : target_(std::move(other.target_)),
+      temporary_(std::move(other.temporary_)),
+      fd_(std::exchange(other.fd_, -1)),
+      noted_(std::exchange(other.noted_, -1)) {}
 
 OutputFile::~OutputFile() { close(); }
 
@@ -69,7 +79,7 @@ void OutputFile::close() {
     if (fd_ < 0) return;
     ::close(std::exchange(fd_, -1));
     ::unlink(temporary_.c_str());
-    forget_unfinished(temporary_.string());
+    forget_unfinished(std::exchange(noted_, -1));
 }
 
 Error OutputFile::failed(int reason) const {
@@ -90,7 +100,7 @@ Status OutputFile::write(std::string_view bytes) {
 Status OutputFile::commit(bool flush) {
     if (flush && ::fsync(fd_) != 0 && errno != EINVAL) return failed(errno);
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) return failed(errno);
-    forget_unfinished(temporary_.string());
+    forget_unfinished(std::exchange(noted_, -1));
     ::close(std::exchange(fd_, -1));
     return {};
 }

@@ -28,6 +28,7 @@ class OutputFile {
 
     std::filesystem::path target_, temporary_;
     int fd_ = -1;
+    int noted_ = -1;  // among the unfinished files
 };
 
 // Of all files that are not committed, for one who is about to end the process: safe in a signal handler.
