@@ -9,6 +9,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kBytes = 4;      // of a word
+constexpr int64_t kMostTaps = 49;  // of a window that is written out
 constexpr int64_t kFewTerms = 20;  // not worth it
 // What turns signed bytes into unsigned ones that are 128 more, and back.
 constexpr int64_t kTopBits = 0x80;
@@ -203,10 +204,11 @@ class InWords {
             if (i != along && depends_on(o.byte, product.reduce[i].var)) sums.reduce.push_back(product.reduce[i]);
         sums.store = vars(sums.axes);
         auto tensor = one_tensor(o, from);
-        const bool windows = tensor && !sums.reduce.empty();
-        if (windows) {
-            // Along the words first, for each element of the tensor once; then over the rest.
-            sums.value = sum_along_words(o, *tensor, from, first, made);
+        const int64_t taps = elements(sums.reduce).as_int().value_or(kMostTaps + 1);
+        if (tensor && taps > 1 && taps <= kMostTaps) {
+            // Along the words first, for each element of the tensor once; then over the taps of the window.
+            sums.value = sum_of_taps(sum_along_words(o, *tensor, from, first, made), sums.reduce);
+            sums.reduce.clear();
         } else {
             sums.reduce = product.reduce;
             sums.reduce[along] = in_words(from);
@@ -216,6 +218,20 @@ class InWords {
         const Expr read = load(sums.buffer, DType::i32, sums.store);
         made.push_back(std::move(sums));
         return read;
+    }
+
+    static Expr sum_of_taps(const Expr& value, const std::vector<ReduceAxis>& axes) {
+        std::vector<Expr> taps{value};
+        for (const ReduceAxis& axis : axes) {
+            std::vector<Expr> more;
+            for (const Expr& tap : taps)
+                for (int64_t i = 0; i < *axis.extent.as_int(); ++i)
+                    more.push_back(substitute(tap, {{axis.var.node().name, Expr(i)}}));
+            taps = std::move(more);
+        }
+        Expr sum = taps[0];
+        for (size_t i = 1; i < taps.size(); ++i) sum = sum + taps[i];
+        return sum;
     }
 
     Expr sum_along_words(const Operand& o, const OneTensor& tensor, const ReduceAxis& from, bool first,
@@ -349,9 +365,12 @@ Compute with_words(Compute compute, const Machine& machine) {
 
 bool makes_words(const Compute& compute, const Stage& stage) {
     if (!stage.reduce.empty() || compute.buffers[size_t(stage.buffer)].dtype != DType::i32) return false;
+    // Neither what words are made of, nor the sum of a window, for each column anew.
+    const bool sums_taps = stage.value.is(ExprKind::Add) && loaded_slots(stage.value).size() > 0;
     return std::any_of(compute.stages.begin(), compute.stages.end(), [&](const Stage& reader) {
         const std::vector<int> read = loaded_slots(reader.value);
-        return sums_words(reader) && std::count(read.begin(), read.end(), stage.buffer) > 0;
+        if (std::count(read.begin(), read.end(), stage.buffer) == 0) return false;
+        return sums_words(reader) || (sums_taps && reader.axes.size() > stage.axes.size());
     });
 }
 
