@@ -20,6 +20,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cliff_cases  # noqa: E402
 import cliff_models  # noqa: E402
+from answers import difference  # noqa: E402
 
 GOOD, WORST, MEAN, SHARE = 0.9, 0.5, 1.3, 0.95  # what is promised
 TOLERANCE = 2e-3
@@ -28,23 +29,6 @@ BINS = (0, 0.25, 0.5, 0.75, 0.9, 1, 1.25, 1.5, 2, 3, 5, math.inf)
 
 
 # In the process beside ------------------------------------------------------------------------------------------------
-
-def difference(wanted, found):
-    """Relative to the largest element; text where shapes differ."""
-    worst = 0.0
-    for x, y in zip(wanted, found):
-        x, y = np.asarray(x), np.asarray(y)
-        if x.shape != y.shape or x.dtype != y.dtype:
-            return f"{y.dtype}{list(y.shape)} where {x.dtype}{list(x.shape)} is right"
-        x, y = x.astype(np.float64), y.astype(np.float64)
-        if (np.isnan(x) != np.isnan(y)).any():
-            return "NaN in other places"
-        finite = np.isfinite(x)
-        if finite.any():
-            with np.errstate(invalid="ignore"):
-                worst = max(worst, float(np.abs(x - y)[finite].max() / max(np.abs(x[finite]).max(), 1e-2)))
-    return worst
-
 
 def tolerance(case):
     """What is rounded to whole numbers may be rounded the other way at a half."""
