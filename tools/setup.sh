@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the distribution packages that a task needs and are missing, on Debian 12 (Ubuntu 24.04 has the same names).
-# usage: tools/setup.sh [build] [python] [check] [wheel] [browser] [format] [fuzz] [cross]     (no argument: build python)
+# usage: tools/setup.sh [build] [python] [check] [oracles] [wheel] [browser] [format] [fuzz] [cross]     (no argument: build python)
 set -euo pipefail
 
 declare -A packages=(
@@ -8,6 +8,7 @@ declare -A packages=(
              libgtest-dev libgmock-dev libbenchmark-dev python3"
     [python]="python3 python3-venv python3-dev"
     [check]="shellcheck"
+    [oracles]="libz3-dev libisl-dev"
     [wheel]="zlib1g-dev libzstd-dev"
     [browser]="chromium"
     [format]="git clang-format-14"

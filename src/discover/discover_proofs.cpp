@@ -31,28 +31,39 @@ void try_to_refute(FoundRule& found) {
     found.reason = "random graphs refute it";
 }
 
-// The claim as it was found, and where that proves, its most general form that does.
-void prove_one(FoundRule& found) {
-    Result<Proof> own = prove(found.claim);
-    if (!own.ok()) {
-        found.reason = own.error().message();
-        return;
-    }
-    found.verdict = own->verdict;
-    found.reason = own->reason;
-    if (!own->proved()) return try_to_refute(found);
-    const std::string as_found = to_string(found.claim);
-    for (const Claim& claim : found.irredundant ? generalise(found.claim) : std::vector<Claim>{}) {
-        if (to_string(claim) == as_found) break;
-        Result<Proof> proof = prove(claim);
-        if (!proof.ok() || !proof->proved()) continue;
-        found.claim = claim;
-        found.certificate = std::move(proof->certificate);
-        found.claim.rule.exactness = exactness_of(found.claim);
-        return;
-    }
-    found.certificate = std::move(own->certificate);
+void accept(FoundRule& found, Proof proof) {
+    found.verdict = proof.verdict;
+    found.reason = std::move(proof.reason);
+    found.certificate = std::move(proof.certificate);
     found.claim.rule.exactness = exactness_of(found.claim);
+}
+
+// The most general form of the claim that proves. Where the first one does not, the claim as it was found is tried
+// before the others, since few of them hold where it does not.
+void prove_one(FoundRule& found) {
+    const std::string as_found = to_string(found.claim);
+    std::optional<Result<Proof>> own;
+    auto own_proved = [&] {
+        if (!own) own.emplace(prove(found.claim));
+        return own->ok() && (*own)->proved();
+    };
+    std::optional<std::pair<Claim, Proof>> general;
+    bool first = true;
+    auto settle = [&](const Claim& form) {
+        if (to_string(form) == as_found || (!first && !own_proved())) return true;
+        first = false;
+        Result<Proof> proof = prove(form);
+        if (proof.ok() && proof->proved()) general.emplace(form, std::move(*proof));
+        return general.has_value();
+    };
+    if (found.irredundant) each_general(found.claim, settle);
+    if (general) {
+        found.claim = std::move(general->first);
+        return accept(found, std::move(general->second));
+    }
+    if (own_proved()) return accept(found, std::move(**own));
+    found.reason = own->ok() ? (*own)->reason : own->error().message();
+    if (own->ok()) try_to_refute(found);
 }
 
 std::filesystem::path notes_path(const DiscoverOptions& options, std::string_view world) {

@@ -50,7 +50,25 @@ void append_term(std::vector<Expr>& sum, Expr term) {
     if (!term.is_int(0)) sum.insert(sum.begin() + static_cast<ptrdiff_t>(place), std::move(term));
 }
 
-// k*c * floordiv(x, c) + k * mod(x, c) is k*x, and k*c * mod(floordiv(x, c), d) + k * mod(x, c) is k * mod(x, c*d).
+// The one quotient by `divisor` among the terms of a sum: floordiv(x, divisor) + rest.
+struct QuotientIn {
+    Expr x, rest;
+};
+std::optional<QuotientIn> find_quotient(const Expr& sum, const Expr& divisor) {
+    std::optional<QuotientIn> found;
+    std::vector<Expr> rest;
+    for (const Expr& term : terms_of(sum)) {
+        if (!found && term.is(ExprKind::FloorDiv) && term.arg(1).same(divisor))
+            found = QuotientIn{term.arg(0), 0};
+        else
+            rest.push_back(term);
+    }
+    if (found) found->rest = make_sum(std::move(rest));
+    return found;
+}
+
+// k*c * floordiv(x, c) + k * mod(x, c) is k*x, and k*c * mod(floordiv(x, c) + r, d) + k * mod(x, c) is
+// k * mod(x + c*r, c*d).
 std::optional<Expr> join_quotient_and_remainder(const std::vector<Expr>& sum) {
     auto single = [](const Expr& term, ExprKind kind) -> const Expr* {
         Monomial m = as_monomial(term);
@@ -63,16 +81,17 @@ std::optional<Expr> join_quotient_and_remainder(const std::vector<Expr>& sum) {
         if (!divisor || *divisor <= 0) continue;
         int64_t k = as_monomial(sum[i]).coefficient;
         for (size_t j = 0; j < sum.size(); ++j) {
-            const Expr* quotient = single(sum[j], ExprKind::FloorDiv);
+            const Expr *quotient = single(sum[j], ExprKind::FloorDiv), *outer = single(sum[j], ExprKind::Mod);
+            if (!quotient && !outer) continue;
+            if (checked_mul(k, *divisor) != as_monomial(sum[j]).coefficient) continue;
             std::optional<int64_t> again;  // what the quotient is taken modulo
-            if (const Expr* outer = single(sum[j], ExprKind::Mod); outer && outer->arg(0).is(ExprKind::FloorDiv)) {
+            std::optional<QuotientIn> found = find_quotient(outer ? outer->arg(0) : *quotient, remainder->arg(1));
+            if (!found) continue;
+            if (outer) {
                 again = outer->arg(1).as_int();
                 if (!again || *again <= 0 || !checked_mul(*again, *divisor)) continue;
-                quotient = &outer->arg(0);
             }
-            if (!quotient || !quotient->arg(1).same(remainder->arg(1))) continue;
-            if (checked_mul(k, *divisor) != as_monomial(sum[j]).coefficient) continue;
-            const Expr& x = quotient->arg(0);
+            const Expr x = simplify_add(found->x, simplify_mul(found->rest, *divisor));
             if (!simplify_mod(x, *divisor).same(*remainder)) continue;
             std::vector<Expr> rest;
             for (size_t t = 0; t < sum.size(); ++t)

@@ -3,42 +3,15 @@
 // minutes).
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include "base/random.h"
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove.h"
+#include "discover/shipped.h"
 #include "discover/truth.h"
 #include "rewrite/mutate_rules.h"
 
 namespace tessera {
 namespace {
-
-int campaign() {
-    const char* given = std::getenv("TESSERA_CAMPAIGN");
-    return given ? std::atoi(given) : 300;
-}
-
-struct Shipped {
-    Rules rules;
-    Certificates certificates;
-    Claim claim(const Rule& rule) const {
-        const CertificateEntry& entry = certificates.at(rule.name);
-        Claim claim{rule, entry.shapes};
-        for (const auto& [name, list] : entry.values) claim.values.emplace(name, list.dims());
-        return claim;
-    }
-};
-
-Shipped shipped() {
-    const std::string stem = TESSERA_SOURCE_DIR "/rules/found/taso";
-    Result<Rules> rules = load_rules(stem + ".rules");
-    Result<Certificates> certificates = load_certificates(stem + ".cert");
-    EXPECT_TRUE(rules.ok() && certificates.ok());
-    return {*rules, *certificates};
-}
 
 // A token of the text changed: a number, an operator, a name for another of the text, or two tokens exchanged.
 std::string corrupted(const std::string& text, const RandomStream& random, uint64_t& drawn) {
@@ -95,7 +68,7 @@ void judge(const Claim& claim, bool accepted, uint64_t seed, Count& count, const
 }
 
 TEST(Campaign, CorruptedRulesAreNotBelieved) {
-    const Shipped all = shipped();
+    const Shipped all = shipped_rules();
     RandomStream random(11, "rules");
     uint64_t drawn = 0;
     Count count;
@@ -132,7 +105,7 @@ TEST(Campaign, CorruptedRulesAreNotBelieved) {
 }
 
 TEST(Campaign, CorruptedCertificatesAreNotBelieved) {
-    const Shipped all = shipped();
+    const Shipped all = shipped_rules();
     RandomStream random(13, "certificates");
     uint64_t drawn = 0;
     Count count;

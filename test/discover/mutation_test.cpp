@@ -2,69 +2,15 @@
 // means may be proved. Whether it does is decided by the reference evaluator, on random sizes and values.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "base/random.h"
 #include "discover/check/check_certificate.h"
 #include "discover/claims.h"
-#include "discover/prove/comprehension.h"
 #include "discover/prove/prove.h"
 #include "discover/prove/prove_rule.h"
-#include "graph/evaluate/evaluate.h"
+#include "discover/truth.h"
 #include "rewrite/mutate_rules.h"
 
 namespace tessera {
 namespace {
-
-enum class Truth { Differs, Agrees, Senseless };
-
-// Both sides on random values at one choice of sizes.
-Truth compare_at(const Claim& claim, const Bindings& sizes, const RandomStream& random, uint64_t& drawn) {
-    Result<Sides> sides = build_sides(claim, sizes);
-    if (!sides.ok()) return Truth::Senseless;
-    Graph& graph = *sides->graph;
-    for (Value* v : sides->left) graph.add_output(v);
-    for (Value* v : sides->right) graph.add_output(v);
-    Inputs inputs;
-    for (const auto& input : graph.inputs()) {
-        auto shape = input->type().tensor().shape.sizes();
-        if (!shape) return Truth::Senseless;
-        Result<Tensor> t = Tensor::zeros(input->type().tensor().dtype, *shape);
-        if (!t.ok() || t->elements() > 200000) return Truth::Senseless;
-        for (int64_t i = 0; i < t->elements(); ++i) t->set_real(i, 4 * random.uniform(drawn++) - 2);
-        inputs.emplace(input->name(), std::move(*t));
-    }
-    Result<std::vector<Datum>> results = evaluate(graph, inputs);
-    if (!results.ok()) return Truth::Senseless;
-    size_t n = sides->left.size();
-    for (size_t k = 0; k < n; ++k) {
-        const Tensor &l = (*results)[k].tensor(), &r = (*results)[n + k].tensor();
-        double largest = 1;
-        for (int64_t i = 0; i < l.elements(); ++i)
-            if (std::isfinite(l.real_at(i))) largest = std::max(largest, std::fabs(l.real_at(i)));
-        for (int64_t i = 0; i < l.elements(); ++i) {
-            double a = l.real_at(i), b = r.real_at(i);
-            if (std::isnan(a) || (std::isinf(a) && a == b)) continue;
-            if (!(std::fabs(a - b) <= 1e-4 * largest)) return Truth::Differs;
-        }
-    }
-    return Truth::Agrees;
-}
-
-Truth truth_of(const Claim& claim, uint64_t seed) {
-    RandomStream random(seed, "mutants");
-    uint64_t drawn = 0;
-    Truth truth = Truth::Senseless;
-    for (int round = 0; round < 12; ++round) {
-        Bindings sizes;
-        for (const std::string& s : size_symbols(claim))
-            sizes.emplace(s, static_cast<int64_t>(1 + random.bits(drawn++) % (round < 8 ? 6 : 12)));
-        Truth here = compare_at(claim, sizes, random, drawn);
-        if (here == Truth::Differs) return here;
-        if (here == Truth::Agrees) truth = here;
-    }
-    return truth;
-}
 
 struct Tally {
     int corrupted = 0, proved = 0, equivalent = 0, not_proved = 0, senseless = 0;
@@ -93,7 +39,7 @@ std::string class_of(const std::string& change) {
 }
 
 void try_mutant(const Claim& claim, const std::string& change, Tally& tally) {
-    Truth truth = truth_of(claim, static_cast<uint64_t>(tally.corrupted));
+    Truth truth = evaluated(claim, static_cast<uint64_t>(tally.corrupted));
     ProveOptions options;
     options.certificate = false;
     Result<Proof> proof = prove(claim, options);
@@ -114,7 +60,7 @@ void try_mutant(const Claim& claim, const std::string& change, Tally& tally) {
 TEST(ProverMutants, OfClaimsAreNotProved) {
     Tally tally;
     for (const Claim& claim : listed_claims().hold) {
-        EXPECT_NE(truth_of(claim, 1), Truth::Differs) << to_string(claim);
+        EXPECT_NE(evaluated(claim, 1), Truth::Differs) << to_string(claim);
         Result<Proof> proof = prove(claim);
         ASSERT_TRUE(proof.ok() && proof->proved()) << to_string(claim);
         for (const Mutant& m : mutants_of(claim.rule)) {
@@ -171,7 +117,7 @@ TEST(ProverMutants, OfKnownBadClassesAreNotProved) {
     auto refuse = [&](const std::string& name, const std::string& text) {
         Result<Claim> claim = read_claim("bad: " + text);
         ASSERT_TRUE(claim.ok()) << text << claim.error().to_string();
-        EXPECT_EQ(truth_of(*claim, 7), Truth::Differs) << text;
+        EXPECT_EQ(evaluated(*claim, 7), Truth::Differs) << text;
         for (const Claim& general : generalise(*claim)) {
             Result<Proof> proof = prove(general);
             EXPECT_FALSE(proof.ok() && proof->proved()) << to_string(general);

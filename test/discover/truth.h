@@ -8,7 +8,8 @@ namespace tessera {
 
 enum class Truth { Differs, Agrees, Senseless };
 
-// At random sizes of 0 to 7, on random numbers: fractions, whole numbers with zeros among them, numbers of one sign.
+// At random sizes of 0 to 7, with strides, pads and dilations of at most 3, on random numbers: fractions, whole numbers
+// with zeros among them, numbers of one sign.
 Truth evaluated(const Claim& claim, uint64_t seed, int rounds = 12);
 
 }  // namespace tessera

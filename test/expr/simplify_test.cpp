@@ -69,6 +69,10 @@ TEST(Simplify, QuotientsAndRemaindersComeTogether) {
     Expr x = index_var("x", 1000);
     EXPECT_EQ(7 * floor_div(x, 7) + mod(x, 7), x);
     EXPECT_EQ(15 * floor_div(x, 15) + 5 * mod(floor_div(x, 5), 3) + mod(x, 5), x);
+    for (int64_t step : {1, 3, 24, 168}) {  // also where parts of x are multiples of some divisors, and not of others
+        const Expr parts = step * n + x;
+        EXPECT_EQ(49 * floor_div(parts, 49) + 7 * mod(floor_div(parts, 7), 7) + mod(parts, 7), parts);
+    }
     EXPECT_EQ(30 * floor_div(x, 15) + 10 * mod(floor_div(x, 5), 3) + 2 * mod(x, 5) + n, 2 * x + n);
 }
 

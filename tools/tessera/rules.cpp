@@ -1,4 +1,7 @@
 // tessera rules: the rewrite rules, the functions they may call, and whether they hold.
+#include <filesystem>
+#include <fstream>
+
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove_rule.h"
 #include "help.h"
@@ -21,6 +24,7 @@ constexpr const char* kRulesExamples =
 struct NamedRules {
     std::string file;
     Rules rules;
+    Certificates certificates = {};  // those that lie beside the file
 };
 
 // Those of the files; the built-in ones where there are none.
@@ -28,11 +32,14 @@ Result<std::vector<NamedRules>> rules_of(const std::vector<std::string>& files, 
     std::vector<NamedRules> all;
     for (const std::string& file : files) {
         Rules rules = TRY(load_rules(file));
-        all.push_back({file, std::move(rules)});
+        Certificates certificates;
+        if (const std::string beside = certificates_path(file); std::filesystem::exists(beside))
+            certificates = TRY(load_certificates(beside));
+        all.push_back({file, std::move(rules), std::move(certificates)});
     }
     if (files.empty())
         for (const RuleFile& file : built_in_rule_files())
-            all.push_back({std::string(file.name), built_in_rules(file.name)});
+            all.push_back({std::string(file.name), built_in_rules(file.name), built_in_certificates(file.name)});
     if (only.empty()) return all;
     for (NamedRules& part : all) std::erase_if(part.rules, [&](const Rule& r) { return r.name != only; });
     std::erase_if(all, [](const NamedRules& part) { return part.rules.empty(); });
@@ -155,18 +162,25 @@ struct Check {
 struct Prove {
     std::vector<std::string> files;
     std::string only;
-    bool json = false;
+    bool json = false, write = false;
     bool printed = false;  // the answer, as JSON
 
     Status operator()() {
+        if (write && (files.empty() || !only.empty()))
+            return Error(Code::E0501, "--write needs rule files, and all of their rules");
         std::vector<NamedRules> all = TRY(rules_of(files, only));
         Json list = Json::array();
         std::map<std::string_view, size_t> counts;
         Stopwatch watch;
-        for (const NamedRules& part : all)
+        for (const NamedRules& part : all) {
+            std::string entries;
             for (const Rule& rule : part.rules) {
                 if (interrupted()) return Error(Code::E0410, "interrupted");
-                RuleProof proof = prove_rule(rule);
+                RuleProof proof = write ? prove_for_any_rank(rule) : prove_rule(rule);
+                if (auto old = part.certificates.find(rule.name); !proof.entry.empty())
+                    entries += proof.entry;
+                else if (old != part.certificates.end() && !old->second.listed.empty())
+                    entries += fmt::format("rule {}\nlisted {}\nend\n", rule.name, old->second.listed);
                 std::string_view verdict = proof.proved ? "proved" : proof.by_cases ? "cases" : "unproved";
                 ++counts[verdict];
                 if (json)
@@ -181,6 +195,11 @@ struct Prove {
                     fmt::print("{:<8}  {:<44} {}\n", verdict, rule.name,
                                escaped(proof.proved ? proof.where : proof.reason));
             }
+            if (!write) continue;
+            std::ofstream out(certificates_path(part.file), std::ios::binary);
+            out << "// Written by tessera rules prove --write, replayed by tessera rules verify.\n" << entries;
+            if (!out.flush()) return Error(Code::E0103, "cannot write \"{}\"", certificates_path(part.file));
+        }
         printed = true;
         if (json)
             print_json({{"rules", list}});
@@ -205,15 +224,16 @@ struct Verify {
         std::vector<std::string> names;  // of the refused
         Stopwatch watch;
         for (const NamedRules& part : all) {
-            bool some = std::any_of(part.rules.begin(), part.rules.end(),
-                                    [](const Rule& r) { return r.evidence == Evidence::Proved; });
-            if (!some) continue;
-            Certificates certificates = TRY(load_certificates(certificates_path(part.file)));
+            const bool said = std::any_of(part.rules.begin(), part.rules.end(),
+                                          [](const Rule& r) { return r.evidence == Evidence::Proved; });
+            if (said && part.certificates.empty()) TRY(load_certificates(certificates_path(part.file)));
             for (const Rule& rule : part.rules) {
-                if (rule.evidence != Evidence::Proved) continue;
+                auto entry = part.certificates.find(rule.name);
+                const bool has_one = entry != part.certificates.end() && entry->second.listed.empty();
+                if (rule.evidence != Evidence::Proved && !has_one) continue;
                 if (interrupted()) return Error(Code::E0410, "interrupted");
                 ++proved;
-                Status status = verify_rule(rule, certificates);
+                Status status = verify_rule(rule, part.certificates);
                 if (status.ok()) continue;
                 refused.push_back(status.error());
                 names.push_back(rule.name);
@@ -232,13 +252,22 @@ struct Verify {
 };
 
 // Why a rule is used.
-std::string_view believed_by(const Rule& rule) {
-    switch (rule.evidence) {
-        case Evidence::Proved: return "a certificate, for all sizes (tessera rules verify)";
-        case Evidence::Tested: return "random numbers, when it was found";
-        case Evidence::Stated: break;
+struct Belief {
+    std::string_view kind;
+    std::string text;
+};
+Belief believed_by(const Rule& rule, const Certificates& certificates) {
+    if (auto entry = certificates.find(rule.name); entry != certificates.end()) {
+        if (!entry->second.listed.empty()) return {"listed", "random graphs, and listed: " + entry->second.listed};
+        if (Status held = verify_rule(rule, certificates); !held.ok())
+            return {"broken", "nothing: its certificate does not hold"};
+        if (entry->second.certificate.text.starts_with("elements"))
+            return {"certificate", "a certificate, for any rank and all sizes (tessera rules verify)"};
+        return {"certificate", "a certificate, for all sizes (tessera rules verify)"};
     }
-    return "random graphs (tessera rules check), and cases for all sizes where tessera rules prove says so";
+    if (rule.evidence == Evidence::Proved) return {"missing", "a certificate that is not here"};
+    if (rule.evidence == Evidence::Tested) return {"tested", "random numbers, when it was found"};
+    return {"tested", "random graphs (tessera rules check), and cases for all sizes where tessera rules prove says so"};
 }
 
 struct List {
@@ -251,24 +280,30 @@ struct List {
         if (json) {
             Json list = Json::array();
             for (const NamedRules& part : all)
-                for (const Rule& rule : part.rules)
+                for (const Rule& rule : part.rules) {
+                    const Belief belief = believed_by(rule, part.certificates);
                     list.push_back({{"name", rule.name},
                                     {"class", name_of(rule.exactness)},
                                     {"evidence", name_of(rule.evidence)},
-                                    {"believed_by", believed_by(rule)},
+                                    {"belief", belief.kind},
+                                    {"believed_by", belief.text},
                                     {"file", part.file},
                                     {"source", rule.source},
                                     {"comment", rule.comment},
                                     {"rule", to_string(rule)}});
+                }
             print_json({{"rules", list}});
             return {};
         }
+        std::map<std::string_view, size_t> counts;
         for (const NamedRules& part : all) {
             fmt::print("{}\n", bold(part.file));
-            std::string_view said;
+            std::string said;
             for (const Rule& rule : part.rules) {
-                if (std::string_view why = believed_by(rule); why != said)
-                    fmt::print("  {}\n", dim(fmt::format("// believed by {}", said = why)));
+                const Belief belief = believed_by(rule, part.certificates);
+                ++counts[belief.kind];
+                if (belief.text != said)
+                    fmt::print("  {}\n", dim(fmt::format("// believed by {}", escaped(said = belief.text))));
                 std::string comment = rule.comment;
                 for (size_t at = 0; (at = comment.find('\n', at)) != std::string::npos;)
                     comment.replace(at, 1, "\n  // ");
@@ -276,7 +311,10 @@ struct List {
                 fmt::print("  {}\n", escaped(to_string(rule)));
             }
         }
-        fmt::print("{}\n", plural(double(count(all)), "rule"));
+        std::string kinds;
+        for (const auto& [kind, n] : counts) kinds += fmt::format(", {} by {}", n, kind);
+        fmt::print("{}, believed{}\n", plural(double(count(all)), "rule"),
+                   kinds.substr(std::min<size_t>(1, kinds.size())));
         return {};
     }
 };
@@ -346,6 +384,8 @@ void add_on_files(CLI::App& rules, Chosen& chosen, const char* name, const char*
     c->add_option("file", command->files, which);
     c->add_option("--rule", command->only, "Only the rule of this name")->option_text("NAME");
     c->add_flag("--json", command->json, "Print JSON");
+    if constexpr (requires { command->write; })
+        c->add_flag("--write", command->write, "Write the certificates of proofs for any rank beside the rules");
     c->footer(fmt::format("{}\n{}", kRulesExamples, kExitStatus));
     c->callback([command, &chosen] {
         chosen = [command] {

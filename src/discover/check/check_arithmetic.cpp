@@ -317,6 +317,8 @@ bool Names::occurs(int a, const Whole& p) const {
     return found.contains(a);
 }
 
+thread_local std::function<void(const Names&, const Conjunction&)> Names::observer;
+
 bool Names::impossible(const Conjunction& given) {
     std::vector<Conjunction> groups;
     std::vector<std::set<int>> of_groups;
@@ -388,7 +390,9 @@ bool Names::group_impossible(const Conjunction& given) {
         }
     Rows rows;
     for (const Whole& f : facts) rows.insert(f);
-    return rows.unsatisfiable();
+    const bool impossible = rows.unsatisfiable();
+    if (impossible && observer) observer(*this, given);
+    return impossible;
 }
 
 bool Names::follows(const Conjunction& facts, const Whole& p) {

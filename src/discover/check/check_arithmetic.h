@@ -2,6 +2,7 @@
 // follows from a conjunction of p >= 0. Written apart from the prover's (index.h, entail.h), and simpler.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -49,6 +50,9 @@ class Names {
     bool impossible(const Conjunction& facts);
     bool follows(const Conjunction& facts, const Whole& p);
     bool equal(const Conjunction& facts, const Whole& a, const Whole& b);
+
+    // Told of every conjunction of this thread that is found impossible, so that a test can ask a solver too.
+    static thread_local std::function<void(const Names&, const Conjunction&)> observer;
 
   private:
     std::vector<Entry> entries_;

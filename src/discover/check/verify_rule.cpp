@@ -3,15 +3,75 @@
 #include <algorithm>
 
 #include "discover/check/check_certificate.h"
+#include "discover/check/check_elements.h"
 #include "discover/check/check_exactness.h"
+#include "discover/check/check_laws.h"
 
 namespace tessera {
+namespace {
+
+constexpr std::string_view kElements = "elements\n", kMeanings = "elements by meaning\n";
+
+// Whether a literal on the left stands for one float only.
+bool is_one_float(const Term& t) {
+    if (t.form == Term::Form::Number)
+        return t.has_point ? static_cast<double>(static_cast<float>(t.number)) == t.number : t.number != 0;
+    return std::all_of(t.args.begin(), t.args.end(), is_one_float);
+}
+
+bool choices_agree(const Rule& rule) {
+    for (size_t i = 0; i < rule.pattern.size(); ++i)
+        if (!checker::equal_choices(rule.pattern[i], rule.replacement[i], rule)) return false;
+    return true;
+}
+
+// A rule for any rank, by what it says of one element.
+Status verify_elements(const Rule& rule, const std::string& steps, bool by_meaning) {
+    auto refused = [&](std::string why) { return Error(Code::E0305, "{}: {}", rule.name, why).at(rule.source); };
+    checker::ElementRule element = TRY(checker::element_rule(rule, by_meaning));
+    const bool only_integers = checker::of_integers(element.rule);
+    const bool one_float = std::all_of(rule.pattern.begin(), rule.pattern.end(), is_one_float);
+    Exactness least = element.reorders || by_meaning ? Exactness::Reassociates : Exactness::Exact;
+    if (!one_float && checker::of_floats(element.rule)) least = Exactness::Reassociates;
+    if (only_integers && !by_meaning) least = Exactness::Exact;
+    if (!element.same) least = std::max(least, checker::rewrite_by_laws(element));
+    if (!element.same && only_integers) {
+        for (size_t i = 0; i < element.rule.pattern.size(); ++i)
+            if (!checker::equal_polynomials(element.rule.pattern[i], element.rule.replacement[i]))
+                return refused("its sides are not equal polynomials");
+        element.same = true;
+    }
+    if (!element.same && choices_agree(element.rule)) {
+        element.same = true;
+        least = std::max(least, Exactness::Reassociates);
+    }
+    if (element.same) {
+        if (!steps.empty()) return refused("nothing is left to prove, and the certificate has steps");
+        if (rule.exactness == Exactness::Exact && least != Exactness::Exact)
+            return refused("it is said to be exact, and its sides may round differently");
+        return {};
+    }
+    const Claim claim = TRY(checker::claim_of(element));
+    TRY(check_certificate(claim, {steps}));
+    if (rule.exactness == Exactness::Exact && std::max(least, exactness_of(claim)) != Exactness::Exact)
+        return refused("it is said to be exact, and its sides do not do the same operations");
+    return {};
+}
+
+}  // namespace
 
 Status verify_rule(const Rule& rule, const Certificates& certificates) {
     auto refused = [&](std::string why) { return Error(Code::E0305, "{}: {}", rule.name, why).at(rule.source); };
     auto found = certificates.find(rule.name);
     if (found == certificates.end()) return refused("it has no certificate");
     const CertificateEntry& entry = found->second;
+    if (!entry.listed.empty()) return refused("it is listed without a proof: " + entry.listed);
+    for (std::string_view kind : {kElements, kMeanings}) {
+        const std::string& steps = entry.certificate.text;
+        if (!steps.starts_with(kind)) continue;
+        if (!entry.shapes.empty() || !entry.values.empty()) return refused("a proof for any rank names no shapes");
+        return verify_elements(rule, steps.substr(kind.size()), kind == kMeanings);
+    }
     Claim claim{rule, entry.shapes};
     for (const auto& [name, list] : entry.values) claim.values.emplace(name, list.dims());
     TRY(check_names(claim));

@@ -38,6 +38,8 @@ Result<Certificates> read_certificates(std::string_view text, const std::string&
             entry->shapes = TRY(read_shapes(std::string_view(line).substr(6)));
         } else if (line.starts_with("with ")) {
             entry->values = TRY(read_shapes(std::string_view(line).substr(5)));
+        } else if (line.starts_with("listed ")) {
+            entry->listed = line.substr(7);
         } else if (line == "end") {
             entry = nullptr;
         } else {
@@ -55,6 +57,21 @@ Result<Certificates> load_certificates(const std::string& path) {
     std::stringstream text;
     if (file.peek() != EOF) text << file.rdbuf();
     return read_certificates(text.str(), path);
+}
+
+const Certificates& built_in_certificates(std::string_view file) {
+    static const std::map<std::string_view, Certificates> all = [] {
+        std::map<std::string_view, Certificates> by_file;
+        for (const RuleFile& f : built_in_certificate_files()) {
+            Result<Certificates> read = read_certificates(f.text, fmt::format("rules/{}.cert", f.name));
+            CHECK(read.ok(), "{}", read.error().to_string());
+            by_file.emplace(f.name, std::move(*read));
+        }
+        return by_file;
+    }();
+    static const Certificates none;
+    auto it = all.find(file);
+    return it == all.end() ? none : it->second;
 }
 
 std::string certificates_path(const std::string& rules_path) {

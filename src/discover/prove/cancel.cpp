@@ -236,7 +236,7 @@ bool Cancel::cancel_as(size_t i, size_t j, const Perm& perm) {
             const Poly& value = map.at(v);
             for (int w : t.term.variables)
                 for (const Mono& m : value.terms) {
-                    std::vector<int> ids = atoms_of(m.key);
+                    Product ids = atoms_of(m.key);
                     auto found = std::find(ids.begin(), ids.end(), w);
                     if (found == ids.end() || (ids.size() == 1 && (m.coefficient == 1 || m.coefficient == -1)))
                         continue;

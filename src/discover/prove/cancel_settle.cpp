@@ -181,9 +181,9 @@ Cancel::Outcome Cancel::resolve_quotient(Numbered& n, int id) {
     // What of a is a multiple of b as it stands.
     Poly whole;
     if (b.terms.size() == 1) {
-        std::vector<int> below = atoms_of(b.terms[0].key);
+        Product below = atoms_of(b.terms[0].key);
         for (const Mono& m : a.terms) {
-            std::vector<int> above = atoms_of(m.key);
+            Product above = atoms_of(m.key);
             bool divides = m.coefficient % b.terms[0].coefficient == 0;
             for (int f : below) {
                 auto found = std::find(above.begin(), above.end(), f);

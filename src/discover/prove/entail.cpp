@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/gcd.h"
+#include "base/hash.h"
 #include "expr/simplify.h"
 
 namespace tessera::prover {
@@ -25,6 +26,19 @@ bool tighten(Poly& p) {
     return true;
 }
 
+// A row of which the constant stands apart.
+struct Row {
+    Poly p;
+    int64_t constant = 0;
+    uint64_t hash = 0;  // that of -p is its negative
+};
+
+uint64_t linear_hash(const Poly& p) {
+    uint64_t h = 0;
+    for (const Mono& m : p.terms) h += mix(0, m.key) * static_cast<uint64_t>(m.coefficient);
+    return h;
+}
+
 // Rows by their coefficients without the constant, of which the smallest counts.
 class System {
   public:
@@ -37,55 +51,74 @@ class System {
             return;
         }
         if (p.is_constant()) return;
-        int64_t c = p.constant();
-        if (p.terms[0].key == 0) p.terms.erase(p.terms.begin());
-        // Two that leave no room between them.
-        Poly opposite = -p;
-        if (auto other = rows_.find(opposite); other != rows_.end() && c + other->second < 0) {
-            impossible = true;
-            return;
+        const int64_t c = p.constant();
+        if (p.terms[0].key == 0) p.terms.erase_first();
+        const uint64_t hash = linear_hash(p);
+        for (Row& row : rows_) {
+            if (row.hash == hash && row.p == p) {
+                row.constant = std::min(row.constant, c);
+                check_opposite(p, row.constant, hash);
+                return;
+            }
         }
-        auto [it, fresh] = rows_.try_emplace(std::move(p), c);
-        if (!fresh && c < it->second) it->second = c;
+        if (check_opposite(p, c, hash)) rows_.push_back({std::move(p), c, hash});
     }
 
     bool solve() {
+        std::vector<Count> counts;
         while (!impossible && !rows_.empty()) {
             if (rows_.size() > kMaxRows) return false;
-            std::map<uint64_t, std::pair<int, int>> counts;
-            for (const auto& [p, c] : rows_)
-                for (const Mono& m : p.terms) (m.coefficient > 0 ? counts[m.key].first : counts[m.key].second)++;
-            uint64_t best = 0;
-            long cost = 0;
-            for (const auto& [key, n] : counts) {
-                long here = static_cast<long>(n.first) * n.second - n.first - n.second;
-                if (best == 0 || here < cost) best = key, cost = here;
-            }
-            eliminate(best);
+            counts.clear();
+            for (const Row& row : rows_)
+                for (const Mono& m : row.p.terms) {
+                    auto at =
+                        std::find_if(counts.begin(), counts.end(), [&](const Count& n) { return n.key == m.key; });
+                    if (at == counts.end()) at = counts.insert(counts.end(), Count{m.key});
+                    ++(m.coefficient > 0 ? at->above : at->below);
+                }
+            const Count* best = nullptr;
+            for (const Count& n : counts)
+                if (!best || n.cost() < best->cost() || (n.cost() == best->cost() && n.key < best->key)) best = &n;
+            eliminate(best->key);
         }
         return impossible;
     }
 
   private:
-    std::map<Poly, int64_t> rows_;
+    struct Count {
+        uint64_t key;
+        long above = 0, below = 0;
+        long cost() const { return above * below - above - below; }
+    };
+    std::vector<Row> rows_;
+
+    // Two that leave no room between them.
+    bool check_opposite(const Poly& p, int64_t c, uint64_t hash) {
+        for (const Row& row : rows_) {
+            if (row.hash != -hash || row.p.terms.size() != p.terms.size()) continue;
+            if (row.constant + c < 0 && row.p == -p) impossible = true;
+        }
+        return !impossible;
+    }
 
     void eliminate(uint64_t key) {
         std::vector<std::pair<Poly, int64_t>> above, below;
-        for (auto it = rows_.begin(); it != rows_.end();) {
-            Poly p = it->first;
-            if (it->second) p = p + Poly(it->second);
-            int64_t c = p.coefficient(key);
+        size_t kept = 0;
+        for (Row& row : rows_) {
+            const int64_t c = row.p.coefficient(key);
             if (c == 0) {
-                ++it;
+                if (&rows_[kept] != &row) rows_[kept] = std::move(row);
+                ++kept;
                 continue;
             }
-            (c > 0 ? above : below).emplace_back(std::move(p), c > 0 ? c : -c);
-            it = rows_.erase(it);
+            (c > 0 ? above : below)
+                .emplace_back(row.constant ? row.p + Poly(row.constant) : std::move(row.p), c > 0 ? c : -c);
         }
+        rows_.resize(kept);
         for (const auto& [p, a] : above)
             for (const auto& [q, b] : below) {
                 int64_t g = gcd_of(a, b);
-                add(p * Poly(b / g) + q * Poly(a / g));
+                add(combined(p, b / g, q, a / g));
                 if (impossible) return;
             }
     }
@@ -94,11 +127,11 @@ class System {
 // What is known of the atoms in `facts`, added to them.
 void describe(Atoms& atoms, Guards& facts) {
     std::vector<int> ids;
-    for (size_t i = 0; i < facts.size(); ++i) atoms.collect(facts[i], ids);
+    for (const Poly& f : facts)
+        for (int id : atoms.describe(f).ids)
+            if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
     auto positive = [&](const Poly& p) {  // at least 1, as far as it is plain
         if (p.is_constant()) return p.constant() >= 1;
-        Facts known(atoms);
-        known.add(facts);
         // Without quotients, so that this ends.
         System s;
         for (const Poly& f : facts) s.add(f);
@@ -144,7 +177,7 @@ void multiply(const Atoms& atoms, Guards& facts) {
     std::vector<std::pair<int, uint64_t>> products;  // size, the rest
     for (const Poly& p : facts)
         for (const Mono& m : p.terms) {
-            std::vector<int> ids = atoms_of(m.key);
+            Product ids = atoms_of(m.key);
             if (ids.size() < 2) continue;
             for (size_t i = 0; i < ids.size(); ++i) {
                 if (atoms[ids[i]].kind != Atom::Kind::Var || !atoms[ids[i]].size) continue;
@@ -182,11 +215,16 @@ bool infeasible(Atoms& atoms, Guards facts) {
     return s.solve();
 }
 
+struct Fact {
+    const Poly* poly;
+    const Atoms::Description* what;
+};
+
 // The facts that have atoms in common with that at `from`, directly or through others, taken out of `facts`. What
 // contradicts itself does so within one such group.
-Guards take_group(Guards& facts, std::vector<std::vector<int>>& ids, size_t from) {
+std::vector<Fact> take_group(std::vector<Fact>& facts, size_t from) {
     std::vector<bool> reached;
-    Guards group;
+    std::vector<Fact> group;
     std::vector<size_t> open{from};
     std::vector<bool> taken(facts.size());
     taken[from] = true;
@@ -194,50 +232,62 @@ Guards take_group(Guards& facts, std::vector<std::vector<int>>& ids, size_t from
         size_t i = open.back();
         open.pop_back();
         group.push_back(facts[i]);
-        for (int id : ids[i]) {
+        for (int id : facts[i].what->ids) {
             if (static_cast<size_t>(id) >= reached.size()) reached.resize(static_cast<size_t>(id) + 1);
             if (reached[static_cast<size_t>(id)]) continue;
             reached[static_cast<size_t>(id)] = true;
-            for (size_t j = 0; j < facts.size(); ++j)
-                if (!taken[j] && std::find(ids[j].begin(), ids[j].end(), id) != ids[j].end()) {
+            for (size_t j = 0; j < facts.size(); ++j) {
+                const std::vector<int>& ids = facts[j].what->ids;
+                if (!taken[j] && std::find(ids.begin(), ids.end(), id) != ids.end()) {
                     taken[j] = true;
                     open.push_back(j);
                 }
+            }
         }
     }
     size_t kept = 0;
     for (size_t i = 0; i < facts.size(); ++i)
-        if (!taken[i]) {
-            std::swap(facts[kept], facts[i]);
-            std::swap(ids[kept++], ids[i]);
-        }
+        if (!taken[i]) facts[kept++] = facts[i];
     facts.resize(kept);
-    ids.resize(kept);
     return group;
 }
 
-std::vector<std::vector<int>> atoms_of_each(const Atoms& atoms, const Guards& facts) {
-    std::vector<std::vector<int>> ids(facts.size());
-    for (size_t i = 0; i < facts.size(); ++i) atoms.collect(facts[i], ids[i]);
-    return ids;
+bool group_infeasible(Atoms& atoms, const std::vector<Fact>& group) {
+    std::pair<uint64_t, uint64_t> key{group.size(), 0};
+    for (const Fact& f : group) {
+        key.first += f.what->hash;
+        key.second += mix(f.what->hash, 1);
+    }
+    auto [it, fresh] = atoms.contradictions.try_emplace(key, false);
+    if (!fresh) return it->second;
+    Guards facts;
+    facts.reserve(group.size());
+    for (const Fact& f : group) facts.push_back(*f.poly);
+    return it->second = infeasible(atoms, std::move(facts));
+}
+
+std::vector<Fact> described(Atoms& atoms, const Guards& known) {
+    std::vector<Fact> facts;
+    facts.reserve(known.size() + 1);
+    for (const Poly& p : known) facts.push_back({&p, &atoms.describe(p)});
+    return facts;
 }
 
 }  // namespace
 
 bool Facts::contradictory() const {
-    Guards facts = known_;
-    std::vector<std::vector<int>> ids = atoms_of_each(*atoms_, facts);
+    std::vector<Fact> facts = described(*atoms_, known_);
     while (!facts.empty())
-        if (infeasible(*atoms_, take_group(facts, ids, 0))) return true;
+        if (group_infeasible(*atoms_, take_group(facts, 0))) return true;
     return false;
 }
 
 bool Facts::implies(const Poly& p) const {
     if (p.is_constant()) return p.constant() >= 0;
-    Guards facts = known_;
-    facts.push_back(-p - Poly(1));
-    std::vector<std::vector<int>> ids = atoms_of_each(*atoms_, facts);
-    return infeasible(*atoms_, take_group(facts, ids, facts.size() - 1));
+    std::vector<Fact> facts = described(*atoms_, known_);
+    const Poly negation = -p - Poly(1);
+    facts.push_back({&negation, &atoms_->describe(negation)});
+    return group_infeasible(*atoms_, take_group(facts, facts.size() - 1));
 }
 
 }  // namespace tessera::prover

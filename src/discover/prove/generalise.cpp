@@ -91,9 +91,9 @@ Claim with_independent_sizes(const Claim& claim) {
     for (auto& [name, shape] : out.shapes)
         for (int64_t d = 0; d < shape.rank(); ++d) {
             if (!shape[d].is(ExprKind::Var) || seen.insert(shape[d].node().name).second) continue;
-            Claim apart = out;
-            apart.shapes[name][d] = symbol(fmt::format("{}_{}{}", shape[d].node().name, name, d));
-            if (check_well_formed(apart).ok()) shape[d] = apart.shapes[name][d];
+            const Dim shared = shape[d];
+            shape[d] = symbol(fmt::format("{}_{}{}", shared.node().name, name, d));
+            if (!check_well_formed(out).ok()) shape[d] = shared;
         }
     return out;
 }
@@ -124,35 +124,63 @@ std::optional<Claim> with_own_parts(const Claim& claim) {
     return out;
 }
 
+// The forms of a claim, made one after the other as they are asked for.
+class Forms {
+  public:
+    explicit Forms(const Claim& claim) : claim_(claim) {}
+
+    // Until `stop` says so; the claim itself comes last.
+    void each(const std::function<bool(const Claim&)>& stop) {
+        std::vector<Claim> bases{claim_};
+        if (std::optional<Claim> own = with_own_parts(claim_))
+            if (independent(*own).shapes != independent(claim_).shapes) bases.insert(bases.begin(), *own);
+        std::set<std::string> seen;
+        for (int attrs : {7, 3, 5, 6, 1, 2, 4, 0}) {  // strides, pads, dilations
+            if (!with_variables(claim_, attrs)) continue;
+            for (size_t shape = 0; shape < 4 * bases.size(); ++shape) {
+                std::optional<Claim> form = with_variables(shaped(bases[shape / 4], shape % 4), attrs);
+                if (form && seen.insert(to_string(*form)).second && stop(*form)) return;
+            }
+        }
+    }
+
+  private:
+    const Claim& claim_;
+    std::map<std::string, Claim> independent_;
+
+    const Claim& independent(const Claim& claim) {
+        const std::string text = to_string(claim);
+        auto found = independent_.find(text);
+        if (found == independent_.end()) found = independent_.emplace(text, with_independent_sizes(claim)).first;
+        return found->second;
+    }
+
+    Claim shaped(const Claim& claim, size_t how) {
+        switch (how) {
+            case 0: return independent(with_symbolic_sizes(claim));
+            case 1: return with_symbolic_sizes(claim);
+            case 2: return independent(claim);
+            default: return claim;
+        }
+    }
+
+    static std::optional<Claim> with_variables(Claim claim, int attrs) {
+        for (int i = 0; i < 3; ++i)
+            if ((attrs >> i & 1) && !make_variable(claim, kWindowAttrs[i])) return {};
+        return claim;
+    }
+};
+
 }  // namespace
 
+void each_general(const Claim& claim, const std::function<bool(const Claim&)>& stop) { Forms(claim).each(stop); }
+
 std::vector<Claim> generalise(const Claim& claim) {
-    std::vector<Claim> shapes;
-    std::set<std::string> seen;
-    auto add = [&](std::vector<Claim>& to, Claim c) {
-        if (seen.insert(to_string(c)).second) to.push_back(std::move(c));
-    };
-    std::vector<Claim> forms{claim};
-    if (std::optional<Claim> own = with_own_parts(claim))
-        if (with_independent_sizes(*own).shapes != with_independent_sizes(claim).shapes)
-            forms.insert(forms.begin(), *own);
-    for (const Claim& form : forms) {
-        Claim symbolic = with_symbolic_sizes(form);
-        add(shapes, with_independent_sizes(symbolic));
-        add(shapes, symbolic);
-        add(shapes, with_independent_sizes(form));
-        add(shapes, form);
-    }
-    seen.clear();
     std::vector<Claim> all;
-    for (int attrs : {7, 3, 5, 6, 1, 2, 4, 0})  // strides, pads, dilations
-        for (const Claim& c : shapes) {
-            Claim general = c;
-            bool made = true;
-            for (int i = 0; i < 3 && made; ++i)
-                if (attrs >> i & 1) made = make_variable(general, kWindowAttrs[i]);
-            if (made) add(all, std::move(general));
-        }
+    each_general(claim, [&](const Claim& form) {
+        all.push_back(form);
+        return false;
+    });
     return all;
 }
 

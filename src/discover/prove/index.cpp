@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
 #include "expr/simplify.h"
 
 namespace tessera::prover {
@@ -19,25 +20,6 @@ int64_t mul(int64_t a, int64_t b) {
     return r;
 }
 
-Poly combine(const Poly& a, const Poly& b, int64_t scale) {
-    Poly out;
-    out.terms.reserve(a.terms.size() + b.terms.size());
-    size_t i = 0, j = 0;
-    while (i < a.terms.size() || j < b.terms.size()) {
-        if (j == b.terms.size() || (i < a.terms.size() && a.terms[i].key < b.terms[j].key)) {
-            out.terms.push_back(a.terms[i++]);
-        } else if (i == a.terms.size() || b.terms[j].key < a.terms[i].key) {
-            out.terms.push_back({b.terms[j].key, mul(b.terms[j].coefficient, scale)});
-            ++j;
-        } else {
-            int64_t c = add(a.terms[i].coefficient, mul(b.terms[j].coefficient, scale));
-            if (c) out.terms.push_back({a.terms[i].key, c});
-            ++i, ++j;
-        }
-    }
-    return out;
-}
-
 }  // namespace
 
 int64_t Poly::coefficient(uint64_t key) const {
@@ -46,31 +28,51 @@ int64_t Poly::coefficient(uint64_t key) const {
     return 0;
 }
 
-Poly operator+(const Poly& a, const Poly& b) { return combine(a, b, 1); }
-Poly operator-(const Poly& a, const Poly& b) { return combine(a, b, -1); }
-Poly operator-(const Poly& a) { return combine({}, a, -1); }
+size_t PolyHash::operator()(const Poly& p) const {
+    uint64_t h = p.terms.size();
+    for (const Mono& m : p.terms) h = mix(mix(h, m.key), static_cast<uint64_t>(m.coefficient));
+    return h;
+}
 
-std::vector<int> atoms_of(uint64_t key) {
-    std::vector<int> out;
-    for (; key; key >>= 16) out.push_back(static_cast<int>(key & 0xffff));
+Poly combined(const Poly& a, int64_t times_a, const Poly& b, int64_t times_b) {
+    Poly out;
+    const Mono *x = a.terms.begin(), *y = b.terms.begin();
+    const Mono *const last_x = a.terms.end(), *const last_y = b.terms.end();
+    while (x != last_x || y != last_y) {
+        if (y == last_y || (x != last_x && x->key < y->key)) {
+            out.terms.push_back({x->key, mul(x->coefficient, times_a)});
+            ++x;
+        } else if (x == last_x || y->key < x->key) {
+            out.terms.push_back({y->key, mul(y->coefficient, times_b)});
+            ++y;
+        } else {
+            const int64_t c = add(mul(x->coefficient, times_a), mul(y->coefficient, times_b));
+            if (c) out.terms.push_back({x->key, c});
+            ++x, ++y;
+        }
+    }
     return out;
 }
+
+Poly operator+(const Poly& a, const Poly& b) { return combined(a, 1, b, 1); }
+Poly operator-(const Poly& a, const Poly& b) { return combined(a, 1, b, -1); }
+Poly operator-(const Poly& a) { return combined({}, 1, a, -1); }
 
 uint64_t multiply_keys(uint64_t a, uint64_t b) {
     if (a == 0) return b;
     if (b == 0) return a;
-    std::vector<int> ids = atoms_of(a);
-    for (int id : atoms_of(b)) ids.push_back(id);
-    if (ids.size() > 4) throw Unsupported{"a product of more than four sizes"};
-    std::sort(ids.begin(), ids.end());
+    const Product x = atoms_of(a), y = atoms_of(b);
+    if (x.size() + y.size() > 4) throw Unsupported{"a product of more than four sizes"};
+    std::array<int, 4> ids;
+    int* const end = std::merge(x.begin(), x.end(), y.begin(), y.end(), ids.begin());
     uint64_t key = 0;
-    for (size_t i = ids.size(); i-- > 0;) key = key << 16 | static_cast<uint64_t>(ids[i]);
+    for (int* i = end; i != ids.begin();) key = key << 16 | static_cast<uint64_t>(*--i);
     return key;
 }
 
 Poly operator*(const Poly& a, const Poly& b) {
-    if (a.terms.size() == 1 && a.terms[0].key == 0) return combine({}, b, a.terms[0].coefficient);
-    if (b.terms.size() == 1 && b.terms[0].key == 0) return combine({}, a, b.terms[0].coefficient);
+    if (a.terms.size() == 1 && a.terms[0].key == 0) return combined({}, 1, b, a.terms[0].coefficient);
+    if (b.terms.size() == 1 && b.terms[0].key == 0) return combined({}, 1, a, b.terms[0].coefficient);
     Poly out;
     for (const Mono& x : a.terms) {
         Poly row;
@@ -246,6 +248,15 @@ void Atoms::collect(const Poly& p, std::vector<int>& ids) const {
             for (const Poly& arg : all_[static_cast<size_t>(a)].args) collect(arg, ids);
             ids.push_back(a);
         }
+}
+
+const Atoms::Description& Atoms::describe(const Poly& p) {
+    auto [it, fresh] = described_.try_emplace(p);
+    if (fresh) {
+        collect(p, it->second.ids);
+        it->second.hash = mix(PolyHash{}(p), 0x5bd1e995);
+    }
+    return it->second;
 }
 
 std::string Atoms::print(const Poly& p) const {

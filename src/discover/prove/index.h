@@ -2,9 +2,13 @@
 // choices that are not resolved. A polynomial is sorted and without zero coefficients, so equal ones compare equal.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "expr/expr.h"
@@ -23,8 +27,85 @@ struct Mono {
     bool operator==(const Mono&) const = default;
     auto operator<=>(const Mono&) const = default;
 };
+
+// The terms of a polynomial: few as a rule, which then stand in it.
+class Monos {
+  public:
+    Monos() = default;
+    Monos(const Monos& o) { assign(o); }
+    Monos(Monos&& o) noexcept { take(o); }
+    Monos& operator=(const Monos& o) {
+        if (this != &o) {
+            size_ = 0;
+            assign(o);
+        }
+        return *this;
+    }
+    Monos& operator=(Monos&& o) noexcept {
+        if (this != &o) {
+            delete[] many_;
+            take(o);
+        }
+        return *this;
+    }
+    ~Monos() { delete[] many_; }
+
+    size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    Mono* begin() { return data(); }
+    Mono* end() { return data() + size_; }
+    const Mono* begin() const { return data(); }
+    const Mono* end() const { return data() + size_; }
+    Mono& operator[](size_t i) { return data()[i]; }
+    const Mono& operator[](size_t i) const { return data()[i]; }
+    void push_back(const Mono& m) {
+        const Mono copy = m;
+        if (size_ == capacity_) reserve(2 * size_t{size_});
+        data()[size_++] = copy;
+    }
+    void reserve(size_t capacity) {
+        if (capacity <= capacity_) return;
+        Mono* more = new Mono[capacity];
+        std::copy(begin(), end(), more);
+        delete[] many_;
+        many_ = more;
+        capacity_ = static_cast<uint32_t>(capacity);
+    }
+    void erase_first() {
+        std::copy(begin() + 1, end(), begin());
+        --size_;
+    }
+    bool operator==(const Monos& o) const { return std::equal(begin(), end(), o.begin(), o.end()); }
+    auto operator<=>(const Monos& o) const {
+        return std::lexicographical_compare_three_way(begin(), end(), o.begin(), o.end());
+    }
+
+  private:
+    static constexpr uint32_t kFew = 5;
+    uint32_t size_ = 0, capacity_ = kFew;
+    Mono few_[kFew];
+    Mono* many_ = nullptr;
+
+    Mono* data() { return many_ ? many_ : few_; }
+    const Mono* data() const { return many_ ? many_ : few_; }
+    void assign(const Monos& o) {
+        reserve(o.size_);
+        std::copy(o.begin(), o.end(), begin());
+        size_ = o.size_;
+    }
+    void take(Monos& o) {
+        size_ = o.size_;
+        capacity_ = o.capacity_;
+        many_ = o.many_;
+        if (!many_) std::copy(o.few_, o.few_ + size_, few_);
+        o.size_ = 0;
+        o.capacity_ = kFew;
+        o.many_ = nullptr;
+    }
+};
+
 struct Poly {
-    std::vector<Mono> terms;  // sorted by key
+    Monos terms;  // sorted by key
     Poly() = default;
     Poly(int64_t constant) {
         if (constant) terms.push_back({0, constant});
@@ -40,11 +121,31 @@ struct Poly {
     bool operator==(const Poly&) const = default;
     auto operator<=>(const Poly&) const = default;
 };
+struct PolyHash {
+    size_t operator()(const Poly& p) const;
+};
+Poly combined(const Poly& a, int64_t times_a, const Poly& b, int64_t times_b);  // times_a a + times_b b
 Poly operator+(const Poly& a, const Poly& b);
 Poly operator-(const Poly& a, const Poly& b);
 Poly operator-(const Poly& a);
 Poly operator*(const Poly& a, const Poly& b);
-std::vector<int> atoms_of(uint64_t key);
+
+// The atoms of one product, the smallest first.
+struct Product {
+    std::array<int, 4> ids;
+    size_t count = 0;
+    explicit Product(uint64_t key) {
+        for (; key; key >>= 16) ids[count++] = static_cast<int>(key & 0xffff);
+    }
+    size_t size() const { return count; }
+    int* begin() { return ids.data(); }
+    int* end() { return ids.data() + count; }
+    const int* begin() const { return ids.data(); }
+    const int* end() const { return ids.data() + count; }
+    int operator[](size_t i) const { return ids[i]; }
+    void erase(int* at) { std::copy(at + 1, end(), at), --count; }
+};
+inline Product atoms_of(uint64_t key) { return Product(key); }
 uint64_t multiply_keys(uint64_t a, uint64_t b);
 
 // A conjunction of e >= 0; a disjunction of conjunctions that exclude one another.
@@ -74,10 +175,20 @@ class Atoms {
     void collect(const Poly& p, std::vector<int>& ids) const;  // all atoms, inside ones first
     std::string print(const Poly& p) const;
 
+    // What `collect` gives, kept, and a hash that is not the one it is kept by.
+    struct Description {
+        std::vector<int> ids;
+        uint64_t hash = 0;
+    };
+    const Description& describe(const Poly& p);
+    // Which conjunctions were found to contradict themselves, by two hashes of what they hold.
+    std::map<std::pair<uint64_t, uint64_t>, bool> contradictions;
+
   private:
     std::vector<Atom> all_{{}};  // 0 is none
     std::map<std::string, int> names_;
     std::map<std::pair<Atom::Kind, std::vector<Poly>>, int> made_;
+    std::unordered_map<Poly, Description, PolyHash> described_;
 };
 
 }  // namespace tessera::prover

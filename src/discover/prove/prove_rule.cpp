@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <set>
 
+#include "discover/check/check_laws.h"
+#include "discover/check/verify_rule.h"
 #include "discover/prove/comprehension.h"
+#include "rewrite/refute/refute.h"
 #include "rewrite/refute/sample.h"
 #include "rewrite/rules/match.h"
 
@@ -219,9 +222,43 @@ bool is_all_of(const Claim& claim, const Rule& rule) {
 
 }  // namespace
 
+RuleProof prove_for_any_rank(const Rule& rule) {
+    RuleProof out;
+    for (bool by_meaning : {false, true}) {
+        Result<checker::ElementRule> element = checker::element_rule(rule, by_meaning);
+        if (!element.ok()) {
+            out.reason = element.error().message();
+            continue;
+        }
+        std::string steps = by_meaning ? "elements by meaning\n" : "elements\n";
+        Status holds = verify_rule(rule, {{rule.name, {{}, {}, {steps}}}});
+        if (!holds.ok()) {
+            checker::rewrite_by_laws(*element);
+            Result<Claim> claim = checker::claim_of(*element);
+            Result<Proof> proof = claim.ok() ? prove(*claim) : Result<Proof>(claim.error());
+            out.reason = proof.ok() ? proof->reason : proof.error().message();
+            if (proof.ok() && proof->proved()) {
+                steps += proof->certificate.text;
+                holds = verify_rule(rule, {{rule.name, {{}, {}, {steps}}}});
+            }
+        }
+        if (holds.ok()) {
+            out.proved = true;
+            out.where = "any rank";
+            out.entry = fmt::format("rule {}\n{}end\n", rule.name, steps);
+            return out;
+        }
+        out.reason += fmt::format("; {}; of one element: {}", holds.error().message(), to_string(element->rule));
+        for (const auto& [name, what] : element->elements) out.reason += fmt::format("; {} is {}", name, what);
+    }
+    return out;
+}
+
 RuleProof prove_rule(const Rule& rule) {
     constexpr int kClaims = 32;
-    RuleProof out;
+    RuleProof out = prove_for_any_rank(rule);
+    if (out.proved) return out;
+    out = {};
     std::set<int64_t> ranks;
     for (const Claim& claim : draw_claims(rule, kClaims)) {
         Result<Proof> proof = prove(claim, {.certificate = false});
@@ -243,6 +280,11 @@ RuleProof prove_rule(const Rule& rule) {
         return out;
     }
     if (out.proved) return out;
+    if (Result<Verdict> tried = refute(rule, {.instances = 60, .draws = 2000, .minimise = false});
+        tried.ok() && tried->kind == Verdict::Kind::Refuted) {
+        out.reason = fmt::format("{} cases hold, and random graphs refute it", out.claims);
+        return out;
+    }
     out.by_cases = true;
     out.reason = fmt::format("{} cases hold, ranks {} to {}; it says nothing of others: {}", out.claims,
                              ranks.empty() ? 0 : *ranks.begin(), ranks.empty() ? 0 : *ranks.rbegin(), out.where);

@@ -65,14 +65,16 @@ void each_dtype(const Graph& graph, const std::function<void(DType)>& f) {
     }
 }
 
+// Of the left side: what rounds to fewer digits on the right is no reassociation.
 double tolerance_of(const Sides& sides) {
     double worst = 1e-6;
     auto see = [&](DType t) {
         if (is_float(t)) worst = std::max(worst, roundoff(t));
     };
     each_dtype(*sides.left, see);
+    if (sides.exactness != Exactness::Approximates) return worst;
     each_dtype(*sides.right, see);
-    return sides.exactness == Exactness::Approximates ? std::max(worst, 1e-2) : worst;
+    return std::max(worst, 1e-2);
 }
 
 std::string index_text(int64_t flat, const Sizes& sizes) {

@@ -1,0 +1,660 @@
+// How one element of a side is read, law by law: the state of element_rule (check_elements.h).
+#pragma once
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "discover/check/check_elements.h"
+#include "discover/check/check_facts.h"
+#include "discover/check/check_laws.h"
+#include "discover/check/check_meanings.h"
+
+namespace tessera::checker {
+
+struct NoElement {
+    std::string why;
+};
+
+// One step from the place of an element in a result to its place in an operand.
+struct Step {
+    enum class Kind { Broadcast, Transpose, View, Move, Shift } kind;
+    std::string text;                        // sizes of the operand; the permutation; sizes of the
+                                             // operand; op, attributes and sizes
+    std::string dest = {};                   // of a broadcast, the rank of what it comes from; of a
+                                             // view, the sizes; how far
+    std::map<std::string, int64_t> by = {};  // of a shift along an axis
+};
+using Path = std::vector<Step>;
+
+inline bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+}
+inline bool is_view(const Term& t) { return is_one_of(t.op->name, {"reshape", "flatten", "squeeze", "unsqueeze"}); }
+// Which element is read depends on sizes, attributes and the other operands, not on what the elements are.
+inline bool is_move(const Term& t) {
+    return is_one_of(t.op->name, {"slice", "tile", "gather", "depth_to_space", "space_to_depth"});
+}
+inline bool is_reduction(const Term& t) { return t.op->name.starts_with("reduce_"); }
+inline bool along_one_axis(const Term& t) {
+    return is_one_of(t.op->name, {"softmax", "log_softmax", "hardmax", "arg_max", "arg_min"});
+}
+// Operands that are one number for all elements, from the second on.
+inline bool has_parameters(const Term& t) {
+    return is_one_of(t.op->name, {"clip", "quantize_linear", "dequantize_linear"});
+}
+inline bool takes_lists(const Term& t) {
+    return is_view(t) || is_reduction(t) || is_one_of(t.op->name, {"slice", "tile", "expand", "pad"});
+}
+inline bool is_op(const Term& t, std::string_view name) { return t.form == Term::Form::Op && t.op->name == name; }
+
+// Whether operands may change places without a change of bits: of two zeros a maximum is the first.
+inline bool may_swap(const OpDef& op) { return op.has(Trait::Commutative) && op.name != "max" && op.name != "min"; }
+
+class ElementReader {
+  public:
+    ElementReader(const Rule& rule, bool by_meaning) : rule_(rule), facts_(rule), by_meaning_(by_meaning) {
+        auto bind = [&](auto& self, const Term& t) -> void {
+            if (t.bound_slot >= 0) bound_.emplace(t.bound_slot, &t);
+            for (const Term& a : t.args) self(self, a);
+        };
+        for (const Term& t : rule.pattern) bind(bind, t);
+        out_.rule.variables = rule.variables;  // attributes keep their slots
+        matched_ = types_matched(rule);
+        for (const Term& t : rule.pattern) learn_operands(t);
+    }
+
+    ElementRule run() {
+        std::vector<Term> right = rule_.replacement;
+        if (right.size() < rule_.pattern.size()) {  // one op whose outputs stand for all
+            right.assign(rule_.pattern.size(), rule_.replacement[0]);
+            for (size_t i = 0; i < right.size(); ++i) right[i].output = static_cast<int>(i);
+        }
+        // A rule is applied only where types stay.
+        std::vector<std::pair<std::string, std::string>> alike;
+        for (size_t i = 0; i < right.size(); ++i) {
+            std::string a = sizes(rule_.pattern[i]), b = sizes(right[i]);
+            if (a.size() > b.size()) std::swap(a, b);
+            if (a != b) alike.emplace_back(b, a);
+            if (type(right[i]) != type(rule_.pattern[i])) types_[type(right[i])] = type(rule_.pattern[i]);
+        }
+        roots_.insert(alike.begin(), alike.end());
+        out_.rule.name = rule_.name;
+        out_.rule.exactness = rule_.exactness;
+        out_.rule.source = rule_.source;
+        out_.same = true;
+        for (size_t i = 0; i < right.size(); ++i) {
+            out_.rule.pattern.push_back(element(rule_.pattern[i], {}));
+            out_.rule.replacement.push_back(element(right[i], {}));
+            out_.same &= text(out_.rule.pattern[i]) == text(out_.rule.replacement[i]);
+        }
+        conditions();
+        return std::move(out_);
+    }
+
+  private:
+    const Rule& rule_;
+    Facts facts_;
+    const bool by_meaning_;
+    ElementRule out_;
+    std::map<int, const Term*> bound_;  // y@op(...)
+    std::map<std::string, std::string> roots_,
+        types_;  // of a result on the right: those of the one on the left
+    std::map<std::string, int> leaves_;
+    std::map<std::string, DTypes> matched_;      // what the pattern's ops take
+    std::set<std::string> matrices_, channels_;  // variables that an op takes as a
+                                                 // matrix, or one for each channel
+    int last_ = 0;
+
+    // What the rule says of a variable's values, of the elements that are read of it.
+    void conditions() {
+        auto carry = [&](auto& self, const Term& c) -> void {
+            if (c.form != Term::Form::Call) return;
+            if (c.name == "and")
+                for (const Term& part : c.args) self(self, part);
+            if (is_one_of(c.name, {"<", "<="}) && c.args[0].name == "number" && c.args[1].name == "number") {
+                for (const auto& [low, i] : leaves_)
+                    for (const auto& [high, j] : leaves_) {
+                        if (low != facts_.text(c.args[0].args[0]) || high != facts_.text(c.args[1].args[0])) continue;
+                        Term said = c;
+                        said.args[0].args[0].slot = i;
+                        said.args[1].args[0].slot = j;
+                        out_.rule.conditions.push_back(said);
+                    }
+                return;
+            }
+            const bool compares = is_one_of(c.name, {"<", "<=", ">", ">=", "!="});
+            const Term& about = compares ? c.args[0] : c;
+            if (compares && (about.name != "number" || c.args[1].form != Term::Form::Number)) return;
+            if (!compares && !is_one_of(c.name, {"positive", "non_negative", "invertible", "finite", "power_of_two"}))
+                return;
+            if (about.args.size() != 1 || about.args[0].form != Term::Form::Variable || about.args[0].slot < 0) return;
+            const std::string name = facts_.name(about.args[0].slot);
+            for (const auto& [what, slot] : leaves_) {
+                if (what != name && !what.starts_with(name + " ")) continue;
+                Term said = c;
+                Term& place = compares ? said.args[0].args[0] : said.args[0];
+                place.slot = slot;
+                place.name = out_.rule.variables[static_cast<size_t>(slot)].name;
+                out_.rule.conditions.push_back(said);
+            }
+        };
+        for (const Term& c : rule_.conditions) carry(carry, c);
+    }
+
+    // ---- products (check_products.cpp)
+
+    void learn_operands(const Term& t);
+    std::string oriented(const Term& given, const std::string& attribute, bool flipped, bool only_sizes);
+    bool is_matrix(const Term& given) const;
+    bool is_row(const Term& given) const;
+    std::string product_name(const Term& t, bool flipped, bool only_sizes);
+    std::optional<std::pair<Term, Term>> factored(const Term& given,
+                                                  const std::function<bool(const Term&, const Term&)>& is);
+    std::optional<Term> taken_out_of_product(const Term& t);
+    std::optional<std::pair<Term, std::string>> inside_of_product(const Term& t);
+    std::optional<Term> product_written_out(const Term& t);
+    bool has_one_group(const Term& t) const;
+    bool is_per_channel(const Term& c, const Term& w) const;
+    Term bias_of(const Term& given, const Term& w, bool transposed, bool whole = true);
+    std::optional<Term> conv_written_out(const Term& t);
+    std::optional<std::pair<Term, std::string>> inside_of_conv(const Term& t);
+    std::optional<Term> norm_written_out(const Term& t) const;
+    std::optional<Term> part_of_joined(const Term& slice);
+    std::optional<Term> rows_of_product(const Term& reshape);
+    Term product_leaf(Term t, Path path);
+    std::optional<Term> attention_leaf(Term t, const Path& path);
+    bool is_float_product(const Term& t) const;
+    bool is_narrow(const Term& t) const;
+
+    // ---- slices (check_slices.cpp)
+
+    using Linear = std::map<std::string, int64_t>;  // a sum of multiples; "" is 1
+    Linear linear(const Term& t) const;
+    static std::string linear_text(const Linear& sum);
+    bool is_not_negative(const Term& t) const;
+    std::optional<std::pair<std::string, Linear>> shift_of(const Term& t) const;
+    std::optional<Term> merged_movement(const Term& t) const;
+
+    // ---- what is known of a tensor
+
+    // A variable that stands for an op's result, as that op.
+    const Term& resolved(const Term& t) const {
+        if (t.form != Term::Form::Variable || t.slot < 0) return t;
+        if (auto it = bound_.find(t.slot); it != bound_.end()) return *it->second;
+        if (const Term* l = facts_.let(t.slot); l && l->form == Term::Form::Op) return resolved(*l);
+        return t;
+    }
+    std::string variable(const Term& t) const {
+        return t.form == Term::Form::Variable && t.slot >= 0 ? facts_.name(t.slot) : fmt::format("_@{}", t.at);
+    }
+    std::string canonical(std::string sizes) const {
+        auto it = roots_.find(sizes);
+        return it == roots_.end() ? sizes : it->second;
+    }
+
+    bool elementwise(const Term& t) const {
+        if (is_one_of(t.op->name, {"cast_like", "swiglu"})) return false;
+        if (has_parameters(t) && t.op->name != "clip") {
+            const Term& scale = t.args.at(1);
+            return scale.form == Term::Form::Variable && facts_.same_rank(variable(scale)) == "0" && t.rest_slot < 0;
+        }
+        return t.op->has(Trait::Elementwise) && t.op->has(Trait::Pure);
+    }
+
+    // A literal, an attribute, or what is computed of them.
+    bool is_number(const Term& t) const {
+        return t.form == Term::Form::Number || t.form == Term::Form::Call ||
+               (t.form == Term::Form::Variable && t.slot >= 0 &&
+                rule_.variables[static_cast<size_t>(t.slot)].kind == TermKind::Float);
+    }
+
+    // The tensors that give an element-wise op its sizes.
+    std::vector<const Term*> operands(const Term& t) const {
+        std::vector<const Term*> out;
+        for (const Term& a : t.args)
+            if (!is_number(resolved(a)) && !(has_parameters(t) && !out.empty())) out.push_back(&a);
+        return out;
+    }
+
+    // A name for the sizes of a tensor: two of one name have the same.
+    std::string sizes(const Term& given) {
+        const Term& t = resolved(given);
+        if (t.form == Term::Form::Variable)
+            return canonical(t.list ? variable(t) + "..." : facts_.same_sizes(variable(t)));
+        if (t.form != Term::Form::Op) return facts_.text(t);
+        if (elementwise(t)) return canonical(joined(operands(t)));
+        if (is_op(t, "transpose"))
+            return canonical(fmt::format("transpose[{}]({})", facts_.attributes(t), sizes(t.args[0])));
+        if (is_view(t) || is_move(t) || is_one_of(t.op->name, {"expand", "pad"}))
+            return canonical(fmt::format("{}.{}[{}]({}; {})", t.op->name, t.output, facts_.attributes(t),
+                                         sizes(t.args[0]), other_operands(t)));
+        if (is_op(t, "batch_normalization") && t.output == 0) return sizes(t.args[0]);
+        if (const std::string product = product_name(t, false, true); !product.empty()) return canonical(product);
+        if (is_one_of(t.op->name, {"matmul", "conv", "conv_transpose"}))
+            return canonical(
+                fmt::format("{}[{}]({}, {})", t.op->name, facts_.attributes(t), sizes(t.args[0]), sizes(t.args[1])));
+        if (is_reduction(t) && t.args.size() == 2)
+            return canonical(fmt::format("reduced[{}]({}, {})", facts_.attributes(t), sizes(t.args[0]), axes_of(t)));
+        return canonical(fmt::format("{}.{}[{}]({})", t.op->name, t.output, facts_.attributes(t), whole_operands(t)));
+    }
+
+    // Of operands that are broadcast together, less those that do not enlarge another.
+    std::string joined(std::vector<const Term*> all) {
+        std::set<std::string> names;
+        for (const Term* a : all) {
+            const Term& t = resolved(*a);
+            auto fits_another = [&](const Term* b) {
+                const Term& other = resolved(*b);
+                return a != b && t.form == Term::Form::Variable && !t.list && fits_result(variable(t), other);
+            };
+            bool smaller = std::any_of(all.begin(), all.end(), [&](const Term* b) {
+                return fits_another(b) && !(resolved(*b).form == Term::Form::Variable && b < a &&
+                                            facts_.fits(variable(resolved(*b)), variable(t)));
+            });
+            if (!smaller) names.insert(sizes(t));
+        }
+        // What is reduced has ones along its axes, and the other sizes of what it was.
+        for (const std::string& name : std::set<std::string>(names))
+            std::erase_if(names,
+                          [&](const std::string& n) { return n.starts_with(fmt::format("reduced[]({}, ", name)); });
+        if (names.size() > 1) names.erase("joined()");  // of numbers only
+        if (names.size() == 1) return *names.begin();
+        return fmt::format("joined({})", fmt::join(names, ", "));
+    }
+
+    // Whether a variable's sizes broadcast to a tensor's: to those of a variable that the tensor has the sizes of.
+    bool fits_result(const std::string& small, const Term& large) {
+        if (facts_.same_rank(small) == "0") return true;
+        if (large.form == Term::Form::Variable) return !large.list && facts_.fits(small, variable(large));
+        for (const auto& [slot, term] : bound_)
+            if (large.form == Term::Form::Op && term->op == large.op && facts_.fits(small, facts_.name(slot)) &&
+                sizes(*term) == sizes(large))
+                return true;
+        if (large.form != Term::Form::Op || !elementwise(large)) return false;
+        std::vector<const Term*> all = operands(large);
+        return std::any_of(all.begin(), all.end(), [&](const Term* a) { return fits_result(small, resolved(*a)); });
+    }
+
+    // A name for its rank, "0" where it has none.
+    std::string rank(const Term& given) {
+        const Term& t = resolved(given);
+        if (t.form == Term::Form::Number) return "0";
+        if (t.form == Term::Form::Variable && !t.list) return facts_.same_rank(variable(t));
+        if (t.form != Term::Form::Op) return facts_.text(t);
+        if (is_op(t, "transpose") || is_one_of(t.op->name, {"slice", "pad", "tile"}) ||
+            (along_one_axis(t) && keeps_axes(t)))
+            return rank(t.args[0]);
+        if (const Term* longer = leading_ones(t)) return rank(*longer);
+        if (is_one_of(t.op->name, {"conv", "conv_transpose"})) return rank(t.args[1]);
+        if (!elementwise(t)) return "of " + sizes(t);
+        std::set<std::string> ranks;
+        std::vector<const Term*> all = operands(t);
+        for (const Term* a : all) {
+            const Term& x = resolved(*a);
+            bool less = x.form == Term::Form::Variable && std::any_of(all.begin(), all.end(), [&](const Term* b) {
+                            return b != a && rank_at_most(variable(x), resolved(*b)) && rank(x) != rank(*b);
+                        });
+            if (!less) ranks.insert(rank(x));
+        }
+        return ranks.size() == 1 ? *ranks.begin() : fmt::format("largest({})", fmt::join(ranks, ", "));
+    }
+    bool rank_at_most(const std::string& small, const Term& large) {
+        if (large.form == Term::Form::Variable) return !large.list && facts_.rank_at_most(small, variable(large));
+        return is_op(large, "transpose") && rank_at_most(small, resolved(large.args[0]));
+    }
+
+    // reshape(c, join(repeat(1, rank(x) - rank(c)), dims(c))): c with ones before its sizes; gives x.
+    const Term* leading_ones(const Term& t) const {
+        if (!is_op(t, "reshape") || t.args.size() != 2 || !t.attrs.empty() || t.rest_slot >= 0) return nullptr;
+        const Term &c = t.args[0], &list = t.args[1];
+        if (c.form != Term::Form::Variable || list.form != Term::Form::Call || list.name != "join") return nullptr;
+        const Term& ones = list.args[0];
+        const std::string own = fmt::format("dims({})", facts_.text(c));
+        if (facts_.text(list.args[1]) != own || ones.name != "repeat" || facts_.text(ones.args[0]) != "1")
+            return nullptr;
+        const Term& count = ones.args[1];
+        if (count.name != "-" || count.args.size() != 2 || count.args[0].name != "rank") return nullptr;
+        if (facts_.text(count.args[1]) != fmt::format("rank({})", facts_.text(c))) return nullptr;
+        return &count.args[0].args[0];
+    }
+
+    // A name for the type of the elements.
+    std::string type(const Term& given) {
+        const Term& t = resolved(given);
+        std::string name = t.form == Term::Form::Variable ? variable(t)
+                           : is_op(t, "cast")             ? fmt::format("cast[{}]@{}", facts_.attributes(t), t.at)
+                           : t.form == Term::Form::Op     ? fmt::format("of {}@{}", t.op->name, t.at)
+                                                          : "";
+        auto it = types_.find(name);
+        return it == types_.end() ? name : it->second;
+    }
+
+    // ---- which element
+
+    static Path only_element() { return {{Step::Kind::Move, "only"}}; }
+    static void broadcast(Path& path, std::string sizes, std::string dest) {
+        if (!path.empty() && path.back().text == "only") return;
+        if (!path.empty() && path.back().kind == Step::Kind::Broadcast) {
+            dest = path.back().dest;
+            path.pop_back();
+        }
+        path.push_back({Step::Kind::Broadcast, std::move(sizes), std::move(dest)});
+    }
+
+    // o -> i with i[p[k]] = o[k].
+    void transpose(Path& path, const std::string& p, const Term& of) {
+        std::optional<Step> spread;
+        if (!path.empty() && path.back().kind == Step::Kind::Broadcast) {
+            if (path.back().dest != rank(of)) return path.push_back({Step::Kind::Transpose, p});
+            spread = path.back();
+            path.pop_back();
+        }
+        if (!path.empty() && path.back().kind == Step::Kind::Transpose) {
+            const std::string q = path.back().text;
+            path.pop_back();
+            if (p != fmt::format("inverse({})", q) && q != fmt::format("inverse({})", p))
+                path.push_back({Step::Kind::Transpose, fmt::format("permute({}, {})", p, q)});
+        } else {
+            path.push_back({Step::Kind::Transpose, p});
+        }
+        if (spread) path.push_back({Step::Kind::Broadcast, sizes(of), spread->dest});
+    }
+
+    void view(Path& path, const std::string& from, std::string to) const {
+        if (!path.empty() && path.back().kind == Step::Kind::View && path.back().text == to) {
+            to = path.back().dest;
+            path.pop_back();
+        }
+        if (from != to) path.push_back({Step::Kind::View, from, to});
+    }
+
+    static std::string path_text(const Path& path) {
+        std::string out;
+        for (const Step& s : path) {
+            const char* names[] = {"broadcast", "transpose", "view", "move", "shift"};
+            out += fmt::format(" {} {}", names[static_cast<int>(s.kind)], s.text);
+            if (s.kind == Step::Kind::View) out += " as " + s.dest;
+            if (s.kind == Step::Kind::Shift) out += " by " + s.dest;
+        }
+        return out;
+    }
+
+    // ---- elements
+
+    // The operands as tensors.
+    std::string whole_operands(const Term& t) {
+        std::vector<std::string> out;
+        for (const Term& a : t.args) out.push_back(whole(a, &a != &t.args[0] && takes_lists(t)));
+        return fmt::format("{}", fmt::join(out, ", "));
+    }
+    std::string other_operands(const Term& t) {
+        std::vector<std::string> out;
+        for (size_t i = 1; i < t.args.size(); ++i) out.push_back(whole(t.args[i], takes_lists(t)));
+        return fmt::format("{}", fmt::join(out, ", "));
+    }
+    std::string whole(const Term& given, bool list) {
+        const Term& t = resolved(given);
+        if (t.form == Term::Form::Variable) {
+            if (const Term* l = t.slot >= 0 ? facts_.let(t.slot) : nullptr) return facts_.text(*l);
+            std::string name = variable(t) + (t.list ? "..." : "") + (t.optional ? "?" : "");
+            return list ? fmt::format("ints({})", name) : name;
+        }
+        if (t.form != Term::Form::Op) return facts_.text(t);
+        Term inside = element(t, {});
+        if (by_meaning_) inside = rewritten_by_laws(inside, out_);
+        return fmt::format("<{} of {}>", text(inside), sizes(t));
+    }
+
+    // A term over numbers in one way of writing; operands that may change places are in order.
+    std::string text(const Term& t) const {
+        if (t.form != Term::Form::Op) return t.form == Term::Form::Variable ? t.name : facts_.text(t);
+        std::vector<std::string> args;
+        for (const Term& a : t.args) args.push_back(text(a));
+        if (may_swap(*t.op) && args.size() == 2) std::sort(args.begin(), args.end());
+        return fmt::format("{}.{}[{}]({})", t.op->name, t.output, facts_.attributes(t), fmt::join(args, ", "));
+    }
+
+    // What every element of a constant is. It may be either zero.
+    static Term number(double n) {
+        Term t;
+        t.form = Term::Form::Number;
+        t.number = n;
+        return t;
+    }
+
+    Term leaf(const std::string& what, const std::string& constraint) {
+        auto [it, fresh] = leaves_.emplace(what, static_cast<int>(out_.rule.variables.size()));
+        if (fresh) {
+            std::string name = fmt::format("e{}", ++last_);
+            while (std::any_of(rule_.variables.begin(), rule_.variables.end(),
+                               [&](const RuleVariable& v) { return v.name == name; }))
+                name = fmt::format("e{}", ++last_);
+            out_.rule.variables.push_back({name, TermKind::Tensor, constraint});
+            out_.elements[name] = what;
+        }
+        Term t;
+        t.form = Term::Form::Variable;
+        t.kind = TermKind::Tensor;
+        t.slot = it->second;
+        t.name = out_.rule.variables[static_cast<size_t>(it->second)].name;
+        return t;
+    }
+
+    Term element(const Term& given, Path path) {
+        const Term& t = resolved(given);
+        if (t.form == Term::Form::Number) return t;
+        if (t.form == Term::Form::Variable) return variable_element(t, path);
+        if (t.form == Term::Form::Call && t.name == "channel") {
+            path.push_back({Step::Kind::Move, "along 1"});
+            return element(t.args[0], path);
+        }
+        if (t.form == Term::Form::Call && t.name == "beside") {
+            broadcast(path, sizes(t.args[0]), rank(t.args[1]));
+            return element(t.args[0], path);
+        }
+        if (t.form == Term::Form::Call) return attribute_element(t);
+        if (t.form != Term::Form::Op) throw NoElement{fmt::format("no law for {}", facts_.text(t))};
+        if (const Term* same = does_nothing(t)) return element(*same, path);
+        if (is_op(t, "split") && t.output == 0 && sizes(t) == sizes(t.args[0])) return element(t.args[0], path);
+        // What one of them is depends on how many there are.
+        if (t.op->outputs.back().variadic) throw NoElement{t.op->name + " has any number of results"};
+        if (!t.op->has(Trait::Pure)) throw NoElement{t.op->name + " is not a function of its operands"};
+        if (is_op(t, "cast")) {
+            // Rounded once, where the first cast loses nothing.
+            const Term& inner = resolved(t.args[0]);
+            if (is_op(inner, "cast") && inner.bound_slot >= 0 &&
+                facts_.says(fmt::format("widens(dtype({}), dtype({}))", facts_.text(inner.args[0]),
+                                        facts_.name(inner.bound_slot)))) {
+                Term once = t;
+                once.args[0] = inner.args[0];
+                return element(once, path);
+            }
+        }
+        if (by_meaning_)
+            if (std::optional<Term> meaning = written_out(t)) return element(*meaning, path);
+        if (elementwise(t)) return elementwise_element(t, path);
+        if (is_op(t, "transpose")) {
+            if (facts_.says(
+                    fmt::format("moves_only_ones({}, dims({}))", facts_.attribute(t, "perm"), facts_.text(t.args[0]))))
+                view(path, sizes(t.args[0]), sizes(t));
+            else
+                transpose(path, facts_.attribute(t, "perm"), t.args[0]);
+            return element(t.args[0], path);
+        }
+        if (leading_ones(t) || is_op(t, "expand")) {
+            if (sizes(t) != sizes(t.args[0])) broadcast(path, sizes(t.args[0]), rank(t));
+            return element(t.args[0], path);
+        }
+        if (is_view(t)) {
+            view(path, sizes(t.args[0]), sizes(t));
+            return element(t.args[0], path);
+        }
+        if (std::optional<Term> other = transposed_before(t, path)) return element(*other, path);
+        if (std::optional<Term> merged = merged_movement(t)) return element(*merged, path);
+        if (auto shift = shift_of(t)) {
+            Linear by = shift->second;
+            if (!path.empty() && path.back().kind == Step::Kind::Shift && path.back().text == shift->first) {
+                for (const auto& [name, n] : path.back().by) by[name] += n;
+                path.pop_back();
+            }
+            std::erase_if(by, [](const auto& term) { return term.second == 0; });
+            if (!by.empty()) path.push_back({Step::Kind::Shift, shift->first, linear_text(by), by});
+            return element(t.args[0], path);
+        }
+        if (is_move(t)) {
+            if (sizes(t) == sizes(t.args[0]) && keeps_order(t)) return element(t.args[0], path);
+            path.push_back({Step::Kind::Move, fmt::format("{}.{}[{}]({}; {})", t.op->name, t.output,
+                                                          facts_.attributes(t), sizes(t.args[0]), other_operands(t))});
+            return element(t.args[0], path);
+        }
+        return function_element(t, path);
+    }
+
+    // A clip whose limits are one number each.
+    std::optional<Term> limited(const Term& t) const;
+
+    // An op as simpler ones. Attributes are f32: what is none of it, or is computed, is right for no wider elements.
+    std::optional<Term> written_out(const Term& t);
+
+    // The sum over axes of exp(x - m), with one m for all of them, is that of exp(x) divided by exp(m).
+    std::optional<Term> exp_of_difference(const Term& t) const;
+    std::optional<Term> without_shift(const Term& t) const;
+
+    // The axes of a reduction in one way of writing, of the variable that it reads.
+    std::string axes_of(const Term& t) const;
+    // The variables whose sizes a tensor has, as far as element-wise ops and reductions that keep axes show.
+    void collect(const Term& given, std::set<std::string>& read) const;
+
+    Term variable_element(const Term& t, const Path& path) {
+        if (t.slot >= 0 && rule_.variables[static_cast<size_t>(t.slot)].kind == TermKind::Float && !facts_.let(t.slot))
+            return leaf("attribute " + facts_.name(t.slot), "");
+        if (t.slot < 0) return leaf(fmt::format("_@{}{}", t.at, path_text(path)), "");
+        if (facts_.let(t.slot)) throw NoElement{fmt::format("no law for {}", facts_.text(t))};
+        const std::string name = facts_.name(t.slot);
+        if (!t.list && !t.optional)
+            if (std::optional<double> n = facts_.number(name)) return number(*n);
+        if (facts_.says(fmt::format("all_true({})", name))) return number(1);
+        if (facts_.says(fmt::format("all_false({})", name))) return number(0);
+        std::string what = name + (t.list ? "..." : "") + (t.optional ? "?" : "");
+        // A vector of channels has one for each: nothing of it is spread.
+        Path there = path;
+        if (channels_.contains(name) && there.size() > 1 && there.back().kind == Step::Kind::Broadcast &&
+            there[there.size() - 2].text == "along 1")
+            there.pop_back();
+        if (!facts_.one_element(name)) what += path_text(there);
+        Term out = leaf(what, constraint_of(name, rule_.variables[static_cast<size_t>(t.slot)].constraint));
+        out.list = t.list;
+        out.optional = t.optional;
+        return out;
+    }
+
+    std::string constraint_of(const std::string& variable, const std::string& written) const;
+
+    // A number that the rule computes: of constants of one element and attributes.
+    Term attribute_element(const Term& t);
+
+    Term elementwise_element(const Term& t, const Path& path) {
+        Term out = t;
+        out.bound_slot = -1;
+        out.args.clear();
+        if (has_parameters(t)) std::erase_if(out.attrs, [](const auto& a) { return a.first == "axis"; });
+        const std::string own = sizes(t);
+        bool parameter = false;
+        for (const Term& a : t.args) {
+            const Term& x = resolved(a);
+            Path there = parameter ? only_element() : path;
+            if (!parameter && !is_number(x) && sizes(a) != own && sizes(a) != "joined()")
+                broadcast(there, sizes(a), rank(t));
+            out.args.push_back(element(a, there));
+            parameter |= has_parameters(t);
+            // Sums of sums, and maxima of maxima, of any number of operands.
+            const Term last = out.args.back();
+            if (!is_one_of(t.op->name, {"sum", "max", "min"}) || !is_op(last, t.op->name)) continue;
+            out.args.pop_back();
+            out.args.insert(out.args.end(), last.args.begin(), last.args.end());
+            out_.reorders |= t.op->name == "sum";
+        }
+        return out;
+    }
+
+    // An op of which nothing else is known: a number that op, attributes, operands and place decide.
+    Term function_element(const Term& t, Path path) {
+        // Without the axes it reduces an op gives the same elements in the same order.
+        if ((is_reduction(t) || is_one_of(t.op->name, {"arg_max", "arg_min"})) && keepdims_is(t, "0")) {
+            Term kept = t;
+            std::erase_if(kept.attrs, [](const auto& a) { return a.first == "keepdims"; });
+            view(path, sizes(kept), sizes(t));
+            return element(kept, path);
+        }
+        if (by_meaning_)
+            if (std::optional<Term> attention = attention_leaf(t, path)) return *attention;
+        if (by_meaning_ && is_one_of(t.op->name, {"matmul", "gemm", "conv", "conv_transpose"}))
+            return product_leaf(t, std::move(path));
+        if (is_op(t, "concat")) {
+            // What is joined of joined parts is joined of all.
+            std::vector<std::string> parts;
+            for (const Term& a : t.args) {
+                const Term& inner = resolved(a);
+                const bool same = is_op(inner, "concat") && facts_.attributes(inner) == facts_.attributes(t);
+                if (!same) parts.push_back(whole(a, false));
+                for (const Term& b : same ? inner.args : std::vector<Term>()) parts.push_back(whole(b, false));
+            }
+            return leaf(fmt::format("concat[{}]({}){}", facts_.attributes(t), fmt::join(parts, ", "), path_text(path)),
+                        "");
+        }
+        if (is_reduction(t) && t.args.size() == 2)
+            return leaf(fmt::format("{}.{}[{}]({}, {}){}", t.op->name, t.output, facts_.attributes(t),
+                                    whole(t.args[0], false), axes_of(t), path_text(path)),
+                        "");
+        return leaf(fmt::format("{}.{}[{}]({}){}", t.op->name, t.output, facts_.attributes(t), whole_operands(t),
+                                path_text(path)),
+                    "");
+    }
+    bool keepdims_is(const Term& t, std::string_view value) const { return facts_.attribute(t, "keepdims") == value; }
+    // Whether it is known that its axes stay.
+    bool keeps_axes(const Term& t) const {
+        auto named = [](const auto& a) { return a.first == "keepdims"; };
+        const bool free = t.rest_slot >= 0 && std::none_of(t.attrs.begin(), t.attrs.end(), named);
+        return !t.op->attr("keepdims") || (!free && facts_.attribute(t, "keepdims").empty());
+    }
+
+    // The operand that an op gives as it is.
+    const Term* does_nothing(const Term& t) {
+        const std::string& name = t.op->name;
+        const bool alone = t.args.size() == 1 && !t.args[0].list;
+        if (is_one_of(name, {"identity"}) || (name == "dropout" && t.output == 0 && t.args.size() < 3))
+            return &t.args[0];
+        if (alone && is_one_of(name, {"concat", "sum", "mean", "max", "min", "clip"})) return &t.args[0];
+        if (name == "cast" && type(t) == type(t.args[0])) return &t.args[0];
+        if (name == "transpose" && facts_.says(fmt::format("is_identity({})", facts_.attribute(t, "perm"))))
+            return &t.args[0];
+        if (is_one_of(name, {"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"}) &&
+            sizes(t) == sizes(t.args[0])) {
+            const Term& x = resolved(t.args[0]);
+            const bool whole_numbers =
+                x.form == Term::Form::Variable && x.slot >= 0 && rule_.variables[size_t(x.slot)].constraint == "int";
+            out_.reorders |= !whole_numbers && !name.ends_with("max") && !name.ends_with("min");
+            return &t.args[0];
+        }
+        if (name == "pad" && facts_.says(fmt::format("all_equal(ints({}), 0)", facts_.text(t.args[1]))))
+            return &t.args[0];
+        return nullptr;
+    }
+
+    // Whether an op that leaves the sizes leaves the elements where they are.
+    bool keeps_order(const Term& t) const {
+        if (t.op->name == "gather") return false;
+        if (t.op->name != "slice" || t.args.size() < 5) return true;
+        std::string steps = facts_.text(t.args[4]);
+        if (steps.starts_with("ints(")) steps = steps.substr(5, steps.size() - 6);
+        return steps == "[1]" || facts_.says(fmt::format("all_equal(ints({}), 1)", steps)) ||
+               facts_.says(fmt::format("==(ints({}), [1])", steps));
+    }
+
+    // An op along axes of a transposed tensor is that op along the axes that they were before, then transposed.
+    std::optional<Term> transposed_before(const Term& t, Path& path);
+};
+
+}  // namespace tessera::checker

@@ -1,0 +1,478 @@
+#include "discover/check/check_laws.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "rewrite/rules/check_rule.h"
+
+namespace tessera::checker {
+namespace {
+
+using Form = Term::Form;
+
+// Each is tried by the refuter in the tests. Exact ones hold for the bits of every type that is not excluded.
+constexpr std::string_view kTotal = R"(
+idempotent for f in (relu, abs, ceil, floor, round, sign): f(f(x)) => f(x)
+even for f in (abs): f(neg(x:float)) => f(x)
+abs-relu: abs(relu(x)) => relu(x)
+twice-negative: neg(neg(x)) => x
+twice-not: not(not(x)) => x
+twice-bitwise-not: bitwise_not(bitwise_not(x)) => x
+plus-integer-zero: add(x:int, 0) => x
+minus-integer-zero: sub(x:int, 0) => x
+plus-negative-zero: add(x:float, -0.0) => x
+minus-zero: sub(x:float, 0.0) => x
+plus-zero [reassociates]: add(x:float, 0.0) => x
+minus-negative-zero [reassociates]: sub(x:float, -0.0) => x
+times-one: mul(x, 1) => x
+divided-by-one: div(x, 1) => x
+to-the-first: pow(x, 1) => x
+times-integer-zero: mul(x:int, 0) => 0
+plus-opposite: add(x, neg(y)) => sub(x, y)
+minus-opposite: sub(x, neg(y)) => add(x, y)
+times-opposite: mul(x:float, neg(y)) => neg(mul(x, y))
+times-minus-one: mul(x:float, -1) => neg(x)
+double: add(x:float, x) => mul(x, 2)
+one-over: div(1, x:float) => reciprocal(x)
+by-power-of-two: div(x:float, c) => mul(x, reciprocal(c)) if power_of_two(c)
+root [reassociates]: pow(x:float, 0.5) => sqrt(x)
+inverse [reassociates]: pow(x:float, -1) => reciprocal(x)
+root-of-square [reassociates]: sqrt(mul(x:float, x)) => abs(x)
+exp-of-sum [reassociates]: exp(add(x:float, y)) => mul(exp(x), exp(y))
+exp-of-difference [reassociates]: exp(sub(x:float, y)) => div(exp(x), exp(y))
+log-of-exp [reassociates]: log(exp(x:float)) => x
+log-of-quotient [reassociates]: log(div(exp(x:float), y)) => sub(x, log(y))
+log-by-exp [reassociates]: log(div(x:float, exp(y))) => sub(log(x), y)
+by-root-of-two [reassociates]: erf(div(x:float, 1.4142135623730951)) => erf(mul(x, 0.7071067811865476))
+sixth-within [reassociates]:
+    min(max(add(mul(x:float, 0.16666666666666666), 0.5), 0), 1) => min(max(add(div(x, 6), 0.5), 0), 1)
+by-sixth [reassociates]:
+    mul(min(max(add(x:float, 3), 0), 6), 0.16666666666666666) => min(max(add(div(x, 6), 0.5), 0), 1)
+product-by-sixth [reassociates]:
+    mul(mul(x:float, min(max(add(x, 3), 0), 6)), 0.16666666666666666) => mul(x, min(max(add(div(x, 6), 0.5), 0), 1))
+sixth-of-clipped [reassociates]:
+    div(min(max(add(x:float, 3), 0), 6), 6) => min(max(add(div(x, 6), 0.5), 0), 1)
+sixth-of-product [reassociates]:
+    div(mul(x:float, min(max(add(x, 3), 0), 6)), 6) => mul(x, min(max(add(div(x, 6), 0.5), 0), 1))
+cube [reassociates]: pow(x:float, 3) => mul(mul(x, x), x)
+square [reassociates]: pow(x:float, 2) => mul(x, x)
+or-false: or(x, 0) => x
+or-true: or(x, 1) => 1
+and-true: and(x, 1) => x
+and-false: and(x, 0) => 0
+where-true: where(1, x, y) => x
+where-false: where(0, x, y) => y
+where-same: where(c, x, x) => x
+where-not: where(not(c), x, y) => where(c, y, x)
+not-less: not(less(a:int, b)) => greater_or_equal(a, b)
+not-greater: not(greater(a:int, b)) => less_or_equal(a, b)
+not-at-most: not(less_or_equal(a:int, b)) => greater(a, b)
+not-at-least: not(greater_or_equal(a:int, b)) => less(a, b)
+)";
+constexpr std::string_view kWidening = R"(
+exp-of-log [reassociates]: exp(log(x:float)) => x
+times-zero [reassociates]: mul(x:float, 0) => 0
+)";
+
+DTypes both(DTypes a, DTypes b) { return a.without(kAllTypes.without(b)); }
+DTypes admitted(std::string_view constraint) {
+    DTypes out;
+    for (int i = 0; i < 32; ++i)
+        if (DType t = static_cast<DType>(i); kAllTypes.has(t) && satisfies(t, constraint)) out = out | DTypes(t);
+    return out;
+}
+
+// What a term's elements may be, narrowing what the variables may be on the way.
+DTypes narrow(const Term& t, DTypes wanted, std::map<std::string, DTypes>& of) {
+    if (t.form == Form::Variable) {
+        auto it = of.emplace(t.name, kAllTypes).first;
+        return it->second = both(it->second, wanted);
+    }
+    if (t.form != Form::Op) return wanted;
+    auto param = [&](const std::vector<ParamDef>& all, size_t i) { return all[std::min(i, all.size() - 1)].type; };
+    auto allowed = [&](const std::string& type) -> DTypes {
+        for (const TypeVar& v : t.op->types)
+            if (v.name == type) return v.allowed;
+        if (auto dtype = dtype_from_name(type)) return *dtype;
+        return kAllTypes;
+    };
+    const std::string result = param(t.op->outputs, static_cast<size_t>(t.output));
+    const bool variable =
+        std::any_of(t.op->types.begin(), t.op->types.end(), [&](auto& v) { return v.name == result; });
+    std::map<std::string, DTypes> agreed;
+    for (const TypeVar& v : t.op->types) agreed[v.name] = v.allowed;
+    if (variable) agreed[result] = both(agreed[result], wanted);
+    for (int pass = 0; pass < 2; ++pass)
+        for (size_t i = 0; i < t.args.size(); ++i) {
+            const std::string type = param(t.op->inputs, i);
+            auto it = agreed.find(type);
+            DTypes got = narrow(t.args[i], it == agreed.end() ? allowed(type) : it->second, of);
+            if (it != agreed.end() && t.args[i].form != Form::Number) it->second = both(it->second, got);
+        }
+    return variable ? agreed[result] : allowed(result);
+}
+
+class Rewriting {
+  public:
+    Rewriting(const ElementRule& element, const Rules& laws) : element_(element), laws_(laws) {
+        types_ = types_of(element.rule);
+    }
+    Exactness least = Exactness::Exact;
+
+    Term run(Term t) {
+        for (Term& a : t.args) a = run(a);
+        for (int i = 0; i < 50; ++i) {
+            bool changed = false;
+            for (const Rule& law : laws_) {
+                std::map<int, Term> bound;
+                if (!matches(law.pattern[0], t, law, bound) || !conditions_hold(law, bound)) continue;
+                t = built(law.replacement[0], bound);
+                for (Term& a : t.args) a = run(a);
+                least = std::max(least, law.exactness);
+                changed = true;
+                break;
+            }
+            if (!changed) break;
+        }
+        return t;
+    }
+
+  private:
+    const ElementRule& element_;
+    const Rules& laws_;
+    std::map<std::string, DTypes> types_;
+
+    bool satisfies_all(const Term& t, const std::string& constraint) {
+        if (constraint.empty()) return true;
+        std::map<std::string, DTypes> of = types_;
+        DTypes types = narrow(t, kAllTypes, of);
+        return t.form != Form::Number && types.without(admitted(constraint)) == DTypes();
+    }
+
+    bool matches(const Term& pattern, const Term& t, const Rule& law, std::map<int, Term>& bound) {
+        if (pattern.form == Form::Variable) {
+            if (t.list || t.optional) return false;
+            auto [it, fresh] = bound.emplace(pattern.slot, t);
+            if (!fresh) return ordered_text(it->second, element_.rule) == ordered_text(t, element_.rule);
+            return satisfies_all(t, law.variables[static_cast<size_t>(pattern.slot)].constraint);
+        }
+        if (pattern.form == Form::Number) {
+            if (t.form != Form::Number || t.number != pattern.number) return false;
+            // A literal without a point stands for both zeros.
+            return pattern.number != 0 || !pattern.has_point ||
+                   (t.has_point && std::signbit(t.number) == std::signbit(pattern.number));
+        }
+        if (t.form != Form::Op || t.op != pattern.op || t.output || t.args.size() != pattern.args.size()) return false;
+        if (!t.attrs.empty() || t.rest_slot >= 0) return false;
+        auto in_order = [&](bool swapped) {
+            std::map<int, Term> before = bound;
+            for (size_t i = 0; i < t.args.size(); ++i)
+                if (!matches(pattern.args[i], t.args[swapped ? t.args.size() - 1 - i : i], law, bound)) {
+                    bound = before;
+                    return false;
+                }
+            return true;
+        };
+        return in_order(false) || (t.op->has(Trait::Commutative) && t.args.size() == 2 && in_order(true));
+    }
+
+    bool conditions_hold(const Rule& law, const std::map<int, Term>& bound) const {
+        return std::all_of(law.conditions.begin(), law.conditions.end(), [&](const Term& c) {
+            const Term& t = bound.at(c.args.at(0).slot);
+            if (t.form != Form::Variable) return false;
+            const std::string wanted = fmt::format("{}({})", c.name, t.name);
+            return std::any_of(element_.rule.conditions.begin(), element_.rule.conditions.end(),
+                               [&](const Term& said) { return to_string(said, element_.rule) == wanted; });
+        });
+    }
+
+    static Term built(const Term& t, const std::map<int, Term>& bound) {
+        if (t.form == Form::Variable) return bound.at(t.slot);
+        Term out = t;
+        for (Term& a : out.args) a = built(a, bound);
+        return out;
+    }
+};
+
+// Whether its literals are numbers of f32.
+bool has_short_literals(const Term& t) {
+    if (t.form == Form::Number) return static_cast<double>(static_cast<float>(t.number)) == t.number;
+    return std::all_of(t.args.begin(), t.args.end(), has_short_literals);
+}
+
+// Sums of products of whole terms.
+using Polynomial = std::map<std::vector<std::string>, uint64_t>;
+
+std::optional<Polynomial> polynomial(const Term& t, const Rule& rule) {
+    if (t.form == Form::Number) {
+        if (t.has_point || std::abs(t.number) > 1e9) return {};
+        return Polynomial{{{}, static_cast<uint64_t>(static_cast<int64_t>(t.number))}};
+    }
+    if (t.form == Form::Variable) {
+        if (t.list || t.optional) return {};
+        return Polynomial{{{t.name}, 1}};
+    }
+    if (t.form != Form::Op) return {};
+    const std::string& name = t.op->name;
+    const bool sum = name == "add" || name == "sub";
+    if ((!sum && name != "mul" && name != "neg") || t.rest_slot >= 0) return {};
+    std::optional<Polynomial> a = polynomial(t.args[0], rule), out;
+    std::optional<Polynomial> b = name == "neg" ? a : polynomial(t.args[1], rule);
+    if (!a || !b) return {};
+    out.emplace();
+    if (name == "mul") {
+        for (const auto& [x, c] : *a)
+            for (const auto& [y, d] : *b) {
+                std::vector<std::string> both = x;
+                both.insert(both.end(), y.begin(), y.end());
+                std::sort(both.begin(), both.end());
+                (*out)[both] += c * d;
+            }
+    } else {
+        if (sum) out = a;
+        for (const auto& [y, d] : *b) (*out)[y] += name == "add" ? d : -d;
+    }
+    std::erase_if(*out, [](const auto& term) { return term.second == 0; });
+    return out;
+}
+
+}  // namespace
+
+const std::string& laws_text() {
+    static const std::string text = std::string(kTotal) + std::string(kWidening);
+    return text;
+}
+
+const Laws& laws() {
+    static const Laws all = [] {
+        Result<Rules> total = read_rules(kTotal, "laws"), widening = read_rules(kWidening, "laws");
+        CHECK(total.ok() && widening.ok(), "a law cannot be read: {}",
+              (total.ok() ? widening : total).error().to_string());
+        return Laws{std::move(*total), std::move(*widening)};
+    }();
+    return all;
+}
+
+std::map<std::string, DTypes> types_of(const Rule& rule) {
+    std::map<std::string, DTypes> of;
+    for (const RuleVariable& v : rule.variables)
+        if (v.kind == TermKind::Tensor) of[v.name] = admitted(v.constraint);
+    for (int pass = 0; pass < 3; ++pass)
+        for (size_t i = 0; i < std::min(rule.pattern.size(), rule.replacement.size()); ++i) {
+            DTypes result = narrow(rule.pattern[i], kAllTypes, of);
+            narrow(rule.replacement[i], result, of);
+        }
+    return of;
+}
+
+std::map<std::string, DTypes> types_matched(const Rule& rule) {
+    std::map<std::string, DTypes> of;
+    for (const RuleVariable& v : rule.variables)
+        if (v.kind == TermKind::Tensor) of[v.name] = admitted(v.constraint);
+    for (int pass = 0; pass < 3; ++pass)
+        for (const Term& t : rule.pattern) narrow(t, kAllTypes, of);
+    return of;
+}
+
+Term rewritten_by_laws(const Term& t, const ElementRule& element) { return Rewriting(element, laws().total).run(t); }
+
+Exactness rewrite_by_laws(ElementRule& element) {
+    Rewriting right(element, laws().total);
+    Rules all = laws().total;
+    all.insert(all.end(), laws().widening.begin(), laws().widening.end());
+    Rewriting left(element, all);
+    for (Term& t : element.rule.pattern) t = left.run(t);
+    for (Term& t : element.rule.replacement) t = right.run(t);
+    element.same = true;
+    for (size_t i = 0; i < element.rule.pattern.size(); ++i)
+        element.same &= ordered_text(element.rule.pattern[i], element.rule) ==
+                        ordered_text(element.rule.replacement[i], element.rule);
+    return std::max(left.least, right.least);
+}
+
+bool equal_choices(const Term& a, const Term& b, const Rule& rule) {
+    std::map<std::string, size_t> atoms;
+    std::map<double, size_t> numbers;
+    auto is_choice = [](const Term& t) {
+        return t.form == Form::Op && (t.op->name == "max" || t.op->name == "min") && !t.args.empty();
+    };
+    std::function<bool(const Term&, uint32_t)> value = [&](const Term& t, uint32_t bits) -> bool {
+        if (is_choice(t)) {
+            const bool largest = t.op->name == "max";
+            bool out = !largest;
+            for (const Term& x : t.args) {
+                const bool v = value(x, bits);
+                out = largest ? out || v : out && v;
+            }
+            return out;
+        }
+        auto [it, fresh] = atoms.emplace(ordered_text(t, rule), atoms.size());
+        if (fresh && t.form == Form::Number) numbers[t.number] = it->second;
+        return bits >> it->second & 1;
+    };
+    if (!is_choice(a) || !is_choice(b)) return false;
+    // Of the same numbers: one that is none is none of both.
+    value(a, 0);
+    const size_t left = atoms.size();
+    value(b, 0);
+    std::set<std::string> right;
+    std::function<void(const Term&)> collect = [&](const Term& t) {
+        if (!is_choice(t)) right.insert(ordered_text(t, rule));
+        for (const Term& x : is_choice(t) ? t.args : std::vector<Term>()) collect(x);
+    };
+    collect(b);
+    if (atoms.size() != left || right.size() != left || left > 12) return false;
+    std::vector<std::pair<size_t, size_t>> at_most;  // the first is at most the second
+    for (auto it = numbers.begin(); it != numbers.end(); ++it)
+        if (auto next = std::next(it); next != numbers.end()) at_most.emplace_back(it->second, next->second);
+    for (const Term& c : rule.conditions) {
+        if (c.form != Form::Call || (c.name != "<=" && c.name != "<")) continue;
+        if (c.args[0].name != "number" || c.args[1].name != "number") continue;
+        auto atom = [&](const Term& n) { return atoms.find(rule.variables[static_cast<size_t>(n.args[0].slot)].name); };
+        if (atom(c.args[0]) != atoms.end() && atom(c.args[1]) != atoms.end())
+            at_most.emplace_back(atom(c.args[0])->second, atom(c.args[1])->second);
+    }
+    for (uint32_t bits = 0; bits < 1u << atoms.size(); ++bits) {
+        const bool allowed = std::all_of(at_most.begin(), at_most.end(), [&](const auto& pair) {
+            return !(bits >> pair.first & 1) || (bits >> pair.second & 1);
+        });
+        if (allowed && value(a, bits) != value(b, bits)) return false;
+    }
+    return true;
+}
+
+bool uses(const Rule& rule, const std::string& name) {
+    auto used = [&](auto& self, const Term& t) -> bool {
+        if (t.form == Form::Variable) return t.name == name;
+        return std::any_of(t.args.begin(), t.args.end(), [&](const Term& a) { return self(self, a); });
+    };
+    return std::any_of(rule.pattern.begin(), rule.pattern.end(), [&](const Term& t) { return used(used, t); });
+}
+
+bool of_floats(const Rule& rule) {
+    for (const auto& [name, types] : types_of(rule))
+        if (types.without(kFloats) != types && uses(rule, name)) return true;
+    return false;
+}
+
+bool equal_polynomials(const Term& a, const Term& b) {
+    std::optional<Polynomial> p = polynomial(a, {}), q = polynomial(b, {});
+    return p && q && *p == *q;
+}
+
+bool of_integers(const Rule& rule) {
+    bool some = false;
+    for (const auto& [name, types] : types_of(rule)) {
+        if (!uses(rule, name)) continue;
+        if (types == DTypes() || types.without(kInts) != DTypes()) return false;
+        some = true;
+    }
+    return some;
+}
+
+namespace {
+
+// Whether what stands for an op may be no number though its operands are, and whether it is NaN then, not infinite.
+bool is_partial(const std::string& what, bool& nan_only) {
+    static const std::set<std::string> total = {
+        "add",       "sub",      "mul",        "neg",       "abs",  "relu",   "exp",       "tanh",    "sigmoid",
+        "erf",       "sin",      "cos",        "max",       "min",  "clip",   "softplus",  "gelu",    "transpose",
+        "slice",     "gather",   "expand",     "tile",      "pad",  "concat", "reshape",   "squeeze", "flatten",
+        "unsqueeze", "identity", "reduce_sum", "matmul",    "gemm", "conv",   "reduce_l1", "where",   "conv_transpose",
+        "swish",     "silu",     "sum",        "hard_swish"};
+    static const std::set<std::string> nan = {"reduce_mean", "sqrt", "asin", "acos"};
+    bool infinite = false, none = false;
+    for (size_t at = what.find(".0["); at != std::string::npos; at = what.find(".0[", at + 1)) {
+        size_t from = at;
+        while (from > 0 && (std::isalnum(static_cast<unsigned char>(what[from - 1])) || what[from - 1] == '_')) --from;
+        const std::string op = what.substr(from, at - from);
+        none |= nan.contains(op);
+        infinite |= !nan.contains(op) && !total.contains(op);
+    }
+    // Results other than the first, and products that are named otherwise.
+    for (char digit = '1'; digit <= '9'; ++digit) infinite |= what.find(std::string(".") + digit) != std::string::npos;
+    nan_only = !infinite;
+    return infinite || none;
+}
+
+// Whether a term is no number where the variable is none.
+bool propagates(const Term& t, const std::string& name, bool nan_only) {
+    if (t.form == Form::Variable) return t.name == name;
+    if (t.form != Form::Op) return false;
+    const std::string& op = t.op->name;
+    constexpr std::string_view kAll[] = {"identity", "neg", "add", "sub", "mul", "sqrt", "abs", "div"};
+    const bool always = std::find(std::begin(kAll), std::end(kAll), op) != std::end(kAll);
+    if (!always && !(nan_only && t.args.size() == 1 && t.op->types.size() == 1 && t.op->outputs[0].type == "T"))
+        return false;
+    for (size_t i = 0; i < t.args.size(); ++i)
+        if ((op != "div" || i == 0 || nan_only) && propagates(t.args[i], name, nan_only)) return true;
+    return false;
+}
+
+bool reads(const Term& t, const std::string& name) {
+    if (t.form == Form::Variable) return t.name == name;
+    return std::any_of(t.args.begin(), t.args.end(), [&](const Term& a) { return reads(a, name); });
+}
+
+}  // namespace
+
+Result<Claim> claim_of(const ElementRule& element) {
+    Rule rule = element.rule;
+    // A variable of a claim is a number. One that stands for an op may be none: then the left side must be none.
+    for (const auto& [name, what] : element.elements)
+        for (size_t i = 0; i < rule.replacement.size(); ++i) {
+            bool nan_only = false;
+            if (!reads(rule.replacement[i], name) || !is_partial(what, nan_only)) continue;
+            if (!propagates(rule.pattern[i], name, nan_only))
+                return Error(Code::E0305, "{}: {} may be no number where the left side is one", rule.name, what);
+        }
+    const std::map<std::string, DTypes> types = types_of(rule);
+    std::map<std::string, Shape> shapes;
+    auto is_short = [](const Term& t) { return has_short_literals(t); };
+    const bool short_literals = std::all_of(rule.pattern.begin(), rule.pattern.end(), is_short) &&
+                                std::all_of(rule.replacement.begin(), rule.replacement.end(), is_short);
+    for (RuleVariable& v : rule.variables) {
+        auto it = types.find(v.name);
+        if (it == types.end() || !element.elements.contains(v.name)) continue;
+        if (it->second.without(kFloats) != DTypes())
+            return Error(Code::E0305, "{}: {} may be other than floats", rule.name, element.elements.at(v.name));
+        // A literal is read in the widest type; in others it is rounded, as results are.
+        if (v.constraint.empty() || (v.constraint == "float" && !short_literals))
+            v.constraint = short_literals ? "float" : "f64";
+    }
+    // The result of an op stays it; a variable alone is no pattern.
+    for (size_t i = 0; i < rule.pattern.size(); ++i)
+        for (Term* t : {&rule.pattern[i], &rule.replacement[i]}) {
+            Term kept;
+            kept.form = Form::Op;
+            kept.op = find_op("identity");
+            kept.name = "identity";
+            kept.args = {*t};
+            *t = std::move(kept);
+        }
+    rule.evidence = Evidence::Stated;
+    Rules clean = TRY(read_rules(to_string(rule), rule.source));
+    if (clean.size() != 1) return Error(Code::E0305, "{}: it is no rule between numbers", rule.name);
+    for (const RuleVariable& v : clean[0].variables) {
+        if (v.kind != TermKind::Tensor) return Error(Code::E0305, "{}: the attribute {} is any", rule.name, v.name);
+        shapes.emplace(v.name, Shape());
+    }
+    return Claim{std::move(clean[0]), std::move(shapes)};
+}
+
+std::string ordered_text(const Term& t, const Rule& rule) {
+    if (t.form != Form::Op) return t.form == Form::Variable ? t.name : to_string(t, rule);
+    std::vector<std::string> args;
+    for (const Term& a : t.args) args.push_back(ordered_text(a, rule));
+    if (t.op->has(Trait::Commutative) && t.op->name != "max" && t.op->name != "min" && args.size() == 2)
+        std::sort(args.begin(), args.end());
+    std::string attrs;
+    for (const auto& [name, value] : t.attrs) attrs += fmt::format("{}={},", name, to_string(value, rule));
+    if (t.rest_slot >= 0) attrs += ".." + rule.variables[static_cast<size_t>(t.rest_slot)].name;
+    return fmt::format("{}.{}[{}]({})", t.op->name, t.output, attrs, fmt::join(args, ", "));
+}
+
+}  // namespace tessera::checker

@@ -1,0 +1,47 @@
+// Laws of functions of numbers, for all element types that a law names, and rewriting by them: what a rule says of one
+// element (check_elements.h) in a form in which both sides may become the same.
+#pragma once
+
+#include "discover/check/check_elements.h"
+#include "discover/claim/claim.h"
+
+namespace tessera::checker {
+
+struct Laws {
+    Rules total;     // both sides are numbers at the same places: for either side of
+                     // a rule
+    Rules widening;  // the right side is a number at more places: for the left
+                     // side of a rule only
+};
+const Laws& laws();              // as rules, each with its exactness
+const std::string& laws_text();  // what they are read from
+
+// The element types that each variable may have, by what the ops take and what the rule says.
+std::map<std::string, DTypes> types_of(const Rule& rule);
+
+// Those of a rule's variables by what the ops of its pattern take.
+std::map<std::string, DTypes> types_matched(const Rule& rule);
+
+// A term of one side, or a part of it.
+Term rewritten_by_laws(const Term& t, const ElementRule& element);
+
+// Both sides rewritten until no law applies; the least exact law that was used.
+Exactness rewrite_by_laws(ElementRule& element);
+
+// Whether two sides are equal polynomials with integer coefficients: then they are for integers of any width, which
+// wrap.
+bool equal_polynomials(const Term& a, const Term& b);
+
+// Whether two sides choose the same of the same numbers, by maxima and minima, whatever the numbers are. Such terms are
+// equal in every order where they are with 0 and 1 for the numbers, as the conditions allow.
+bool equal_choices(const Term& a, const Term& b, const Rule& rule);
+
+bool of_integers(const Rule& rule);  // whether all that it computes with are integers
+bool of_floats(const Rule& rule);    // whether something may be a float
+// What is left to prove for floats, as a claim about numbers. E0305 where others than floats are possible.
+Result<Claim> claim_of(const ElementRule& element);
+
+// A term in one way of writing: operands that may change places are in order.
+std::string ordered_text(const Term& t, const Rule& rule);
+
+}  // namespace tessera::checker
