@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "bind_search.h"
+#include "bind_tile.h"
 #include "errors.h"
 #include "tessera/tessera.h"
 
@@ -178,6 +179,24 @@ std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t 
     warn(warnings);
     std::vector<Datum> outputs = unwrap(std::move(result));
     for (Datum& d : outputs) d = own(std::move(d));
+    return outputs;
+}
+
+// Arrays in and arrays out, by name. None where an input is not an array that can be used as it is.
+template <typename Runnable>
+nb::object run_arrays(const Runnable& model, nb::dict inputs, nb::list names, uint64_t seed) {
+    static PyObject* const plain = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+    NamedData data;
+    for (auto [name, value] : inputs) {
+        AnyArray array;
+        if (!PyUnicode_Check(name.ptr()) || reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) != plain ||
+            !nb::try_cast(value, array, false) || !from_dlpack(array.dtype()))
+            return nb::none();
+        data.emplace(nb::cast<std::string>(name), tensor_from_dlpack(std::move(array)));
+    }
+    std::vector<Datum> found = run(model, data, seed, int64_t{1} << 50, nb::none());
+    nb::dict outputs;
+    for (size_t i = 0; i < found.size(); ++i) outputs[names[i]] = array_of(found[i].tensor());
     return outputs;
 }
 
@@ -391,6 +410,8 @@ void bind_models(nb::module_& m) {
         .def("peak_bytes", &Model::peak_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
         .def("run", &run<Model>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none())
+        .def("run_arrays", &run_arrays<Model>, nb::arg("inputs"), nb::arg("names"), nb::arg("seed"),
+             nb::sig("def run_arrays(self, inputs: dict[str, typing.Any], names: list[str], seed: int) -> dict[str, typing.Any] | None"))
         .def("random_inputs", [](const Model& model, uint64_t seed, const std::map<std::string, int64_t>& symbols) {
             return unwrap(model.random_inputs(seed, symbols));
         }, nb::arg("seed") = 0, nb::arg("symbols") = std::map<std::string, int64_t>{})
@@ -470,6 +491,8 @@ void bind_compiler(nb::module_& m) {
         .def("emit", [](const Executable& e, const std::string& what) { return unwrap(e.emit(what)); }, nb::arg("what"))
         .def("run", &run<Executable>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none())
+        .def("run_arrays", &run_arrays<Executable>, nb::arg("inputs"), nb::arg("names"), nb::arg("seed"),
+             nb::sig("def run_arrays(self, inputs: dict[str, typing.Any], names: list[str], seed: int) -> dict[str, typing.Any] | None"))
         .def("profile", &profile, nb::arg("inputs"), nb::arg("runs"))
         .def("check", &check, nb::arg("inputs"))
         .def("save", [](const Executable& e, const std::string& path) {
@@ -504,4 +527,5 @@ NB_MODULE(_tessera, m) {
     bind_compiler(m);
     bind_search(m);
     bind_kernels(m);
+    bind_tile(m);
 }

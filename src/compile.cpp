@@ -171,6 +171,14 @@ void describe(const Program& program, CompileReport& report) {
     for (const NestedProgram& n : program.nested) describe(*n.program, report);
 }
 
+// Where sizes decide how the model goes on, it is compiled again for those that come.
+void keep_for_sizes(const Model& model, const CompileOptions& options, Executable::State& state) {
+    const CompileReport& report = state.report;
+    if (report.deciding.empty() || report.host_steps == 0) return;
+    state.specialised = std::make_unique<Specialised>(model, options, report.deciding, report.host_steps);
+    state.origin = model;
+}
+
 }  // namespace
 
 namespace {
@@ -207,6 +215,7 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
             state->report = std::move(found->report);
             state->loaded = std::move(found->loaded);
             state->entry = std::move(found->entry);
+            keep_for_sizes(model, given, *state);
             let_go_of_memory();
             return Executable(std::move(state));
         }
@@ -241,9 +250,7 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
     let_go_of_memory();
     for (const auto& v : model.graph().constants())  // what rewriting read; a run reads its own
         onnx::MappedFile::let_go_of_pages(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
-    const CompileReport& report = state->report;
-    if (!report.deciding.empty() && report.host_steps > 0)
-        state->specialised = std::make_unique<Specialised>(model, given, report.deciding, report.host_steps);
+    keep_for_sizes(model, given, *state);
     return Executable(std::move(state));
 }
 

@@ -11,3 +11,4 @@
 #include "tessera/optimize.h"
 #include "tessera/search.h"
 #include "tessera/tensor.h"
+#include "tessera/tile.h"

@@ -29,6 +29,7 @@ _NUMPY: dict[str, DType] = {
 }
 _NAMES = {dtype: name for name, dtype in _NUMPY.items()}
 _PLAIN = frozenset(dtype for dtype in _NUMPY.values() if dtype.isbuiltin == 1)
+PLAIN_NAMES = frozenset(_NAMES[dtype] for dtype in _PLAIN)  # of element types that NumPy itself has
 
 
 def numpy_dtype(name: str) -> DType:

@@ -80,7 +80,7 @@ def python(texts, folder):
     script = PRELUDE + "import sys, warnings\nwarnings.simplefilter('error', tessera.ModelWarning)\n"
     for k, text in enumerate(texts):
         (folder / f"snippet{k}.py").write_text(text)
-        script += (f"try:\n    exec(compile(open('snippet{k}.py').read(), 'snippet {k}', 'exec'))\n    print('@', 'done')\n"
+        script += (f"try:\n    exec(compile(open('snippet{k}.py').read(), 'snippet{k}.py', 'exec'))\n    print('@', 'done')\n"
                    f"except tessera.Error as e:\n    print('@', e.code)\nexcept tessera.ModelWarning as e:\n    print('@', str(e).split(':')[0])\n")
     done = run([sys.executable, "-c", script], folder)
     assert done.returncode == 0, done.stderr

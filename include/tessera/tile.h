@@ -1,0 +1,155 @@
+// Tile programs: what one instance of a kernel does, as a sequence of values. A value is one element or a tile of a
+// fixed shape, of numbers or of pointers. Many instances run, in any order; each knows its place in a grid.
+//
+//   tile::Builder b("add");
+//   tile::Value x = b.parameter("x", {.dtype = DType::f32, .pointer = true}), ...
+//   tile::Value at = TRY(b.binary("+", TRY(b.binary("*", b.program_id(0), 1024)), TRY(b.arange(0, 1024))));
+//   ...
+//   tile::Program add = TRY(b.finish());
+//
+// Types and broadcasting are those of the tile language (docs/tile.md). What is wrong comes back as E0208, E0210 or
+// E0212.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tessera/dtype.h"
+#include "tessera/error.h"
+
+namespace tessera::tile {
+
+struct Type {
+    DType dtype = DType::f32;  // of an element; of what a pointer points to
+    bool pointer = false;
+    std::vector<int64_t> shape = {};  // none: one element
+    bool operator==(const Type&) const = default;
+    std::string to_string() const;  // "f32[64, 32]", "ptr<f32>"
+};
+
+struct Value {
+    int number = -1;  // in its program
+    Type type;
+    bool valid() const { return number >= 0; }
+};
+// A value, or a number of the source, which takes the type of what it meets.
+using Operand = std::variant<Value, bool, int64_t, double>;
+
+struct ProgramData;  // src/tile/program.h
+class Program {
+  public:
+    explicit Program(std::shared_ptr<const ProgramData> data) : data_(std::move(data)) {}
+    const ProgramData& data() const { return *data_; }
+    std::string to_string() const;
+
+  private:
+    std::shared_ptr<const ProgramData> data_;
+};
+
+enum class Reduction : uint8_t { Sum, Min, Max, Xor };
+
+class Builder {
+  public:
+    explicit Builder(std::string name);
+    ~Builder();
+    Builder(Builder&&) noexcept;
+
+    void place(int line, int column, int file = 0);  // of what follows, in the user's sources
+
+    Value parameter(std::string name, Type type);  // one element, or a pointer
+    Result<Value> constant(const Operand& literal, std::optional<DType> dtype = {});
+    Result<Value> full(std::vector<int64_t> shape, const Operand& value, DType dtype);
+    Result<Value> arange(int64_t begin, int64_t end);  // i32
+    Result<Value> program_id(int axis);
+    Result<Value> program_count(int axis);
+
+    // + - * / // % & | ^ << >> min max == != < <= > >= , atan2, pow; / of integers is that of f32.
+    Result<Value> binary(std::string_view op, const Operand& a, const Operand& b);
+    // - ~ not, abs, exp, exp2, log, log2, sin, cos, tanh, sqrt, rsqrt, erf, floor, ceil, ...
+    Result<Value> unary(std::string_view op, const Operand& a);
+    Result<Value> select(const Operand& condition, const Operand& a, const Operand& b);
+    Result<Value> fma(const Operand& a, const Operand& b, const Operand& c);
+    Result<Value> cast(const Value& x, DType dtype);
+
+    Result<Value> broadcast(const Value& x, std::vector<int64_t> shape);
+    Result<Value> reshape(const Value& x, std::vector<int64_t> shape);
+    Result<Value> expand(const Value& x, int64_t axis);  // a dimension of one element
+    Result<Value> permute(const Value& x, std::vector<int64_t> order);
+    Result<Value> join(const Operand& a, const Operand& b);     // along a new last dimension of two
+    Result<std::pair<Value, Value>> split(const Value& x);      // and back
+    Result<Value> concatenate(const Value& a, const Value& b);  // along the first dimension
+    Result<Value> gather(const Value& x, const Value& indices, int64_t axis);
+    Result<Value> flip(const Value& x, int64_t axis);
+
+    Result<Value> load(const Value& pointer, const std::optional<Operand>& mask = {},
+                       const std::optional<Operand>& other = {});
+    Status store(const Value& pointer, const Operand& value, const std::optional<Operand>& mask = {});
+    // Changes elements one at a time, whoever else does; gives what they were. "add", "min", "max", "and", "or", "xor",
+    // "exchange"; or "compare", which exchanges where an element is `expected`.
+    Result<Value> atomic(std::string_view how, const Value& pointer, const Operand& value,
+                         const std::optional<Operand>& mask = {}, const std::optional<Operand>& expected = {});
+    Result<Value> dot(const Value& a, const Value& b, const std::optional<Value>& add = {}, DType out = DType::f32);
+
+    Result<Value> reduce(Reduction how, const Value& x, int64_t axis, bool keep = false);
+    // By a function of the user: of two elements of each, written between begin_ and end_.
+    Result<std::vector<Value>> begin_combine(const std::vector<Value>& xs);
+    Result<std::vector<Value>> end_reduce(const std::vector<Value>& combined, int64_t axis, bool keep = false);
+    Result<std::vector<Value>> end_scan(const std::vector<Value>& combined, int64_t axis, bool reverse = false);
+
+    // Results of both branches have one type each.
+    Status begin_if(const Operand& condition);
+    Status begin_else();
+    Result<std::vector<Value>> end_if(const std::vector<Value>& then, const std::vector<Value>& otherwise);
+    // The variable first, then what is carried from one iteration to the next.
+    Result<std::vector<Value>> begin_for(const Operand& begin, const Operand& end, const Operand& step,
+                                         const std::vector<Value>& carried);
+    Result<std::vector<Value>> end_for(const std::vector<Value>& carried);
+
+    Result<Program> finish();
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+// How a parameter is given at launch.
+struct Argument {
+    enum class As : uint8_t {
+        Array,    // a pointer to memory of its own; with it comes how many elements are there
+        Shared,   // a pointer into the memory of parameter `of`; with it comes how many elements in
+        Size,     // an integer that is not negative
+        Element,  // any other number, by its address
+    } as = As::Array;
+    int of = -1;
+    bool operator==(const Argument&) const = default;
+};
+
+// A program as machine code for this processor. Calls from many threads wait for each other.
+class Function {
+  public:
+    // `grid_rank`: of axes from there on there is one instance. E0604: what no kernel can do.
+    static Result<Function> compile(const Program& program, const std::vector<Argument>& arguments, int grid_rank,
+                                    int threads = 0);
+    // `memory`: of each Array and Element; `numbers`: of each Array, Shared and Size; in the order of the parameters.
+    Status launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
+                  const std::vector<int64_t>& numbers) const;
+    // The same, element by element, every access checked: E0406 outside of an array, E0601 where instances race; the
+    // error says at which place of the source ("file 0, line 7, column 5").
+    Status interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
+                     const std::vector<int64_t>& numbers) const;
+    Result<std::string> emit(std::string_view what) const;  // "tile", "kernel", "llvm" or "asm"
+
+    struct State;
+    explicit Function(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  private:
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace tessera::tile

@@ -1,0 +1,36 @@
+"""Kernels on tiles, with the names and the meaning of Triton's language.
+
+    import tessera.tile as triton
+    import tessera.tile.language as tl
+
+    @triton.jit
+    def add(x, y, z, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = at < n
+        tl.store(z + at, tl.load(x + at, mask=mask) + tl.load(y + at, mask=mask), mask=mask)
+
+    add[(triton.cdiv(n, 1024),)](x, y, z, n, BLOCK=1024)
+
+Arguments are NumPy arrays, tensors of PyTorch on the CPU, or anything that lends its memory by DLPack.
+"""
+
+from . import language, testing
+from ._autotune import Autotuner, Config, Heuristics, autotune, heuristics
+from ._errors import CompilationError, OutOfResources
+from ._runtime import JITFunction, compile, jit, set_threads
+
+__all__ = [
+    "Autotuner", "CompilationError", "Config", "Heuristics", "JITFunction", "OutOfResources", "autotune", "cdiv",
+    "compile", "heuristics", "jit", "language", "next_power_of_2", "set_threads",
+    "testing",
+]
+
+
+def cdiv(x: int, y: int) -> int:
+    """How many pieces of y cover x."""
+    return -(-x // y)
+
+
+def next_power_of_2(n: int) -> int:
+    """The smallest power of two that is not below n."""
+    return 1 << max(0, n - 1).bit_length()

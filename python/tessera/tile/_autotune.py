@@ -1,0 +1,114 @@
+"""Kernels that choose their own parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import testing
+from .language._core import value_of
+
+
+class Config:
+    """One choice of parameters."""
+
+    def __init__(self, kwargs: dict[str, Any], num_warps: int = 4, num_stages: int = 3, num_ctas: int = 1,
+                 maxnreg: int | None = None, pre_hook: Any = None, ir_override: Any = None):
+        self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
+        self.maxnreg, self.pre_hook = maxnreg, pre_hook
+
+    def all_kwargs(self) -> dict[str, Any]: return dict(self.kwargs)
+    def __str__(self) -> str: return ", ".join(f"{k}: {v}" for k, v in self.kwargs.items())
+    def __repr__(self) -> str: return f"Config({self.kwargs})"
+
+
+class _Wrapper:
+    def __init__(self, fn: Any):
+        self.fn, self.arg_names = fn, fn.arg_names
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def inline(self, args: list[Any], kwargs: dict[str, Any]) -> Any: return self.fn.inline(args, kwargs)
+
+
+class Autotuner(_Wrapper):
+    """Times each configuration once for each value of the key, and takes the fastest from then on."""
+
+    def __init__(self, fn: Any, configs: list[Config], key: list[str], prune_configs_by: dict[str, Any] | None = None,
+                 reset_to_zero: list[str] | None = None, restore_value: list[str] | None = None, warmup: float = 5,
+                 rep: float = 20, do_bench: Any = None, **_: Any):
+        super().__init__(fn)
+        self.configs = configs or [Config({})]
+        self.keys, self.prune = key, prune_configs_by or {}
+        self.zeroed, self.restored = reset_to_zero or [], restore_value or []
+        self.warmup, self.rep, self.do_bench = warmup, rep, do_bench
+        self.cache: dict[Any, Config] = {}
+        self.best_config: Config | None = None
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        named = {**dict(zip(self.arg_names, args)), **kwargs}
+        key = (*(value_of(named.get(k)) for k in self.keys), *(str(getattr(v, "dtype", "")) for v in named.values()))
+        if key not in self.cache:
+            self.cache[key] = self._choose(named, args, grid, kwargs)
+        self.best_config = self.cache[key]
+        if self.best_config.pre_hook:
+            self.best_config.pre_hook({**named, **self.best_config.all_kwargs()})
+        return self.fn.run(*args, grid=grid, **{**kwargs, **self.best_config.all_kwargs()})
+
+    def _choose(self, named: dict[str, Any], args: Any, grid: Any, kwargs: dict[str, Any]) -> Config:
+        configs = self.configs
+        early = self.prune.get("early_config_prune")
+        if early:
+            configs = early(configs, named, **kwargs)
+        model, top = self.prune.get("perf_model"), self.prune.get("top_k", len(configs))
+        if isinstance(top, float):
+            top = max(1, int(len(configs) * top))
+        if model and len(configs) > top:
+            configs = sorted(configs, key=lambda c: model(**named, **kwargs, **c.all_kwargs()))[:top]
+        if len(configs) == 1:
+            return configs[0]
+        kept = {n: named[n].copy() if hasattr(named[n], "copy") else named[n].clone() for n in self.restored}
+
+        def once(config: Config) -> None:
+            for n in self.zeroed:
+                named[n][...] = 0
+            if config.pre_hook:
+                config.pre_hook({**named, **config.all_kwargs()})
+            self.fn.run(*args, grid=grid, **{**kwargs, **config.all_kwargs()})
+
+        bench = self.do_bench or (lambda f, quantiles=None: testing.do_bench(f, self.warmup, self.rep, quantiles or [0.5]))
+        times = {}
+        for config in configs:
+            times[config] = bench(lambda: once(config))
+            for n, value in kept.items():
+                named[n][...] = value
+        self.configs_timings = times
+        for n in self.zeroed:
+            named[n][...] = 0
+        return min(times, key=lambda c: times[c] if not isinstance(times[c], list) else times[c][0])
+
+
+class Heuristics(_Wrapper):
+    """Computes parameters from the arguments."""
+
+    def __init__(self, fn: Any, values: dict[str, Callable[[dict[str, Any]], Any]]):
+        super().__init__(fn)
+        self.values = values
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        named = {**dict(zip(self.arg_names, args)), **kwargs}
+        for name, compute in self.values.items():
+            named[name] = kwargs[name] = compute(named)
+        return self.fn.run(*args, grid=grid, **kwargs)
+
+
+def autotune(configs: list[Config], key: list[str], **options: Any) -> Callable[[Any], Autotuner]:
+    return lambda fn: Autotuner(fn, configs, key, **options)
+
+
+def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:
+    return lambda fn: Heuristics(fn, values)

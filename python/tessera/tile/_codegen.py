@@ -1,0 +1,486 @@
+"""From the source of a kernel to a tile program."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from .._errors import Error
+from ._errors import CompilationError
+from .language import _core as core
+from .language import _types as types
+from .language._core import block_pointer, constexpr, tensor, to_tensor, value_of
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.MatMult: lambda a, b: core.dot(a, b),
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_PYTHON: dict[str, Any] = {"range": range, "len": len, "float": float, "int": int, "bool": bool, "isinstance": isinstance, "type": type,
+           "tuple": tuple, "list": list, "getattr": getattr, "hasattr": hasattr, "str": str, "True": True, "False": False,
+           "None": None, "min": min, "max": max, "abs": abs, "print": print}
+
+
+class Returned:
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def flatten(value: Any) -> list[tensor] | None:
+    """The tiles in a value; None where there is something else in it."""
+    if isinstance(value, tensor):
+        return [value]
+    if isinstance(value, block_pointer):
+        return value.flatten()
+    if isinstance(value, tuple):
+        parts = [flatten(v) for v in value]
+        return None if any(p is None for p in parts) else [t for p in parts for t in p or []]
+    return None
+
+
+def unflatten(like: Any, values: list[tensor]) -> Any:
+    if isinstance(like, tensor):
+        return values[0]
+    if isinstance(like, block_pointer):
+        return like.unflatten(values)
+    made = []
+    for part in like:
+        n = len(flatten(part) or [])
+        made.append(unflatten(part, values[:n]))
+        values = values[n:]
+    return tuple(made)
+
+
+def assigned(nodes: list[ast.stmt]) -> list[str]:
+    names: dict[str, None] = {}
+    for node in nodes:
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                names[child.id] = None
+    return list(names)
+
+
+def returns(nodes: list[ast.stmt]) -> bool:
+    return any(isinstance(child, ast.Return) for node in nodes for child in ast.walk(node))
+
+
+def ends(nodes: list[ast.stmt]) -> bool:
+    """Whether it always ends in a return."""
+    last = nodes[-1] if nodes else None
+    return isinstance(last, ast.Return) or (isinstance(last, ast.If) and ends(last.body) and ends(last.orelse))
+
+
+class Generator(ast.NodeVisitor):
+    """Translates one function, with the values of its parameters."""
+
+    def __init__(self, function: Any, names: dict[str, Any], sources: list[Any] | None = None):
+        self.function, self.names = function, names
+        self.node: ast.AST = function.tree
+        # The functions whose sources the program is made of; places name them by their number.
+        self.sources: list[Any] = sources if sources is not None else []
+        if function not in self.sources:
+            self.sources.append(function)
+        self.file = self.sources.index(function)
+
+    def place(self, node: Any) -> None:
+        """What is added to the program from here on stands there in the source."""
+        core.builder().place(self.function.first_line + node.lineno - 1, node.col_offset + 1, self.file)
+
+    # Errors get the place that was last looked at.
+    def fail(self, node: ast.AST, message: str, code: str = "E0501", hint: str = "") -> CompilationError:
+        f = self.function
+        return CompilationError(code, message, f.file, f.lines, f.first_line, node, hint)
+
+    def visit(self, node: ast.AST) -> Any:
+        outer, self.node = self.node, node
+        if hasattr(node, "lineno"):
+            self.place(node)
+        try:
+            method = getattr(self, f"visit_{type(node).__name__}", None)
+            if method is None:
+                raise self.fail(node, f"kernels have no {type(node).__name__}")
+            return method(node)
+        except CompilationError:
+            raise
+        except Error as e:
+            raise self.fail(node, e.message, e.code, e.hint) from None
+        except (TypeError, ValueError, AttributeError, AssertionError, IndexError, KeyError, NameError) as e:
+            raise self.fail(node, f"{e}" or type(e).__name__) from e
+        finally:
+            self.node = outer
+
+    def run(self) -> Any:
+        done = self.block(self.function.tree.body)
+        return done.value if done is not None else None
+
+    def block(self, nodes: list[ast.stmt]) -> Returned | None:
+        for n, node in enumerate(nodes):
+            if isinstance(node, ast.If):
+                done = self.branch(node, nodes[n + 1:])
+                if isinstance(done, Returned):
+                    return done
+                continue
+            done = self.visit(node)
+            if isinstance(done, Returned):
+                return done
+        return None
+
+    # Statements.
+    def visit_Expr(self, node: ast.Expr) -> None: self.visit(node.value)
+    def visit_Pass(self, node: ast.Pass) -> None: return None
+    def visit_Return(self, node: ast.Return) -> Returned:
+        return Returned(self.visit(node.value) if node.value is not None else None)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        held = self.visit(node.test)
+        if not isinstance(held, tensor) and not value_of(held):
+            message = value_of(self.visit(node.msg)) if node.msg is not None else "an assertion does not hold"
+            raise self.fail(node, str(message))
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            value = value_of(value)
+            if len(target.elts) != len(value):
+                raise self.fail(target, f"{len(target.elts)} names for {len(value)} values")
+            for t, v in zip(target.elts, value):
+                self.assign(t, v)
+            return
+        if not isinstance(target, ast.Name):
+            raise self.fail(target, "kernels assign to names")
+        self.names[target.id] = value
+
+    @staticmethod
+    def kept(value: Any) -> Any:
+        """What a name holds: numbers become tiles of one element."""
+        if isinstance(value, (constexpr, bool, int, float)) and isinstance(value_of(value), (bool, int, float)):
+            return to_tensor(value)
+        if isinstance(value, tuple):
+            return tuple(Generator.kept(v) for v in value)
+        return value
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        value = self.kept(self.visit(node.value))
+        for target in node.targets:
+            self.assign(target, value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        value = self.visit(node.value) if node.value is not None else None
+        annotation = self.visit(node.annotation)
+        static = annotation is constexpr
+        self.assign(node.target, constexpr(value) if static else self.kept(value))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if not isinstance(node.target, ast.Name):
+            raise self.fail(node, "kernels assign to names")
+        old = self.lookup(node.target, node.target.id)
+        value = self.binary(node, type(node.op), old, self.visit(node.value))
+        self.names[node.target.id] = value if isinstance(old, constexpr) else self.kept(value)
+
+    def branch(self, node: ast.If, rest: list[ast.stmt]) -> Returned | None:
+        condition = self.visit(node.test)
+        if not isinstance(condition, tensor):
+            return self.block(node.body if value_of(condition) else node.orelse)
+        self.node = node
+        leaves = returns(node.body) or returns(node.orelse)
+        sides = [list(node.body), list(node.orelse)]
+        if leaves:
+            sides = [side if ends(side) else [*side, *rest] for side in sides]
+        try:
+            core.builder().begin_if(condition.handle)
+        except Error as e:
+            raise self.fail(node.test, e.message, e.code, e.hint) from None
+        before = self.names
+        after: list[dict[str, Any]] = []
+        done: list[Returned | None] = []
+        for n, side in enumerate(sides):
+            self.names = dict(before)
+            ended = self.block(side)
+            if ended is not None:
+                ended.value = self.kept(ended.value)  # numbers become tiles inside of their branch
+            done.append(ended)
+            after.append(self.names)
+            if n == 0:
+                core.builder().begin_else()
+        self.names = before
+        if leaves:
+            return self.merge_returns(node, done)
+        self.merge_names(node, [n for n in assigned([*node.body, *node.orelse])], after)
+        return None
+
+    def merge_returns(self, node: ast.If, done: list[Returned | None]) -> Returned:
+        values = [d.value if d is not None else None for d in done]
+        parts = [flatten(v) if v is not None else [] for v in values]
+        if parts[0] is None or parts[1] is None or len(parts[0]) != len(parts[1]):
+            raise self.fail(node, "the branches return different things")
+        made = core.builder().end_if([t.handle for t in parts[0]], [t.handle for t in parts[1]])
+        return Returned(unflatten(values[0], [tensor(v) for v in made]) if parts[0] else None)
+
+    def merge_names(self, node: ast.If, names: list[str], after: list[dict[str, Any]]) -> None:
+        merged: list[tuple[str, Any, int]] = []
+        parts: list[list[tensor]] = [[], []]
+        for name in names:
+            values = [a.get(name, core) for a in after]
+            if any(v is core for v in values):
+                self.names.pop(name, None)  # known in one branch alone
+                continue
+            if values[0] is values[1]:
+                continue
+            flat = [flatten(v) for v in values]
+            if flat[0] is None or flat[1] is None:
+                if value_of(values[0]) == value_of(values[1]):
+                    self.names[name] = values[0]
+                    continue
+                raise self.fail(node, f"{name} is {values[0]!r} in one branch and {values[1]!r} in the other")
+            for a, b in zip(flat[0], flat[1]):
+                if repr(a.handle) != repr(b.handle):
+                    raise self.fail(node, f"{name} is {a.handle!r} in one branch and {b.handle!r} in the other", "E0208")
+            merged.append((name, values[0], len(flat[0])))
+            parts[0] += flat[0]
+            parts[1] += flat[1]
+        made = [tensor(v) for v in core.builder().end_if([t.handle for t in parts[0]], [t.handle for t in parts[1]])]
+        for name, like, count in merged:
+            self.names[name] = unflatten(like, made[:count])
+            made = made[count:]
+
+    def visit_For(self, node: ast.For) -> None:
+        if node.orelse:
+            raise self.fail(node, "kernels have no else of a loop")
+        steps = self.visit(node.iter)
+        if isinstance(steps, core.static_range) or isinstance(value_of(steps), (tuple, list)):
+            self.unroll(node, steps)
+            return
+        if isinstance(steps, range):
+            steps = core.range(steps.start, steps.stop, steps.step)
+        if not isinstance(steps, core.range):
+            raise self.fail(node.iter, "kernels loop over range(), tl.range() and tl.static_range()")
+        if not isinstance(node.target, ast.Name):
+            raise self.fail(node.target, "the variable of a loop is one name")
+        carried = [n for n in assigned(node.body) if n in self.names and n != node.target.id]
+        for name in carried:
+            self.names[name] = self.kept(self.names[name])
+        likes = {n: self.names[n] for n in carried if flatten(self.names[n]) is not None}
+        flat = [t for like in likes.values() for t in flatten(like) or []]
+        start, end, step = (core.operand(x) for x in (steps.start, steps.end, steps.step))
+        began = [tensor(v) for v in core.builder().begin_for(start, end, step, [t.handle for t in flat])]
+        before = self.names
+        self.names = dict(before)
+        self.names[node.target.id] = began[0]
+        self.rebind(likes, began[1:])
+        if self.block(node.body) is not None:
+            raise self.fail(node, "a loop has no return in it")
+        results: list[tensor] = []
+        for name, like in likes.items():
+            now = flatten(self.kept(self.names.get(name)))
+            was = flatten(like) or []
+            if now is None or [repr(t.handle) for t in now] != [repr(t.handle) for t in was]:
+                is_now = ", ".join(repr(t.handle) for t in now) if now is not None else repr(self.names.get(name))
+                raise self.fail(node, f"{name} is {', '.join(repr(t.handle) for t in was)} before the loop, and {is_now} "
+                                "after an iteration", "E0208", "cast it, so that its type stays the same")
+            results += now
+        self.names = before
+        self.rebind(likes, [tensor(v) for v in core.builder().end_for([t.handle for t in results])])
+
+    def rebind(self, likes: dict[str, Any], values: list[tensor]) -> None:
+        for name, like in likes.items():
+            count = len(flatten(like) or [])
+            self.names[name] = unflatten(like, values[:count])
+            values = values[count:]
+
+    def unroll(self, node: ast.For, steps: Any) -> None:
+        if isinstance(steps, core.range):
+            bounds = [value_of(x) for x in (steps.start, steps.end, steps.step)]
+            if any(isinstance(b, tensor) for b in bounds):
+                raise self.fail(node.iter, "static_range() takes numbers that are known when the kernel is compiled")
+            items: Any = [constexpr(i) for i in range(*bounds)]
+        else:
+            items = value_of(steps)
+        for item in items:
+            self.assign(node.target, item)
+            if self.block(node.body) is not None:
+                raise self.fail(node, "a loop has no return in it")
+
+    def visit_While(self, node: ast.While) -> None:
+        condition = self.visit(node.test)
+        if isinstance(condition, tensor):
+            raise self.fail(node, "a loop whose end only a run knows is not compiled yet", "E0604", "use range()")
+        while value_of(condition):
+            if self.block(node.body) is not None:
+                raise self.fail(node, "a loop has no return in it")
+            condition = self.visit(node.test)
+
+    # Expressions.
+    def lookup(self, node: ast.AST, name: str) -> Any:
+        if name in self.names:
+            return self.names[name]
+        if name in self.function.scope:
+            value = self.function.scope[name]
+            if isinstance(value, (bool, int, float)) and not isinstance(value, type):
+                raise NameError(f"{name} is a global variable of Python; make it tl.constexpr({value})")
+            return value
+        if name in _PYTHON:
+            return _PYTHON[name]
+        raise NameError(f"{name} is not defined")
+
+    def visit_Name(self, node: ast.Name) -> Any: return self.lookup(node, node.id)
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        return constexpr(node.value) if isinstance(node.value, (bool, int, float)) else node.value
+    def visit_Tuple(self, node: ast.Tuple) -> Any: return tuple(self.visit(e) for e in node.elts)
+    def visit_List(self, node: ast.List) -> Any: return [self.visit(e) for e in node.elts]
+    def visit_Slice(self, node: ast.Slice) -> Any:
+        parts = [None if p is None else value_of(self.visit(p)) for p in (node.lower, node.upper, node.step)]
+        return slice(*parts)
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        base, key = self.visit(node.value), value_of(self.visit(node.slice))
+        made = base[key]
+        return constexpr(made) if isinstance(made, (bool, int, float)) else made
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> str:
+        return "".join(str(value_of(self.visit(v))) for v in node.values)
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any: return self.visit(node.value)
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        def call(*args: Any) -> Any:
+            outer = self.names
+            self.names = {**outer, **{a.arg: v for a, v in zip(node.args.args, args)}}
+            try:
+                return self.visit(node.body)
+            finally:
+                self.names = outer
+        return call
+
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        made = []
+        outer, self.names = self.names, dict(self.names)
+        steps = value_of(self.visit(node.generators[0].iter))
+        if isinstance(steps, core.range):
+            steps = [constexpr(i) for i in range(*(value_of(x) for x in (steps.start, steps.end, steps.step)))]
+        for item in steps:
+            self.assign(node.generators[0].target, constexpr(item) if isinstance(item, int) else item)
+            made.append(self.visit(node.elt))
+        self.names = outer
+        return tuple(made)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        base = self.visit(node.value)
+        if isinstance(base, constexpr):
+            if node.attr == "value":
+                return base
+            base = base.value
+        if isinstance(base, tensor) and node.attr == "shape":
+            return tuple(constexpr(s) for s in base.shape)
+        return getattr(base, node.attr)
+
+    def binary(self, node: ast.AST, kind: type, a: Any, b: Any) -> Any:
+        if kind not in _BINARY:
+            raise self.fail(node, f"kernels have no {kind.__name__}")
+        if isinstance(value_of(a), (tuple, list, str)) or not any(isinstance(x, (tensor, constexpr)) for x in (a, b)):
+            return _BINARY[kind](value_of(a), value_of(b))
+        return _BINARY[kind](a, b)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        return self.binary(node, type(node.op), self.visit(node.left), self.visit(node.right))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        x = self.visit(node.operand)
+        if isinstance(node.op, ast.Not):
+            return x.logical_not() if isinstance(x, tensor) else constexpr(not value_of(x))
+        return _UNARY[type(node.op)](x)
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        made: Any = None
+        left = self.visit(node.left)
+        for op, right_node in zip(node.ops, node.comparators):
+            right = self.visit(right_node)
+            a, b = value_of(left), value_of(right)
+            if isinstance(op, (ast.Is, ast.IsNot)):
+                held: Any = constexpr((a is b) == isinstance(op, ast.Is))
+            elif isinstance(op, (ast.In, ast.NotIn)):
+                held = constexpr((a in b) == isinstance(op, ast.In))
+            else:
+                held = _COMPARE[type(op)](a, b)
+                held = held if isinstance(held, tensor) else constexpr(held)
+            made = held if made is None else made & held
+            left = right
+        return made
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        both = isinstance(node.op, ast.And)
+        made = self.visit(node.values[0])
+        for value in node.values[1:]:
+            if not isinstance(made, tensor) and bool(value_of(made)) != both:
+                return made
+            other = self.visit(value)
+            if not isinstance(made, tensor):
+                made = other
+                continue
+            made = made.logical_and(other) if both else made.logical_or(other)
+        return made
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.visit(node.test)
+        if not isinstance(condition, tensor):
+            return self.visit(node.body if value_of(condition) else node.orelse)
+        return core.where(condition, self.visit(node.body), self.visit(node.orelse))
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        function = value_of(self.visit(node.func))
+        args: list[Any] = []
+        for a in node.args:
+            if isinstance(a, ast.Starred):
+                args += list(value_of(self.visit(a.value)))
+            else:
+                args.append(self.visit(a))
+        kwargs = {k.arg: self.visit(k.value) for k in node.keywords if k.arg is not None}
+        self.place(node)
+        return self.call(function, args, kwargs)
+
+    def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if hasattr(function, "inline"):
+            return function.inline(args, kwargs)
+        if function in (range, core.range):
+            return core.range(*args, **kwargs)
+        if function in (min, max) and any(isinstance(a, tensor) for a in args):
+            return (core.minimum if function is min else core.maximum)(*args)
+        if getattr(function, "__tile_builtin__", False) or getattr(function, "__self__", None) is not None or \
+                isinstance(function, type) and issubclass(function, core.range) or \
+                getattr(function, "__module__", "").startswith("tessera.tile"):
+            return function(*args, **kwargs)
+        if function in _PYTHON.values() or getattr(builtins, getattr(function, "__name__", ""), None) is function:
+            plain = [value_of(a) for a in args]
+            if function in (int, float, bool) and plain and isinstance(plain[0], tensor):
+                raise TypeError(f"{function.__name__}() is for numbers that are known when the kernel is compiled; use .to()")
+            made = function(*plain, **{k: value_of(v) for k, v in kwargs.items()})
+            return constexpr(made) if isinstance(made, (bool, int, float)) else made
+        if callable(function):
+            return function(*args, **kwargs)
+        raise TypeError(f"{function!r} cannot be called in a kernel")
+
+
+def generate(function: Any, names: dict[str, Any], parameters: list[tuple[str, str, bool]]) -> Any:
+    """The tile program of a function. `parameters`: name, element type, and whether it is a pointer."""
+    from .._tessera import TileBuilder
+
+    made = TileBuilder(function.name)
+    outer = getattr(core._local, "builder", None), getattr(core._local, "generator", None)
+    core._local.builder = made
+    try:
+        for name, dtype, pointer in parameters:
+            names[name] = tensor(made.parameter(name, dtype, pointer))
+        generator = Generator(function, names)
+        core._local.generator = generator
+        generator.run()
+        return made.finish(), generator.sources
+    finally:
+        core._local.builder, core._local.generator = outer
+
+
+__all__ = ["Generator", "generate", "types"]

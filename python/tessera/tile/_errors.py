@@ -1,0 +1,41 @@
+"""What is wrong with a kernel, shown at its line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from .._errors import Error
+
+
+def marked(file: str, line: int, column: int, text: str) -> str:
+    """A place in a source, with its line and a mark below; columns count from 1."""
+    return f"{file}:{line}:{column}\n    {text}\n    {' ' * (column - 1)}^"
+
+
+def fault_at(e: Error, sources: list[Any]) -> Error:
+    """A fault of a run, shown at the line of the kernel that made it."""
+    place = re.fullmatch(r"file (\d+), line (\d+), column (\d+)", e.where)
+    if not place:
+        return e
+    number, line, column = map(int, place.groups())
+    function = sources[number]
+    at = line - function.first_line
+    text = function.lines[at] if 0 <= at < len(function.lines) else ""
+    return Error(e.code, e.message, marked(function.file, line, column, text), e.note, e.hint)
+
+
+class CompilationError(Error):
+    """A kernel that cannot be compiled. The text shows the line and marks the place."""
+
+    def __init__(self, code: str, message: str, file: str, source: list[str], first_line: int, node: ast.AST, hint: str = ""):
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        text = source[line - 1] if 0 < line <= len(source) else ""
+        self.lineno = first_line + line - 1
+        self.column = column
+        super().__init__(code, message, marked(file, self.lineno, column + 1, text), "", hint)
+
+
+class OutOfResources(Error):
+    """A kernel that needs more than the processor has."""

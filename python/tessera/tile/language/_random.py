@@ -1,0 +1,84 @@
+"""Random numbers by Philox: a function of a seed and a place, the same on every machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _types as types
+from ._core import builtin, full, maximum, tensor, to_tensor, where
+from ._standard import cos, log, sin, sqrt, umulhi
+
+_KEYS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = (0xD2511F53, 0xCD9E8D57)
+
+
+def _u32(x: Any) -> tensor: return to_tensor(x).to(types.uint32)
+
+
+@builtin
+def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+    for _ in range(n_rounds):
+        old0, old2 = c0, c2
+        c0 = umulhi(old2, _u32(_ROUNDS[1])) ^ c1 ^ k0
+        c2 = umulhi(old0, _u32(_ROUNDS[0])) ^ c3 ^ k1
+        c1 = old2 * _u32(_ROUNDS[1])
+        c3 = old0 * _u32(_ROUNDS[0])
+        k0 = k0 + _u32(_KEYS[0])
+        k1 = k1 + _u32(_KEYS[1])
+    return c0, c1, c2, c3
+
+
+@builtin
+def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+    wide = to_tensor(seed).to(types.uint64)
+    low, high = wide.to(types.uint32), (wide >> 32).to(types.uint32)
+    return philox_impl(_u32(c0), _u32(c1), _u32(c2), _u32(c3), low, high, n_rounds)  # type: ignore[no-any-return]
+
+
+@builtin
+def randint4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+    offset = to_tensor(offset)
+    zero = offset * 0
+    high = zero if offset.dtype.primitive_bitwidth <= 32 else (offset.to(types.uint64) >> 32)
+    return philox(seed, offset, high, zero, zero, n_rounds)  # type: ignore[no-any-return]
+
+
+@builtin
+def randint(seed: Any, offset: Any, n_rounds: int = 10) -> tensor: return randint4x(seed, offset, n_rounds)[0]  # type: ignore[no-any-return]
+
+
+@builtin
+def uint_to_uniform_float(x: tensor) -> tensor:
+    """From [0, 1)."""
+    signed = x.to(types.int32)
+    return where(signed < 0, -signed - 1, signed).to(types.float32) * 4.6566127342e-10  # type: ignore[no-any-return]
+
+
+@builtin
+def rand(seed: Any, offset: Any, n_rounds: int = 10) -> tensor:
+    return uint_to_uniform_float(randint(seed, offset, n_rounds))  # type: ignore[no-any-return]
+
+
+@builtin
+def rand4x(seed: Any, offsets: Any, n_rounds: int = 10) -> tuple[Any, ...]:
+    return tuple(uint_to_uniform_float(x) for x in randint4x(seed, offsets, n_rounds))
+
+
+@builtin
+def pair_uniform_to_normal(u1: tensor, u2: tensor) -> tuple[tensor, tensor]:
+    """By Box and Muller."""
+    u1 = maximum(full([], 1.0e-7, types.float32), u1)
+    angle, radius = 6.283185307179586 * u2, sqrt(-2.0 * log(u1))
+    return radius * cos(angle), radius * sin(angle)
+
+
+@builtin
+def randn(seed: Any, offset: Any, n_rounds: int = 10) -> tensor:
+    a, b, _, _ = randint4x(seed, offset, n_rounds)
+    return pair_uniform_to_normal(uint_to_uniform_float(a), uint_to_uniform_float(b))[0]  # type: ignore[no-any-return]
+
+
+@builtin
+def randn4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, ...]:
+    u = rand4x(seed, offset, n_rounds)
+    return (*pair_uniform_to_normal(u[0], u[1]), *pair_uniform_to_normal(u[2], u[3]))

@@ -1,0 +1,5 @@
+"""Libraries of functions beside the language."""
+
+from . import libdevice
+
+__all__ = ["libdevice"]

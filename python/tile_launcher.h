@@ -1,0 +1,41 @@
+// Launches of tile functions from Python without Python's help: arguments of types that were seen before are read here.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/tile.h"
+
+class TileLauncher {
+  public:
+    using Values = nanobind::typed<nanobind::list, nanobind::object>;
+
+    // By parameter: whether it is a constant of the kernel, and whether the integer 1 is no constant.
+    TileLauncher(std::vector<bool> fixed, std::vector<bool> whole) : fixed_(std::move(fixed)), whole_(std::move(whole)) {}
+
+    // Launches what was kept for arguments like these, and gives it. Nothing: there is none, or arguments that are not
+    // read here.
+    std::optional<tessera::tile::Function> launch(Values values, const std::array<int64_t, 3>& grid);
+    void keep(Values values, const std::array<int64_t, 3>& grid, const tessera::tile::Function& function);
+
+  private:
+    struct Read {
+        std::string key;
+        std::vector<void*> memory;
+        std::vector<int64_t> numbers;
+        std::vector<std::array<char, 8>> elements;  // numbers that are given by their address
+        std::vector<std::pair<size_t, size_t>> placed;  // which of `memory` are those of `elements`
+        std::vector<std::pair<char*, char*>> spans;
+    };
+    bool read(Values values, const std::array<int64_t, 3>& grid, Read& into) const;
+    bool read_array(PyObject* value, Read& into) const;
+
+    std::vector<bool> fixed_, whole_;
+    std::unordered_map<std::string, tessera::tile::Function> known_;
+    std::vector<nanobind::object> kept_;  // constants whose identity is part of a key
+};
+
+void bind_launcher(nanobind::module_& m);

@@ -1,0 +1,147 @@
+#include "kernel/from_tile/from_tile.h"
+
+#include <fmt/format.h>
+
+#include "kernel/from_tile/hoist.h"
+#include "kernel/from_tile/lowering.h"
+#include "kernel/from_tile/unwrap_lanes.h"
+#include "kernel/passes/clean_up.h"
+
+namespace tessera {
+namespace from_tile_detail {
+
+using tile::Instruction;
+using tile::Kind;
+
+TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments,
+                           int grid_rank, const Machine& machine, bool apart)
+    : program_(program), arguments_(arguments), grid_rank_(grid_rank), machine_(machine), apart_(apart) {
+    add_in_dots(program_);
+    divide_once(program_);
+    hoist_invariants(program_);
+    uses_ = count_uses(program_);
+    remaining_ = uses_.count;
+    const size_t values = program_.types.size();
+    tiles_.resize(values);
+    sources_.resize(values);
+    region_of_.assign(values, -1);
+    memo_.resize(values);
+}
+
+Error TileLowering::cannot(const Instruction& i, std::string_view why) const {
+    return Error(Code::E0604, "{}: {}", tile::kind_name(i.kind), why).at(i.place.line ? i.place.to_string() : "");
+}
+
+Result<Kernel> TileLowering::run() {
+    kernel_.name = program_.name;
+    const char* axes[] = {"grid_x", "grid_y", "grid_z"};
+    for (int axis = 0; axis < 3; ++axis) {
+        kernel_.symbols.push_back(axes[axis]);
+        if (axis < grid_rank_) grid_[static_cast<size_t>(axis)] = symbol(axes[axis]);
+    }
+    // Buffers first: pointers into another's need that one's number.
+    std::vector<int> slots(arguments_.size(), -1);
+    for (size_t p = 0; p < arguments_.size(); ++p) {
+        const tile::Parameter& parameter = program_.parameters[p];
+        const DType dtype = type(parameter.value).dtype;
+        using As = tile::Argument::As;
+        if (arguments_[p].as == As::Array || arguments_[p].as == As::Element) {
+            slots[p] = static_cast<int>(kernel_.buffers.size());
+            std::vector<Expr> shape{1};
+            if (arguments_[p].as == As::Array) {
+                kernel_.symbols.push_back("elements_" + parameter.name);
+                shape = {symbol(kernel_.symbols.back())};
+            }
+            kernel_.buffers.push_back({.name = parameter.name, .dtype = dtype, .shape = std::move(shape)});
+        } else {
+            kernel_.symbols.push_back(parameter.name);
+        }
+    }
+    kernel_.params = kernel_.buffers.size();
+    for (size_t p = 0; p < arguments_.size(); ++p) {
+        using As = tile::Argument::As;
+        const tile::Argument& argument = arguments_[p];
+        const tile::Parameter& parameter = program_.parameters[p];
+        const tile::Type& of = type(parameter.value);
+        LoweredTile made{.type = of, .at = {}};
+        if (of.pointer) {
+            made.base = argument.as == As::Shared ? slots[static_cast<size_t>(argument.of)] : slots[p];
+            const Expr offset = argument.as == As::Shared ? symbol(parameter.name) : Expr(0);
+            made.at = [offset](const TileIndices&) { return offset; };
+        } else if (argument.as == As::Size) {
+            const Expr value = tessera::cast(symbol(parameter.name), of.dtype);
+            made.at = [value](const TileIndices&) { return value; };
+        } else {
+            const Expr value = load(slots[p], of.dtype, {Expr(0)});
+            made.at = [value](const TileIndices&) { return value; };
+        }
+        tile(parameter.value) = std::move(made);
+        region_of_[static_cast<size_t>(parameter.value)] = 0;
+    }
+    const Expr count = grid_[0] * grid_[1] * grid_[2];
+    const Expr instance = index_var("instance", std::nullopt);
+    ids_ = {instance, 0, 0};
+    if (grid_rank_ > 1) ids_ = {mod(instance, grid_[0]), floor_div(instance, grid_[0]), 0};
+    if (grid_rank_ > 2) {
+        ids_[1] = mod(floor_div(instance, grid_[0]), grid_[1]);
+        ids_[2] = floor_div(instance, grid_[0] * grid_[1]);
+    }
+    Stmt body = TRY(lower_region(program_.body, [] { return Status(); }));
+    kernel_.body = for_loop({.var = instance, .extent = count, .kind = LoopKind::Parallel, .body = std::move(body)});
+    if (apart_) return std::move(kernel_);
+    drop_unit_loops(kernel_);
+    unwrap_lanes(kernel_);
+    simplify_kernel(kernel_);
+    return std::move(kernel_);
+}
+
+Result<Stmt> TileLowering::lower_region(const tile::Region& region, const std::function<Status()>& end) {
+    std::vector<Stmt> outer_statements;
+    std::vector<int> outer_allocated;
+    statements_.swap(outer_statements);
+    allocated_.swap(outer_allocated);
+    const int outer = region_;
+    region_ = ++regions_;
+    for (int argument : region.arguments) region_of_[static_cast<size_t>(argument)] = region_;
+    for (const Instruction& i : region.instructions) TRY(lower(i));
+    TRY(end());
+    Stmt body = seq(std::move(statements_));
+    for (size_t a = allocated_.size(); a-- > 0;) body = body ? alloc(allocated_[a], body) : body;
+    statements_ = std::move(outer_statements);
+    allocated_ = std::move(outer_allocated);
+    // What was given inside is no longer there.
+    std::erase_if(waiting_, [&](int v) { return region_of_[static_cast<size_t>(v)] == region_; });
+    region_ = outer;
+    return body;
+}
+
+Status TileLowering::lower(const Instruction& i) {
+    // What nobody asks for is not computed.
+    bool wanted = i.outputs.empty() || i.kind == Kind::Atomic;
+    for (int o : i.outputs) wanted |= uses_.count[static_cast<size_t>(o)] > 0;
+    for (int o : i.outputs) region_of_[static_cast<size_t>(o)] = region_;
+    for (int input : i.inputs) --remaining_[static_cast<size_t>(input)];
+    place_ = i.place;
+    if (!wanted && i.kind != Kind::If && i.kind != Kind::For) return {};
+    switch (i.kind) {
+        case Kind::Load: return lower_load(i);
+        case Kind::Store: return lower_store(i);
+        case Kind::Atomic: return lower_atomic(i);
+        case Kind::Dot: return lower_dot(i);
+        case Kind::Reduce: return i.regions.empty() ? lower_reduce(i) : lower_combine(i);
+        case Kind::Scan: return lower_combine(i);
+        case Kind::If: return lower_if(i);
+        case Kind::For: return lower_for(i);
+        case Kind::Map: return lower_map(i);
+        default: return lower_view(i);
+    }
+}
+
+}  // namespace from_tile_detail
+
+Result<Kernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
+                         const Machine& machine, bool apart) {
+    return from_tile_detail::TileLowering(program.data(), arguments, grid_rank, machine, apart).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+// The state of one program's way down to loops.
+#pragma once
+
+#include "kernel/from_tile/from_tile.h"
+#include "kernel/from_tile/tiles.h"
+
+namespace tessera::from_tile_detail {
+
+class TileLowering {
+  public:
+    TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments, int grid_rank,
+                 const Machine& machine, bool apart);
+    Result<Kernel> run();
+
+  private:
+    // Instructions.
+    Status lower(const tile::Instruction& i);
+    Status lower_view(const tile::Instruction& i);
+    Status lower_split(const tile::Instruction& i);
+    Status lower_map(const tile::Instruction& i);
+    Status lower_load(const tile::Instruction& i);
+    Status lower_store(const tile::Instruction& i);
+    Status lower_atomic(const tile::Instruction& i);
+    Status lower_dot(const tile::Instruction& i);
+    Status lower_reduce(const tile::Instruction& i);
+    Status lower_combine(const tile::Instruction& i);  // a reduction or scan by a function
+    Status lower_if(const tile::Instruction& i);
+    Status lower_for(const tile::Instruction& i);
+    // A region's statements, with its memory around them; `end` adds what follows its instructions.
+    Result<Stmt> lower_region(const tile::Region& region, const std::function<Status()>& end);
+
+    // Values.
+    LoweredTile& tile(int value) { return tiles_[static_cast<size_t>(value)]; }
+    const tile::Type& type(int value) const { return program_.types[static_cast<size_t>(value)]; }
+    void define(int value, LoweredTile made);  // and computes it now if that is better
+    Expr element(int value, const TileIndices& indices);
+    std::set<int> reads_of(int value) const;
+    bool is_costly(int value) const;
+    void materialise(int value, bool in_place = true);
+    void define_buffer(int value, int slot);
+    int place_for(int value, bool in_place);
+    // Who still has to read a buffer does so before it is written.
+    void before_write(int slot, int except = -1);
+    bool reads_only_at(int value, int slot, const TileIndices& at, const TileIndices& index);
+
+    // Statements.
+    int local(DType dtype, std::vector<int64_t> shape, Scope scope = Scope::Local);
+    void emit(Stmt s);  // with the place of the instruction
+    Expr variable(int64_t extent);
+    Stmt over(const std::vector<int64_t>& shape, const std::function<Stmt(const TileIndices&)>& body);
+    Stmt lanes(int64_t extent, const std::function<Stmt(const Expr&)>& body);
+    Stmt unrolled(int64_t extent, const std::function<Stmt(const Expr&)>& body, LoopKind kind = LoopKind::Unrolled);
+    void copy_into(int slot, int value);  // a whole tile
+    Expr at_buffer(int slot, const TileIndices& indices) const;
+
+    // Products.
+    int packed(int value, DType dtype);
+    Stmt multiply(int a, int b, int out, const std::vector<int64_t>& shape_a, int64_t columns, DType dtype);
+
+    // A carried value that grows by the same in each iteration, which is given here; or -1.
+    int step_of_carried(const tile::Region& region, size_t which) const;
+    Status store_carried(const tile::Region& region, const std::vector<int>& slots);
+    Error cannot(const tile::Instruction& i, std::string_view why) const;
+
+    tile::ProgramData program_;
+    const std::vector<tile::Argument>& arguments_;
+    const int grid_rank_;
+    const Machine& machine_;
+    const bool apart_;
+    tile::Place place_;  // of the instruction that is being lowered
+    TileUses uses_;
+    std::vector<int> remaining_;
+    std::vector<LoweredTile> tiles_;
+    std::vector<std::vector<int>> sources_;  // of values that are not in memory
+    std::vector<int> region_of_;             // where a value is given
+    std::vector<int> waiting_;               // values that are not in memory, and read it
+    struct Memo {
+        TileIndices indices;
+        Expr value = 0;
+    };
+    std::vector<std::optional<Memo>> memo_;
+
+    Kernel kernel_;
+    std::array<Expr, 3> ids_ = {0, 0, 0}, grid_ = {1, 1, 1};
+    std::vector<Stmt> statements_;
+    std::vector<int> allocated_;
+    int region_ = 0, regions_ = 0, names_ = 0;
+};
+
+}  // namespace tessera::from_tile_detail

@@ -1,0 +1,163 @@
+// Values, control flow and what holds a program together. Arithmetic is in builder_math.cpp, tiles in
+// builder_tiles.cpp.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tile/builder_state.h"
+
+namespace tessera::tile {
+namespace {
+
+constexpr int64_t kMostElements = 1 << 20;  // of one tile
+
+bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+std::vector<int> numbers_of(const std::vector<Value>& values) {
+    std::vector<int> numbers;
+    for (const Value& v : values) numbers.push_back(v.number);
+    return numbers;
+}
+
+Error other_type(std::string_view what, size_t index, const Type& is, const Type& was) {
+    return Error(Code::E0208, "{} {} is {} here and {} there", what, index, is.to_string(), was.to_string());
+}
+
+}  // namespace
+
+Builder::Builder(std::string name) : state_(std::make_unique<State>()) { state_->program.name = std::move(name); }
+Builder::~Builder() = default;
+Builder::Builder(Builder&&) noexcept = default;
+
+void Builder::place(int line, int column, int file) { state_->place = {line, column, file}; }
+
+Value Builder::parameter(std::string name, Type type) {
+    Value value = state_->fresh(std::move(type));
+    state_->program.parameters.push_back({std::move(name), value.number});
+    return value;
+}
+
+Result<Value> Builder::constant(const Operand& literal, std::optional<DType> dtype) {
+    if (const auto* value = std::get_if<Value>(&literal)) return dtype ? cast(*value, *dtype) : *value;
+    const DType type = dtype.value_or(literal_type(literal));
+    Expr body = 0;
+    if (const auto* flag = std::get_if<bool>(&literal)) {
+        body = is_float(type) ? tessera::constant(*flag, type) : int_const(*flag, type);
+    } else if (const auto* number = std::get_if<int64_t>(&literal)) {
+        body = is_float(type) ? tessera::constant(static_cast<double>(*number), type) : int_const(*number, type);
+        if (type == DType::boolean) body = int_const(*number != 0, type);
+    } else {
+        body = tessera::constant(std::get<double>(literal), type);
+    }
+    return state_->add({.kind = Kind::Constant, .body = body}, {.dtype = type});
+}
+
+Result<Value> Builder::full(std::vector<int64_t> shape, const Operand& value, DType dtype) {
+    Value filled = TRY(constant(value, dtype));
+    return shape.empty() ? filled : TRY(broadcast(filled, std::move(shape)));
+}
+
+Result<Value> Builder::arange(int64_t begin, int64_t end) {
+    if (end <= begin) return Error(Code::E0212, "arange({}, {}) has no elements", begin, end);
+    if (!is_power_of_two(end - begin))
+        return Error(Code::E0212, "arange({}, {}) has {} elements, which is not a power of two", begin, end,
+                     end - begin)
+            .hint("take the next power of two, and mask what is beyond");
+    if (end - begin > kMostElements)
+        return Error(Code::E0212, "a tile of {} elements is too large", end - begin)
+            .hint("the most is {}", kMostElements);
+    return state_->add({.kind = Kind::Arange, .numbers = {begin, end}}, {.dtype = DType::i32, .shape = {end - begin}});
+}
+
+Result<Value> Builder::program_id(int axis) {
+    if (axis < 0 || axis > 2) return Error(Code::E0212, "a grid has axes 0, 1 and 2, not {}", axis);
+    return state_->add({.kind = Kind::ProgramId, .numbers = {axis}}, {.dtype = DType::i32});
+}
+
+Result<Value> Builder::program_count(int axis) {
+    if (axis < 0 || axis > 2) return Error(Code::E0212, "a grid has axes 0, 1 and 2, not {}", axis);
+    return state_->add({.kind = Kind::ProgramCount, .numbers = {axis}}, {.dtype = DType::i32});
+}
+
+Status Builder::begin_if(const Operand& condition) {
+    Value chosen = TRY(constant(condition));
+    if (!chosen.type.shape.empty())
+        return Error(Code::E0210, "a branch is taken by one element, not by {}", chosen.type.to_string())
+            .hint("where() chooses element by element");
+    if (chosen.type.dtype != DType::boolean || chosen.type.pointer) chosen = TRY(binary("!=", chosen, int64_t{0}));
+    State::Open open{.instruction = {.kind = Kind::If, .inputs = {chosen.number}, .place = state_->place}};
+    open.instruction.regions.resize(2);
+    state_->open.push_back(std::move(open));
+    return {};
+}
+
+Status Builder::begin_else() {
+    if (state_->open.empty() || state_->open.back().instruction.kind != Kind::If || state_->open.back().region != 0)
+        return Error(Code::E0501, "an else without its if");
+    state_->open.back().region = 1;
+    return {};
+}
+
+Result<std::vector<Value>> Builder::end_if(const std::vector<Value>& then, const std::vector<Value>& otherwise) {
+    if (state_->open.empty() || state_->open.back().instruction.kind != Kind::If || then.size() != otherwise.size())
+        return Error(Code::E0501, "the end of an if that does not fit its beginning");
+    for (size_t i = 0; i < then.size(); ++i)
+        if (then[i].type != otherwise[i].type) return other_type("result", i, then[i].type, otherwise[i].type);
+    Instruction done = std::move(state_->open.back().instruction);
+    state_->open.pop_back();
+    done.regions[0].results = numbers_of(then);
+    done.regions[1].results = numbers_of(otherwise);
+    std::vector<Value> results;
+    for (const Value& v : then) results.push_back(state_->fresh(v.type));
+    done.outputs = numbers_of(results);
+    state_->region().instructions.push_back(std::move(done));
+    return results;
+}
+
+Result<std::vector<Value>> Builder::begin_for(const Operand& begin, const Operand& end, const Operand& step,
+                                              const std::vector<Value>& carried) {
+    std::vector<Value> bounds;
+    DType type = DType::i32;
+    for (const Operand* bound : {&begin, &end, &step}) {
+        Value value = TRY(constant(*bound));
+        if (!value.type.shape.empty() || value.type.pointer || !is_int(value.type.dtype))
+            return Error(Code::E0208, "a loop runs over integers, not over {}", value.type.to_string());
+        type = TRY(common_type(type, false, value.type.dtype, false));
+        bounds.push_back(value);
+    }
+    for (Value& bound : bounds) bound = TRY(cast(bound, type));
+    State::Open open{.instruction = {.kind = Kind::For, .inputs = numbers_of(bounds), .place = state_->place}};
+    for (const Value& v : carried) open.instruction.inputs.push_back(v.number);
+    open.instruction.regions.resize(1);
+    std::vector<Value> arguments{state_->fresh({.dtype = type})};
+    for (const Value& v : carried) arguments.push_back(state_->fresh(v.type));
+    open.instruction.regions[0].arguments = numbers_of(arguments);
+    state_->open.push_back(std::move(open));
+    return arguments;
+}
+
+Result<std::vector<Value>> Builder::end_for(const std::vector<Value>& carried) {
+    if (state_->open.empty() || state_->open.back().instruction.kind != Kind::For)
+        return Error(Code::E0501, "the end of a loop that does not fit its beginning");
+    const std::vector<int>& arguments = state_->open.back().instruction.regions[0].arguments;
+    if (arguments.size() != carried.size() + 1)
+        return Error(Code::E0501, "a loop carries as many values as it began with");
+    for (size_t i = 0; i < carried.size(); ++i) {
+        const Type& began = state_->program.types[static_cast<size_t>(arguments[i + 1])];
+        if (began != carried[i].type) return other_type("carried value", i, carried[i].type, began);
+    }
+    Instruction done = std::move(state_->open.back().instruction);
+    state_->open.pop_back();
+    done.regions[0].results = numbers_of(carried);
+    std::vector<Value> results;
+    for (const Value& v : carried) results.push_back(state_->fresh(v.type));
+    done.outputs = numbers_of(results);
+    state_->region().instructions.push_back(std::move(done));
+    return results;
+}
+
+Result<Program> Builder::finish() {
+    if (!state_->open.empty()) return Error(Code::E0501, "a branch or loop has no end");
+    return Program(std::make_shared<const ProgramData>(std::move(state_->program)));
+}
+
+}  // namespace tessera::tile

@@ -1,0 +1,152 @@
+// Tile programs, as the public API has them: compiled for this processor, launched over somebody's memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <mutex>
+
+#include "base/protect.h"
+#include "kernel/from_tile/from_tile.h"
+#include "runtime/devices/bind_launches.h"
+#include "tessera/tile.h"
+#include "tile/program.h"
+
+namespace tessera::tile {
+
+namespace {
+
+// Of the loops around a statement, the place that the innermost has.
+Place place_of(const Stmt& body, const Stmt& wanted) {
+    Place found;
+    std::function<bool(const Stmt&, Place)> look = [&](const Stmt& s, Place place) -> bool {
+        if (!s) return false;
+        if (const For* loop = s->as<For>()) {
+            if (auto line = loop->notes.find("line"); line != loop->notes.end())
+                place = {static_cast<int>(line->second), static_cast<int>(loop->notes.at("column")),
+                         static_cast<int>(loop->notes.at("file"))};
+            return s == wanted ? (found = place, true) : look(loop->body, place);
+        }
+        if (s == wanted) return found = place, true;
+        if (const Seq* list = s->as<Seq>())
+            return std::any_of(list->stmts.begin(), list->stmts.end(),
+                               [&](const Stmt& each) { return look(each, place); });
+        if (const If* branch = s->as<If>()) return look(branch->then, place) || look(branch->otherwise, place);
+        if (const Alloc* a = s->as<Alloc>()) return look(a->body, place);
+        return false;
+    };
+    look(body, {});
+    return found;
+}
+
+}  // namespace
+
+struct Function::State {
+    Program program;
+    Kernel kernel;
+    std::shared_ptr<CompiledModule> module;
+    std::unique_ptr<Stream> stream;
+    std::mutex busy;
+    // Of the last call: most calls are like the one before.
+    std::vector<int64_t> symbols;
+    std::vector<Launch> launches;
+    // For the interpreter, made when it is first asked for.
+    std::vector<Argument> arguments;
+    int grid_rank = 1;
+    std::optional<Kernel> checked;
+
+    std::vector<int64_t> all_symbols(const std::array<int64_t, 3>& grid, const std::vector<int64_t>& numbers) const {
+        std::vector<int64_t> all(grid.begin(), grid.end());
+        all.insert(all.end(), numbers.begin(), numbers.end());
+        return all;
+    }
+    Status check(const std::vector<void*>& memory, const std::vector<int64_t>& all) const {
+        if (memory.size() != kernel.params || all.size() != kernel.symbols.size())
+            return Error(Code::E0402, "{} takes {} addresses and {} numbers, not {} and {}", kernel.name, kernel.params,
+                         kernel.symbols.size(), memory.size(), all.size());
+        for (size_t i = 0; i < all.size(); ++i)
+            if (all[i] < 0) return Error(Code::E0405, "{} is {}, and not a size", kernel.symbols[i], all[i]);
+        return {};
+    }
+    SymbolValues values(const std::vector<int64_t>& all) const {
+        SymbolValues named;
+        for (size_t i = 0; i < all.size(); ++i) named.emplace(kernel.symbols[i], all[i]);
+        return named;
+    }
+};
+
+Result<Function> Function::compile(const Program& program, const std::vector<Argument>& arguments, int grid_rank,
+                                   int threads) {
+    return protect("tile", {.name = "program.tile", .text = [&] { return program.to_string(); }},
+                   [&]() -> Result<Function> {
+                       const Machine machine = TRY(describe_target("host"));
+                       Kernel kernel = TRY(from_tile(program, arguments, grid_rank, machine));
+                       auto module = TRY(compile_kernels({kernel}, {}));
+                       std::shared_ptr<State> made(new State{.program = program,
+                                                             .kernel = std::move(kernel),
+                                                             .module = std::move(module),
+                                                             .stream = {},
+                                                             .busy = {},
+                                                             .symbols = {},
+                                                             .launches = {},
+                                                             .arguments = arguments,
+                                                             .grid_rank = grid_rank,
+                                                             .checked = {}});
+                       made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
+                       return Function(std::move(made));
+                   });
+}
+
+Status Function::launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
+                        const std::vector<int64_t>& numbers) const {
+    State& s = *state_;
+    std::vector<int64_t> all = s.all_symbols(grid, numbers);
+    TRY(s.check(memory, all));
+    std::lock_guard lock(s.busy);
+    if (all != s.symbols || s.launches.empty()) {
+        s.launches = TRY(bind_launches(s.module->kernels()[0], s.values(all)));
+        TRY(s.stream->reserve(most_local_bytes(s.launches)));
+        s.symbols = std::move(all);
+    }
+    for (const Launch& launch : s.launches) TRY(s.stream->launch(launch, {memory, s.symbols}));
+    return s.stream->synchronize();
+}
+
+Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
+                           const std::vector<int64_t>& numbers) const {
+    State& s = *state_;
+    const std::vector<int64_t> all = s.all_symbols(grid, numbers);
+    TRY(s.check(memory, all));
+    const SymbolValues symbols = s.values(all);
+    std::lock_guard lock(s.busy);
+    if (!s.checked) s.checked = TRY(from_tile(s.program, s.arguments, s.grid_rank, TRY(describe_target("host")), true));
+    std::vector<Tensor> buffers;
+    for (size_t i = 0; i < memory.size(); ++i) {
+        const Buffer& buffer = s.kernel.buffers[i];
+        const int64_t elements = *evaluate_int(buffer.shape[0], symbols);
+        buffers.push_back(TRY(Tensor::zeros(buffer.dtype, {elements})));
+        if (elements > 0)
+            std::memcpy(buffers.back().mutable_data(), memory[i], static_cast<size_t>(buffers.back().bytes()));
+    }
+    Stmt fault;
+    Status done =
+        tessera::interpret(*s.checked, buffers, symbols, {.races = InterpretOptions::Races::Find, .fault = &fault});
+    if (!done.ok()) {
+        const Place place = place_of(s.checked->body, fault);
+        const Error& e = done.error();
+        return Error(e.code(), "{}", e.message()).at(place.line ? place.to_string() : e.where());
+    }
+    for (size_t i = 0; i < memory.size(); ++i)
+        if (buffers[i].bytes() > 0) std::memcpy(memory[i], buffers[i].data(), static_cast<size_t>(buffers[i].bytes()));
+    return {};
+}
+
+Result<std::string> Function::emit(std::string_view what) const {
+    if (what == "tile") return state_->program.to_string();
+    if (what == "kernel") return tessera::to_string(state_->kernel);
+    if (what == "llvm") return emit_llvm({state_->kernel}, {});
+    if (what == "asm") return emit_assembly({state_->kernel}, {});
+    return Error(Code::E0501, "\"{}\" is no stage of a tile program", what).hint("tile, kernel, llvm or asm");
+}
+
+}  // namespace tessera::tile
