@@ -1,3 +1,5 @@
+#include "kernel/ir/atomics.h"
+#include "kernel/ir/group_steps.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/tile_copy.h"
 #include "llvm/compile_kernels.h"
@@ -13,7 +15,9 @@ Decision can_compile(const Kernel& kernel, bool blocks) {
     visit(kernel.body, [&](const Stmt& s) {
         const Call* call = s->as<Call>();
         if (!out || !call || call->name == "prefetch" || find_intrinsic(call->name)) return;
+        if (!blocks && is_atomic(*call)) return;
         if (blocks && (call->name == "barrier" || is_tile_call(*call))) return;
+        if (blocks && (call->name == "barrier" || is_tile_call(*call) || is_group_step(*call))) return;
         // Blocks and threads run one after the other, as loops do, and so cannot wait for each other.
         out = call->name == "barrier" ? no("threads of a block meet at a barrier, and here they run one by one")
                                       : no("there is no intrinsic {} on a processor", call->name);

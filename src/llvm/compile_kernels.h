@@ -22,6 +22,9 @@ struct TileMap {
     DType dtype = DType::f16;
     std::vector<Expr> sizes, strides;  // strides in elements, of all dimensions but the innermost
     std::vector<int64_t> box;
+    // Of copies by places: the box is of channels and places; of x, then y, where the first and the last place is,
+    // counted from the first and the last element, and how far apart places are. Empty: the box has all dimensions.
+    std::vector<int64_t> from = {}, to = {}, every = {};
 };
 
 // Of a launch on a target with blocks: how many there are, and of how many threads each, over the kernel's symbols.

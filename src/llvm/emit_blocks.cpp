@@ -63,6 +63,8 @@ Status Emitter::emit_blocks(const LaunchPlan& plan, const std::string& symbol) {
         const BoundNest nest = bound_nest(*plan.bound);
         if (plan.roles) {
             emit_roles(nest);
+        } else if (plan.team) {
+            emit_team(nest);
         } else if (is_thread_loop(*plan.bound)) {
             emit_threads(*plan.bound);
         } else {
@@ -115,7 +117,7 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
         for (size_t d = 0; d < 3; ++d)
             if (auto threads = plan.shape.block[d].as_int())
                 notes.emplace_back(kMost[d], *threads * (d == 2 && plan.roles ? plan.shape.groups : 1));
-        if (plan.roles) notes.emplace_back("minctasm", 1);
+        if (plan.roles || plan.team) notes.emplace_back("minctasm", 1);
     } else {
         notes.emplace_back("maxntidx", plan.parallel ? kMostSpread : 1);
     }
@@ -159,15 +161,18 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     describe_aliases();
     scratch_ = function_->getArg(params + symbols);
     builder_.SetInsertPoint(body);
+    // A launch may begin early, and waits here until all before it is done.
+    if (target_.cpu.starts_with("sm_9")) assembly("griddepcontrol.wait;", "", {});
 }
 
 Value* Emitter::place_of(const std::string& axis) {
-    if (roles_ && axis == "thread.z") return builder_.CreateZExt(warp_in_group(), i64());
+    if (roles_ && axis == "thread.z") return builder_.CreateZExt(plan_->team ? roles_->warp : warp_in_group(), i64());
     const Place which = is_block_axis(axis) ? Place::Block : Place::Thread;
     return builder_.CreateZExt(target_.code->place(builder_, which, axis.back() - 'x'), i64());
 }
 
 void Emitter::meet() {
+    if (plan_->team) return;  // threads have nothing of each other's
     if (roles_)
         meet_in_group();
     else
@@ -194,7 +199,10 @@ void Emitter::emit_block_items(const std::vector<Stmt>& all) {
         return call && call->name == kStoreTile;
     };
     for (size_t i = 0; i < all.size(); ++i) {
-        if (roles_) leave_stored(all[i]);
+        if (plan_->team)
+            wait_for_stored(all[i]);
+        else if (roles_)
+            leave_stored(all[i]);
         if (i > 0 && !stores_tile(i) && !stores_tile(i - 1)) meet();
         emit_block(all[i]);
     }
@@ -212,7 +220,8 @@ void Emitter::emit_block(const Stmt& s) {
     if (const Alloc* a = s->as<Alloc>()) return emit_alloc(*a, [&] { emit_block(a->body); });
     const For* loop = s->as<For>();
     if (loop && is_thread_loop(*loop)) return emit_threads(*loop);
-    if (roles_ && loop && loop == plan_->roles->ahead) return emit_consumed(*loop);
+    if (plan_->roles && loop && loop == plan_->roles->ahead) return emit_consumed(*loop);
+    if (const Call* call = s->as<Call>(); call && plan_->team) return emit_team_call(*call);
     if (const Call* call = s->as<Call>(); call && is_tile_call(*call)) return emit_tile_call(*call);
     if (const Call* call = s->as<Call>())
         if (const Intrinsic* known = find_intrinsic(call->name); known && known->by_block) return emit_mma(*call);
@@ -253,6 +262,7 @@ void Emitter::emit_threads(const For& first) {
                     if (loop->axis == axis) own = loop;
                 const Expr extent = own ? own->extent : Expr(1);
                 if (extent == plan_->shape.block[static_cast<size_t>(d)]) continue;
+                if (plan_->team && d == 2) continue;  // the others are the producer's
                 Value* here = builder_.CreateICmpSLT(place_of(axis), emit_alone(extent));
                 condition = condition ? builder_.CreateAnd(condition, here) : here;
             }
@@ -269,6 +279,7 @@ void Emitter::emit_threads(const For& first) {
 }
 
 Value* Emitter::shared_memory(int buffer) {
+    if (plan_->team) return shared_in_team(buffer);
     if (roles_) return shared_in_group(buffer);
     const Slot& slot = slots_[static_cast<size_t>(buffer)];
     Expr count = 1;

@@ -159,6 +159,11 @@ Value* Emitter::remainder(Value* a, Value* b) {
 }
 
 Value* Emitter::power(DType dtype, Value* a, Value* b) {
+    auto* base = llvm::dyn_cast<llvm::Constant>(a);
+    if (base && base->getType()->isVectorTy()) base = base->getSplatValue();
+    if (auto* f = base ? llvm::dyn_cast<llvm::ConstantFP>(base) : nullptr; f && options_.fast_math)
+        if (dtype != DType::f64 && f->isExactlyValue(2.0))
+            if (Value* quick = target_.code->quick_exp2(builder_, b)) return quick;
     auto* c = llvm::dyn_cast<llvm::Constant>(b);
     if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
     if (auto* f = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "kernel/ir/group_steps.h"
 #include "kernel/ir/races.h"
 #include "llvm/emitter.h"
 
@@ -37,7 +38,11 @@ bool is_threads_own(const Kernel& kernel, const Alloc& a) {
     visit(a.body, [&](const Stmt& s) {
         if (const Store* st = s->as<Store>()) look(st->to.buffer, st->to.indices);
         if (const Call* call = s->as<Call>())
-            for (const Access& read : call->reads) own &= read.buffer != a.buffer;
+            for (size_t i = 0; i < call->reads.size(); ++i) {
+                const Intrinsic* known = find_intrinsic(call->name);
+                const bool of_threads = is_group_step(*call) || (known && known->from_threads && i == 0);
+                own &= call->reads[i].buffer != a.buffer || of_threads;
+            }
     });
     visit_exprs(a.body, [&](const Expr& e) {
         visit(e, [&](const Expr& x) {

@@ -91,8 +91,8 @@ void Emitter::open_barriers() {
     target_.code->barrier(builder_);
 }
 
-void Emitter::emit_roles(const BoundNest& nest) {
-    llvm::LLVMContext& c = module_.getContext();
+// Which warp of which group the thread is in, and where shared memory begins.
+void Emitter::find_group() {
     auto* type = llvm::ArrayType::get(builder_.getInt8Ty(), 0);
     llvm::GlobalVariable* shared = module_.getNamedGlobal("tessera_shared");
     if (!shared) {
@@ -107,6 +107,12 @@ void Emitter::emit_roles(const BoundNest& nest) {
                                            {builder_.getInt32(~0u), target_.code->place(builder_, Place::Thread, 2),
                                             builder_.getInt32(0), builder_.getInt32(31)});
     roles_ = std::make_shared<Roles>(Roles{base, warp, builder_.CreateLShr(warp, builder_.getInt32(2))});
+}
+
+void Emitter::emit_roles(const BoundNest& nest) {
+    llvm::LLVMContext& c = module_.getContext();
+    llvm::Type* word = builder_.getInt32Ty();
+    find_group();
     roles_->stage = stack_memory(builder_, word, "stage");
     roles_->phase = stack_memory(builder_, word, "phase");
     roles_->turn = stack_memory(builder_, word, "turn");
@@ -194,7 +200,7 @@ void Emitter::emit_fetched(const Stmt& s) {
     if (loop && loop == plan_->roles->ahead) return emit_fetched_loop(*loop);
     visit(s, [&](const Stmt& x) {
         const Call* call = x->as<Call>();
-        if (call && call->name == kCopyTile)
+        if (call && brings_tile(*call))
             fail(Error(Code::E0604,
                        "kernel {}: a tile that is copied outside of the loop for which tiles are copied "
                        "ahead",
@@ -202,10 +208,17 @@ void Emitter::emit_fetched(const Stmt& s) {
     });
 }
 
-std::vector<Value*> Emitter::tile_coordinates(const Call&, const Access& first, int64_t further) {
+std::vector<Value*> Emitter::tile_coordinates(const TileCopy& copy, const Access& first, int64_t further) {
+    std::vector<Expr> from = first.indices;
+    if (copy.places) {
+        const TilePlaces& p = *copy.places;
+        from[0] = floor_div(p.first, p.height * p.width);
+        from[1] = mod(floor_div(p.first, p.width), p.height) * p.every_y + p.from_y;
+        from[2] = mod(p.first, p.width) * p.every_x + p.from_x;
+    }
     std::vector<Value*> at;
-    for (size_t d = first.indices.size(); d-- > 0;)
-        at.push_back(builder_.CreateTrunc(emit_alone(first.indices[d]), builder_.getInt32Ty()));
+    for (size_t d = from.size(); d-- > 0;)
+        at.push_back(builder_.CreateTrunc(emit_alone(from[d]), builder_.getInt32Ty()));
     at[0] = builder_.CreateAdd(at[0], builder_.getInt32(static_cast<uint32_t>(further)));
     return at;
 }
@@ -215,7 +228,7 @@ void Emitter::emit_fetched_loop(const For& loop) {
     int64_t bytes = 0;
     visit(loop.body, [&](const Stmt& s) {
         const Call* call = s->as<Call>();
-        if (!call || call->name != kCopyTile) return;
+        if (!call || !brings_tile(*call)) return;
         copies.push_back(call);
         const TileCopy copy = *tile_copy(kernel_, *call);
         bytes += copy.rows * copy.columns * static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
@@ -236,7 +249,7 @@ void Emitter::emit_fetched_loop(const For& loop) {
                 to = builder_.CreateAdd(to, roles_->base);
                 const unsigned map = first_map + static_cast<unsigned>(plan_->roles->maps.at(call));
                 for (int64_t p = 0; p * panel < copy.columns; ++p) {
-                    std::vector<Value*> at = tile_coordinates(*call, call->reads[0], p * panel);
+                    std::vector<Value*> at = tile_coordinates(copy, call->reads[0], p * panel);
                     const int64_t offset = plan_->roles->ring.at(copy.tile) + p * panel_bytes;
                     std::string places, kinds;
                     for (size_t d = 0; d < at.size(); ++d) {
@@ -248,10 +261,16 @@ void Emitter::emit_fetched_loop(const For& loop) {
                         function_->getArg(map)};
                     arguments.insert(arguments.end(), at.begin(), at.end());
                     arguments.push_back(full);
-                    assembly(fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::"
-                                         "bytes [$0], [$1, {{{}}}], [${}];",
-                                         at.size(), places, at.size() + 2),
-                             "r,l," + kinds + "r", arguments);
+                    std::string mode = "tile", further;
+                    if (copy.places) {
+                        mode = "im2col", further = fmt::format(", {{${}, ${}}}", at.size() + 3, at.size() + 4);
+                        for (const Expr& e : {copy.places->further_x, copy.places->further_y})
+                            arguments.push_back(builder_.CreateTrunc(emit_alone(e), builder_.getInt16Ty()));
+                    }
+                    assembly(fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.{}.mbarrier::complete_tx::"
+                                         "bytes [$0], [$1, {{{}}}], [${}]{};",
+                                         at.size(), mode, places, at.size() + 2, further),
+                             "r,l," + kinds + (copy.places ? "r,h,h" : "r"), arguments);
                 }
             }
         });
@@ -341,7 +360,7 @@ void Emitter::emit_tile_call(const Call& call) {
     emit_where(first, [&] {
         Value* from = builder_.CreatePtrToInt(slot.base, builder_.getInt32Ty());
         for (int64_t p = 0; p * kPanelBytes < copy.columns * size; ++p) {
-            std::vector<Value*> at = tile_coordinates(call, call.writes[0], p * kPanelBytes / size);
+            std::vector<Value*> at = tile_coordinates(copy, call.writes[0], p * kPanelBytes / size);
             std::string places, kinds;
             for (size_t d = 0; d < at.size(); ++d) {
                 places += fmt::format("{}${}", d ? ", " : "", d + 1);

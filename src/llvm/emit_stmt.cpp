@@ -1,6 +1,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "base/check.h"
+#include "kernel/ir/atomics.h"
 #include "llvm/emitter.h"
 
 namespace tessera::codegen {
@@ -182,6 +183,7 @@ void Emitter::emit_alloc(const Alloc& a, const std::function<void()>& body) {
 
 void Emitter::emit_call(const Call& call) {
     if (const Intrinsic* known = find_intrinsic(call.name)) return emit_intrinsic(call, *known);
+    if (is_atomic(call)) return emit_atomic(call);
     if (has_blocks() && call.name == "prefetch") return;
     if (has_blocks() && call.name == "barrier") return meet();
     if (call.name != "prefetch" || call.reads.empty())

@@ -109,8 +109,37 @@ void Emitter::emit_wgmma(const Call& call, Value* stage) {
     forget_loads(call.writes[0].buffer);
 }
 
+// One instruction, whose first operand is a tile or four registers. `fresh`: the sums are not read.
+void Emitter::add_wide_product(int buffer, int64_t columns, DType dtype, const std::vector<Value*>& operands,
+                               bool fresh, int across) {
+    const int64_t count = columns / 2, first = fresh ? count : 2 * count;
+    const bool registers_first = operands.size() > 2;
+    const std::string type = dtype == DType::f16 ? "f16" : "bf16";
+    std::string text =
+        fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, ",
+                    fresh ? 0 : 1, columns, type, type, registers(count));
+    text += registers_first ? fmt::format("{{${}, ${}, ${}, ${}}}, ${}, p, 1, 1, {}; }}", first, first + 1, first + 2,
+                                          first + 3, first + 4, across)
+                            : fmt::format("${}, ${}, p, 1, 1, 0, {}; }}", first, first + 1, across);
+    const std::string constraints =
+        repeated("=f,", count) + (fresh ? "" : tied(count)) + (registers_first ? "r,r,r,r,l" : "l,l");
+    const Slot& sums = slots_[static_cast<size_t>(buffer)];
+    auto sum_at = [&](int64_t i) {
+        return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base, static_cast<uint64_t>(i));
+    };
+    std::vector<Value*> arguments;
+    for (int64_t i = 0; !fresh && i < count; ++i)
+        arguments.push_back(builder_.CreateLoad(builder_.getFloatTy(), sum_at(i)));
+    arguments.insert(arguments.end(), operands.begin(), operands.end());
+    auto* result = llvm::StructType::get(module_.getContext(),
+                                         std::vector<llvm::Type*>(static_cast<size_t>(count), builder_.getFloatTy()));
+    Value* made = assembly(text, constraints, arguments, result);
+    for (int64_t i = 0; i < count; ++i)
+        builder_.CreateStore(builder_.CreateExtractValue(made, static_cast<unsigned>(i)), sum_at(i));
+}
+
 // The sums are results of the waiting itself: nothing that uses them can come before it.
-void Emitter::settle_sums(int buffer) {
+void Emitter::settle_sums(int buffer, int others) {
     const Slot& sums = slots_[static_cast<size_t>(buffer)];
     auto sum_at = [&](int64_t i) {
         return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base, static_cast<uint64_t>(i));
@@ -121,7 +150,7 @@ void Emitter::settle_sums(int buffer) {
         llvm::StructType::get(module_.getContext(), std::vector<llvm::Type*>(arguments.size(), builder_.getFloatTy()));
     std::string constraints = repeated("=f,", sums.own) + tied(sums.own);
     constraints.pop_back();
-    Value* made = assembly("wgmma.wait_group.sync.aligned 0;", constraints, arguments, result);
+    Value* made = assembly(fmt::format("wgmma.wait_group.sync.aligned {};", others), constraints, arguments, result);
     for (int64_t i = 0; i < sums.own; ++i)
         builder_.CreateStore(builder_.CreateExtractValue(made, static_cast<unsigned>(i)), sum_at(i));
     forget_loads(buffer);

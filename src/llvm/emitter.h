@@ -10,6 +10,7 @@
 
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/races.h"
+#include "kernel/ir/tile_copy.h"
 #include "llvm/compile_kernels.h"
 #include "llvm/intrinsics/intrinsic_code.h"
 #include "llvm/intrinsics/tile_code.h"
@@ -29,6 +30,17 @@ struct RolesPlan {
     std::map<const Call*, size_t> maps;  // of the launch's shape
 };
 
+// The same where all warps but the producer's share the tiles of a block: each tile has a ring. See emit_team.cpp.
+struct TeamPlan {
+    struct Ring {
+        int64_t offset = 0, bytes = 0, stages = 0;  // of the first tile, of each, and how many
+        int64_t barriers = 0;                       // where those are that say what has come, then what is free
+    };
+    std::map<int, Ring> rings;           // by tile
+    std::map<int, int64_t> stored;       // where tiles are from which results are copied
+    std::map<const Call*, size_t> maps;  // of the launch's shape
+};
+
 // One parallel loop of a kernel, or what stands between them. On a target with blocks, also each nest of Bound loops.
 struct LaunchPlan {
     Stmt stmt;
@@ -38,6 +50,7 @@ struct LaunchPlan {
     Expr scratch_bytes = 0;
     LaunchShape shape = {};  // where there are blocks
     std::optional<RolesPlan> roles = {};
+    std::optional<TeamPlan> team = {};
 };
 Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks);
 
@@ -154,7 +167,13 @@ class Emitter {
         Value *warp, *group;                                               // of the thread
         llvm::AllocaInst *stage = nullptr, *phase = nullptr, *turn = nullptr;  // where in the ring it is
         int stored = -1;  // the tile that was stored last
+        struct Ring {
+            llvm::AllocaInst *stage = nullptr, *phase = nullptr;
+        };
+        std::map<int, Ring> rings = {};  // of a team, by tile: where in it the thread is
+        std::vector<int> begun = {};     // sums of products that go on, those begun first before others
     };
+    void find_group();
     Value* warp_in_group() const;
     void meet_in_group();
     Value* shared_in_group(int buffer);
@@ -172,13 +191,32 @@ class Emitter {
     void advance(Value* by);
     void wait_for(Value* barrier, Value* phase);
     void arrive_at(Value* barrier, Value* condition);
-    std::vector<Value*> tile_coordinates(const Call& call, const Access& first, int64_t panel);
+    std::vector<Value*> tile_coordinates(const TileCopy& copy, const Access& first, int64_t panel);
     // emit_wgmma.cpp
     Value* assembly(const std::string& text, const std::string& constraints, const std::vector<Value*>& arguments,
                     llvm::Type* result = nullptr);
     void emit_wgmma(const Call& call, Value* stage);
-    void settle_sums(int buffer);  // waits for all matrix instructions
+    void settle_sums(int buffer, int others = 0);  // waits for all matrix instructions but those of so many groups
+    void add_wide_product(int buffer, int64_t columns, DType dtype, const std::vector<Value*>& operands, bool fresh,
+                          int across);
     Value* tile_descriptor(const Access& tile, int64_t side, bool along_k);
+
+    // emit_team.cpp
+    void emit_team(const BoundNest& nest);
+    void emit_team_tiles(const BoundNest& nest, const std::function<void()>& body);
+    void emit_team_copies(const Stmt& s);
+    void emit_team_copy(const Call& call);
+    void emit_team_call(const Call& call);
+    void emit_team_product(const Call& call, const Intrinsic& known);
+    void emit_quad(const Call& call);
+    void emit_team_store(const Call& call);
+    void wait_for_stored(const Stmt& s);
+    Value* shared_in_team(int buffer);
+    Value* team_slot(int tile, bool empty, Value* stage);
+    Value* team_stage(int tile);
+    Value* team_descriptor(int tile, int64_t next_panel);
+    void wait_in_team(int tile, bool empty);
+    void advance_in_team(int tile);
 
     // emit_mma.cpp
     void emit_mma(const Call& call);
@@ -237,6 +275,8 @@ class Emitter {
     Value* emit_load(const Expr& e);
     llvm::Align align_of(const Slot& slot, const Linear& at) const;  // of an access in all lanes
     Value* chosen_address(Value* condition, Value* address);         // or the dummy
+
+    void emit_atomic(const Call& call);  // emit_atomic.cpp
 
     // emit_index.cpp
     Linear linear(const Expr& e);

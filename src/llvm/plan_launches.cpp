@@ -108,7 +108,39 @@ TileMap map_of(const Kernel& kernel, const TileCopy& copy) {
                           : d == copy.along_columns ? kPanelBytes / static_cast<int64_t>(dtype_bytes(b.dtype))
                                                     : 1);
     }
+    if (!copy.places) return map;
+    const TilePlaces& p = *copy.places;
+    map.box = {map.box[0], copy.rows};
+    map.from = {p.from_x, p.from_y};
+    map.every = {p.every_x, p.every_y};
+    map.to = {p.from_x + (p.width - 1) * p.every_x + 1 - b.shape[2].as_int().value_or(0),
+              p.from_y + (p.height - 1) * p.every_y + 1 - b.shape[1].as_int().value_or(0)};
     return map;
+}
+
+bool same_map(const TileMap& a, const TileMap& b) {
+    return a.buffer == b.buffer && a.box == b.box && a.from == b.from && a.to == b.to && a.every == b.every;
+}
+
+// The number of its map, which is added where there is none yet.
+size_t map_number(const Kernel& kernel, const TileCopy& copy, std::vector<TileMap>& maps) {
+    TileMap map = map_of(kernel, copy);
+    auto same = std::find_if(maps.begin(), maps.end(), [&](const TileMap& m) { return same_map(m, map); });
+    const auto number = static_cast<size_t>(same - maps.begin());
+    if (same == maps.end()) maps.push_back(std::move(map));
+    return number;
+}
+
+// What the hardware has room for where it counts places.
+bool can_count(const Kernel& kernel, const TileCopy& copy) {
+    if (!copy.places) return true;
+    const Buffer& b = kernel.buffers[static_cast<size_t>(copy.global)];
+    if (!b.shape[1].as_int() || !b.shape[2].as_int()) return false;
+    const TileMap map = map_of(kernel, copy);
+    bool fits = true;
+    for (size_t d : {0, 1})
+        fits &= map.from[d] >= -128 && map.from[d] < 128 && map.to[d] >= -128 && map.to[d] < 128 && map.every[d] <= 8;
+    return fits;
 }
 
 int64_t bytes_in_shared(const Buffer& b) {
@@ -131,15 +163,10 @@ Status plan_roles(const Kernel& kernel, LaunchPlan& plan) {
         const auto copy = call ? tile_copy(kernel, *call) : std::nullopt;
         if (!copy) return;
         const auto rank = kernel.buffers[static_cast<size_t>(copy->global)].shape.size();
-        if (copy->along_columns + 1 != rank || rank > 5 || copy->rows > 256)
+        if (copy->along_columns + 1 != rank || rank > 5 || copy->rows > 256 || !can_count(kernel, *copy))
             status = Error(Code::E0604, "kernel {}: a tile that cannot be copied at once", kernel.name);
-        TileMap map = map_of(kernel, *copy);
-        std::vector<TileMap>& maps = plan.shape.maps;
-        auto same = std::find_if(maps.begin(), maps.end(),
-                                 [&](const TileMap& m) { return m.buffer == map.buffer && m.box == map.box; });
-        roles.maps.emplace(call, static_cast<size_t>(same - maps.begin()));
-        if (same == maps.end()) maps.push_back(std::move(map));
-        if (call->name == kCopyTile) roles.ring.emplace(copy->tile, 0);
+        roles.maps.emplace(call, map_number(kernel, *copy, plan.shape.maps));
+        if (brings_tile(*call)) roles.ring.emplace(copy->tile, 0);
     });
     TRY(std::move(status));
     if (!roles.ahead) return Error(Code::E0604, "kernel {}: no loop whose tiles are copied ahead", kernel.name);
@@ -169,6 +196,92 @@ Status plan_roles(const Kernel& kernel, LaunchPlan& plan) {
     plan.shape.shared_bytes = roles.barriers + kBarrierBytes * (2 * roles.stages + kConsumers);
     plan.shape.groups = kConsumers + 1;
     plan.roles = std::move(roles);
+    return {};
+}
+
+constexpr int64_t kTeamStages = 2;
+constexpr int kProducerWarps = 4;
+
+bool is_for_team(const Stmt& s) {
+    bool found = false;
+    visit(s, [&](const Stmt& x) {
+        const Call* call = x->as<Call>();
+        const Intrinsic* known = call ? find_intrinsic(call->name) : nullptr;
+        found |= known && known->later;
+    });
+    return found;
+}
+
+// Whether the first four warps write the first rows of a tile alone, and the others the others.
+bool groups_write_halves(const Stmt& s, int tile, int64_t rows) {
+    bool apart = true;
+    visit(s, [&](const Stmt& x) {
+        const For* warps = x->as<For>();
+        if (!warps || warps->axis != "thread.z") return;
+        visit(warps->body, [&](const Stmt& y) {
+            const Store* to = y->as<Store>();
+            if (!to || to->to.buffer != tile) return;
+            for (int64_t group : {0, 1}) {
+                const Expr warp = index_var("%warp", kProducerWarps) + group * kProducerWarps;
+                const Bounds at = bounds(substitute(to->to.indices[1], {{warps->var.node().name, warp}}));
+                apart &= at.low && at.high && *at.low >= group * rows && *at.high < (group + 1) * rows;
+            }
+        });
+    });
+    return apart;
+}
+
+// A ring for each tile that is copied; all other memory is the threads' own.
+Status plan_team(const Kernel& kernel, LaunchPlan& plan) {
+    TeamPlan team;
+    Status status;
+    visit(plan.stmt, [&](const Stmt& s) {
+        const Call* call = s->as<Call>();
+        const auto copy = call ? tile_copy(kernel, *call) : std::nullopt;
+        if (!copy) return;
+        const auto rank = kernel.buffers[static_cast<size_t>(copy->global)].shape.size();
+        if (copy->along_columns + 1 != rank || rank > 5 || copy->rows > 256)
+            status = Error(Code::E0604, "kernel {}: a tile that cannot be copied at once", kernel.name);
+        TileCopy of_group = *copy;
+        if (call->name == kStoreTile) {
+            of_group.rows /= 2;
+            team.stored[copy->tile] = 0;
+            if (!groups_write_halves(plan.stmt, copy->tile, of_group.rows))
+                status = Error(Code::E0604, "kernel {}: a group of warps writes rows of the other's", kernel.name);
+        }
+        team.maps.emplace(call, map_number(kernel, of_group, plan.shape.maps));
+        if (call->name == kCopyTile)
+            team.rings[copy->tile].bytes = bytes_in_shared(kernel.buffers[static_cast<size_t>(copy->tile)]);
+    });
+    visit(plan.stmt, [&](const Stmt& s) {
+        const Alloc* a = s->as<Alloc>();
+        if (!a || kernel.buffers[static_cast<size_t>(a->buffer)].scope != Scope::Shared) return;
+        const bool tile = team.rings.contains(a->buffer) || team.stored.contains(a->buffer);
+        if (!tile && !is_threads_own(kernel, *a))
+            status = Error(Code::E0604, "kernel {}: {} is neither copied nor of one thread", kernel.name,
+                           kernel.buffers[static_cast<size_t>(a->buffer)].name);
+    });
+    TRY(std::move(status));
+    if (!plan.shape.block[2].is_int(2 * kProducerWarps))
+        return Error(Code::E0604, "kernel {}: a team of other than eight warps", kernel.name);
+    int64_t at = 0;
+    for (auto& [tile, ring] : team.rings) {
+        ring.offset = at, ring.stages = kTeamStages;
+        at += ring.stages * ring.bytes;
+    }
+    for (auto& [tile, offset] : team.stored) {
+        offset = at;
+        at += bytes_in_shared(kernel.buffers[static_cast<size_t>(tile)]);
+    }
+    for (auto& [tile, ring] : team.rings) {
+        ring.barriers = at;
+        at += 2 * ring.stages * kBarrierBytes;
+    }
+    if (at > kMostShared) return no_room(kernel);
+    plan.shape.shared_bytes = at;
+    plan.shape.block[2] = 3 * kProducerWarps;
+    plan.shape.groups = 1;
+    plan.team = std::move(team);
     return {};
 }
 
@@ -220,7 +333,7 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks)
         if (plan.bound && !plan.in_scratch.empty())
             return Error(Code::E0604, "kernel {}: {} is too large for one thread of a block", kernel.name,
                          kernel.buffers[static_cast<size_t>(plan.in_scratch.begin()->first)].name);
-        if (plan.bound && has_tile_calls(s)) TRY(plan_roles(kernel, plan));
+        if (plan.bound && has_tile_calls(s)) TRY(is_for_team(s) ? plan_team(kernel, plan) : plan_roles(kernel, plan));
         plans.push_back(std::move(plan));
     }
     return plans;

@@ -72,6 +72,25 @@ int describe_tiles(void* made, int type, unsigned rank, void* base, const Number
     return right ? 0 : 1;
 }
 
+int describe_places(void* made, int type, unsigned rank, void* base, const Number* sizes, const Number* strides,
+                    const int* from, const int* to, unsigned channels, unsigned places, const unsigned* every, int,
+                    int swizzle, int, int) {
+    bool right = reinterpret_cast<Number>(made) % 64 == 0 && reinterpret_cast<Number>(base) % 16 == 0 && rank == 4;
+    right &= channels <= 256 && places <= 1024 && every[0] == 1 && every[3] == 1;
+    std::printf("places of type %d, swizzle %d: %u by %u of %llu", type, swizzle, places, channels,
+                static_cast<unsigned long long>(sizes[0]));
+    for (unsigned d = 0; d < 2; ++d) {
+        const auto size = static_cast<long long>(sizes[d + 1]);
+        std::printf(", every %u from %d to %lld", every[d + 1], from[d], size - 1 + to[d]);
+        right &= from[d] >= -128 && from[d] < 128 && to[d] >= -128 && to[d] < 128 && every[d + 1] <= 8;
+    }
+    std::printf("\n");
+    for (unsigned d = 0; d + 1 < rank; ++d) right &= strides[d] % 16 == 0;
+    std::memset(made, 0, 128);
+    std::memcpy(made, &kMapMark, sizeof kMapMark);
+    return right ? 0 : 1;
+}
+
 int launch(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y, unsigned threads_z,
            unsigned shared, void*, void** arguments, void**) {
     std::printf("%s: %u x %u x %u blocks of %u x %u x %u, %u bytes\n", static_cast<const char*>(kernel), x, y, z,
@@ -85,6 +104,18 @@ int launch(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x,
     }
     std::printf("tiles are described where the kernel looks for them\n");
     return 0;
+}
+
+struct Config {
+    unsigned grid[3], block[3], shared;
+    void* stream;
+    const int* attributes;  // each a number and, 8 bytes further, its value
+    unsigned count;
+};
+int launch_by(const Config* c, void* kernel, void** arguments, void** extra) {
+    if (c->count) std::printf("attribute %d: %d\n", c->attributes[0], c->attributes[2]);
+    return launch(kernel, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
+                  c->stream, arguments, extra);
 }
 
 int elapsed(float* milliseconds) { return give(milliseconds, 1.0f); }
@@ -113,7 +144,8 @@ extern "C" int cuGetProcAddress_v2(const char* name, void** found, int, uint64_t
         {"cuModuleLoadDataEx", reinterpret_cast<void*>(handle)},
         {"cuModuleGetFunction", reinterpret_cast<void*>(function)},
         {"cuTensorMapEncodeTiled", reinterpret_cast<void*>(describe_tiles)},
-        {"cuLaunchKernel", reinterpret_cast<void*>(launch)},
+        {"cuTensorMapEncodeIm2col", reinterpret_cast<void*>(describe_places)},
+        {"cuLaunchKernelEx", reinterpret_cast<void*>(launch_by)},
         {"cuStreamCreate", reinterpret_cast<void*>(handle)},
         {"cuEventCreate", reinterpret_cast<void*>(handle)},
         {"cuEventElapsedTime", reinterpret_cast<void*>(elapsed)},

@@ -72,6 +72,18 @@ TEST(Gpu, TranspositionsAreSquares) {
                 testing::HasSubstr("strides [33, 1] shared"));
 }
 
+TEST(Gpu, FewRowsAreReadInVectors) {
+    for (int64_t rows : {1, 3})
+        for (auto [k, n] : {std::pair{64, 256}, std::pair{512, 264}, std::pair{520, 512}}) {
+            const std::string text = fmt::format(
+                "graph g(a: bf16[{0},{1}], b: bf16[{1},{2}], c: bf16[{2}]) {{\n  %0 = matmul(a, b)\n  %1 = add(%0, "
+                "c)\n  return relu(%1)\n}}\n",
+                rows, k, n);
+            EXPECT_THAT(kernels_of(for_blocks(text)), testing::HasSubstr("vector lane_sum < 8")) << text;
+            expect_in_any_order(text);
+        }
+}
+
 TEST(Gpu, LongReductionsOfFewElementsAreCut) {
     expect_in_any_order("graph g(x: f32[700,33]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n");
     expect_in_any_order("graph g(x: f32[70,33,7]) {\n  return reduce_max(x, [0,2], keepdims=1)\n}\n");
@@ -121,6 +133,36 @@ TEST(Gpu, ConvolutionsOfSeveralImagesAreTiles) {
         testing::HasSubstr("call wgmma"));
     EXPECT_THAT(kernels_of(for_blocks("graph g(x: f16[4,64,28,28], w: f16[64,64,1,1]) {\n  return conv(x, w)\n}\n")),
                 testing::HasSubstr("call mma"));
+}
+
+// The hardware counts the places of a window, and fills in zeros outside of the images.
+TEST(Gpu, WindowsAreCopiedByPlaces) {
+    struct Sizes4 {
+        const char *images, *window, *more;
+        const char* dtype = "f16";
+    };
+    for (const Sizes4& s :
+         {Sizes4{"2,6,6,64", "3,3,64,64", "pads=[1,1,1,1]"}, Sizes4{"1,9,8,64", "3,3,64,72", "pads=[1,1,1,1]", "bf16"},
+          Sizes4{"3,9,10,48", "3,2,48,64", "pads=[1,0,2,1], strides=[2,2]"},
+          Sizes4{"2,13,12,64", "1,1,64,64", "strides=[2,2]"},
+          Sizes4{"2,9,9,64", "2,2,64,64", "dilations=[2,3], pads=[1,1,0,2]"}}) {
+        const std::string text = fmt::format(
+            "graph g(x: {3}[{0}], w: {3}[{1}]) {{\n  %0 = transpose(x, perm=[0,3,1,2])\n  %1 = transpose(w, "
+            "perm=[3,2,0,1])\n  %2 = conv(%0, %1, {2})\n  %3 = relu(%2)\n  return transpose(%3, "
+            "perm=[0,2,3,1])\n}}\n",
+            s.images, s.window, s.more, s.dtype);
+        EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")), testing::HasSubstr("call copy_places")) << text;
+        expect_in_any_order(text, {}, 5, "sm_90a");
+    }
+    // Channels that fill no tile, or begin nowhere that the hardware can read.
+    for (const char* channels : {"24", "68"})
+        EXPECT_THAT(kernels_of(for_blocks(
+                        fmt::format("graph g(x: f16[2,8,8,{0}], w: f16[3,3,{0},64]) {{\n  %0 = transpose(x, "
+                                    "perm=[0,3,1,2])\n  %1 = transpose(w, perm=[3,2,0,1])\n  %2 = conv(%0, %1)\n  "
+                                    "return transpose(%2, perm=[0,2,3,1])\n}}\n",
+                                    channels),
+                        "sm_90a")),
+                    testing::Not(testing::HasSubstr("copy_places")));
 }
 
 TEST(Gpu, MatrixInstructionsTakeTilesOf16Bits) {

@@ -129,6 +129,35 @@ TEST(Ptx, ProductsOf16BitsAreMatrixInstructions) {
             }
 }
 
+// Attention is one kernel, whose products go on while weights are made: the assembler holds none of them up. What it
+// puts aside, it does outside of the loop over keys.
+TEST(Ptx, AttentionIsOneKernelThatIsNotHeldUp) {
+    constexpr int kMostAside = 64;
+    const std::string ptxas = find_assembler();
+    for (const char* dtype : {"f16", "bf16"})
+        for (const char* more : {"", ", is_causal=1", ", m"})
+            for (int64_t head : {64, 128}) {
+                const std::string text = fmt::format(
+                    "graph g(q: {0}[4,8,N,{1}], k: {0}[4,8,M,{1}], v: {0}[4,8,M,{1}], m: {0}[N,M]) {{\n"
+                    "  return attention(q, k, v{2})\n}}\n",
+                    dtype, head, more);
+                SCOPED_TRACE(text);
+                auto ptx = emit_assembly(kernels_of(text, "sm_90a"), {.target = "sm_90a"});
+                ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+                EXPECT_THAT(*ptx,
+                            HasSubstr(fmt::format("wgmma.mma_async.sync.aligned.m64n{0}k16.f32.{1}.{1}", head, dtype)));
+                EXPECT_THAT(*ptx, HasSubstr("wgmma.wait_group.sync.aligned 1;"));
+                EXPECT_THAT(*ptx, HasSubstr("shfl.sync.bfly.b32"));
+                EXPECT_EQ(ptx->find("ld.local"), std::string::npos) << "scores are not in registers";
+                if (ptxas.empty()) continue;
+                const Assembled made = assemble(ptxas, *ptx, "sm_90a");
+                EXPECT_EQ(made.status, 0) << made.log;
+                EXPECT_EQ(made.log.find("warning"), std::string::npos) << made.log;
+                EXPECT_EQ(made.log.find("C75"), std::string::npos) << made.log;
+                EXPECT_LE(made.spilled, kMostAside) << made.log;
+            }
+}
+
 // Where there are instructions of four warps: tiles come by copies that the hardware makes, and go the same way. The
 // assembler says where such instructions would have to wait for each other: none does, and nothing is spilled.
 TEST(Ptx, WideMatrixInstructionsAreNotHeldUp) {

@@ -9,6 +9,7 @@
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/gpu/mma_kernel.h"
 #include "kernel/gpu/prepare_operand.h"
+#include "kernel/gpu/row_kernel.h"
 #include "kernel/gpu/wgmma_kernel.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/passes/clean_up.h"
@@ -28,6 +29,7 @@ constexpr int64_t kUnknownSide = 512;  // what rows or columns are at least that
 constexpr int64_t kMmaVector = 8;      // elements of 16 bits that are read at a time
 constexpr int64_t kFewestSide = 16;    // of an output that is worth matrix instructions
 constexpr int64_t kFewestWide = 64;    // the same of instructions of four warps
+constexpr int64_t kWideDepth = 64;     // of k, that these take at a time
 constexpr int64_t kFewest = 256;       // elements of an output that is worth tiles
 
 int64_t size_of(const Expr& e) { return e.as_int().value_or(kUnknown); }
@@ -294,7 +296,7 @@ std::optional<Found> find_contraction(const Schedule& s) {
     for (int i : c->batch) f.batch *= size_of(stage.axes[size_t(i)].extent);
     f.m = product_of(stage.axes, c->rows);
     f.n = product_of(stage.axes, c->columns);
-    if (f.m < 2 || f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
+    if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
     f.narrow = takes_matrices(s, stage, a, b) && f.m >= kFewestSide && f.n >= kFewestSide;
     f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n) : choose_block_tile(f.batch, f.m, f.n);
@@ -336,8 +338,24 @@ int64_t steps_along(const Stage& stage, size_t inner, int64_t tile) {
     return steps;
 }
 
-// What the contraction's axes are once they are merged, and the kernel; with instructions of four warps, or without.
-Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, bool wide) {
+// By products of few rows; with instructions of four warps, also of an operand that a window goes over; or without.
+enum class Means : uint8_t { Rows, Wide, Windows, Narrow };
+
+// The window of a convolution whose channels fill tiles.
+std::optional<Window> window_of(const Compute& compute, const Found& f) {
+    const Stage& stage = compute.stages[0];
+    if (!f.c.batch.empty() || (!f.inner && stage.reduce.size() > 1)) return {};
+    const int64_t channels = size_of(stage.reduce[f.inner.value_or(0)].extent),
+                  filled = divide_up(channels, kWideDepth) * kWideDepth;
+    if (4 * channels < 3 * filled) return {};
+    return find_window(compute, stage, stage.value.arg(size_t(f.c.a)), f.c.rows, f.inner.value_or(0));
+}
+
+// What the contraction's axes are once they are merged, and the kernel.
+Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means) {
+    const bool wide = means == Means::Wide || means == Means::Windows;
+    std::optional<Window> window;
+    if (means == Means::Windows && !(window = window_of(s.compute(), f))) return std::optional<TiledKernel>();
     const std::string sum = s.compute().stages[0].name;
     const std::string after = s.compute().stages.size() == 2 ? s.compute().stages[1].name : "";
     const Stage stage = s.compute().stages[0];
@@ -345,7 +363,7 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, bool wide) 
     const Expr& k = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())].var;
     const Depth depth{f.inner.value_or(0), lies_along(s, a, k), lies_along(s, b, k)};
     std::vector<std::vector<int>> reduced{f.c.depth};
-    if (f.inner && !wide) {
+    if (f.inner && (means == Means::Windows || means == Means::Narrow)) {
         reduced.clear();
         for (size_t i = 0; i < stage.reduce.size(); ++i) reduced.push_back({int(i)});
     }
@@ -366,14 +384,15 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, bool wide) 
     }
     const int64_t width = access_width(s, out, out.axes.back());
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
+    if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a);
     if (!f.narrow)
         return std::optional(
             TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
     if (wide) {
-        const BlockTile tile = choose_wgmma_tile(f.batch, f.m, f.n);
-        const int64_t parts = choose_parts(tile, f.batch, f.m, f.n, steps_along(merged, 0, tile.k));
-        if (f.m < kFewestWide && parts == 1) return std::optional<TiledKernel>();
-        return wgmma_kernel(s, merged, out, has_batch, f.c.a, tile, parts);
+        WgmmaPlan wgmma{choose_wgmma_tile(f.batch, f.m, f.n), 1, window ? f.inner.value_or(0) : 0, std::move(window)};
+        wgmma.parts = choose_parts(wgmma.tile, f.batch, f.m, f.n, steps_along(merged, wgmma.inner, wgmma.tile.k));
+        if (f.m < kFewestWide && wgmma.parts == 1) return std::optional<TiledKernel>();
+        return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
     const ReduceAxis& along = merged.reduce[depth.inner];
@@ -404,16 +423,25 @@ std::optional<Found> with_columns_apart(const Schedule& s, Found f) {
     return f;
 }
 
-Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, bool wide) {
+bool suits(Means means, const Found& f, const Machine& machine) {
+    switch (means) {
+        case Means::Rows: return f.m <= kMostFewRows && f.c.batch.empty();
+        case Means::Narrow: return f.m > 1;
+        default: return f.m > 1 && machine.has("wgmma") && f.narrow && f.n >= kFewestWide;
+    }
+}
+
+Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, Means means) {
     Compute with = s.compute();
     std::vector<PreparedOperand> prepared = prepare_operands(s, found, with);
     if (prepared.size() > 1) {  // one kernel prepares one
         with = s.compute();
         prepared.clear();
     }
-    auto made = TRY(tiled(Schedule(std::move(with)), found, wide));
+    auto made = TRY(tiled(Schedule(std::move(with)), found, means));
     if (!made) return std::optional<Lowered>();
-    if (!wide) {  // what is the kernel's own keeps rows and columns: so threads are seen to write apart
+    if (means ==
+        Means::Narrow) {  // what is the kernel's own keeps rows and columns: so threads are seen to write apart
         made->kernel.params -= made->scratch.size();
         merge_dimensions(made->kernel);
         made->kernel.params += made->scratch.size();
@@ -442,10 +470,10 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     std::vector<Found> ways{*found};
     if (auto apart = with_columns_apart(s, *found)) ways.push_back(std::move(*apart));
     std::optional<Error> first;
-    for (bool wide : {true, false})
+    for (Means means : {Means::Rows, Means::Wide, Means::Windows, Means::Narrow})
         for (const Found& way : ways) {
-            if (wide && !(machine.has("wgmma") && way.narrow && way.n >= kFewestWide)) continue;
-            auto made = lower_found(s, way, wide);
+            if (!suits(means, way, machine)) continue;
+            auto made = lower_found(s, way, means);
             if (made.ok() && *made) return made;
             if (!made.ok() && !first) first = made.error();
         }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernel/gpu/attention_kernel.h"
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
 
@@ -42,6 +43,12 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         if (traces) *traces += fmt::format("// {}\n{}", compute.name, schedule.print_trace());
         return lowered;
     };
+    auto attention = attention_kernel(compute, options.machine);
+    if (!attention.ok()) choices.push_back({"attention " + compute.name, no("{}", attention.error().message())});
+    if (attention.ok() && *attention) {
+        if (traces) *traces += fmt::format("// {}: attention in one kernel, no schedule\n", compute.name);
+        return std::move(**attention);
+    }
     auto tiled = contraction_kernel(compute, options.machine);
     if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
     if (tiled.ok() && *tiled) {

@@ -175,6 +175,13 @@ std::optional<Expr> narrowed(const Expr& e) {
     return select(e.arg(0), *taken, constant(0, taken->dtype()));
 }
 
+Expr as_narrow(Expr e) {
+    while (e.is(ExprKind::Cast) && e.arg(0).is(ExprKind::Cast) && e.arg(0).dtype() == DType::f32 &&
+           e.arg(0).arg(0).dtype() == e.dtype())
+        e = Expr(e.arg(0).arg(0));
+    return e;
+}
+
 std::string mma_name(DType dtype, const BlockTile& tile) {
     return fmt::format("mma_{}_{}x{}", dtype_name(dtype), tile.m, tile.n);
 }

@@ -15,13 +15,13 @@ constexpr int64_t kWgmmaRows = 64;       // of one instruction
 constexpr int64_t kSquareColumns = 64;   // that are stored at a time
 constexpr int64_t kRingRows = 6 * 256;   // of tiles on their way, both operands together
 constexpr int64_t kAlignedElements = 8;  // of 16 bits, that rows begin at multiples of
+constexpr size_t kMostTileDims = 5;      // of a buffer that tiles are copied of
 constexpr double kMultiprocessors = 132;
 
-// A buffer as [batch, rows, columns], columns lying together; without the batch where it has none.
+// A buffer as [outer axes, rows, columns], columns lying together; with those outer axes that it has.
 struct MatrixView {
     int buffer = -1;
-    bool has_batch = false;
-    std::vector<Expr> shape, strides;
+    std::vector<Expr> outer, shape, strides;
 
     bool is_dense() const {
         Expr stride = 1;
@@ -46,25 +46,25 @@ Expr address_of(const Buffer& b, const std::vector<Expr>& indices) {
     return total;
 }
 
-// `axes` are batch (with no variable where there is none), rows, columns.
+// `axes` are outer ones, rows, columns.
 std::optional<MatrixView> view_of(const Buffer& b, int slot, const std::vector<Expr>& indices,
                                   const std::vector<ReduceAxis>& axes) {
     const Expr address = address_of(b, indices);
+    const size_t rows = axes.size() - 2, columns = axes.size() - 1;
     Expr rest = address;
-    std::vector<Expr> steps;
-    for (const ReduceAxis& axis : axes) {
-        auto step = axis.var.is(ExprKind::Var) ? step_of(address, axis.var) : Expr(0);
+    MatrixView view{.buffer = slot, .outer = {}, .shape = {}, .strides = {}};
+    for (size_t d = 0; d < axes.size(); ++d) {
+        auto step = step_of(address, axes[d].var);
         if (!step) return {};
-        rest = rest - *step * axis.var;
-        steps.push_back(*step);
-    }
-    if (!rest.is_int(0) || !steps[2].is_int(1) || steps[1].is_int(0)) return {};
-    MatrixView view{.buffer = slot, .has_batch = !steps[0].is_int(0)};
-    for (size_t d = view.has_batch ? 0 : 1; d < 3; ++d) {
-        if (d < 2 && !divides(kAlignedElements, steps[d])) return {};
+        rest = rest - *step * axes[d].var;
+        if (d < rows && (step->is_int(0) || axes[d].extent.is_int(1))) continue;
+        if (step->is_int(0)) return {};
+        if (d == columns ? !step->is_int(1) : !divides(kAlignedElements, *step)) return {};
+        if (d < rows) view.outer.push_back(axes[d].var);
         view.shape.push_back(axes[d].extent);
-        view.strides.push_back(steps[d]);
+        view.strides.push_back(*step);
     }
+    if (!rest.is_int(0) || view.shape.size() > kMostTileDims) return {};
     return view;
 }
 
@@ -72,25 +72,28 @@ std::optional<MatrixView> view_of(const Buffer& b, int slot, const std::vector<E
 std::optional<Expr> plain_load(const Expr& operand) {
     auto narrow = narrowed(operand);
     if (!narrow) return {};
-    Expr e = *narrow;
-    while (e.is(ExprKind::Cast) && e.arg(0).is(ExprKind::Cast) && e.arg(0).dtype() == DType::f32 &&
-           e.arg(0).arg(0).dtype() == e.dtype())
-        e = e.arg(0).arg(0);
+    const Expr e = as_narrow(*narrow);
     return e.is(ExprKind::Load) ? std::optional(e) : std::nullopt;
 }
 
 class WgmmaContraction : ContractionBuilder {
   public:
-    WgmmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, const BlockTile& tile,
-                     int64_t parts)
-        : ContractionBuilder(compute, sum, out, has_batch, 0, parts), tile_(tile) {}
+    WgmmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, const WgmmaPlan& plan)
+        : ContractionBuilder(compute, sum, out, has_batch, plan.inner, has_batch ? 1 : plan.parts),
+          tile_(plan.tile),
+          window_(plan.window) {}
 
     std::optional<TiledKernel> make(int a) {
-        if (!find_operand(sum_.value.arg(size_t(a)), row_axis_, tile_.m, a_)) return {};
+        if (window_) {
+            a_.view.buffer = window_->buffer, a_.along_k = true, a_.side = tile_.m;
+            a_.dtype = compute_.buffers[size_t(window_->buffer)].dtype;
+        } else if (!find_operand(sum_.value.arg(size_t(a)), row_axis_, tile_.m, a_)) {
+            return {};
+        }
         if (!find_operand(sum_.value.arg(size_t(1 - a)), column_axis_, tile_.n, b_)) return {};
         if (parts_ == 1) stored_ = stored_view();
         for (const MatrixView* view : {&a_.view, &b_.view, stored_ ? &*stored_ : nullptr})
-            if (view && !take(*view)) return {};
+            if (view && !(window_ && view == &a_.view) && !take(*view)) return {};
         block_m_ = loop_var("block_m", ceil_div(rows(), tile_.m));
         block_n_ = loop_var("block_n", ceil_div(columns(), tile_.n));
         a_.tile = tile_of(a_, "a"), b_.tile = tile_of(b_, "b");
@@ -120,7 +123,14 @@ class WgmmaContraction : ContractionBuilder {
 
     int64_t per_thread() const { return tile_.m / kWgmmaRows * tile_.n / 2; }
 
-    ReduceAxis batch() const { return batch_axis_ ? sum_.axes[*batch_axis_] : ReduceAxis{Expr(0), Expr(1)}; }
+    // The axes that an operand may have beside k and its side.
+    std::vector<ReduceAxis> outer_axes() const {
+        std::vector<ReduceAxis> axes;
+        if (batch_axis_) axes.push_back(sum_.axes[*batch_axis_]);
+        for (size_t i = 0; i < sum_.reduce.size(); ++i)
+            if (i != inner_) axes.push_back(sum_.reduce[i]);
+        return axes;
+    }
 
     bool find_operand(const Expr& operand, size_t axis, int64_t side, TileOperand& to) const {
         const auto narrow = plain_load(operand);
@@ -130,8 +140,9 @@ class WgmmaContraction : ContractionBuilder {
         const Buffer& b = compute_.buffers[size_t(slot)];
         to.side = side, to.dtype = narrow->dtype();
         for (bool along_k : {true, false}) {
-            std::vector<ReduceAxis> axes{batch(), sum_.axes[axis], inner()};
-            if (!along_k) std::swap(axes[1], axes[2]);
+            std::vector<ReduceAxis> axes = outer_axes();
+            axes.push_back(along_k ? sum_.axes[axis] : inner());
+            axes.push_back(along_k ? inner() : sum_.axes[axis]);
             auto view = view_of(b, slot, narrow->args(), axes);
             if (!view) continue;
             to.view = std::move(*view), to.along_k = along_k;
@@ -144,15 +155,16 @@ class WgmmaContraction : ContractionBuilder {
     std::optional<MatrixView> stored_view() const {
         const Buffer& b = compute_.buffers[size_t(out_.buffer)];
         if (dtype_bytes(b.dtype) != 2) return {};
-        std::vector<ReduceAxis> axes{ReduceAxis{Expr(0), Expr(1)}, out_.axes[row_axis_], out_.axes[column_axis_]};
-        if (batch_axis_) axes[0] = out_.axes[*batch_axis_];
+        std::vector<ReduceAxis> axes{out_.axes[row_axis_], out_.axes[column_axis_]};
+        if (batch_axis_) axes.insert(axes.begin(), out_.axes[*batch_axis_]);
         auto view = view_of(b, out_.buffer, out_.store, axes);
-        if (view && batch_axis_ && !view->has_batch) return {};
+        if (view && batch_axis_ && view->outer.empty()) return {};
         return view;
     }
 
     // From here on the kernel sees the buffer so, which nothing else in it may read otherwise.
     bool take(const MatrixView& view) {
+        if (window_ && window_->buffer == view.buffer) return false;
         for (const MatrixView* other : {&a_.view, &b_.view, stored_ ? &*stored_ : nullptr})
             if (other && other->buffer == view.buffer && !other->same(view)) return false;
         bool read = false;
@@ -169,9 +181,16 @@ class WgmmaContraction : ContractionBuilder {
                    o.along_k ? std::vector<int64_t>{o.side, kWgmmaDepth} : std::vector<int64_t>{kWgmmaDepth, o.side});
     }
 
-    std::vector<Expr> place(const MatrixView& view, const Expr& row, const Expr& column) const {
-        if (view.has_batch) return {batch_, row, column};
-        return {row, column};
+    std::vector<Expr> place(const MatrixView& view, const Expr& row, const Expr& column, const Expr& step) const {
+        const Bindings values = stepped(step);
+        std::vector<Expr> at;
+        for (const Expr& axis : view.outer) {
+            auto known = values.find(axis.node().name);
+            at.push_back(known == values.end() ? batch_ : known->second);
+        }
+        at.push_back(row);
+        at.push_back(column);
+        return at;
     }
 
     Stmt copy(const char* name, Access to, Access from) const {
@@ -179,13 +198,30 @@ class WgmmaContraction : ContractionBuilder {
         return make_stmt(Call{name, {std::move(to)}, {std::move(from)}, {dims - 2, dims - 1}});
     }
 
-    Stmt bring(const TileOperand& o, const Expr& first, const Expr& step) const {
-        const Expr k = (part_ * steps_of_part() + step) * kWgmmaDepth;
-        std::vector<Expr> at = o.along_k ? place(o.view, first, k) : place(o.view, k, first);
+    Stmt bring(const TileOperand& o, const Expr& first, const Expr& step_of_part) const {
+        const Expr step = part_ * steps_of_part() + step_of_part, k = floor_div(step, others_) * kWgmmaDepth;
+        if (window_ && &o == &a_) return bring_places(first, step, k);
+        std::vector<Expr> at = o.along_k ? place(o.view, first, k, step) : place(o.view, k, first, step);
         return copy(kCopyTile, {o.tile, {0, 0}}, {o.view.buffer, std::move(at)});
     }
 
-    Expr steps_of_part() const { return ceil_div(ceil_div(inner().extent, kWgmmaDepth), parts_); }
+    Stmt bring_places(const Expr& first, const Expr& step, const Expr& k) const {
+        const Window& w = *window_;
+        std::array<Expr, 2> further{0, 0};
+        const Bindings values = stepped(step);
+        for (size_t i = 0; i < sum_.reduce.size(); ++i) {
+            auto at = values.find(sum_.reduce[i].var.node().name);
+            if (at == values.end()) continue;
+            for (size_t d : {0, 1}) further[d] = further[d] + at->second * w.further[i][d];
+        }
+        Call call{kCopyPlaces, {{a_.tile, {0, 0}}}, {{w.buffer, {0, 0, 0, k}}}, {first}};
+        for (const auto& pair : {w.size, w.every, w.from})
+            for (int64_t n : pair) call.args.push_back(n);
+        for (const Expr& e : further) call.args.push_back(e);
+        return make_stmt(std::move(call));
+    }
+
+    Expr steps_of_part() const { return ceil_div(ceil_div(inner().extent, kWgmmaDepth) * others_, parts_); }
 
     Stmt steps() const {
         const Expr count = steps_of_part(), step = loop_var("step", count);
@@ -221,7 +257,7 @@ class WgmmaContraction : ContractionBuilder {
                 const int to = stored_ ? tiles_c_[turn % 2] : to_buffer();
                 all.push_back(finish_square(fmt::format("end{}", turn), row, column, to));
                 if (!stored_) continue;
-                std::vector<Expr> at = place(*stored_, block_m_ * tile_.m + row, block_n_ * tile_.n + column);
+                std::vector<Expr> at = place(*stored_, block_m_ * tile_.m + row, block_n_ * tile_.n + column, 0);
                 all.push_back(copy(kStoreTile, {stored_->buffer, std::move(at)}, {to, {0, 0, 0, 0}}));
             }
         return seq(std::move(all));
@@ -251,6 +287,7 @@ class WgmmaContraction : ContractionBuilder {
     }
 
     const BlockTile tile_;
+    const std::optional<Window> window_;
     TileOperand a_, b_;
     std::optional<MatrixView> stored_;
     int sums_ = -1;
@@ -277,9 +314,9 @@ BlockTile choose_wgmma_tile(int64_t batch, int64_t m, int64_t n) {
 }
 
 std::optional<TiledKernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,
-                                        const BlockTile& tile, int64_t parts) {
-    if (sum.reduce.size() != 1) return {};
-    return WgmmaContraction(s.compute(), sum, out, has_batch, tile, has_batch ? 1 : parts).make(a);
+                                        const WgmmaPlan& plan) {
+    if (sum.reduce.size() != 1 && !plan.window) return {};
+    return WgmmaContraction(s.compute(), sum, out, has_batch, plan).make(a);
 }
 
 }  // namespace tessera

@@ -1,7 +1,9 @@
-// The same contraction on GPUs whose matrix instructions read shared memory, which whole tiles are copied to while others
-// are multiplied (kernel/ir/tile_copy.h). A block computes one tile; what is fetched ahead for it, and how blocks share
-// a multiprocessor, the code generator sees to.
+// The same contraction on GPUs whose matrix instructions read shared memory, which whole tiles are copied to while
+// others are multiplied (kernel/ir/tile_copy.h). A block computes one tile; what is fetched ahead for it, and how
+// blocks share a multiprocessor, the code generator sees to.
 #pragma once
+
+#include <array>
 
 #include "base/machine.h"
 #include "kernel/gpu/contraction_kernel.h"
@@ -10,9 +12,28 @@ namespace tessera {
 
 // By the sizes of the output.
 BlockTile choose_wgmma_tile(int64_t batch, int64_t m, int64_t n);
-// Of a contraction whose axes are batch, where there is one, rows, columns and one k. `out` makes of each sum what is
-// stored. Empty where an operand is not simply read, or does not lie so that tiles of it can be copied.
+// How a window goes over images [n, y, x, channels]: rows of the contraction are the places where it stands, each
+// image's line by line.
+struct Window {
+    int buffer = -1;
+    std::array<int64_t, 2> size{}, every{}, from{};  // y, x: how many places there are, how far apart, the first
+    std::vector<std::array<int64_t, 2>> further;     // by axis of the reduction: what a step along it adds
+};
+// What an operand is whose side are `rows`, of the axes of a stage, and of which `channels`, of its reduction, lie
+// together; 0 outside of the images. Nothing where it is something else.
+std::optional<Window> find_window(const Compute& compute, const Stage& stage, const Expr& operand,
+                                  const std::vector<int>& rows, size_t channels);
+
+struct WgmmaPlan {
+    BlockTile tile;
+    int64_t parts = 1;
+    size_t inner = 0;              // the axis of the reduction that tiles are taken along
+    std::optional<Window> window;  // what A is
+};
+// Of a contraction whose axes are batch, where there is one, rows, columns and those of the reduction. `out` makes of
+// each sum what is stored. Empty where an operand is not simply read, or does not lie so that tiles of it can be
+// copied.
 std::optional<TiledKernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,
-                                        const BlockTile& tile, int64_t parts);
+                                        const WgmmaPlan& plan);
 
 }  // namespace tessera

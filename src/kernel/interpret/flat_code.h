@@ -53,6 +53,7 @@ struct FlatAccess {
     int buffer;
     std::vector<int> indices;  // registers
     Stmt stmt;                 // for messages
+    bool atomic = false;       // it meets no other
 };
 
 // Blocks or threads.

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernel/interpret/flat_code.h"
+#include "kernel/ir/atomics.h"
 #include "kernel/ir/races.h"
 #include "kernel/ir/text.h"
 
@@ -61,6 +62,7 @@ class Flattener {
     std::unordered_map<Expr, int, ExprHash> constants_;
     std::vector<int> bound_;  // registers of the loops over blocks around
     Stmt stmt_;
+    bool atomic_ = false;  // what is accessed is part of an atomic update
 
     static void append(Instructions& to, const Instructions& from) { to.insert(to.end(), from.begin(), from.end()); }
 
@@ -143,7 +145,7 @@ class Flattener {
     }
 
     int access(int buffer, std::vector<int> indices) {
-        out_.accesses.push_back({buffer, std::move(indices), stmt_});
+        out_.accesses.push_back({buffer, std::move(indices), stmt_, atomic_});
         return static_cast<int>(out_.accesses.size()) - 1;
     }
     int access(const Access& a) {
@@ -200,11 +202,30 @@ class Flattener {
             emit(i);
         }
         if (is_barrier(s)) emit({.op = Op::Barrier});
+        if (const Call* call = s->as<Call>(); call && is_atomic(*call)) return flatten_atomic(*call);
         if (const Call* call = s->as<Call>())
             if (call->name != "prefetch" && call->name != "barrier")
                 return Error(Code::E0601, "there is no intrinsic {}", name_text(call->name))
                     .at("kernel " + name_text(kernel_.name))
                     .note("{}", first_line(s, kernel_.buffers));
+        return {};
+    }
+
+    Status flatten_atomic(const Call& call) {
+        const Access& at = call.writes.back();
+        const DType dtype = kernel_.buffers[static_cast<size_t>(at.buffer)].dtype;
+        atomic_ = true;
+        const Expr element = load(at.buffer, dtype, at.indices);
+        const int old = value(element), made = value(updated(call, element));
+        const auto set = [&](const Access& to, int from) {
+            FlatInstruction i{.op = Op::Store, .dtype = dtype, .a = from};
+            i.from = dtype;
+            i.b = access(to);
+            emit(i);
+        };
+        if (call.writes.size() > 1) set(call.writes[0], old);
+        set(at, made);
+        atomic_ = false;
         return {};
     }
 

@@ -112,7 +112,11 @@ Result<int64_t> reach(const Memory& m, const Buffer& b) {
 class Interpreter {
   public:
     Interpreter(const Kernel& kernel, const FlatCode& code, const InterpretOptions& options)
-        : kernel_(kernel), code_(code), backwards_(options.backwards), registers_(code.registers) {
+        : kernel_(kernel),
+          code_(code),
+          backwards_(options.backwards),
+          fault_(options.fault),
+          registers_(code.registers) {
         memory_.resize(kernel.buffers.size());
         if (options.races == InterpretOptions::Races::Find) log_.emplace(kernel.buffers.size());
     }
@@ -276,10 +280,12 @@ class Interpreter {
 
     Status log(int number, int64_t offset, bool writes) {
         const FlatAccess& a = access(number);
+        if (a.atomic) return {};
         const Scope scope = kernel_.buffers[static_cast<size_t>(a.buffer)].scope;
         if (scope != Scope::Global && scope != Scope::Shared) return {};
         auto race = log_->touch(static_cast<size_t>(a.buffer), scope == Scope::Shared, offset, writes);
         if (!race) return {};
+        if (fault_) *fault_ = a.stmt;
         return Error(Code::E0601, "a race for element {} of {}: {}", to_string(values(a.indices)),
                      name_text(kernel_.buffers[static_cast<size_t>(a.buffer)].name), *race)
             .at("kernel " + name_text(kernel_.name))
@@ -289,6 +295,7 @@ class Interpreter {
     const Kernel& kernel_;
     const FlatCode& code_;
     const bool backwards_;
+    Stmt* const fault_;
     std::vector<FlatValue> registers_;
     std::vector<Memory> memory_;
     std::optional<TouchLog> log_;
@@ -323,6 +330,7 @@ class Interpreter {
     Error fault(int number) const {
         const FlatAccess& a = access(number);
         const Memory& m = memory_[static_cast<size_t>(a.buffer)];
+        if (fault_) *fault_ = a.stmt;
         return Error(Code::E0406, "element {} of {}, whose sizes are {}", to_string(values(a.indices)),
                      name_text(kernel_.buffers[static_cast<size_t>(a.buffer)].name), to_string(m.sizes))
             .at("kernel " + name_text(kernel_.name))

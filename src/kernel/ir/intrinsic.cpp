@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/ir/group_steps.h"
 #include "kernel/ir/tile_copy.h"
 
 namespace tessera {
@@ -65,7 +66,32 @@ Intrinsic block_matrix(const char* kind, DType dtype, int64_t rows, int64_t colu
             true};
 }
 
+// The same of eight warps, which go on while the block does other things: out = a * b, or, where the first operand lies
+// with the threads, out += a * b. What is added up is cut as columns are (y, s, q), so that sums can be such an
+// operand.
+Intrinsic team_matrix(DType dtype, int64_t columns, int64_t depth, bool from_threads) {
+    ReduceAxis u = axis("u", 8), x = axis("x", columns / 8), h = axis("h", 2), g = axis("g", 8), t = axis("t", 4);
+    ReduceAxis p = axis("p", 2), y = axis("y", depth / 8), s = axis("s", 4), q = axis("q", 2);
+    Expr a = cast(load(0, dtype, {u.var, h.var, g.var, y.var, s.var, q.var}), DType::f32);
+    Expr b = cast(load(1, dtype, {x.var, t.var, p.var, y.var, s.var, q.var}), DType::f32);
+    return {.name = team_matrix_name(dtype, columns, depth, from_threads),
+            .axes = {u, x, h, g, t, p},
+            .reduce = {y, s, q},
+            .operands = {dtype, dtype},
+            .value = a * b,
+            .needs = "wgmma",
+            .by_block = true,
+            .later = true,
+            .fresh = !from_threads,
+            .from_threads = from_threads};
+}
+
 std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
+    for (DType dtype : {DType::f16, DType::bf16})
+        for (int64_t side : {64, 128}) {
+            all.push_back(team_matrix(dtype, 128, side, false));
+            all.push_back(team_matrix(dtype, side, 128, true));
+        }
     for (DType dtype : {DType::f16, DType::bf16})
         for (int64_t rows : {128, 64})
             for (int64_t columns : {128, 64}) {
@@ -101,6 +127,10 @@ std::vector<Expr> moved(const Buffer& b, std::vector<Expr> at, const Expr& by, c
 }
 
 }  // namespace
+
+std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool from_threads) {
+    return fmt::format("wgmma_{}_{}_128x{}x{}", from_threads ? "add" : "set", dtype_name(dtype), columns, depth);
+}
 
 const std::vector<Intrinsic>& all_intrinsics() {
     using enum DType;
@@ -172,6 +202,17 @@ Stmt expand_intrinsic(const Kernel& kernel, const Call& call, int number) {
         return load(from.buffer, e.dtype(), element(from, operand + 1));
     });
     Stmt body = store(call.writes[0].buffer, element(call.writes[0], 0), value, ReduceOp::Sum);
+    auto cleared = [&] {
+        Bindings others;
+        for (const ReduceAxis& a : loops)
+            others.emplace(a.var.node().name, index_var(a.var.node().name + ".0", a.extent.as_int()));
+        std::vector<Expr> at;
+        for (const Expr& e : element(call.writes[0], 0)) at.push_back(substitute(e, others));
+        Stmt zero = store(call.writes[0].buffer, std::move(at), constant(0, known->out));
+        for (size_t i = known->axes.size(); i-- > 0;)
+            zero = for_loop({.var = others.at(loops[i].var.node().name), .extent = loops[i].extent, .body = zero});
+        return zero;
+    };
     const LoopKind outer = copies <= kMostCopies ? LoopKind::Unrolled : LoopKind::Serial;
     for (size_t i = known->axes.size(); i-- > 0;) {
         const bool last = i + 1 == known->axes.size();
@@ -179,11 +220,11 @@ Stmt expand_intrinsic(const Kernel& kernel, const Call& call, int number) {
     }
     for (size_t i = loops.size(); i-- > known->axes.size();)
         body = for_loop({loops[i].var, loops[i].extent, outer, {}, {}, std::move(body)});
-    return body;
+    return known->fresh ? seq({cleared(), std::move(body)}) : body;
 }
 
 Kernel expand_intrinsics(const Kernel& kernel) {
-    Kernel expanded = expand_tile_copies(kernel);
+    Kernel expanded = expand_group_steps(expand_tile_copies(kernel));
     int number = 0;
     expanded.body = mutate(expanded.body, [&](const Stmt& s) -> Stmt {
         const Call* call = s ? s->as<Call>() : nullptr;

@@ -15,13 +15,19 @@ struct Intrinsic {
     DType out = DType::f32;
     std::vector<DType> operands;
     Expr value;
-    std::string needs;  // a feature of the processor, by LLVM's name: "dotprod", "avx512vnni"
+    std::string needs;      // a feature of the processor, by LLVM's name: "dotprod", "avx512vnni"
     bool by_block = false;  // all threads of a block carry it out together: it stands outside of loops over threads
+    // Of those: it goes on after its call, until wait_product (group_steps.h); out = value, not +=; the first operand
+    // lies with the threads, as sums do.
+    bool later = false, fresh = false, from_threads = false;
 };
 
 const std::vector<Intrinsic>& all_intrinsics();
 const Intrinsic* find_intrinsic(std::string_view name);
 std::vector<const Intrinsic*> find_intrinsics(const Machine& machine);  // those that it has
+
+// Of 128 rows: see team_matrix in intrinsic.cpp.
+std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool from_threads);
 
 // The arguments of a Call: for `out`, then each operand, how many elements apart neighbours along each of its axes lie
 // (axes, then reduce; 0 where it does not have that axis, or is the same all along it).

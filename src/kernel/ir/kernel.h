@@ -65,7 +65,7 @@ struct For {
     Expr extent;
     LoopKind kind = LoopKind::Serial;
     std::string axis = {};                       // Bound: "block.x", "thread.y"
-    std::map<std::string, int64_t> notes = {};   // hints: "unroll", "prefetch", "pipeline"
+    std::map<std::string, int64_t> notes = {};   // hints: "unroll", "prefetch", "pipeline"; "line", "column": in the source
     Stmt body;
 };
 struct Seq {
@@ -128,8 +128,8 @@ Stmt substitute(const Stmt& s, const Bindings& bindings);
 std::string to_string(const Kernel& kernel);
 Result<std::vector<Kernel>> parse_kernels(std::string_view text, std::string_view source = "text");
 
-// The invariants above, and more, listed in verify.cpp. E0601 names the first that does not hold; also where blocks or
-// threads may touch one element and it cannot be shown that they do not. `verify_statements` leaves those races out.
+// The invariants above, and more, listed in verify.cpp. E0601 names the first that does not hold; also where blocks,
+// threads or parallel iterations may touch one element. `verify_statements` leaves those races out.
 Status verify(const Kernel& kernel);
 Status verify_statements(const Kernel& kernel);
 
@@ -142,6 +142,7 @@ struct InterpretOptions {
     // Refuse kernels in which blocks or threads may race, as verify does; or run them, and find the first race that
     // happens (E0601 names the element and who; iterations of Parallel loops count as blocks); or just run them.
     enum class Races : uint8_t { Refuse, Find, Ignore } races = Races::Refuse;
+    Stmt* fault = nullptr;  // where it is given: set to the statement of an access that is refused
 };
 Status interpret(const Kernel& kernel, std::vector<Tensor>& buffers, const SymbolValues& symbols = {},
                  const InterpretOptions& options = {});

@@ -26,6 +26,8 @@
 // Blocks and threads
 //   a barrier stands inside a loop over threads, and in it only in branches and loops whose condition or extent is the
 //   same for all threads of the block: it mentions no variable of theirs, and reads nothing that the kernel writes
+//   tiles are copied to, waited for and freed by turns, where they are freed (tile_copy.h); a product that goes on
+//   after its call is waited for in the same sequence, those that were begun first before others (group_steps.h)
 //   no two blocks touch one element of Global memory, and no two threads of a block one of Global or Shared memory with
 //   no barrier between, where one of them writes (races.cpp)
 // Register buffers
@@ -35,7 +37,9 @@
 #include <algorithm>
 #include <set>
 
+#include "kernel/ir/atomics.h"
 #include "kernel/ir/check_expr.h"
+#include "kernel/ir/group_steps.h"
 #include "kernel/ir/races.h"
 #include "kernel/ir/regions.h"
 #include "kernel/ir/text.h"
@@ -53,8 +57,12 @@ bool any_mentions(const std::vector<Expr>& list, const std::string& name) {
 
 class Verifier {
   public:
-    explicit Verifier(const Kernel& kernel)
-        : kernel_(kernel), written_(written_buffers(kernel.body)), readable_([this](int slot) { return live(slot); }) {
+    // `races`: also between iterations of Parallel loops.
+    Verifier(const Kernel& kernel, bool races)
+        : kernel_(kernel),
+          races_(races),
+          written_(written_buffers(kernel.body)),
+          readable_([this](int slot) { return live(slot); }) {
         for (const std::string& s : kernel.symbols) variables_.emplace(s, symbol_bounds());
     }
 
@@ -66,6 +74,8 @@ class Verifier {
             if (!allocated_.contains(static_cast<int>(i)))
                 return Error(Code::E0601, "{} is neither a parameter nor allocated", name_text(kernel_.buffers[i].name))
                     .at("kernel " + name_text(kernel_.name));
+        for (const Problem& problem : {misused_tile(kernel_), misused_product(kernel_.body)})
+            if (problem) return Error(Code::E0601, "{}", *problem).at("kernel " + name_text(kernel_.name));
         return {};
     }
 
@@ -77,6 +87,7 @@ class Verifier {
     };
 
     const Kernel& kernel_;
+    const bool races_;
     const std::set<int> written_;
     std::function<bool(int)> readable_;
     VariableBounds variables_;
@@ -263,7 +274,7 @@ class Verifier {
     Problem check_race(const Store& s) const {
         for (const Loop& l : loops_) {
             LoopKind kind = l.loop->kind;
-            if (kind != LoopKind::Parallel && kind != LoopKind::Vector) continue;
+            if (kind != LoopKind::Vector && (kind != LoopKind::Parallel || !races_)) continue;
             if (kind == LoopKind::Vector && s.combine) continue;
             if (l.loop->extent.as_int() && *l.loop->extent.as_int() <= 1) continue;
             auto own = allocs_.begin() + static_cast<ptrdiff_t>(l.allocs);
@@ -309,16 +320,37 @@ class Verifier {
         for (const Expr& e : call.args)
             if (Problem problem = expr(e)) return problem;
         if (is_tile_call(call)) return check_tile_call(call);
+        if (is_atomic(call)) return check_atomic(call);
+        if (is_group_step(call)) {
+            if (threads()) return fmt::format("{} inside a loop over threads, and a block does it once", call.name);
+            return misused_step(kernel_, call);
+        }
         return call.name == "barrier" ? check_barrier(call) : std::nullopt;
+    }
+
+    Problem check_atomic(const Call& call) const {
+        const size_t wanted = call.name == "atomic_compare" ? 2 : 1;
+        if (call.writes.empty() || call.writes.size() > 2 || !call.reads.empty() || call.args.size() != wanted)
+            return fmt::format("{} changes one element, may keep what it was, and takes {} values", call.name, wanted);
+        for (const Access& a : call.writes)
+            for (const Expr& e : call.args)
+                if (kernel_.buffers[static_cast<size_t>(a.buffer)].dtype != e.dtype())
+                    return fmt::format("{} of elements and values of different types", call.name);
+        return std::nullopt;
     }
 
     Problem check_tile_call(const Call& call) const {
         if (threads()) return fmt::format("{} inside a loop over threads, and a block does it once", call.name);
-        if (call.name == kWaitTile)
-            return call.writes.size() == 1 ? std::nullopt : Problem("wait_tile waits for one tile");
+        if (call.name == kWaitTile || call.name == kFreeTile) {
+            const bool one = call.writes.size() == 1 && call.reads.empty() && call.args.empty();
+            const Buffer* b = one ? &kernel_.buffers[static_cast<size_t>(call.writes[0].buffer)] : nullptr;
+            if (b && b->scope == Scope::Shared && b->shape.size() == 2) return std::nullopt;
+            return fmt::format("{} wants one tile", call.name);
+        }
         if (!tile_copy(kernel_, call))
-            return fmt::format("{} wants a tile in shared memory, a buffer in global memory and two of its dimensions",
-                               call.name);
+            return fmt::format(
+                "{} wants a tile in shared memory, a buffer in global memory, and two of its dimensions or places",
+                call.name);
         return std::nullopt;
     }
 
@@ -343,10 +375,10 @@ class Verifier {
 
 }  // namespace
 
-Status verify_statements(const Kernel& kernel) { return Verifier(kernel).run(); }
+Status verify_statements(const Kernel& kernel) { return Verifier(kernel, false).run(); }
 
 Status verify(const Kernel& kernel) {
-    TRY(verify_statements(kernel));
+    TRY(Verifier(kernel, true).run());
     return check_races(kernel);
 }
 

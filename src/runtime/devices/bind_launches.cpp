@@ -24,7 +24,14 @@ void cut(Launch& launch, int64_t extent, int64_t scratch) {
 }
 
 Result<BoundMap> bind_map(const TileMap& open, const SymbolValues& symbols) {
-    BoundMap map{.buffer = open.buffer, .dtype = open.dtype, .sizes = {}, .strides = {}, .box = open.box};
+    BoundMap map{.buffer = open.buffer,
+                 .dtype = open.dtype,
+                 .sizes = {},
+                 .strides = {},
+                 .box = open.box,
+                 .from = open.from,
+                 .to = open.to,
+                 .every = open.every};
     for (const Expr& e : open.sizes) map.sizes.push_back(evaluate_int(e, symbols).value_or(0));
     for (const Expr& e : open.strides)
         map.strides.push_back(evaluate_int(e, symbols).value_or(0) * static_cast<int64_t>(dtype_bytes(open.dtype)));

@@ -112,7 +112,7 @@ class CpuStream : public Stream {
         if (!team_) team_.emplace(threads_);
         Pieces pieces{launch, arguments, scratch_.data(), stride_};
         if (launch.spread)
-            team_->run(extent, &Pieces::run, &pieces);
+            team_->run(extent, &Pieces::run, &pieces, &launch.time);
         else
             Pieces::run(&pieces, 0, extent, 0);
     }

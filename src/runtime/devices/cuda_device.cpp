@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/check.h"
@@ -26,6 +27,8 @@ constexpr int kMultiprocessors = 16;                   // the same
 constexpr int kMostShared = 8;                         // attribute of a function: bytes that come with a launch
 constexpr int kExchangedPieces = 3, kPromoteAll = 3;   // of tiles: rows of 128 bytes, and 256 bytes to the cache
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;       // options of loading a module
+constexpr int kBeginsEarly = 6;                        // attribute of a launch
+constexpr int kBeginsEarlyIn = 12030;                  // drivers from here on take it in graphs too
 constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
 constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and not use, the first of an empty buffer
 constexpr int kRelaxed = 2;      // of capturing: other threads may do what they like
@@ -66,11 +69,24 @@ Status describe_tiles(const Driver& driver, const BoundMap& map, void* base, Til
     std::array<unsigned, kMostDims> box{}, every{};
     for (size_t d = 0; d < map.sizes.size(); ++d) {
         sizes[d] = static_cast<uint64_t>(map.sizes[d]);
-        box[d] = static_cast<unsigned>(map.box[d]);
+        if (map.every.empty()) box[d] = static_cast<unsigned>(map.box[d]);
         every[d] = 1;
         if (d < map.strides.size()) strides[d] = static_cast<uint64_t>(map.strides[d]);
     }
     const int type = map.dtype == DType::bf16 ? 9 : map.dtype == DType::f32 ? 7 : 6;
+    if (!map.every.empty()) {
+        std::array<int, kMostDims> first{}, last{};
+        for (size_t d = 0; d < map.every.size(); ++d) {
+            first[d] = static_cast<int>(map.from[d]);
+            last[d] = static_cast<int>(map.to[d]);
+            every[d + 1] = static_cast<unsigned>(map.every[d]);
+        }
+        return driver.check(driver.cuTensorMapEncodeIm2col(
+                                &to, type, static_cast<unsigned>(map.sizes.size()), base, sizes.data(), strides.data(),
+                                first.data(), last.data(), static_cast<unsigned>(map.box[0]),
+                                static_cast<unsigned>(map.box[1]), every.data(), 0, kExchangedPieces, kPromoteAll, 0),
+                            "describing places");
+    }
     return driver.check(
         driver.cuTensorMapEncodeTiled(&to, type, static_cast<unsigned>(map.sizes.size()), base, sizes.data(),
                                       strides.data(), box.data(), every.data(), 0, kExchangedPieces, kPromoteAll, 0),
@@ -113,6 +129,11 @@ class CudaDevice : public Device {
 
     const Driver& driver() const { return driver_; }
     int64_t multiprocessors() const { return multiprocessors_; }
+    // Whether a kernel's code waits for the launches before it: then it may begin while they run.
+    bool waits(Handle kernel) const {
+        std::lock_guard lock(mutex_);
+        return waiting_.contains(kernel);
+    }
     // Calls of the driver are about the context of the thread that makes them.
     Status enter() const { return driver_.check(driver_.cuCtxSetCurrent(context_), "entering its context"); }
 
@@ -123,6 +144,8 @@ class CudaDevice : public Device {
     Handle context_;
     std::string name_, target_;
     int64_t multiprocessors_;
+    mutable std::mutex mutex_;
+    std::set<Handle> waiting_;  // kernels
 };
 
 class CudaStream : public Stream {
@@ -149,11 +172,15 @@ class CudaStream : public Stream {
         }
         const int64_t blocks = launch.in_turn ? std::min(launch.grid.x, device_.multiprocessors()) : launch.grid.x;
         auto count = [](int64_t n) { return static_cast<unsigned>(n); };
-        return driver_.check(
-            driver_.cuLaunchKernel(launch.handle, count(blocks), count(launch.grid.y), count(launch.grid.z),
-                                   count(launch.block.x), count(launch.block.y), count(launch.block.z),
-                                   count(launch.shared_bytes), stream_, values_.data(), nullptr),
-            "launching a kernel");
+        cuda::LaunchAttribute early{.id = kBeginsEarly, .value = {1}};
+        const cuda::LaunchConfig config{{count(blocks), count(launch.grid.y), count(launch.grid.z)},
+                                        {count(launch.block.x), count(launch.block.y), count(launch.block.z)},
+                                        count(launch.shared_bytes),
+                                        stream_,
+                                        &early,
+                                        device_.waits(launch.handle) ? 1u : 0u};
+        return driver_.check(driver_.cuLaunchKernelEx(&config, launch.handle, values_.data(), nullptr),
+                             "launching a kernel");
     }
 
     Status copy_to_device(void* to, const void* from, int64_t bytes) override {
@@ -302,9 +329,16 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
         for (KernelLaunch& l : k.launches) {
             const std::string entry = ".entry " + l.symbol + "(";
             for (size_t i = 0; i < parts.size() && !l.handle; ++i)
-                if (parts[i].find(entry) != std::string_view::npos)
+                if (parts[i].find(entry) != std::string_view::npos) {
                     TRY(driver_.check(driver_.cuModuleGetFunction(&l.handle, modules[i], l.symbol.c_str()),
                                       "finding a kernel"));
+                    const bool waits = parts[i].find("griddepcontrol.wait") != std::string_view::npos;
+                    std::lock_guard lock(mutex_);
+                    if (waits && driver_.version >= kBeginsEarlyIn)
+                        waiting_.insert(l.handle);
+                    else
+                        waiting_.erase(l.handle);
+                }
             if (l.handle && l.shape.shared_bytes > 0)
                 TRY(driver_.check(
                     driver_.cuFuncSetAttribute(l.handle, kMostShared, static_cast<int>(l.shape.shared_bytes)),

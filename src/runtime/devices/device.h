@@ -8,6 +8,7 @@
 
 #include "base/device_kind.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "llvm/compile_kernels.h"
 
 namespace tessera {
@@ -21,6 +22,7 @@ struct BoundMap {
     int buffer = 0;
     DType dtype = DType::f16;
     std::vector<int64_t> sizes, strides, box;
+    std::vector<int64_t> from = {}, to = {}, every = {};
 };
 
 // One launch of compiled code, its sizes known.
@@ -33,6 +35,7 @@ struct Launch {
     bool in_turn = false;     // a GPU's blocks, x of them, are taken in turn by as many as it runs at once
     int64_t shared_bytes = 0;
     std::vector<BoundMap> maps = {};
+    mutable RangeTime time = {};  // on one thread of the CPU, as measured
 };
 
 // Whoever launches keeps what they point to until the call returns.

@@ -1,0 +1,109 @@
+#include "kernel/gpu/row_kernel.h"
+
+#include "kernel/gpu/contraction_builder.h"
+#include "kernel/gpu/gpu_kinds.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kAcross = 32, kDeep = 8;  // threads along columns and along k
+constexpr int64_t kRowVectorBytes = 16;
+constexpr int64_t kAheadOfSums = 8;  // steps of which a thread reads before it adds them up
+
+class RowContraction : ContractionBuilder {
+  public:
+    RowContraction(const Compute& compute, const Stage& sum, const Stage& out, int a, int64_t lanes, int64_t parts)
+        : ContractionBuilder(compute, sum, out, false, 0, parts),
+          a_(sum.value.arg(size_t(a))),
+          b_(sum.value.arg(size_t(1 - a))),
+          lanes_(lanes),
+          tile_{*rows().as_int(), kAcross * lanes, kDeep} {}
+
+    TiledKernel make() {
+        block_m_ = loop_var("block_m", 1), block_n_ = loop_var("block_n", ceil_div(columns(), tile_.n));
+        deep_ = loop_var("deep", kDeep), across_ = loop_var("across", kAcross);
+        const DType dtype = compute_.buffers[size_t(sum_.buffer)].dtype;
+        const int sums = add("sums", dtype, {tile_.m, lanes_}, Scope::Register);
+        const int met = add("met", dtype, {kDeep, tile_.m, tile_.n});
+        Stmt body = seq({clear(sums, dtype), add_up(sums), keep(met, sums, dtype),
+                         make_stmt(Call{"barrier", {}, {}, {}}), finish(met, dtype)});
+        body = alloc(sums, std::move(body));
+        body = loop_over(across_, kAcross, LoopKind::Bound, std::move(body), "thread.x");
+        body = loop_over(deep_, kDeep, LoopKind::Bound, std::move(body), "thread.y");
+        return in_blocks(alloc(met, std::move(body)), tile_);
+    }
+
+  private:
+    template <typename F>
+    Stmt for_own(const std::string& name, const F& one) const {
+        const Expr row = loop_var("row_" + name, tile_.m), lane = loop_var("lane_" + name, lanes_);
+        return loop_over(row, tile_.m, LoopKind::Unrolled, loop_over(lane, lanes_, LoopKind::Vector, one(row, lane)));
+    }
+
+    Stmt clear(int sums, DType dtype) const {
+        return for_own("clear", [&](const Expr& row, const Expr& lane) {
+            return store(sums, {row, lane}, constant(0, dtype));
+        });
+    }
+
+    Stmt add_up(int sums) const {
+        const int64_t steps = *inner().extent.as_int() / kDeep / parts_;
+        const Expr step = loop_var("step", steps), k = (part_ * steps + step) * kDeep + deep_;
+        const Expr first = block_n_ * tile_.n + across_ * lanes_;
+        Stmt one = for_own("sum", [&](const Expr& row, const Expr& lane) {
+            const Expr x = at(a_, row_axis_, row, k, 0), y = at(b_, column_axis_, first + lane, k, 0);
+            return store(sums, {row, lane}, x * y, ReduceOp::Sum);
+        });
+        Stmt all =
+            for_loop({.var = step, .extent = steps, .notes = {{"unroll", kAheadOfSums}}, .body = std::move(one)});
+        return divides(tile_.n, columns()) ? all : if_then(lt(first, columns()), std::move(all));
+    }
+
+    Stmt keep(int met, int sums, DType dtype) const {
+        return for_own("keep", [&](const Expr& row, const Expr& lane) {
+            return store(met, {deep_, row, across_ * lanes_ + lane}, load(sums, dtype, {row, lane}));
+        });
+    }
+
+    // Each thread some columns of all that was kept.
+    Stmt finish(int met, DType dtype) const {
+        const int64_t turns = tile_.n / (kDeep * kAcross);
+        const Expr row = loop_var("row", tile_.m), turn = loop_var("turn", turns);
+        const Expr in = turn * (kDeep * kAcross) + deep_ * kAcross + across_, column = block_n_ * tile_.n + in;
+        Expr own = load(met, dtype, {0, row, in});
+        for (int64_t d = 1; d < kDeep; ++d) own = own + load(met, dtype, {d, row, in});
+        Finished made = finished_part(row, column, own);
+        Stmt body = store(to_buffer(), std::move(made.to), std::move(made.value));
+        if (!divides(tile_.n, columns())) body = if_then(lt(column, columns()), std::move(body));
+        return loop_over(row, tile_.m, LoopKind::Unrolled, loop_over(turn, turns, LoopKind::Unrolled, std::move(body)));
+    }
+
+    const Expr a_, b_;
+    const int64_t lanes_;
+    const BlockTile tile_;
+    Expr deep_, across_;
+};
+
+}  // namespace
+
+std::optional<TiledKernel> row_kernel(const Schedule& s, const Stage& sum, const Stage& out, int a) {
+    if (sum.reduce.size() != 1 || sum.axes.size() != 2) return {};
+    const auto m = sum.axes[0].extent.as_int(), n = sum.axes[1].extent.as_int(), k = sum.reduce[0].extent.as_int();
+    if (!m || !n || !k || *m > kMostFewRows || *k % kDeep) return {};
+    int64_t bytes = 0;
+    bool along = true;
+    visit(sum.value.arg(size_t(1 - a)), [&](const Expr& x) {
+        if (x.is(ExprKind::Select)) along = false;
+        if (!x.is(ExprKind::Load)) return;
+        auto step = stride_of(s, x, sum.axes[1].var);
+        along &= bytes == 0 && step && step->is_int(1);
+        bytes = int64_t(dtype_bytes(x.dtype()));
+    });
+    if (!along || bytes == 0 || bytes > 4) return {};
+    const int64_t lanes = kRowVectorBytes / std::max<int64_t>(bytes, 2);
+    if (*n % lanes || kAcross * lanes % (kDeep * kAcross)) return {};
+    const BlockTile tile{*m, kAcross * lanes, kDeep};
+    return RowContraction(s.compute(), sum, out, a, lanes, choose_parts(tile, 1, *m, *n, *k / kDeep)).make();
+}
+
+}  // namespace tessera
