@@ -9,13 +9,24 @@
 
 #include "base/thread_trace.h"
 #include "base/usable_cores.h"
+#include "base/worker_cores.h"
 
 namespace tessera {
 namespace {
 
-constexpr int kSlots = 64;                             // callers at the same time that get help
-constexpr int kPiecesPerThread = 8;                    // of a range, so that threads finish together
-constexpr auto kSpin = std::chrono::microseconds(60);  // longer than the gap between two launches of a run
+constexpr int kSlots = 64;           // callers at the same time that get help
+constexpr int kPiecesPerThread = 8;  // of a range, so that threads finish together
+constexpr int kFewCores = 4;
+constexpr auto kSpin = std::chrono::microseconds(60);      // longer than the gap between two launches of a run
+constexpr auto kPatience = std::chrono::microseconds(15);  // of a caller, until it asks where its workers are
+constexpr auto kLongWait = std::chrono::milliseconds(2);   // of a caller for workers that run, until it sleeps
+
+// Ranges that take longer on one thread are worth handing to workers that look for work, and worth waking one.
+constexpr int64_t kWorthSharingNs = 3'000, kWorthWakingNs = 20'000;
+
+int64_t nanoseconds_since(std::chrono::steady_clock::time_point began) {
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+}
 
 // Between two looks of one who waits: some 100 ns, which one pause of recent x86-64 processors already takes half of.
 inline void pause() {
@@ -41,28 +52,32 @@ struct alignas(128) Team::Slot {
     std::exception_ptr failure = nullptr;  // the first that a body threw
     alignas(128) std::atomic<int64_t> next{0};
 
-    void work(int thread) noexcept {
+    int64_t work(int thread) noexcept {
         ThreadTrace* trace = ThreadTrace::current();
-        if (!trace) return (void)share(thread);
+        if (!trace) return share(thread);
         const auto began = std::chrono::steady_clock::now();
-        if (share(thread)) trace->add({thread, began, std::chrono::steady_clock::now()});
+        const int64_t done = share(thread);
+        if (done > 0) trace->add({thread, began, std::chrono::steady_clock::now()});
+        return done;
     }
 
-    // Whether there was anything left to do.
-    bool share(int thread) noexcept {
+    // How many of the range it did.
+    int64_t share(int thread) noexcept {
         const int64_t all = extent, size = piece;
-        bool some = false;
+        int64_t done = 0;
         try {
-            for (;; some = true) {
-                int64_t begin = next.fetch_add(size, std::memory_order_relaxed);
-                if (begin >= all) return some;
-                body(context, begin, std::min(begin + size, all), thread);
+            for (;;) {
+                const int64_t begin = next.fetch_add(size, std::memory_order_relaxed);
+                if (begin >= all) return done;
+                const int64_t end = std::min(begin + size, all);
+                body(context, begin, end, thread);
+                done += end - begin;
             }
         } catch (...) {
             next.store(all, std::memory_order_relaxed);
             std::lock_guard lock(failing);
             if (!failure) failure = std::current_exception();
-            return true;
+            return done;
         }
     }
 
@@ -96,6 +111,7 @@ class Pool {
     int threads() const { return threads_; }
 
     Slot* take() {
+        stay_off(current_core());
         for (int i = 0; i < kSlots; ++i) {
             bool no = false;
             if (slots_[i].taken.load(std::memory_order_relaxed) || !slots_[i].taken.compare_exchange_strong(no, true))
@@ -117,18 +133,61 @@ class Pool {
     void wake(int wanted) {
         int asleep = asleep_.load(std::memory_order_seq_cst);
         if (asleep == 0) return;
+        stay_off(current_core());
         signal_.fetch_add(1, std::memory_order_seq_cst);
         if (wanted >= asleep) return signal_.notify_all();
         for (int i = 0; i < wanted; ++i) signal_.notify_one();
     }
 
+    // For the slot's caller, who has nothing left to do while some are inside: brings those that have lost their cores
+    // here. The caller then sleeps, so that they get this core.
+    bool fetch_lost(const Slot& slot) {
+        std::unique_lock lock(moving_, std::try_to_lock);
+        if (!lock) return false;
+        const int core = current_core();
+        bool some = false;
+        for (int i = 1; i < threads_; ++i) {
+            Worker& worker = workers_[i];
+            if (worker.serves.load(std::memory_order_relaxed) != &slot || !worker.cores.lost_its_core()) continue;
+            worker.moved.store(true, std::memory_order_relaxed);
+            worker.cores.move_to(core);
+            some = true;
+        }
+        return some;
+    }
+    // After all have left.
+    void send_back() {
+        std::lock_guard lock(moving_);
+        keep_all_off(current_core());
+    }
+
   private:
-    Pool() : threads_(usable_cores()) {
-        for (int i = 1; i < threads_; ++i) std::thread([this] { serve(); }).detach();
+    struct alignas(128) Worker {
+        WorkerCores cores;
+        std::atomic<const Slot*> serves{nullptr};
+        std::atomic<bool> moved{false};  // to a caller's core, which the caller wants back
+    };
+
+    Pool() : threads_(usable_cores()), workers_(new Worker[static_cast<size_t>(threads_)]) {
+        for (int i = 1; i < threads_; ++i) std::thread([this, i] { serve(workers_[i]); }).detach();
+    }
+
+    // Where no core is idle, a worker may be woken on its caller's, and wait there for the caller to end. So workers of
+    // one caller keep off its core, where cores are few or one has been lost; with several callers, they may be
+    // anywhere.
+    void stay_off(int core) {
+        if (threads_ > kFewCores && off_.load(std::memory_order_relaxed) < 0) return;
+        if (callers_.load(std::memory_order_relaxed) > 1) core = -1;
+        if (off_.load(std::memory_order_relaxed) == core) return;
+        if (std::unique_lock lock(moving_, std::try_to_lock); lock) keep_all_off(core);
+    }
+    void keep_all_off(int core) {
+        off_.store(core, std::memory_order_relaxed);
+        for (int i = 1; i < threads_; ++i) workers_[i].cores.keep_off(core);
     }
 
     // Helps whoever has work; true where somebody had.
-    bool help() {
+    bool help(Worker& self) {
         bool found = false;
         int top = used_.load(std::memory_order_acquire);
         for (int i = 0; i < top; ++i) {
@@ -139,7 +198,9 @@ class Pool {
             int number = slot.enter();
             if (number < 0) continue;
             busy_.fetch_add(1, std::memory_order_relaxed);
+            self.serves.store(&slot, std::memory_order_relaxed);
             slot.work(number);
+            self.serves.store(nullptr, std::memory_order_relaxed);
             busy_.fetch_sub(1, std::memory_order_relaxed);
             slot.leave();
             found = true;
@@ -147,22 +208,27 @@ class Pool {
         return found;
     }
 
-    void serve() {
+    void serve(Worker& self) {
+        self.cores.begin();
         for (;;) {
             auto idle_since = std::chrono::steady_clock::now();
             for (;;) {
-                if (help()) idle_since = std::chrono::steady_clock::now();
+                if (help(self)) idle_since = std::chrono::steady_clock::now();
+                if (self.moved.exchange(false, std::memory_order_relaxed)) break;
                 pause();
                 if (std::chrono::steady_clock::now() - idle_since > kSpin) break;
             }
             uint32_t seen = signal_.load(std::memory_order_seq_cst);
             asleep_.fetch_add(1, std::memory_order_seq_cst);
-            if (!help()) signal_.wait(seen);
+            if (!help(self)) signal_.wait(seen);
             asleep_.fetch_sub(1, std::memory_order_seq_cst);
         }
     }
 
     const int threads_;
+    Worker* const workers_;  // from 1 on
+    std::mutex moving_;
+    std::atomic<int> off_{-1};  // the core that workers keep off, -1: none
     Slot slots_[kSlots];
     alignas(128) std::atomic<int> used_{0};  // slots ever taken, from the first
     std::atomic<int> callers_{0}, busy_{0};
@@ -186,9 +252,36 @@ Team::~Team() {
     if (slot_) Pool::shared().give_back(slot_);
 }
 
-void Team::run(int64_t extent, Body body, void* context) {
+void Team::wait_for_workers() {
+    using Clock = std::chrono::steady_clock;
+    const auto began = Clock::now();
+    auto looked = began;
+    bool fetched = false;
+    uint32_t inside = 0;
+    while ((inside = slot_->state.load(std::memory_order_acquire)) != 0) {
+        pause();
+        const auto now = Clock::now();
+        if (now - looked < kPatience) continue;
+        const bool here = Pool::shared().fetch_lost(*slot_);
+        fetched |= here;
+        if (here || now - began > kLongWait) slot_->state.wait(inside, std::memory_order_acquire);
+        looked = Clock::now();
+    }
+    if (fetched) Pool::shared().send_back();
+}
+
+void Team::run(int64_t extent, Body body, void* context, RangeTime* time) {
     if (extent <= 0) return;
     if (!slot_ || extent == 1) return body(context, 0, extent, 0);
+    const int64_t expected = time ? time->ns() : 0;
+    if (expected == 0 || expected > kWorthSharingNs)
+        return share_out(extent, body, context, expected == 0 || expected > kWorthWakingNs, time);
+    const auto began = std::chrono::steady_clock::now();
+    body(context, 0, extent, 0);
+    time->add(nanoseconds_since(began));
+}
+
+void Team::share_out(int64_t extent, Body body, void* context, bool wakes, RangeTime* time) {
     Slot& slot = *slot_;
     slot.body = body;
     slot.context = context;
@@ -197,16 +290,11 @@ void Team::run(int64_t extent, Body body, void* context) {
     slot.next.store(0, std::memory_order_relaxed);
     int helpers = static_cast<int>(std::min<int64_t>(limit_ - 1, extent - 1));
     slot.state.store(Slot::kOpen | static_cast<uint32_t>(helpers) << Slot::kMostShift, std::memory_order_seq_cst);
-    Pool::shared().wake(helpers);
-    slot.work(0);
-    uint32_t inside = slot.state.fetch_and(Slot::kInside, std::memory_order_acq_rel) & Slot::kInside;
-    if (inside != 0) {
-        auto began = std::chrono::steady_clock::now();
-        while ((inside = slot.state.load(std::memory_order_acquire)) != 0) {
-            pause();
-            if (std::chrono::steady_clock::now() - began > kSpin) slot.state.wait(inside, std::memory_order_acquire);
-        }
-    }
+    if (wakes) Pool::shared().wake(helpers);
+    const auto began = std::chrono::steady_clock::now();
+    const int64_t done = slot.work(0);
+    if (time && done > 0) time->add(int64_t(double(nanoseconds_since(began)) * double(extent) / double(done)));
+    if ((slot.state.fetch_and(Slot::kInside, std::memory_order_acq_rel) & Slot::kInside) != 0) wait_for_workers();
     if (slot.failure) std::rethrow_exception(std::exchange(slot.failure, nullptr));
 }
 

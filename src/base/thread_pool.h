@@ -7,6 +7,24 @@
 
 namespace tessera {
 
+// What a range took before, on one thread; a copy starts with what is known. Those who run it at the same time share
+// it.
+class RangeTime {
+  public:
+    RangeTime() = default;
+    RangeTime(const RangeTime& other) : ns_(other.ns()) {}
+    RangeTime& operator=(const RangeTime& other) { return ns_.store(other.ns(), std::memory_order_relaxed), *this; }
+
+    int64_t ns() const { return ns_.load(std::memory_order_relaxed); }  // 0: not known
+    void add(int64_t ns) {
+        const int64_t known = this->ns();
+        ns_.store(known ? known + (ns - known) / 4 : ns, std::memory_order_relaxed);
+    }
+
+  private:
+    std::atomic<int64_t> ns_{0};
+};
+
 // One caller's place in the pool, for as long as it has work: one range after the other. Making one costs little.
 class Team {
   public:
@@ -20,8 +38,9 @@ class Team {
     // [begin, end) of the range; `thread` is below threads() and of nobody else at that time. Where one throws, no more
     // pieces are handed out, and run throws it again.
     using Body = void (*)(void* context, int64_t begin, int64_t end, int thread);
-    // Hands out [0, extent) in pieces until all is done. What bodies wrote is seen by the caller.
-    void run(int64_t extent, Body body, void* context);
+    // Hands out [0, extent) in pieces until all is done. What bodies wrote is seen by the caller. Where `time` says
+    // that others would not be worth their cost, the caller works alone.
+    void run(int64_t extent, Body body, void* context, RangeTime* time = nullptr);
 
     template <typename F>
     void each(int64_t extent, F&& f) {
@@ -37,6 +56,9 @@ class Team {
     struct Slot;
 
   private:
+    void wait_for_workers();
+    void share_out(int64_t extent, Body body, void* context, bool wakes, RangeTime* time);
+
     int limit_;
     Slot* slot_ = nullptr;  // none: the caller works alone
 };

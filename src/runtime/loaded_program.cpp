@@ -44,15 +44,38 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::restore(Program program, s
                                                               std::string_view weights,
                                                               std::shared_ptr<const void> owner,
                                                               const LoadOptions& options) {
-    std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program), std::move(module), options));
+    auto loaded = without_weights(std::move(program), std::move(module), options);
     TRY(loaded->read_weights(weights, std::move(owner)));
     return loaded;
 }
 
+std::unique_ptr<LoadedProgram> LoadedProgram::without_weights(Program program, std::shared_ptr<CompiledModule> module,
+                                                              const LoadOptions& options) {
+    std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program), std::move(module), options));
+    for (NestedProgram& n : loaded->program_.nested)
+        loaded->nested_.push_back(
+            {n.graph, n.captured, without_weights(std::move(*n.program), loaded->module_, options)});
+    loaded->program_.nested.clear();
+    return loaded;
+}
+
 Status LoadedProgram::read_weights(std::string_view weights, std::shared_ptr<const void> owner) {
+    const int64_t wanted = TRY(stored_bytes());
+    if (wanted != static_cast<int64_t>(weights.size()))
+        return Error(Code::E0605, "the program has {} bytes of weights, {} are there", wanted, weights.size());
+    return take_weights(weights, owner);
+}
+
+Result<int64_t> LoadedProgram::stored_bytes() const {
+    int64_t bytes = TRY(place_weights(program_, layout_)).bytes;
+    for (const GraphConstant& c : graph_constants(program_)) bytes += aligned(c.value->tensor()->bytes());
+    for (const Nested& n : nested_) bytes += TRY(n.loaded->stored_bytes());
+    return bytes;
+}
+
+// Its own come first, then what the evaluator may ask for, then those of nested programs.
+Status LoadedProgram::take_weights(std::string_view& weights, const std::shared_ptr<const void>& owner) {
     const WeightPlaces places = TRY(place_weights(program_, layout_));
-    if (places.bytes != static_cast<int64_t>(weights.size()))
-        return Error(Code::E0605, "the program has {} bytes of weights, {} are there", places.bytes, weights.size());
     std::vector<ProgramBuffer>& buffers = program_.buffers;
     weights_ = {};
     weights_.pointers.assign(buffers.size(), nullptr);
@@ -71,8 +94,19 @@ Status LoadedProgram::read_weights(std::string_view weights, std::shared_ptr<con
     }
     for (size_t b = 0; b < buffers.size(); ++b)
         if (places.offsets[b] >= 0) weights_.pointers[b] = read_only(weights.data() + places.offsets[b]);
-    weights_.memory.push_back(std::move(owner));
+    weights_.memory.push_back(owner);
     complete_ = false;
+    weights.remove_prefix(static_cast<size_t>(places.bytes));
+    for (const GraphConstant& c : graph_constants(program_)) {
+        const Tensor& t = *c.value->tensor();
+        const auto bytes = static_cast<size_t>(aligned(t.bytes()));
+        c.graph->move_constant(*c.value, Tensor::view(t.dtype(), t.sizes(), weights.data(), owner));
+        weights.remove_prefix(bytes);
+    }
+    for (Nested& n : nested_) {
+        TRY(n.loaded->take_weights(weights, owner));
+        weights_.bytes += n.loaded->weights_.bytes;
+    }
     if (!layout_.sizes.empty()) return {};
     plans_.emplace_back(std::vector<int64_t>(), TRY(plan({})));
     for (Kernel& kernel : program_.kernels) {
@@ -91,6 +125,13 @@ Result<std::vector<std::string_view>> LoadedProgram::weight_pieces() const {
         const void* data = weights_.pointers[b] ? weights_.pointers[b] : tensor ? tensor->data() : nullptr;
         CHECK(data || places.sizes[b] == 0, "weight \"{}\" is not there", program_.buffers[b].name);
         pieces.emplace_back(static_cast<const char*>(data), static_cast<size_t>(places.sizes[b]));
+    }
+    for (const GraphConstant& c : graph_constants(program_))
+        pieces.emplace_back(static_cast<const char*>(c.value->tensor()->data()),
+                            static_cast<size_t>(c.value->tensor()->bytes()));
+    for (const Nested& n : nested_) {
+        const std::vector<std::string_view> inner = TRY(n.loaded->weight_pieces());
+        pieces.insert(pieces.end(), inner.begin(), inner.end());
     }
     return pieces;
 }

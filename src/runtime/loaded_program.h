@@ -33,8 +33,8 @@ class LoadedProgram {
                                          const RunOptions& options) const;  // in order
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
-    // Of one run on a device with memory of its own, inputs being there already and outputs staying: the mean of so many,
-    // one launched after the other. E0501 where the device is the processor, or steps are left to it.
+    // Of one run on a device with memory of its own, inputs being there already and outputs staying: the mean of so
+    // many, one launched after the other. E0501 where the device is the processor, or steps are left to it.
     Result<double> seconds_on_device(const NamedData& inputs, int runs) const;
 
     Result<int64_t> arena_bytes(const SymbolValues& symbols) const;  // scratch included
@@ -54,6 +54,10 @@ class LoadedProgram {
         std::unique_ptr<LoadedProgram> loaded;
     };
     LoadedProgram(Program program, std::shared_ptr<CompiledModule> module, const LoadOptions& options);
+    static std::unique_ptr<LoadedProgram> without_weights(Program program, std::shared_ptr<CompiledModule> module,
+                                                          const LoadOptions& options);
+    Status take_weights(std::string_view& weights, const std::shared_ptr<const void>& owner);  // from the front
+    Result<int64_t> stored_bytes() const;  // of weights, nested programs included
     Result<std::shared_ptr<const RunPlan>> plan(const SymbolValues& symbols) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
     Result<std::unique_ptr<RunContext>> take_context() const;

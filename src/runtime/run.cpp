@@ -87,16 +87,31 @@ Status Run::step(size_t i) {
     return std::visit([&](const auto& step) { return run(step, i); }, program_.steps[i]);
 }
 
+bool Run::checks_inputs(size_t i) const {
+    const auto* check = std::get_if<CheckStep>(&program_.steps[i]);
+    if (!check || !layout_.captures[i].empty()) return false;
+    return std::all_of(check->inputs.begin(), check->inputs.end(), [&](int buffer) {
+        if (buffer < 0) return true;
+        const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
+        return layout_.home[root] == Home::Input || program_.buffers[root].tensor;
+    });
+}
+
 Result<bool> Run::replay() {
     Stream& stream = *context_.stream;
     if (!stream.captures() || options_.progress) return false;
-    for (size_t i = 0; i < program_.steps.size(); ++i)
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+        if (checks_inputs(i)) continue;
         if (!std::holds_alternative<KernelStep>(program_.steps[i]) || !context_.plan->steps[i].bound) return false;
+    }
     if (++context_.runs < 2) return false;
+    for (size_t i = 0; i < program_.steps.size(); ++i)
+        if (checks_inputs(i)) TRY(step(i));
     if (!context_.recording) {
         TRY(stream.begin_capture());
         Status taken;
-        for (size_t i = 0; i < program_.steps.size() && taken.ok(); ++i) taken = step(i);
+        for (size_t i = 0; i < program_.steps.size() && taken.ok(); ++i)
+            if (!checks_inputs(i)) taken = step(i);
         auto recording = stream.end_capture();
         TRY(std::move(taken));
         context_.recording = TRY(std::move(recording));

@@ -26,6 +26,8 @@ class Run {
     Result<Datum> datum(int buffer) const;
 
   private:
+    // Whether a step only checks what was given: it needs nothing that others compute, and can come before them.
+    bool checks_inputs(size_t i) const;
     Status run(const KernelStep& step, size_t i);
     Status run(const HostStep& step, size_t i);
     Status run(const ControlStep& step, size_t i);

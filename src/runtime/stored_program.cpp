@@ -5,16 +5,19 @@
 #include "expr/text.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
+#include "runtime/weight_places.h"
 
 namespace tessera {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kStoredByValue = 512;  // elements of a constant that checks of sizes may ask for
-
-// The node that gave a value: nodes need have no names, values have.
-std::string name_of(const Node& node) { return node.output()->name(); }
+// The node that gave a value: nodes need have no names, values have, where the text names them.
+std::string name_of(const Node& node) {
+    for (size_t i = 0; i < node.output_count(); ++i)
+        if (node.output_given(i)) return node.output(i)->name();
+    return {};
+}
 
 bool is_found(const Graph& graph, const Node* node) {
     if (node->output_count() == 0) return false;
@@ -47,11 +50,46 @@ Json packed(const Step& step) {
         return Json::array({"infer", name_of(*infer->node), infer->inputs, infer->contents, infer->sizes});
     if (auto* found = std::get_if<FoundStep>(&step))
         return Json::array({"found", name_of(*found->node), found->count, found->dims});
+    if (auto* control = std::get_if<ControlStep>(&step))
+        return Json::array({"control", name_of(*control->node), control->inputs, control->outputs});
+    if (auto* host = std::get_if<HostStep>(&step))
+        return Json::array({"host", name_of(*host->node), host->inputs, host->outputs, host->reason});
     const auto& kernel = std::get<KernelStep>(step);
     Json nodes = Json::array();
     for (const Node* node : kernel.nodes) nodes.push_back(name_of(*node));
     return Json::array({kernel.kernel, kernel.args, packed(kernel.symbols), kernel.label, nodes, packed(kernel.flops),
                         packed(kernel.bytes)});
+}
+
+// The node of a step, and which of its attributes, hold the graph.
+std::optional<std::pair<const Node*, std::string>> place_of(const Program& program, const Graph* graph) {
+    for (const Step& step : program.steps) {
+        const Node* node = node_of(step);
+        if (!node) continue;
+        for (const auto& [name, attr] : node->attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr); nested && nested->get() == graph) return {{node, name}};
+    }
+    return {};
+}
+
+// All but the kernels, which nested programs share.
+Json packed(const Program& program) {
+    Json j;
+    j["graph"] = print(*program.graph, {.by_value = kStoredByValue, .weights_file = "none"});
+    j["buffers"] = Json::array();
+    for (const ProgramBuffer& b : program.buffers) j["buffers"].push_back(packed(b));
+    j["steps"] = Json::array();
+    for (const Step& s : program.steps) j["steps"].push_back(packed(s));
+    j["inputs"] = program.inputs;
+    j["outputs"] = program.outputs;
+    j["nested"] = Json::array();
+    for (const NestedProgram& n : program.nested) {
+        const auto place = place_of(program, n.graph);
+        Json captured = Json::array();
+        for (const Value* v : n.captured) captured.push_back(v->name());
+        j["nested"].push_back({name_of(*place->first), place->second, captured, packed(*n.program)});
+    }
+    return j;
 }
 
 // ---- from bytes: what does not fit throws, here alone
@@ -79,18 +117,40 @@ class Unpacking {
     Unpacking(const Json& from, const std::string& source) : from_(from), source_(source) {}
 
     StoredProgram run() {
-        graph();
         kernels();
-        for (const Json& j : from_.at("buffers")) program_.buffers.push_back(buffer(j));
-        for (const Json& j : from_.at("steps")) program_.steps.push_back(step(j));
-        program_.inputs = buffers(from_.at("inputs"));
-        program_.outputs = buffers(from_.at("outputs"));
-        for (const ProgramBuffer& b : program_.buffers) (void)checked(b.alias);
+        fill();
         CompileReport reported = report();
         return {std::move(program_), std::move(reported)};
     }
 
   private:
+    // A nested one, with the kernels of the one around it.
+    std::shared_ptr<Program> run_inside(const std::vector<Kernel>& kernels) {
+        program_.kernels = kernels;
+        fill();
+        return std::make_shared<Program>(std::move(program_));
+    }
+
+    void fill() {
+        graph();
+        for (const Json& j : from_.at("buffers")) program_.buffers.push_back(buffer(j));
+        for (const Json& j : from_.at("steps")) program_.steps.push_back(step(j));
+        program_.inputs = buffers(from_.at("inputs"));
+        program_.outputs = buffers(from_.at("outputs"));
+        for (const ProgramBuffer& b : program_.buffers) (void)checked(b.alias);
+        for (const Json& j : from_.at("nested")) program_.nested.push_back(nested(j));
+    }
+
+    NestedProgram nested(const Json& j) const {
+        const auto& attrs = node(j.at(0))->attrs();
+        const auto attr = attrs.find(j.at(1).get<std::string>());
+        const auto* graph = attr == attrs.end() ? nullptr : std::get_if<GraphPtr>(&attr->second);
+        if (!graph || !*graph) throw Misfit{};
+        NestedProgram n{graph->get(), {}, Unpacking(j.at(3), source_).run_inside(program_.kernels)};
+        for (const Json& name : j.at(2)) n.captured.push_back(value(name));
+        return n;
+    }
+
     void graph() {
         const auto& text = from_.at("graph").get_ref<const std::string&>();
         auto graph = parse(text, {.source = "stored program", .without_weights = true});
@@ -153,6 +213,16 @@ class Unpacking {
                 if (i >= s.inputs.size() || s.inputs[i] < 0 || !of->input(i)) throw Misfit{};
             return s;
         }
+        if (kind == "control") {
+            ControlStep s{of, buffers(j.at(2)), buffers(j.at(3))};
+            if (!of->op().control || s.outputs.size() > of->output_count()) throw Misfit{};
+            return s;
+        }
+        if (kind == "host") {
+            HostStep s{of, buffers(j.at(2)), buffers(j.at(3)), j.at(4).get<std::string>()};
+            if (s.outputs.size() > of->output_count()) throw Misfit{};
+            return s;
+        }
         if (kind != "found") throw Misfit{};
         FoundStep s{of, checked(j.at(2).get<int>()), j.at(3).get<std::vector<int64_t>>()};
         if (s.count < 0 || s.dims.size() != of->output_count()) throw Misfit{};
@@ -169,11 +239,21 @@ class Unpacking {
         return s;
     }
 
+    static size_t steps_of(const Program& program) {
+        size_t steps = program.steps.size();
+        for (const NestedProgram& n : program.nested) steps += steps_of(*n.program);
+        return steps;
+    }
+
     CompileReport report() const {
         CompileReport r;
         r.kernels = program_.kernels.size();
-        r.steps = program_.steps.size();
+        r.steps = steps_of(program_);
         for (const Json& j : from_.at("decisions")) r.decisions.emplace_back(j.at(0), j.at(1));
+        for (const Json& j : from_.at("host_reasons")) r.host_reasons.emplace_back(j.at(0), j.at(1));
+        r.host_steps = r.host_reasons.size();
+        r.host_numbers = from_.at("host_numbers");
+        from_.at("deciding").get_to(r.deciding);
         return r;
     }
 
@@ -192,8 +272,6 @@ Decision can_store(const Program& program) {
             continue;
         }
         const Node* node = node_of(step);
-        if (std::holds_alternative<HostStep>(step)) return no("{} is left to the evaluator", node->where());
-        if (std::holds_alternative<ControlStep>(step)) return no("{} has programs of its own", node->where());
         if (!is_found(*program.graph, node)) return no("{} is not in the graph", node->where());
     }
     for (const ProgramBuffer& b : program.buffers) {
@@ -201,22 +279,25 @@ Decision can_store(const Program& program) {
         if (b.value && program.graph->find_value(b.value->name()) != b.value)
             return no("\"{}\" is not in the graph", b.value->name());
     }
+    for (const NestedProgram& n : program.nested) {
+        const auto place = place_of(program, n.graph);
+        if (!place) return no("a nested graph is of no step");
+        for (const Value* v : n.captured)
+            if (program.graph->find_value(v->name()) != v) return no("\"{}\" is not in the graph", v->name());
+        if (Decision inner = can_store(*n.program); !inner) return inner;
+    }
     return yes();
 }
 
 std::string pack_program(const Program& program, const CompileReport& report) {
-    Json j;
-    j["graph"] = print(*program.graph, {.by_value = kStoredByValue, .weights_file = "none"});
+    Json j = packed(program);
     std::string kernels;
     for (const Kernel& k : program.kernels) kernels += to_string(k) + "\n";
     j["kernels"] = std::move(kernels);
-    j["buffers"] = Json::array();
-    for (const ProgramBuffer& b : program.buffers) j["buffers"].push_back(packed(b));
-    j["steps"] = Json::array();
-    for (const Step& s : program.steps) j["steps"].push_back(packed(s));
-    j["inputs"] = program.inputs;
-    j["outputs"] = program.outputs;
     j["decisions"] = report.decisions;
+    j["deciding"] = report.deciding;
+    j["host_reasons"] = report.host_reasons;
+    j["host_numbers"] = report.host_numbers;
     std::string bytes;
     Json::to_cbor(j, bytes);
     return bytes;

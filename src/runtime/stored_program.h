@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// No: it has steps that the evaluator computes, or constants that are not numbers.
+// No: it has values that are not numbers, or that its graph has not.
 Decision can_store(const Program& program);
 
 struct StoredProgram {

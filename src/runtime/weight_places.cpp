@@ -1,10 +1,48 @@
 #include "runtime/weight_places.h"
 
+#include <map>
+#include <set>
+
 #include "base/check.h"
 #include "runtime/memory_plan.h"
 #include "runtime/run_plan.h"
 
 namespace tessera {
+namespace {
+
+bool is_large(const Value& v) {
+    return v.is_constant() && v.tensor()->dtype() != DType::string && v.tensor()->elements() > kStoredByValue;
+}
+
+void collect_inside(const Node& node, std::vector<GraphConstant>& all) {
+    for (const auto& [name, attr] : node.attrs()) {
+        auto* inner = std::get_if<GraphPtr>(&attr);
+        if (!inner || !*inner) continue;
+        std::map<std::string, const Value*> by_name;
+        for (const auto& v : (*inner)->constants())
+            if (is_large(*v)) by_name.emplace(v->name(), v.get());
+        for (const auto& [unused, v] : by_name) all.push_back({inner->get(), v});
+        for (const auto& each : (*inner)->nodes()) collect_inside(*each, all);
+    }
+}
+
+}  // namespace
+
+std::vector<GraphConstant> graph_constants(const Program& program) {
+    std::set<const Value*> held;
+    for (const ProgramBuffer& b : program.buffers) held.insert(b.value);
+    std::vector<GraphConstant> all;
+    for (const Step& step : program.steps) {
+        const bool evaluated = std::holds_alternative<HostStep>(step) || std::holds_alternative<ControlStep>(step);
+        if (!evaluated) continue;
+        const Node& node = *node_of(step);
+        for (const Value* v : captured_values(node))
+            if (&v->graph() == program.graph.get() && is_large(*v) && held.insert(v).second)
+                all.push_back({program.graph.get(), v});
+        collect_inside(node, all);
+    }
+    return all;
+}
 
 Result<WeightPlaces> place_weights(const Program& program, const ProgramLayout& layout) {
     WeightPlaces places;

@@ -14,4 +14,15 @@ struct WeightPlaces {
 
 Result<WeightPlaces> place_weights(const Program& program, const ProgramLayout& layout);
 
+// Elements of a constant of the graph, up to which its text has them; checks of sizes may ask for them.
+constexpr int64_t kStoredByValue = 512;
+
+// Larger constants that no buffer holds and that the evaluator may ask for: those of nested graphs, and what these take
+// from around them. In an order that follows from the program's text.
+struct GraphConstant {
+    Graph* graph;
+    const Value* value;
+};
+std::vector<GraphConstant> graph_constants(const Program& program);
+
 }  // namespace tessera

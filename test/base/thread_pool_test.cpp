@@ -73,5 +73,60 @@ TEST(ThreadPool, SleepsAndWakes) {
     }
 }
 
+// More threads want the cores than there are: workers lose them in the middle of their pieces.
+TEST(ThreadPool, OthersWantTheCoresToo) {
+    std::atomic<bool> over{false};
+    std::vector<std::thread> others;
+    for (int i = 0; i < Team().threads(); ++i)
+        others.emplace_back([&] {
+            while (!over.load(std::memory_order_relaxed)) {
+            }
+        });
+    std::vector<int64_t> counts(64);
+    for (int round = 0; round < 40; ++round)
+        Team().each(64, [&](int64_t i, int) {
+            const auto began = std::chrono::steady_clock::now();
+            while (std::chrono::steady_clock::now() - began < std::chrono::microseconds(50)) {
+            }
+            ++counts[size_t(i)];
+        });
+    over = true;
+    for (auto& t : others) t.join();
+    for (int64_t c : counts) EXPECT_EQ(c, 40);
+}
+
+TEST(ThreadPool, ShortRangesAreNotShared) {
+    Team team;
+    RangeTime time;
+    std::atomic<int> others{0};
+    auto run = [&] {
+        auto body = [](void* context, int64_t, int64_t, int thread) {
+            *static_cast<std::atomic<int>*>(context) += thread > 0;
+        };
+        team.run(64, body, &others, &time);
+    };
+    for (int round = 0; round < 100; ++round) run();
+    EXPECT_GT(time.ns(), 0);
+    EXPECT_LT(time.ns(), 1'000'000);
+    time = RangeTime();
+    time.add(1);
+    EXPECT_EQ(time.ns(), 1);
+    others = 0;
+    run();
+    EXPECT_EQ(others, 0);
+}
+
+TEST(ThreadPool, TimeOfARangeIsThatOfOneThread) {
+    Team team;
+    RangeTime time;
+    auto body = [](void*, int64_t begin, int64_t end, int) {
+        const auto began = std::chrono::steady_clock::now();
+        while (std::chrono::steady_clock::now() - began < (end - begin) * std::chrono::microseconds(50)) {
+        }
+    };
+    team.run(64, body, nullptr, &time);
+    EXPECT_GE(time.ns(), 64 * 50'000);
+}
+
 }  // namespace
 }  // namespace tessera

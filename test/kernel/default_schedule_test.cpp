@@ -62,7 +62,8 @@ size_t check_on(const std::vector<Processor>& all, const std::vector<int>& numbe
                 ASSERT_NO_FATAL_FAILURE(run_lowered(*lowered, got, symbols)) << to_string(lowered->kernel);
                 for (size_t i = 0; i < got.size(); ++i)
                     ASSERT_LE(distance(got[i], expected[i]), 1e-4)
-                        << compute.buffers[i].name << "\n" << schedule->print_trace() << to_string(lowered->kernel);
+                        << compute.buffers[i].name << "\n"
+                        << schedule->print_trace() << to_string(lowered->kernel);
                 most = std::max(most, loops_of(lowered->kernel, LoopKind::Parallel));
             }
         }
@@ -107,11 +108,8 @@ TEST(DefaultSchedule, LongSumsAreAddedUpInParts) {
 TEST(DefaultSchedule, NoLoopsInsideARegisterTile) {
     for (Processor p : processors()) {
         if (p.machine.vector_bytes == 64) p.machine.l1_bytes = 48 << 10, p.machine.l2_bytes = 2 << 20;
-        for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{{160, 512, 128},
-                                                                  {160, 512, 1152},
-                                                                  {160, 512, 4608},
-                                                                  {128, 768, 3072},
-                                                                  {2048, 2048, 2048}}) {
+        for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
+                 {160, 512, 128}, {160, 512, 1152}, {160, 512, 4608}, {128, 768, 3072}, {2048, 2048, 2048}}) {
             auto s = default_schedule(matmul(m, n, k, true), {.machine = p.machine, .threads = 1});
             ASSERT_TRUE(s.ok());
             auto lowered = lower(*s);
@@ -122,7 +120,8 @@ TEST(DefaultSchedule, NoLoopsInsideARegisterTile) {
                 visit(tile->body, [&](const Stmt& inner) {
                     const For* loop = inner->as<For>();
                     EXPECT_FALSE(loop && loop->kind == LoopKind::Serial)
-                        << p.name << ", " << m << " x " << n << " x " << k << ":\n" << to_string(lowered->kernel);
+                        << p.name << ", " << m << " x " << n << " x " << k << ":\n"
+                        << to_string(lowered->kernel);
                 });
             });
         }
@@ -288,10 +287,25 @@ TEST(DefaultSchedule, Maps) {
     check(add_bias({100, 1000}, 1));
     check(add_bias({symbol("N"), 7}, 1), {{"N", 0}});
     check(add_bias({symbol("N"), 7}, 1), {{"N", 5}});
+    for (int64_t n : {0, 1, 5, 3000}) check(add_bias({symbol("B"), symbol("N")}, 1), {{"B", 2}, {"N", n}});
     check(transpose({37, 41}, {1, 0}));
     check(transpose({3, 17, 5}, {0, 2, 1}));
     check(transpose({3, 17, 70}, {2, 0, 1}));
     check(gather_rows(10, 9, 4));
+}
+
+// One row of unknown length is shared by the threads.
+TEST(DefaultSchedule, FewRowsOfUnknownLength) {
+    for (const Processor& p : processors()) {
+        auto schedule = default_schedule(add_bias({symbol("B"), symbol("N")}, 0), {p.machine, 2});
+        ASSERT_TRUE(schedule.ok());
+        const Kernel kernel = lower(*schedule)->kernel;
+        visit(kernel.body, [&](const Stmt& s) {
+            const For* loop = s->as<For>();
+            if (!loop || loop->kind != LoopKind::Parallel) return;
+            EXPECT_GE(evaluate_int(loop->extent, {{"B", 1}, {"N", 100'000}}).value_or(0), 16) << to_string(kernel);
+        });
+    }
 }
 
 }  // namespace

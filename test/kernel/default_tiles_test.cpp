@@ -111,6 +111,26 @@ TEST(Tiles, SumsStayTheSameWhereAsked) {
             }
 }
 
+// A batch of unknown size may be one, rows may be few: tasks are cut from rows and columns too.
+TEST(Tiles, ABatchOfOneIsSharedToo) {
+    ContractionShape shape;
+    shape.batch = 16;
+    shape.least_batch = 1;
+    shape.m = 1024;
+    shape.m_known = false;
+    shape.n = 402;
+    shape.k = 400;
+    shape.packed_ahead = true;
+    for (int threads : {2, 4}) {
+        const ContractionTiles t = choose_tiles(shape, neon(), threads);
+        EXPECT_TRUE(t.parallel);
+        for (int64_t rows : {24, 200})
+            EXPECT_GE(divide_up(rows, t.mc) * divide_up(shape.n, t.nc), threads) << t.mc << " x " << t.nc;
+    }
+    shape.n = 2;  // little work in each row, but there may be many
+    EXPECT_TRUE(choose_tiles(shape, neon(), 2).parallel);
+}
+
 TEST(Contraction, TellsAxesApart) {
     auto match = [](const Compute& c) { return match_contraction(c.stages[0]); };
     auto mm = match(sample::matmul(3, 4, 5, false));

@@ -173,6 +173,36 @@ TEST_P(OddShapes, LargeDepthwiseWindows) {
                     draw(0, 2), draw(0, 5), draw(0, 2), draw(0, 5)));
 }
 
+// Groups with a few rows each, and pools: windows in steps, spread out and padded, in one to three dimensions.
+TEST_P(OddShapes, PaddedWindows) {
+    const size_t rank = size_t(draw(1, 3));
+    const int64_t groups = chance(0.3) ? 1 : draw(1, 4), inputs = chance(0.5) ? 1 : draw(1, 5), rows = draw(1, 9);
+    std::vector<int64_t> x{draw(1, 2), groups * inputs}, kernel, strides, dilations, pads, ends;
+    for (size_t i = 0; i < rank; ++i) {
+        kernel.push_back(draw(1, i + 1 == rank ? 7 : 3));
+        strides.push_back(draw(1, 4));
+        dilations.push_back(draw(1, 3));
+        x.push_back((kernel.back() - 1) * dilations.back() + draw(1, i + 1 == rank ? 40 : 9));
+        pads.push_back(draw(0, kernel.back() - 1));
+        ends.push_back(draw(0, kernel.back() - 1));
+    }
+    pads.insert(pads.end(), ends.begin(), ends.end());
+    const double open = chance(0.5) ? 0.6 : 0;
+    const std::string window =
+        fmt::format("strides=[{}], dilations=[{}], pads=[{}]", joined(strides), joined(dilations), joined(pads));
+    const char* after[] = {"", "%z = relu(%y)", "%z = tanh(%y)"};
+    const char* then = after[draw(0, 2)];
+    expect(
+        fmt::format("graph g(x: {}, w: f32[{},{},{}], b: f32[{}]) {{ %y = conv(x, w, b, group={}, {}) {} return {} }}",
+                    type(x, open, false), groups * rows, inputs, joined(kernel), groups * rows, groups, window, then,
+                    *then ? "%z" : "%y"));
+    expect(fmt::format("graph g(x: {}) {{ %y = max_pool(x, kernel_shape=[{}], {}) return %y }}", type(x, open, false),
+                       joined(kernel), window));
+    expect(
+        fmt::format("graph g(x: {}) {{ %y = average_pool(x, kernel_shape=[{}], {}, count_include_pad={}) return %y }}",
+                    type(x, open, false), joined(kernel), window, draw(0, 1)));
+}
+
 TEST_P(OddShapes, Paddings) {
     std::vector<int64_t> x, pads, ends;
     const size_t rank = size_t(draw(1, 4));
@@ -198,8 +228,10 @@ TEST_P(OddShapes, Resizes) {
     const char* places[] = {"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"};
     const char* factors[] = {"2.0", "0.5", "1.5", "3.0", "0.75", "1.0"};
     std::vector<int64_t> x{draw(1, 2), draw(1, 5), draw(1, 9), draw(1, 25)};
-    const std::string attrs = fmt::format("mode=\"{}\", coordinate_transformation_mode=\"{}\", exclude_outside={}",
-                                          modes[draw(0, 3)], places[draw(0, 4)], draw(0, 1));
+    const char* nearest[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
+    const std::string attrs =
+        fmt::format("mode=\"{}\", coordinate_transformation_mode=\"{}\", exclude_outside={}, nearest_mode=\"{}\"",
+                    modes[draw(0, 3)], places[draw(0, 4)], draw(0, 1), nearest[draw(0, 3)]);
     const std::string scales = fmt::format("1.0,1.0,{},{}", factors[draw(0, 5)], factors[draw(0, 5)]);
     const std::string conv = chance(0.4) ? "%y = conv(%r, w, pads=[1,1,1,1])" : "%y = neg(%r)";
     expect(fmt::format("graph g(x: {}, w: f32[3,{},3,3]) {{ %r = resize(x, _, [{}], {}) {} return %y }}",

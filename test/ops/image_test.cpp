@@ -28,6 +28,39 @@ TEST(Resize, NearestRoundsAsAsked) {
     expect_tensor(scaled(floats({2}, {0, 1}), {2}, attrs), {4}, {0, 1, 1, 1});
 }
 
+// Whole numbers find the same elements as the formulas of the standard.
+TEST(Resize, NearestByWholeNumbers) {
+    using Place = double (*)(double at, double scale, double width, double size);
+    const std::pair<const char*, Place> places[] = {
+        {"asymmetric", [](double at, double scale, double, double) { return at / scale; }},
+        {"half_pixel", [](double at, double scale, double, double) { return (at + 0.5) / scale - 0.5; }},
+        {"pytorch_half_pixel",
+         [](double at, double scale, double width, double) { return width == 1 ? -0.5 : (at + 0.5) / scale - 0.5; }},
+        {"tf_half_pixel_for_nn", [](double at, double scale, double, double) { return (at + 0.5) / scale; }},
+        {"align_corners",
+         [](double at, double, double width, double size) { return width == 1 ? 0 : at * (size - 1) / (width - 1); }}};
+    const std::pair<const char*, double (*)(double)> roundings[] = {
+        {"floor", [](double x) { return std::floor(x); }},
+        {"ceil", [](double x) { return std::ceil(x); }},
+        {"round_prefer_floor", [](double x) { return std::ceil(x - 0.5); }},
+        {"round_prefer_ceil", [](double x) { return std::floor(x + 0.5); }}};
+    for (const auto& [place, origin] : places)
+        for (const auto& [rounding, nearest] : roundings)
+            for (float scale : {0.25f, 0.3f, 0.5f, 0.625f, 0.75f, 1.5f, 1.7f, 2.0f, 2.75f, 3.0f, 7.0f})
+                for (int64_t size : {1, 2, 3, 4, 5, 8, 29, 64}) {
+                    std::vector<float> ramp, wanted;
+                    for (int64_t i = 0; i < size; ++i) ramp.push_back(float(i));
+                    const double width = double(scale) * double(size), last = double(size - 1);
+                    for (double at = 0; at < std::floor(width); ++at)
+                        wanted.push_back(float(std::clamp(nearest(origin(at, scale, width, double(size))), 0.0, last)));
+                    SCOPED_TRACE(fmt::format("{} {} {} {}", place, rounding, scale, size));
+                    AttrMap attrs{{"coordinate_transformation_mode", text(place)}, {"nearest_mode", text(rounding)}};
+                    Tensor y = scaled(floats({size}, ramp), {scale}, attrs);
+                    ASSERT_EQ(y.elements(), int64_t(wanted.size()));
+                    for (int64_t i = 0; i < y.elements(); ++i) ASSERT_EQ(y.real_at(i), wanted[size_t(i)]) << i;
+                }
+}
+
 TEST(Resize, MovesStrings) {
     Tensor y = scaled(Tensor::strings({2}, {"a", "b"}), {2}, {});
     EXPECT_EQ(y.as_strings(), (std::vector<std::string>{"a", "a", "b", "b"}));

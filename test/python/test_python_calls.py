@@ -49,6 +49,26 @@ def test_outputs_can_be_written_to(elem, dtype):
     np.testing.assert_array_equal(constant(np.zeros(2, np.float32)), [1, 2])
 
 
+@pytest.mark.parametrize("make", [
+    lambda x: x, np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2], lambda x: x[::-1][::-1],
+    lambda x: x.astype(">f4"), lambda x: np.frombuffer(x.tobytes(), np.float32).reshape(x.shape),  # cannot be written
+    lambda x: x.view(type("Own", (np.ndarray,), {})), lambda x: tessera.load(RELU).run({"x": x})["y"] + np.minimum(x, 0),
+], ids=["plain", "columns", "strided", "turned twice", "other bytes", "read only", "subclass", "of a run"])
+def test_arrays_of_every_layout(make):
+    for runnable in runnables():
+        for shape in ((2, 3), (1, 3), (0, 3)):
+            x = make(np.resize(X, shape))
+            before = x.copy()
+            y = runnable.run({"x": x})["y"]
+            np.testing.assert_array_equal(y, np.maximum(before, 0).astype(np.float32))
+            y[:] = -1
+            np.testing.assert_array_equal(x, before)
+        for wrong in ({"x": X.astype(np.float64)}, {"x": X[0]}, {"z": X}, {}, {"x": X, "z": X}):
+            with pytest.raises(tessera.Error):
+                runnable.run(wrong)
+        assert list(runnable.run({"x": X.tolist()})["y"][0]) == [0, 0, 0]
+
+
 @pytest.mark.parametrize("call", [tessera.load, tessera.from_onnx, tessera.compile, lambda m: tessera.optimize(m)[0],
                                   lambda m: tessera.search(m, 1, cost="estimate", time_candidates=False)[0]],
                          ids=["load", "from_onnx", "compile", "optimize", "search"])
@@ -202,8 +222,10 @@ def test_types_hold_under_mypy(tmp_path):
     assert (package / "py.typed").exists() and (package / "_tessera.pyi").exists()
     copied = tmp_path / "src" / "tessera"  # as sources: what is installed is not reported
     copied.mkdir(parents=True)
-    for file in (*package.glob("*.py"), package / "_tessera.pyi", package / "py.typed"):
-        (copied / file.name).write_bytes(file.read_bytes())
+    for file in (*package.rglob("*.py"), package / "_tessera.pyi", package / "py.typed"):
+        target = copied / file.relative_to(package)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.read_bytes())
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\nstrict = True\n[mypy-onnx.*]\nfollow_imports = skip\nignore_missing_imports = True\n"
                       "[mypy-tessera.onnx_backend]\ndisallow_subclassing_any = False\n")

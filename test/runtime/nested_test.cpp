@@ -1,7 +1,10 @@
 // Graphs nested in host steps run as programs of their own, and give what the evaluator gives.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cmath>
+#include <filesystem>
 
 #include "graph/evaluate/evaluate.h"
 #include "graph/text/parse.h"
@@ -24,8 +27,15 @@ void expect_as_evaluated(std::string_view text, const Inputs& inputs, size_t lea
     auto executable = compile(Model((*graph)->clone()), {.threads = 2, .cache = ""});
     ASSERT_TRUE(executable.ok()) << executable.error().to_string();
     EXPECT_GE(executable->report().kernels, least_kernels);
-    for (int again = 0; again < 2; ++again) {
-        auto got = executable->run(inputs);
+    const auto cache = std::filesystem::temp_directory_path() / fmt::format("tessera-nested-{}", getpid());
+    auto kept = compile(Model((*graph)->clone()), {.threads = 2, .cache = cache.string()});
+    ASSERT_TRUE(kept.ok()) << kept.error().to_string();
+    auto found = compile(Model((*graph)->clone()), {.threads = 2, .cache = cache.string()});
+    std::filesystem::remove_all(cache);
+    ASSERT_TRUE(found.ok()) << found.error().to_string();
+    EXPECT_EQ(found->report().phases.back().first, "load");  // as a program: nothing was lowered
+    for (const Executable* each : {&*executable, &*executable, &*kept, &*found}) {
+        auto got = each->run(inputs);
         ASSERT_EQ(got.ok(), want.ok()) << (got.ok() ? want : got).error().to_string();
         if (!want.ok()) {
             EXPECT_EQ(got.error().code(), want.error().code());

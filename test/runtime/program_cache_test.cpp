@@ -182,11 +182,57 @@ TEST_F(ProgramCacheTest, OtherWeightsAndOptionsAreOtherPrograms) {
     expect_as_evaluated(model, make(model), *model.random_inputs(1));
 }
 
-TEST_F(ProgramCacheTest, WhatTheEvaluatorComputesIsNotStored) {
+TEST_F(ProgramCacheTest, WhatTheEvaluatorComputesIsStoredToo) {
     const Model model = parsed("graph g(x: f32[8]) {\n  y = random_uniform_like(x, seed=1.0)\n  return y\n}");
     EXPECT_EQ(make(model).report().host_steps, 1u);
-    EXPECT_TRUE(entries().empty());
-    expect_as_evaluated(model, make(model), *model.random_inputs(1));
+    EXPECT_EQ(entries().size(), 1u);
+    const Executable again = make(model);
+    EXPECT_TRUE(again.report().from_cache);
+    EXPECT_EQ(again.report().host_steps, 1u);
+    EXPECT_EQ(again.report().host_reasons.size(), 1u);
+    expect_as_evaluated(model, again, *model.random_inputs(1));
+}
+
+// A loop's body has constants too large for the text, of its own and from around it. With no iteration, and where a
+// state grows, the evaluator asks for them.
+TEST_F(ProgramCacheTest, NestedGraphsAndTheirConstants) {
+    const std::string weights = nested({30, 30}, 31), bias = nested({30, 30}, 17);
+    const Model model = parsed("graph g(m: i64[], x: f32[30,30], z: f32[1,30]) {\n  const w: f32[30,30] = " + weights +
+                               R"(
+  y, all = loop(m, _, x, body=graph b(i: i64[], go: bool[], s: f32[30,30]) {
+    const v: f32[30,30] = )" + bias +
+                               R"(
+    p = matmul(s, w)
+    q = add(p, v)
+    r = tanh(q)
+    t = loop(m, _, r, body=graph c(j: i64[], on: bool[], u: f32[30,30]) {
+      o = mul(u, v)
+      return on, o
+    })
+    return go, t, p
+  })
+  grown = loop(m, _, z, body=graph d(k: i64[], more: bool[], part: f32[K,30]) {
+    e = gather(w, [0], axis=0)
+    f = concat(part, e, axis=0)
+    return more, f
+  })
+  return y, all, grown
+})");
+    make(model);
+    ASSERT_EQ(entries().size(), 1u);
+    const Executable again = make(model);
+    EXPECT_TRUE(again.report().from_cache);
+    const auto saved = folder_ / "saved";
+    ASSERT_TRUE(again.save(saved.string()).ok());
+    auto loaded = Executable::load(saved.string());
+    ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
+    for (int64_t trips : {0, 1, 3}) {
+        NamedData inputs = *model.random_inputs(uint64_t(trips));
+        inputs.insert_or_assign("m", Datum(Tensor::scalar(trips)));
+        expect_as_evaluated(model, again, inputs);
+        expect_as_evaluated(model, *loaded, inputs);
+    }
+    EXPECT_EQ(entries().size(), 1u);  // it was good: nothing was made again
 }
 
 TEST_F(ProgramCacheTest, SizesThatARunTells) {

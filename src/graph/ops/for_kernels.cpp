@@ -6,6 +6,7 @@ namespace tessera {
 
 ForKernels for_kernels(const OpDef& op) {
     static const std::map<std::string, ForKernels, std::less<>> kForms = {
+        {"batch_normalization", batch_norm_by_factors},
         {"conv_transpose", conv_transpose_by_phases},
         {"dft", dft_by_products},
         {"resize", resize_by_axes},

@@ -134,6 +134,45 @@ Expr nearest(const std::string& mode, const Expr& at) {
     return call(Fn::Ceil, {at - real_const(0.5)});
 }
 
+// The same for a known scale that is a short binary fraction, from whole numbers alone: floor(n / d) is the element.
+struct WholePlace {
+    Expr n, d;
+};
+std::optional<WholePlace> whole_origin(const OpView& op, const ResizedAxis& a, const Expr& o) {
+    constexpr int64_t kParts = 1024;
+    const std::string& mode = op.string("coordinate_transformation_mode");
+    const double part = a.known_scale.value_or(0) * kParts;
+    if (part != std::floor(part) || part < 1 || part > double(kParts * kParts)) return std::nullopt;
+    int64_t p = int64_t(part), q = kParts;  // the scale is p / q
+    for (; p % 2 == 0 && q > 1; q /= 2) p /= 2;
+    const int64_t one_wide = q % p == 0 ? q / p : 0;  // the size whose result is one element wide
+    const auto input = a.input.as_int();
+    if (mode == "asymmetric") return WholePlace{o * q, p};
+    if (mode == "tf_half_pixel_for_nn") return WholePlace{(2 * o + 1) * q, 2 * p};
+    const WholePlace centred{(2 * o + 1) * q - p, 2 * p};
+    if (mode == "half_pixel") return centred;
+    if (mode == "pytorch_half_pixel" && (p >= q || (input && *input != one_wide))) return centred;
+    if (mode != "align_corners" || !input || *input > kParts * kParts || p * *input <= q) return std::nullopt;
+    return WholePlace{o * ((*input - 1) * q), p * *input - q};
+}
+
+Expr nearest_whole(const std::string& mode, const WholePlace& at) {
+    if (mode == "floor") return floor_div(at.n, at.d);
+    if (mode == "ceil") return floor_div(at.n + at.d - 1, at.d);
+    return floor_div(2 * at.n + at.d - (mode == "round_prefer_ceil" ? 0 : 1), 2 * at.d);
+}
+
+// The element of an axis that is nearest to where an element of the output came from.
+Expr nearest_element(const OpView& op, const ResizedAxis& a, const Expr& o, const Expr& from) {
+    const std::string& mode = op.string("nearest_mode");
+    const Expr last = a.input - 1;
+    const auto whole = whole_origin(op, a, o);
+    if (!whole) return clamp(cast(nearest(mode, from), DType::i64), 0, last);
+    const Expr at = nearest_whole(mode, *whole);
+    const Expr beside = select(lt(at, 0), 0, last);
+    return select(logical_and(ge(at, 0), le(at, last)), at, beside);
+}
+
 // An axis that stays as it is.
 bool untouched(const OpView& op, const ResizedAxis& a) {
     return !crops(op) && a.known_scale == 1.0 && a.input == a.output;
@@ -188,7 +227,7 @@ Expr nearest_body(const OpView& op, const ResizePlan& plan, Indices at) {
         if (untouched(op, a)) continue;
         Expr from = origin(op, a, at[a.axis], int64_t(plan.axes.size()));
         outside = logical_or(outside, logical_or(lt(from, real_const(0)), gt(from, f64(a.input - 1))));
-        at[a.axis] = clamp(cast(nearest(op.string("nearest_mode"), from), DType::i64), 0, a.input - 1);
+        at[a.axis] = nearest_element(op, a, at[a.axis], from);
     }
     Expr y = op.in(0).at(at);
     return crops(op) ? select(outside, like(op, op.real("extrapolation_value")), y) : y;

@@ -3,6 +3,7 @@
 
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/for_kernels.h"
 
 namespace tessera {
 namespace {
@@ -377,6 +378,17 @@ const OpDef kMeanVarianceNormalization{
 };
 
 }  // namespace
+
+Result<std::vector<Value*>> batch_norm_by_factors(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    const std::vector<Value*> none;
+    if (op.integer("training_mode") || op.rank(0) < 2 || !op.value(1) || !op.value(4)) return none;
+    const DType t = wide(op.dtype(0));
+    auto channel = [&](Value* v) { return by_channel(b, b.cast(v, t), op.rank(0)); };
+    Value* deviation = b.op("sqrt", {b.add(b.cast(in[4], t), b.scalar(op.real("epsilon"), t))});
+    Value* factor = channel(b.div(b.cast(in[1], t), deviation));
+    Value* y = b.add(b.mul(b.sub(b.cast(in[0], t), channel(in[3])), factor), channel(in[2]));
+    return std::vector<Value*>{b.cast(y, op.dtype(0)), in[3], in[4]};
+}
 
 std::vector<OpDef> normalization_ops() {
     return {

@@ -23,7 +23,8 @@ std::optional<Contraction> match_contraction(const Stage& stage);
 // Sizes; an extent that is not constant is taken for large.
 struct ContractionShape {
     int64_t batch = 1, m = 1, n = 1, k = 1;
-    bool rows_known = true;  // m is a constant
+    int64_t least_batch = 0;  // where the batch is not known, what it may well be; 0: known
+    bool rows_known = true;   // m is a constant
     bool m_known = true, n_known = true;
     bool packed_ahead = false;    // B is known before it runs
     bool a_along_depth = false;   // A is one load that lies along k: its elements can be read where they are

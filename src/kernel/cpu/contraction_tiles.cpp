@@ -91,6 +91,8 @@ bool rows_collide(const ContractionShape& s, int64_t mr) {
     return divide_up(mr, apart) > kFewWays;
 }
 
+bool is_open(const ContractionShape& s) { return !s.m_known || !s.n_known || s.least_batch > 0; }
+
 // The time of all tasks of so many tiles of rows and columns each, until the last is done. `slowness` is what a
 // multiply-add takes beside the best tile of one thread, 0 where tiles are not compared; then A is never packed ahead.
 double time_of_tasks(const ContractionShape& s, const Machine& machine, int workers, ContractionTiles& t,
@@ -129,7 +131,9 @@ double time_of_tasks(const ContractionShape& s, const Machine& machine, int work
         else
             once += double(machine.barrier) + kPackB * double(s.batch * s.n * s.k) / workers;
     }
-    return once + double(divide_up(tasks, workers)) * task;
+    // Where sizes are not known, tasks divide evenly by chance only.
+    const double last = double(tasks) / workers + 1 - 1.0 / workers;
+    return once + (is_open(s) && workers > 1 ? last : double(divide_up(tasks, workers))) * task;
 }
 
 // What one task computes, so that tasks divide evenly among the threads; sizes that are not known are tried small and
@@ -148,6 +152,12 @@ double choose_tasks(const ContractionShape& s, const Machine& machine, int worke
             if (!s.n_known) shapes.back().n = size;
         }
     }
+    // A batch of one leaves the threads nothing but rows and columns.
+    if (s.least_batch > 0 && workers > 1)
+        for (size_t i = 0, count = shapes.size(); i < count; ++i) {
+            shapes.push_back(shapes[i]);
+            shapes.back().batch = s.least_batch;
+        }
     double least = INFINITY;
     int64_t last = 0;
     ContractionTiles t = best;
@@ -160,7 +170,7 @@ double choose_tasks(const ContractionShape& s, const Machine& machine, int worke
             double time = 0;
             for (const ContractionShape& shape : shapes)
                 time += time_of_tasks(shape, machine, workers, t, slowness, rows, columns) /
-                        (double(shape.m) * double(shape.n));
+                        (double(shape.batch * shape.m) * double(shape.n));
             if (time >= least * 0.995) continue;
             least = time;
             best = t;
@@ -236,12 +246,12 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.mr = alone.mr, best.nr = alone.nr, best.pack_a = alone.pack_a;
     cut_depth(s, machine, best);
     if (s.tile_rows && !s.m_known) best.mr = s.tile_rows;
-    best.parallel = threads > 1 && 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 400e3;
+    best.parallel = threads > 1 && (is_open(s) || 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 400e3);
     if (best.parallel && s.m_known && s.n_known && best.pack_b)
         choose_for_threads(s, machine, threads, list, alone, best);
     else
         choose_tasks(s, machine, best.parallel ? threads : 1, 0, best);
-    best.parallel &= best.tasks > 1;
+    best.parallel &= best.tasks > 1 || is_open(s);
     best.a_ahead &= best.parallel;
     const int64_t tiles = divide_up(s.m, best.mr);
     best.prefetch = best.pack_b && !best.b_in_task && tiles > 1 && (tiles <= kFewTiles || !s.m_known) && s.n > best.nr;

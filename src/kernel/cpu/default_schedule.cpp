@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "kernel/cpu/padding.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
 
@@ -68,6 +69,22 @@ bool is_costly(const Expr& value) {
 
 namespace {
 
+// Elements are picked by quotients that no loop takes apart, or by floats.
+bool picks_by_quotients(const Expr& value) {
+    constexpr int64_t kMostPhases = 10;
+    bool found = false;
+    visit(value, [&](const Expr& x) {
+        if (x.is(ExprKind::Cast) && x.dtype() == DType::i64) found |= is_float(x.arg(0).dtype());
+        if (!x.is(ExprKind::FloorDiv) || x.arg(1).as_int().value_or(0) <= kMostPhases) return;
+        const int64_t divisor = *x.arg(1).as_int();
+        for (const Expr& term : x.arg(0).is(ExprKind::Add) ? x.arg(0).args() : std::vector<Expr>{x.arg(0)}) {
+            const int64_t c = term.is(ExprKind::Mul) ? term.arg(0).as_int().value_or(1) : 1;
+            found |= c != 0 && c % divisor != 0 && divisor % c != 0;
+        }
+    });
+    return found;
+}
+
 // Does `reader` ask for each element once, through the one load?
 bool reads_once(const Stage& reader, const Expr& load) {
     auto along = [&](const ReduceAxis& axis) {
@@ -86,9 +103,10 @@ Status inline_maps(Schedule& s) {
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
         if (!stage.reduce.empty() || is_param(s, stage.buffer) || makes_words(s.compute(), stage)) continue;
+        if (makes_padding(stage)) continue;
         std::vector<std::string> readers = readers_of(s, stage.buffer);
         bool go = true;
-        if (is_costly(stage.value)) {
+        if (is_costly(stage.value) || picks_by_quotients(stage.value)) {
             go = readers.size() == 1;
             if (go) {
                 const Stage& reader = find_stage(s, readers[0]);
@@ -121,14 +139,38 @@ bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c
     return along;
 }
 
-// One row times a B that would be copied, each element for one use: a window that slides over it.
+// A window that slides along the columns of something that lies there as it is, over a few channels for each group.
+bool slides_along_columns(const Schedule& s, const Stage& stage, const Contraction& c) {
+    constexpr int64_t kFewChannels = 4;
+    const Expr& b = stage.value.arg(size_t(c.b));
+    if (!b.is(ExprKind::Load) || !is_float(b.dtype())) return false;
+    bool grouped = false, found = false;
+    for (int i : c.batch)
+        grouped |= !stage.axes[size_t(i)].extent.is_int(1) && depends_on(b, stage.axes[size_t(i)].var);
+    int64_t channels = 1;
+    for (const ReduceAxis& r : stage.reduce) {
+        if (r.extent.is_int(1)) continue;
+        bool slides = false;
+        for (int i : c.columns)
+            for (const Expr& index : b.args())
+                slides |= depends_on(index, stage.axes[size_t(i)].var) && depends_on(index, r.var);
+        found |= slides;
+        if (!slides) channels *= r.extent.as_int().value_or(kFewChannels + 1);
+    }
+    for (int i : c.columns)
+        if (!stride_of(s, b, stage.axes[size_t(i)].var)) return false;
+    return found && (grouped || channels <= kFewChannels);
+}
+
+// One row times a B that would be copied, each element for one use: a window that slides over it. Or a few rows.
 // A few terms of a B that lies along the columns are not worth a copy either.
 bool is_window(const Schedule& s, const Stage& stage, const Contraction& c) {
-    constexpr int64_t kMostTaps = 192, kFewTerms = 4;
+    constexpr int64_t kMostTaps = 192, kFewTerms = 4, kFewRows = 8;
     const int64_t terms = elements_of(stage.reduce).as_int().value_or(INT64_MAX);
     const ContractionShape shape = measure_contraction(s, stage, c);
     if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
-    return rows_of(stage, c).is_int(1) && terms <= kMostTaps && !shape.packed_ahead && !shape.b_along_columns;
+    if (terms > kMostTaps || shape.packed_ahead || shape.b_along_columns) return false;
+    return rows_of(stage, c).is_int(1) || (shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c));
 }
 
 // The one map that reads `stage` element by element, if it can be its epilogue.
@@ -147,6 +189,12 @@ bool keeps_to_itself(const Schedule& s) {
     return std::any_of(s.plans().begin(), s.plans().end(), [](const StagePlan& p) {
         return p.at.empty() && (p.scope == Scope::Local || p.scope == Scope::Register);
     });
+}
+
+bool stands_alone(const Schedule& s, const std::string& name) {
+    for (size_t i = 0; i < s.plans().size(); ++i)
+        if (s.compute().stages[i].name == name) return s.plans()[i].at.empty();
+    return false;
 }
 
 }  // namespace
@@ -168,11 +216,13 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
 }
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
-    Schedule s(with_words(std::move(compute), options.machine));
+    compute = with_words(std::move(compute), options.machine);
+    Schedule s(options.care == Care::None ? with_padding(std::move(compute), options.machine) : std::move(compute));
     TRY(inline_maps(s));
-    std::vector<std::string> names;
-    for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
+    std::vector<std::string> names, copies;
     std::set<std::string> done;
+    for (const Stage& stage : s.compute().stages) (makes_padding(stage) ? copies : names).push_back(stage.name);
+    done.insert(copies.begin(), copies.end());
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
         if (done.count(name) || options.care == Care::NoProducts) continue;
@@ -196,6 +246,8 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
         done.insert(*name);
         done.insert(taken.begin(), taken.end());
     }
+    for (const std::string& name : copies)
+        if (stands_alone(s, name)) TRY(schedule_map(s, name, others));
     return s;
 }
 

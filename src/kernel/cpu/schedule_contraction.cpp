@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/cpu/padding.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
 
@@ -67,6 +68,7 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
+constexpr int64_t kOpenBatch = 16;              // what a batch of unknown size is taken for
 constexpr int64_t kRowsAtOnce = 16;             // of a B that is packed
 constexpr int64_t kLongRow = 24;                // of an image: it is tiled by itself
 constexpr int64_t kLongColumns = 12;            // the same where they are columns, which are packed element by element
@@ -78,6 +80,10 @@ Expr product(const std::vector<ReduceAxis>& axes, const std::vector<int>& which)
     Expr p = 1;
     for (int i : which) p = p * axes[size_t(i)].extent;
     return p;
+}
+
+int64_t open_axes(const Stage& stage, const std::vector<int>& which) {
+    return std::count_if(which.begin(), which.end(), [&](int i) { return !stage.axes[size_t(i)].extent.as_int(); });
 }
 
 // Is B one load, contiguous along the columns?
@@ -204,11 +210,17 @@ class ContractionSchedule {
         TRY(s_.merge_axes(mm_, groups, {c_.depth}));
         if (!tile_.empty()) TRY(s_.merge_axes(tile_, groups));
         TRY(s_.merge_axes(out_, out_groups));
-        if (b_.empty()) return {};  // what lies outside cannot be padded
         std::vector<int64_t> multiples;
         if (has_batch_) multiples.push_back(1);
         if (has_rows_) multiples.push_back(tiles_.mr);
         multiples.push_back(tiles_.nr);
+        // What lies outside cannot be padded; a padded copy may have more columns.
+        if (b_.empty()) {
+            const Stage* copy = b_value.is(ExprKind::Load) ? writer_of(s_, b_value.node().slot) : nullptr;
+            multiples.push_back(1);
+            if (copy && makes_padding(*copy) && tile_.empty()) (void)s_.pad(mm_, multiples);
+            return {};
+        }
         multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : part_ > 0 ? part_ : fills_ ? lanes_ : 1);
         TRY(s_.pad(mm_, multiples));
         if (!tile_.empty()) {
@@ -605,7 +617,9 @@ Expr rows_of(const Stage& stage, const Contraction& c) { return product(stage.ax
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c) {
     ContractionShape shape;
     const Expr m = rows_of(stage, c), n = product(stage.axes, c.columns);
-    shape.batch = constant_or(product(stage.axes, c.batch), 16);
+    const Expr batch = product(stage.axes, c.batch);
+    shape.batch = constant_or(batch, kOpenBatch);
+    if (!batch.as_int()) shape.least_batch = open_axes(stage, c.batch) > 1 ? kOpenBatch : 1;
     shape.m = constant_or(m, 1024);
     shape.n = constant_or(n, 1024);
     shape.m_known = m.as_int().has_value();

@@ -55,8 +55,8 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
 std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
                                                              const std::vector<std::vector<int>>& groups);
 
-// Neighbouring axes of a map along which all that is read and written lies densely become one.
-Status merge_dense_axes(Schedule& s, const std::string& stage);
+// Neighbouring axes of a map along which all that is read and written lies densely become one, from number `first` on.
+Status merge_dense_axes(Schedule& s, const std::string& stage, size_t first = 0);
 
 // What is computed row by row: the first `axes` axes of all members and of `out` say which row.
 struct RowGroup {

@@ -40,9 +40,8 @@ int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine) {
 
 namespace {
 
-// Can axes i and i + 1 be one loop, all addresses staying linear in it?
-bool lie_densely(const Schedule& s, const Stage& stage, size_t i) {
-    const ReduceAxis &outer = stage.axes[i], &inner = stage.axes[i + 1];
+// Can two axes, with none but single elements between them, be one loop, all addresses staying linear in it?
+bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer, const ReduceAxis& inner) {
     auto dense = [&](int buffer, const std::vector<Expr>& indices) {
         auto a = stride_of(s, buffer, indices, outer.var), b = stride_of(s, buffer, indices, inner.var);
         return a && b && *a == *b * inner.extent;
@@ -56,15 +55,19 @@ bool lie_densely(const Schedule& s, const Stage& stage, size_t i) {
 
 }  // namespace
 
-Status merge_dense_axes(Schedule& s, const std::string& name) {
+Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
     const Stage& stage = find_stage(s, name);
-    if (stage.axes.size() < 2) return {};
-    std::vector<std::vector<int>> groups{{0}};
-    for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
-        if (lie_densely(s, stage, i))
-            groups.back().push_back(int(i) + 1);
-        else
-            groups.push_back({int(i) + 1});
+    if (stage.axes.size() < first + 2) return {};
+    std::vector<std::vector<int>> groups;
+    for (size_t i = 0; i < first; ++i) groups.push_back({int(i)});
+    groups.emplace_back();
+    const ReduceAxis* larger = nullptr;  // of the last group, the last axis with more than one element
+    for (size_t i = first; i < stage.axes.size(); ++i) {
+        const ReduceAxis& axis = stage.axes[i];
+        const bool one = axis.extent.is_int(1);
+        if (!one && larger && !lie_densely(s, stage, *larger, axis)) groups.emplace_back();
+        groups.back().push_back(int(i));
+        if (!one) larger = &axis;
     }
     if (groups.size() == stage.axes.size()) return {};
     return s.merge_axes(name, groups);
@@ -170,11 +173,23 @@ std::optional<int64_t> interleaved(const Stage& stage) {
     for (const Expr& load : loads_of(stage))
         for (const Expr& index : load.args())
             visit(index, [&](const Expr& e) {
-                if (!e.is(ExprKind::Mod) || !e.arg(1).as_int()) return;
+                if (!e.is(ExprKind::Mod) && !e.is(ExprKind::FloorDiv)) return;
+                auto divisor = e.arg(1).as_int();
                 auto step = step_of(e.arg(0), stage.axes.back().var);
-                if (step && step->is_int(1) && *e.arg(1).as_int() <= kMostPhases) count = e.arg(1).as_int();
+                if (!divisor || *divisor < 2 || *divisor > kMostPhases || !step || step->as_int().value_or(0) < 1)
+                    return;
+                if (step->is_int(1) || e.is(ExprKind::FloorDiv)) count = divisor;
             });
     return count;
+}
+
+// Whether places along an axis decide what is computed there: those in the middle of padding are alike.
+bool chooses_along(const Stage& stage, const Expr& var) {
+    bool found = false;
+    visit(stage.value, [&](const Expr& e) {
+        if (e.is(ExprKind::Select) && !e.arg(0).node().reads) found |= depends_on(e.arg(0), var);
+    });
+    return found;
 }
 
 // Vectors along the quotient, one remainder after the other.
@@ -190,18 +205,33 @@ Status schedule_interleaved(Schedule& s, const std::string& name, int64_t count,
     TRY(s.reorder(order));
     TRY(s.unroll(phase));
     TRY(s.vectorize(lane));
-    if (!extent || *extent % (count * lanes)) TRY(s.loop_partition(outer));
+    if (!extent || *extent % (count * lanes) || chooses_along(find_stage(s, name), find_stage(s, name).axes.back().var))
+        TRY(s.loop_partition(outer));
     (void)TRY(make_tasks(s, name, loops.size() - 1, element * double(extent.value_or(256)), options));
     return {};
 }
 
-// Whether places along an axis decide what is computed there: those in the middle of padding are alike.
-bool chooses_along(const Stage& stage, const Expr& var) {
-    bool found = false;
-    visit(stage.value, [&](const Expr& e) {
-        if (e.is(ExprKind::Select) && !e.arg(0).node().reads) found |= depends_on(e.arg(0), var);
-    });
-    return found;
+// A few places along the last axis, for each of many along the one before it: vectors along that one.
+bool is_few_wide(const Stage& stage, int64_t lanes) {
+    if (stage.axes.size() < 2 || lanes < 2) return false;
+    auto last = stage.axes.back().extent.as_int(), before = stage.axes[stage.axes.size() - 2].extent.as_int();
+    return last && *last >= 2 && *last < lanes && (!before || *before >= lanes);
+}
+
+Status schedule_few_wide(Schedule& s, const std::string& name, double element, const ScheduleOptions& options) {
+    std::vector<Loop> loops = s.loops(name);
+    const Stage stage = find_stage(s, name);
+    const int64_t lanes = lanes_of(s, stage, options.machine);
+    const Loop few = loops.back(), many = loops[loops.size() - 2];
+    auto extent = s.extent(many).as_int();
+    auto [outer, lane] = TRY(s.split(many, lanes));
+    TRY(s.reorder({outer, few, lane}));
+    TRY(s.unroll(few));
+    TRY(s.vectorize(lane));
+    if (!extent || *extent % lanes || chooses_along(stage, stage.axes[loops.size() - 2].var))
+        TRY(s.loop_partition(outer));
+    (void)TRY(make_tasks(s, name, loops.size() - 2, element * double(extent.value_or(256)), options));
+    return {};
 }
 
 }  // namespace
@@ -262,6 +292,28 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     return {};
 }
 
+namespace {
+
+// All loops but the last: too few for the threads, as far as that is known?
+bool rows_may_be_few(const Schedule& s, const std::vector<Loop>& loops, const ScheduleOptions& options) {
+    int64_t least = 1;
+    for (size_t i = 0; i + 1 < loops.size(); ++i) least *= s.extent(loops[i]).as_int().value_or(1);
+    return least < 4 * options.threads;
+}
+
+// Rows of unknown length, which may be few: tasks are parts of rows.
+Status cut_rows(Schedule& s, const std::string& name, const std::vector<Loop>& loops, double element,
+                const ScheduleOptions& options) {
+    auto [part, inside] = TRY(s.split(loops.back(), std::max<int64_t>(64, int64_t((16 << 10) / element) / 64 * 64)));
+    Loop all = loops[0];
+    for (size_t i = 1; i + 1 < loops.size(); ++i) all = TRY(s.fuse(all, loops[i]));
+    all = TRY(s.fuse(all, part));
+    TRY(s.parallel(all));
+    return vectorize_map(s, name, 1, options);
+}
+
+}  // namespace
+
 Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions& options) {
     TRY(merge_dense_axes(s, name));
     const Stage stage = find_stage(s, name);
@@ -274,6 +326,7 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
     if (auto count = interleaved(stage);
         count && lanes > 1 && stage.axes.back().extent.as_int().value_or(*count * lanes) >= *count * lanes)
         return schedule_interleaved(s, name, *count, element, options);
+    if (is_few_wide(stage, lanes)) return schedule_few_wide(s, name, element, options);
     if (auto crossing = crossing_axis(s, stage); crossing && lanes > 1) {
         // Squares of which each side is a cache line.
         const int64_t side = std::max<int64_t>(lanes, 64 / std::max(1, int(element / 2)));
@@ -315,6 +368,8 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
         TRY(s.loop_partition(task));
         return vectorize_map(s, name, 1, options);
     }
+    if (options.threads > 1 && !s.extent(loops.back()).as_int() && rows_may_be_few(s, loops, options))
+        return cut_rows(s, name, loops, element, options);
     double row = element * double(stage.axes.back().extent.as_int().value_or(256));
     TRY(vectorize_map(s, name, loops.size() - 1, options));
     (void)TRY(make_tasks(s, name, loops.size() - 1, row, options));

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/cpu/padding.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
 
@@ -162,6 +163,14 @@ Status merge_rows(Schedule& s, const std::string& sum, const std::string& out) {
     return s.merge_axes(out, groups);
 }
 
+bool reads_padding(const Schedule& s, const Stage& stage) {
+    const std::vector<Expr> loads = loads_of(stage);
+    return std::any_of(loads.begin(), loads.end(), [&](const Expr& load) {
+        const Stage* writer = writer_of(s, load.node().slot);
+        return writer && makes_padding(*writer);
+    });
+}
+
 }  // namespace
 
 Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptions& options, bool apart) {
@@ -218,6 +227,7 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         TRY(schedule_map(s, out, options));
         return members;
     }
+    TRY(merge_dense_axes(s, out, group.axes));
     const size_t inner_axes = find_stage(s, out).axes.size() - group.axes;
     bool apart = false;  // lanes go along a reduction that is not contiguous, since there is nothing better
     if (group.members.size() == 1 && inner_axes == 0) {
@@ -227,7 +237,7 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         const int64_t places = only.axes.back().extent.as_int().value_or(lanes);
         apart = !along && places < lanes && terms_of_sum(only).value_or(INT64_MAX) >= 8 * lanes;
         if (!only.reduce.empty() && !apart && (!along || sums_few(only, lanes))) {
-            if (along) TRY(merge_rows(s, group.members[0], out));
+            if (along || !reads_padding(s, only)) TRY(merge_rows(s, group.members[0], out));
             TRY(schedule_window(s, group.members[0], out, options));
             return group.members;
         }

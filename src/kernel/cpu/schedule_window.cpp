@@ -2,8 +2,10 @@
 // outputs at a time are summed in registers.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "base/check.h"
+#include "kernel/cpu/padding.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/ir/regions.h"
 
@@ -67,15 +69,39 @@ int64_t largest_divisor(int64_t n, int64_t most) {
     return 1;
 }
 
-// Does the window slide along the axis before the last, so that neighbours there share what they read?
-bool slides(const Stage& stage) {
-    if (stage.axes.size() < 2) return false;
-    const Expr& pixel = stage.axes[stage.axes.size() - 2].var;
+bool slides_along(const Stage& stage, const Expr& axis) {
     bool found = false;
     for (const Expr& load : loads_of(stage))
         for (const Expr& index : load.args())
-            for (const ReduceAxis& r : stage.reduce) found |= depends_on(index, pixel) && depends_on(index, r.var);
+            for (const ReduceAxis& r : stage.reduce) found |= depends_on(index, axis) && depends_on(index, r.var);
     return found;
+}
+
+// Does the window slide along the axis before the last, so that neighbours there share what they read?
+bool slides(const Stage& stage) {
+    return stage.axes.size() >= 2 && slides_along(stage, stage.axes[stage.axes.size() - 2].var);
+}
+
+// The copy with filled edges that a window reads.
+const Stage* padded_copy(const Schedule& s, const Stage& stage) {
+    for (const Expr& load : loads_of(stage))
+        if (const Stage* writer = writer_of(s, load.node().slot); writer && makes_padding(*writer)) return writer;
+    return nullptr;
+}
+
+// The tile of a window over a padded copy, which may reach beyond the last row and column.
+void round_up_tiles(WindowTiles& t, const Stage& stage, int64_t lanes, int64_t sums) {
+    constexpr int64_t kMostPixels = 8, kMostVectors = 6;
+    constexpr int64_t kSomeRows = 4, kSomeVectors = 2;  // where the size is open, and may be small
+    const bool rows = t.taps > 1 && slides(stage);
+    const int64_t height = rows ? stage.axes[stage.axes.size() - 2].extent.as_int().value_or(kSomeRows) : 1;
+    const int64_t width = divide_up(stage.axes.back().extent.as_int().value_or(kSomeVectors * lanes), lanes);
+    double least = INFINITY;
+    for (int64_t p = 1; p <= std::min(height, kMostPixels); ++p)
+        for (int64_t v = 1; v <= std::min({width, kMostVectors, sums / p}); ++v) {
+            const double cost = double(divide_up(height, p) * divide_up(width, v)) * double(4 * p * v + p + v + 4);
+            if (cost < least) least = cost, t.pixels = p, t.vectors = v;
+        }
 }
 
 // As many outputs as the registers hold sums for, of sizes that leave no rest where there are such.
@@ -86,7 +112,7 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
         t.small &= e.has_value();
         t.taps *= e.value_or(1);
     }
-    t.small &= t.taps <= 49 || (t.taps <= 192 && slides(stage));
+    t.small &= t.taps <= 49 || (t.taps <= 192 && (slides(stage) || slides_along(stage, stage.axes.back().var)));
     const int64_t sums = options.machine.vector_registers / 2;
     auto channels = stage.axes.back().extent.as_int();
     if (t.small && t.taps > 1 && slides(stage)) {
@@ -166,6 +192,8 @@ Padding find_padding(const Stage& stage) {
     });
     return found;
 }
+
+constexpr int64_t kOpenRows = 48;  // of an image of unknown size; there may be one such image, or several
 
 // How many rows one task takes, of images with so many.
 int64_t rows_per_task(int64_t images, int64_t rows, int threads) {
@@ -320,6 +348,7 @@ struct Window {
     const bool in_lanes;
     const WindowTiles tiles;
     bool parallel = false;
+    int64_t steps = 1;       // that a window goes from column to column: a padded copy has columns apart by them
     bool in_memory = false;  // what reads the sums of a tile reads them from memory
 
     // A tile: neighbours along the axis before the last, in vectors along the last.
@@ -327,6 +356,7 @@ struct Window {
     std::optional<Loop> pixel = {}, vector = {}, lane = {}, columns = {};
     Loop at = {};  // over the channels' tiles
     std::vector<Loop> tasks = {};
+    std::optional<Loop> around = {};  // a padded copy
 
     int64_t tile_channels() const { return tiles.vectors * lanes; }
     size_t row_loops() const { return columns ? outer.size() - 1 : outer.size(); }  // those before the columns
@@ -338,8 +368,37 @@ struct Window {
     Result<std::vector<Loop>> order_tasks();
     Status arrange(std::vector<Loop> order);
     Status sum_in_local_tile(const Loop& inside);
-    Status run_tasks();
+    Result<std::optional<Loop>> run_tasks();
+    Status make_copy(const std::optional<Loop>& inside);
 };
+
+// Where a window takes several places of a row in steps of more than one, those of one remainder lie together in its
+// copy. Gives the steps.
+int64_t part_columns(Schedule& s, const Stage& stage, const Stage& copy) {
+    constexpr int64_t kMostSteps = 4, kFewestTaps = 3;
+    for (const Expr& load : loads_of(stage, copy.buffer)) {
+        const Expr& index = load.args().back();
+        auto step = step_of(index, stage.axes.back().var);
+        if (!step || step->as_int().value_or(1) < 2 || *step->as_int() > kMostSteps) continue;
+        int64_t taps = 1;
+        for (const ReduceAxis& r : stage.reduce)
+            if (depends_on(index, r.var)) taps *= r.extent.as_int().value_or(1);
+        if (taps < kFewestTaps) continue;
+        const int64_t steps = *step->as_int();
+        IndexMap map;
+        for (const ReduceAxis& axis : copy.axes) {
+            map.vars.push_back(index_var("d" + std::to_string(map.vars.size()), axis.extent.as_int()));
+            map.indices.push_back(map.vars.back());
+            map.shape.push_back(axis.extent);
+        }
+        map.indices.back() = mod(map.vars.back(), steps);
+        map.indices.push_back(floor_div(map.vars.back(), steps));
+        map.shape.back() = steps;
+        map.shape.push_back(ceil_div(copy.axes.back().extent, steps));
+        if (s.transform_layout(copy.name, map)) return steps;
+    }
+    return 1;
+}
 
 Window look_at(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
     Stage stage = find_stage(s, sum);
@@ -349,13 +408,27 @@ Window look_at(Schedule& s, const std::string& sum, const std::string& out, cons
     if (channels && *channels >= kFewestLanes)
         lanes = std::min<int64_t>(lanes, int64_t(std::bit_floor(uint64_t(*channels))));
     const bool in_lanes = lanes > 1 && (!channels || *channels >= lanes);
-    const WindowTiles tiles = choose_window(stage, lanes, in_lanes, options);
+    WindowTiles tiles = choose_window(stage, lanes, in_lanes, options);
+    int64_t steps = 1;
+    const Stage* copy = padded_copy(s, stage);
+    if (copy && in_lanes && tiles.small) {
+        WindowTiles wider = tiles;
+        round_up_tiles(wider, stage, lanes, options.machine.vector_registers / 2);
+        std::vector<int64_t> multiples(stage.axes.size() + stage.reduce.size(), 1);
+        multiples[stage.axes.size() - 1] = wider.vectors * lanes;
+        if (wider.pixels > 1) multiples[stage.axes.size() - 2] = wider.pixels;
+        if (s.pad(sum, multiples)) tiles = wider;
+        stage = find_stage(s, sum);
+        copy = padded_copy(s, stage);
+        if (stage.axes.size() > 1 && axes_around_padding(stage, *copy) > 0) steps = part_columns(s, stage, *copy);
+    }
     double work = double(tiles.taps) * double(channels.value_or(64));
     for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(32));
     const bool parallel = options.threads > 1 && work > 100e3;
     Padding padding = find_padding(stage);
     padding.others |= padding.pixels && tiles.pixels == 1;
-    return {s, sum, out, options, std::move(stage), std::move(padding), lanes, channels, in_lanes, tiles, parallel};
+    return {s,     sum,      out,      options, std::move(stage), std::move(padding),
+            lanes, channels, in_lanes, tiles,   parallel,         steps};
 }
 
 Status Window::cut_tiles() {
@@ -368,6 +441,9 @@ Status Window::cut_tiles() {
         columns = o;
         pixel = i;
     }
+    if (const Stage* copy = padded_copy(s, find_stage(s, sum)))
+        if (size_t count = std::min(last, axes_around_padding(find_stage(s, sum), *copy)); count > 0)
+            around = outer[count - 1];
     at = loops[last];
     // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
     in_memory = in_lanes && pixel && is_costly(find_stage(s, out).value);
@@ -431,7 +507,7 @@ Result<std::vector<Loop>> Window::order_tasks() {
     int64_t images = 1, rows = 1;
     for (size_t i = 0; i < row_loops(); ++i) {
         images *= rows;
-        rows = s.extent(outer[i]).as_int().value_or(256);
+        rows = s.extent(outer[i]).as_int().value_or(i + 1 == row_loops() ? kOpenRows : 1);
     }
     const int64_t channel_tiles = channels && in_lanes ? *channels / tile_channels() : 1;
     const bool by_channel = parallel && images * rows < 6 * options.threads && channel_tiles >= 2 * options.threads;
@@ -472,11 +548,29 @@ Status Window::sum_in_local_tile(const Loop& inside) {
     return s.vectorize(l);
 }
 
-Status Window::run_tasks() {
-    if (tasks.empty()) return {};
+Result<std::optional<Loop>> Window::run_tasks() {
+    if (tasks.empty()) return std::optional<Loop>();
     Loop all = tasks[0];
     for (size_t i = 1; i < tasks.size(); ++i) all = TRY(s.fuse(all, tasks[i]));
-    return s.parallel(all);
+    TRY(s.parallel(all));
+    return std::optional<Loop>(all);
+}
+
+// The padded copy, of as much as one iteration of a loop reads.
+Status Window::make_copy(const std::optional<Loop>& inside) {
+    const Stage* copy = padded_copy(s, find_stage(s, sum));
+    if (!copy || !inside) return {};
+    const std::string name = copy->name;
+    TRY(s.compute_at(name, *inside));
+    TRY(s.set_scope(name, Scope::Local));
+    if (steps == 1) return vectorize_map(s, name, copy->axes.size() - 1, options);
+    auto [places, phase] = TRY(s.split(s.loops(name).back(), steps));
+    TRY(s.reorder({phase, places}));
+    auto [vectors, lane] = TRY(s.split(places, lanes));
+    TRY(s.reorder({vectors, phase, lane}));
+    TRY(s.unroll(phase));
+    TRY(s.vectorize(lane));
+    return s.loop_partition(vectors);
 }
 
 }  // namespace
@@ -494,7 +588,8 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
     TRY(s.compute_at(sum, inside));
     TRY(s.set_scope(sum, Scope::Register));
     TRY(sum_tile(s, sum, inside, w.tiles, w.padding, w.lanes, w.in_lanes));
-    return w.run_tasks();
+    const std::optional<Loop> task = TRY(w.run_tasks());
+    return w.make_copy(task ? task : w.around);
 }
 
 }  // namespace tessera

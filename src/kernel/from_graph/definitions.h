@@ -58,6 +58,9 @@ struct Definitions {
 
 Definitions define(const Graph& graph);
 
+// Constants whose elements are functions of their places become maps: where reading memory costs more than computing.
+void write_positions(Definitions& all);
+
 // The variables %i0, %i1, ... that run over `shape`.
 std::vector<Expr> index_vars(const std::vector<Expr>& shape);
 // Which of the variables an expression is, by name; none of them.

@@ -5,12 +5,14 @@
 
 #include "kernel/cpu/attention.h"
 #include "kernel/from_graph/fuse_groups.h"
+#include "kernel/gpu/attention_kernel.h"
 
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxVisited = 200;  // definitions between the product with V and the scores
-constexpr int64_t kMaxHead = 512;    // elements of a head: blocks of keys must fit the first cache
+constexpr size_t kMaxVisited = 200;                       // definitions between the product with V and the scores
+constexpr int64_t kMaxHead = 512;                         // elements of a head: blocks of keys must fit the first cache
+constexpr int64_t kMaxBlockHead = 128, kFewQueries = 16;  // the same for blocks, and queries that are worth it
 // Cycles for each score: exp and its sum; writing, reading and packing it again; and from far.
 constexpr double kExpCycles = 3, kScoreCycles = 1.2, kFarCycles = 0.5;
 
@@ -75,7 +77,8 @@ class AttentionSearch {
             work.pop_back();
             if (n == scores_ || !seen.insert(n).second || !follows(n)) continue;
             const Definition& d = acc_.def(n);
-            if (d.kind == Definition::Kind::Reduction && d.combine == ReduceOp::Max && d.reduce.size() == 1) return true;
+            if (d.kind == Definition::Kind::Reduction && d.combine == ReduceOp::Max && d.reduce.size() == 1)
+                return true;
             for (const Reading& a : acc_.reads(n)) work.push_back(a.source);
         }
         return false;
@@ -122,11 +125,15 @@ class AttentionSearch {
             for (int r : acc_.readers(n))
                 if (!all.contains(r)) return;
         }
-        Decision decision = worth_it(product, side, scores);
+        BlockOperands operands;
+        Decision decision =
+            options_.machine.blocks ? suits_blocks(product, side, *weights, operands) : worth_it(product, side, scores);
         const bool yes = bool(decision);
         fusion_.choose(fmt::format("attention {} as one kernel", acc_.name(product)), std::move(decision));
         if (!yes) return;
         for (int n : maps_) fusion_.decided[size_t(n)] = true;
+        for (int n : operands.computed) fusion_.add_group({n});
+        for (int n : operands.places) fusion_.decided[size_t(n)] = true;
         std::vector<int> stages(members.begin(), members.end());
         for (int n = epilogue_of(product); n >= 0; n = -1) stages.push_back(n);
         fusion_.add_group(stages);
@@ -143,10 +150,112 @@ class AttentionSearch {
         return reader;
     }
 
+    // For blocks: what operands are computed from is kept, and masks that are functions of places are not.
+    struct BlockOperands {
+        std::vector<int> computed, places;
+    };
+
+    // The load of 16 bits that an operand is once maps are put in, as far as they only scale or place it. What it loads
+    // may be computed otherwise.
+    std::optional<Expr> copied_operand(const Expr& operand, BlockOperands& out) const {
+        auto found = scaled_load(operand);
+        while (found) {
+            const int n = found->load.node().slot;
+            const Definition& d = acc_.def(n);
+            if (d.kind != Definition::Kind::Map || acc_.kept(n) || fusion_.decided[size_t(n)]) break;
+            auto further = scaled_load(acc_.body(n));
+            if (!further) {
+                out.computed.push_back(n);
+                break;
+            }
+            Bindings at;
+            for (size_t i = 0; i < found->load.args().size(); ++i)
+                at.emplace(fmt::format("%i{}", i), found->load.arg(i));
+            found->load = substitute(further->load, at);
+        }
+        return found && is_copied(found->load.dtype()) ? std::optional(found->load) : std::nullopt;
+    }
+
+    // Whether tiles of it can be copied: rows along `row`, which begin at multiples of 16 bytes, elements along
+    // `column`.
+    bool lies_in_rows(const Expr& load, const Expr& row, const Expr& column) const {
+        const Definition& d = acc_.def(load.node().slot);
+        const std::vector<int>& order = acc_.order(load.node().slot);
+        Expr stride = 1;
+        bool found = false;
+        for (size_t i = order.size(); i-- > 0;) {
+            const Expr& at = load.arg(size_t(order[i]));
+            const bool last = i + 1 == order.size();
+            if (depends_on(at, column) != last) return false;
+            if (last && (depends_on(at, row) || !step_of(at, column) || !step_of(at, column)->is_int(1))) return false;
+            if (!last && depends_on(at, row)) {
+                if (found || !step_of(at, row) || !step_of(at, row)->is_int(1)) return false;
+                found = true;
+            }
+            stride = stride * d.shape[size_t(order[i])];
+            if (i > 0 && !mod(stride, 8).is_int(0)) return false;
+        }
+        return found;
+    }
+
+    Decision suits_blocks(int product, size_t side, const AttentionWeights& weights, BlockOperands& out) const {
+        if (options_.attention == LowerOptions::Attention::Never) return no("it was not asked for");
+        if (!options_.machine.has("wgmma")) return no("the target has no matrix instructions of four warps");
+        const Definition &d = acc_.def(product), &scores = acc_.def(scores_);
+        const Expr &w = acc_.body(product).arg(side), &v = acc_.body(product).arg(1 - side), &key = d.reduce[0].var;
+        std::optional<size_t> key_axis;
+        visit(weights.score, [&](const Expr& e) {
+            if (!e.is(ExprKind::Load) || e.node().slot != scores_) return;
+            for (size_t i = 0; i < e.args().size(); ++i)
+                if (e.arg(i) == key) key_axis = i;
+        });
+        if (!key_axis) return no("scores do not lie along keys");
+        const std::vector<Expr> vars = index_vars(scores.shape);
+        const Expr& in_scores = vars[*key_axis];
+        Expr q = acc_.body(scores_).arg(0), k = acc_.body(scores_).arg(1);
+        if (depends_on(q, in_scores)) std::swap(q, k);
+        std::optional<size_t> query;
+        for (size_t i = 0; i < vars.size(); ++i) {
+            if (scores.shape[i].is_int(1) || !depends_on(q, vars[i]) || depends_on(k, vars[i])) continue;
+            auto size = [&](size_t axis) { return scores.shape[axis].as_int().value_or(INT64_MAX); };
+            if (!query || size(i) >= size(*query)) query = i;
+        }
+        std::optional<ReduceAxis> column;
+        for (const ReduceAxis& axis : d.axes())
+            if (!axis.extent.is_int(1) && depends_on_any(v, {axis}) && !depends_on_any(w, {axis})) {
+                if (column) return no("the values have more than one axis");
+                column = axis;
+            }
+        if (!query || scores.shape[*query].as_int().value_or(kFewQueries) < kFewQueries)
+            return no("there are few queries");
+        const auto depth = scores.reduce[0].extent.as_int();
+        if (!depth || !column || !column->extent.as_int()) return no("the size of a head is not known");
+        if (*depth > kMaxBlockHead || *column->extent.as_int() > kMaxBlockHead)
+            return no("heads of {} and {} elements", *depth, *column->extent.as_int());
+        const auto from_q = copied_operand(q, out), from_k = copied_operand(k, out), from_v = copied_operand(v, out);
+        if (!from_q || !from_k || !from_v) return no("an operand is not of 16 bits");
+        if (!lies_in_rows(*from_q, vars[*query], scores.reduce[0].var) ||
+            !lies_in_rows(*from_k, in_scores, scores.reduce[0].var) || !lies_in_rows(*from_v, key, column->var))
+            return no("an operand does not lie in rows that begin at multiples of 16 bytes");
+        for (int n : loaded_slots(weights.score)) add_places(n, out);
+        return yes("{:.0f} KB of scores are never kept", bytes_of(scores) / 1000);
+    }
+
+    // A map that reads nothing.
+    void add_places(int n, BlockOperands& out) const {
+        const Definition& d = acc_.def(n);
+        if (d.kind != Definition::Kind::Map || acc_.kept(n) || fusion_.decided[size_t(n)]) return;
+        for (int read : loaded_slots(acc_.body(n))) {
+            const size_t before = out.places.size();
+            add_places(read, out);
+            if (out.places.size() == before) return;
+        }
+        out.places.push_back(n);
+    }
+
     // Scores that are written and read again, against tiles that queries do not fill.
     Decision worth_it(int product, size_t side, int scores) const {
         if (options_.attention == LowerOptions::Attention::Never) return no("it was not asked for");
-        if (options_.machine.blocks) return no("blocks have no schedule for it");
         const Definition& d = acc_.def(product);
         const Expr &w = acc_.body(product).arg(side), &v = acc_.body(product).arg(1 - side);
         std::optional<Expr> query, column;

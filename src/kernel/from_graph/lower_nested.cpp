@@ -23,32 +23,29 @@ bool draws(const Graph& graph) {
     return false;
 }
 
+// What nodes and outputs use, in the graph and in all that are nested in it, becomes what `inside` makes of it.
+template <typename F>
+void replace_used(Graph& graph, const F& inside) {
+    for (const auto& node : graph.nodes()) {
+        for (size_t i = 0; i < node->inputs().size(); ++i)
+            if (Value* v = node->input(i); v && inside(v) != v) graph.set_input(*node, i, inside(v));
+        for (auto& [name, attr] : node->attrs())
+            if (auto* inner = std::get_if<GraphPtr>(&attr); inner && *inner) replace_used(**inner, inside);
+    }
+    for (size_t i = 0; i < graph.outputs().size(); ++i)
+        if (Value* v = graph.outputs()[i]; inside(v) != v) graph.set_output(i, inside(v));
+}
+
 // A copy of a nested graph in which everything from around it is an input, or a constant of its own.
 class Closing {
   public:
     explicit Closing(const Graph& nested) : copy_(nested.clone()) {
-        close(*copy_);
-        for (size_t i = 0; i < copy_->outputs().size(); ++i)
-            if (Value* own = inside(copy_->outputs()[i]); own != copy_->outputs()[i]) copy_->set_output(i, own);
+        replace_used(*copy_, [this](Value* v) { return inside(v); });
     }
     std::shared_ptr<const Graph> graph() { return std::shared_ptr<const Graph>(std::move(copy_)); }
     std::vector<const Value*> captured() const { return captured_; }
 
   private:
-    void close(Graph& graph) {
-        for (const auto& node : graph.nodes()) {
-            for (size_t i = 0; i < node->inputs().size(); ++i)
-                if (Value* v = node->input(i); v && inside(v) != v) graph.set_input(*node, i, inside(v));
-            for (auto& [name, attr] : node->attrs()) {
-                auto* inner = std::get_if<GraphPtr>(&attr);
-                if (!inner || !*inner) continue;
-                close(**inner);
-                for (size_t i = 0; i < (*inner)->outputs().size(); ++i)
-                    if (Value* v = (*inner)->outputs()[i]; inside(v) != v) (*inner)->set_output(i, inside(v));
-            }
-        }
-    }
-
     Value* inside(Value* v) {
         if (is_inside(v->graph(), *copy_)) return v;
         auto [at, fresh] = own_.try_emplace(v, nullptr);
@@ -65,6 +62,27 @@ class Closing {
     std::vector<const Value*> captured_;
 };
 
+// Passes share constants with the graphs around; a program is whole without these.
+class OwnConstants {
+  public:
+    explicit OwnConstants(Program& program) : graph_(*program.graph) {
+        replace_used(graph_, [this](Value* v) { return inside(v); });
+        for (ProgramBuffer& b : program.buffers)
+            if (auto at = own_.find(b.value); at != own_.end()) b.value = at->second;
+    }
+
+  private:
+    Value* inside(Value* v) {
+        if (!v->is_constant() || is_inside(v->graph(), graph_)) return v;
+        auto [at, fresh] = own_.try_emplace(v, nullptr);
+        if (fresh) at->second = graph_.constant(*v->tensor(), v->name() + ".inside");
+        return at->second;
+    }
+
+    Graph& graph_;
+    std::map<const Value*, Value*> own_;
+};
+
 Status lower_graph(const Graph& nested, Program& program, bool always, const LowerOptions& options) {
     Closing closed(nested);
     NestedProgram made{&nested, closed.captured(), nullptr};
@@ -72,6 +90,7 @@ Status lower_graph(const Graph& nested, Program& program, bool always, const Low
     const bool computes = std::any_of(inner.steps.begin(), inner.steps.end(),
                                       [](const Step& s) { return std::holds_alternative<KernelStep>(s); });
     if (!computes && inner.nested.empty() && !always) return {};
+    OwnConstants{inner};
     made.program = std::make_shared<Program>(std::move(inner));
     program.nested.push_back(std::move(made));
     return {};

@@ -213,10 +213,18 @@ void Schedule::merge_parameters(size_t s, const std::vector<int>& group) {
     for (const Access& access : accesses) {
         Buffer& buffer = compute_.buffers[static_cast<size_t>(access.buffer)];
         if (!is_parameter(access.buffer) || !buffer.strides.empty()) continue;
+        // The outermost dimension may be read in part, from some place on.
+        auto begins_with = [&](const Expr& index, const Expr& var) {
+            const Expr from = index - var;
+            return std::none_of(axes.begin(), axes.end(), [&](const ReduceAxis& a) { return depends_on(from, a.var); });
+        };
         auto starts_at = [&](size_t d) {
             for (size_t i = 0; i < group.size(); ++i) {
                 const ReduceAxis& axis = axes[static_cast<size_t>(group[i])];
-                if (!access.indices[d + i].same(axis.var) || !buffer.shape[d + i].same(axis.extent)) return false;
+                const Expr& index = access.indices[d + i];
+                if (i == 0 ? !begins_with(index, axis.var)
+                           : !index.same(axis.var) || !buffer.shape[d + i].same(axis.extent))
+                    return false;
             }
             return true;
         };

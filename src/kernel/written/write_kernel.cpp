@@ -157,6 +157,7 @@ WrittenKernel KernelWriter::finish(Stmt body) {
     });
     name_symbols(made_);
     drop_unit_loops(kernel);
+    merge_dimensions(kernel);
     drop_unused_buffers(kernel);
     check_verified(kernel, "write_kernel");
     return std::move(made_);

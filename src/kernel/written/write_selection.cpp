@@ -27,7 +27,7 @@ class TopK {
                     levels_of_heap(),
                     w_.loop(k_, [&](const Expr& i) { return put(i, element(i), i); }),
                     w_.loop(floor_div(k_, 2), [&](const Expr& i) { return sink(floor_div(k_, 2) - 1 - i, k_); }),
-                    if_then(gt(k_, 0), w_.loop(n_ - k_, [&](const Expr& i) { return offer(k_ + i, element(k_ + i)); })),
+                    if_then(gt(k_, 0), offer_rest(element)),
                     w_.loop(k_, [&](const Expr& i) { return take_worst(k_ - 1 - i, o, j); }),
                 });
             });
@@ -120,6 +120,29 @@ class TopK {
     // A later element replaces the worst where it is better; where they are equal, it is not.
     Stmt offer(const Expr& place, const Expr& value) {
         return if_then(better(value, values_.at({Expr(0)})), seq({put(0, value, place), sink(0, k_)}));
+    }
+
+    // Elements that lie side by side are looked at several at a time: mostly, none of them is better.
+    template <typename Element>
+    Stmt offer_rest(const Element& element) {
+        constexpr int64_t kAtOnce = 32;
+        const Expr rest = n_ - k_, blocks = inner_.is_int(1) ? floor_div(rest, kAtOnce) : Expr(0);
+        auto one = [&](const Expr& i) { return offer(i, element(i)); };
+        Stmt last = w_.loop(rest - blocks * kAtOnce, [&](const Expr& i) { return one(k_ + blocks * kAtOnce + i); });
+        if (blocks.is_int(0)) return last;
+        Stmt first = w_.local(DType::i32, {}, [&](const Elements& found) {
+            return w_.loop(blocks, [&](const Expr& block) {
+                const Expr from = k_ + block * kAtOnce;
+                auto count = [&](const Expr& i) {
+                    Expr better_than_worst = better(element(from + i), values_.at({Expr(0)}));
+                    return found.add({}, cast(better_than_worst, DType::i32));
+                };
+                return seq({found.set({}, int_const(0, DType::i32)), w_.loop(kAtOnce, count, LoopKind::Vector),
+                            if_then(gt(found.at({}), int_const(0, DType::i32)),
+                                    w_.loop(kAtOnce, [&](const Expr& i) { return one(from + i); }))});
+            });
+        });
+        return seq({first, last});
     }
 
     // The worst of what is left goes to place `last`, and the one from there to the top.

@@ -1,0 +1,219 @@
+#include "kernel/cpu/padding.h"
+
+#include <algorithm>
+
+#include "kernel/cpu/contraction.h"
+#include "kernel/ir/regions.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kPadded = "_padded";
+constexpr int64_t kMostSteps = 4, kFewestTaps = 3;  // of a window whose columns are kept apart by their remainders
+constexpr int64_t kFewRows = 8;  // of a group's product, each of which would be summed from packed windows
+constexpr int64_t kSomeRows = 64, kShortLine = 40;
+constexpr int64_t kWindowed = 192;  // taps of a window that reads where things lie
+
+// What a reduction reads: an element, or a constant beside it.
+struct Element {
+    Expr whole, from;     // `from` is the load in it
+    Expr inside, beside;  // where it is read, and what stands elsewhere
+};
+
+// The one choice between an element and a constant in a reduction.
+std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
+    std::optional<Expr> found;
+    bool one = true;
+    visit(stage.value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Select)) return;
+        one &= !found || *found == e;
+        found = e;
+    });
+    if (!found || !one || !found->arg(1).is(ExprKind::Load) || !found->arg(2).is(ExprKind::Const)) return std::nullopt;
+    if (!depends_on(found->arg(0), lanes)) return std::nullopt;
+    return Element{*found, found->arg(1), found->arg(0), found->arg(2)};
+}
+
+// The one element that is read in steps along the lanes, several places of each row.
+std::optional<Element> spaced_element(const Stage& stage, const Expr& lanes) {
+    std::optional<Element> found;
+    bool one = true;
+    visit(stage.value, [&](const Expr& e) {
+        one &= !e.is(ExprKind::Select);
+        if (!e.is(ExprKind::Load) || e.args().empty() || !depends_on(e, lanes)) return;
+        one &= !found;
+        const Expr& column = e.args().back();
+        const auto step = step_of(column, lanes);
+        int64_t taps = 1;
+        for (const ReduceAxis& r : stage.reduce)
+            if (depends_on(column, r.var)) taps *= r.extent.as_int().value_or(1);
+        if (step && step->as_int().value_or(1) >= 2 && *step->as_int() <= kMostSteps && taps >= kFewestTaps)
+            found = Element{e, e, int_const(1, DType::boolean), identity(ReduceOp::Sum, e.dtype())};
+    });
+    return one ? found : std::nullopt;
+}
+
+// A bound of one index of the element, for another value of that index; `runs` are the variables that it may not have.
+std::optional<Expr> moved_bound(const Expr& bound, const std::vector<Expr>& indices, const std::vector<Expr>& places,
+                                const Extents& runs) {
+    if (!mentions_any(bound, runs)) return bound;
+    if (!bound.is(ExprKind::Lt) && !bound.is(ExprKind::Le)) return std::nullopt;
+    const Expr room = bound.arg(1) - bound.arg(0);
+    for (size_t d = 0; d < indices.size(); ++d) {
+        if (!mentions_any(indices[d], runs)) continue;
+        std::optional<Expr> moved;
+        if (Expr rest = room - indices[d]; !mentions_any(rest, runs)) moved = rest + places[d];
+        if (Expr rest = room + indices[d]; !mentions_any(rest, runs)) moved = rest - places[d];
+        if (moved) return bound.is(ExprKind::Lt) ? lt(0, *moved) : le(0, *moved);
+    }
+    return std::nullopt;
+}
+
+Expr rows_in(const Stage& stage, const Contraction& c) {
+    Expr rows = 1;
+    for (int i : c.rows) rows = rows * stage.axes[size_t(i)].extent;
+    return rows;
+}
+
+// Its products are not worth packing the windows: a few rows for each group.
+bool sums_where_it_lies(const Stage& stage) {
+    auto c = match_contraction(stage);
+    if (!c) return true;
+    Expr taps = 1;
+    for (const ReduceAxis& r : stage.reduce) taps = taps * r.extent;
+    const int64_t few = is_float(stage.value.dtype()) ? kFewRows : 1;
+    return rows_in(stage, *c).as_int().value_or(few + 1) <= few && taps.as_int().value_or(kWindowed + 1) <= kWindowed;
+}
+
+// Windows are packed for some rows only, from lines of an image that are short or of open size: most of what is packed
+// would be decided lane by lane.
+bool packs_short_lines(const Stage& stage, const ReduceAxis& lanes) {
+    auto c = match_contraction(stage);
+    return c && is_float(stage.value.dtype()) && rows_in(stage, *c).as_int().value_or(kSomeRows + 1) <= kSomeRows &&
+           lanes.extent.as_int().value_or(1) <= kShortLine;
+}
+
+// The one axis along which an index goes in steps of more than one, each place once.
+const ReduceAxis* spaced_along(const Expr& index, const Stage& stage) {
+    const ReduceAxis* found = nullptr;
+    for (const ReduceAxis& r : stage.reduce)
+        if (depends_on(index, r.var) && !r.extent.is_int(1)) return nullptr;
+    for (const ReduceAxis& a : stage.axes) {
+        if (!depends_on(index, a.var) || a.extent.is_int(1)) continue;
+        auto step = step_of(index, a.var);
+        if (found || !step || step->as_int().value_or(1) < 2) return nullptr;
+        found = &a;
+    }
+    return found;
+}
+
+const ReduceAxis* last_larger_axis(const Stage& stage) {
+    for (auto a = stage.axes.rbegin(); a != stage.axes.rend(); ++a)
+        if (!a->extent.is_int(1)) return &*a;
+    return nullptr;
+}
+
+// Rows of whole vectors, with room for tiles that reach beyond the last column.
+Expr whole_vectors(const Expr& from, const Expr& column, const Expr& extent, const Machine& machine) {
+    const int64_t lanes = std::max<int64_t>(1, machine.vector_bytes / int64_t(dtype_bytes(from.dtype())));
+    const auto step = step_of(from.args().back(), column);
+    const int64_t room = step ? step->as_int().value_or(1) * lanes : lanes;
+    return ceil_div(extent + room, lanes) * lanes;
+}
+
+// The stage that makes the copy, and puts it in the place of the element in `stage`.
+std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& machine) {
+    const ReduceAxis* lanes = last_larger_axis(stage);
+    if (stage.reduce.empty() || stage.fold || !lanes) return std::nullopt;
+    const bool in_place = sums_where_it_lies(stage);
+    if (!in_place && !packs_short_lines(stage, *lanes)) return std::nullopt;
+    std::optional<Element> element = padded_element(stage, lanes->var);
+    if (!element && in_place) element = spaced_element(stage, lanes->var);
+    if (!element) return std::nullopt;
+    const Expr& from = element->from;
+    if (from.args().empty() || !depends_on(from.args().back(), lanes->var)) return std::nullopt;
+    if (!in_place && spaced_along(from.args().back(), stage)) return std::nullopt;
+    Extents runs;
+    Bindings units;  // variables of single elements
+    for (const auto* axes : {&stage.axes, &stage.reduce})
+        for (const ReduceAxis& a : *axes) {
+            runs.emplace(a.var.node().name, a.extent);
+            if (a.extent.is_int(1)) units.emplace(a.var.node().name, 0);
+        }
+    Stage made{.name = stage.name + std::string(kPadded)};
+    std::vector<Expr> places, at;
+    for (size_t d = 0; d < from.args().size(); ++d) {
+        const std::string name = made.name + "_" + std::to_string(d);
+        if (const ReduceAxis* along = spaced_along(from.arg(d), stage); along && d + 1 < from.args().size()) {
+            made.axes.push_back({index_var(name, along->extent.as_int()), along->extent});
+            made.store.push_back(made.axes.back().var);
+            places.push_back(
+                substitute(substitute(from.arg(d), units), {{along->var.node().name, made.axes.back().var}}));
+            // Single elements stay in sight: a product goes over all that it sums over.
+            at.push_back(along->var + from.arg(d) - substitute(from.arg(d), units));
+            continue;
+        }
+        const std::optional<Interval> reach = interval_of(from.arg(d), runs);
+        if (!reach) return std::nullopt;
+        Expr extent = reach->span + 1;
+        if (d + 1 == from.args().size()) extent = whole_vectors(from, lanes->var, extent, machine);
+        made.axes.push_back({index_var(name, extent.as_int()), extent});
+        made.store.push_back(made.axes.back().var);
+        places.push_back(made.axes.back().var + reach->begin);
+        at.push_back(from.arg(d) - reach->begin);
+    }
+    // Vectors may reach beyond the last column.
+    const Expr& columns = compute.buffers[size_t(from.node().slot)].shape.back();
+    std::vector<Expr> bounds{le(0, places.back()), lt(places.back(), columns)};
+    for (const Expr& bound : conjuncts(element->inside)) {
+        const std::optional<Expr> moved = moved_bound(bound, from.args(), places, runs);
+        if (!moved) return std::nullopt;
+        auto equal = [&](const Expr& b) { return b.same(*moved); };
+        if (std::none_of(bounds.begin(), bounds.end(), equal)) bounds.push_back(*moved);
+    }
+    Expr inside = int_const(1, DType::boolean);
+    for (const Expr& bound : bounds) inside = logical_and(inside, bound);
+    made.value = select(inside, load(from.node().slot, from.dtype(), places), element->beside);
+    made.buffer = int(compute.buffers.size());
+    Buffer copy{made.name, from.dtype(), {}, Scope::Global, {}};
+    for (const ReduceAxis& a : made.axes) copy.shape.push_back(a.extent);
+    compute.buffers.push_back(std::move(copy));
+    const Expr copied = load(made.buffer, from.dtype(), at);
+    stage.value = rewrite(stage.value, [&](const Expr& e) { return e == element->whole ? copied : e; });
+    return made;
+}
+
+}  // namespace
+
+Compute with_padding(Compute compute, const Machine& machine) {
+    for (size_t i = 0; i < compute.stages.size(); ++i)
+        if (auto made = pad_apart(compute, compute.stages[i], machine))
+            compute.stages.insert(compute.stages.begin() + std::ptrdiff_t(i++), std::move(*made));
+    return compute;
+}
+
+bool makes_padding(const Stage& stage) { return stage.reduce.empty() && stage.name.ends_with(kPadded); }
+
+size_t axes_around_padding(const Stage& reader, const Stage& made) {
+    std::vector<Expr> indices;
+    visit(reader.value, [&](const Expr& e) {
+        if (e.is(ExprKind::Load) && e.node().slot == made.buffer) indices = e.args();
+    });
+    for (size_t i = 0; i < reader.axes.size(); ++i) {
+        const ReduceAxis& axis = reader.axes[i];
+        bool apart = axis.extent.is_int(1);
+        for (const Expr& index : indices) {
+            if (!depends_on(index, axis.var)) continue;
+            Extents runs;
+            for (const ReduceAxis& r : reader.reduce) runs.emplace(r.var.node().name, r.extent);
+            auto step = step_of(index, axis.var);
+            auto reach = interval_of(index, runs);
+            apart = step && reach && always(lt(reach->span, *step), {});
+            if (!apart) return i;
+        }
+        if (!apart) return i;
+    }
+    return reader.axes.size();
+}
+
+}  // namespace tessera

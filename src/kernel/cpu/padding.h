@@ -1,0 +1,21 @@
+// Windows that reach beyond the rows they read: they read a copy whose edges are filled, so that no place of the window
+// is decided lane by lane.
+#pragma once
+
+#include "base/machine.h"
+#include "kernel/ir/compute.h"
+
+namespace tessera {
+
+// Each reduction that is vectorized along padded rows, as pooling and convolutions in small groups are, reads a padded
+// copy, which a stage of its own makes. The rest stays as it is.
+Compute with_padding(Compute compute, const Machine& machine);
+
+// Does the stage make such a copy?
+bool makes_padding(const Stage& stage);
+
+// How many of the first axes of `reader`, which reads the copy `made`, can stand around it: no two of their iterations
+// read the same elements of it.
+size_t axes_around_padding(const Stage& reader, const Stage& made);
+
+}  // namespace tessera
