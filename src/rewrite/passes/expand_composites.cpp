@@ -47,7 +47,7 @@ Result<Changed> expand_composites(Graph& graph, PassContext& context) {
     }
     if (graph.nodes().size() != before) {
         graph.erase_unused();
-        graph.sort();
+        graph.sort_canonically();  // whatever the order in which C++ evaluated the operands
     }
     if (changed) TRY(fold_what_was_made(graph, context));
     return changed;

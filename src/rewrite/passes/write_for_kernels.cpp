@@ -42,7 +42,7 @@ Result<Changed> write_all(Graph& graph, ForKernels (*form_of)(const OpDef&), Pas
     }
     if (graph.nodes().size() != count) {
         graph.erase_unused();
-        graph.sort();
+        graph.sort_canonically();  // whatever the order in which C++ evaluated the operands
     }
     return changed;
 }
