@@ -62,6 +62,8 @@ struct Term {
     int rest_slot = -1;           // ..rest: all attributes that are not named
     std::vector<Term> args = {};  // also a list's elements
     std::vector<std::pair<std::string, Term>> attrs = {};
+
+    int64_t whole() const;  // its number as an integer: the nearest that there is
 };
 
 struct RuleVariable {

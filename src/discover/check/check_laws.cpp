@@ -209,7 +209,7 @@ using Polynomial = std::map<std::vector<std::string>, uint64_t>;
 std::optional<Polynomial> polynomial(const Term& t, const Rule& rule) {
     if (t.form == Form::Number) {
         if (t.has_point || std::abs(t.number) > 1e9) return {};
-        return Polynomial{{{}, static_cast<uint64_t>(static_cast<int64_t>(t.number))}};
+        return Polynomial{{{}, static_cast<uint64_t>(t.whole())}};
     }
     if (t.form == Form::Variable) {
         if (t.list || t.optional) return {};

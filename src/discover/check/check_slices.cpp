@@ -11,7 +11,7 @@ using Form = Term::Form;
 }  // namespace
 
 ElementReader::Linear ElementReader::linear(const Term& t) const {
-    if (t.form == Form::Number) return {{"", static_cast<int64_t>(t.number)}};
+    if (t.form == Form::Number) return {{"", t.whole()}};
     if (t.form == Form::Variable && t.slot >= 0)
         if (const Term* l = facts_.let(t.slot); l && l->form != Form::Op) return linear(*l);
     if (t.form == Form::Call && t.args.size() == 2 && (t.name == "+" || t.name == "-")) {

@@ -85,7 +85,7 @@ class SampleBuilder {
 std::optional<Attr> SampleBuilder::literal(const Term& term, AttrKind kind) const {
     switch (term.form) {
         case Term::Form::Number:
-            if (kind == AttrKind::Int) return Attr(static_cast<int64_t>(term.number));
+            if (kind == AttrKind::Int) return Attr(term.whole());
             if (kind == AttrKind::Float) return Attr(static_cast<float>(term.number));
             return std::nullopt;
         case Term::Form::Text: return Attr(term.name);
@@ -98,9 +98,8 @@ std::optional<Attr> SampleBuilder::literal(const Term& term, AttrKind kind) cons
                     known = &*bound_[t.slot].attr;
                 if (t.form != Term::Form::Number && !(known && std::holds_alternative<int64_t>(*known)))
                     return std::nullopt;
-                double v = known ? static_cast<double>(std::get<int64_t>(*known)) : t.number;
-                ints.push_back(static_cast<int64_t>(v));
-                floats.push_back(static_cast<float>(v));
+                ints.push_back(known ? std::get<int64_t>(*known) : t.whole());
+                floats.push_back(known ? static_cast<float>(ints.back()) : static_cast<float>(t.number));
             }
             if (kind == AttrKind::Ints) return Attr(ints);
             if (kind == AttrKind::Floats) return Attr(floats);

@@ -66,7 +66,7 @@ bool mentions(const Term& t, std::string_view function) {
 void all_equal(Hints& hints, const Term& t) {
     if (t.name != "all_equal" || t.args.size() != 2 || t.args[1].form != Term::Form::Number) return;
     int slot = std::max(argument_of(t.args[0], "ints"), variable_of(t.args[0]));
-    if (slot >= 0) hints.all_equal[slot] = static_cast<int64_t>(t.args[1].number);
+    if (slot >= 0) hints.all_equal[slot] = t.args[1].whole();
 }
 
 // One of several conditions that may hold: elements that it asks for can do no harm.

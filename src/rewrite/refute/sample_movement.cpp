@@ -309,9 +309,15 @@ std::optional<Proposal> pad(Draft& d, size_t i, SizePool& pool) {
         int64_t count = axes ? axes->elements() : rank;
         std::vector<int64_t> pads(static_cast<size_t>(2 * count), 0);
         const bool spatial_only = draw.chance(50), negative = draw.chance(8);
+        const bool moves = negative && draw.chance(60);  // as much goes at one end as comes at the other
         if (draw.chance(85))
-            for (int64_t k = 0; k < 2 * count; ++k)
-                if (!spatial_only || k % count >= 2) pads[k] = negative ? draw.between(-1, 1) : draw.between(0, 2);
+            for (int64_t k = 0; k < 2 * count; ++k) {
+                if (spatial_only && k % count < 2) continue;
+                if (moves && k >= count)
+                    pads[k] = -pads[k - count];
+                else
+                    pads[k] = negative ? draw.between(-1, 1) : draw.between(0, 2);
+            }
         return holding(pads);
     }
     if (d.param(i).name == "axes") {

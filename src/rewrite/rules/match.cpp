@@ -342,7 +342,7 @@ bool literals_fit(const Term& term, const Node& node, bool swapped) {
 }
 
 bool matches_list(const Term& term, const Value& value) {
-    auto wanted = [&](size_t i) { return static_cast<int64_t>(term.args[i].number); };
+    auto wanted = [&](size_t i) { return term.args[i].whole(); };
     if (value.is_constant()) {
         const Tensor& t = *value.tensor();
         if (!is_int(t.dtype()) || t.rank() != 1 || t.elements() != static_cast<int64_t>(term.args.size())) return false;
@@ -365,7 +365,7 @@ std::optional<RuleValue> evaluate_term(const Term& term, const std::vector<RuleV
     switch (term.form) {
         case Form::Variable: return slots[static_cast<size_t>(term.slot)];
         case Form::Number:
-            if (term.kind == TermKind::Int) return RuleValue(Expr(static_cast<int64_t>(term.number)));
+            if (term.kind == TermKind::Int) return RuleValue(Expr(term.whole()));
             return RuleValue(term.number);
         case Form::Text: return RuleValue(term.name);
         case Form::List: {

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <limits>
 
 #include "graph/text/literal.h"
 #include "rewrite/rule.h"
@@ -9,7 +10,7 @@ namespace {
 using Form = Term::Form;
 
 std::string number_text(const Term& t) {
-    if (!t.has_point) return std::to_string(static_cast<int64_t>(t.number));
+    if (!t.has_point) return std::to_string(t.whole());
     char digits[40];
     auto [end, code] = std::to_chars(digits, digits + sizeof digits, t.number);
     std::string text(digits, end);
@@ -84,6 +85,12 @@ std::string tuple(TermText& text, const std::vector<Term>& terms, bool in_patter
 }
 
 }  // namespace
+
+int64_t Term::whole() const {
+    using Limits = std::numeric_limits<int64_t>;
+    if (number >= 0x1p63) return Limits::max();
+    return number < -0x1p63 ? Limits::min() : static_cast<int64_t>(number);
+}
 
 std::string to_string(const Term& term, const Rule& rule) { return TermText(rule).term(term, false); }
 
