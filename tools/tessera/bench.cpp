@@ -320,7 +320,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     c->footer(fmt::format("{}\n{}", kBenchExamples, kExitStatus));
     c->callback([bench, &chosen] {
         chosen = [bench] {
-            const int status = report((*bench)(), bench->json && !bench->printed);
+            const auto done = (*bench)();  // sets `printed`
+            const int status = report(done, bench->json && !bench->printed);
             return bench->printed && status == kWrongUsage ? kWrongInput : status;
         };
     });
