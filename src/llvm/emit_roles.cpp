@@ -16,7 +16,7 @@ namespace tessera::codegen {
 namespace {
 
 constexpr unsigned kSharedMemory = 3;
-constexpr int64_t kRasterRows = 16;  // blocks below each other that come together
+constexpr uint32_t kRasterRows = 16;  // blocks below each other that come together
 constexpr uint32_t kProducerRegisters = 40, kConsumerRegisters = 232;
 constexpr uint32_t kGroupThreads = 128;
 enum Barriers : int64_t { kFull, kEmpty, kTurn };
@@ -141,32 +141,36 @@ void Emitter::emit_roles(const BoundNest& nest) {
     roles_.reset();
 }
 
-// The kernel's blocks from `first` on, so many apart, in an order in which neighbours read the same.
-void Emitter::emit_tiles(const BoundNest& nest, Value* first, Value* every, const std::function<void()>& body) {
+// The kernel's blocks from `first` on, so many apart, in an order in which neighbours read the same: `strip` of them
+// along x, then the next along y. Where those along y have more to do the further they are, the last and the first, and
+// so on, are taken together.
+void Emitter::emit_tiles(const BoundNest& nest, Value* first, Value* every, uint32_t strip,
+                         const std::function<void()>& body) {
     llvm::Type* word = builder_.getInt32Ty();
+    Value* one = builder_.getInt32(1);
     const For* loops[3] = {};
-    Value* extents[3] = {builder_.getInt32(1), builder_.getInt32(1), builder_.getInt32(1)};
+    Value* extents[3] = {one, one, one};
     for (const For* loop : nest.loops) {
         const auto d = static_cast<size_t>(loop->axis.back() - 'x');
         loops[d] = loop;
         extents[d] = builder_.CreateTrunc(emit_alone(loop->extent), word);
     }
-    Value *layer = builder_.CreateMul(extents[0], extents[1]), *all = builder_.CreateMul(layer, extents[2]);
-    Value* left = builder_.CreateSub(all, first);
-    Value* rounds =
-        builder_.CreateSDiv(builder_.CreateAdd(left, builder_.CreateSub(every, builder_.getInt32(1))), every);
-    emit_loop(builder_.getInt64(0), builder_.CreateSExt(rounds, i64()), 1, false, [&](Value* round) {
-        Value* number = builder_.CreateAdd(first, builder_.CreateMul(builder_.CreateTrunc(round, word), every));
+    const bool uneven = loops[1] && loops[1]->notes.contains("uneven");
+    Value* down = uneven ? builder_.CreateLShr(builder_.CreateAdd(extents[1], one), one) : extents[1];
+    Value *layer = builder_.CreateMul(extents[0], down), *all = builder_.CreateMul(layer, extents[2]);
+    Value* left = builder_.CreateAdd(builder_.CreateSub(all, first), builder_.CreateSub(every, one));
+    Value* turns = builder_.CreateSExt(builder_.CreateSDiv(left, every), i64());
+    emit_loop(builder_.getInt64(0), turns, 1, false, [&](Value* turn) {
+        Value* number = builder_.CreateAdd(first, builder_.CreateMul(builder_.CreateTrunc(turn, word), every));
         Value* z = loops[2] ? builder_.CreateUDiv(number, layer) : builder_.getInt32(0);
         Value* in_layer = builder_.CreateSub(number, builder_.CreateMul(z, layer));
-        Value* most = builder_.getInt32(kRasterRows);
-        Value* strip = builder_.CreateUDiv(in_layer, builder_.CreateMul(most, extents[1]));
-        Value* begin = builder_.CreateMul(strip, most);
-        Value* in_strip = builder_.CreateSub(in_layer, builder_.CreateMul(begin, extents[1]));
-        Value* rows =
+        Value* most = builder_.getInt32(strip);
+        Value* begin = builder_.CreateMul(builder_.CreateUDiv(in_layer, builder_.CreateMul(most, down)), most);
+        Value* in_strip = builder_.CreateSub(in_layer, builder_.CreateMul(begin, down));
+        Value* columns =
             builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, builder_.CreateSub(extents[0], begin), most);
-        Value* y = builder_.CreateUDiv(in_strip, rows);
-        Value* x = builder_.CreateAdd(begin, builder_.CreateSub(in_strip, builder_.CreateMul(y, rows)));
+        Value* y = builder_.CreateUDiv(in_strip, columns);
+        Value* x = builder_.CreateAdd(begin, builder_.CreateSub(in_strip, builder_.CreateMul(y, columns)));
         Value* at[3] = {x, y, z};
         std::function<void(size_t)> bind = [&](size_t d) {
             if (d == 3) return body();
@@ -175,7 +179,14 @@ void Emitter::emit_tiles(const BoundNest& nest, Value* first, Value* every, cons
                          {builder_.CreateZExt(at[d], i64()), 0, false, depth_, last_of(loops[d]->extent)},
                          [&] { bind(d + 1); });
         };
-        bind(0);
+        if (!uneven) return bind(0);
+        Value* opposite = builder_.CreateSub(builder_.CreateSub(extents[1], one), y);
+        Value* pair =
+            builder_.CreateSelect(builder_.CreateICmpEQ(y, opposite), builder_.getInt64(1), builder_.getInt64(2));
+        emit_loop(builder_.getInt64(0), pair, 1, true, [&](Value* second) {
+            at[1] = builder_.CreateSelect(builder_.CreateICmpEQ(second, builder_.getInt64(0)), opposite, y);
+            bind(0);
+        });
     });
 }
 
@@ -185,7 +196,7 @@ void Emitter::emit_producer(const BoundNest& nest) {
     builder_.CreateStore(builder_.getInt32(1), roles_->phase);  // all places are free at first
     emit_where(is_first_thread(), [&] {
         emit_tiles(nest, target_.code->place(builder_, Place::Block, 0),
-                   target_.code->place(builder_, Place::Blocks, 0), [&] { emit_fetched(nest.body); });
+                   target_.code->place(builder_, Place::Blocks, 0), kRasterRows, [&] { emit_fetched(nest.body); });
     });
 }
 
@@ -287,7 +298,7 @@ void Emitter::emit_consumer(const BoundNest& nest) {
     Value *block = target_.code->place(builder_, Place::Block, 0),
           *blocks = target_.code->place(builder_, Place::Blocks, 0);
     Value* first = builder_.CreateAdd(block, builder_.CreateMul(roles_->group, blocks));
-    emit_tiles(nest, first, builder_.CreateShl(blocks, builder_.getInt32(1)), [&] {
+    emit_tiles(nest, first, builder_.CreateShl(blocks, builder_.getInt32(1)), kRasterRows, [&] {
         emit_block(nest.body);
         advance(steps);
     });

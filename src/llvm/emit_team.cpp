@@ -16,7 +16,7 @@
 namespace tessera::codegen {
 namespace {
 
-constexpr int64_t kStripColumns = 8;  // blocks along x that come together: heads whose keys stay in the second cache
+constexpr uint32_t kStripColumns = 8;  // blocks along x that come together: heads whose keys stay in the second cache
 constexpr uint32_t kLoaderRegisters = 40, kTeamRegisters = 232;
 constexpr int64_t kStepOf16 = 32, kStepsOfPanel = 4;  // bytes of 16 elements along a row, and such steps
 constexpr int64_t kEightRowBytes = 1024, kGroupBytes = 8 * kEightRowBytes;  // of a panel: 8 rows, the 64 of a group
@@ -84,53 +84,9 @@ void Emitter::emit_team(const BoundNest& nest) {
     roles_.reset();
 }
 
-// All blocks of the kernel, by turns with the other blocks that run. Where those along y have more to do the further
-// they are, the last and the first, and so on, are taken together.
 void Emitter::emit_team_tiles(const BoundNest& nest, const std::function<void()>& body) {
-    llvm::Type* word = builder_.getInt32Ty();
-    Value* one = builder_.getInt32(1);
-    const For* loops[3] = {};
-    Value* extents[3] = {one, one, one};
-    for (const For* loop : nest.loops) {
-        const auto d = static_cast<size_t>(loop->axis.back() - 'x');
-        loops[d] = loop;
-        extents[d] = builder_.CreateTrunc(emit_alone(loop->extent), word);
-    }
-    const bool uneven = loops[1] && loops[1]->notes.contains("uneven");
-    Value* down = uneven ? builder_.CreateLShr(builder_.CreateAdd(extents[1], one), one) : extents[1];
-    Value *layer = builder_.CreateMul(extents[0], down), *all = builder_.CreateMul(layer, extents[2]);
-    Value *first = target_.code->place(builder_, Place::Block, 0),
-          *every = target_.code->place(builder_, Place::Blocks, 0);
-    Value* left = builder_.CreateAdd(builder_.CreateSub(all, first), builder_.CreateSub(every, one));
-    Value* turns = builder_.CreateSExt(builder_.CreateSDiv(left, every), i64());
-    emit_loop(builder_.getInt64(0), turns, 1, false, [&](Value* turn) {
-        Value* number = builder_.CreateAdd(first, builder_.CreateMul(builder_.CreateTrunc(turn, word), every));
-        Value* z = loops[2] ? builder_.CreateUDiv(number, layer) : builder_.getInt32(0);
-        Value* in_layer = builder_.CreateSub(number, builder_.CreateMul(z, layer));
-        Value* most = builder_.getInt32(static_cast<uint32_t>(kStripColumns));
-        Value* begin = builder_.CreateMul(builder_.CreateUDiv(in_layer, builder_.CreateMul(most, down)), most);
-        Value* in_strip = builder_.CreateSub(in_layer, builder_.CreateMul(begin, down));
-        Value* columns =
-            builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, builder_.CreateSub(extents[0], begin), most);
-        Value* y = builder_.CreateUDiv(in_strip, columns);
-        Value* x = builder_.CreateAdd(begin, builder_.CreateSub(in_strip, builder_.CreateMul(y, columns)));
-        Value* at[3] = {x, y, z};
-        std::function<void(size_t)> bind = [&](size_t d) {
-            if (d == 3) return body();
-            if (!loops[d]) return bind(d + 1);
-            with_binding(loops[d]->var,
-                         {builder_.CreateZExt(at[d], i64()), 0, false, depth_, last_of(loops[d]->extent)},
-                         [&] { bind(d + 1); });
-        };
-        if (!uneven) return bind(0);
-        Value* opposite = builder_.CreateSub(builder_.CreateSub(extents[1], one), y);
-        Value* pair =
-            builder_.CreateSelect(builder_.CreateICmpEQ(y, opposite), builder_.getInt64(1), builder_.getInt64(2));
-        emit_loop(builder_.getInt64(0), pair, 1, true, [&](Value* second) {
-            at[1] = builder_.CreateSelect(builder_.CreateICmpEQ(second, builder_.getInt64(0)), opposite, y);
-            bind(0);
-        });
-    });
+    emit_tiles(nest, target_.code->place(builder_, Place::Block, 0), target_.code->place(builder_, Place::Blocks, 0),
+               kStripColumns, body);
 }
 
 Value* Emitter::team_slot(int tile, bool empty, Value* stage) {

@@ -179,7 +179,8 @@ class Emitter {
     Value* shared_in_group(int buffer);
     void emit_roles(const BoundNest& nest);
     void open_barriers();
-    void emit_tiles(const BoundNest& nest, Value* first, Value* every, const std::function<void()>& body);
+    void emit_tiles(const BoundNest& nest, Value* first, Value* every, uint32_t strip,
+                    const std::function<void()>& body);
     void emit_producer(const BoundNest& nest);
     void emit_consumer(const BoundNest& nest);
     void emit_fetched(const Stmt& s);
