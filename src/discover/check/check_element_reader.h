@@ -71,6 +71,7 @@ class ElementReader {
             right.assign(rule_.pattern.size(), rule_.replacement[0]);
             for (size_t i = 0; i < right.size(); ++i) right[i].output = static_cast<int>(i);
         }
+        left_ = false;
         // A rule is applied only where types stay.
         std::vector<std::pair<std::string, std::string>> alike;
         for (size_t i = 0; i < right.size(); ++i) {
@@ -85,7 +86,9 @@ class ElementReader {
         out_.rule.source = rule_.source;
         out_.same = true;
         for (size_t i = 0; i < right.size(); ++i) {
+            left_ = true;
             out_.rule.pattern.push_back(element(rule_.pattern[i], {}));
+            left_ = false;
             out_.rule.replacement.push_back(element(right[i], {}));
             out_.same &= text(out_.rule.pattern[i]) == text(out_.rule.replacement[i]);
         }
@@ -106,6 +109,7 @@ class ElementReader {
     std::set<std::string> matrices_, channels_;  // variables that an op takes as a
                                                  // matrix, or one for each channel
     int last_ = 0;
+    bool left_ = true;  // which side is read
 
     // What the rule says of a variable's values, of the elements that are read of it.
     void conditions() {
@@ -164,9 +168,25 @@ class ElementReader {
     std::optional<Term> part_of_joined(const Term& slice);
     std::optional<Term> rows_of_product(const Term& reshape);
     Term product_leaf(Term t, Path path);
-    std::optional<Term> attention_leaf(Term t, const Path& path);
     bool is_float_product(const Term& t) const;
     bool is_narrow(const Term& t) const;
+
+    // ---- attention (check_attention.cpp)
+
+    std::optional<Term> attention_written_out(const Term& t);
+    std::optional<Term> attention_leaf(Term t, const Path& path);
+    std::optional<Term> shared_heads(const Term& given) const;
+    std::optional<int> known_rank(const Term& given) const;
+    std::optional<std::string> known_axis(const Term& axis, int rank) const;
+
+    // ---- windows and joined parts (check_joined.cpp)
+
+    std::optional<Term> rejoined(const Term& t);
+    std::optional<Term> padded_window(const Term& t);
+    std::optional<Term> phases(const Term& t) const;
+    std::optional<Term> rotary(const Term& t) const;
+    std::optional<Term> part_of_sum(const Term& t) const;
+    std::optional<Term> transpose_of_stacked(const Term& t);
 
     // ---- slices (check_slices.cpp)
 
@@ -230,7 +250,8 @@ class ElementReader {
         if (is_view(t) || is_move(t) || is_one_of(t.op->name, {"expand", "pad"}))
             return canonical(fmt::format("{}.{}[{}]({}; {})", t.op->name, t.output, facts_.attributes(t),
                                          sizes(t.args[0]), other_operands(t)));
-        if (is_op(t, "batch_normalization") && t.output == 0) return sizes(t.args[0]);
+        if (is_one_of(t.op->name, {"batch_normalization", "softmax", "log_softmax"}) && t.output == 0)
+            return sizes(t.args[0]);
         if (const std::string product = product_name(t, false, true); !product.empty()) return canonical(product);
         if (is_one_of(t.op->name, {"matmul", "conv", "conv_transpose"}))
             return canonical(
@@ -272,6 +293,9 @@ class ElementReader {
             if (large.form == Term::Form::Op && term->op == large.op && facts_.fits(small, facts_.name(slot)) &&
                 sizes(*term) == sizes(large))
                 return true;
+        if (large.form == Term::Form::Op && facts_.one_element(small))
+            for (int n = 0, most = known_rank(large).value_or(-1); n <= most; ++n)
+                if (facts_.says(fmt::format("<=(rank({}), {})", small, n))) return true;
         if (large.form != Term::Form::Op || !elementwise(large)) return false;
         std::vector<const Term*> all = operands(large);
         return std::any_of(all.begin(), all.end(), [&](const Term* a) { return fits_result(small, resolved(*a)); });
@@ -474,6 +498,7 @@ class ElementReader {
         }
         if (by_meaning_)
             if (std::optional<Term> meaning = written_out(t)) return element(*meaning, path);
+        if (std::optional<Term> moved = rejoined(t)) return element(*moved, path);
         if (elementwise(t)) return elementwise_element(t, path);
         if (is_op(t, "transpose")) {
             if (facts_.says(
@@ -569,12 +594,13 @@ class ElementReader {
                 broadcast(there, sizes(a), rank(t));
             out.args.push_back(element(a, there));
             parameter |= has_parameters(t);
-            // Sums of sums, and maxima of maxima, of any number of operands.
+            // Sums of sums, and maxima of maxima, of any number of operands. Which of two zeros is the larger a target
+            // decides, also by which of them are constants.
             const Term last = out.args.back();
             if (!is_one_of(t.op->name, {"sum", "max", "min"}) || !is_op(last, t.op->name)) continue;
             out.args.pop_back();
             out.args.insert(out.args.end(), last.args.begin(), last.args.end());
-            out_.reorders |= t.op->name == "sum";
+            out_.reorders = true;
         }
         return out;
     }

@@ -17,7 +17,7 @@ using Form = Term::Form;
 constexpr std::string_view kTotal = R"(
 idempotent for f in (relu, abs, ceil, floor, round, sign): f(f(x)) => f(x)
 even for f in (abs): f(neg(x:float)) => f(x)
-abs-relu: abs(relu(x)) => relu(x)
+abs-relu [reassociates]: abs(relu(x)) => relu(x)
 twice-negative: neg(neg(x)) => x
 twice-not: not(not(x)) => x
 twice-bitwise-not: bitwise_not(bitwise_not(x)) => x
@@ -392,6 +392,7 @@ bool is_partial(const std::string& what, bool& nan_only) {
         none |= nan.contains(op);
         infinite |= !nan.contains(op) && !total.contains(op);
     }
+    infinite |= what.find("attention[") != std::string::npos;  // the root of its scale
     // Results other than the first, and products that are named otherwise.
     for (char digit = '1'; digit <= '9'; ++digit) infinite |= what.find(std::string(".") + digit) != std::string::npos;
     nan_only = !infinite;

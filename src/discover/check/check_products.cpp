@@ -109,8 +109,9 @@ std::optional<std::pair<Term, Term>> ElementReader::factored(const Term& given,
 
 std::optional<Term> ElementReader::taken_out_of_product(const Term& t) {
     auto one_number = [&](const Term& y, const Term& s) {
-        return s.form == Form::Variable && s.slot >= 0 && facts_.one_element(variable(s)) &&
-               sizes(op_term("mul", {y, s})) == sizes(y);
+        if (s.form != Form::Variable || s.slot < 0) return false;
+        const bool attribute = is_number(s) && !facts_.let(s.slot);
+        return (attribute || facts_.one_element(variable(s))) && sizes(op_term("mul", {y, s})) == sizes(y);
     };
     for (size_t i : {0u, 1u})
         if (auto parts = factored(t.args[i], one_number))
@@ -437,49 +438,6 @@ bool ElementReader::is_float_product(const Term& t) const {
         if (a.form != Form::Variable || a.slot < 0) return false;
         return constraint_of(variable(a), rule_.variables[static_cast<size_t>(a.slot)].constraint) == "float";
     });
-}
-
-// Queries, keys and scale are only read as scale * q k: numbers among them are one product.
-std::optional<Term> ElementReader::attention_leaf(Term t, const Path& path) {
-    if (!is_op(t, "attention") || t.output || t.args.size() > 4 || t.rest_slot >= 0) return {};
-    std::multiset<std::string> factors;
-    auto collect_factors = [&](auto& self, const Term& f) -> bool {
-        if (f.form == Form::Call && f.name == "*") return self(self, f.args[0]) && self(self, f.args[1]);
-        if (f.form == Form::Call) {
-            if (f.name != "number" || f.args[0].form != Form::Variable || !facts_.one_element(variable(f.args[0])))
-                return false;
-            // The op takes the root of its scale.
-            if (!facts_.says(fmt::format(">({}, 0.0)", facts_.text(f))) &&
-                !facts_.says(fmt::format(">({}, 0)", facts_.text(f))))
-                return false;
-            factors.insert(variable(f.args[0]));
-            return true;
-        }
-        factors.insert("attribute " + facts_.text(f));
-        return true;
-    };
-    const Term* scale = named_attribute(t, "scale");
-    if (!scale || (scale->form == Form::Call && !is_narrow(t)) || !collect_factors(collect_factors, *scale)) return {};
-    auto one_number = [&](const Term& y, const Term& s) {
-        return s.form == Form::Variable && s.slot >= 0 && facts_.one_element(variable(s)) &&
-               sizes(op_term("mul", {y, s})) == sizes(y);
-    };
-    for (size_t i : {0u, 1u}) {
-        Term a = resolved(t.args[i]);
-        if (auto parts = factored(a, one_number)) {
-            t.args[i] = parts->first;
-            factors.insert(variable(parts->second));
-        } else if (is_op(a, "transpose")) {
-            if (auto inner = factored(a.args[0], one_number)) {
-                a.args[0] = inner->first;
-                t.args[i] = a;
-                factors.insert(variable(inner->second));
-            }
-        }
-    }
-    return leaf(fmt::format("attention[{}]({}){} scaled by {}", facts_.attributes(t, {"scale"}), whole_operands(t),
-                            path_text(path), fmt::join(factors, " ")),
-                "float");
 }
 
 // The running statistics, channel by channel.

@@ -27,6 +27,9 @@ std::optional<Term> ElementReader::written_out(const Term& t) {
     if (std::optional<Term> norm = norm_written_out(t)) return norm;
     if (std::optional<Term> part = part_of_joined(t)) return part;
     if (std::optional<Term> rows = rows_of_product(t)) return rows;
+    if (std::optional<Term> attention = attention_written_out(t)) return attention;
+    if (std::optional<Term> window = padded_window(t)) return window;
+    if (std::optional<Term> embedding = rotary(t)) return embedding;
     if (is_op(t, "clip")) return limited(t);
     std::optional<Term> out = meaning_of(t);
     if (!out || t.attrs.empty()) return out;
@@ -93,6 +96,9 @@ std::string ElementReader::axes_of(const Term& t) const {
     const std::string n = read.size() == 1 ? fmt::format("rank({})", *read.begin()) : "?";
     const std::string own = facts_.text(list), last = fmt::format("-({}, 1)", n);
     const bool is_tensor = list.form == Term::Form::Variable && list.slot >= 0 && !facts_.let(list.slot);
+    if (list.form == Term::Form::List && list.args.size() == 1)
+        if (std::optional<int> rank = known_rank(t.args[0]))
+            if (std::optional<std::string> axis = known_axis(list.args[0], *rank)) return fmt::format("[{}]", *axis);
     if (n == "?") return is_tensor ? fmt::format("ints({})", own) : own;
     if (list.form == Term::Form::List && list.args.size() == 1)
         return fmt::format("[axis_in({}, {})]", facts_.text(list.args[0]), n);

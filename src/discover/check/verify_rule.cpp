@@ -16,6 +16,11 @@ constexpr std::string_view kElements = "elements\n", kMeanings = "elements by me
 bool is_one_float(const Term& t) {
     if (t.form == Term::Form::Number)
         return t.has_point ? static_cast<double>(static_cast<float>(t.number)) == t.number : t.number != 0;
+    // Sizes and axes are integers.
+    constexpr std::string_view kIndexed[] = {"slice", "reshape", "expand", "tile", "squeeze", "unsqueeze"};
+    if (t.form == Term::Form::Op &&
+        std::find(std::begin(kIndexed), std::end(kIndexed), t.op->name) != std::end(kIndexed))
+        return is_one_float(t.args[0]);
     return std::all_of(t.args.begin(), t.args.end(), is_one_float);
 }
 
