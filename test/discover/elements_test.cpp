@@ -1,7 +1,6 @@
 // Rules for any rank: the laws they are proved by, the certificates that come with them, and corrupted ones.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <set>
 
 #include "base/random.h"
@@ -9,6 +8,7 @@
 #include "discover/check/check_meanings.h"
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove_rule.h"
+#include "discover/shipped.h"
 #include "rewrite/mutate_rules.h"
 #include "rewrite/refute/refute.h"
 
@@ -121,8 +121,7 @@ r25: tanh(add(x:float, 0)) => tanh(x)
 
 // TESSERA_CAMPAIGN says how many corruptions.
 TEST(Elements, CorruptedRulesAreNotBelieved) {
-    const char* given = std::getenv("TESSERA_CAMPAIGN");
-    const int wanted = given ? std::atoi(given) : 300;
+    const int wanted = campaign();
     const Rules all = all_built_in();
     RandomStream random(17, "any rank");
     uint64_t drawn = 0;
@@ -146,6 +145,44 @@ TEST(Elements, CorruptedRulesAreNotBelieved) {
     }
     printf("%d corrupted rules: %d were accepted\n", read, accepted);
     EXPECT_GE(read, wanted / 2) << "seed 17";
+}
+
+// The left side of one rule, the right side of another, and the conditions of both: true by chance only.
+TEST(Elements, RightSidesOfOtherRulesAreNotBelieved) {
+    const Rules all = all_built_in();
+    struct Parts {
+        std::string left, right, conditions;
+    };
+    std::vector<Parts> parts;
+    for (const Rule& rule : all) {
+        Rule bare = rule;
+        bare.conditions.clear();
+        const std::string text = to_string(bare);
+        const size_t colon = text.find(": "), arrow = text.find(" => ");
+        Parts of{text.substr(colon + 2, arrow - colon - 2), text.substr(arrow + 4), ""};
+        for (const Term& c : rule.conditions) of.conditions += " and " + to_string(c, rule);
+        parts.push_back(std::move(of));
+    }
+    RandomStream random(29, "right sides");
+    uint64_t drawn = 0;
+    int read = 0, accepted = 0;
+    for (int i = 0; read < campaign() && i < 400 * campaign(); ++i) {
+        const Parts& one = parts[random.bits(drawn++) % parts.size()];
+        const Parts& other = parts[random.bits(drawn++) % parts.size()];
+        if (one.right == other.right) continue;
+        const std::string conditions = one.conditions + other.conditions;
+        Result<Rules> rules = read_rules(fmt::format("r [reassociates]: {} => {}{}", one.left, other.right,
+                                                     conditions.empty() ? "" : " if " + conditions.substr(5)),
+                                         "crossed");
+        if (!rules.ok() || rules->size() != 1) continue;
+        ++read;
+        const Rule& crossed = (*rules)[0];
+        if (!prove_for_any_rank(crossed).proved) continue;
+        ++accepted;
+        EXPECT_FALSE(is_refuted(crossed, drawn)) << to_string(crossed);
+    }
+    printf("%d crossed rules: %d were accepted\n", read, accepted);
+    EXPECT_GE(read, campaign() / 2) << "seed 29";
 }
 
 }  // namespace
