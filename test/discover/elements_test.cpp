@@ -1,6 +1,7 @@
 // Rules for any rank: the laws they are proved by, the certificates that come with them, and corrupted ones.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "base/random.h"
@@ -127,9 +128,13 @@ TEST(Elements, CorruptedRulesAreNotBelieved) {
     uint64_t drawn = 0;
     int read = 0, accepted = 0;
     std::set<std::string> seen;
+    std::map<size_t, std::vector<Mutant>> of_rules;
     for (int i = 0; read < wanted && i < 40 * wanted; ++i) {
-        const Rule& rule = all[random.bits(drawn++) % all.size()];
-        std::vector<Mutant> mutants = mutants_of(rule);
+        const size_t which = random.bits(drawn++) % all.size();
+        const Rule& rule = all[which];
+        auto [known, fresh] = of_rules.try_emplace(which);
+        if (fresh) known->second = mutants_of(rule);
+        const std::vector<Mutant>& mutants = known->second;
         if (mutants.empty()) continue;
         Rule changed = mutants[random.bits(drawn++) % mutants.size()].rule;
         changed.name = rule.name;

@@ -65,14 +65,14 @@ TEST(NearLaws, LemmasAreProvedOfTheBodies) {
 TEST(NearLaws, FalseRulesAreNotBelieved) {
     Result<Rules> rules = load_rules(TESSERA_SOURCE_DIR "/test/discover/near_laws.rules");
     ASSERT_TRUE(rules.ok()) << rules.error().to_string();
-    EXPECT_GE(rules->size(), 73u);
+    EXPECT_GE(rules->size(), 91u);
     size_t refuted = 0;
     for (const Rule& rule : *rules) {
         EXPECT_FALSE(prove_for_any_rank(rule).proved) << to_string(rule);
         refuted += is_refuted(rule);
     }
     printf("%zu of %zu are refuted\n", refuted, rules->size());
-    EXPECT_GE(refuted, 60u);  // the others need sizes that are seldom drawn, or break what exact means
+    EXPECT_GE(refuted, 75u);  // the others need sizes that are seldom drawn, or break what exact means
 }
 
 // The rules that these laws are for.
