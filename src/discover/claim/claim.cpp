@@ -21,6 +21,11 @@ class ShapeConditions {
         return std::move(out_);
     }
 
+    Bindings definitions() {
+        define_symbols();
+        return std::move(defined_);
+    }
+
   private:
     const Claim& claim_;
     std::vector<std::string> out_;
@@ -49,15 +54,20 @@ class ShapeConditions {
                     defined_.emplace(shape[d].node().name, symbol(dim(name, d)));
                     place_.emplace(shape[d].node().name, std::make_pair(name, d));
                 }
-        // A symbol that only stands in a multiple: dim(x, 0) / 2.
+        // A symbol that only stands in a multiple, or with a least size: dim(x, 0) / 2, dim(x, 0) - 3.
         for (const auto& [name, shape] : claim_.shapes)
             for (int64_t d = 0; d < shape.rank(); ++d) {
                 std::vector<std::string> names = free_symbols(shape[d]);
                 if (names.size() != 1 || defined_.contains(names[0])) continue;
-                for (int64_t factor = 2; factor <= 16; ++factor) {
-                    if (!(shape[d] == symbol(names[0]) * factor)) continue;
-                    out_.push_back(fmt::format("{} % {} == 0", dim(name, d), factor));
-                    defined_.emplace(names[0], symbol(fmt::format("({} / {})", dim(name, d), factor)));
+                for (int64_t factor = 1; factor <= 16; ++factor) {
+                    const std::optional<int64_t> least = (shape[d] - symbol(names[0]) * factor).as_int();
+                    if (!least || *least < 0) continue;
+                    std::string text = dim(name, d);
+                    if (factor > 1) out_.push_back(fmt::format("{} % {} == {}", text, factor, *least % factor));
+                    if (*least > 0) out_.push_back(fmt::format("{} >= {}", text, *least));
+                    if (*least > 0) text = fmt::format("({} - {})", text, *least);
+                    if (factor > 1) text = fmt::format("({} / {})", text, factor);
+                    defined_.emplace(names[0], symbol(text));
                     place_.emplace(names[0], std::make_pair(name, d));
                     break;
                 }
@@ -148,6 +158,8 @@ class ShapeConditions {
 };
 
 }  // namespace
+
+Bindings sizes_by_dims(const Claim& claim) { return ShapeConditions(claim).definitions(); }
 
 Rule to_rule(const Claim& claim) {
     Rule rule = claim.rule;

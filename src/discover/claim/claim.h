@@ -23,6 +23,9 @@ struct Claim {
 // dim(x, 1), perm == [1, 0]), less what the ops of the pattern demand anyway.
 Rule to_rule(const Claim& claim);
 
+// The size symbols as sizes of the tensors; a name is text of the rule language: "(dim(x, 3) / 2)".
+Bindings sizes_by_dims(const Claim& claim);
+
 // The elements that a tensor variable is read with: what its constraint says (x:f16); f32 where it is any float, and
 // the widest where the rule casts. Empty where the constraint is no float, or an op takes the type of another's
 // elements.

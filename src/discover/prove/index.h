@@ -6,6 +6,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -183,6 +184,8 @@ class Atoms {
     const Description& describe(const Poly& p);
     // Which conjunctions were found to contradict themselves, by two hashes of what they hold.
     std::map<std::pair<uint64_t, uint64_t>, bool> contradictions;
+    // What may still be asked of them; beyond it the claim is beyond the prover.
+    int64_t questions_left = std::numeric_limits<int64_t>::max();
 
   private:
     std::vector<Atom> all_{{}};  // 0 is none

@@ -12,8 +12,9 @@
 namespace tessera {
 
 struct ProveOptions {
-    bool certificate = true;  // keep the evidence
-    int max_terms = 400;      // of a normal form; beyond it the verdict is unknown
+    bool certificate = true;    // keep the evidence
+    int max_terms = 400;        // of a normal form; beyond it the verdict is unknown
+    int64_t max_questions = 0;  // about what follows from conditions on sizes; 0: no limit
 };
 
 struct Proof {
