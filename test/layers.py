@@ -14,7 +14,7 @@ ROOMS = """
 base expr onnx
 graph graph/evaluate/strip graph/evaluate graph/ops graph/text graph/onnx
 rewrite rewrite/rules rewrite/refute rewrite/passes
-discover/claim discover/enumerate discover/check discover/prove discover
+discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search
 tile
 kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/gpu

@@ -1,0 +1,156 @@
+#include "discover/correct/mutate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "base/hash.h"
+#include "discover/correct/boxes.h"
+#include "discover/correct/mutants.h"
+#include "discover/prove/comprehension.h"
+
+namespace tessera {
+namespace {
+
+// Of the output's elements, those in a strip.
+double corrected_share(const Corrected& c, const SymbolValues& sizes) {
+    double kept = 1;
+    for (int64_t d = 0; d < c.output.rank(); ++d) {
+        const double all = double(evaluate_int(c.output[d], sizes).value_or(0));
+        double cut = 0;
+        for (const Strip& s : c.strips)
+            if (s.axis == d) cut += double(evaluate_int(s.end - s.begin, sizes).value_or(0));
+        if (all > 0) kept *= std::max(0.0, 1 - cut / all);
+    }
+    return 1 - kept;
+}
+
+// The sizes of a claim that begins at least sizes; nothing where these are too small.
+std::optional<SymbolValues> sizes_from_least(const Claim& claim, const MutationTarget& target) {
+    SymbolValues sizes;
+    for (const auto& [name, shape] : claim.shapes) {
+        const Shape& was = target.claim.shapes.at(name);
+        for (int64_t d = 0; d < shape.rank(); ++d)
+            for (const std::string& s : free_symbols(shape[d])) {
+                auto size = evaluate_int(was[d], target.sizes), none = evaluate_int(shape[d], {{s, 0}}),
+                     one = evaluate_int(shape[d], {{s, 1}});
+                if (!size || !none || !one || *size < *none) return {};
+                sizes[s] = (*size - *none) / (*one - *none);
+            }
+    }
+    return sizes;
+}
+
+}  // namespace
+
+namespace {
+
+// The claim at the sizes at hand.
+Claim at_sizes(Claim claim, const SymbolValues& sizes) {
+    Bindings numbers;
+    for (const auto& [name, size] : sizes) numbers.emplace(name, size);
+    for (auto& [name, shape] : claim.shapes)
+        for (int64_t d = 0; d < shape.rank(); ++d) shape[d] = substitute(shape[d], numbers);
+    return claim;
+}
+
+// A rule, where mutant and correction are proved for all sizes, or hold at the sizes at hand: by a proof, or by the
+// exact test of every box.
+Result<MutantRule> rule_of(const MutantClaim& mutant, const MutationTarget& target, const MutateOptions& options) {
+    auto refused = [](std::string why) { return Error(Code::E0303, "{}", why); };
+    Corrected corrected = TRY(correct(mutant.claim));
+    MutantRule made{.rule = {}, .corrected = std::move(corrected), .sizes = {}, .where = target.where};
+    std::optional<SymbolValues> sizes = sizes_from_least(made.corrected.claim, target);
+    if (!made.corrected.proved()) {
+        if (target.sizes.empty() || mutant.agreement < options.least_agreement_at_hand)
+            return refused(made.corrected.refused.substr(0, 80));
+        made.corrected = TRY(correct(at_sizes(mutant.claim, target.sizes)));
+        made.for_all_sizes = false;
+        sizes.emplace();
+        const bool written = made.corrected.refused.empty() || !made.corrected.strips.empty();
+        if (!made.corrected.proved() && (!written || !TRY(compare_boxes(made.corrected.claim)).equal()))
+            return refused(made.corrected.refused.substr(0, 80));
+    }
+    if (!sizes) return refused("these sizes are below its least ones");
+    made.sizes = std::move(*sizes);
+    made.share = corrected_share(made.corrected, made.sizes);
+    if (made.share > options.most_corrected) return refused("its correction is too large");
+    Claim& claim = made.corrected.claim;
+    const std::string text = to_string(claim);
+    claim.rule.name =
+        fmt::format("{}-{}-{:08x}", claim.rule.name, made.corrected.strips.empty() ? "moved" : "corrected",
+                    hash_bytes(text.data(), text.size()) >> 32);
+    made.rule = to_rule(claim);
+    made.rule.evidence = made.corrected.proved() ? Evidence::Proved : Evidence::Tested;
+    return made;
+}
+
+}  // namespace
+
+std::vector<MutantRule> mutant_rules_of(const MutationTarget& target, const MutateOptions& options, Mutation& counts) {
+    std::vector<MutantRule> rules;
+    std::map<std::string, int> refused;
+    Result<MutantClaims> found = find_mutants(target.claim, {.cancel = options.cancel});
+    ++counts.targets;
+    if (!found.ok()) {
+        counts.refused.push_back(found.error().message());
+        return rules;
+    }
+    counts.terms += found->terms;
+    for (const MutantClaim& mutant : found->list) {
+        if (rules.size() == options.most_of_target || (options.cancel && *options.cancel)) break;
+        ++counts.mutants;
+        Result<MutantRule> made = rule_of(mutant, target, options);
+        if (made.ok())
+            rules.push_back(std::move(*made));
+        else
+            ++refused[made.error().message()];
+    }
+    for (const auto& [why, times] : refused) counts.refused.push_back(fmt::format("{} x {}", times, why));
+    return rules;
+}
+
+Result<Mutation> mutate(const Graph& graph, const MutateOptions& options) {
+    const auto began = std::chrono::steady_clock::now();
+    auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+    Mutation found;
+    std::vector<MutationTarget> open = find_targets(graph);
+    double work = 0;
+    for (const MutationTarget& t : open) work += t.work;
+    std::erase_if(open, [&](const MutationTarget& t) { return t.work < options.least_share * work; });
+    std::set<std::string> seen;
+    for (const MutationTarget& t : open) seen.insert(to_string(t.claim));
+    for (int round = 0; round < options.rounds && !open.empty(); ++round) {
+        std::vector<MutationTarget> next;
+        for (size_t i = 0; i < open.size(); ++i) {
+            if (options.cancel && *options.cancel) return Error(Code::E0410, "interrupted");
+            if (spent() > options.seconds) {
+                found.complete = false;
+                break;
+            }
+            if (options.progress) options.progress(open[i].where.front(), i, open.size());
+            for (MutantRule& rule : mutant_rules_of(open[i], options, found)) {
+                // What the mutant computes instead, at the sizes at hand.
+                Bindings sizes;
+                for (const auto& [name, size] : rule.sizes) sizes.emplace(name, size);
+                if (Result<Sides> sides = build_sides(rule.corrected.claim, sizes); sides.ok()) {
+                    std::vector<MutationTarget> inside = find_targets(*sides->graph);
+                    double most = 0;
+                    for (const MutationTarget& t : inside) most = std::max(most, t.work);
+                    for (MutationTarget& t : inside)
+                        if (t.work > 0.5 * most && seen.insert(to_string(t.claim)).second) {
+                            t.where = open[i].where;
+                            next.push_back(std::move(t));
+                        }
+                }
+                found.rules.push_back(std::move(rule));
+            }
+        }
+        open = std::move(next);
+    }
+    found.seconds = spent();
+    return found;
+}
+
+}  // namespace tessera

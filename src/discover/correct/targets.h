@@ -1,0 +1,20 @@
+// What of a graph can be mutated: products of two tensors (convolutions, products of matrices), each as a claim about
+// itself with symbols for its sizes, so that what is proved of it serves all places that are alike.
+#pragma once
+
+#include "discover/claim/claim.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+struct MutationTarget {
+    Claim claim;                     // original => original
+    SymbolValues sizes;              // of its symbols, at the first place
+    std::vector<std::string> where;  // names of its nodes
+    double work = 0;                 // elements of the output times those summed over, of all places together
+};
+
+// Those of a graph whose sizes are numbers, the most work first; alike ones once.
+std::vector<MutationTarget> find_targets(const Graph& graph);
+
+}  // namespace tessera
