@@ -86,7 +86,7 @@ Searched search_model(const Model& model, double seconds, const std::string& str
                       const std::string& precision, const std::string& target, const std::vector<std::string>& rules,
                       bool built_in_rules, bool refute_rules, bool tested_rules, int max_rule_ops, bool time_candidates,
                       size_t max_nodes, int threads, double alpha, size_t budget,
-                      const std::optional<std::string>& cache, nb::object progress) {
+                      const std::optional<std::string>& cache, double mutate, nb::object progress) {
     struct Step {
         std::string what;
         size_t done, total;
@@ -110,6 +110,7 @@ Searched search_model(const Model& model, double seconds, const std::string& str
                                .alpha = alpha,
                                .budget = budget,
                                .cache = cache,
+                               .mutate = mutate,
                                .cancel = watched.cancel(),
                                .progress = [&](std::string_view what, size_t done, size_t total) {
                                    watched.tell({std::string(what), done, total});
@@ -125,7 +126,8 @@ struct ToldProgress {
 };
 
 DiscoveredRules discover(const std::string& ops, int max_ops, const std::string& out, uint64_t seed, int threads,
-                         const std::string& work_dir, bool prove, bool all, bool shrinking, nb::object progress) {
+                         const std::string& work_dir, bool prove, bool all, bool shrinking, bool corrected,
+                         nb::object progress) {
     Watched<ToldProgress> watched;
     std::function<void(const ToldProgress&)> deliver;
     if (!progress.is_none()) deliver = [&](const ToldProgress& p) { progress(p); };
@@ -137,6 +139,7 @@ DiscoveredRules discover(const std::string& ops, int max_ops, const std::string&
                                  .work_dir = work_dir,
                                  .prove = prove,
                                  .all = all,
+                                 .corrected = corrected,
                                  .shrinking = shrinking,
                                  .cancel = watched.cancel(),
                                  .progress = [&](const DiscoverProgress& p) {
@@ -167,6 +170,18 @@ void bind_reports(nb::module_& m) {
             return fmt::format("<{}: cost {:.3g} ms, {:.3g} ms by the clock>", c.what, c.cost * 1e3, c.seconds * 1e3);
         });
 
+    nb::class_<SearchedMutant>(m, "SearchedMutant", "A rule that was made for the model: a mutant and its correction.")
+        .def_ro("rule", &SearchedMutant::rule)
+        .def_ro("text", &SearchedMutant::text)
+        .def_ro("boxes", &SearchedMutant::boxes)
+        .def_ro("shapes", &SearchedMutant::shapes)
+        .def_ro("share", &SearchedMutant::share)
+        .def_ro("for_all_sizes", &SearchedMutant::for_all_sizes)
+        .def_ro("certificate", &SearchedMutant::certificate)
+        .def_ro("picture", &SearchedMutant::picture)
+        .def_ro("where", &SearchedMutant::where)
+        .def("__repr__", [](const SearchedMutant& m) { return fmt::format("<{}: {}>", m.rule, m.boxes); });
+
     nb::class_<SearchReport>(m, "SearchReport", "What a search did and found.")
         .def_ro("strategy", &SearchReport::strategy)
         .def_ro("cost", &SearchReport::cost)
@@ -181,6 +196,8 @@ void bind_reports(nb::module_& m) {
         .def_ro("search_processor_seconds", &SearchReport::search_processor_seconds)
         .def_ro("measured", &SearchReport::measured)
         .def_ro("candidates", &SearchReport::candidates)
+        .def_ro("mutants", &SearchReport::mutants)
+        .def_ro("mutate_seconds", &SearchReport::mutate_seconds)
         .def_ro("chosen", &SearchReport::chosen)
         .def_ro("speedup", &SearchReport::speedup)
         .def(
@@ -205,9 +222,8 @@ void bind_discovery(nb::module_& m) {
         .def_ro("terms", &ToldProgress::terms)
         .def_ro("classes", &ToldProgress::classes)
         .def_ro("pairs", &ToldProgress::pairs)
-        .def("__repr__", [](const ToldProgress& p) {
-            return fmt::format("<{} {}: {} of {}>", p.world, p.phase, p.done, p.total);
-        });
+        .def("__repr__",
+             [](const ToldProgress& p) { return fmt::format("<{} {}: {} of {}>", p.world, p.phase, p.done, p.total); });
 
     nb::class_<DiscoveredCounts>(m, "DiscoveredCounts", "How many there were of each kind; docs/superoptimizer.md.")
         .def_ro("graphs", &DiscoveredCounts::graphs)
@@ -244,6 +260,8 @@ void bind_discovery(nb::module_& m) {
         .def_ro("irredundant", &DiscoveredRule::irredundant)
         .def_ro("shrinks", &DiscoveredRule::shrinks)
         .def_ro("ops", &DiscoveredRule::ops)
+        .def_ro("boxes", &DiscoveredRule::boxes)
+        .def_ro("picture", &DiscoveredRule::picture)
         .def("__repr__", [](const DiscoveredRule& r) { return fmt::format("<{} {}>", r.verdict, r.text); });
 
     nb::class_<DiscoveredRules>(m, "DiscoveredRules", "What a discovery found.")
@@ -270,8 +288,9 @@ void bind_search(nb::module_& m) {
     m.def("search", &search_model, nb::arg("model"), nb::arg("seconds"), nb::arg("strategy"), nb::arg("cost"),
           nb::arg("precision"), nb::arg("target"), nb::arg("rules"), nb::arg("built_in_rules"), nb::arg("refute_rules"),
           nb::arg("tested_rules"), nb::arg("max_rule_ops"), nb::arg("time_candidates"), nb::arg("max_nodes"),
-          nb::arg("threads"), nb::arg("alpha"), nb::arg("budget"), nb::arg("cache").none(), nb::arg("progress").none());
+          nb::arg("threads"), nb::arg("alpha"), nb::arg("budget"), nb::arg("cache").none(), nb::arg("mutate"),
+          nb::arg("progress").none());
     m.def("discover", &discover, nb::arg("ops"), nb::arg("max_ops"), nb::arg("out"), nb::arg("seed"),
           nb::arg("threads"), nb::arg("work_dir"), nb::arg("prove"), nb::arg("all"), nb::arg("shrinking"),
-          nb::arg("progress").none());
+          nb::arg("corrected"), nb::arg("progress").none());
 }

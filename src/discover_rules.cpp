@@ -1,9 +1,13 @@
 // tessera::discover_rules: the enumeration and the proofs of search/ behind the public API, and the files they give.
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "base/output_file.h"
 #include "base/protect.h"
+#include "discover/correct/originals.h"
+#include "discover/correct/picture.h"
 #include "discover/discover.h"
 #include "tessera/discover.h"
 
@@ -77,10 +81,58 @@ Result<std::vector<std::string>> write(const Discovery& found, const OutputFiles
     return written;
 }
 
+Result<std::string> originals_of(const std::string& ops) {
+    if (ops == "taso") return std::string(built_in_originals());
+    std::ifstream file(ops, std::ios::binary);
+    if (!file)
+        return Error(Code::E0101, "cannot open \"{}\"", ops)
+            .hint("with corrected, ops is a file of originals, one a line");
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+DiscoveredRule public_rule(const MutantRule& r) {
+    DiscoveredRule out{.name = r.rule.name,
+                       .text = to_string(r.rule),
+                       .shapes = shapes_text(r.corrected.claim),
+                       .verdict = std::string(name_of(r.corrected.proof.verdict)),
+                       .exactness = std::string(name_of(r.rule.exactness)),
+                       .reason = r.corrected.refused,
+                       .certificate = r.corrected.proof.certificate.text};
+    out.boxes = boxes_text(r.corrected);
+    out.picture = boxes_picture(r.corrected, r.sizes);
+    return out;
+}
+
+Result<DiscoveredRules> discover_corrected_rules(const DiscoverRulesOptions& options) {
+    const std::string originals = TRY(originals_of(options.ops));
+    MutateOptions how{.most_corrected = 0.5, .most_of_target = 8, .cancel = options.cancel};
+    if (options.progress)
+        how.progress = [&](std::string_view, size_t done, size_t total) {
+            options.progress({"corrected", "proofs", 0, static_cast<int64_t>(done), static_cast<int64_t>(total)});
+        };
+    const CorrectedRules found = TRY(discover_corrected(originals, how));
+    DiscoveredRules out;
+    out.ops = options.ops == "taso" ? "the originals that come with Tessera" : options.ops;
+    out.counts.terms = found.terms;
+    out.counts.raw_pairs = static_cast<int64_t>(found.mutants);
+    out.counts.irredundant = out.counts.proved = out.counts.proved_irredundant =
+        static_cast<int64_t>(found.rules.size());
+    out.counts.unknown = out.counts.raw_pairs - out.counts.proved;
+    out.seconds = out.counts.prove_seconds = found.seconds;
+    for (const MutantRule& r : found.rules) out.rules.push_back(public_rule(r));
+    if (options.out.empty()) return out;
+    const OutputFiles files = files_of(options.out);
+    TRY(write_file(files.rules, "// Found by: tessera discover --corrected\n\n" + rules_text(found)));
+    TRY(write_file(files.certificates, certificates_text(found)));
+    out.files = {files.rules, files.certificates};
+    return out;
+}
+
 Error explained(Error error, const DiscoverRulesOptions& options) {
     if (error.code() != Code::E0410) return error;
-    if (options.work_dir.empty())
-        return std::move(error).hint("use --work-dir to resume an interrupted discovery");
+    if (options.work_dir.empty()) return std::move(error).hint("use --work-dir to resume an interrupted discovery");
     return std::move(error).hint("the same command resumes from \"{}\"", options.work_dir);
 }
 
@@ -91,6 +143,7 @@ Result<DiscoveredRules> discover_rules(const DiscoverRulesOptions& options) {
         "discover", {.name = "ops.txt", .text = [&] { return options.ops; }}, [&]() -> Result<DiscoveredRules> {
             const auto began = std::chrono::steady_clock::now();
             if (!options.out.empty()) TRY(check_writable(files_of(options.out)));
+            if (options.corrected) return discover_corrected_rules(options);
             DiscoverOptions how{.ops = options.ops, .prove = options.prove, .all = options.all};
             how.enumerate.max_ops = options.max_ops;
             how.enumerate.seed = options.seed;

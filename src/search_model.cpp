@@ -3,6 +3,8 @@
 
 #include "accepted_rules.h"
 #include "base/protect.h"
+#include "discover/correct/mutate.h"
+#include "discover/correct/picture.h"
 #include "rewrite/passes/optimize.h"
 #include "search/search.h"
 #include "search/search_rules.h"
@@ -26,7 +28,7 @@ int ops_of(const Term& term) {
 }
 
 struct ChosenRules {
-    Rules own;
+    Rules own, made;
     std::vector<const Rule*> all;
 };
 
@@ -36,8 +38,10 @@ Result<ChosenRules> choose_rules(const ModelSearchOptions& options) {
     std::vector<const Rule*> all;
     for (const Rule& rule : chosen.own) all.push_back(&rule);
     if (options.built_in_rules)
-        for (const Rule* rule : search_rules())
+        for (const Rule* rule : search_rules()) {
+            if (rule->source.starts_with("corrected.rules") && options.mutate <= 0) continue;
             if (options.tested_rules || rule->evidence != Evidence::Tested) all.push_back(rule);
+        }
     for (const Rule* rule : all) {
         int ops = 0;
         for (const Term& root : rule->pattern) ops += ops_of(root);
@@ -76,6 +80,32 @@ SearchedCandidate described(const Candidate& candidate, const std::vector<const 
     return out;
 }
 
+// Rules for the graph's own products, which join those of the search.
+Status add_mutants(const Graph& graph, const ModelSearchOptions& options, ChosenRules& rules, SearchReport& report) {
+    if (options.mutate <= 0) return {};
+    MutateOptions how{.seconds = options.mutate, .cancel = options.cancel};
+    if (options.progress)
+        how.progress = [&](std::string_view target, size_t done, size_t total) {
+            options.progress(fmt::format("mutate {}", target), done, total);
+        };
+    Mutation found = TRY(mutate(graph, how));
+    report.mutate_targets = found.targets;
+    report.mutate_candidates = found.mutants;
+    report.mutate_refused = std::move(found.refused);
+    report.mutate_seconds = found.seconds;
+    report.mutate_complete = found.complete;
+    rules.made.reserve(found.rules.size());  // pointers to them stay
+    for (MutantRule& m : found.rules) {
+        m.rule.comment = boxes_text(m.corrected);
+        report.mutants.push_back({m.rule.name, to_string(m.rule), boxes_text(m.corrected),
+                                  shapes_text(m.corrected.claim), m.share, m.for_all_sizes,
+                                  m.corrected.proof.certificate.text, boxes_picture(m.corrected, m.sizes), m.where});
+        rules.made.push_back(std::move(m.rule));
+        rules.all.push_back(&rules.made.back());
+    }
+    return {};
+}
+
 // Of a candidate's results from the input's: rounding may differ, and more of it where numbers are short.
 double most_difference(const Model& model, Precision precision) {
     double most = 1e-4;
@@ -100,7 +130,7 @@ Result<Searched> search_model(const Model& model, const ModelSearchOptions& opti
     how.extract_seconds = kExploreShare * options.seconds;
     how.alpha = options.alpha;
     how.budget = options.budget;
-    const ChosenRules rules = TRY(choose_rules(options));
+    ChosenRules rules = TRY(choose_rules(options));
     std::unique_ptr<CostModel> cost = TRY(choose_cost(options, precision));
     auto tell = [&](std::string_view what, size_t done, size_t total) {
         if (options.progress) options.progress(what, done, total);
@@ -114,12 +144,13 @@ Result<Searched> search_model(const Model& model, const ModelSearchOptions& opti
     std::unique_ptr<Graph> graph = model.graph().clone();
     pipeline.last_phase = Phase::Rewrite;
     TRY(optimize(*graph, pipeline));
+    Searched out{model, {}};
+    SearchReport& report = out.report;
+    TRY(add_mutants(*graph, options, rules, report));
     tell("search", 1, 3);
     const double processor = processor_seconds();
     Search found = search(*graph, rules.all, *cost, how);
 
-    Searched out{model, {}};
-    SearchReport& report = out.report;
     report.strategy = options.strategy;
     report.cost = cost->name();
     report.nodes = found.nodes;

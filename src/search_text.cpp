@@ -24,10 +24,26 @@ std::string how_it_ended(const SearchReport& report) {
     return fmt::format("stopped by its limit of {}: the best so far", report.stopped_by);
 }
 
+std::string mutants_text(const SearchReport& report, bool rules) {
+    if (report.mutate_targets == 0) return "";
+    std::string text = fmt::format("  {} rules made for {} products of this model, {:.2f} s{}\n", report.mutants.size(),
+                                   report.mutate_targets, report.mutate_seconds,
+                                   report.mutate_complete ? "" : ", stopped by its limit of seconds");
+    if (!rules) return text;
+    for (const SearchedMutant& m : report.mutants)
+        text += fmt::format(
+            "      {} where {}\n              {}{}; {}\n", m.rule, m.shapes, m.boxes,
+            m.share > 0 ? fmt::format(" ({:.1f} % of the output)", 100 * m.share) : "",
+            m.for_all_sizes ? "proved for all sizes" : "tested exactly at these sizes, and used at no others");
+    for (const std::string& why : report.mutate_refused) text += fmt::format("      refused: {}\n", why);
+    return text;
+}
+
 }  // namespace
 
 std::string SearchReport::to_text(bool rules) const {
-    std::string text =
+    std::string text = mutants_text(*this, rules);
+    text +=
         fmt::format("  {}: {} rewrites, {}, {}\n", strategy, steps,
                     classes ? fmt::format("{} nodes in {} classes", nodes, classes) : fmt::format("{} graphs", nodes),
                     how_it_ended(*this));

@@ -32,6 +32,9 @@ struct DiscoverRulesOptions {
     std::string work_dir = {};                  // an interrupted discovery goes on from there when it is started again
     bool prove = true;                          // false: only find
     bool all = false;                           // also prove, and write, the pairs that other rules give
+    // Instead of pairs that are equal everywhere: programs that equal an original almost everywhere, corrected and proved
+    // (docs/corrected.md). `ops` is then a file of originals, or "taso" for those that come with Tessera.
+    bool corrected = false;
     bool shrinking = false;                     // write only rules that leave fewer ops, or compute siblings together
     const std::atomic<bool>* cancel = nullptr;  // set it to stop with E0410
     std::function<void(const DiscoverProgress&)> progress = {};
@@ -63,6 +66,8 @@ struct DiscoveredRule {
     bool irredundant = true;                // no other rule gives it
     bool shrinks = false;                   // the right side has fewer ops, or computes siblings together
     int ops = 0;                            // of the larger side
+    std::string boxes = {};                 // of a corrected rule: what of the output is recomputed
+    std::string picture = {};               // and the output with them, as SVG
 };
 
 struct DiscoveredRules {

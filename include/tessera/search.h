@@ -29,8 +29,23 @@ struct ModelSearchOptions {
     double alpha = 1.05;                    // of backtracking
     size_t budget = 1000;                   // graphs that backtracking sees
     std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none
+    // Seconds of making rules for this model's own products: programs that equal them almost everywhere, corrected and
+    // proved (docs/corrected.md). 0: none are made.
+    double mutate = 0;
     const std::atomic<bool>* cancel = nullptr;
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
+};
+
+// A rule that was made for this model.
+struct SearchedMutant {
+    std::string rule, text;          // its name, and as a file of rules has it
+    std::string boxes;               // what of the output is recomputed, over the sizes of its shapes; or that nothing is
+    std::string shapes;              // of its variables: "x: [N,C,2*H,2*W], w: [M,C,3,3]"
+    double share = 0;                // of the output that is recomputed, at this model's sizes
+    bool for_all_sizes = true;       // proved with a certificate; false: tested exactly, and used, at this model's only
+    std::string certificate;
+    std::string picture;             // the output with its boxes, as SVG
+    std::vector<std::string> where;  // nodes that it may be used at
 };
 
 struct SearchedRule {
@@ -57,6 +72,11 @@ struct SearchReport {
     double measure_seconds = 0, timing_seconds = 0;  // what costs nobody knew, and the candidates, end to end
     size_t measured = 0;                             // kernels timed for their cost in this run
     std::vector<SearchedCandidate> candidates;  // the input first
+    std::vector<SearchedMutant> mutants;        // rules that were made for this model
+    size_t mutate_targets = 0, mutate_candidates = 0;  // products that were mutated, and programs that agree with one mostly
+    std::vector<std::string> mutate_refused;           // why programs were not taken
+    double mutate_seconds = 0;
+    bool mutate_complete = true;  // the time was enough
     size_t chosen = 0;
     double speedup = 1;  // of the one that was chosen, by the clock
     // What was searched and which candidates there were; with `rules`, also which rules each takes, where, and what they

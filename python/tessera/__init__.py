@@ -114,7 +114,7 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
            precision: str = "default", target: str = "host", rules: Files = (), built_in_rules: bool = True,
            refute_rules: bool = True, tested_rules: bool = False, max_rule_ops: int = 0, time_candidates: bool = True,
            max_nodes: int = 20000, threads: int = 1, alpha: float | None = None, budget: int | None = None,
-           cache: Path | None = None,
+           cache: Path | None = None, mutate: float = 0,
            progress: Progress | None = None) -> tuple[Model, SearchReport]:
     """A model that computes the same and runs faster on this machine, and what was found (docs/search.md). Where nothing
     is faster by the clock, it is the model given.
@@ -124,7 +124,8 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
     certificate beside it, others are tried for counterexamples, unless `refute_rules` is False. `max_nodes` bounds the
     e-graph and `seconds` the time: report.complete and report.stopped_by say whether a limit was met, and the best so far
     is the result. Candidates are timed on `threads` (0: all). `time_candidates` False takes the cheapest by its
-    cost. print(report.explain()) shows which rule was used where and what it gains."""
+    cost. print(report.explain()) shows which rule was used where and what it gains. `mutate` seconds go into rules for
+    this model's own products, corrected and proved (docs/corrected.md): report.mutants, each with its `picture`."""
     if strategy == "egraph" and (alpha is not None or budget is not None):
         raise Error("E0501", "alpha and budget are for the strategy \"backtrack\"")
     if cost == "estimate" and cache is not None:
@@ -134,27 +135,30 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
     done = _search(load(model)._held, seconds, strategy, cost, precision, target, _paths(rules), built_in_rules, refute_rules,
                    tested_rules, max_rule_ops, time_candidates, max_nodes, threads,
                    1.05 if alpha is None else alpha, 1000 if budget is None else number("budget", budget, 1),
-                   None if cache is None else os.fspath(cache), progress)
+                   None if cache is None else os.fspath(cache), mutate, progress)
     return Model(done.model), done.report
 
 
 def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
              out: Path | None = None, seed: int = 0, threads: int = 0,
              work_dir: Path | None = None, prove: bool = True, all: bool = False,
-             shrinking: bool = False, progress: Callable[[DiscoverProgress], None] | None = None) -> DiscoveredRules:
+             shrinking: bool = False, corrected: bool = False,
+             progress: Callable[[DiscoverProgress], None] | None = None) -> DiscoveredRules:
     """Rules that nobody wrote, each with its verdict (docs/superoptimizer.md).
 
     `ops`: "taso", "extended", a file that ends in .ops, or names of ops, as "add,mul,relu" or a list. `out` is the file of
     the proved rules; their certificates go to .cert beside it, what is only tested to .tested. With `work_dir`, a discovery
     that was interrupted goes on when it is started again. `all` also keeps the pairs that other rules give; `shrinking`
-    writes only rules that leave fewer ops or compute siblings together. The result depends on `seed`, not on `threads`."""
+    writes only rules that leave fewer ops or compute siblings together. The result depends on `seed`, not on `threads`.
+    `corrected` finds programs that equal an original almost everywhere instead, corrected and proved (docs/corrected.md);
+    `ops` is then a file of originals, or "taso" for those that come with Tessera."""
     number("threads", threads, 0, MOST_THREADS)
     number("seed", seed, 0)
     if out is not None and not prove:
         raise Error("E0501", "out takes rules that are proved, and prove=False proves none")
     names = os.fspath(ops) if isinstance(ops, (str, os.PathLike)) else ",".join(ops)
     return _discover(names, max_ops, "" if out is None else os.fspath(out), seed, threads,
-                     "" if work_dir is None else os.fspath(work_dir), prove, all, shrinking, progress)
+                     "" if work_dir is None else os.fspath(work_dir), prove, all, shrinking, corrected, progress)
 
 
 def compile(model: Source, *, target: str = "host", threads: int = 0, precision: str = "default", optimize: bool = True,

@@ -132,3 +132,38 @@ def test_ctrl_c_stops_a_discovery_and_a_search(interruptible, tmp_path):
         tessera.search(long_sum(), seconds=600, cost="estimate", rules=tmp_path / "growing.rules",
                        max_nodes=10**6, strategy="backtrack", budget=10**9, alpha=100.0)
     assert time.monotonic() - began < 100
+
+
+DILATED = """
+graph dilated(x: f32[1,8,12,12], w: f32[8,8,3,3]) {
+  %y = conv(x, w, dilations=[2, 2], kernel_shape=[3, 3], pads=[2, 2, 2, 2])
+  return %y
+}
+"""
+
+
+def test_search_makes_rules_for_the_products_of_a_model():
+    model = tessera.parse(DILATED)
+    _, without = tessera.search(model, 2, cost="estimate", time_candidates=False)
+    assert without.mutants == [] and without.mutate_seconds == 0
+    _, report = tessera.search(model, 2, cost="estimate", time_candidates=False, mutate=60)
+    assert report.mutate_seconds > 0 and report.mutants
+    moved = [m for m in report.mutants if m.boxes == "equal everywhere"]
+    assert moved and all(m.for_all_sizes and m.certificate and m.share == 0 for m in moved)
+    assert any("dilations=[1, 2]" in m.text for m in moved)
+    assert all(m.picture.startswith("<svg") for m in report.mutants)
+    assert "rules made for" in report.explain() and "equal everywhere" in report.explain()
+
+
+def test_discover_corrects_programs_that_are_equal_almost_everywhere(tmp_path):
+    originals = tmp_path / "pairs.originals"
+    originals.write_text("// two images\nconv(x, w, pads=[1, 1, 1, 1]) where x: [2*N,C,H,W], w: [M,C,3,3]\n")
+    found = tessera.discover(originals, corrected=True, out=tmp_path / "pairs.rules")
+    assert found.rules and all(rule.verdict == "proved" and rule.certificate for rule in found.rules)
+    assert any(rule.boxes.startswith("recomputed: axis 3 from 0 to 1") for rule in found.rules)
+    assert all(rule.picture.startswith("<svg") for rule in found.rules)
+    assert "proved" in (tmp_path / "pairs.rules").read_text() and "end" in (tmp_path / "pairs.cert").read_text()
+    originals.write_text("conv(x, w)\n")
+    with pytest.raises(tessera.Error) as caught:
+        tessera.discover(originals, corrected=True)
+    assert caught.value.code == "E0301"

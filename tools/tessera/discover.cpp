@@ -10,6 +10,7 @@ constexpr const char* kDiscoverExamples =
     "Examples:\n"
     "  tessera discover --ops taso --max-ops 3 --out found.rules\n"
     "  tessera discover --ops add,mul,relu --max-ops 2\n"
+    "  tessera discover --corrected --show\n"
     "  tessera discover --ops mine.ops --max-ops 4 --work-dir /tmp/work --json\n";
 
 Json counts_json(const DiscoveredCounts& c) {
@@ -32,6 +33,8 @@ Json counts_json(const DiscoveredCounts& c) {
 Json rule_json(const DiscoveredRule& r) {
     Json j{{"name", r.name},       {"rule", r.text},     {"shapes", r.shapes},           {"verdict", r.verdict},
            {"class", r.exactness}, {"reason", r.reason}, {"irredundant", r.irredundant}, {"ops", r.ops}};
+    if (!r.boxes.empty()) j["boxes"] = r.boxes;
+    if (!r.picture.empty()) j["picture"] = r.picture;
     if (r.verdict != "unknown") return j;
     j["tested_sizes"] = r.tested_sizes;
     j["error_log2"] = r.error_log2 ? Json(*r.error_log2) : Json(nullptr);
@@ -100,7 +103,14 @@ struct Discover {
     void print_text(const DiscoveredRules& found) const {
         if (show)
             for (const DiscoveredRule& r : found.rules)
-                if (r.irredundant || options.all) fmt::print("{:<8} {}\n", r.verdict, r.text);
+                if (r.irredundant || options.all)
+                    fmt::print("{:<8} {}{}\n", r.verdict, r.boxes.empty() ? "" : fmt::format("({}) ", r.boxes), r.text);
+        if (options.corrected) {
+            fmt::print("{} rules of {} mutants of {}: {}\n", found.rules.size(), found.counts.raw_pairs, found.ops,
+                       human_seconds(found.seconds));
+            for (const std::string& file : found.files) fmt::print("  written: {}\n", escaped(file));
+            return;
+        }
         auto row = [](const std::string& name, const DiscoveredCounts& c) {
             fmt::print("{:<10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", name, human_count(c.graphs),
                        human_count(double(c.terms)), human_count(double(c.classes)), c.raw_pairs,
@@ -139,6 +149,10 @@ void add_discover(CLI::App& app, Chosen& chosen) {
     c->add_option("--work-dir", d->options.work_dir,
                   "Keep progress in this folder: the same command resumes from there")
         ->option_text("FOLDER");
+    c->add_flag(
+        "--corrected", d->options.corrected,
+        "Find programs that equal an original almost everywhere, correct and prove them; --ops is then a file of "
+        "originals (those that come with Tessera)");
     c->add_flag("--all", d->options.all, "Also prove and write the rules that follow from others");
     c->add_flag("--shrinking", d->options.shrinking,
                 "Write only rules that leave fewer ops or compute siblings together");

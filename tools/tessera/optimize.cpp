@@ -340,6 +340,10 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
                 "Search for a model that is faster on this machine, for so many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
+    c->add_flag("--mutate{30}", o->search_options.mutate,
+                "For --search: make rules for this model's own products, corrected and proved, for so many seconds (30)")
+        ->option_text("[=SECONDS]")
+        ->check(above_zero());
     c->add_option("--strategy", o->search_options.strategy, "For --search: an e-graph, or backtracking as in TASO")
         ->option_text("egraph|backtrack")
         ->check(CLI::IsMember({"egraph", "backtrack"}));
@@ -366,7 +370,7 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->footer(fmt::format("{}\n{}", kOptimizeExamples, kExitStatus));
     c->callback([o, c, &chosen] {
         o->searched = c->count("--search") > 0;
-        for (const char* name : {"--strategy", "--cost", "--target", "--max-rule-ops", "--threads", "--max-nodes"})
+        for (const char* name : {"--mutate", "--strategy", "--cost", "--target", "--max-rule-ops", "--threads", "--max-nodes"})
             if (c->count(name) > 0) o->search_only.push_back(name);
         chosen = [o] { return report((*o)(), o->json); };
     });

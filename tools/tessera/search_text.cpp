@@ -21,6 +21,25 @@ Json search_json(const SearchReport& report, bool explain) {
            {"timing_seconds", report.timing_seconds},
            {"chosen", report.chosen},
            {"speedup", report.speedup}};
+    if (report.mutate_targets > 0) {
+        Json made{{"targets", report.mutate_targets},
+                  {"candidates", report.mutate_candidates},
+                  {"seconds", report.mutate_seconds},
+                  {"complete", report.mutate_complete},
+                  {"refused", report.mutate_refused}};
+        made["rules"] = Json::array();
+        for (const SearchedMutant& m : report.mutants) {
+            Json rule{{"rule", m.rule},   {"boxes", m.boxes}, {"shapes", m.shapes},
+                      {"share", m.share}, {"where", m.where}, {"for_all_sizes", m.for_all_sizes}};
+            if (explain) {
+                rule["text"] = m.text;
+                rule["certificate"] = m.certificate;
+                rule["picture"] = m.picture;
+            }
+            made["rules"].push_back(std::move(rule));
+        }
+        j["mutate"] = std::move(made);
+    }
     j["candidates"] = Json::array();
     for (const SearchedCandidate& c : report.candidates) {
         Json entry{{"what", c.what}, {"cost_s", c.cost}};
