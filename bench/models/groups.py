@@ -26,3 +26,7 @@ SEARCH_ONE = [
     "vgg19",
 ]
 SEARCH = SEARCH_ONE + [f"{name}_b16" for name in SEARCH_ONE]
+
+# Those that corrected mutants are measured on, at batch 1 and 16: PET's.
+MUTATE_ONE = ["resnet18", "csrnet", "inception_v3", "bert_s128", "resnet3d_18"]
+MUTATE = MUTATE_ONE + [f"{name}_b16" for name in MUTATE_ONE]

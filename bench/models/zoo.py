@@ -13,7 +13,7 @@ import torchvision  # noqa: E402
 import transformers  # noqa: E402
 
 import nas  # noqa: E402
-from groups import SEARCH, SPEED  # noqa: E402
+from groups import MUTATE, SEARCH, SPEED  # noqa: E402
 
 SEED = 20240
 BATCH, LENGTH = 2, 64  # of the example inputs of the language models
@@ -136,6 +136,33 @@ def nasrnn(batch=1, steps=5, hidden=512):
     return Example(nas.NasRnn(hidden).eval(), {"sequence": torch.randn(batch, steps, hidden)}, ["state"], {})
 
 
+class CsrNet(torch.nn.Module):
+    """Counts crowds (Li, Zhang and Chen 2018): the front of VGG-16, then dilated convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        front = [64, 64, "pool", 128, 128, "pool", 256, 256, 256, "pool", 512, 512, 512]
+        back = [512, 512, 512, 256, 128, 64]
+        layers: list[torch.nn.Module] = []
+        channels = 3
+        for width, dilation in [(w, 1) for w in front] + [(w, 2) for w in back]:
+            if width == "pool":
+                layers.append(torch.nn.MaxPool2d(2))
+                continue
+            layers += [torch.nn.Conv2d(channels, width, 3, padding=dilation, dilation=dilation), torch.nn.ReLU()]
+            channels = width
+        self.layers = torch.nn.Sequential(*layers, torch.nn.Conv2d(channels, 1, 1))
+
+    def forward(self, image):
+        return self.layers(image)
+
+
+def video(batch=1, frames=16, size=112):
+    model = torchvision.models.video.r3d_18(weights=None).eval()
+    spread_constant_parameters(model)
+    return Example(model, {"clip": torch.randn(batch, 3, frames, size, size)}, ["logits"], {})
+
+
 MODELS: dict[str, Callable[..., Example]] = {
     "resnet50": vision("resnet50"),
     "mobilenet_v3_small": vision("mobilenet_v3_small"),
@@ -171,11 +198,14 @@ FIXED = {
     "resnext50": vision("resnext50_32x4d"),
     "nasnet_a": pictured(nas.NasNetA),
     "nasrnn": nasrnn,
+    "resnet18": vision("resnet18"),
+    "csrnet": pictured(CsrNet),
+    "resnet3d_18": video,
     "bert_s128": bert(128),
     "gpt2_s128": gpt2(128),
 }
 ALL = MODELS | DEPTHS | FIXED
-GROUPS = {"all": list(MODELS), "speed": SPEED, "search": SEARCH, "depths": list(DEPTHS)}
+GROUPS = {"all": list(MODELS), "speed": SPEED, "search": SEARCH, "mutate": MUTATE, "depths": list(DEPTHS)}
 
 
 def parts(name):
