@@ -115,8 +115,9 @@ class BorderSearch {
         std::vector<Border> borders;
         for (size_t i = 0; i < coordinates_.size(); ++i) {
             const Coordinate& c = coordinates_[i];
-            // A few phases are no border: which of them differ says nothing of how much does.
-            if (c.extent.is_constant() && c.extent.constant() <= kMostTiles) continue;
+            // A few phases or tiles are no border: which of them differ says nothing of how much does.
+            if (c.part != Coordinate::Part::Whole && c.extent.is_constant() && c.extent.constant() <= kMostTiles)
+                continue;
             std::vector<Poly> lows{0}, highs{c.extent - Poly(1)};
             for (const Poly& g : t.guards) bounds_by(g, t, c, lows, highs);
             std::optional<Border> best;
