@@ -243,7 +243,8 @@ Result<Differences> find_differences(const Claim& claim, const ProveOptions& opt
             found.everywhere_equal = true;
             return found;
         }
-        found.strips = merged(BorderSearch(roots[0], proof).strips());
+        found.strips = BorderSearch(roots[0], proof).strips();
+        found.strips = merged(found.strips);
         if (found.strips.empty()) found.refused = "nothing is left of the difference that says where it is";
     } catch (const CannotSay& c) {
         found.refused = c.why;

@@ -15,7 +15,7 @@ struct Strip {
 struct Differences {
     bool everywhere_equal = false;
     std::vector<Strip> strips;  // by axis, then from the first; they touch nowhere
-    std::string refused;        // why there are no strips, though the sides differ
+    std::string refused;        // why there are none, though the sides differ, or why those there are have no order
     std::vector<int64_t> axes() const;
 };
 
