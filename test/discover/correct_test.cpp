@@ -120,6 +120,22 @@ TEST(Correct, BiasesAreTakenAlong) {
     expect_found(found, {"conv(moved0, w, b, pads=[1, 1, 1, 1])"}, "3:0..1 3:W + 1..W + 2 ");
 }
 
+// Every rule that is shipped has a certificate that replays, and holds by the evaluator.
+TEST(Correct, ShippedRulesVerify) {
+    const std::string stem = TESSERA_SOURCE_DIR "/rules/found/corrected";
+    auto rules = load_rules(stem + ".rules");
+    ASSERT_TRUE(rules.ok()) << rules.error().to_string();
+    auto certificates = load_certificates(stem + ".cert");
+    ASSERT_TRUE(certificates.ok()) << certificates.error().to_string();
+    EXPECT_GE(rules->size(), 30u);
+    EXPECT_EQ(rules->size(), certificates->size());
+    for (const Rule& rule : *rules) {
+        const Status verified = verify_rule(rule, *certificates);
+        EXPECT_TRUE(verified.ok()) << verified.error().to_string();
+        EXPECT_EQ(evaluated({rule, certificates->at(rule.name).shapes}, 9, 6), Truth::Agrees) << rule.name;
+    }
+}
+
 // What is mutated of a graph, and how often its parts are.
 TEST(Correct, ThePartsOfAMutantAreMutatedToo) {
     const Claim dilated = claim_of(

@@ -128,6 +128,29 @@ op x, y: add(x, y) if same_dims(x, y)
     expect_proved(found, fmt::format("add(conv(x, w, {0}), conv(x, v, {0})) => conv(x, add(w, v), {0})", attrs));
 }
 
+// PET's case of unequal kernels: one grouped convolution, the smaller kernel padded.
+TEST(Findings, UnequalKernelsBecomeOneGroupedConvolution) {
+    Discovery found = discovered(R"(
+world images
+sizes b=1 c=2 k=3 h=4 l=5; b=2 c=1 k=2 h=5 l=4
+var x y: [b, c, h, l]
+var p: [k, c, 1, 1]
+var w: [k, c, 3, 3]
+op x, w: conv(x, w) if dim(w, 2) == 1 and dim(x, 2) != 1 and dim(x, 2) != 3 and dim(x, 1) == dim(w, 1)
+op x, w: conv(x, w, pads=[1, 1, 1, 1]) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3 and dim(x, 1) == dim(w, 1)
+op x, w: conv(x, w, group=2, pads=[1, 1, 1, 1]) if dim(w, 2) == 3 and dim(x, 2) != 1 and dim(x, 2) != 3 and dim(x, 1) % 2 == 0 and dim(w, 0) % 2 == 0
+op w: pad(w, [0, 0, 1, 1, 0, 0, 1, 1]) if rank(w) == 4 and dim(w, 2) == 1
+op x, y: concat(x, y, axis=0)
+op x, y: concat(x, y, axis=1)
+)",
+                                 4);
+    expect_proved(
+        found,
+        "conv(concat(y, x, axis=1), concat(pad(p, [0, 0, 1, 1, 0, 0, 1, 1]), w, axis=0), group=2, pads=[1, 1, "
+        "1, 1], strides=strides) => concat(conv(y, p, strides=strides), conv(x, w, pads=[1, 1, 1, 1], "
+        "strides=strides), axis=1)");
+}
+
 TEST(Findings, FiltersAreEnlargedAndThenMerged) {
     Discovery found = discovered(kImages + R"(
 var w: [k, c, 3, 3]
