@@ -1,17 +1,20 @@
 // Damages the models of a folder and does with each what a user would: load, optimize, compile, run, and evaluate. Each
 // has a process of its own with limits. An error or a result is fine; a crash, a hang or more memory than allowed is
-// not, and the model that did it is kept. usage: mutate_models FOLDER [--count N] [--seed S] [--skip N] [--seconds T]
+// not, and the model that did it is kept. Every ten seconds it says how far it is, and at the end, or where it is
+// interrupted, what was counted. usage: mutate_models FOLDER [--count N] [--seed S] [--skip N] [--seconds T]
 // [--largest BYTES] [--keep FOLDER]
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "base/memory.h"
@@ -27,6 +30,9 @@ constexpr rlim_t kMemory = rlim_t{2} << 30;
 constexpr rlim_t kProcessorSeconds = 120;
 constexpr int64_t kTensorMemory = int64_t{1} << 30;
 constexpr int64_t kWork = 200'000'000;
+constexpr double kSecondsOfSilence = 10;
+
+volatile std::sig_atomic_t interrupted = 0;
 
 // How a process ended, beside what the system says.
 enum Outcome { kRan, kRefused, kNotRun, kFault, kOutcomes };
@@ -69,6 +75,7 @@ Outcome use(const std::string& bytes) {
 // The child's part: never returns.
 [[noreturn]] void child(const std::string& bytes) {
     const rlimit memory{kMemory, kMemory}, seconds{kProcessorSeconds, kProcessorSeconds}, none{0, 0};
+    for (int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
     setrlimit(RLIMIT_AS, &memory);
     setrlimit(RLIMIT_CPU, &seconds);
     setrlimit(RLIMIT_CORE, &none);
@@ -95,6 +102,26 @@ std::string read_file(const fs::path& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// What was counted, in one line.
+struct Tally {
+    std::map<std::string, size_t> counts;
+    size_t tried = 0, bad = 0;
+
+    std::string to_string() const {
+        std::string line;
+        for (const auto& [what, n] : counts) line += std::to_string(n) + " " + what + ", ";
+        return line + std::to_string(bad) + " bad";
+    }
+};
+
+// Waits for the child, also where a signal comes in between.
+std::optional<int> status_of(pid_t pid) {
+    int status = 0;
+    while (waitpid(pid, &status, 0) != pid)
+        if (errno != EINTR) return std::nullopt;
+    return status;
+}
+
 int run(const Options& o) {
     const std::vector<fs::path> paths = models_of(o);
     if (paths.empty()) {
@@ -102,11 +129,16 @@ int run(const Options& o) {
         return 2;
     }
     std::map<fs::path, std::string> read;
-    std::map<std::string, size_t> counts;
-    size_t bad = 0, tried = 0;
+    Tally tally;
     const auto began = std::chrono::steady_clock::now();
-    for (size_t i = o.skip; i < o.skip + o.count; ++i) {
-        if (std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > o.seconds) break;
+    double said = 0;
+    for (size_t i = o.skip; i < o.skip + o.count && !interrupted; ++i) {
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+        if (seconds > o.seconds) break;
+        if (seconds > said + kSecondsOfSilence) {
+            said = seconds;
+            fprintf(stderr, "%zu of %zu after %.0f s: %s\n", tally.tried, o.count, seconds, tally.to_string().c_str());
+        }
         std::mt19937_64 random(o.seed * 1'000'003 + i);  // each by itself, so that one can be made again
         const fs::path& path = paths[random() % paths.size()];
         auto [it, fresh] = read.try_emplace(path);
@@ -116,25 +148,26 @@ int run(const Options& o) {
         fflush(nullptr);
         const pid_t pid = fork();
         if (pid == 0) child(bytes);
-        int status = 0;
-        if (pid < 0 || waitpid(pid, &status, 0) != pid) return 2;
-        ++tried;
+        const auto ended = pid < 0 ? std::nullopt : status_of(pid);
+        if (!ended) return 2;
+        if (interrupted) break;  // the child may be, too
+        const int status = *ended;
+        ++tally.tried;
         const bool exited = WIFEXITED(status) && WEXITSTATUS(status) < kOutcomes;
         std::string what = exited ? kOutcomeNames[WEXITSTATUS(status)] : "CRASHED OR HUNG";
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) what = "HUNG";
-        ++counts[what];
+        ++tally.counts[what];
         if (exited && WEXITSTATUS(status) != kFault) continue;
-        bad += !exited;
+        tally.bad += !exited;
         const fs::path kept =
             fs::path(o.keep) / ("damaged-" + std::to_string(o.seed) + "-" + std::to_string(i) + ".onnx");
         std::ofstream(kept, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
         printf("%zu: %s (status %d): %s, kept as %s\n", i, what.c_str(), status, path.filename().c_str(), kept.c_str());
         fflush(stdout);
     }
-    printf("%zu damaged models, seed %llu:", tried, static_cast<unsigned long long>(o.seed));
-    for (const auto& [what, n] : counts) printf(" %zu %s,", n, what.c_str());
-    printf(" %zu bad\n", bad);
-    return bad ? 1 : 0;
+    printf("%zu damaged models, seed %llu: %s\n", tally.tried, static_cast<unsigned long long>(o.seed),
+           tally.to_string().c_str());
+    return tally.bad ? 1 : 0;
 }
 
 }  // namespace
@@ -162,8 +195,10 @@ int main(int argc, char** argv) {
     }
     if (o.folder.empty() || !std::filesystem::is_directory(o.folder)) {
         fprintf(stderr,
-                "usage: mutate_models FOLDER [--count N] [--seed S] [--skip N] [--seconds T] [--keep FOLDER]\n");
+                "usage: mutate_models FOLDER [--count N] [--seed S] [--skip N] [--seconds T]\n"
+                "    [--largest BYTES] [--keep FOLDER]\n");
         return 2;
     }
+    for (int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { tessera::interrupted = 1; });
     return tessera::run(o);
 }
