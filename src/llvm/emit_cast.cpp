@@ -1,5 +1,7 @@
 #include <llvm/IR/Intrinsics.h>
 
+#include <cmath>
+
 #include "base/check.h"
 #include "base/numeric.h"
 #include "llvm/emitter.h"
@@ -81,6 +83,32 @@ Value* Emitter::narrow_to_float(Value* v) {
     return builder_.CreateBitCast(builder_.CreateSelect(inexact, odd, bits), single);
 }
 
+// An integer of so many bits: what is out of range stays at the end of it, NaN is 0.
+Value* Emitter::to_int_range(Value* v, bool is_signed, unsigned bits) {
+    llvm::Type* type = like(v, builder_.getIntNTy(bits));
+    if (target_.code->converts_to_the_end() || !v->getType()->isVectorTy()) {
+        const auto id = is_signed ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
+        return builder_.CreateIntrinsic(id, {type, v->getType()}, {v});
+    }
+    // One by one, LLVM would say. Instead what is converted is never out of range.
+    const int digits = v->getType()->getScalarType()->isDoubleTy() ? 53 : 24;
+    const int power = static_cast<int>(bits) - (is_signed ? 1 : 0);
+    const double beyond = std::ldexp(1.0, power), low = is_signed ? -beyond : 0;
+    const double high = power <= digits ? beyond - 1 : beyond - std::ldexp(1.0, power - digits);
+    Value* held = builder_.CreateSelect(builder_.CreateFCmpOGT(v, of(v, low)), v, of(v, low));
+    held = builder_.CreateSelect(builder_.CreateFCmpOLT(held, of(held, high)), held, of(held, high));
+    llvm::Type* wide = like(v, bits + (is_signed ? 0 : 1) <= 32 ? builder_.getInt32Ty() : i64());
+    Value* whole = bits == 64 && !is_signed ? builder_.CreateFPToUI(held, wide) : builder_.CreateFPToSI(held, wide);
+    whole = builder_.CreateTrunc(whole, type);
+    if (power > digits) {
+        const auto most = is_signed ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits);
+        whole =
+            builder_.CreateSelect(builder_.CreateFCmpOGE(v, of(v, beyond)), llvm::ConstantInt::get(type, most), whole);
+    }
+    if (!is_signed) return whole;  // NaN is not above the low end
+    return builder_.CreateSelect(builder_.CreateFCmpUNO(v, v), llvm::Constant::getNullValue(type), whole);
+}
+
 Value* Emitter::cast(Value* v, DType from, DType to) {
     if (from == to) return v;
     llvm::Type* type = like(v, scalar_type(to));
@@ -94,10 +122,9 @@ Value* Emitter::cast(Value* v, DType from, DType to) {
     if (is_float(from)) {
         // To 64 bits, where what is out of range stays at the end of it, then what fits of them.
         const bool wide_unsigned = to == DType::u64;
-        llvm::Type* wide = like(v, i64());
-        Value* whole = builder_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {wide, v->getType()}, {v});
+        Value* whole = to_int_range(v, true, 64);
         if (wide_unsigned) {
-            Value* large = builder_.CreateIntrinsic(llvm::Intrinsic::fptoui_sat, {wide, v->getType()}, {v});
+            Value* large = to_int_range(v, false, 64);
             whole = builder_.CreateSelect(builder_.CreateFCmpOGE(v, of(v, 9223372036854775808.0)), large, whole);
         }
         return builder_.CreateTrunc(whole, type);
@@ -116,8 +143,7 @@ Value* Emitter::cast_saturate(Value* v, DType from, DType to) {
     if (to == DType::boolean) return cast(v, from, to);
     llvm::Type* type = like(v, scalar_type(to));
     if (is_float(from) && is_int(to)) {
-        const auto id = is_signed_int(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-        return builder_.CreateIntrinsic(id, {type, v->getType()}, {v});
+        return to_int_range(v, is_signed_int(to), static_cast<unsigned>(dtype_bits(to)));
     }
     if (is_float(to)) {
         if (is_float(from) && from == DType::f64 && to != DType::f64)

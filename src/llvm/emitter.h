@@ -334,6 +334,7 @@ class Emitter {
     // emit_cast.cpp
     Value* cast(Value* v, DType from, DType to);
     Value* cast_saturate(Value* v, DType from, DType to);
+    Value* to_int_range(Value* v, bool is_signed, unsigned bits);
     Value* round_to(Value* v, DType to);  // to what the type can hold, still in its computing type
     Value* from_memory(Value* v, DType dtype);
     Value* to_memory(Value* v, DType dtype);

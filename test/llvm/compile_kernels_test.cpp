@@ -87,18 +87,17 @@ TEST(CompileKernels, TailsOfKnownLength) {
     for (const char* type : {"f32", "f64", "f16", "i8", "i64"})
         for (int from : {0, 1, 5})
             for (int to : {6, 7, 11, 15, 16})
-                compare(
-                    parsed(fmt::format(
-                        "kernel tails() (x: {0}[3, 16], y: {0}[{3}], z: {0}[3, 16]) {{\n"
-                        "  alloc t: {0}[16] register\n"
-                        "  unrolled a < 2 {{\n    vector i < 8 {{\n      t[i + 8*a] = x[0, i + 8*a]\n    }}\n  }}\n"
-                        "  for k < 3 {{\n    unrolled b < 2 {{\n      vector j < 8 {{\n"
-                        "        if {1} <= j + 8*b && j + 8*b < {2} {{\n"
-                        "          t[j + 8*b] += x[k, j + 8*b]\n          y[j + 8*b - {1}] = x[k, j + 8*b]\n"
-                        "        }}\n      }}\n    }}\n"
-                        "    unrolled c < 2 {{\n      vector l < 8 {{\n        z[k, l + 8*c] = t[l + 8*c]\n      }}\n"
-                        "    }}\n  }}\n}}",
-                        type, from, to, to - from)));
+                compare(parsed(fmt::format(
+                    "kernel tails() (x: {0}[3, 16], y: {0}[{3}], z: {0}[3, 16]) {{\n"
+                    "  alloc t: {0}[16] register\n"
+                    "  unrolled a < 2 {{\n    vector i < 8 {{\n      t[i + 8*a] = x[0, i + 8*a]\n    }}\n  }}\n"
+                    "  for k < 3 {{\n    unrolled b < 2 {{\n      vector j < 8 {{\n"
+                    "        if {1} <= j + 8*b && j + 8*b < {2} {{\n"
+                    "          t[j + 8*b] += x[k, j + 8*b]\n          y[j + 8*b - {1}] = x[k, j + 8*b]\n"
+                    "        }}\n      }}\n    }}\n"
+                    "    unrolled c < 2 {{\n      vector l < 8 {{\n        z[k, l + 8*c] = t[l + 8*c]\n      }}\n"
+                    "    }}\n  }}\n}}",
+                    type, from, to, to - from)));
 }
 
 TEST(CompileKernels, PaddingInLanes) {
@@ -230,6 +229,24 @@ TEST(CompileKernels, TilesStayInRegisters) {
     EXPECT_THAT(*avx, HasSubstr("vfmadd231ps"));
     EXPECT_THAT(*avx, HasSubstr("%zmm30"));
     EXPECT_THAT(*avx, Not(HasSubstr("(%rsp)")));
+}
+
+// LLVM would convert them one by one.
+TEST(CompileKernels, FloatsBecomeIntegersInVectors) {
+    for (const char* to : {"saturate_u8", "saturate_i8", "saturate_i16", "saturate_i32", "i64", "i32"}) {
+        const std::string type = std::string(to).substr(std::string(to).find('_') + 1);
+        auto kernels =
+            parse_kernels(fmt::format("kernel k() (x: f32[64], y: {}[64]) {{ for i < 4 {{ vector j < 16 {{ y[16*i + j] "
+                                      "= {}(x[16*i + j]) }} }} }}",
+                                      type, to));
+        ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
+        CodegenOptions options;
+        options.target = "x86_64-avx512";
+        auto text = emit_assembly(*kernels, options);
+        ASSERT_TRUE(text.ok());
+        EXPECT_THAT(*text, HasSubstr("vcvttps2")) << to;
+        EXPECT_THAT(*text, Not(HasSubstr("vcvttss2"))) << to;
+    }
 }
 
 TEST(CompileKernels, FlushesSubnormalsWhereTheyAreSlow) {

@@ -42,6 +42,9 @@ class TargetCode {
     virtual Value* quick_divide(llvm::IRBuilderBase&, Value*, Value*) const { return nullptr; }
     virtual Value* quick_exp2(llvm::IRBuilderBase&, Value*) const { return nullptr; }
 
+    // There are instructions that convert vectors of floats to integers and keep what is too large at the end.
+    virtual bool converts_to_the_end() const { return true; }
+
     // The 16 bits of the bf16 nearest to an f32, or of each of a vector; null where there is no instruction for it.
     virtual Value* round_to_bf16(llvm::IRBuilderBase&, Value*) const { return nullptr; }
 

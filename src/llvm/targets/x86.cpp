@@ -62,6 +62,8 @@ class X86Code : public TargetCode {
         return b.CreateSelect(b.CreateFCmpUNO(x, x), x, pick(x, y));
     }
 
+    bool converts_to_the_end() const override { return false; }
+
     Value* flush_subnormals(llvm::IRBuilderBase& b) const override {
         constexpr int kToZero = 1 << 15, kAreZero = 1 << 6;  // results, operands
         b.GetInsertBlock()->getParent()->addFnAttr("denormal-fp-math", "preserve-sign,preserve-sign");
