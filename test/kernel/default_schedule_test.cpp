@@ -294,6 +294,30 @@ TEST(DefaultSchedule, Maps) {
     check(gather_rows(10, 9, 4));
 }
 
+// Axes of one element behind the last larger one do not keep it from the lanes: windows as convolutions of one
+// dimension have them, and sums whose dimensions are kept.
+TEST(DefaultSchedule, SingleElementsBehindTheLanes) {
+    for (const char* text : {"compute window() (x: f32[2, 77], w: f32[1, 28], y: f32[2, 25, 1]) {\n"
+                             "  known w\n"
+                             "  conv for i < 2, j < 25, l < 1: y[i, j, l] += x[i, 2*j + r] * w[l, r] over r < 28\n}\n",
+                             "compute mean() (x: f32[3, 40, 32], y: f32[3, 32, 1, 1]) {\n"
+                             "  t: f32[3, 32] global\n"
+                             "  sum for i < 3, c < 32: t[i, c] += x[i, r, c] over r < 40\n"
+                             "  mean for i < 3, c < 32, h < 1, w < 1: y[i, c, h, w] = t[i, c] / 40.0\n}\n",
+                             "compute most() (x: f32[64, 16], y: f32[64, 1]) {\n"
+                             "  t: f32[64] global\n"
+                             "  max for i < 64: t[i] max= x[i, r] over r < 16\n"
+                             "  kept for i < 64, l < 1: y[i, l] = t[i]\n}\n"}) {
+        auto compute = parse_compute(text);
+        ASSERT_TRUE(compute.ok()) << compute.error().to_string();
+        check(*compute);
+        for (const Processor& p : processors()) {
+            const Kernel kernel = lower(*default_schedule(*compute, {p.machine, 1}))->kernel;
+            EXPECT_GE(loops_of(kernel, LoopKind::Vector), 1U) << p.name << "\n" << to_string(kernel);
+        }
+    }
+}
+
 // One row of unknown length is shared by the threads.
 TEST(DefaultSchedule, FewRowsOfUnknownLength) {
     for (const Processor& p : processors()) {

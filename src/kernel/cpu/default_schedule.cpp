@@ -39,6 +39,12 @@ std::vector<std::string> readers_of(const Schedule& s, int buffer) {
     return names;
 }
 
+const ReduceAxis* last_larger_axis(const Stage& stage) {
+    for (auto a = stage.axes.rbegin(); a != stage.axes.rend(); ++a)
+        if (!a->extent.is_int(1)) return &*a;
+    return nullptr;
+}
+
 namespace {
 
 bool is_param(const Schedule& s, int buffer) { return size_t(buffer) < s.compute().params; }

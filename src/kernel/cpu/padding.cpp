@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernel/cpu/contraction.h"
+#include "kernel/cpu/schedule_kinds.h"
 #include "kernel/ir/regions.h"
 
 namespace tessera {
@@ -105,12 +105,6 @@ const ReduceAxis* spaced_along(const Expr& index, const Stage& stage) {
         found = &a;
     }
     return found;
-}
-
-const ReduceAxis* last_larger_axis(const Stage& stage) {
-    for (auto a = stage.axes.rbegin(); a != stage.axes.rend(); ++a)
-        if (!a->extent.is_int(1)) return &*a;
-    return nullptr;
 }
 
 // Rows of whole vectors, with room for tiles that reach beyond the last column.

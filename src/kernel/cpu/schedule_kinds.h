@@ -14,6 +14,7 @@ const Stage& find_stage(const Schedule& s, std::string_view name);
 const Stage* writer_of(const Schedule& s, int buffer);
 std::vector<std::string> readers_of(const Schedule& s, int buffer);  // names of stages
 std::vector<Expr> loads_of(const Stage& stage, int buffer = -1);     // of that buffer, or all
+const ReduceAxis* last_larger_axis(const Stage& stage);  // of more than one element; null where there is none
 // How the address of an access moves, in elements, when var grows by one; nullopt where that is not constant.
 std::optional<Expr> stride_of(const Schedule& s, const Expr& load, const Expr& var);
 std::optional<Expr> stride_of(const Schedule& s, int buffer, const std::vector<Expr>& indices, const Expr& var);

@@ -54,18 +54,18 @@ RowGroup row_group(const Schedule& s, const std::string& out, const std::set<std
 bool reduces_along_lanes(const Schedule& s, const Stage& stage) {
     constexpr int64_t kShortWindow = 32;
     bool along = false, across = false;
+    const ReduceAxis* last = last_larger_axis(stage);
     const bool is_short = stage.reduce.back().extent.as_int().value_or(kShortWindow) < kShortWindow;
     for (const Expr& load : loads_of(stage)) {
         auto r = stride_of(s, load, stage.reduce.back().var);
         if (r && r->is_int(0)) continue;  // the same for all that is combined
         along |= r && r->is_int(sums_words(stage) ? 4 : 1);
-        if (stage.axes.empty() || stage.axes.back().extent.is_int(1)) continue;
-        auto a = stride_of(s, load, stage.axes.back().var);
+        if (!last) continue;
+        auto a = stride_of(s, load, last->var);
         across |= a && a->is_int(1);
         // A window that moves by several elements.
         for (const Expr& index : load.args())
-            across |=
-                is_short && depends_on(index, stage.axes.back().var) && depends_on(index, stage.reduce.back().var);
+            across |= is_short && depends_on(index, last->var) && depends_on(index, stage.reduce.back().var);
     }
     return along && !across;
 }
@@ -163,6 +163,19 @@ Status merge_rows(Schedule& s, const std::string& sum, const std::string& out) {
     return s.merge_axes(out, groups);
 }
 
+// Axes of one element behind the rows (kept dimensions) are part of them.
+Status merge_units_into_rows(Schedule& s, const std::string& out, size_t rows) {
+    const auto& axes = find_stage(s, out).axes;
+    if (rows == 0 || axes.size() <= rows) return {};
+    std::vector<std::vector<int>> groups;
+    for (size_t i = 0; i < axes.size(); ++i) {
+        if (i >= rows && !axes[i].extent.is_int(1)) return {};
+        if (i < rows) groups.emplace_back();
+        groups.back().push_back(int(i));
+    }
+    return s.merge_axes(out, groups);
+}
+
 bool reads_padding(const Schedule& s, const Stage& stage) {
     const std::vector<Expr> loads = loads_of(stage);
     return std::any_of(loads.begin(), loads.end(), [&](const Expr& load) {
@@ -177,8 +190,11 @@ Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptio
     const Stage stage = find_stage(s, name);
     std::vector<Loop> loops = s.loops(name);
     const Loop inner = loops.back();
-    const int64_t lanes = lanes_of(s, stage, options.machine);
+    int64_t lanes = lanes_of(s, stage, options.machine);
     auto extent = s.extent(inner).as_int();
+    // A short row fills a part of a register.
+    constexpr int64_t kFewestLanes = 4;
+    while (extent && lanes > kFewestLanes && *extent < 2 * lanes) lanes /= 2;
     if (lanes < 2 || (!apart && !reduces_along_lanes(s, stage)) || (extent && *extent < 2 * lanes)) {
         if (extent && *extent <= 16) TRY(s.unroll(inner));
         return {};
@@ -227,6 +243,7 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         TRY(schedule_map(s, out, options));
         return members;
     }
+    TRY(merge_units_into_rows(s, out, group.axes));
     TRY(merge_dense_axes(s, out, group.axes));
     const size_t inner_axes = find_stage(s, out).axes.size() - group.axes;
     bool apart = false;  // lanes go along a reduction that is not contiguous, since there is nothing better
@@ -234,7 +251,8 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         const Stage& only = find_stage(s, group.members[0]);
         const int64_t lanes = lanes_of(s, only, options.machine);
         const bool along = !only.reduce.empty() && reduces_along_lanes(s, only);
-        const int64_t places = only.axes.back().extent.as_int().value_or(lanes);
+        const ReduceAxis* last = last_larger_axis(only);
+        const int64_t places = last ? last->extent.as_int().value_or(lanes) : 1;
         apart = !along && places < lanes && terms_of_sum(only).value_or(INT64_MAX) >= 8 * lanes;
         if (!only.reduce.empty() && !apart && (!along || sums_few(only, lanes))) {
             if (along || !reads_padding(s, only)) TRY(merge_rows(s, group.members[0], out));
