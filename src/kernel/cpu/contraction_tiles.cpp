@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kernel/cpu/contraction.h"
+#include "kernel/ir/intrinsic.h"
 
 namespace tessera {
 namespace {
@@ -12,6 +13,7 @@ constexpr int64_t kRowsWorthPacking = 4;  // of A: fewer, and B is read as it li
 constexpr int64_t kUnpackedRows = 16;     // of such a B
 constexpr int64_t kFewTiles = 32;         // of rows: with more, it does not matter that the first wait for a panel of B
 constexpr int64_t kLongPanel = 6;         // first caches that a panel of B may fill before k is cut
+constexpr int64_t kPanelOfSecond = 8;     // of the second cache, what such a panel may fill where it streams from there
 
 // Times are in multiply-adds.
 constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
@@ -25,11 +27,12 @@ constexpr double kWorthTrying = 1.2, kFewRowsWorthTrying = 2.5;  // times the be
 constexpr double kWorthChanging = 1.06;               // gains below are less than what these times are off by
 constexpr int64_t kWayBytes = 4 << 10, kFewWays = 8;  // of the first cache
 
-constexpr double kFarBytesPerCycle = 12;  // from memory, to one core
-constexpr double kRowOfTile = 0.35;       // cycles for each row and step of k that nothing hides
-constexpr int64_t kMostRows = 16;         // of a register tile
-constexpr int kMostRowTiles = 2;          // besides the one for many rows
-constexpr double kFastEnough = 1.15;      // times the best there is, for any size
+constexpr double kFarBytesPerCycle = 12;              // from memory, to one core
+constexpr double kRowOfTile = 0.35;                   // cycles for each row and step of k that nothing hides
+constexpr int64_t kMostRows = 16;                     // of a register tile
+constexpr int kMostRowTiles = 2;                      // besides the one for many rows
+constexpr double kFastEnough = 1.15;                  // times the best there is, for any size
+constexpr double kMatrixStep = 7, kMatrixTile = 200;  // cycles of a matrix tile for each step of k, and beside
 
 // Cycles that one step of k takes in a register tile of mr rows and `vectors` vectors of columns; infinite where the
 // tile does not fit the registers.
@@ -189,7 +192,11 @@ void cut_depth(const ContractionShape& s, const Machine& machine, ContractionTil
         // fitting the first.
         int64_t most = std::max<int64_t>(64, machine.l2_bytes / 2 / (2 * t.mr * s.element_bytes));
         const int64_t first_cache = machine.l1_bytes / (t.nr * s.element_bytes);
-        if (s.k >= kLongPanel * first_cache) most = std::min(most, std::max<int64_t>(64, first_cache));
+        // AVX-512 takes a panel from the second cache as fast as it multiplies. Where many tiles of rows read it,
+        // adding up the blocks costs more.
+        const bool streams = machine.load_broadcast && s.m > kFewTiles * t.mr;
+        const int64_t near = streams ? machine.l2_bytes / kPanelOfSecond / (t.nr * s.element_bytes) : first_cache;
+        if (s.k >= kLongPanel * first_cache) most = std::min(most, std::max<int64_t>(64, near));
         t.k_blocks = s.m <= t.mr || !t.pack_a ? 1 : divide_up(s.k, most);
     } else {
         // A few rows of B at a time, along whole pages; products are added up in the first cache.
@@ -222,6 +229,40 @@ void choose_for_threads(const ContractionShape& s, const Machine& machine, int t
         if (r.cost < most && (r.pack_a || !rows_collide(s, r.mr))) consider(r, kWorthChanging);
 }
 
+// Words that an instruction on whole tiles sums over: those that k is a multiple of, or little less; 0 where there are
+// none. A long one leaves its sums in registers.
+int64_t words_of_tiles(const ContractionShape& s) {
+    constexpr int64_t kFewest = 8;
+    if (!s.words || s.k < kFewest) return 0;
+    const int64_t step = kWordsOfTiles[0], least = divide_up(s.k, step) * step;
+    if (!s.k_fills && s.k != least) return 0;
+    int64_t best = step;
+    for (int64_t words : kWordsOfTiles)
+        if (const int64_t filled = divide_up(s.k, words) * words;
+            filled * 16 <= least * 17 && (s.k_fills || filled == s.k))
+            best = words;
+    return best;
+}
+
+// Tiles of 32 rows and columns by AMX. A few rows are better off in vectors.
+bool choose_matrix_tiles(const ContractionShape& s, const Machine& machine, int threads, ContractionTiles& best) {
+    constexpr int64_t kTile = 32, kFewRows = 12;
+    constexpr double kFaster = 0.2;  // the time of a word, beside one in vectors
+    if (!machine.has("amx-int8")) return false;
+    const int64_t words = words_of_tiles(s);
+    if (!words || s.n < kTile / 2 || (s.m_known && s.m <= kFewRows)) return false;
+    best = {.mr = kTile, .nr = kTile, .k_multiple = words};
+    best.kc = divide_up(s.k, words) * words;
+    best.tile_words = words;
+    // For fewer rows, on the same panels.
+    if (s.tile_rows && !s.m_known) best.mr = s.tile_rows, best.tile_words = 0;
+    best.parallel = threads > 1 && (is_open(s) || 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 2e6);
+    choose_tasks(s, machine, best.parallel ? threads : 1, best.parallel ? kFaster : 0, best);
+    best.parallel &= best.tasks > 1 || is_open(s);
+    best.a_ahead &= best.parallel;
+    return true;
+}
+
 }  // namespace
 
 ContractionTiles choose_tiles(const ContractionShape& given, const Machine& machine, int threads) {
@@ -229,6 +270,7 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     for (int64_t* extent : {&s.batch, &s.m, &s.n, &s.k}) *extent = std::max<int64_t>(*extent, 1);
     const int64_t lanes = std::max<int64_t>(1, machine.vector_bytes / s.element_bytes);
     ContractionTiles best;
+    if (choose_matrix_tiles(s, machine, threads, best)) return best;
     best.pack_a = s.m > 1 || !s.m_known;
     // A B that comes late and is read for few rows is not worth a copy.
     best.pack_b = s.packed_ahead || !s.b_along_columns || s.m > kRowsWorthPacking;
@@ -268,12 +310,13 @@ std::vector<RowTile> choose_row_tiles(const ContractionShape& s, const Contracti
     const bool far = double(s.n) * k * s.element_bytes > double(machine.l2_bytes);
     const double fetch = far ? double(tiles.nr * s.element_bytes) / kFarBytesPerCycle : 0;
     auto tile_time = [&](int64_t rows) {
+        if (tiles.tile_words && rows == tiles.mr) return kMatrixStep + kMatrixTile / k;
         const double step = cycles_per_step(rows, vectors, lanes, s, machine);
         return step + kRowOfTile * double(rows) + (double(rows * vectors) * 1.5 + 20) / k;
     };
-    std::vector<std::vector<double>> times(size_t(kMostRows) + 1);  // by rows of the tile, by size
+    std::vector<std::vector<double>> times(size_t(std::max(kMostRows, tiles.mr)) + 1);  // by rows of the tile, by size
     std::vector<double> ideal(sizes.size(), INFINITY);
-    for (int64_t rows = 1; rows <= kMostRows; ++rows)
+    for (int64_t rows = 1; rows < int64_t(times.size()); ++rows)
         for (size_t i = 0; i < sizes.size(); ++i) {
             times[size_t(rows)].push_back(std::max(double(divide_up(sizes[i], rows)) * tile_time(rows), fetch));
             ideal[i] = std::min(ideal[i], times[size_t(rows)].back());
@@ -298,7 +341,8 @@ std::vector<RowTile> choose_row_tiles(const ContractionShape& s, const Contracti
         uint32_t best = 0;
         double least = now / 1.01;
         for (uint32_t set = 2; set < 2u << kMostRows; set += 2) {
-            if (std::popcount(set) != count || (one && !(set & 2)) || set >> tiles.mr & 1) continue;
+            if (std::popcount(set) != count || (one && !(set & 2)) || (tiles.mr <= kMostRows && set >> tiles.mr & 1))
+                continue;
             if (double w = worst(set); w < least) least = w, best = set;
         }
         if (best) chosen = best, now = least;

@@ -5,6 +5,7 @@
 #include "kernel/cpu/padding.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
+#include "kernel/ir/intrinsic.h"
 
 namespace tessera {
 
@@ -158,8 +159,9 @@ class ContractionSchedule {
             }
         }
         even_blocks_ = tiles_.k_blocks == 1 || mod(product(stage.reduce, c_.depth), tiles_.kc).is_int(0);
-        fills_ = tiles_.pack_a && tiles_.k_blocks == 1 && lanes_ > 1 && c_.depth.size() == 1 &&
-                 lies_along_depth(s_, stage, c_);
+        rows_unsigned_ = c_.a == 0;
+        fills_ = tiles_.pack_a && tiles_.k_blocks == 1 && tiles_.k_multiple == 1 && lanes_ > 1 &&
+                 c_.depth.size() == 1 && lies_along_depth(s_, stage, c_);
         const bool rounds = s_.compute().buffers[size_t(stage.buffer)].dtype == DType::f32;
         if (rounds && product(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
     }
@@ -168,15 +170,17 @@ class ContractionSchedule {
     // where it has no such parts, and also to whole vectors, so that A can be read in them.
     void choose_parts(int64_t k) {
         if (tiles_.k_blocks > 1) k = tiles_.kc;
-        if (tiles_.k_blocks > 1 && k <= 2 * kPart) return;  // blocks are parts
+        // More sums side by side take longer to add up, and so have longer parts.
+        const int64_t longer = options_.machine.load_broadcast ? 2 : 1, most = longer * kLongSum, part = longer * kPart;
+        if (tiles_.k_blocks > 1 && k <= 2 * part) return;  // blocks are parts
         if (fills_) k = (k + lanes_ - 1) / lanes_ * lanes_;
-        if (k <= kLongSum) return;
-        for (int64_t parts = (k + kLongSum - 1) / kLongSum; parts <= k / (kPart / 2); ++parts)
+        if (k <= most) return;
+        for (int64_t parts = (k + most - 1) / most; parts <= k / (part / 2); ++parts)
             if (k % parts == 0) {
                 part_ = k / parts;
                 return;
             }
-        if (tiles_.k_blocks == 1 && c_.depth.size() == 1 && tiles_.pack_a && tiles_.pack_b) part_ = kPart;
+        if (tiles_.k_blocks == 1 && c_.depth.size() == 1 && tiles_.pack_a && tiles_.pack_b) part_ = part;
     }
 
     // Stage mm[b,m,n] over k from a[b,m,k..] and b[b,k..,n], then out[b,m,n].
@@ -196,7 +200,7 @@ class ContractionSchedule {
             CHECK(matched.has_value());
             out_groups = *matched;
             // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
-            if (is_costly(find_stage(s_, out_).value) && tiles_.k_blocks == 1)
+            if (is_costly(find_stage(s_, out_).value) && tiles_.k_blocks == 1 && !tiles_.tile_words)
                 tile_ = TRY(s_.cache_write(mm_, Scope::Register));
         }
         const Expr a_value = stage.value.arg(size_t(c_.a)), b_value = stage.value.arg(size_t(c_.b));
@@ -221,13 +225,13 @@ class ContractionSchedule {
             if (copy && makes_padding(*copy) && tile_.empty()) (void)s_.pad(mm_, multiples);
             return {};
         }
-        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : part_ > 0 ? part_ : fills_ ? lanes_ : 1);
+        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : part_ > 0 ? part_ : fills_ ? lanes_ : tiles_.k_multiple);
         TRY(s_.pad(mm_, multiples));
         if (!tile_.empty()) {
             multiples.pop_back();
             TRY(s_.pad(tile_, multiples));
         }
-        by_rows_ = along_depth && !options_.machine.lane_multiply;
+        by_rows_ = (along_depth && !options_.machine.lane_multiply) || tiles_.k_multiple > 1;
         if (along_depth && !by_rows_) TRY(turn_in_registers());
         return {};
     }
@@ -360,8 +364,9 @@ class ContractionSchedule {
         TRY(s_.reorder(order));
         TRY(s_.vectorize(lanes));
         TRY(s_.unroll(vectors));
-        if (rows && tile_.empty()) TRY(s_.unroll(*rows));
-        if (rows && !tile_.empty()) TRY(s_.annotate(*rows, "unroll", 2));
+        const bool in_memory = !tile_.empty() || tiles_.tile_words;
+        if (rows && !in_memory) TRY(s_.unroll(*rows));
+        if (rows && in_memory) TRY(s_.annotate(*rows, "unroll", 2));
         // A row is left out by one test; columns in vectors, so their last tile stands apart.
         TRY(s_.loop_partition(column_tiles));
         if (tasks.empty()) return {};
@@ -409,6 +414,7 @@ class ContractionSchedule {
         }
         if (!tile_.empty()) TRY(keep_tile(at));
         TRY(s_.compute_at(tile, at));
+        if (tiles_.tile_words) return sum_by_tiles(tile);
         const Loop rows_of_tiles = at;
         if (part_ > 0) TRY(sum_in_parts(tile, at));
         TRY(s_.set_scope(tile, Scope::Register));
@@ -443,6 +449,21 @@ class ContractionSchedule {
             TRY(s_.vectorize(s_.loops(copy)[a_batch_ ? 1 : 0]));
         }
         return {};
+    }
+
+    // The tile in memory, to which an instruction adds the products of so many words.
+    Status sum_by_tiles(const std::string& tile) {
+        TRY(s_.set_scope(tile, Scope::Local));
+        const std::vector<Loop> loops = s_.loops(tile);
+        const size_t rows = has_batch_ ? 1 : 0;
+        auto [vectors, lanes] = TRY(s_.split(loops[rows + 1], lanes_));
+        auto [parts, words] = TRY(s_.split(loops.back(), tiles_.tile_words));
+        TRY(s_.reorder({parts, loops[rows], vectors, lanes, words}));
+        // The zeros that it begins with are written in vectors.
+        TRY(s_.vectorize(lanes));
+        TRY(s_.unroll(vectors));
+        TRY(s_.unroll(words));
+        return s_.tensorize(loops[rows], word_tiles_name(rows_unsigned_, tiles_.tile_words));
     }
 
     // The tile in memory, to which parts of the sum are added; from then on `tile` is a part, computed at `at`.
@@ -604,6 +625,7 @@ class ContractionSchedule {
     int64_t part_ = 0;                        // of a sum, that is added up in registers; 0: all of it
     bool a_batch_ = false, a_known_ = false;  // A has axes of the batch; is known before it runs
     bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
+    bool rows_unsigned_ = false;   // the bytes of A are, where the sum is over words
     bool fills_ = false;           // k is filled up to whole vectors
     bool even_blocks_ = true;      // all blocks of k are of one size
     Loop tile_loop_, panel_loop_;  // over register tiles, over panels of B
@@ -629,6 +651,9 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
     shape.a_along_depth = stage.value.arg(size_t(c.a)).is(ExprKind::Load) && lies_along_depth(s, stage, c);
     shape.b_along_columns = lies_along_columns(s, stage, c);
     shape.element_bytes = int(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    // Instructions on tiles have rows and columns, and as many words as they say.
+    shape.words = sums_words(stage) && !c.rows.empty() && product(stage.reduce, c.depth).as_int();
+    shape.k_fills = c.depth.size() == 1;
     return shape;
 }
 

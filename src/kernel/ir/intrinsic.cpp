@@ -47,6 +47,16 @@ Intrinsic tiles(std::string name, DType a, DType b, DType out, std::string needs
     return {std::move(name), {i, j}, {k, r}, out, {a, b}, x * y, std::move(needs)};
 }
 
+// out[i, x, j] += sum over k of the products of the bytes of a[i, k] and b[k, x, j], which are words of four: those of
+// one of them are unsigned. Two by two tiles of 16 by 16, so that each that is loaded is used twice.
+Intrinsic word_tiles(bool rows_unsigned, int64_t words) {
+    ReduceAxis i = axis("i", 32), x = axis("x", 2), j = axis("j", 16), k = axis("k", words);
+    Expr a = load(0, DType::i32, {i.var, k.var}), b = load(1, DType::i32, {k.var, x.var, j.var});
+    Expr value = rows_unsigned ? call(Fn::DotU8I8, {a, b}) : call(Fn::DotU8I8, {b, a});
+    return {
+        word_tiles_name(rows_unsigned, words), {i, x, j}, {k}, DType::i32, {DType::i32, DType::i32}, value, "amx-int8"};
+}
+
 // What the four warps of a block multiply: out[i, j] += sum over k of a[i, k] * b[k, j]. Rows i are those of a warp
 // (u), of 16 (v), of one half of them (h) and one of its 8 (g); columns j those of 8 (x), of 2 (t) and one of those
 // (p). So the elements of one thread, which is t of group g of warp u, follow each other. `mma` are instructions of one
@@ -87,6 +97,8 @@ Intrinsic team_matrix(DType dtype, int64_t columns, int64_t depth, bool from_thr
 }
 
 std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
+    for (bool rows_unsigned : {true, false})
+        for (int64_t words : kWordsOfTiles) all.push_back(word_tiles(rows_unsigned, words));
     for (DType dtype : {DType::f16, DType::bf16})
         for (int64_t side : {64, 128}) {
             all.push_back(team_matrix(dtype, 128, side, false));
@@ -130,6 +142,10 @@ std::vector<Expr> moved(const Buffer& b, std::vector<Expr> at, const Expr& by, c
 
 std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool from_threads) {
     return fmt::format("wgmma_{}_{}_128x{}x{}", from_threads ? "add" : "set", dtype_name(dtype), columns, depth);
+}
+
+std::string word_tiles_name(bool rows_unsigned, int64_t words) {
+    return fmt::format("amx_words_{}_{}", rows_unsigned ? "us" : "su", words);
 }
 
 const std::vector<Intrinsic>& all_intrinsics() {

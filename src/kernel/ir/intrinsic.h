@@ -29,6 +29,10 @@ std::vector<const Intrinsic*> find_intrinsics(const Machine& machine);  // those
 // Of 128 rows: see team_matrix in intrinsic.cpp.
 std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool from_threads);
 
+// Products of 32 rows and 32 columns of words of bytes, over so many words: see word_tiles in intrinsic.cpp.
+constexpr int64_t kWordsOfTiles[] = {16, 32, 48, 64, 96, 128, 192, 256};
+std::string word_tiles_name(bool rows_unsigned, int64_t words);
+
 // The arguments of a Call: for `out`, then each operand, how many elements apart neighbours along each of its axes lie
 // (axes, then reduce; 0 where it does not have that axis, or is the same all along it).
 // The nest that a call of a declared intrinsic stands for (null: there is none), and the kernel with all of them. The

@@ -45,6 +45,7 @@ class Matching {
         }
         if (pattern.kind() != e.kind() || pattern.dtype() != e.dtype() || pattern.args().size() != e.args().size())
             return false;
+        if (pattern.is(ExprKind::Call) && pattern.node().fn != e.node().fn) return false;
         if (pattern.is(ExprKind::Mul) && e.args().size() == 2)  // in either order
             return (same(pattern.arg(0), e.arg(0)) && same(pattern.arg(1), e.arg(1))) ||
                    (same(pattern.arg(0), e.arg(1)) && same(pattern.arg(1), e.arg(0)));
