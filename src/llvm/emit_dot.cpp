@@ -34,6 +34,14 @@ std::optional<std::array<Expr, kBytesOfWord>> loads_of_word(const Expr& e) {
     return loads;
 }
 
+// Whether one load's place is so many elements after the other's by their indices alone, whatever values they have.
+bool follows(const Expr& load, const Expr& first, const Buffer& buffer, int64_t elements) {
+    if (load.args().empty() || (!buffer.strides.empty() && !buffer.strides.back().is_int(1))) return false;
+    for (size_t d = 0; d + 1 < load.args().size(); ++d)
+        if (!load.arg(d).same(first.arg(d))) return false;
+    return (load.args().back() - first.args().back()).is_int(elements);
+}
+
 }  // namespace
 
 // Where a word of four bytes that lie side by side begins.
@@ -49,6 +57,8 @@ std::optional<Emitter::WordPlace> Emitter::place_of_word(const Expr& e) {
         const Expr& load = (*loads)[static_cast<size_t>(i)];
         if (load.node().slot != (*loads)[0].node().slot) return {};
         place.in_bounds &= in_bounds(slot, load.args());
+        const Buffer& buffer = kernel_.buffers[static_cast<size_t>(load.node().slot)];
+        if (follows(load, (*loads)[0], buffer, i)) continue;
         Linear gap = offset_of(slot, load.args());
         add_linear(gap, place.first, -1);
         if (!gap.is_constant() || gap.constant != i) return {};
@@ -71,6 +81,9 @@ Value* Emitter::emit_word(const Expr& e) {
     if (!step) return load(word, masked ? chosen_address(builder_.CreateOrReduce(mask_), from) : from);
     auto* vector = llvm::FixedVectorType::get(word, static_cast<unsigned>(lanes_));
     if (step == kBytesOfWord && !masked) return load(vector, from);
+    if (step == kBytesOfWord && target_.machine.masked)
+        return tag(builder_.CreateMaskedLoad(vector, from, llvm::Align(1), mask_, llvm::Constant::getNullValue(vector)),
+                   slot.scope, slot.noalias);
     Value* out = llvm::PoisonValue::get(vector);
     for (int i = 0; i < lanes_; ++i) {
         Value* at = builder_.CreateGEP(builder_.getInt8Ty(), from, builder_.getInt64(i * step));

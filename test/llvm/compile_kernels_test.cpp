@@ -249,6 +249,22 @@ TEST(CompileKernels, FloatsBecomeIntegersInVectors) {
     }
 }
 
+// Words of bytes that lie side by side are read as words, also where only some lanes count and indices have products.
+TEST(CompileKernels, WordsAreReadAtOnce) {
+    auto kernels = parse_kernels(
+        "kernel k(n) (x: u8[n, 24], y: i32[n, 6]) { for a < n { for b < n { vector j < 16 { if j < 6 { y[a, j] = "
+        "bit_or(bit_or(bit_or(i32(x[a*b, 4*j]), shl(i32(x[a*b, 4*j + 1]), 8_i32)), shl(i32(x[a*b, 4*j + 2]), 16_i32)), "
+        "shl(i32(x[a*b, 4*j + 3]), 24_i32)) } } } } }");
+    ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
+    CodegenOptions options;
+    options.target = "x86_64-avx512";
+    auto text = emit_assembly(*kernels, options);
+    ASSERT_TRUE(text.ok());
+    EXPECT_THAT(*text, HasSubstr("{%k"));
+    EXPECT_THAT(*text, Not(HasSubstr("vpinsrb")));
+    EXPECT_THAT(*text, Not(HasSubstr("movzbl")));
+}
+
 TEST(CompileKernels, FlushesSubnormalsWhereTheyAreSlow) {
     const std::vector<Kernel> kernels{packed_gemm(1, 1, 16, {4, 16, false, 2})};
     CodegenOptions options;
