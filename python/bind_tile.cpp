@@ -73,6 +73,13 @@ void bind_builder(nb::module_& m) {
         .def("cast", [](Builder& b, const Value& x, const std::string& dtype) {
             return unwrap(b.cast(x, dtype_named(dtype)));
         }, nb::arg("x"), nb::arg("dtype"))
+        .def("bitcast", [](Builder& b, const Value& x, const std::string& dtype) {
+            return unwrap(b.bitcast(x, dtype_named(dtype)));
+        }, nb::arg("x"), nb::arg("dtype"))
+        .def("address", [](Builder& b, const Value& p) { return unwrap(b.address(p)); }, nb::arg("pointer"))
+        .def("pointer_at", [](Builder& b, const Value& x, const std::string& dtype) {
+            return unwrap(b.pointer_at(x, dtype_named(dtype)));
+        }, nb::arg("address"), nb::arg("dtype"))
         .def("broadcast", [](Builder& b, const Value& x, Shape s) { return unwrap(b.broadcast(x, std::move(s))); },
              nb::arg("x"), nb::arg("shape"))
         .def("reshape", [](Builder& b, const Value& x, Shape s) { return unwrap(b.reshape(x, std::move(s))); },
@@ -132,6 +139,17 @@ void bind_structure(nb::module_& m) {
             return unwrap(b.begin_for(begin, end, step, carried));
         }, nb::arg("begin"), nb::arg("end"), nb::arg("step"), nb::arg("carried"))
         .def("end_for", [](Builder& b, const Values& carried) { return unwrap(b.end_for(carried)); }, nb::arg("carried"))
+        .def("begin_while", [](Builder& b, const Values& carried) { return unwrap(b.begin_while(carried)); },
+             nb::arg("carried"))
+        .def("begin_do", [](Builder& b, const Operand& c) { unwrap(b.begin_do(c)); }, nb::arg("condition"))
+        .def("end_while", [](Builder& b, const Values& carried) { return unwrap(b.end_while(carried)); },
+             nb::arg("carried"))
+        .def("print", [](Builder& b, const std::string& text, const Values& values, bool hex) {
+            unwrap(b.print(text, values, hex));
+        }, nb::arg("text"), nb::arg("values"), nb::arg("hex"))
+        .def("check", [](Builder& b, const Operand& c, const std::string& text, const std::optional<Operand>& mask) {
+            unwrap(b.check(c, text, mask));
+        }, nb::arg("condition"), nb::arg("text"), nb::arg("mask").none() = nb::none())
         .def("finish", [](Builder& b) { return unwrap(b.finish()); });
 }
 
@@ -162,7 +180,7 @@ void bind_tile(nb::module_& m) {
             unwrap(std::move(status));
         }, nb::arg("grid"), nb::arg("memory"), nb::arg("numbers"))
         .def("emit", [](const Function& f, const std::string& what) { return unwrap(f.emit(what)); }, nb::arg("what"));
-    // `arguments`: for each parameter how it is given, "array", "size" or "element", or the parameter whose memory it is in.
+    // `arguments`: for each parameter how it is given, "array", "anywhere", "size" or "element", or the parameter whose memory it is in.
     m.def("compile_tile", [](const Program& program, const std::vector<std::variant<int, std::string>>& arguments,
                              int grid_rank, int threads) {
         std::vector<Argument> all;
@@ -172,7 +190,8 @@ void bind_tile(nb::module_& m) {
                 continue;
             }
             const std::string& how = std::get<std::string>(argument);
-            all.push_back({how == "array" ? Argument::As::Array : how == "size" ? Argument::As::Size : Argument::As::Element});
+            all.push_back({how == "array" ? Argument::As::Array : how == "size" ? Argument::As::Size
+                           : how == "anywhere" ? Argument::As::Anywhere : Argument::As::Element});
         }
         Result<Function> made = [&] {
             nb::gil_scoped_release release;

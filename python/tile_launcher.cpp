@@ -28,6 +28,27 @@ char element_of(const char* format, Py_ssize_t size) {
     return (is_signed ? kSigned : kUnsigned)[place];
 }
 
+// Of an element type of PyTorch's, by its name; 0 where kernels have no such elements. Types live as long as the process.
+char element_of_torch(PyObject* dtype) {
+    static std::unordered_map<PyObject*, char> known;
+    auto [found, fresh] = known.try_emplace(dtype, 0);
+    if (!fresh) return found->second;
+    constexpr std::pair<std::string_view, char> kNames[] = {
+        {"torch.float32", 'f'}, {"torch.float64", 'd'}, {"torch.float16", 'e'}, {"torch.bfloat16", 'w'}, {"torch.bool", '?'},
+        {"torch.int8", 'b'},    {"torch.int16", 'h'},   {"torch.int32", 'i'},   {"torch.int64", 'q'},    {"torch.uint8", 'B'},
+        {"torch.uint16", 'H'},  {"torch.uint32", 'I'},  {"torch.uint64", 'Q'},  {"torch.float8_e4m3fn", 'x'},
+        {"torch.float8_e5m2", 'y'}};
+    const std::string name = nb::cast<std::string>(nb::str(nb::handle(dtype)));
+    for (const auto& [text, element] : kNames)
+        if (name == text) found->second = element;
+    if (found->second) Py_INCREF(dtype);
+    return found->second;
+}
+
+size_t bytes_of(char element) {
+    return std::strchr("?bBxy", element) ? 1 : std::strchr("ewhH", element) ? 2 : std::strchr("fiI", element) ? 4 : 8;
+}
+
 template <typename T>
 void append(std::string& key, const T& value) {
     key.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -51,14 +72,37 @@ bool TileLauncher::read_array(PyObject* value, Read& into) const {
     char* begin = static_cast<char*>(view.buf);
     const Py_ssize_t size = view.itemsize;
     PyBuffer_Release(&view);
-    if (!forward) return false;
+    return forward && add_array(element, begin, reach / size, static_cast<size_t>(size), into);
+}
+
+// A tensor of PyTorch that lies on the processor as one piece.
+bool TileLauncher::read_tensor(PyObject* value, Read& into) const {
+    const nb::handle tensor(value);
+    static std::unordered_map<PyObject*, bool> types;
+    auto [known, fresh] = types.try_emplace(tensor.type().ptr(), false);
+    if (fresh) {
+        known->second = nb::cast<std::string>(nb::str(tensor.type().attr("__module__"))).starts_with("torch") &&
+                        nb::hasattr(tensor, "is_cpu") && nb::hasattr(tensor, "data_ptr");
+        Py_INCREF(tensor.type().ptr());
+    }
+    if (!known->second) return false;
+    if (!nb::cast<bool>(tensor.attr("is_cpu")) || !nb::cast<bool>(tensor.attr("is_contiguous")())) return false;
+    const char element = element_of_torch(nb::object(tensor.attr("dtype")).ptr());
+    if (!element) return false;
+    char* begin = reinterpret_cast<char*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()));
+    const auto count = nb::cast<int64_t>(tensor.attr("numel")());
+    return count > 0 && add_array(element, begin, count, bytes_of(element), into);
+}
+
+bool TileLauncher::add_array(char element, char* begin, int64_t count, size_t size, Read& into) {
+    char* end = begin + static_cast<size_t>(count) * size;
     for (const auto& [from, to] : into.spans)
-        if (begin < to && from < begin + reach) return false;  // they share memory
-    into.spans.emplace_back(begin, begin + reach);
+        if (begin < to && from < end) return false;  // they share memory
+    into.spans.emplace_back(begin, end);
     into.key += 'a';
     into.key += element;
     into.memory.push_back(begin);
-    into.numbers.push_back(reach / size);
+    into.numbers.push_back(count);
     return true;
 }
 
@@ -109,7 +153,7 @@ bool TileLauncher::read(Values values, const std::array<int64_t, 3>& grid, Read&
             element('?', value == Py_True);
         } else if (PyFloat_CheckExact(value)) {
             element('f', static_cast<float>(PyFloat_AsDouble(value)));
-        } else if (!PyObject_CheckBuffer(value) || !read_array(value, into)) {
+        } else if (!(PyObject_CheckBuffer(value) ? read_array(value, into) : read_tensor(value, into))) {
             return false;
         }
     }

@@ -32,6 +32,8 @@ class TileLauncher {
     };
     bool read(Values values, const std::array<int64_t, 3>& grid, Read& into) const;
     bool read_array(PyObject* value, Read& into) const;
+    bool read_tensor(PyObject* value, Read& into) const;
+    static bool add_array(char element, char* begin, int64_t count, size_t size, Read& into);
 
     std::vector<bool> fixed_, whole_;
     std::unordered_map<std::string, tessera::tile::Function> known_;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/protect.h"
+#include "base/reports.h"
 #include "kernel/from_tile/from_tile.h"
 #include "runtime/devices/bind_launches.h"
 #include "tessera/tile.h"
@@ -54,6 +55,7 @@ struct Function::State {
     std::vector<Argument> arguments;
     int grid_rank = 1;
     std::optional<Kernel> checked;
+    bool by_address = false;
 
     std::vector<int64_t> all_symbols(const std::array<int64_t, 3>& grid, const std::vector<int64_t>& numbers) const {
         std::vector<int64_t> all(grid.begin(), grid.end());
@@ -68,6 +70,39 @@ struct Function::State {
             if (all[i] < 0) return Error(Code::E0405, "{} is {}, and not a size", kernel.symbols[i], all[i]);
         return {};
     }
+    Status launch(std::vector<int64_t> all, const std::vector<void*>& memory) {
+        TRY(check(memory, all));
+        std::lock_guard lock(busy);
+        if (all != symbols || launches.empty()) {
+            launches = TRY(bind_launches(module->kernels()[0], values(all)));
+            TRY(stream->reserve(most_local_bytes(launches)));
+            symbols = std::move(all);
+        }
+        for (const Launch& each : launches) TRY(stream->launch(each, {memory, symbols}));
+        TRY(stream->synchronize());
+        if (!has_reports()) return {};
+        const auto failure = take_failure();
+        return failure ? Status(Error(Code::E0407, "{}", *failure).at(kernel.name)) : Status();
+    }
+    // Arrays come as addresses instead of buffers, and all of memory behind what is left.
+    Status launch_by_address(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
+                             const std::vector<int64_t>& numbers) {
+        std::vector<void*> left;
+        std::vector<int64_t> all(grid.begin(), grid.end());
+        size_t place = 0, number = 0;
+        for (const Argument& a : arguments) {
+            const bool array = a.as == Argument::As::Array, element = a.as == Argument::As::Element;
+            if (place + (array || element) > memory.size() || number + !element > numbers.size())
+                return Error(Code::E0402, "{} takes more addresses and numbers", kernel.name);
+            if (array) all.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory[place++])));
+            if (element) left.push_back(memory[place++]);
+            if (!array && !element) all.push_back(numbers[number]);
+            number += !element;
+        }
+        all.push_back(kAllElements);
+        left.resize(kernel.params, nullptr);
+        return launch(std::move(all), left);
+    }
     SymbolValues values(const std::vector<int64_t>& all) const {
         SymbolValues named;
         for (size_t i = 0; i < all.size(); ++i) named.emplace(kernel.symbols[i], all[i]);
@@ -75,12 +110,20 @@ struct Function::State {
     }
 };
 
-Result<Function> Function::compile(const Program& program, const std::vector<Argument>& arguments, int grid_rank,
+Result<Function> Function::compile(const Program& program, const std::vector<Argument>& given, int grid_rank,
                                    int threads) {
+    bool by_address = false;
+    std::vector<Argument> arguments = given;
+    for (Argument& a : arguments) {
+        if (a.as != Argument::As::Anywhere) continue;
+        a.as = Argument::As::Array;
+        by_address = true;
+    }
     return protect("tile", {.name = "program.tile", .text = [&] { return program.to_string(); }},
                    [&]() -> Result<Function> {
                        const Machine machine = TRY(describe_target("host"));
-                       Kernel kernel = TRY(from_tile(program, arguments, grid_rank, machine));
+                       TileKernel made_of = TRY(from_tile(program, arguments, grid_rank, machine, false, by_address));
+                       Kernel& kernel = made_of.kernel;
                        auto module = TRY(compile_kernels({kernel}, {}));
                        std::shared_ptr<State> made(new State{.program = program,
                                                              .kernel = std::move(kernel),
@@ -91,7 +134,8 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
                                                              .launches = {},
                                                              .arguments = arguments,
                                                              .grid_rank = grid_rank,
-                                                             .checked = {}});
+                                                             .checked = {},
+                                                             .by_address = made_of.by_address});
                        made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
                        return Function(std::move(made));
                    });
@@ -100,16 +144,8 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
 Status Function::launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
                         const std::vector<int64_t>& numbers) const {
     State& s = *state_;
-    std::vector<int64_t> all = s.all_symbols(grid, numbers);
-    TRY(s.check(memory, all));
-    std::lock_guard lock(s.busy);
-    if (all != s.symbols || s.launches.empty()) {
-        s.launches = TRY(bind_launches(s.module->kernels()[0], s.values(all)));
-        TRY(s.stream->reserve(most_local_bytes(s.launches)));
-        s.symbols = std::move(all);
-    }
-    for (const Launch& launch : s.launches) TRY(s.stream->launch(launch, {memory, s.symbols}));
-    return s.stream->synchronize();
+    if (s.by_address) return s.launch_by_address(grid, memory, numbers);
+    return s.launch(s.all_symbols(grid, numbers), memory);
 }
 
 Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
@@ -118,8 +154,12 @@ Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector
     const std::vector<int64_t> all = s.all_symbols(grid, numbers);
     TRY(s.check(memory, all));
     const SymbolValues symbols = s.values(all);
+    take_failure();
     std::lock_guard lock(s.busy);
-    if (!s.checked) s.checked = TRY(from_tile(s.program, s.arguments, s.grid_rank, TRY(describe_target("host")), true));
+    if (s.by_address)
+        return Error(Code::E0604, "{} reaches memory by addresses, and is not interpreted", s.kernel.name);
+    if (!s.checked)
+        s.checked = TRY(from_tile(s.program, s.arguments, s.grid_rank, TRY(describe_target("host")), true)).kernel;
     std::vector<Tensor> buffers;
     for (size_t i = 0; i < memory.size(); ++i) {
         const Buffer& buffer = s.kernel.buffers[i];
@@ -136,6 +176,7 @@ Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector
         const Error& e = done.error();
         return Error(e.code(), "{}", e.message()).at(place.line ? place.to_string() : e.where());
     }
+    if (const auto failure = take_failure()) return Error(Code::E0407, "{}", *failure).at(s.kernel.name);
     for (size_t i = 0; i < memory.size(); ++i)
         if (buffers[i].bytes() > 0) std::memcpy(memory[i], buffers[i].data(), static_cast<size_t>(buffers[i].bytes()));
     return {};

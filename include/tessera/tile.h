@@ -76,6 +76,11 @@ class Builder {
     Result<Value> select(const Operand& condition, const Operand& a, const Operand& b);
     Result<Value> fma(const Operand& a, const Operand& b, const Operand& c);
     Result<Value> cast(const Value& x, DType dtype);
+    Result<Value> bitcast(const Value& x, DType dtype);  // the same bits, of a type of as many
+    // A pointer as a number, and back. A program with them, or with pointers that may point into one array or another,
+    // reaches all memory by addresses: it is not interpreted.
+    Result<Value> address(const Value& pointer);  // i64
+    Result<Value> pointer_at(const Value& address, DType dtype);
 
     Result<Value> broadcast(const Value& x, std::vector<int64_t> shape);
     Result<Value> reshape(const Value& x, std::vector<int64_t> shape);
@@ -110,10 +115,22 @@ class Builder {
     Result<std::vector<Value>> begin_for(const Operand& begin, const Operand& end, const Operand& step,
                                          const std::vector<Value>& carried);
     Result<std::vector<Value>> end_for(const std::vector<Value>& carried);
+    // What is carried; the condition is written first, then what is done as long as it holds.
+    Result<std::vector<Value>> begin_while(const std::vector<Value>& carried);
+    Status begin_do(const Operand& condition);
+    Result<std::vector<Value>> end_while(const std::vector<Value>& carried);
+
+    // While the program runs: a line for each element of the values, which have one shape; and an error of the launch
+    // (E0407) where a condition does not hold.
+    Status print(std::string text, const std::vector<Value>& values, bool hex = false);
+    Status check(const Operand& condition, std::string text, const std::optional<Operand>& mask = {});
 
     Result<Program> finish();
 
   private:
+    Result<Value> condition_of(const Operand& condition, std::string_view what);
+    Result<std::vector<Value>> end_loop(const std::vector<Value>& carried, size_t before);
+
     struct State;
     std::unique_ptr<State> state_;
 };
@@ -125,6 +142,7 @@ struct Argument {
         Shared,   // a pointer into the memory of parameter `of`; with it comes how many elements in
         Size,     // an integer that is not negative
         Element,  // any other number, by its address
+        Anywhere, // an Array that shares memory with one of another type: the program reaches memory by addresses
     } as = As::Array;
     int of = -1;
     bool operator==(const Argument&) const = default;

@@ -20,6 +20,29 @@ Rmw::BinOp operation(std::string_view name, DType dtype) {
 
 }  // namespace
 
+// For what there is no instruction for: reads, computes and exchanges until nobody came between.
+Value* Emitter::exchange_until(Value* at, DType dtype, const std::function<Value*(Value*)>& made) {
+    constexpr auto kOrder = llvm::AtomicOrdering::SequentiallyConsistent;
+    const llvm::Align align(dtype_bytes(dtype));
+    llvm::Type* bits = builder_.getIntNTy(static_cast<unsigned>(dtype_bytes(dtype)) * 8);
+    auto* before = builder_.GetInsertBlock();
+    auto* again = llvm::BasicBlock::Create(module_.getContext(), "again", function_);
+    auto* after = llvm::BasicBlock::Create(module_.getContext(), "after", function_);
+    auto* first = builder_.CreateAlignedLoad(bits, at, align);
+    first->setAtomic(llvm::AtomicOrdering::Monotonic);
+    builder_.CreateBr(again);
+    builder_.SetInsertPoint(again);
+    auto* have = builder_.CreatePHI(bits, 2);
+    have->addIncoming(first, before);
+    Value* old = from_memory(builder_.CreateBitCast(have, memory_type(dtype)), dtype);
+    Value* next = builder_.CreateBitCast(to_memory(made(old), dtype), bits);
+    Value* pair = builder_.CreateAtomicCmpXchg(at, have, next, align, kOrder, kOrder);
+    have->addIncoming(builder_.CreateExtractValue(pair, 0), builder_.GetInsertBlock());
+    builder_.CreateCondBr(builder_.CreateExtractValue(pair, 1), after, again);
+    builder_.SetInsertPoint(after);
+    return builder_.CreateBitCast(have, memory_type(dtype));
+}
+
 void Emitter::emit_atomic(const Call& call) {
     constexpr auto kOrder = llvm::AtomicOrdering::SequentiallyConsistent;
     const Access& to = call.writes.back();
@@ -36,6 +59,12 @@ void Emitter::emit_atomic(const Call& call) {
         for (Value*& v : args) v = builder_.CreateBitCast(v, bits);
         Value* pair = builder_.CreateAtomicCmpXchg(at, args[0], args[1], align, kOrder, kOrder);
         old = builder_.CreateBitCast(builder_.CreateExtractValue(pair, 0), memory_type(slot.dtype));
+    } else if (slot.dtype == DType::bf16 && call.name != "atomic_exchange") {
+        Value* by = from_memory(args[0], slot.dtype);
+        old = exchange_until(at, slot.dtype, [&](Value* have) -> Value* {
+            if (call.name == "atomic_add") return builder_.CreateFAdd(have, by);
+            return call.name == "atomic_min" ? builder_.CreateMinNum(have, by) : builder_.CreateMaxNum(have, by);
+        });
     } else {
         old = builder_.CreateAtomicRMW(operation(call.name, slot.dtype), at, args[0], align, kOrder);
     }

@@ -1,6 +1,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include "base/check.h"
+#include "kernel/ir/tile_calls.h"
 #include "llvm/emitter.h"
 
 namespace tessera::codegen {
@@ -108,6 +109,7 @@ void Emitter::describe_aliases() {
         for (size_t j = 0; j < slots_.size(); ++j) {
             if (i == j) continue;
             const bool both_params = i < kernel_.params && j < kernel_.params;
+            if (both_params && (is_anywhere(kernel_.buffers[i]) || is_anywhere(kernel_.buffers[j]))) continue;
             if (both_params && !written[i] && !written[j]) continue;
             if (both_params && written[i] != written[j] &&
                 may_share_memory(kernel_, written[i] ? j : i, written[i] ? i : j))

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernel/ir/atomics.h"
+#include "kernel/ir/tile_calls.h"
 #include "llvm/emitter.h"
 
 namespace tessera::codegen {
@@ -98,6 +99,7 @@ void Emitter::emit_loop(Value* begin, Value* end, int64_t step, bool runs, const
     loads_.clear();
     if (!open_loops_.empty()) open_loops_.back().innermost = false;
     open_loops_.push_back({before, block, i, step, {}});
+    open_loops_.back().after = after;
     ++depth_;
     body(i);
     --depth_;
@@ -184,6 +186,7 @@ void Emitter::emit_alloc(const Alloc& a, const std::function<void()>& body) {
 void Emitter::emit_call(const Call& call) {
     if (const Intrinsic* known = find_intrinsic(call.name)) return emit_intrinsic(call, *known);
     if (is_atomic(call)) return emit_atomic(call);
+    if (is_tile_language_call(call) && !has_blocks()) return emit_tile_language_call(call);
     if (has_blocks() && call.name == "prefetch") return;
     if (has_blocks() && call.name == "barrier") return meet();
     if (call.name != "prefetch" || call.reads.empty())

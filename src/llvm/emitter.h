@@ -132,6 +132,7 @@ class Emitter {
         int64_t step;
         std::map<std::pair<Value*, std::vector<std::pair<Value*, int64_t>>>, Pointer> pointers;
         bool innermost = true;
+        llvm::BasicBlock* after = nullptr;
     };
     friend class MemoScope;
     friend class FreshMemo;
@@ -277,7 +278,14 @@ class Emitter {
     llvm::Align align_of(const Slot& slot, const Linear& at) const;  // of an access in all lanes
     Value* chosen_address(Value* condition, Value* address);         // or the dummy
 
-    void emit_atomic(const Call& call);  // emit_atomic.cpp
+    // emit_atomic.cpp
+    void emit_atomic(const Call& call);
+    Value* exchange_until(Value* at, DType dtype, const std::function<Value*(Value*)>& made);
+
+    // emit_tile_calls.cpp
+    void emit_tile_language_call(const Call& call);
+    void emit_bits(const Call& call);
+    void emit_report(const Call& call);
 
     // emit_index.cpp
     Linear linear(const Expr& e);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/reports.h"
 #include "llvm/targets/target.h"
 
 namespace tessera::codegen {
@@ -56,6 +57,7 @@ orc::SymbolMap library(orc::LLJIT& jit) {
     two("atan2", ::atan2), twof("atan2f", ::atan2f);
     out[jit.mangleAndIntern("fma")] = symbol_of(static_cast<double (*)(double, double, double)>(::fma));
     out[jit.mangleAndIntern("fmaf")] = symbol_of(static_cast<float (*)(float, float, float)>(::fmaf));
+    out[jit.mangleAndIntern("tessera_report")] = symbol_of(&tessera_report);
     out[jit.mangleAndIntern("memcpy")] = symbol_of(&::memcpy);
     out[jit.mangleAndIntern("memmove")] = symbol_of(&::memmove);
     out[jit.mangleAndIntern("memset")] = symbol_of(&::memset);

@@ -78,12 +78,18 @@ Result<Value> Builder::program_count(int axis) {
     return state_->add({.kind = Kind::ProgramCount, .numbers = {axis}}, {.dtype = DType::i32});
 }
 
-Status Builder::begin_if(const Operand& condition) {
+Result<Value> Builder::condition_of(const Operand& condition, std::string_view what) {
     Value chosen = TRY(constant(condition));
-    if (!chosen.type.shape.empty())
-        return Error(Code::E0210, "a branch is taken by one element, not by {}", chosen.type.to_string())
+    if (chosen.type.pointer) chosen = TRY(address(chosen));
+    if (element_count(chosen.type) != 1)
+        return Error(Code::E0210, "{} by one element, not by {}", what, chosen.type.to_string())
             .hint("where() chooses element by element");
-    if (chosen.type.dtype != DType::boolean || chosen.type.pointer) chosen = TRY(binary("!=", chosen, int64_t{0}));
+    if (chosen.type.dtype != DType::boolean) chosen = TRY(binary("!=", chosen, int64_t{0}));
+    return reshape(chosen, {});
+}
+
+Status Builder::begin_if(const Operand& condition) {
+    const Value chosen = TRY(condition_of(condition, "a branch is taken"));
     State::Open open{.instruction = {.kind = Kind::If, .inputs = {chosen.number}, .place = state_->place}};
     open.instruction.regions.resize(2);
     state_->open.push_back(std::move(open));
@@ -138,21 +144,75 @@ Result<std::vector<Value>> Builder::begin_for(const Operand& begin, const Operan
 Result<std::vector<Value>> Builder::end_for(const std::vector<Value>& carried) {
     if (state_->open.empty() || state_->open.back().instruction.kind != Kind::For)
         return Error(Code::E0501, "the end of a loop that does not fit its beginning");
+    return end_loop(carried, 1);
+}
+
+// `before`: how many arguments of the region come before what is carried.
+Result<std::vector<Value>> Builder::end_loop(const std::vector<Value>& carried, size_t before) {
     const std::vector<int>& arguments = state_->open.back().instruction.regions[0].arguments;
-    if (arguments.size() != carried.size() + 1)
+    if (arguments.size() != carried.size() + before)
         return Error(Code::E0501, "a loop carries as many values as it began with");
     for (size_t i = 0; i < carried.size(); ++i) {
-        const Type& began = state_->program.types[static_cast<size_t>(arguments[i + 1])];
+        const Type& began = state_->program.types[static_cast<size_t>(arguments[i + before])];
         if (began != carried[i].type) return other_type("carried value", i, carried[i].type, began);
     }
     Instruction done = std::move(state_->open.back().instruction);
     state_->open.pop_back();
-    done.regions[0].results = numbers_of(carried);
+    done.regions.back().results = numbers_of(carried);
     std::vector<Value> results;
     for (const Value& v : carried) results.push_back(state_->fresh(v.type));
     done.outputs = numbers_of(results);
     state_->region().instructions.push_back(std::move(done));
     return results;
+}
+
+Result<std::vector<Value>> Builder::begin_while(const std::vector<Value>& carried) {
+    State::Open open{.instruction = {.kind = Kind::While, .inputs = numbers_of(carried), .place = state_->place}};
+    open.instruction.regions.resize(2);
+    std::vector<Value> arguments;
+    for (const Value& v : carried) arguments.push_back(state_->fresh(v.type));
+    open.instruction.regions[0].arguments = numbers_of(arguments);
+    state_->open.push_back(std::move(open));
+    return arguments;
+}
+
+Status Builder::begin_do(const Operand& condition) {
+    if (state_->open.empty() || state_->open.back().instruction.kind != Kind::While || state_->open.back().region != 0)
+        return Error(Code::E0501, "a body without its loop");
+    Value holds = TRY(condition_of(condition, "a loop goes on"));
+    state_->open.back().instruction.regions[0].results = {holds.number};
+    state_->open.back().region = 1;
+    return {};
+}
+
+Result<std::vector<Value>> Builder::end_while(const std::vector<Value>& carried) {
+    if (state_->open.empty() || state_->open.back().instruction.kind != Kind::While || state_->open.back().region != 1)
+        return Error(Code::E0501, "the end of a loop that does not fit its beginning");
+    return end_loop(carried, 0);
+}
+
+Status Builder::print(std::string text, const std::vector<Value>& values, bool hex) {
+    std::vector<int64_t> shape;
+    for (const Value& v : values) shape = TRY(common_shape(shape, v.type.shape));
+    Instruction instruction{.kind = Kind::Print, .numbers = {hex}, .word = std::move(text)};
+    for (const Value& v : values) {
+        const Value number = v.type.pointer ? TRY(address(v)) : v;
+        instruction.inputs.push_back(TRY(broadcast(number, shape)).number);
+    }
+    state_->append(std::move(instruction));
+    return {};
+}
+
+Status Builder::check(const Operand& condition, std::string text, const std::optional<Operand>& mask) {
+    Value holds = TRY(constant(condition));
+    if (holds.type.dtype != DType::boolean) holds = TRY(binary("!=", holds, int64_t{0}));
+    if (mask) {
+        Value masked = TRY(constant(*mask));
+        if (masked.type.dtype != DType::boolean) masked = TRY(binary("!=", masked, int64_t{0}));
+        holds = TRY(binary("|", holds, TRY(unary("not", masked))));
+    }
+    state_->append({.kind = Kind::Assert, .inputs = {holds.number}, .word = std::move(text)});
+    return {};
 }
 
 Result<Program> Builder::finish() {

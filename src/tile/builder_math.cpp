@@ -38,10 +38,18 @@ Expr bits_and(const Expr& a, const Expr& b) { return is_bool(a) ? logical_and(a,
 Expr bits_or(const Expr& a, const Expr& b) { return is_bool(a) ? logical_or(a, b) : bit(ExprKind::BitOr, a, b); }
 Expr bits_xor(const Expr& a, const Expr& b) { return is_bool(a) ? ne(a, b) : bit(ExprKind::BitXor, a, b); }
 
-// The upper half of a product of integers.
+// The upper half of a product of integers, as if they had no sign.
 Expr high_half(const Expr& a, const Expr& b) {
-    const Expr wide = cast(a, DType::u64) * cast(b, DType::u64);
-    return cast(bit(ExprKind::Shr, wide, int_const(32, DType::u64)), a.dtype());
+    const auto shifted = [](const Expr& x) { return bit(ExprKind::Shr, x, int_const(32, DType::u64)); };
+    if (dtype_bits(a.dtype()) <= 32) {
+        const auto wide = [](const Expr& x) { return cast(cast(x, DType::u32), DType::u64); };
+        return cast(shifted(wide(a) * wide(b)), a.dtype());
+    }
+    const Expr x = cast(a, DType::u64), y = cast(b, DType::u64), low_bits = int_const(0xffffffff, DType::u64);
+    const auto low = [&](const Expr& e) { return bit(ExprKind::BitAnd, e, low_bits); };
+    const Expr middle = shifted(low(x) * low(y)) + low(shifted(x) * low(y)) + low(low(x) * shifted(y));
+    const Expr high = shifted(x) * shifted(y) + shifted(shifted(x) * low(y)) + shifted(low(x) * shifted(y));
+    return cast(high + shifted(middle), a.dtype());
 }
 
 using Of = BinaryOp::Of;
@@ -139,6 +147,15 @@ Result<Value> Builder::binary(std::string_view op, const Operand& a, const Opera
         const std::vector<Value> both = TRY(brought_together(*this, {std::get<Value>(a), steps}));
         return state_->add({.kind = Kind::Offset, .inputs = {both[0].number, both[1].number}}, both[0].type);
     }
+    const bool compares = op == "==" || op == "!=" || op == "<" || op == "<=" || op == ">" || op == ">=";
+    if (compares && (points_a || points_b)) {
+        const auto number = [&](const Operand& x) -> Result<Operand> {
+            if (is_literal(x) || !type_of(x).pointer) return x;
+            return Operand(TRY(address(std::get<Value>(x))));
+        };
+        const Operand left = TRY(number(a)), right = TRY(number(b));
+        return binary(op, left, right);
+    }
     TRY(refuse_pointer(op, a));
     TRY(refuse_pointer(op, b));
     const BinaryOp* found = nullptr;
@@ -187,7 +204,9 @@ Result<Value> Builder::select(const Operand& condition, const Operand& a, const 
     if (points) {
         if (is_literal(b) || !type_of(b).pointer || type_of(b).dtype != type_of(a).dtype)
             return Error(Code::E0208, "where() chooses between a pointer and something else");
-        return Error(Code::E0208, "where() does not choose between pointers").hint("choose between their offsets");
+        const std::vector<Value> three = TRY(brought_together(*this, {chosen, std::get<Value>(a), std::get<Value>(b)}));
+        return state_->add({.kind = Kind::Choose, .inputs = {three[0].number, three[1].number, three[2].number}},
+                           three[1].type);
     }
     const DType type = TRY(common_type(dtype_of(a), is_literal(a), dtype_of(b), is_literal(b)));
     values = TRY(brought_together(*this, {chosen, TRY(constant(a, type)), TRY(constant(b, type))}));
@@ -202,6 +221,30 @@ Result<Value> Builder::cast(const Value& x, DType dtype) {
     if (x.type.pointer) return Error(Code::E0208, "{} cannot become {}", x.type.to_string(), dtype_name(dtype));
     if (x.type.dtype == dtype) return x;
     return state_->map({x}, tessera::cast(element(0, x.type.dtype), dtype), dtype);
+}
+
+Result<Value> Builder::bitcast(const Value& x, DType dtype) {
+    const auto bits = [](DType t) { return t == DType::boolean ? 8 : dtype_bits(t); };
+    if (x.type.pointer || bits(x.type.dtype) != bits(dtype))
+        return Error(Code::E0208, "the bits of {} are not those of {}", x.type.to_string(), dtype_name(dtype));
+    if (x.type.dtype == dtype) return x;
+    if (!is_float(x.type.dtype) && !is_float(dtype)) return cast(x, dtype);
+    return state_->add({.kind = Kind::Bits, .inputs = {x.number}},
+                       {.dtype = dtype, .pointer = false, .shape = x.type.shape});
+}
+
+Result<Value> Builder::address(const Value& pointer) {
+    if (!pointer.type.pointer) return Error(Code::E0208, "{} has no address", pointer.type.to_string());
+    return state_->add({.kind = Kind::Address, .inputs = {pointer.number}},
+                       {.dtype = DType::i64, .pointer = false, .shape = pointer.type.shape});
+}
+
+Result<Value> Builder::pointer_at(const Value& address, DType dtype) {
+    if (address.type.pointer) return pointer_at(TRY(this->address(address)), dtype);
+    if (!is_int(address.type.dtype)) return Error(Code::E0208, "{} is no address", address.type.to_string());
+    const Value wide = TRY(cast(address, DType::i64));
+    return state_->add({.kind = Kind::PointerAt, .inputs = {wide.number}},
+                       {.dtype = dtype, .pointer = true, .shape = address.type.shape});
 }
 
 }  // namespace tessera::tile

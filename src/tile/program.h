@@ -14,7 +14,11 @@ enum class Kind : uint8_t {
     ProgramId,
     ProgramCount,  // numbers: axis
     Map,           // body; inputs of the result's shape; word: "rounded" where a quotient is rounded as IEEE has it
+    Bits,          // of a number, as one of another type of as many bits
     Offset,        // a pointer and how many elements further
+    Address,       // of a pointer, as a number
+    PointerAt,     // the other way round
+    Choose,        // a condition and two pointers
     Broadcast,
     Reshape,  // to the result's shape; one element fills a tile
     Permute,  // numbers: order
@@ -31,6 +35,9 @@ enum class Kind : uint8_t {
     Atomic,  // pointer, value or two, mask; word: add, min, ..., exchange, compare; gives what was there
     If,      // condition; two regions
     For,     // begin, end, step, carried...; a region of the variable and what is carried
+    While,   // carried...; a region of what is carried that gives a condition, and one that gives what is carried next
+    Print,   // values; word: text; numbers: hexadecimal
+    Assert,  // condition, or condition and mask; word: text
 };
 
 struct Place {

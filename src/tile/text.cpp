@@ -44,7 +44,8 @@ class Printer {
                 text_ += fmt::format("{} = ", fmt::join(types, ", "));
             }
             text_ += kind_name(i.kind);
-            if (!i.word.empty()) text_ += " " + i.word;
+            if (!i.word.empty())
+                text_ += i.kind == Kind::Print || i.kind == Kind::Assert ? fmt::format(" {:?}", i.word) : " " + i.word;
             if (i.kind == Kind::Map || i.kind == Kind::Constant) text_ += fmt::format(" {{{}}}", body(i));
             text_ += fmt::format("({})", names(i.inputs));
             if (!i.numbers.empty()) text_ += fmt::format(" [{}]", fmt::join(i.numbers, ", "));
@@ -70,10 +71,11 @@ class Printer {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-    constexpr std::string_view kNames[] = {
-        "constant", "arange", "program_id", "program_count", "map",    "offset", "broadcast", "reshape",
-        "permute",  "join",   "split",      "concatenate",   "gather", "flip",   "load",      "store",
-        "dot",      "reduce", "scan",       "atomic",        "if",     "for"};
+    constexpr std::string_view kNames[] = {"constant", "arange",  "program_id", "program_count", "map",       "bits",
+                                           "offset",   "address", "pointer_at", "choose",        "broadcast", "reshape",
+                                           "permute",  "join",    "split",      "concatenate",   "gather",    "flip",
+                                           "load",     "store",   "dot",        "reduce",        "scan",      "atomic",
+                                           "if",       "for",     "while",      "print",         "assert"};
     return kNames[static_cast<size_t>(kind)];
 }
 

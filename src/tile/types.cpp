@@ -52,8 +52,10 @@ Result<DType> common_type(DType a, bool a_literal, DType b, bool b_literal, bool
     if (is_float(a) || is_float(b))
         return Error(Code::E0208, "{} and {} have no common type", dtype_name(a), dtype_name(b));
     if (divided && a != DType::boolean && b != DType::boolean && is_signed_int(a) != is_signed_int(b))
-        return Error(Code::E0208, "{} and {} cannot be divided: one has a sign, the other has none", dtype_name(a),
-                     dtype_name(b))
+        return Error(Code::E0208,
+                     "Cannot use {} and {} in a division because they have different signedness: one has a sign, the "
+                     "other has none",
+                     dtype_name(a), dtype_name(b))
             .hint("cast one of them first");
     return wider_int(a, b);
 }

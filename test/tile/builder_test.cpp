@@ -1,6 +1,8 @@
 // Types, broadcasting and text of tile programs, built in C++.
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "tessera/tile.h"
 #include "tile/program.h"
 
@@ -95,6 +97,42 @@ TEST(TileProgram, PrintsAndRuns) {
     EXPECT_EQ(beyond.error().code(), Code::E0406);
     EXPECT_EQ(twice->launch({3, 1, 1}, {in.data()}, {19, 19, 18}).error().code(), Code::E0402);
     EXPECT_EQ(twice->launch({3, 1, 1}, {in.data(), out.data()}, {19, 19, -1}).error().code(), Code::E0405);
+}
+
+// z[0] = the bits of x[0], z[1] = how often it is halved until it is below 1.
+Result<Program> halvings() {
+    Builder b("halvings");
+    Value x = b.parameter("x", {.dtype = DType::f32, .pointer = true});
+    Value z = b.parameter("z", {.dtype = DType::i32, .pointer = true});
+    Value first = TRY(b.load(x));
+    TRY(b.store(z, TRY(b.bitcast(first, DType::i32))));
+    std::vector<Value> carried = TRY(b.begin_while({first, TRY(b.constant(int64_t{0}))}));
+    TRY(b.begin_do(TRY(b.binary(">=", carried[0], 1.0))));
+    Value half = TRY(b.binary("*", carried[0], 0.5)), count = TRY(b.binary("+", carried[1], int64_t{1}));
+    TRY(b.check(TRY(b.binary("<", count, int64_t{20})), "too often"));
+    std::vector<Value> done = TRY(b.end_while({half, count}));
+    TRY(b.store(TRY(b.binary("+", z, int64_t{1})), done[1]));
+    return b.finish();
+}
+
+TEST(TileFlow, LoopsByAConditionAndBits) {
+    const Program program = *halvings();
+    auto f = Function::compile(program, {{Argument::As::Array}, {Argument::As::Array}}, 1, 1);
+    ASSERT_TRUE(f.ok()) << f.error().message();
+    for (bool interpreted : {false, true})
+        for (float value : {0.5f, 1.0f, 100.0f, 1e9f}) {
+            std::array<int32_t, 2> z{-1, -1};
+            const std::vector<void*> memory{&value, z.data()};
+            const Status status =
+                interpreted ? f->interpret({1, 1, 1}, memory, {1, 2}) : f->launch({1, 1, 1}, memory, {1, 2});
+            if (value == 1e9f) {
+                EXPECT_EQ(status.error().code(), Code::E0407);
+                continue;
+            }
+            ASSERT_TRUE(status.ok()) << status.error().message();
+            EXPECT_EQ(z[0], std::bit_cast<int32_t>(value));
+            EXPECT_EQ(z[1], value < 1 ? 0 : value == 1 ? 1 : 7);
+        }
 }
 
 }  // namespace

@@ -15,82 +15,93 @@ int TileLowering::packed(int value, DType dtype) {
     const LoweredTile& t = tile(value);
     if (t.buffer >= 0 && type(value).dtype == dtype) return t.buffer;
     const int slot = local(dtype, type(value).shape);
-    emit(over(type(value).shape,
-              [&](const TileIndices& at) { return store(slot, at, cast(element(value, at), dtype)); }));
+    emit(over(type(value).shape, [&](const TileIndices& at) {
+        return store(slot, at, number_of(element(value, at), type(value).dtype, dtype));
+    }));
     return slot;
 }
 
-// One product: out += a b, tile by tile of registers. `a` by vectors along k where the processor multiplies by a lane.
+namespace {
+
+constexpr int64_t kSumRegisters = 24, kFewSumRegisters = 8;  // of a register tile, where there are 32, and where 16
+constexpr int64_t kDepthAtOnce = 4;                          // steps along k in one iteration
+
+}  // namespace
+
+// Sums of one register tile: `high` rows from `row` on, `wide` vectors of `lane` columns from `column` on. `a` comes by
+// vectors along k where the processor multiplies by a lane.
+Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int64_t high, const Expr& column) {
+    const size_t before = allocated_.size();
+    const int sums = local(p.dtype, {high, p.wide * p.lane}, Scope::Register);
+    const int taken = p.deep > 1 ? local(p.dtype, {high, p.deep}, Scope::Register) : -1;
+    allocated_.resize(before);  // they are allocated here
+    const auto at = [&](Expr i, Expr j) { return p.batch ? TileIndices{*p.batch, i, j} : TileIndices{i, j}; };
+    const auto each_sum = [&](const std::function<Stmt(const Expr&, const Expr&)>& f) {
+        return unrolled(high, [&](const Expr& i) {
+            return unrolled(p.wide, [&](const Expr& part) {
+                return unrolled(
+                    p.lane, [&](const Expr& j) { return f(i, part * Expr(p.lane) + j); }, LoopKind::Vector);
+            });
+        });
+    };
+    const auto place = [&](const Expr& i, const Expr& j) { return at(row + i, column + j); };
+    const Stmt fetch = each_sum([&](const Expr& i, const Expr& j) {
+        return store(sums, {i, j}, at_buffer(p.out, place(i, j)));
+    });
+    const Stmt put = each_sum([&](const Expr& i, const Expr& j) {
+        return store(p.out, place(i, j), at_buffer(sums, {i, j}));
+    });
+    const auto add = [&](const Expr& k, const Expr& kk) {
+        return each_sum([&](const Expr& i, const Expr& j) {
+            const Expr left = taken >= 0 ? at_buffer(taken, {i, kk}) : at_buffer(p.a, at(row + i, k));
+            return store(sums, {i, j}, left * at_buffer(p.b, at(k * Expr(p.deep) + kk, column + j)), ReduceOp::Sum);
+        });
+    };
+    const Expr k = variable(p.depth / p.deep);
+    For along{.var = k, .extent = p.depth / p.deep, .body = nullptr};
+    if (taken < 0) {
+        if (p.depth % kDepthAtOnce == 0) along.notes = {{"unroll", kDepthAtOnce}};
+        along.body = add(k, 0);
+    } else {
+        const Stmt take = unrolled(high, [&](const Expr& i) {
+            return unrolled(
+                p.deep,
+                [&](const Expr& kk) {
+                    return store(taken, {i, kk}, at_buffer(p.a, at(row + i, k * Expr(p.deep) + kk)));
+                },
+                LoopKind::Vector);
+        });
+        along.body = alloc(taken, seq({take, unrolled(p.deep, [&](const Expr& kk) { return add(k, kk); })}));
+    }
+    return alloc(sums, seq({fetch, for_loop(std::move(along)), put}));
+}
+
+// One product: out += a b, tile by tile of registers.
 Stmt TileLowering::multiply(int a, int b, int out, const std::vector<int64_t>& shape_a, int64_t columns, DType dtype) {
     const int64_t rows = shape_a[shape_a.size() - 2], depth = shape_a.back();
-    const int64_t lane_count = std::max<int64_t>(1, machine_.vector_bytes / static_cast<int64_t>(dtype_bytes(dtype)));
-    const int64_t lane = std::min(lane_count, columns);
-    const int64_t wide = std::min<int64_t>(2, columns / lane);
-    const int64_t high = std::min<int64_t>(rows, machine_.vector_registers >= 32 ? 8 : 4);
-    const int64_t deep = machine_.lane_multiply ? std::min(depth, lane_count) : 1;
-    const bool batched = shape_a.size() == 3;
-    const auto body = [&](const Expr& batch) {
-        const auto at = [&](Expr i, Expr j) { return batched ? TileIndices{batch, i, j} : TileIndices{i, j}; };
-        return unrolled(
-            rows / high,
-            [&](const Expr& row) {
-                return unrolled(
-                    columns / (lane * wide),
-                    [&](const Expr& column) {
-                        const size_t before = allocated_.size();
-                        const int sums = local(dtype, {high, wide * lane}, Scope::Register);
-                        const int taken = deep > 1 ? local(dtype, {high, deep}, Scope::Register) : -1;
-                        allocated_.resize(before);  // they are allocated here
-                        const auto each = [&](const std::function<Stmt(const Expr&, const Expr&)>& f) {
-                            return unrolled(high, [&](const Expr& i) {
-                                return unrolled(wide, [&](const Expr& part) {
-                                    return unrolled(
-                                        lane, [&](const Expr& j) { return f(i, part * Expr(lane) + j); },
-                                        LoopKind::Vector);
-                                });
-                            });
-                        };
-                        const auto place = [&](const Expr& i, const Expr& j) {
-                            return at(row * Expr(high) + i, column * Expr(lane * wide) + j);
-                        };
-                        const Stmt fetch = each([&](const Expr& i, const Expr& j) {
-                            return store(sums, {i, j}, at_buffer(out, place(i, j)));
-                        });
-                        const Stmt put = each([&](const Expr& i, const Expr& j) {
-                            return store(out, place(i, j), at_buffer(sums, {i, j}));
-                        });
-                        const Stmt along = unrolled(
-                            depth / deep,
-                            [&](const Expr& k) -> Stmt {
-                                const auto add = [&](const Expr& kk) {
-                                    return each([&](const Expr& i, const Expr& j) {
-                                        const Expr left = taken >= 0 ? at_buffer(taken, {i, kk})
-                                                                     : at_buffer(a, at(row * Expr(high) + i, k));
-                                        const Expr right =
-                                            at_buffer(b, at(k * Expr(deep) + kk, column * Expr(lane * wide) + j));
-                                        return store(sums, {i, j}, left * right, ReduceOp::Sum);
-                                    });
-                                };
-                                if (taken < 0) return add(0);
-                                const Stmt take = unrolled(high, [&](const Expr& i) {
-                                    return unrolled(
-                                        deep,
-                                        [&](const Expr& kk) {
-                                            return store(taken, {i, kk},
-                                                         at_buffer(a, at(row * Expr(high) + i, k * Expr(deep) + kk)));
-                                        },
-                                        LoopKind::Vector);
-                                });
-                                return alloc(taken, seq({take, unrolled(deep, add)}));
-                            },
-                            LoopKind::Serial);
-                        return alloc(sums, seq({fetch, along, put}));
-                    },
-                    LoopKind::Serial);
-            },
-            LoopKind::Serial);
+    const int64_t lanes = std::max<int64_t>(1, machine_.vector_bytes / static_cast<int64_t>(dtype_bytes(dtype)));
+    TileProduct p{.a = a, .b = b, .out = out, .dtype = dtype, .depth = depth};
+    const bool many = machine_.vector_registers >= 32;
+    p.lane = std::min(lanes, columns);
+    p.wide = std::min<int64_t>(many && !machine_.lane_multiply ? 4 : 2, columns / p.lane);
+    p.deep = machine_.lane_multiply ? std::min(depth, lanes) : 1;
+    const int64_t most = machine_.lane_multiply ? (many ? 8 : 4) : (many ? kSumRegisters : kFewSumRegisters) / p.wide;
+    const int64_t high = std::min<int64_t>(rows, most);
+    const auto body = [&](const std::optional<Expr>& batch) {
+        p.batch = batch;
+        const auto across = [&](const Expr& row, int64_t count) {
+            return unrolled(
+                columns / (p.lane * p.wide),
+                [&](const Expr& column) { return multiply_registers(p, row, count, column * Expr(p.lane * p.wide)); },
+                LoopKind::Serial);
+        };
+        const Stmt whole = unrolled(
+            rows / high, [&](const Expr& row) { return across(row * Expr(high), high); }, LoopKind::Serial);
+        return rows % high == 0 ? whole : seq({whole, across(rows - rows % high, rows % high)});
     };
-    return batched ? unrolled(shape_a[0], body, LoopKind::Serial) : body(0);
+    if (shape_a.size() < 3) return body({});
+    return unrolled(
+        shape_a[0], [&](const Expr& batch) { return body(batch); }, LoopKind::Serial);
 }
 
 Status TileLowering::lower_dot(const Instruction& i) {

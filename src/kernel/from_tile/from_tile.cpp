@@ -5,7 +5,9 @@
 #include "kernel/from_tile/hoist.h"
 #include "kernel/from_tile/lowering.h"
 #include "kernel/from_tile/unwrap_lanes.h"
+#include "kernel/ir/tile_calls.h"
 #include "kernel/passes/clean_up.h"
+#include "kernel/written/narrow_floats.h"
 
 namespace tessera {
 namespace from_tile_detail {
@@ -14,8 +16,13 @@ using tile::Instruction;
 using tile::Kind;
 
 TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments,
-                           int grid_rank, const Machine& machine, bool apart)
-    : program_(program), arguments_(arguments), grid_rank_(grid_rank), machine_(machine), apart_(apart) {
+                           int grid_rank, const Machine& machine, bool apart, bool by_address)
+    : program_(program),
+      arguments_(arguments),
+      grid_rank_(grid_rank),
+      machine_(machine),
+      apart_(apart),
+      by_address_(by_address) {
     add_in_dots(program_);
     divide_once(program_);
     hoist_invariants(program_);
@@ -32,6 +39,21 @@ Error TileLowering::cannot(const Instruction& i, std::string_view why) const {
     return Error(Code::E0604, "{}: {}", tile::kind_name(i.kind), why).at(i.place.line ? i.place.to_string() : "");
 }
 
+Error TileLowering::need_addresses(const Instruction& i) {
+    needs_addresses_ = true;
+    return cannot(i, "it is not known into which array the pointer points");
+}
+
+int TileLowering::all_memory(DType dtype) {
+    const std::string name = fmt::format("memory_{}", dtype_name(stored_as(dtype)));
+    for (size_t slot = 0; slot < kernel_.buffers.size(); ++slot)
+        if (is_anywhere(kernel_.buffers[slot]) && kernel_.buffers[slot].name == name) return static_cast<int>(slot);
+    const std::string size(kAnywhere);
+    if (kernel_.symbols.back() != size) kernel_.symbols.push_back(size);
+    kernel_.buffers.push_back({.name = name, .dtype = stored_as(dtype), .shape = {symbol(size)}});
+    return static_cast<int>(kernel_.buffers.size()) - 1;
+}
+
 Result<Kernel> TileLowering::run() {
     kernel_.name = program_.name;
     const char* axes[] = {"grid_x", "grid_y", "grid_z"};
@@ -45,18 +67,23 @@ Result<Kernel> TileLowering::run() {
         const tile::Parameter& parameter = program_.parameters[p];
         const DType dtype = type(parameter.value).dtype;
         using As = tile::Argument::As;
-        if (arguments_[p].as == As::Array || arguments_[p].as == As::Element) {
+        if (arguments_[p].as == As::Array && by_address_) {
+            kernel_.symbols.push_back("address_" + parameter.name);
+        } else if (arguments_[p].as == As::Array || arguments_[p].as == As::Element) {
             slots[p] = static_cast<int>(kernel_.buffers.size());
             std::vector<Expr> shape{1};
             if (arguments_[p].as == As::Array) {
                 kernel_.symbols.push_back("elements_" + parameter.name);
                 shape = {symbol(kernel_.symbols.back())};
             }
-            kernel_.buffers.push_back({.name = parameter.name, .dtype = dtype, .shape = std::move(shape)});
+            kernel_.buffers.push_back({.name = parameter.name, .dtype = stored_as(dtype), .shape = std::move(shape)});
         } else {
             kernel_.symbols.push_back(parameter.name);
         }
     }
+    if (by_address_)
+        for (const tile::Type& each : program_.types)
+            if (each.pointer) all_memory(each.dtype);
     kernel_.params = kernel_.buffers.size();
     for (size_t p = 0; p < arguments_.size(); ++p) {
         using As = tile::Argument::As;
@@ -65,14 +92,20 @@ Result<Kernel> TileLowering::run() {
         const tile::Type& of = type(parameter.value);
         LoweredTile made{.type = of, .at = {}};
         if (of.pointer) {
-            made.base = argument.as == As::Shared ? slots[static_cast<size_t>(argument.of)] : slots[p];
-            const Expr offset = argument.as == As::Shared ? symbol(parameter.name) : Expr(0);
+            const size_t array = argument.as == As::Shared ? static_cast<size_t>(argument.of) : p;
+            Expr offset = argument.as == As::Shared ? symbol(parameter.name) : Expr(0);
+            made.base = slots[array];
+            if (by_address_) {
+                made.base = all_memory(of.dtype);
+                const auto bytes = static_cast<int64_t>(dtype_bytes(of.dtype));
+                offset = floor_div(symbol("address_" + program_.parameters[array].name), bytes) + offset;
+            }
             made.at = [offset](const TileIndices&) { return offset; };
         } else if (argument.as == As::Size) {
             const Expr value = tessera::cast(symbol(parameter.name), of.dtype);
             made.at = [value](const TileIndices&) { return value; };
         } else {
-            const Expr value = load(slots[p], of.dtype, {Expr(0)});
+            const Expr value = load(slots[p], stored_as(of.dtype), {Expr(0)});
             made.at = [value](const TileIndices&) { return value; };
         }
         tile(parameter.value) = std::move(made);
@@ -122,7 +155,7 @@ Status TileLowering::lower(const Instruction& i) {
     for (int o : i.outputs) region_of_[static_cast<size_t>(o)] = region_;
     for (int input : i.inputs) --remaining_[static_cast<size_t>(input)];
     place_ = i.place;
-    if (!wanted && i.kind != Kind::If && i.kind != Kind::For) return {};
+    if (!wanted && i.kind != Kind::If && i.kind != Kind::For && i.kind != Kind::While) return {};
     switch (i.kind) {
         case Kind::Load: return lower_load(i);
         case Kind::Store: return lower_store(i);
@@ -132,16 +165,27 @@ Status TileLowering::lower(const Instruction& i) {
         case Kind::Scan: return lower_combine(i);
         case Kind::If: return lower_if(i);
         case Kind::For: return lower_for(i);
+        case Kind::While: return lower_while(i);
+        case Kind::Print:
+        case Kind::Assert: return lower_report(i);
         case Kind::Map: return lower_map(i);
+        case Kind::Bits: return lower_bits(i);
         default: return lower_view(i);
     }
 }
 
 }  // namespace from_tile_detail
 
-Result<Kernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
-                         const Machine& machine, bool apart) {
-    return from_tile_detail::TileLowering(program.data(), arguments, grid_rank, machine, apart).run();
+Result<TileKernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
+                             const Machine& machine, bool apart, bool by_address) {
+    using from_tile_detail::TileLowering;
+    if (!by_address) {
+        TileLowering lowering(program.data(), arguments, grid_rank, machine, apart, false);
+        Result<Kernel> made = lowering.run();
+        if (made.ok()) return TileKernel{std::move(*made)};
+        if (!lowering.needs_addresses()) return std::move(made).error();
+    }
+    return TileKernel{TRY(TileLowering(program.data(), arguments, grid_rank, machine, apart, true).run()), true};
 }
 
 }  // namespace tessera

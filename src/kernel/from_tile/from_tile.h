@@ -13,9 +13,16 @@ namespace tessera {
 
 // Buffers come in the order of the parameters, without those that are Shared or Size; symbols in the order grid.x,
 // grid.y, grid.z, then those of the parameters: elements_NAME of an Array, NAME of Shared and Size. `grid_rank`: axes
-// of the grid from here on have one instance. E0604: the program does what no kernel can (a pointer that may point into
-// two arrays).
-Result<Kernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
-                         const Machine& machine, bool apart = false);
+// of the grid from here on have one instance. E0604: the program does what no kernel can.
+struct TileKernel {
+    Kernel kernel;
+    // Pointers are places in all of memory: an Array is given by its address (symbol address_NAME) and no buffer, and
+    // behind the other buffers come those of size `anywhere`, from address 0.
+    bool by_address = false;
+};
+// `apart`: each instruction by itself, for the interpreter. `by_address`: where that is not needed, too.
+Result<TileKernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
+                             const Machine& machine, bool apart = false, bool by_address = false);
+constexpr int64_t kAllElements = int64_t{1} << 60;  // of a buffer that is all of memory
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "kernel/from_tile/lowering.h"
+#include "kernel/ir/tile_calls.h"
+#include "kernel/written/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
 
@@ -75,7 +77,7 @@ Status TileLowering::lower_view(const Instruction& i) {
     }
     const auto number = [&] { return static_cast<size_t>(i.numbers[0]); };
     switch (i.kind) {
-        case Kind::Constant: made.at = [e = i.body](const TileIndices&) { return e; }; break;
+        case Kind::Constant: made.at = [e = with_narrow_floats(i.body, {})](const TileIndices&) { return e; }; break;
         case Kind::Arange:
             made.at = [begin = i.numbers[0]](const TileIndices& at) { return cast(at[0] + Expr(begin), DType::i32); };
             break;
@@ -114,10 +116,34 @@ Status TileLowering::lower_view(const Instruction& i) {
             };
             made.costly = true;
             break;
+        case Kind::Address:
+        case Kind::PointerAt:
+        case Kind::Choose: TRY(lower_pointer(i, made)); break;
         case Kind::Split: return lower_split(i);
         default: return cannot(i, "not known here");
     }
     define(out, std::move(made));
+    return {};
+}
+
+Status TileLowering::lower_pointer(const Instruction& i, LoweredTile& made) {
+    const int in = i.inputs[0];
+    if (i.kind == Kind::Choose) {
+        const int a = i.inputs[1], b = i.inputs[2];
+        if (tile(a).base != tile(b).base) return need_addresses(i);
+        made.base = tile(a).base;
+        made.at = [this, in, a, b](const TileIndices& at) {
+            return select(widened_condition(element(in, at)), element(a, at), element(b, at));
+        };
+        return {};
+    }
+    if (!by_address_) return need_addresses(i);
+    const bool points = i.kind == Kind::PointerAt;
+    const auto bytes = static_cast<int64_t>(dtype_bytes(type(points ? i.outputs[0] : in).dtype));
+    made.base = points ? all_memory(type(i.outputs[0]).dtype) : -1;
+    made.at = [this, in, points, bytes](const TileIndices& at) {
+        return points ? floor_div(element(in, at), bytes) : element(in, at) * Expr(bytes);
+    };
     return {};
 }
 
@@ -140,8 +166,12 @@ Status TileLowering::lower_map(const Instruction& i) {
     const int out = i.outputs[0];
     LoweredTile made{.type = type(out), .at = {}};
     sources_[static_cast<size_t>(out)] = i.inputs;
-    made.at = [this, inputs = i.inputs, body = i.body](const TileIndices& at) {
-        return map_loads(body, [&](const Expr& e) { return element(inputs[static_cast<size_t>(e.node().slot)], at); });
+    bool narrow = is_narrow(type(out).dtype);
+    for (int input : i.inputs) narrow |= is_narrow(type(input).dtype);
+    made.at = [this, inputs = i.inputs, body = i.body, narrow](const TileIndices& at) {
+        const auto input = [&](int slot) { return element(inputs[static_cast<size_t>(slot)], at); };
+        if (narrow) return with_narrow_floats(body, input);
+        return map_loads(body, [&](const Expr& e) { return input(e.node().slot); });
     };
     made.costly = is_float(type(out).dtype);
     for (int slot : reads_of(out)) made.costly |= !kernel_.buffers[static_cast<size_t>(slot)].shape.empty();
@@ -152,14 +182,33 @@ Status TileLowering::lower_map(const Instruction& i) {
     return {};
 }
 
+Status TileLowering::lower_bits(const Instruction& i) {
+    const int in = i.inputs[0], out = i.outputs[0];
+    const DType from = stored_as(type(in).dtype), to = stored_as(type(out).dtype);
+    if (!is_float(from) && !is_float(to)) {  // bytes that are bits already
+        sources_[static_cast<size_t>(out)] = i.inputs;
+        define(out,
+               {.type = type(out), .at = [this, in, to](const TileIndices& at) { return cast(element(in, at), to); }});
+        return {};
+    }
+    materialise(in);
+    const int slot = local(to, type(out).shape);
+    emit(each(type(out).shape, [&](const TileIndices& at) {
+        return make_stmt(
+            Call{.name = std::string(kBits), .writes = {{slot, at}}, .reads = {{tile(in).buffer, at}}, .args = {}});
+    }));
+    define_buffer(out, slot);
+    return {};
+}
+
 Status TileLowering::lower_load(const Instruction& i) {
     const int out = i.outputs[0], pointer = i.inputs[0];
     const int mask = i.inputs.size() > 1 ? i.inputs[1] : -1, other = i.inputs.size() > 2 ? i.inputs[2] : -1;
     LoweredTile made{.type = type(out), .at = {}};
     sources_[static_cast<size_t>(out)] = i.inputs;
     const int base = tile(pointer).base;
-    if (base < 0) return cannot(i, "it is not known into which array the pointer points");
-    made.at = [this, pointer, mask, other, base, dtype = type(out).dtype](const TileIndices& at) {
+    if (base < 0) return need_addresses(i);
+    made.at = [this, pointer, mask, other, base, dtype = stored_as(type(out).dtype)](const TileIndices& at) {
         const Expr loaded = load(base, dtype, {element(pointer, at)});
         if (mask < 0) return loaded;
         const Expr otherwise = other < 0 ? constant(0, dtype) : element(other, at);
@@ -174,7 +223,7 @@ Status TileLowering::lower_load(const Instruction& i) {
 Status TileLowering::lower_store(const Instruction& i) {
     const int pointer = i.inputs[0], value = i.inputs[1], mask = i.inputs.size() > 2 ? i.inputs[2] : -1;
     const int base = tile(pointer).base;
-    if (base < 0) return cannot(i, "it is not known into which array the pointer points");
+    if (base < 0) return need_addresses(i);
     TileIndices probe;
     for (int64_t size : type(pointer).shape) probe.push_back(variable(size));
     for (int input : i.inputs)
@@ -191,7 +240,7 @@ Status TileLowering::lower_store(const Instruction& i) {
 
 Status TileLowering::lower_atomic(const Instruction& i) {
     const int pointer = i.inputs[0], out = i.outputs[0], base = tile(pointer).base;
-    if (base < 0) return cannot(i, "it is not known into which array the pointer points");
+    if (base < 0) return need_addresses(i);
     const size_t values = i.word == "compare" ? 2 : 1;
     const int mask = i.inputs.size() > values + 1 ? i.inputs.back() : -1;
     for (int input : i.inputs)
@@ -199,18 +248,7 @@ Status TileLowering::lower_atomic(const Instruction& i) {
     before_write(base);
     const bool kept = uses_.count[static_cast<size_t>(out)] > 0;
     const int slot = kept ? local(type(out).dtype, type(out).shape) : -1;
-    TileIndices at;
-    std::function<Stmt(size_t)> nest = [&](size_t axis) -> Stmt {
-        if (axis < type(out).shape.size())
-            return unrolled(
-                type(out).shape[axis],
-                [&](const Expr& var) {
-                    at.push_back(var);
-                    Stmt inner = nest(axis + 1);
-                    at.pop_back();
-                    return inner;
-                },
-                LoopKind::Serial);
+    emit(each(type(out).shape, [&](const TileIndices& at) -> Stmt {
         Call call{.name = "atomic_" + i.word, .writes = {{base, {element(pointer, at)}}}, .reads = {}, .args = {}};
         if (kept) call.writes.insert(call.writes.begin(), Access{slot, at});
         for (size_t v = 0; v < values; ++v) call.args.push_back(element(i.inputs[v + 1], at));
@@ -219,9 +257,32 @@ Status TileLowering::lower_atomic(const Instruction& i) {
         // What was not asked for is 0.
         const Stmt nothing = kept ? store(slot, at, constant(0, type(out).dtype)) : nullptr;
         return if_then(widened_condition(element(mask, at)), update, nothing);
-    };
-    emit(nest(0));
+    }));
     if (kept) define_buffer(out, slot);
+    return {};
+}
+
+Status TileLowering::lower_report(const Instruction& i) {
+    std::vector<int64_t> shape = i.inputs.empty() ? std::vector<int64_t>{} : type(i.inputs[0]).shape;
+    Report report{.asserts = i.kind == Kind::Assert, .text = i.word, .sizes = shape, .types = {}, .hex = false};
+    if (report.asserts && i.place.line) report.text = fmt::format("{} at {}", i.word, i.place.to_string());
+    if (!report.asserts) {
+        report.hex = i.numbers[0];
+        for (int input : i.inputs) report.types.push_back(type(input).dtype);
+    }
+    if (is_costly(i.inputs.empty() ? -1 : i.inputs[0])) materialise(i.inputs[0]);
+    const int64_t number = add_report(std::move(report));
+    emit(each(shape, [&](const TileIndices& at) -> Stmt {
+        Call call{.name = std::string(kReport), .writes = {}, .reads = {}, .args = {number, ids_[0], ids_[1], ids_[2]}};
+        call.args.insert(call.args.end(), at.begin(), at.end());
+        if (i.kind == Kind::Assert)
+            return if_then(logical_not(widened_condition(element(i.inputs[0], at))), make_stmt(std::move(call)));
+        for (int input : i.inputs) {
+            const DType dtype = type(input).dtype;
+            call.args.push_back(number_of(element(input, at), dtype, is_narrow(dtype) ? DType::f32 : dtype));
+        }
+        return make_stmt(std::move(call));
+    }));
     return {};
 }
 
@@ -229,19 +290,14 @@ Status TileLowering::lower_if(const Instruction& i) {
     const Expr condition = widened_condition(element(i.inputs[0], {}));
     std::vector<int> slots;
     for (int out : i.outputs) slots.push_back(local(type(out).pointer ? DType::i64 : type(out).dtype, type(out).shape));
-    // What waits is computed in front: a branch that computes it would be the only one to have it.
-    const std::vector<int> waiting = waiting_;
-    for (int value : waiting)
-        if (tile(value).buffer < 0 &&
-            (remaining_[static_cast<size_t>(value)] > 0 || uses_.inside[static_cast<size_t>(value)]))
-            materialise(value, false);
+    compute_waiting();
     Stmt branches[2];
     std::vector<int> bases(slots.size(), -1);
     for (size_t b = 0; b < 2; ++b) {
         branches[b] = TRY(lower_region(i.regions[b], [&]() -> Status {
             for (size_t r = 0; r < slots.size(); ++r) {
                 const int result = i.regions[b].results[r];
-                if (b == 1 && tile(result).base != bases[r]) return cannot(i, "a pointer into one of two arrays");
+                if (b == 1 && tile(result).base != bases[r]) return need_addresses(i);
                 bases[r] = tile(result).base;
                 copy_into(slots[r], result);
             }
@@ -277,11 +333,7 @@ Status TileLowering::lower_for(const Instruction& i) {
     const bool down = step.as_int().value_or(1) < 0;
     const Expr distance = down ? begin - end : end - begin;
     Expr count = max(Expr(0), ceil_div(distance, down ? -step : step));
-    const std::vector<int> waiting = waiting_;
-    for (int value : waiting)
-        if (tile(value).buffer < 0 &&
-            (remaining_[static_cast<size_t>(value)] > 0 || uses_.inside[static_cast<size_t>(value)]))
-            materialise(value, false);
+    compute_waiting();
     const Expr iteration = index_var(fmt::format("i{}", names_++), count.as_int());
     const int variable_value = region.arguments[0];
     tile(variable_value) = {.type = type(variable_value),
@@ -310,7 +362,8 @@ Status TileLowering::lower_for(const Instruction& i) {
         define_buffer(argument, slots[c]);
         tile(argument).base = tile(initial).base;
     }
-    Stmt body = TRY(lower_region(region, [&] { return store_carried(region, slots); }));
+    const std::vector<int> arguments(region.arguments.begin() + 1, region.arguments.end());
+    Stmt body = TRY(lower_region(region, [&] { return store_carried(arguments, region.results, slots); }));
     emit(for_loop({.var = iteration, .extent = count, .body = std::move(body)}));
     for (size_t c = 0; c < slots.size(); ++c) {
         if (slots[c] < 0) continue;
@@ -320,15 +373,42 @@ Status TileLowering::lower_for(const Instruction& i) {
     return {};
 }
 
-Status TileLowering::store_carried(const tile::Region& region, const std::vector<int>& slots) {
-    const std::vector<int>& results = region.results;
+Status TileLowering::lower_while(const Instruction& i) {
+    const tile::Region &head = i.regions[0], &body = i.regions[1];
+    compute_waiting();
+    std::vector<int> slots;
+    for (size_t c = 0; c < i.outputs.size(); ++c) {
+        const int initial = i.inputs[c], argument = head.arguments[c];
+        slots.push_back(local(type(argument).pointer ? DType::i64 : type(argument).dtype, type(argument).shape));
+        copy_into(slots[c], initial);
+        define_buffer(argument, slots[c]);
+        tile(argument).base = tile(initial).base;
+    }
+    Stmt all = TRY(lower_region(head, [&]() -> Status {
+        const Expr over = logical_not(element(head.results[0], {}));
+        statements_.push_back(make_stmt(Call{.name = std::string(kLeave), .writes = {}, .reads = {}, .args = {over}}));
+        statements_.push_back(
+            TRY(lower_region(body, [&] { return store_carried(head.arguments, body.results, slots); })));
+        return {};
+    }));
+    const Expr iteration = index_var(fmt::format("i{}", names_++), kAllElements);
+    emit(for_loop({.var = iteration, .extent = kAllElements, .body = std::move(all)}));
+    for (size_t c = 0; c < slots.size(); ++c) {
+        define_buffer(i.outputs[c], slots[c]);
+        tile(i.outputs[c]).base = tile(head.arguments[c]).base;
+    }
+    return {};
+}
+
+Status TileLowering::store_carried(const std::vector<int>& arguments, const std::vector<int>& results,
+                                   const std::vector<int>& slots) {
     const auto in_place = [&](size_t c) { return slots[c] < 0 || tile(results[c]).buffer == slots[c]; };
     // A result that reads what another is about to write is computed aside.
     std::vector<std::pair<int, int>> copies;
     for (size_t c = 0; c < slots.size(); ++c) {
         if (in_place(c)) continue;
-        if (tile(results[c]).base != tile(region.arguments[c + 1]).base)
-            return Error(Code::E0604, "a pointer that a loop moves from one array to another");
+        if (tile(results[c]).base != tile(arguments[c]).base)
+            return need_addresses({.kind = Kind::For, .place = place_});
         bool aside = false;
         for (size_t k = 0; k < slots.size(); ++k)
             aside |= slots[k] >= 0 && k != c &&

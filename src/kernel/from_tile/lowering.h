@@ -2,15 +2,27 @@
 #pragma once
 
 #include "kernel/from_tile/from_tile.h"
+#include "kernel/from_tile/narrow.h"
 #include "kernel/from_tile/tiles.h"
 
 namespace tessera::from_tile_detail {
 
+// How a product of two tiles in memory is carried out.
+struct TileProduct {
+    int a, b, out;  // slots
+    DType dtype;
+    int64_t depth;  // along k
+    int64_t lane = 1, wide = 1,
+            deep = 1;  // columns of a vector, vectors of a register tile, steps that `a` is taken by
+    std::optional<Expr> batch = {};
+};
+
 class TileLowering {
   public:
     TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments, int grid_rank,
-                 const Machine& machine, bool apart);
+                 const Machine& machine, bool apart, bool by_address);
     Result<Kernel> run();
+    bool needs_addresses() const { return needs_addresses_; }
 
   private:
     // Instructions.
@@ -18,6 +30,7 @@ class TileLowering {
     Status lower_view(const tile::Instruction& i);
     Status lower_split(const tile::Instruction& i);
     Status lower_map(const tile::Instruction& i);
+    Status lower_bits(const tile::Instruction& i);
     Status lower_load(const tile::Instruction& i);
     Status lower_store(const tile::Instruction& i);
     Status lower_atomic(const tile::Instruction& i);
@@ -26,6 +39,9 @@ class TileLowering {
     Status lower_combine(const tile::Instruction& i);  // a reduction or scan by a function
     Status lower_if(const tile::Instruction& i);
     Status lower_for(const tile::Instruction& i);
+    Status lower_while(const tile::Instruction& i);
+    Status lower_report(const tile::Instruction& i);
+    Status lower_pointer(const tile::Instruction& i, LoweredTile& made);
     // A region's statements, with its memory around them; `end` adds what follows its instructions.
     Result<Stmt> lower_region(const tile::Region& region, const std::function<Status()>& end);
 
@@ -55,18 +71,25 @@ class TileLowering {
 
     // Products.
     int packed(int value, DType dtype);
+    Stmt multiply_registers(const TileProduct& p, const Expr& row, int64_t high, const Expr& column);
     Stmt multiply(int a, int b, int out, const std::vector<int64_t>& shape_a, int64_t columns, DType dtype);
 
     // A carried value that grows by the same in each iteration, which is given here; or -1.
     int step_of_carried(const tile::Region& region, size_t which) const;
-    Status store_carried(const tile::Region& region, const std::vector<int>& slots);
+    Status store_carried(const std::vector<int>& arguments, const std::vector<int>& results,
+                         const std::vector<int>& slots);
+    void compute_waiting();  // what a branch or loop would compute anew
+    Stmt each(const std::vector<int64_t>& shape, const std::function<Stmt(const TileIndices&)>& body);  // in order
+    int all_memory(DType dtype);  // the slot of its elements anywhere
+    Error need_addresses(const tile::Instruction& i);
     Error cannot(const tile::Instruction& i, std::string_view why) const;
 
     tile::ProgramData program_;
     const std::vector<tile::Argument>& arguments_;
     const int grid_rank_;
     const Machine& machine_;
-    const bool apart_;
+    const bool apart_, by_address_;
+    bool needs_addresses_ = false;
     tile::Place place_;  // of the instruction that is being lowered
     TileUses uses_;
     std::vector<int> remaining_;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernel/from_tile/lowering.h"
+#include "kernel/written/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
 namespace {
@@ -24,6 +25,7 @@ bool reads_again(const tile::Instruction& user) {
         case Kind::Gather:
         case Kind::Scan:
         case Kind::For:
+        case Kind::While:
         case Kind::If: return true;
         case Kind::Reduce: return !user.regions.empty();
         default: return false;
@@ -51,7 +53,8 @@ void TileLowering::emit(Stmt s) {
 Expr TileLowering::variable(int64_t extent) { return index_var(fmt::format("i{}", names_++), extent); }
 
 int TileLowering::local(DType dtype, std::vector<int64_t> shape, Scope scope) {
-    Buffer buffer{.name = fmt::format("t{}", kernel_.buffers.size()), .dtype = dtype, .shape = {}, .scope = scope};
+    Buffer buffer{
+        .name = fmt::format("t{}", kernel_.buffers.size()), .dtype = stored_as(dtype), .shape = {}, .scope = scope};
     for (int64_t size : shape) buffer.shape.emplace_back(size);
     kernel_.buffers.push_back(std::move(buffer));
     const int slot = static_cast<int>(kernel_.buffers.size()) - 1;
@@ -98,6 +101,23 @@ Stmt TileLowering::over(const std::vector<int64_t>& shape, const std::function<S
     return nest(0);
 }
 
+Stmt TileLowering::each(const std::vector<int64_t>& shape, const std::function<Stmt(const TileIndices&)>& body) {
+    TileIndices at;
+    std::function<Stmt(size_t)> nest = [&](size_t axis) -> Stmt {
+        if (axis == shape.size()) return body(at);
+        return unrolled(
+            shape[axis],
+            [&](const Expr& var) {
+                at.push_back(var);
+                Stmt inner = nest(axis + 1);
+                at.pop_back();
+                return inner;
+            },
+            LoopKind::Serial);
+    };
+    return nest(0);
+}
+
 Expr TileLowering::element(int value, const TileIndices& indices) {
     const LoweredTile& t = tile(value);
     if (t.buffer >= 0) return at_buffer(t.buffer, indices);
@@ -117,6 +137,7 @@ std::set<int> TileLowering::reads_of(int value) const {
 }
 
 bool TileLowering::is_costly(int value) const {
+    if (value < 0) return false;
     const LoweredTile& t = tiles_[static_cast<size_t>(value)];
     if (t.buffer >= 0) return false;
     const std::vector<int>& sources = sources_[static_cast<size_t>(value)];
@@ -181,6 +202,14 @@ void TileLowering::materialise(int value, bool in_place) {
 
 void TileLowering::copy_into(int slot, int value) {
     emit(over(type(value).shape, [&](const TileIndices& at) { return store(slot, at, element(value, at)); }));
+}
+
+void TileLowering::compute_waiting() {
+    const std::vector<int> waiting = waiting_;
+    for (int value : waiting)
+        if (tile(value).buffer < 0 &&
+            (remaining_[static_cast<size_t>(value)] > 0 || uses_.inside[static_cast<size_t>(value)]))
+            materialise(value, false);
 }
 
 void TileLowering::before_write(int slot, int except) {

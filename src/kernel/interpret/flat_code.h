@@ -39,6 +39,8 @@ enum class FlatOp : uint8_t {
     Threads,      // of nest b run through what follows, up to ThreadsEnd: by c
     ThreadsEnd,
     Barrier,
+    Bits,    // out = the bits of a
+    Report,  // number b
 };
 
 struct FlatInstruction {
@@ -62,11 +64,18 @@ struct FlatNest {
     std::vector<int> buffers = {};   // that each thread has for itself
 };
 
+// What a kernel says while it runs (base/reports.h).
+struct FlatReport {
+    int64_t number;
+    std::vector<int> values;  // registers
+};
+
 struct FlatCode {
     std::vector<FlatInstruction> instructions;
     std::vector<FlatValue> registers;  // as they are at first: constants are set
     std::vector<FlatAccess> accesses;
     std::vector<FlatNest> nests;
+    std::vector<FlatReport> reports;
     std::map<std::string, int> symbols;            // their registers
     std::vector<std::vector<int>> sizes, strides;  // by buffer that is no parameter: registers
 };

@@ -7,6 +7,7 @@
 #include "kernel/ir/atomics.h"
 #include "kernel/ir/races.h"
 #include "kernel/ir/text.h"
+#include "kernel/ir/tile_calls.h"
 
 namespace tessera {
 namespace {
@@ -49,7 +50,8 @@ class Flattener {
     struct Level {
         Instructions first;  // in each iteration, before the code
         Instructions code;
-        std::vector<Expr> held;  // what is forgotten when the loop ends
+        std::vector<Expr> held;           // what is forgotten when the loop ends
+        std::vector<size_t> leaves = {};  // jumps of the code that leave the loop
     };
 
     const Kernel& kernel_;
@@ -203,11 +205,35 @@ class Flattener {
         }
         if (is_barrier(s)) emit({.op = Op::Barrier});
         if (const Call* call = s->as<Call>(); call && is_atomic(*call)) return flatten_atomic(*call);
+        if (const Call* call = s->as<Call>(); call && is_tile_language_call(*call)) return flatten_tile_call(*call);
         if (const Call* call = s->as<Call>())
             if (call->name != "prefetch" && call->name != "barrier")
                 return Error(Code::E0601, "there is no intrinsic {}", name_text(call->name))
                     .at("kernel " + name_text(kernel_.name))
                     .note("{}", first_line(s, kernel_.buffers));
+        return {};
+    }
+
+    Status flatten_tile_call(const Call& call) {
+        if (call.name == kLeave) {
+            emit(jump(Op::JumpUnless, value(call.args[0]), 1));
+            levels_.back().leaves.push_back(levels_.back().code.size());
+            emit(jump(Op::Jump, 0, 0));
+            return {};
+        }
+        if (call.name == kBits) {
+            const auto dtype = [&](const Access& a) { return kernel_.buffers[static_cast<size_t>(a.buffer)].dtype; };
+            FlatInstruction i{.op = Op::Bits, .dtype = dtype(call.writes[0]), .from = dtype(call.reads[0])};
+            i.a = value(load(call.reads[0].buffer, i.from, call.reads[0].indices));
+            i.out = fresh();
+            emit(i);
+            emit({.op = Op::Store, .dtype = i.dtype, .from = i.dtype, .a = i.out, .b = access(call.writes[0])});
+            return {};
+        }
+        FlatReport report{.number = *call.args[0].as_int(), .values = {}};
+        for (size_t k = 1; k < call.args.size(); ++k) report.values.push_back(value(call.args[k]));
+        out_.reports.push_back(std::move(report));
+        emit({.op = Op::Report, .b = static_cast<int>(out_.reports.size()) - 1});
         return {};
     }
 
@@ -270,7 +296,9 @@ class Flattener {
         Level made = std::move(levels_.back());
         levels_.pop_back();
         for (const Expr& e : made.held) pure_.erase(e);
+        const size_t before = made.first.size();
         append(made.first, made.code);
+        for (size_t at : made.leaves) made.first[before + at].c = static_cast<int>(made.first.size() - before - at);
         return std::move(made.first);
     }
 

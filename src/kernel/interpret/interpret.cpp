@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/numeric.h"
+#include "base/reports.h"
 #include "graph/evaluate/strip/loops.h"
 #include "kernel/interpret/flat_code.h"
 #include "kernel/interpret/touch_log.h"
@@ -83,6 +84,17 @@ FlatValue apply(const FlatInstruction& i, FlatValue a, FlatValue b) {
                 strip::int_binary(i.kind, i.from, m, n, 1, &out.integer);
     }
     if (to_real) out.real = rounded(i.dtype, out.real);
+    return out;
+}
+
+FlatValue same_bits(DType from, DType to, FlatValue v) {
+    uint64_t bits = is_float(from) ? float_to_bits(from, v.real) : static_cast<uint64_t>(v.integer);
+    if (const int width = dtype_bits(from); width < 64) bits &= (uint64_t{1} << width) - 1;
+    FlatValue out{.integer = 0};
+    if (is_float(to))
+        out.real = float_from_bits(to, bits);
+    else
+        out.integer = int_wrap(to, static_cast<int64_t>(bits));
     return out;
 }
 
@@ -226,11 +238,18 @@ class Interpreter {
                     TRY(run_threads(i, code_.nests[static_cast<size_t>(i->b)]));
                     i += i->c;
                     break;
+                case Op::Bits: r[i->out] = same_bits(i->from, i->dtype, r[i->a]); break;
+                case Op::Report: report(code_.reports[static_cast<size_t>(i->b)]); break;
                 case Op::ThreadsEnd:
                 case Op::Barrier: return i;
             }
         }
         return last;
+    }
+
+    void report(const FlatReport& r) const {
+        const std::vector<int64_t> held = values(r.values);
+        tessera_report(r.number, held.data());
     }
 
     // What a thread has for itself while others run.

@@ -43,6 +43,7 @@
 #include "kernel/ir/races.h"
 #include "kernel/ir/regions.h"
 #include "kernel/ir/text.h"
+#include "kernel/ir/tile_calls.h"
 #include "kernel/ir/tile_copy.h"
 #include "kernel/ir/touches.h"
 
@@ -321,6 +322,7 @@ class Verifier {
             if (Problem problem = expr(e)) return problem;
         if (is_tile_call(call)) return check_tile_call(call);
         if (is_atomic(call)) return check_atomic(call);
+        if (call.name == kLeave || call.name == kBits) return check_element_call(call);
         if (is_group_step(call)) {
             if (threads()) return fmt::format("{} inside a loop over threads, and a block does it once", call.name);
             return misused_step(kernel_, call);
@@ -336,6 +338,23 @@ class Verifier {
             for (const Expr& e : call.args)
                 if (kernel_.buffers[static_cast<size_t>(a.buffer)].dtype != e.dtype())
                     return fmt::format("{} of elements and values of different types", call.name);
+        return std::nullopt;
+    }
+
+    Problem check_element_call(const Call& call) const {
+        if (call.name == kLeave) {
+            const bool alone = call.writes.empty() && call.reads.empty() && call.args.size() == 1;
+            if (!alone || call.args[0].dtype() != DType::boolean) return "leave takes a condition";
+            if (loops_.empty() || loops_.back().loop->kind != LoopKind::Serial ||
+                loops_.back().conditions != conditions_.size())
+                return "leave stands in a serial loop, and in nothing else";
+            return std::nullopt;
+        }
+        const bool one = call.writes.size() == 1 && call.reads.size() == 1 && call.args.empty();
+        const auto bits = [&](const Access& a) {
+            return dtype_bits(kernel_.buffers[static_cast<size_t>(a.buffer)].dtype);
+        };
+        if (!one || bits(call.writes[0]) != bits(call.reads[0])) return "bits wants two elements of as many bits";
         return std::nullopt;
     }
 

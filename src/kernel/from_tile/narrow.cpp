@@ -1,0 +1,52 @@
+#include "kernel/from_tile/narrow.h"
+
+#include "base/numeric.h"
+#include "kernel/written/narrow_floats.h"
+
+namespace tessera::from_tile_detail {
+namespace {
+
+class NarrowBody {
+  public:
+    explicit NarrowBody(const std::function<Expr(int)>& input) : input_(input) {}
+
+    // As it lies in memory.
+    Expr stored(const Expr& e) const {
+        const DType t = e.dtype();
+        if (!is_narrow(t)) return wide(e);
+        switch (e.kind()) {
+            case ExprKind::Const: return int_const(static_cast<int64_t>(float_to_bits(t, e.node().real)), DType::u8);
+            case ExprKind::Load: return input_(e.node().slot);
+            case ExprKind::Cast: return encoded(t, wide(e.arg(0)), true);
+            case ExprKind::Select: return select(wide(e.arg(0)), stored(e.arg(1)), stored(e.arg(2)));
+            default: return encoded(t, wide(e), true);
+        }
+    }
+
+  private:
+    Expr wide(const Expr& e) const {
+        const DType t = e.dtype();
+        if (e.is(ExprKind::Const)) return is_narrow(t) ? real_const(e.node().real, DType::f32) : e;
+        if (e.is(ExprKind::Load)) return is_narrow(t) ? decoded(t, stored(e)) : input_(e.node().slot);
+        if (is_narrow(t) && e.is(ExprKind::Cast)) return decoded(t, stored(e));
+        std::vector<Expr> args;
+        for (const Expr& a : e.args()) args.push_back(wide(a));
+        return with_args(e, std::move(args));
+    }
+
+    const std::function<Expr(int)>& input_;
+};
+
+}  // namespace
+
+bool is_narrow(DType dtype) { return stored_as(dtype) != dtype; }
+
+Expr with_narrow_floats(const Expr& body, const std::function<Expr(int)>& input) {
+    return NarrowBody(input).stored(body);
+}
+
+Expr number_of(const Expr& element, DType dtype, DType wanted) {
+    return cast(is_narrow(dtype) ? decoded(dtype, element) : element, wanted);
+}
+
+}  // namespace tessera::from_tile_detail

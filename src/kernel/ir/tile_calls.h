@@ -1,0 +1,23 @@
+// Calls that kernels of tile programs make, beside atomics:
+//   call leave(; ; c)              ends the loop around it where c holds; it stands in a Serial loop, in nothing else
+//   call bits(y[i]; x[j]; )        y[i] = the number of y's type, which has as many bits, with the bits of x[j]
+//   call report(; ; number, v...)  says something (base/reports.h)
+// A parameter whose size is the symbol `anywhere` is all memory there is: its elements may be those of others.
+#pragma once
+
+#include "base/reports.h"
+#include "kernel/ir/kernel.h"
+
+namespace tessera {
+
+constexpr std::string_view kLeave = "leave", kBits = "bits", kAnywhere = "anywhere";
+
+inline bool is_tile_language_call(const Call& call) {
+    return call.name == kLeave || call.name == kBits || call.name == kReport;
+}
+
+inline bool is_anywhere(const Buffer& b) {
+    return b.shape.size() == 1 && b.shape[0].is(ExprKind::Var) && b.shape[0].node().name == kAnywhere;
+}
+
+}  // namespace tessera
