@@ -14,23 +14,29 @@
 Arguments are NumPy arrays, tensors of PyTorch on the CPU, or anything that lends its memory by DLPack.
 """
 
-from . import language, testing
+from .._errors import Error as TritonError
+from . import compiler, errors, knobs, language, runtime, testing, tools
+from ._arguments import MockTensor, TensorWrapper, reinterpret
 from ._autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from ._errors import CompilationError, OutOfResources
-from ._runtime import JITFunction, compile, jit, set_threads
+from ._runtime import JITFunction, compile, constexpr_function, jit, set_threads
+from .runtime import InterpreterError, set_allocator
 
 __all__ = [
-    "Autotuner", "CompilationError", "Config", "Heuristics", "JITFunction", "OutOfResources", "autotune", "cdiv",
-    "compile", "heuristics", "jit", "language", "next_power_of_2", "set_threads",
-    "testing",
+    "Autotuner", "CompilationError", "Config", "Heuristics", "InterpreterError", "JITFunction", "MockTensor",
+    "OutOfResources", "TensorWrapper", "TritonError", "autotune", "cdiv", "compile", "compiler", "constexpr_function",
+    "errors", "heuristics", "jit", "knobs", "language", "next_power_of_2", "reinterpret", "runtime", "set_allocator",
+    "set_threads", "testing", "tools",
 ]
 
 
+@constexpr_function
 def cdiv(x: int, y: int) -> int:
     """How many pieces of y cover x."""
     return -(-x // y)
 
 
+@constexpr_function
 def next_power_of_2(n: int) -> int:
     """The smallest power of two that is not below n."""
     return 1 << max(0, n - 1).bit_length()

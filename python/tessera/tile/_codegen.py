@@ -5,20 +5,25 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._errors import Error
-from ._errors import CompilationError
+from .._tessera import TileBuilder
+from ._arguments import put_together
+from ._errors import CompilationError, CompileTimeAssertionFailure
 from .language import _core as core
 from .language import _types as types
-from .language._core import block_pointer, constexpr, tensor, to_tensor, value_of
+from .language._core import constexpr, tensor, to_tensor, value_of
+from .language._debug import StaticAssertion, device_assert, device_print
+from .language._memory import block_pointer
+from .language._products import dot
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
     ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
-    ast.MatMult: lambda a, b: core.dot(a, b),
+    ast.MatMult: lambda a, b: dot(a, b),
 }
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
@@ -29,7 +34,8 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _PYTHON: dict[str, Any] = {"range": range, "len": len, "float": float, "int": int, "bool": bool, "isinstance": isinstance, "type": type,
            "tuple": tuple, "list": list, "getattr": getattr, "hasattr": hasattr, "str": str, "True": True, "False": False,
-           "None": None, "min": min, "max": max, "abs": abs, "print": print}
+           "None": None, "min": min, "max": max, "abs": abs, "print": print, "slice": slice, "zip": zip, "enumerate": enumerate,
+           "sum": sum, "repr": repr, "all": all, "any": any, "reversed": reversed, "set": set, "dict": dict}
 
 
 class Returned:
@@ -59,7 +65,12 @@ def unflatten(like: Any, values: list[tensor]) -> Any:
         n = len(flatten(part) or [])
         made.append(unflatten(part, values[:n]))
         values = values[n:]
-    return tuple(made)
+    return like_tuple(like, made)
+
+
+def like_tuple(like: Any, items: list[Any]) -> Any:
+    """A tuple with the names that another has."""
+    return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
 
 
 def assigned(nodes: list[ast.stmt]) -> list[str]:
@@ -84,8 +95,9 @@ def ends(nodes: list[ast.stmt]) -> bool:
 class Generator(ast.NodeVisitor):
     """Translates one function, with the values of its parameters."""
 
-    def __init__(self, function: Any, names: dict[str, Any], sources: list[Any] | None = None):
-        self.function, self.names = function, names
+    def __init__(self, function: Any, names: dict[str, Any], sources: list[Any] | None = None, debug: bool = False):
+        self.function, self.names, self.debug = function, names, debug
+        self.scope: dict[str, Any] = function.scope
         self.node: ast.AST = function.tree
         # The functions whose sources the program is made of; places name them by their number.
         self.sources: list[Any] = sources if sources is not None else []
@@ -114,8 +126,13 @@ class Generator(ast.NodeVisitor):
         except CompilationError:
             raise
         except Error as e:
-            raise self.fail(node, e.message, e.code, e.hint) from None
-        except (TypeError, ValueError, AttributeError, AssertionError, IndexError, KeyError, NameError) as e:
+            kind = TypeError if e.code == "E0208" else ValueError
+            raise self.fail(node, e.message, e.code, e.hint) from kind(e.message)
+        except StaticAssertion as e:
+            f = self.function
+            raise CompileTimeAssertionFailure("E0501", str(e), f.file, f.lines, f.first_line, node) from e
+        except (TypeError, ValueError, AttributeError, AssertionError, IndexError, KeyError, NameError, NotImplementedError,
+                RuntimeError, ZeroDivisionError, OverflowError) as e:
             raise self.fail(node, f"{e}" or type(e).__name__) from e
         finally:
             self.node = outer
@@ -144,9 +161,11 @@ class Generator(ast.NodeVisitor):
 
     def visit_Assert(self, node: ast.Assert) -> None:
         held = self.visit(node.test)
-        if not isinstance(held, tensor) and not value_of(held):
-            message = value_of(self.visit(node.msg)) if node.msg is not None else "an assertion does not hold"
-            raise self.fail(node, str(message))
+        message = str(value_of(self.visit(node.msg))) if node.msg is not None else "an assertion does not hold"
+        if isinstance(held, tensor):
+            device_assert(held, message)
+        elif not value_of(held):
+            raise AssertionError(message)
 
     def assign(self, target: ast.expr, value: Any) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -166,7 +185,7 @@ class Generator(ast.NodeVisitor):
         if isinstance(value, (constexpr, bool, int, float)) and isinstance(value_of(value), (bool, int, float)):
             return to_tensor(value)
         if isinstance(value, tuple):
-            return tuple(Generator.kept(v) for v in value)
+            return like_tuple(value, [Generator.kept(v) for v in value])
         return value
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -178,6 +197,8 @@ class Generator(ast.NodeVisitor):
         value = self.visit(node.value) if node.value is not None else None
         annotation = self.visit(node.annotation)
         static = annotation is constexpr
+        if static and isinstance(node.target, ast.Name) and node.target.id in self.names:
+            raise ValueError(f"{node.target.id} is already defined. constexpr cannot be reassigned.")
         self.assign(node.target, constexpr(value) if static else self.kept(value))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -279,6 +300,12 @@ class Generator(ast.NodeVisitor):
         self.rebind(likes, began[1:])
         if self.block(node.body) is not None:
             raise self.fail(node, "a loop has no return in it")
+        results = self.carried_on(node, likes)
+        self.names = before
+        self.rebind(likes, [tensor(v) for v in core.builder().end_for([t.handle for t in results])])
+
+    def carried_on(self, node: ast.AST, likes: dict[str, Any]) -> list[tensor]:
+        """What an iteration gives to the next."""
         results: list[tensor] = []
         for name, like in likes.items():
             now = flatten(self.kept(self.names.get(name)))
@@ -288,8 +315,7 @@ class Generator(ast.NodeVisitor):
                 raise self.fail(node, f"{name} is {', '.join(repr(t.handle) for t in was)} before the loop, and {is_now} "
                                 "after an iteration", "E0208", "cast it, so that its type stays the same")
             results += now
-        self.names = before
-        self.rebind(likes, [tensor(v) for v in core.builder().end_for([t.handle for t in results])])
+        return results
 
     def rebind(self, likes: dict[str, Any], values: list[tensor]) -> None:
         for name, like in likes.items():
@@ -311,20 +337,32 @@ class Generator(ast.NodeVisitor):
                 raise self.fail(node, "a loop has no return in it")
 
     def visit_While(self, node: ast.While) -> None:
+        if node.orelse:
+            raise self.fail(node, "kernels have no else of a loop")
+        carried = [n for n in assigned(node.body) if n in self.names]
+        likes = {n: self.kept(self.names[n]) for n in carried}
+        likes = {n: like for n, like in likes.items() if flatten(like) is not None}
+        flat = [t for like in likes.values() for t in flatten(like) or []]
+        began = [tensor(v) for v in core.builder().begin_while([t.handle for t in flat])]
+        before = self.names
+        self.names = dict(before)
+        self.rebind(likes, began)
         condition = self.visit(node.test)
-        if isinstance(condition, tensor):
-            raise self.fail(node, "a loop whose end only a run knows is not compiled yet", "E0604", "use range()")
-        while value_of(condition):
-            if self.block(node.body) is not None:
-                raise self.fail(node, "a loop has no return in it")
-            condition = self.visit(node.test)
+        if isinstance(condition, core.condition):
+            condition = condition.condition
+        core.builder().begin_do(core.operand(condition))
+        if self.block(node.body) is not None:
+            raise self.fail(node, "a loop has no return in it")
+        results = self.carried_on(node, likes)
+        self.names = before
+        self.rebind(likes, [tensor(v) for v in core.builder().end_while([t.handle for t in results])])
 
     # Expressions.
     def lookup(self, node: ast.AST, name: str) -> Any:
         if name in self.names:
             return self.names[name]
-        if name in self.function.scope:
-            value = self.function.scope[name]
+        if name in self.scope:
+            value = self.scope[name]
             if isinstance(value, (bool, int, float)) and not isinstance(value, type):
                 raise NameError(f"{name} is a global variable of Python; make it tl.constexpr({value})")
             return value
@@ -377,7 +415,10 @@ class Generator(ast.NodeVisitor):
             base = base.value
         if isinstance(base, tensor) and node.attr == "shape":
             return tuple(constexpr(s) for s in base.shape)
-        return getattr(base, node.attr)
+        if isinstance(base, tuple) and node.attr == "type":
+            return tuple(value_of(t).type for t in base)
+        made = getattr(base, node.attr)
+        return constexpr(made) if isinstance(made, (bool, int, float)) else made
 
     def binary(self, node: ast.AST, kind: type, a: Any, b: Any) -> Any:
         if kind not in _BINARY:
@@ -406,6 +447,8 @@ class Generator(ast.NodeVisitor):
             elif isinstance(op, (ast.In, ast.NotIn)):
                 held = constexpr((a in b) == isinstance(op, ast.In))
             else:
+                if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
+                    a, b = list(a), list(b)
                 held = _COMPARE[type(op)](a, b)
                 held = held if isinstance(held, tensor) else constexpr(held)
             made = held if made is None else made & held
@@ -429,7 +472,15 @@ class Generator(ast.NodeVisitor):
         condition = self.visit(node.test)
         if not isinstance(condition, tensor):
             return self.visit(node.body if value_of(condition) else node.orelse)
-        return core.where(condition, self.visit(node.body), self.visit(node.orelse))
+        core.builder().begin_if(condition.handle)
+        first = self.kept(self.visit(node.body))
+        core.builder().begin_else()
+        second = self.kept(self.visit(node.orelse))
+        parts = [flatten(first), flatten(second)]
+        if parts[0] is None or parts[1] is None or len(parts[0]) != len(parts[1]):
+            raise self.fail(node, "both sides of a choice that a run makes are tiles")
+        made = core.builder().end_if(*([t.handle for t in part or []] for part in parts))
+        return unflatten(first, [tensor(v) for v in made])
 
     def visit_Call(self, node: ast.Call) -> Any:
         function = value_of(self.visit(node.func))
@@ -439,16 +490,25 @@ class Generator(ast.NodeVisitor):
                 args += list(value_of(self.visit(a.value)))
             else:
                 args.append(self.visit(a))
-        kwargs = {k.arg: self.visit(k.value) for k in node.keywords if k.arg is not None}
+        kwargs: dict[str, Any] = {}
+        for k in node.keywords:
+            if k.arg is None:
+                kwargs.update(value_of(self.visit(k.value)))
+            else:
+                kwargs[k.arg] = self.visit(k.value)
         self.place(node)
         return self.call(function, args, kwargs)
 
     def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if hasattr(function, "inline"):
             return function.inline(args, kwargs)
-        if function in (range, core.range):
+        if function is range:
             return core.range(*args, **kwargs)
-        if function in (min, max) and any(isinstance(a, tensor) for a in args):
+        if function is print:
+            return device_print(*args, **kwargs) if args and isinstance(value_of(args[0]), str) else device_print("", *args)
+        if function is abs and isinstance(value_of(args[0]), tensor):
+            return value_of(args[0]).abs()
+        if (function is min or function is max) and any(isinstance(a, tensor) for a in args):
             return (core.minimum if function is min else core.maximum)(*args)
         if getattr(function, "__tile_builtin__", False) or getattr(function, "__self__", None) is not None or \
                 isinstance(function, type) and issubclass(function, core.range) or \
@@ -465,22 +525,32 @@ class Generator(ast.NodeVisitor):
         raise TypeError(f"{function!r} cannot be called in a kernel")
 
 
-def generate(function: Any, names: dict[str, Any], parameters: list[tuple[str, str, bool]]) -> Any:
-    """The tile program of a function. `parameters`: name, element type, and whether it is a pointer."""
-    from .._tessera import TileBuilder
-
+def generate(function: Any, forms: tuple[Any, ...], kinds: tuple[tuple[Any, str], ...], debug: bool) -> Any:
+    """The tile program of a function. `forms`: how each parameter is put together; `kinds`: of what is given at launch."""
     made = TileBuilder(function.name)
     outer = getattr(core._local, "builder", None), getattr(core._local, "generator", None)
     core._local.builder = made
     try:
-        for name, dtype, pointer in parameters:
-            names[name] = tensor(made.parameter(name, dtype, pointer))
-        generator = Generator(function, names)
+        names = list(_leaf_names(forms))
+        values = {name: tensor(made.parameter(name.replace(".", "_"), dtype, how == "array" or how == "anywhere" or isinstance(how, int)))
+                  for name, (how, dtype) in zip(names, kinds)}
+        parts = {name: put_together(form, values) for name, form in zip(function.arg_names, forms)}
+        generator = Generator(function, parts, debug=debug)
         core._local.generator = generator
         generator.run()
         return made.finish(), generator.sources
     finally:
         core._local.builder, core._local.generator = outer
+
+
+def _leaf_names(forms: tuple[Any, ...]) -> Iterator[str]:
+    for form in forms:
+        if form[0] in ("leaf", "cast"):
+            yield form[1]
+        elif form[0] == "tuple":
+            yield from _leaf_names(form[2])
+        elif form[0] == "descriptor":
+            yield from _leaf_names(form[3])
 
 
 __all__ = ["Generator", "generate", "types"]

@@ -37,5 +37,13 @@ class CompilationError(Error):
         super().__init__(code, message, marked(file, self.lineno, column + 1, text), "", hint)
 
 
+class CompileTimeAssertionFailure(CompilationError):
+    """A static assertion that does not hold."""
+
+
+class CallError(Error, RuntimeError):
+    """A kernel that is called instead of launched."""
+
+
 class OutOfResources(Error):
     """A kernel that needs more than the processor has."""

@@ -3,125 +3,148 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 import os
+import re
+import sys
 import textwrap
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import _tessera
 from .._errors import Error
+from ._arguments import Leaves, MockTensor, annotated_type
 from ._codegen import Generator, generate
-from ._errors import fault_at
+from ._errors import CallError, fault_at
 from .language import _core as core
 from .language import _types as types
 from .language._core import constexpr, value_of
 
-_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "warmup", "stream", "debug"}
-_DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int8": "i8", "int16": "i16",
-           "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-           "bool": "bool", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2", "float8_e4m3fnuz": "f8e4m3fnuz",
-           "float8_e5m2fnuz": "f8e5m2fnuz"}
-
+# What is given beside the parameters of a kernel, for compilers of GPUs.
+_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "warmup", "stream", "debug", "ir_override",
+            "launch_cooperative_grid", "launch_pdl", "sanitize_overflow", "arch", "allow_fp8e4nv", "cluster_dims",
+            "default_dot_input_precision", "allowed_dot_input_precisions", "max_num_imprecise_acc_default", "extern_libs",
+            "instrumentation_mode", "deprecated_fp8_dot_operand_dtypes", "supported_fp8_dtypes", "matrix_instr_nonkdim",
+            "waves_per_eu", "kpack", "schedule_hint", "num_buffers_warp_spec", "num_consumer_groups"}
 
 _threads = 0
+on_compile: list[Callable[[str, Any], None]] = []  # called with the name and the code of each kernel that is compiled
 
 
-class _Memory:
-    """Where an array lies: address, the first address behind what it may reach, element type."""
-
-    __slots__ = ("address", "end", "dtype", "size", "owner")
-
-    def __init__(self, address: int, end: int, dtype: str, size: int, owner: Any):
-        self.address, self.end, self.dtype, self.size, self.owner = address, end, dtype, size, owner
+def _is_static(annotation: Any) -> bool:
+    return annotation is constexpr or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "constexpr")
 
 
-def _memory_of(x: Any) -> _Memory:
-    if isinstance(x, np.ndarray):
-        address, size = x.__array_interface__["data"][0], x.itemsize
-        if x.flags.c_contiguous:
-            end = address + x.nbytes
-        else:
-            end = address + (sum((n - 1) * max(s, 0) for n, s in zip(x.shape, x.strides)) + size if x.size else 0)
-        return _Memory(address, end, _ARRAY_TYPES.get(x.dtype) or _array_type(x.dtype), size, x)
-    if hasattr(x, "data_ptr"):
-        device = str(getattr(x, "device", "cpu"))
-        if device != "cpu":
-            raise Error("E0701", f"a tensor on {device}", "", "", "kernels run on the processor: use tensors on the CPU")
-        size, address = x.element_size(), x.data_ptr()
-        storage = getattr(x, "untyped_storage", None)
-        end = storage().data_ptr() + storage().nbytes() if storage is not None else address + x.numel() * size
-        return _Memory(address, end, _dtype_name(str(x.dtype).rpartition(".")[2]), size, x)
-    return _memory_of(np.from_dlpack(x))
+def _source_of_exec(fn: Callable[..., Any]) -> str | None:
+    """The text that a function comes from whose file is none, where somebody above still holds it."""
+    if not fn.__code__.co_filename.startswith("<"):
+        return None
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        for text in [v for v in frame.f_locals.values() if isinstance(v, str) and f"def {fn.__name__}" in v]:
+            found = re.search(rf"^(@.*\n)*def\s+{fn.__name__}\s*\(", text, re.MULTILINE)
+            if found:
+                return text[found.start():]
+        frame = frame.f_back
+    return None
 
 
-_ARRAY_TYPES: dict[Any, str] = {}
+class KernelParam:
+    """A parameter of a kernel, as its signature has it."""
 
+    def __init__(self, num: int, parameter: inspect.Parameter, whole: bool):
+        self.num, self.name, self.annotation, self.do_not_specialize = num, parameter.name, parameter.annotation, whole
+        self.is_constexpr = _is_static(parameter.annotation)
+        self.default = parameter.default
 
-def _array_type(dtype: Any) -> str:
-    made = _ARRAY_TYPES[dtype] = _dtype_name(dtype.name)
-    return made
-
-
-def _dtype_name(name: str) -> str:
-    if name not in _DTYPES:
-        raise Error("E0213", f"kernels have no elements of type {name}", "", "", "")
-    return _DTYPES[name]
-
-
-def _is_array(x: Any) -> bool: return isinstance(x, np.ndarray) or hasattr(x, "data_ptr") or hasattr(x, "__dlpack__")
+    @property
+    def has_default(self) -> bool: return self.default is not inspect.Parameter.empty
 
 
 class JITFunction:
     """A kernel: `kernel[grid](arguments)` launches it. Called inside of another kernel, it becomes part of that."""
 
-    def __init__(self, fn: Callable[..., Any], do_not_specialize: Any = None, noinline: bool = False, **_: Any):
+    def __init__(self, fn: Callable[..., Any], version: Any = None, do_not_specialize: Any = None,
+                 do_not_specialize_on_alignment: Any = None, debug: Any = None, noinline: Any = None, repr: Any = None,
+                 launch_metadata: Any = None, **_: Any):
         self.fn, self.name, self.__name__, self.__doc__ = fn, fn.__name__, fn.__name__, fn.__doc__
-        self.__module__ = fn.__module__
+        self.__qualname__, self.__module__ = fn.__qualname__, fn.__module__
+        self.debug, self.noinline = debug, noinline
         self.signature = inspect.signature(fn)
         self.arg_names = list(self.signature.parameters)
-        self.constexprs = [i for i, p in enumerate(self.signature.parameters.values()) if self._is_static(p.annotation)]
-        self._static = [self._is_static(p.annotation) for p in self.signature.parameters.values()]
-        self._whole = {i if isinstance(i, int) else self.arg_names.index(i) for i in do_not_specialize or ()}
+        whole = {i if isinstance(i, int) else self.arg_names.index(i) for i in do_not_specialize or ()}
+        self.params = [KernelParam(i, p, i in whole) for i, p in enumerate(self.signature.parameters.values())]
+        self.constexprs = [p.num for p in self.params if p.is_constexpr]
+        self._static = [p.is_constexpr for p in self.params]
+        self._kinds = [None if p.is_constexpr else annotated_type(p.annotation) for p in self.params]
         self._names = set(self.arg_names)
         self._names_behind: dict[int, set[str]] = {}
+        self.pre_run_hooks: list[Callable[..., Any]] = []
+        self._exec_source = _source_of_exec(fn)
+        self.file = fn.__code__.co_filename
+        self._forget()
+
+    def _forget(self) -> None:
         self._compiled: dict[Any, Any] = {}
         self._sources: dict[Any, list[Any]] = {}
-        self._launcher = _tessera.TileLauncher(self._static, [i in self._whole for i in range(len(self.arg_names))])
         self._parsed: ast.FunctionDef | None = None
-        self.file = fn.__code__.co_filename
-        self.first_line = fn.__code__.co_firstlineno
+        self._source: str | None = None
         self.lines: list[str] = []
-        self.src = ""
+        self.first_line = self.fn.__code__.co_firstlineno
+        # Numbers of a declared type are read by Python.
+        self._quick = all(k is None for k in self._kinds) and not self.pre_run_hooks
+        self._launcher = _tessera.TileLauncher(self._static, [p.do_not_specialize for p in self.params])
 
-    @staticmethod
-    def _is_static(annotation: Any) -> bool:
-        return annotation is constexpr or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "constexpr")
+    @property
+    def src(self) -> str:
+        """The source, from `def` on."""
+        if self._source is None:
+            try:
+                text = self._exec_source or textwrap.dedent(inspect.getsource(self.fn))
+            except (OSError, TypeError):
+                raise Error("E0501", f"the source of {self.name} is not there", self.file, "",
+                            "kernels are read from their file: write them into one") from None
+            begin = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
+            at = begin.start() if begin else 0
+            self.first_line = self.fn.__code__.co_firstlineno + text[:at].count("\n")
+            self._source = text[at:]
+        return self._source
+
+    def _unsafe_update_src(self, text: str) -> None:
+        self._forget()
+        _ = self.src
+        self._source = text
 
     @property
     def tree(self) -> ast.FunctionDef:
         if self._parsed is None:
-            try:
-                self.src = textwrap.dedent(inspect.getsource(self.fn))
-            except OSError:
-                raise Error("E0501", f"the source of {self.name} is not there", self.file, "",
-                            "kernels are read from their file: write them into one") from None
-            self.lines = self.src.splitlines()
-            found = ast.parse(self.src).body[0]
+            text = self.src
+            self.lines = text.splitlines()
+            found = ast.parse(text).body[0]
             assert isinstance(found, ast.FunctionDef)
             self._parsed = found
         return self._parsed
+
+    def parse(self) -> ast.Module: return ast.parse(self.src)
+
+    @property
+    def cache_key(self) -> str: return hashlib.sha256(self.src.encode()).hexdigest()
 
     @property
     def scope(self) -> dict[str, Any]:
         closure = inspect.getclosurevars(self.fn).nonlocals if self.fn.__closure__ else {}
         return {**self.fn.__globals__, **closure}
 
+    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
+        self.pre_run_hooks.append(hook)
+        self._quick = False
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise Error("E0501", f"{self.name} is a kernel and cannot be called outside of one", "", "",
-                    f"launch it over a grid: {self.name}[grid](...)")
+        raise CallError("E0501", f"{self.name} is a kernel and cannot be called outside of the scope of a kernel", "", "",
+                        f"launch it over a grid: {self.name}[grid](...)")
+
+    def __repr__(self) -> str: return f"JITFunction({self.__module__}:{self.__qualname__})"
 
     # Inside of another kernel.
     def inline(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -130,13 +153,13 @@ class JITFunction:
         names: dict[str, Any] = {}
         for name, static in zip(self.arg_names, self._static):
             value = bound.arguments[name]
-            if static:
-                value = constexpr(value)
-            elif isinstance(value, (bool, int, float)):
+            if static and isinstance(value, core.tensor):
+                raise TypeError(f"{name} of {self.name} is tl.constexpr, and a tile is not known when the kernel is compiled")
+            if static or isinstance(value, (bool, int, float)):
                 value = constexpr(value)
             names[name] = value
         outer = core._local.generator
-        inner = Generator(self, names, outer.sources)
+        inner = Generator(self, names, outer.sources, outer.debug)
         _ = self.tree
         core._local.generator = inner
         try:
@@ -149,39 +172,62 @@ class JITFunction:
             return self.run(*args, grid=grid, **kwargs)
         return launch
 
+    def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
+        """Compiled for arguments like these, and not launched. An element type stands for an array."""
+        return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True,
+                        **{k: MockTensor.wrap_dtype(v) if k in self._names else v for k, v in kwargs.items()})
+
+    def _take_options(self, kwargs: dict[str, Any]) -> bool:
+        """Takes out what is no parameter; gives whether debugging is on."""
+        debug = bool(self.debug) or os.environ.get("TRITON_DEBUG") == "1" or os.environ.get("TESSERA_DEBUG") == "1"
+        for option in kwargs.keys() - self._names:
+            if option not in _OPTIONS:
+                raise KeyError(f"Keyword argument {option} was specified but unrecognised")
+            value = kwargs.pop(option)
+            if option == "num_warps" and (not isinstance(value, int) or value < 1 or value & value - 1):
+                raise AssertionError("num_warps must be a power of 2")
+            debug |= option == "debug" and bool(value)
+        return debug
+
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        if kwargs:
-            for option in _OPTIONS & kwargs.keys() - self._names:
-                del kwargs[option]
+        debug = self._take_options(kwargs) if kwargs or self.debug else "TRITON_DEBUG" in os.environ and self._take_options(kwargs)
         if len(args) + len(kwargs) == len(self.arg_names) and not kwargs.keys() - self._names_after(len(args)):
             values = [*args, *(kwargs[n] for n in self.arg_names[len(args):])]
         else:
             bound = self.signature.bind(*args, **kwargs)
             bound.apply_defaults()
             values = list(bound.arguments.values())
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
         if callable(grid):
             grid = grid(dict(zip(self.arg_names, values)))
-        grid = (grid,) if isinstance(grid, int) else tuple(int(value_of(g)) for g in grid)
+        grid = (grid,) if isinstance(grid, int) else tuple(int(value_of(g)) for g in grid or (1,))
         size = (*grid, 1, 1)[:3]
         interpreted = os.environ.get("TESSERA_INTERPRET") == "1"
-        if not warmup and not interpreted and (found := self._launcher.launch(values, size)) is not None:
+        quick = self._quick and not (warmup or interpreted or debug)
+        if quick and (found := self._launcher.launch(values, size)) is not None:
             return found
         rank = 3 if size[2] != 1 else 2 if size[1] != 1 else 1
-        key, memory, numbers = self._specialise(values)
-        found = self._compiled.get((key, rank))
+        leaves = Leaves(self.name)
+        forms = tuple(leaves.add(p.name, v, p.is_constexpr, p.do_not_specialize, k)
+                      for p, v, k in zip(self.params, values, self._kinds))
+        leaves.share()
+        key = (forms, tuple(leaves.key), rank, debug)
+        found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[key, rank] = self._compile(key, values, rank)
+            found = self._compiled[key] = self._compile(key)
         if warmup or 0 in size:
             return found
-        addresses = [m.address if isinstance(m, _Memory) else m.ctypes.data for m in memory]
+        addresses, numbers = leaves.given()
         if not interpreted:
             found.launch(size, addresses, numbers)
-            self._launcher.keep(values, size, found)
+            if quick:
+                self._launcher.keep(values, size, found)
             return found
         try:
             found.interpret(size, addresses, numbers)
         except Error as e:
-            raise fault_at(e, self._sources[key, rank]) from None
+            raise fault_at(e, self._sources[key]) from None
         return found
 
     def _names_after(self, count: int) -> set[str]:
@@ -189,80 +235,28 @@ class JITFunction:
             self._names_behind[count] = set(self.arg_names[count:])
         return self._names_behind[count]
 
-    def _specialise(self, values: list[Any]) -> tuple[Any, list[Any], list[int]]:
-        """What code depends on of the arguments; and their memory and numbers, as a launch takes them."""
-        key: list[Any] = []
-        arrays: list[tuple[int, _Memory]] = []
-        entries: list[Any] = []  # per parameter: memory or number, or None
-        for i, value in enumerate(values):
-            value = value_of(value)
-            if self._static[i] or value is None or isinstance(value, (str, types.dtype)) or callable(value):
-                key.append(("=", value if not isinstance(value, (list, dict)) else repr(value)))
-                entries.append(None)
-            elif isinstance(value, (bool, np.bool_)):
-                key.append(("element", "bool"))
-                entries.append(np.array([value]))
-            elif isinstance(value, (int, np.integer)):
-                if value == 1 and i not in self._whole:
-                    key.append(("=", 1))
-                    entries.append(None)
-                    continue
-                dtype = "i32" if -2**31 <= value < 2**31 else "i64" if value < 2**63 else "u64"
-                key.append(("size" if value >= 0 and dtype != "u64" else "element", dtype))
-                entries.append(int(value) if key[-1][0] == "size" else np.array([value], {"i32": np.int32, "i64": np.int64, "u64": np.uint64}[dtype]))
-            elif isinstance(value, (float, np.floating)):
-                key.append(("element", "f32"))
-                entries.append(np.array([value], np.float32))
-            elif _is_array(value):
-                memory = _memory_of(value)
-                arrays.append((i, memory))
-                key.append(("array", memory.dtype))
-                entries.append(memory)
-            else:
-                raise Error("E0403", f"argument {self.arg_names[i]} of {self.name} is of type {type(value).__name__}", "", "",
-                            "kernels take arrays, numbers and, as tl.constexpr, anything")
-        if len(arrays) > 1:
-            self._share(key, entries, arrays)
-        places = [e for e in entries if isinstance(e, (_Memory, np.ndarray))]
-        numbers: list[int] = []
-        for e in entries:
-            if isinstance(e, _Memory):
-                numbers.append((e.end - e.address) // e.size)
-            elif isinstance(e, int):
-                numbers.append(e)
-        return tuple(key), places, numbers
-
-    def _share(self, key: list[Any], entries: list[Any], arrays: list[tuple[int, _Memory]]) -> None:
-        """Arrays that overlap are one, which the others point into."""
-        order = sorted(arrays, key=lambda a: (a[1].address, a[0]))
-        first: tuple[int, _Memory] | None = None
-        for i, memory in order:
-            if first is None or memory.address >= first[1].end or memory.address == memory.end:
-                first = (i, memory) if memory.end > memory.address else first
-                continue
-            base = first[1]
-            if memory.dtype != base.dtype or (memory.address - base.address) % base.size:
-                raise Error("E0407", f"{self.arg_names[first[0]]} and {self.arg_names[i]} share memory, but not their elements",
-                            "", "", "copy one of them")
-            base.end = max(base.end, memory.end)
-            key[i] = (first[0], memory.dtype)
-            entries[i] = (memory.address - base.address) // base.size
-
-    def _compile(self, key: Any, values: list[Any], rank: int) -> Any:
-        names: dict[str, Any] = {}
-        parameters: list[tuple[str, str, bool]] = []
-        arguments: list[Any] = []
-        order: dict[int, int] = {}
+    def _compile(self, key: Any) -> Any:
+        forms, kinds, rank, debug = key
         _ = self.tree
-        for i, ((how, what), name) in enumerate(zip(key, self.arg_names)):
-            if how == "=":
-                names[name] = constexpr(value_of(values[i])) if not isinstance(value_of(values[i]), core.tensor) else values[i]
-                continue
-            order[i] = len(parameters)
-            parameters.append((name, what, how == "array" or isinstance(how, int)))
-            arguments.append(how)
-        program, self._sources[key, rank] = generate(self, names, parameters)
-        return _tessera.compile_tile(program, [order[a] if isinstance(a, int) else a for a in arguments], rank, _threads)
+        program, self._sources[key] = generate(self, forms, kinds, debug)
+        made = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads)
+        for call in on_compile:
+            call(self.name, made)
+        return made
+
+
+class ConstexprFunction:
+    """A function of what is known when a kernel is compiled."""
+
+    def __init__(self, fn: Callable[..., Any]):
+        self.fn, self.__name__, self.__doc__, self.__module__ = fn, fn.__name__, fn.__doc__, fn.__module__
+
+    def __get__(self, owner: Any, kind: Any) -> Any:
+        return self if owner is None else lambda *args, **kwargs: self(owner, *args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = self.fn(*(value_of(a) for a in args), **{k: value_of(v) for k, v in kwargs.items()})
+        return constexpr(made) if getattr(core._local, "builder", None) is not None and made is not None else made
 
 
 def set_threads(count: int) -> None:
@@ -276,6 +270,54 @@ def jit(fn: Any = None, **options: Any) -> Any:
     return JITFunction(fn, **options) if fn is not None else lambda f: JITFunction(f, **options)
 
 
-def compile(kernel: JITFunction, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
+def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction: return ConstexprFunction(fn)
+
+
+class ASTSource:
+    """A kernel with the types of its arguments: {"x": "*fp32", "n": "i32"}."""
+
+    def __init__(self, fn: JITFunction, signature: dict[str, str], constexprs: Any = None, attrs: Any = None):
+        self.fn, self.name, self.signature, self.attrs = fn, fn.name, signature, attrs
+        self.constants = {(fn.arg_names[k[0]] if isinstance(k, tuple) else k): v for k, v in (constexprs or {}).items()}
+
+    def arguments(self) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name in self.fn.arg_names:
+            text = self.signature.get(name, "constexpr")
+            if name in self.constants or text == "constexpr":
+                made[name] = constexpr(self.constants.get(name))
+            elif text.startswith("*"):
+                made[name] = MockTensor(types.str_to_ty(text).element_ty)  # type: ignore[attr-defined]
+            else:
+                made[name] = 2.0 if types.str_to_ty(text).is_floating() else 2**40 if text.endswith("64") else 2
+        return made
+
+
+def compile(kernel: Any, *args: Any, grid: Any = (1,), target: Any = None, options: Any = None, **kwargs: Any) -> Any:
     """The kernel as it is for these arguments, not launched; `.emit("tile" | "kernel" | "llvm" | "asm")` shows it."""
+    if isinstance(kernel, ASTSource):
+        return kernel.fn.run(grid=grid, warmup=True, **kernel.arguments())
     return kernel.run(*args, grid=grid, warmup=True, **kwargs)
+
+
+class _Asm(dict[str, str]):
+    """The stages of a kernel, made when they are asked for."""
+
+    _STAGES = {"tile": "tile", "ttir": "tile", "ttgir": "tile", "kernel": "kernel", "llir": "llvm", "llvm": "llvm",
+               "asm": "asm"}
+
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def __missing__(self, key: str) -> str:
+        made = self[key] = self.function.emit(self._STAGES[key])
+        return str(made)
+
+    def __contains__(self, key: object) -> bool: return key in self._STAGES
+    def keys(self) -> Any: return self._STAGES.keys()
+
+
+_tessera.TileFunction.asm = property(_Asm)  # type: ignore[attr-defined]
+_tessera.TileFunction.n_regs = 0  # type: ignore[attr-defined]
+_tessera.TileFunction.n_spills = 0  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Timing of kernels."""
+"""Timing and comparing of kernels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import statistics
 import time
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 
 def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, quantiles: list[float] | None = None,
@@ -28,3 +30,41 @@ def do_bench(fn: Callable[[], Any], warmup: float = 25, rep: float = 100, quanti
     modes: dict[str, Callable[[list[float]], Any]] = {"mean": statistics.fmean, "median": statistics.median, "min": min,
                                                       "max": max, "all": list}
     return modes[return_mode](times)
+
+
+def assert_close(x: Any, y: Any, atol: float | None = None, rtol: float | None = None, err_msg: str = "") -> None:
+    """Two arrays that are the same but for small errors."""
+    x, y = (np.asarray(v.float() if hasattr(v, "float") and hasattr(v, "data_ptr") else v) for v in (x, y))
+    np.testing.assert_allclose(x, y, atol=1e-2 if atol is None else atol, rtol=0.0 if rtol is None else rtol, err_msg=err_msg)
+
+
+class Benchmark:
+    """What is measured: a function of the arguments `x_names`, for each of `x_vals`, one column for each of `line_vals`."""
+
+    def __init__(self, x_names: list[str], x_vals: list[Any], line_arg: str, line_vals: list[Any], line_names: list[str],
+                 plot_name: str, args: dict[str, Any], xlabel: str = "", ylabel: str = "", x_log: bool = False,
+                 y_log: bool = False, styles: Any = None):
+        self.x_names, self.x_vals, self.line_arg, self.line_vals, self.line_names = x_names, x_vals, line_arg, line_vals, line_names
+        self.plot_name, self.args = plot_name, args
+
+
+class Mark:
+    """A function that is measured; `run` prints a table."""
+
+    def __init__(self, fn: Callable[..., Any], benchmarks: Benchmark | list[Benchmark]):
+        self.fn = fn
+        self.benchmarks = benchmarks if isinstance(benchmarks, list) else [benchmarks]
+
+    def run(self, show_plots: bool = False, print_data: bool = False, save_path: str = "", return_df: bool = False, **kwargs: Any) -> None:
+        for b in self.benchmarks:
+            if print_data:
+                print(f"{b.plot_name}:\n" + "  ".join([*b.x_names, *b.line_names]))
+            for x in b.x_vals:
+                given = dict(zip(b.x_names, x if isinstance(x, (list, tuple)) else [x] * len(b.x_names)))
+                row = [self.fn(**given, **{b.line_arg: line}, **b.args, **kwargs) for line in b.line_vals]
+                if print_data:
+                    print("  ".join(str(v[0] if isinstance(v, tuple) else v) for v in [*given.values(), *row]))
+
+
+def perf_report(benchmarks: Benchmark | list[Benchmark]) -> Callable[[Callable[..., Any]], Mark]:
+    return lambda fn: Mark(fn, benchmarks)

@@ -49,6 +49,7 @@ class constexpr:
     def __invert__(self) -> Any: return constexpr(~self.value)
     def logical_and(self, other: Any) -> Any: return constexpr(self.value and value_of(other))
     def logical_or(self, other: Any) -> Any: return constexpr(self.value or value_of(other))
+    def logical_not(self) -> Any: return constexpr(not self.value)
 
 
 def _static(op: Callable[[Any, Any], Any], reverse: bool) -> Callable[[constexpr, Any], Any]:
@@ -96,8 +97,14 @@ def operand(x: Any) -> Any:
     x = value_of(x)
     if isinstance(x, tensor):
         return x.handle
-    if isinstance(x, (bool, int, float)):
+    if isinstance(x, bool) or isinstance(x, float):
         return x
+    if isinstance(x, int):
+        if -2**63 <= x < 2**63:
+            return x
+        if x < 2**64:
+            return builder().constant(x - 2**64, "u64")
+        raise ValueError(f"no integer type holds {x}")
     raise TypeError(f"a number or a tile is expected, not {type(x).__name__}")
 
 
@@ -108,7 +115,19 @@ def to_tensor(x: Any, type: dtype | None = None) -> "tensor":
     return tensor(builder().constant(operand(x), type.core if type is not None else None))
 
 
+def _check_range(number: Any, beside: Any) -> None:
+    """A number of the source takes the type of the tile that it meets, which has to hold it."""
+    number = value_of(number)
+    if not isinstance(number, int) or isinstance(number, bool) or not isinstance(beside, tensor):
+        return
+    kind = beside.dtype
+    if kind.is_int() and not kind.is_bool() and not kind.get_int_min_value() <= number <= kind.get_int_max_value():
+        raise ValueError(f"scalar {number} is out of range for type {kind}")
+
+
 def _binary(op: str, a: Any, b: Any) -> "tensor":
+    _check_range(a, b)
+    _check_range(b, a)
     return tensor(builder().binary(op, operand(a), operand(b)))
 
 
@@ -175,12 +194,17 @@ class tensor:
         keys = key if isinstance(key, (tuple, list)) else (key,)
         made = self
         axis = 0
-        for k in keys:
+        for n, k in enumerate(keys):
             k = value_of(k)
             if k is None:
                 made = expand_dims(made, axis)
+            elif k is Ellipsis:
+                axis += len(made.shape) - axis - builtins.sum(1 for after in keys[n + 1:] if value_of(after) is not None)
+                continue
             elif not (isinstance(k, slice) and k == slice(None)):
                 raise TypeError("a tile is indexed by ':' and None alone")
+            elif axis >= len(made.shape):
+                raise ValueError(f"{len(keys)} indices for {self!r}")
             axis += 1
         return made
 
@@ -218,35 +242,80 @@ def num_programs(axis: int) -> tensor: return tensor(builder().program_count(axi
 @builtin
 def arange(start: int, end: int) -> tensor:
     if not isinstance(start, int) or not isinstance(end, int):
-        raise TypeError("arange() takes numbers that are known when the kernel is compiled (tl.constexpr)")
+        raise ValueError("arange's arguments must be of type tl.constexpr: known when the kernel is compiled")
+    if not -2**31 <= start < 2**31 or not -2**31 <= end < 2**32:
+        raise ValueError("arange must fit in int32")
     return tensor(builder().arange(start, end))
 
 
 @builtin
 def full(shape: Sequence[int], value: Any, dtype: dtype) -> tensor:
+    if isinstance(value, tensor):
+        if value.numel != 1:
+            raise ValueError("only accepts size-1 tensor")
+        value = reshape(value, []) if value.shape else value
     return tensor(builder().full(shape_of([shape]), operand(value), dtype.core))
+
+
+def _toward_zero(x: "tensor", kind: dtype) -> "tensor":
+    """Rounded toward zero: the nearest, or the one before it where that is too large."""
+    bits = types.of_core(f"i{kind.primitive_bitwidth}")
+    nearest = x.to(kind)
+    magnitude, made = x.to(types.float32), nearest.to(types.float32)
+    over = where(made < 0, -made, made) > where(magnitude < 0, -magnitude, magnitude)
+    return (nearest.to(bits, bitcast=True) - over.to(bits)).to(kind, bitcast=True)  # type: ignore[no-any-return]
+
+
+def _cast_pointer(x: "tensor", kind: dtype, bitcast: bool) -> "tensor":
+    if isinstance(kind, types.pointer_type):
+        if x.dtype == kind:
+            return x
+        if not x.dtype.is_ptr() and x.dtype.primitive_bitwidth != 64 and (bitcast or not x.dtype.is_int()):
+            raise TypeError(f"{x.dtype} cannot become a pointer")
+        return tensor(builder().pointer_at(x.handle, kind.core))
+    if kind.is_int() and (kind.primitive_bitwidth == 64 or kind.is_bool()):
+        return tensor(builder().cast(builder().address(x.handle), kind.core))
+    raise TypeError(f"{x.dtype} cannot become {kind}")
 
 
 @builtin
 def cast(input: Any, dtype: dtype, fp_downcast_rounding: Any = None, bitcast: bool = False) -> tensor:
     x = to_tensor(input)
-    if isinstance(dtype, types.block_type):
-        dtype = dtype.scalar
-    if bitcast and dtype.primitive_bitwidth != x.dtype.primitive_bitwidth:
-        raise TypeError(f"{x.dtype} has other bits than {dtype}")
-    if bitcast and x.dtype.is_floating() != dtype.is_floating():
-        raise TypeError(f"the bits of {x.dtype} cannot be taken as {dtype}")
-    return tensor(builder().cast(x.handle, dtype.core))
+    kind = dtype.scalar if isinstance(dtype, types.block_type) else dtype
+    if not isinstance(kind, types.dtype):
+        raise TypeError(f"{kind!r} is no element type")
+    if isinstance(kind, types.pointer_type) or x.dtype.is_ptr():
+        return _cast_pointer(x, kind, bitcast)
+    if fp_downcast_rounding is not None:
+        if fp_downcast_rounding not in ("rtne", "rtz"):
+            raise ValueError(f"floats are rounded \"rtne\" or \"rtz\", not {fp_downcast_rounding!r}")
+        if not (x.dtype.is_floating() and kind.is_floating() and kind.primitive_bitwidth < x.dtype.primitive_bitwidth):
+            raise ValueError(f"fp_downcast_rounding is for floats that become narrower, not for {x.dtype} to {kind}")
+        if fp_downcast_rounding == "rtz":
+            return _toward_zero(x, kind)
+    if bitcast:
+        return tensor(builder().bitcast(x.handle, kind.core))
+    return tensor(builder().cast(x.handle, kind.core))
+
+
+tensor.cast = cast  # type: ignore[attr-defined]
 
 
 # Shapes.
 @member
 @builtin
-def expand_dims(input: tensor, axis: Any) -> tensor:
-    axes = sorted(axis) if isinstance(axis, (list, tuple)) else [axis]
+def expand_dims(input: Any, axis: Any) -> tensor:
     made = to_tensor(input)
+    axes = [int(a) for a in axis] if isinstance(axis, (list, tuple)) else [int(axis)]
+    rank = len(made.shape) + len(axes)
     for a in axes:
-        made = tensor(builder().expand(made.handle, int(a)))
+        if not -rank <= a < rank:
+            raise ValueError(f"invalid axis {a}. Expected {-rank} <= axis < {rank}")
+    axes = sorted(a % rank for a in axes)
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"expand_dims received duplicate axes, normalized axes = {axes}")
+    for a in axes:
+        made = tensor(builder().expand(made.handle, a))
     return made
 
 
@@ -256,17 +325,26 @@ def broadcast_to(input: tensor, *shape: Any) -> tensor:
     return tensor(builder().broadcast(to_tensor(input).handle, shape_of(shape)))
 
 
+def _common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> list[int]:
+    rank = builtins.max(len(a), len(b))
+    a, b = (*[1] * (rank - len(a)), *a), (*[1] * (rank - len(b)), *b)
+    for i, (x, y) in enumerate(zip(a, b)):
+        if x != y and 1 not in (x, y):
+            raise ValueError(f"cannot make_shape_compatible: incompatible dimensions at index {i}: {x} and {y}")
+    return [y if x == 1 else x for x, y in zip(a, b)]
+
+
 @builtin
 def broadcast(input: Any, other: Any) -> tuple[tensor, tensor]:
     a, b = to_tensor(input), to_tensor(other)
-    zero = [1] * max(len(a.shape), len(b.shape))
-    shape = [max(x, y) for x, y in zip([*zero[len(a.shape):], *a.shape], [*zero[len(b.shape):], *b.shape])]
+    shape = _common_shape(a.shape, b.shape)
     return broadcast_to(a, shape), broadcast_to(b, shape)
 
 
 @member
 @builtin
-def reshape(input: tensor, *shape: Any, can_reorder: bool = False) -> tensor:
+def reshape(input: Any, *shape: Any, can_reorder: bool = False) -> tensor:
+    input = to_tensor(input)
     sizes = shape_of(shape)
     if -1 in sizes:
         rest = functools.reduce(operator.mul, (s for s in sizes if s != -1), 1)
@@ -323,8 +401,13 @@ def split(a: tensor) -> tuple[tensor, tensor]:
 
 
 @builtin
-def cat(input: tensor, other: tensor, can_reorder: bool = False) -> tensor:
-    return tensor(builder().concatenate(input.handle, other.handle))
+def cat(input: tensor, other: tensor, can_reorder: bool = False, dim: int = 0) -> tensor:
+    rank = len(input.shape)
+    if rank == 0 or dim % rank == 0:
+        return tensor(builder().concatenate(input.handle, other.handle))
+    order = [dim % rank, *(d for d in builtins.range(rank) if d != dim % rank)]
+    back = [order.index(d) for d in builtins.range(rank)]
+    return permute(cat(permute(input, order), permute(other, order)), back)  # type: ignore[no-any-return]
 
 
 @builtin
@@ -339,143 +422,6 @@ def gather(src: tensor, index: tensor, axis: int) -> tensor:
     return tensor(builder().gather(src.handle, index.handle, axis))
 
 
-# Memory.
-class _Masked:
-    def masked(self) -> tuple[tensor, tensor | None]:
-        raise NotImplementedError
-
-
-@builtin
-def load(pointer: Any, mask: Any = None, other: Any = None, boundary_check: Any = (), padding_option: str = "",
-         cache_modifier: str = "", eviction_policy: str = "", volatile: bool = False) -> tensor:
-    if isinstance(pointer, block_pointer):
-        if mask is not None or other is not None:
-            raise ValueError("a block pointer is loaded without mask and other")
-        at, inside = pointer.places(boundary_check)
-        nan = padding_option == "nan"
-        return load(at, mask=inside, other=float("nan") if nan and inside is not None else None)  # type: ignore[no-any-return]
-    return tensor(builder().load(to_tensor(pointer).handle, None if mask is None else operand(mask),
-                                 None if other is None else operand(other)))
-
-
-@builtin
-def store(pointer: Any, value: Any, mask: Any = None, boundary_check: Any = (), cache_modifier: str = "",
-          eviction_policy: str = "") -> None:
-    if isinstance(pointer, block_pointer):
-        at, inside = pointer.places(boundary_check)
-        store(at, value, mask=inside)
-        return
-    builder().store(to_tensor(pointer).handle, operand(value), None if mask is None else operand(mask))
-
-
-def _atomic(name: str, how: str) -> Callable[..., Any]:
-    def apply(pointer: tensor, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
-        return tensor(builder().atomic(how, to_tensor(pointer).handle, operand(val), None if mask is None else operand(mask)))
-    apply.__name__ = name
-    return member(builtin(apply))
-
-
-atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xchg = (
-    _atomic(f"atomic_{n}", how) for n, how in (("add", "add"), ("max", "max"), ("min", "min"), ("and", "and"), ("or", "or"),
-                                               ("xor", "xor"), ("xchg", "exchange")))
-
-
-@member
-@builtin
-def atomic_cas(pointer: tensor, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> tensor:
-    return tensor(builder().atomic("compare", to_tensor(pointer).handle, operand(val), None, operand(cmp)))
-
-
-class block_pointer:
-    """A place in an array of some dimensions, from which whole tiles are loaded."""
-
-    def __init__(self, base: tensor, shape: list[tensor], strides: list[tensor], offsets: list[tensor], block: list[int]):
-        self.base, self.shape, self.strides, self.offsets, self.block = base, shape, strides, offsets, block
-
-    # What a loop carries of it.
-    def flatten(self) -> list[tensor]: return [self.base, *self.shape, *self.strides, *self.offsets]
-
-    def unflatten(self, values: list[tensor]) -> "block_pointer":
-        n = len(self.shape)
-        return block_pointer(values[0], values[1:1 + n], values[1 + n:1 + 2 * n], values[1 + 2 * n:1 + 3 * n], self.block)
-
-    def along(self, axis: int) -> tensor:
-        keys = [None] * len(self.block)
-        keys[axis] = slice(None)  # type: ignore[call-overload]
-        return self.offsets[axis] + arange(0, self.block[axis])[tuple(keys)]  # type: ignore[no-any-return]
-
-    def places(self, checked: Sequence[int]) -> tuple[tensor, tensor | None]:
-        at: Any = self.base
-        inside: Any = None
-        for axis in builtins.range(len(self.block)):
-            index = self.along(axis)
-            at = at + index.to(types.int64) * self.strides[axis]
-            if axis in [c % len(self.block) for c in checked]:
-                good = (index >= 0) & (index < self.shape[axis])
-                inside = good if inside is None else inside & good
-        return broadcast_to(at, self.block), inside
-
-    def advance(self, offsets: Sequence[Any]) -> "block_pointer":
-        moved = [a + value_of(o) for a, o in zip(self.offsets, offsets)]
-        return block_pointer(self.base, self.shape, self.strides, moved, self.block)
-
-
-@builtin
-def make_block_ptr(base: tensor, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> block_pointer:
-    return block_pointer(base, [to_tensor(s, types.int64) for s in shape], [to_tensor(s, types.int64) for s in strides],
-                         [to_tensor(o, types.int32) for o in offsets], shape_of([block_shape]))
-
-
-@builtin
-def advance(base: block_pointer, offsets: Any) -> block_pointer: return base.advance(offsets)
-
-
-class tensor_descriptor(block_pointer):
-    """An array of some dimensions: tiles are loaded and stored at any place, 0 beyond its end."""
-
-    def unflatten(self, values: list[tensor]) -> "tensor_descriptor":
-        n = len(self.shape)
-        return tensor_descriptor(values[0], values[1:1 + n], values[1 + n:1 + 2 * n], values[1 + 2 * n:1 + 3 * n], self.block)
-
-    @property
-    def block_shape(self) -> list[int]: return self.block
-    @property
-    def dtype(self) -> dtype: return self.base.dtype.element_ty  # type: ignore[attr-defined, no-any-return]
-
-    def _at(self, offsets: Any) -> tuple[tensor, tensor | None]:
-        placed = block_pointer(self.base, self.shape, self.strides,
-                               [to_tensor(o, types.int32) for o in value_of(offsets)], self.block)
-        return placed.places(builtins.range(len(self.block)))
-
-    def load(self, offsets: Any) -> tensor:
-        at, inside = self._at(offsets)
-        return load(at, mask=inside)  # type: ignore[no-any-return]
-
-    def store(self, offsets: Any, value: Any) -> None:
-        at, inside = self._at(offsets)
-        store(at, reshape(value, self.block), mask=inside)
-
-
-@builtin
-def make_tensor_descriptor(base: tensor, shape: Any, strides: Any, block_shape: Any, padding_option: str = "zero") -> tensor_descriptor:
-    zero = [to_tensor(0) for _ in block_shape]
-    return tensor_descriptor(base, [to_tensor(s, types.int64) for s in shape], [to_tensor(s, types.int64) for s in strides],
-                             zero, shape_of([block_shape]))
-
-
-@builtin
-def load_tensor_descriptor(desc: tensor_descriptor, offsets: Any) -> tensor: return desc.load(offsets)
-@builtin
-def store_tensor_descriptor(desc: tensor_descriptor, offsets: Any, value: Any) -> None: desc.store(offsets, value)
-
-
-# Products.
-@builtin
-def dot(input: tensor, other: tensor, acc: Any = None, input_precision: Any = None, allow_tf32: Any = None,
-        max_num_imprecise_acc: Any = None, out_dtype: dtype = types.float32) -> tensor:
-    return tensor(builder().dot(input.handle, other.handle, None if acc is None else acc.handle, out_dtype.core))
-
-
 # Choosing.
 @builtin
 def where(condition: Any, x: Any, y: Any) -> tensor:
@@ -483,12 +429,41 @@ def where(condition: Any, x: Any, y: Any) -> tensor:
 
 
 @builtin
-def minimum(x: Any, y: Any, propagate_nan: Any = None) -> tensor: return _binary("min_nan" if propagate_nan else "min", x, y)
+def minimum(x: Any, y: Any, propagate_nan: Any = None) -> tensor:
+    return _binary("min_nan" if propagate_nan else "min", x, y)
 @builtin
-def maximum(x: Any, y: Any, propagate_nan: Any = None) -> tensor: return _binary("max_nan" if propagate_nan else "max", x, y)
+def maximum(x: Any, y: Any, propagate_nan: Any = None) -> tensor:
+    return _binary("max_nan" if propagate_nan else "max", x, y)
 @builtin
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = None) -> tensor:
-    return minimum(maximum(x, min, propagate_nan), max, propagate_nan)  # type: ignore[no-any-return]
+    x = to_tensor(x)
+    if not x.dtype.is_floating():
+        raise TypeError(f"clamp() is for floats, not for {x.dtype}")
+    made = minimum(maximum(x, min, propagate_nan), max, propagate_nan)
+    return made if propagate_nan else where(x != x, min, made)  # type: ignore[no-any-return]  # noqa: PLR0124
+
+
+class PropagateNan:
+    """Of two numbers of which one is NaN: the other (NONE), or NaN (ALL)."""
+
+    NONE, ALL = 0, 0xFFFF
+
+
+@builtin
+def add(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("+", x, y)
+@builtin
+def sub(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("-", x, y)
+@builtin
+def mul(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("*", x, y)
+
+
+def broadcast_all(*values: Any) -> list[tensor]:
+    """Tiles of one shape."""
+    xs = [to_tensor(v) for v in values]
+    shape: list[int] = []
+    for x in xs:
+        shape = _common_shape(tuple(shape), x.shape)
+    return [x if list(x.shape) == shape else broadcast_to(x, shape) for x in xs]
 
 
 # Reductions and scans.
@@ -498,15 +473,19 @@ def _as_list(x: Any) -> list[tensor]: return list(x) if isinstance(x, (tuple, li
 def _combine(xs: list[tensor], combine_fn: Any) -> list[Any]:
     """Between the beginning and the end of a reduction: what the function makes of two of each."""
     arguments = [tensor(v) for v in builder().begin_combine([x.handle for x in xs])]
-    made = generator().call(combine_fn, arguments, {})
-    return [to_tensor(v, x.dtype).handle for v, x in zip(_as_list(made), xs)]
+    made = _as_list(value_of(generator().call(combine_fn, arguments, {})))
+    if len(made) != len(xs):
+        raise ValueError(f"the function combines {len(xs)} values and gives {len(made)}")
+    return [to_tensor(v, x.dtype).handle for v, x in zip(made, xs)]
 
 
 @member
 @builtin
 def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> Any:
-    xs = _as_list(input)
+    xs = list(broadcast_all(*_as_list(input)))
     shape = xs[0].shape
+    if not shape:
+        raise ValueError("one element is not reduced")
     if axis is None:
         xs, axis = [ravel(x) for x in xs], 0
     made = [tensor(v) for v in builder().end_reduce(_combine(xs, combine_fn), int(axis), keep_dims and len(xs[0].shape) == len(shape))]
@@ -518,34 +497,39 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> A
 @member
 @builtin
 def associative_scan(input: Any, axis: int, combine_fn: Any, reverse: bool = False) -> Any:
-    xs = _as_list(input)
+    xs = list(broadcast_all(*_as_list(input)))
     made = [tensor(v) for v in builder().end_scan(_combine(xs, combine_fn), int(axis), reverse)]
     return tuple(made) if isinstance(input, (tuple, list)) else made[0]
 
 
+@builtin
+def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1) -> Any:
+    """A function of single elements, of all of them: here it is one of tiles, for functions without branches."""
+    xs = broadcast_all(*args)
+    if pack == 1:
+        return generator().call(scalar_fn, xs, {})
+    raise NotImplementedError("functions of several elements at once are not mapped")
+
+
 # Hints: nothing depends on them here.
-@builtin
-def multiple_of(input: tensor, values: Any) -> tensor: return input
-@builtin
-def max_contiguous(input: tensor, values: Any) -> tensor: return input
-@builtin
-def max_constancy(input: tensor, values: Any) -> tensor: return input
+def _hint(name: str) -> Callable[..., Any]:
+    def apply(input: tensor, values: Any) -> tensor:
+        if builtins.any(not isinstance(v, int) for v in _as_list(values)):
+            raise TypeError(f"values of {name} are numbers that are known when the kernel is compiled")
+        if len(_as_list(values)) != builtins.max(1, len(input.shape)):
+            raise ValueError(f"{name}: one value for each dimension")
+        return input
+    apply.__name__ = name
+    return builtin(apply)
+
+
+multiple_of, max_contiguous, max_constancy = (_hint(n) for n in ("multiple_of", "max_contiguous", "max_constancy"))
+
+
 @builtin
 def assume(cond: Any) -> None: return None
 @builtin
 def debug_barrier() -> None: return None
-
-
-# When the kernel is compiled.
-@builtin
-def static_print(*values: Any, sep: str = " ", end: str = "\n", file: Any = None, flush: bool = False) -> None:
-    print(*values, sep=sep, end=end, file=file, flush=flush)
-
-
-@builtin
-def static_assert(cond: Any, msg: str = "") -> None:
-    if not cond:
-        raise AssertionError(msg or "a static assertion does not hold")
 
 
 class range:
@@ -557,6 +541,13 @@ class range:
         self.start: Any = 0 if arg2 is None else arg1
         self.end: Any = arg1 if arg2 is None else arg2
         self.step = 1 if step is None else step
+
+
+class condition:
+    """A condition of a loop by `while`, with hints for pipelines."""
+
+    def __init__(self, arg1: Any, disable_licm: bool = False):
+        self.condition = arg1
 
 
 class static_range(range):

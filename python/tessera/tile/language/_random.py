@@ -8,39 +8,43 @@ from . import _types as types
 from ._core import builtin, full, maximum, tensor, to_tensor, where
 from ._standard import cos, log, sin, sqrt, umulhi
 
-_KEYS = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = (0xD2511F53, 0xCD9E8D57)
+# By the bits of a word: what the keys grow by, and what the words are multiplied by.
+_KEYS = {32: (0x9E3779B9, 0xBB67AE85), 64: (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)}
+_FACTORS = {32: (0xD2511F53, 0xCD9E8D57), 64: (0xD2E7470EE14C6C93, 0xCA5A826395121157)}
 
 
-def _u32(x: Any) -> tensor: return to_tensor(x).to(types.uint32)
+def _word(x: Any, bits: int) -> tensor: return to_tensor(x).to(types.uint32 if bits == 32 else types.uint64)
 
 
 @builtin
 def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+    bits = c0.dtype.primitive_bitwidth
+    keys, factors = ([_word(n, bits) for n in table[bits]] for table in (_KEYS, _FACTORS))
     for _ in range(n_rounds):
         old0, old2 = c0, c2
-        c0 = umulhi(old2, _u32(_ROUNDS[1])) ^ c1 ^ k0
-        c2 = umulhi(old0, _u32(_ROUNDS[0])) ^ c3 ^ k1
-        c1 = old2 * _u32(_ROUNDS[1])
-        c3 = old0 * _u32(_ROUNDS[0])
-        k0 = k0 + _u32(_KEYS[0])
-        k1 = k1 + _u32(_KEYS[1])
+        c0 = umulhi(old2, factors[1]) ^ c1 ^ k0
+        c2 = umulhi(old0, factors[0]) ^ c3 ^ k1
+        c1 = old2 * factors[1]
+        c3 = old0 * factors[0]
+        k0 = k0 + keys[0]
+        k1 = k1 + keys[1]
     return c0, c1, c2, c3
 
 
 @builtin
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
     wide = to_tensor(seed).to(types.uint64)
-    low, high = wide.to(types.uint32), (wide >> 32).to(types.uint32)
-    return philox_impl(_u32(c0), _u32(c1), _u32(c2), _u32(c3), low, high, n_rounds)  # type: ignore[no-any-return]
+    bits = 64 if to_tensor(c0).dtype.primitive_bitwidth == 64 else 32
+    low, high = (wide, wide * 0) if bits == 64 else (wide.to(types.uint32), (wide >> 32).to(types.uint32))
+    words = [_word(c, bits) for c in (c0, c1, c2, c3)]
+    return philox_impl(*words, low, high, n_rounds)  # type: ignore[no-any-return]
 
 
 @builtin
 def randint4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
     offset = to_tensor(offset)
     zero = offset * 0
-    high = zero if offset.dtype.primitive_bitwidth <= 32 else (offset.to(types.uint64) >> 32)
-    return philox(seed, offset, high, zero, zero, n_rounds)  # type: ignore[no-any-return]
+    return philox(seed, offset, zero, zero, zero, n_rounds)  # type: ignore[no-any-return]
 
 
 @builtin
@@ -50,8 +54,10 @@ def randint(seed: Any, offset: Any, n_rounds: int = 10) -> tensor: return randin
 @builtin
 def uint_to_uniform_float(x: tensor) -> tensor:
     """From [0, 1)."""
-    signed = x.to(types.int32)
-    return where(signed < 0, -signed - 1, signed).to(types.float32) * 4.6566127342e-10  # type: ignore[no-any-return]
+    wide = x.dtype.primitive_bitwidth == 64
+    signed = x.to(types.int64 if wide else types.int32)
+    positive = where(signed < 0, -signed - 1, signed).to(types.float32)
+    return positive * (1.0842020432385337e-19 if wide else 4.6566127342e-10)  # type: ignore[no-any-return]
 
 
 @builtin

@@ -12,7 +12,7 @@ from ._core import (arange, broadcast_to, builder, builtin, expand_dims, full, m
 @builtin
 def zeros(shape: Any, dtype: types.dtype) -> tensor: return full(shape, 0, dtype)  # type: ignore[no-any-return]
 @builtin
-def zeros_like(input: tensor) -> tensor: return full(list(input.shape), 0, input.dtype)  # type: ignore[no-any-return]
+def zeros_like(input: tensor) -> tensor: return zeros(list(input.shape), input.dtype)  # type: ignore[no-any-return]
 
 
 @builtin
@@ -59,6 +59,8 @@ def _reduced(how: str, x: tensor, axis: Any, keep_dims: bool) -> tensor:
     rank = len(x.shape)
     if rank == 0:
         return x
+    if how in ("max", "min") and x.dtype.is_floating():
+        x = where(x != x, float("-inf") if how == "max" else float("inf"), x)  # NaN is passed over  # noqa: PLR0124
     if axis is None:
         made = tensor(builder().reduce(how, ravel(x).handle, 0, False))
         return reshape(broadcast_to(made, [1]), [1] * rank) if keep_dims else made
@@ -68,7 +70,7 @@ def _reduced(how: str, x: tensor, axis: Any, keep_dims: bool) -> tensor:
 def _at_least_32_bits(x: tensor) -> tensor:
     if x.dtype.primitive_bitwidth >= 32:
         return x
-    return x.to(types.float32 if x.dtype.is_floating() else types.uint32 if x.dtype.is_int_unsigned() and not x.dtype.is_bool() else types.int32)
+    return x.to(types.float32 if x.dtype.is_floating() else types.uint32 if x.dtype.is_int_unsigned() else types.int32)
 
 
 @member
@@ -77,10 +79,10 @@ def sum(input: tensor, axis: Any = None, keep_dims: bool = False, dtype: Any = N
     if dtype is not None:
         return _reduced("sum", input.to(dtype), axis, keep_dims)
     narrow = input.dtype
-    if narrow.is_int() or narrow == types.bfloat16:
+    if narrow.is_int() or narrow.primitive_bitwidth <= 16:
         input = _at_least_32_bits(input)
     made = _reduced("sum", input, axis, keep_dims)
-    return made.to(narrow) if narrow == types.bfloat16 else made
+    return made.to(narrow) if narrow.is_floating() else made
 
 
 @member
@@ -133,6 +135,14 @@ def min(input: tensor, axis: Any = None, return_indices: bool = False, return_in
 
 @member
 @builtin
+def reduce_or(input: tensor, axis: Any, keep_dims: bool = False) -> tensor:
+    if not input.dtype.is_int():
+        raise ValueError("reduce_or only supported for integers")
+    return reduce(input, axis, lambda a, b: a | b, keep_dims=keep_dims)  # type: ignore[no-any-return]
+
+
+@member
+@builtin
 def argmax(input: tensor, axis: Any, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
     return _first(lambda a, b: a > b, input, axis, keep_dims, tie_break_left)[1]
 @member
@@ -148,8 +158,8 @@ def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Any = Non
     from ._core import associative_scan
     if dtype is not None:
         input = input.to(dtype)
-    elif input.dtype.is_int() or input.dtype == types.bfloat16:
-        input = _at_least_32_bits(input)
+    else:
+        input = _at_least_32_bits(input) if input.dtype.is_int() or input.dtype == types.bfloat16 else input
     return associative_scan(input, axis, lambda a, b: a + b, reverse)  # type: ignore[no-any-return]
 
 
@@ -196,7 +206,6 @@ def sort(x: tensor, dim: Any = None, descending: bool = False) -> tensor:
             else:
                 number = arange(0, n // (2 * step)) // (length // (2 * step))
                 way = expand_dims(expand_dims((number % 2) != (1 if descending else 0), -1), -1)
-                way = way if not descending else way
             x = _exchange(x, step, way)
             step //= 2
         length *= 2
