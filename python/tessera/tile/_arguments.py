@@ -213,7 +213,7 @@ class Leaves:
         fits = kind.core in ("i32", "i64") and 0 <= int(value) < (2**31 if kind.core == "i32" else 2**63)
         self.key.append(("size" if fits else "element", kind.core))
         bits = 8 * np.dtype(_INTEGERS[kind.core]).itemsize
-        number = np.array([int(value) & (1 << bits) - 1], np.uint64).astype(_INTEGERS[kind.core])
+        number: Any = np.array([int(value) & (1 << bits) - 1], np.uint64).astype(_INTEGERS[kind.core])
         self.entries.append(int(value) if fits else number)
         return ("leaf", name)
 

@@ -55,7 +55,7 @@ def _numbers(x: tensor, form: str, packed_last: bool, swap: bool) -> tensor:
     if x.dtype != kind:
         x = x.to(kind, bitcast=True)
     x = x.to(types.float32)
-    return permute(x, order) if swap else x  # type: ignore[no-any-return]
+    return permute(x, order) if swap else x
 
 
 def _scaled(x: tensor, scale: Any) -> tensor:

@@ -60,7 +60,7 @@ def cospi(x: tensor) -> tensor: return cos(x * math.pi)  # type: ignore[no-any-r
 @builtin
 def saturatef(x: tensor) -> tensor: return where(x > 0, where(x < 1, x, 1.0), 0.0)  # type: ignore[no-any-return]
 @builtin
-def mulhi(x: tensor, y: tensor) -> tensor: return ((x.to(types.int64) * y.to(types.int64)) >> 32).to(types.int32)  # type: ignore[no-any-return]
+def mulhi(x: tensor, y: tensor) -> tensor: return ((x.to(types.int64) * y.to(types.int64)) >> 32).to(types.int32)
 
 
 @builtin
@@ -72,11 +72,11 @@ def ffs(x: tensor) -> tensor:
 
 
 def _bits_of(x: tensor) -> tensor:
-    return x.to(types.of_core(f"i{x.dtype.primitive_bitwidth}"), bitcast=True)  # type: ignore[no-any-return]
+    return x.to(types.of_core(f"i{x.dtype.primitive_bitwidth}"), bitcast=True)
 
 
 @builtin
-def signbit(x: tensor) -> tensor: return (_bits_of(x) < 0).to(types.int32)  # type: ignore[no-any-return]
+def signbit(x: tensor) -> tensor: return (_bits_of(x) < 0).to(types.int32)
 @builtin
 def copysign(x: tensor, y: Any) -> tensor:
     return where(_bits_of(to_tensor(y, x.dtype)) < 0, -abs(x), abs(x))  # type: ignore[no-any-return]
