@@ -123,11 +123,10 @@ def memory_of(x: Any) -> Memory:
             raise Error("E0701", f"a tensor on {device}", "", "", "kernels run on the processor: use tensors on the CPU")
         core = element_name(x.dtype)
         size, address = types.of_core(core).itemsize, x.data_ptr()
-        storage = getattr(x, "untyped_storage", None)
-        if storage is None:
+        if not hasattr(x, "stride") or not hasattr(x, "numel"):
             return Memory(address, address + size if address else 0, core, size, x)
-        memory = storage()
-        return Memory(address, memory.data_ptr() + memory.nbytes(), core, size, x)
+        reach = sum((n - 1) * max(s, 0) for n, s in zip(x.shape, x.stride())) + 1 if x.numel() else 0
+        return Memory(address, address + reach * size, core, size, x)
     return memory_of(np.from_dlpack(x))
 
 

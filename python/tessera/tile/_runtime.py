@@ -50,6 +50,14 @@ def _source_of_exec(fn: Callable[..., Any]) -> str | None:
     return None
 
 
+def _size_of(grid: Any) -> tuple[int, int, int]:
+    if type(grid) is tuple and len(grid) == 1 and type(grid[0]) is int:
+        return grid[0], 1, 1
+    whole = (grid,) if isinstance(grid, int) else tuple(int(value_of(g)) for g in grid or (1,))
+    x, y, z = (*whole, 1, 1)[:3]
+    return x, y, z
+
+
 class KernelParam:
     """A parameter of a kernel, as its signature has it."""
 
@@ -179,7 +187,7 @@ class JITFunction:
 
     def _take_options(self, kwargs: dict[str, Any]) -> bool:
         """Takes out what is no parameter; gives whether debugging is on."""
-        debug = bool(self.debug) or os.environ.get("TRITON_DEBUG") == "1" or os.environ.get("TESSERA_DEBUG") == "1"
+        debug = False
         for option in kwargs.keys() - self._names:
             if option not in _OPTIONS:
                 raise KeyError(f"Keyword argument {option} was specified but unrecognised")
@@ -190,9 +198,11 @@ class JITFunction:
         return debug
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        debug = self._take_options(kwargs) if kwargs or self.debug else "TRITON_DEBUG" in os.environ and self._take_options(kwargs)
-        if len(args) + len(kwargs) == len(self.arg_names) and not kwargs.keys() - self._names_after(len(args)):
-            values = [*args, *(kwargs[n] for n in self.arg_names[len(args):])]
+        debug = bool(self.debug)
+        if not kwargs.keys() <= self._names:
+            debug |= self._take_options(kwargs)
+        if len(args) + len(kwargs) == len(self.arg_names) and kwargs.keys() <= self._names_after(len(args)):
+            values = [*args, *[kwargs[n] for n in self.arg_names[len(args):]]]
         else:
             bound = self.signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -201,12 +211,12 @@ class JITFunction:
             hook(*args, **kwargs)
         if callable(grid):
             grid = grid(dict(zip(self.arg_names, values)))
-        grid = (grid,) if isinstance(grid, int) else tuple(int(value_of(g)) for g in grid or (1,))
-        size = (*grid, 1, 1)[:3]
+        size = _size_of(grid)
         interpreted = os.environ.get("TESSERA_INTERPRET") == "1"
         quick = self._quick and not (warmup or interpreted or debug)
         if quick and (found := self._launcher.launch(values, size)) is not None:
             return found
+        debug = debug or os.environ.get("TRITON_DEBUG") == "1" or os.environ.get("TESSERA_DEBUG") == "1"
         rank = 3 if size[2] != 1 else 2 if size[1] != 1 else 1
         leaves = Leaves(self.name)
         forms = tuple(leaves.add(p.name, v, p.is_constexpr, p.do_not_specialize, k)
@@ -221,7 +231,7 @@ class JITFunction:
         addresses, numbers = leaves.given()
         if not interpreted:
             found.launch(size, addresses, numbers)
-            if quick:
+            if quick and not debug and all(how in ("array", "size", "element") for how, _ in leaves.key):
                 self._launcher.keep(values, size, found)
             return found
         try:

@@ -44,6 +44,11 @@ def test_bools_views_and_strides_of_pytorch():
     x = t.arange(400, dtype=t.float32).reshape(20, 20)
     scales[(1,)](x[3], x[7], 20, 2.0, N=32)
     assert t.equal(x[7], t.arange(60, 80, dtype=t.float32) * 2)
+    x, z = t.arange(32, dtype=t.float32), t.zeros(32)
+    scales[(1,)](x, z, 20, 2.0, N=32)  # like the launch before, but for where they lie
+    assert t.equal(z[:20], x[:20] * 2) and not z[20:].any()
+    scales[(1,)](x[:20], x, 20, 2.0, N=32)
+    assert t.equal(x[:20], z[:20])
 
 
 @pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
