@@ -297,6 +297,28 @@ def test_declared_types_of_numbers():
     assert made(declared, 1, 2, 0.5, 0.25, dtype=np.float64)[0] == 3.75
 
 
+@triton.jit
+def compared(a, b):
+    if a < b:
+        return -1
+    elif a == b:
+        return 0
+    else:
+        return 1
+
+
+@triton.jit
+def maps(x, y, z, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(z + at, tl.map_elementwise(compared, tl.load(x + at), tl.load(y + at)))
+
+
+def test_functions_of_single_elements():
+    x, y, z = (np.random.default_rng(s).integers(0, 4, 32) for s in range(3))
+    maps[(1,)](x, y, z, N=32)
+    np.testing.assert_array_equal(z, np.sign(x - y))
+
+
 @pytest.mark.parametrize("text, message", [
     ("for i in range(n):\n    a = a + 1.5", "a is i32 before the loop"),
     ("while a < n:\n    a = a * 1.5", "a is i32 before the loop"),

@@ -502,13 +502,35 @@ def associative_scan(input: Any, axis: int, combine_fn: Any, reverse: bool = Fal
     return tuple(made) if isinstance(input, (tuple, list)) else made[0]
 
 
+def _types_given(fn: Any, kinds: list[dtype]) -> list[dtype]:
+    """The element types that a function of single elements gives: tried in a program that nobody keeps."""
+    outer, _local.builder = builder(), TileBuilder("tried")
+    try:
+        made = _as_list(value_of(generator().call(fn, [to_tensor(0, kind) for kind in kinds], {})))
+        return [to_tensor(m).dtype for m in made]
+    finally:
+        _local.builder = outer
+
+
 @builtin
 def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1) -> Any:
-    """A function of single elements, of all of them: here it is one of tiles, for functions without branches."""
+    """A function of single elements, which may branch, of all of them."""
+    if pack != 1:
+        raise NotImplementedError("functions of several elements at once are not mapped")
     xs = broadcast_all(*args)
-    if pack == 1:
-        return generator().call(scalar_fn, xs, {})
-    raise NotImplementedError("functions of several elements at once are not mapped")
+    kinds = _types_given(scalar_fn, [x.dtype for x in xs])
+    shape = list(xs[0].shape)
+    blank = [full(shape, 0, kind) for kind in kinds]
+
+    # A scan over pairs of one element: the second of a pair is what the function gives.
+    def step(*both: Any) -> Any:
+        second = list(both[len(xs) + len(blank):][:len(xs)])
+        made = _as_list(value_of(generator().call(scalar_fn, second, {})))
+        return (*second, *(to_tensor(m, kind) for m, kind in zip(made, kinds)))
+
+    scanned = associative_scan(tuple(join(x, x) for x in [*xs, *blank]), len(shape), step)
+    results = [split(s)[1] for s in scanned[len(xs):]]
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 # Hints: nothing depends on them here.
