@@ -70,7 +70,7 @@ def test_floor_division(a, b):
         return
     common = promoted(a, b)
     wanted = [int(abs(int(p)) // abs(int(q)) * (1 if (p < 0) == (q < 0) else -1)) for p, q in zip(x, y)]
-    np.testing.assert_array_equal(run("a // b", x, y, common), np.array(wanted).astype(common))
+    np.testing.assert_array_equal(run("a // b", x, y, common), np.array(wanted, object).astype(common))
 
 
 @pytest.mark.parametrize("op, a, b", sample(40, ["&", "|", "^"], NUMBERS, NUMBERS))
