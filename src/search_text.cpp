@@ -25,7 +25,7 @@ std::string how_it_ended(const SearchReport& report) {
 }
 
 std::string mutants_text(const SearchReport& report, bool rules) {
-    if (report.mutate_targets == 0) return "";
+    if (report.mutate_targets == 0 && report.mutate_complete) return "";
     std::string text = fmt::format("  {} rules made for {} products of this model, {:.2f} s{}\n", report.mutants.size(),
                                    report.mutate_targets, report.mutate_seconds,
                                    report.mutate_complete ? "" : ", stopped by its limit of seconds");
