@@ -38,10 +38,8 @@ Result<ChosenRules> choose_rules(const ModelSearchOptions& options) {
     std::vector<const Rule*> all;
     for (const Rule& rule : chosen.own) all.push_back(&rule);
     if (options.built_in_rules)
-        for (const Rule* rule : search_rules()) {
-            if (rule->source.starts_with("corrected.rules") && options.mutate <= 0) continue;
+        for (const Rule* rule : search_rules(options.mutate > 0))
             if (options.tested_rules || rule->evidence != Evidence::Tested) all.push_back(rule);
-        }
     for (const Rule* rule : all) {
         int ops = 0;
         for (const Term& root : rule->pattern) ops += ops_of(root);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "graph/count.h"
@@ -13,7 +15,7 @@ namespace {
 
 constexpr double kProductIntensity = 1.5;  // operations for each element that is moved
 
-constexpr double kSumsOfHalves = 30;       // the sums for an element, in operations of products: measured
+constexpr double kSumsOfHalves = 30;  // the sums for an element, in operations of products: measured
 
 double number(const Expr& e) { return double(e.as_int().value_or(1)); }
 
@@ -95,11 +97,15 @@ Work work_of(const Node& node) {
 }
 
 bool from_weights(const Value& value) {
-    if (value.is_constant()) return true;
-    const Node* node = value.node();
-    if (!node || node->inputs().empty() || !node->is(Trait::Pure)) return false;
-    return std::all_of(node->inputs().begin(), node->inputs().end(),
-                       [&](const Value* v) { return !v || (v != &value && from_weights(*v)); });
+    std::unordered_map<const Value*, bool> known;  // false while it is looked at: nodes of an e-graph have cycles
+    std::function<bool(const Value*)> computed = [&](const Value* v) {
+        if (!v || v->is_constant()) return true;
+        const Node* node = v->node();
+        if (!node || node->inputs().empty() || !node->is(Trait::Pure)) return false;
+        if (auto [at, first] = known.try_emplace(v, false); !first) return at->second;
+        return known[v] = std::all_of(node->inputs().begin(), node->inputs().end(), computed);
+    };
+    return computed(&value);
 }
 
 std::string cost_key(const Node& node) {

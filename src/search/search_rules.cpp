@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-std::vector<const Rule*> search_rules() {
+std::vector<const Rule*> search_rules(bool corrected) {
     static const Rules own = [] {
         Rules all;
         for (const RuleFile& file : search_rule_files()) {
@@ -15,12 +15,15 @@ std::vector<const Rule*> search_rules() {
         return all;
     }();
     std::vector<const Rule*> rules;
-    for (const Rule& r : own)
-        if (r.evidence == Evidence::Stated) rules.push_back(&r);
+    auto add = [&](bool stated) {
+        for (const Rule& r : own)
+            if ((r.evidence == Evidence::Stated) == stated && (corrected || !r.source.starts_with("corrected.rules")))
+                rules.push_back(&r);
+    };
+    add(true);
     for (const char* file : {"siblings", "merge", "cleanup"})
         for (const Rule& r : built_in_rules(file)) rules.push_back(&r);
-    for (const Rule& r : own)
-        if (r.evidence != Evidence::Stated) rules.push_back(&r);
+    add(false);
     return rules;
 }
 

@@ -8,6 +8,6 @@ namespace tessera {
 
 const std::vector<RuleFile>& search_rule_files();  // rules/search/*.rules and rules/found/*.rules
 
-std::vector<const Rule*> search_rules();
+std::vector<const Rule*> search_rules(bool corrected = false);  // corrected: those of corrected.rules too
 
 }  // namespace tessera
