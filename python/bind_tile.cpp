@@ -179,7 +179,11 @@ void bind_tile(nb::module_& m) {
             }();
             unwrap(std::move(status));
         }, nb::arg("grid"), nb::arg("memory"), nb::arg("numbers"))
-        .def("emit", [](const Function& f, const std::string& what) { return unwrap(f.emit(what)); }, nb::arg("what"));
+        .def("emit", [](const Function& f, const std::string& what) { return unwrap(f.emit(what)); }, nb::arg("what"))
+        .def("ahead_of_time", [](const Function& f, const std::string& target) {
+            AheadOfTime made = unwrap(f.ahead_of_time(target));
+            return std::pair(nb::bytes(made.object.data(), made.object.size()), std::move(made.header));
+        }, nb::arg("target") = "host");
     // `arguments`: for each parameter how it is given, "array", "anywhere", "size" or "element", or the parameter whose memory it is in.
     m.def("compile_tile", [](const Program& program, const std::vector<std::variant<int, std::string>>& arguments,
                              int grid_rank, int threads) {

@@ -15,7 +15,7 @@
 #include "onnx/file.h"
 #include "relax.h"
 #include "rewrite/fix_sizes.h"
-#include "runtime/code_cache.h"
+#include "runtime/cached_code.h"
 #include "runtime/devices/cuda_device.h"
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
@@ -47,26 +47,13 @@ class Phases {
     CompileReport& report_;
 };
 
-// From the cache where it is there, else generated and kept.
+// Of all kernels, with what the report says of it.
 Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& kernels, const CodegenOptions& codegen,
                                                      const CodeCache& cache, CompileReport& report) {
-    std::string key;
-    if (cache.enabled()) {
-        std::vector<std::string> parts = target_parts(codegen);
-        for (const Kernel& kernel : kernels) parts.push_back(to_string(kernel));
-        key = code_key(parts);
-        if (auto object = cache.find(key)) {
-            auto loaded = load_object(kernels, std::move(*object), codegen);
-            report.from_cache = loaded.ok();
-            if (loaded.ok()) return loaded;
-            cache.drop(key);
-        }
-    }
-    auto module = TRY(compile_kernels(kernels, codegen));
-    if (cache.enabled())
-        if (Status kept = cache.store(key, module->object()); !kept.ok())
-            report.decisions.emplace_back("keep the code", "no: " + kept.error().message());
-    return module;
+    CachedCode code = TRY(cached_code(kernels, codegen, cache));
+    report.from_cache = code.found;
+    if (!code.kept.ok()) report.decisions.emplace_back("keep the code", "no: " + code.kept.error().message());
+    return std::move(code.module);
 }
 
 // All that a compiled program depends on.

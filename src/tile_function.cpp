@@ -9,9 +9,11 @@
 #include "base/protect.h"
 #include "base/reports.h"
 #include "kernel/from_tile/from_tile.h"
+#include "runtime/cached_code.h"
 #include "runtime/devices/bind_launches.h"
 #include "tessera/tile.h"
 #include "tile/program.h"
+#include "tile_ahead.h"
 
 namespace tessera::tile {
 
@@ -124,7 +126,7 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
                        const Machine machine = TRY(describe_target("host"));
                        TileKernel made_of = TRY(from_tile(program, arguments, grid_rank, machine, false, by_address));
                        Kernel& kernel = made_of.kernel;
-                       auto module = TRY(compile_kernels({kernel}, {}));
+                       auto module = TRY(cached_code({kernel}, {}, TRY(CodeCache::open({})))).module;
                        std::shared_ptr<State> made(new State{.program = program,
                                                              .kernel = std::move(kernel),
                                                              .module = std::move(module),
@@ -180,6 +182,10 @@ Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector
     for (size_t i = 0; i < memory.size(); ++i)
         if (buffers[i].bytes() > 0) std::memcpy(memory[i], buffers[i].data(), static_cast<size_t>(buffers[i].bytes()));
     return {};
+}
+
+Result<AheadOfTime> Function::ahead_of_time(std::string_view target) const {
+    return compile_ahead(state_->program, state_->arguments, state_->grid_rank, target);
 }
 
 Result<std::string> Function::emit(std::string_view what) const {

@@ -148,7 +148,13 @@ struct Argument {
     bool operator==(const Argument&) const = default;
 };
 
-// A program as machine code for this processor. Calls from many threads wait for each other.
+// For programs of C that do without Tessera.
+struct AheadOfTime {
+    std::string object;  // an object file
+    std::string header;  // how it is launched: NAME(grid_x, grid_y, grid_z, parameters...), or in parts
+};
+
+// A program as machine code for this processor. It is kept in the user's cache. Calls from many threads wait for each other.
 class Function {
   public:
     // `grid_rank`: of axes from there on there is one instance. E0604: what no kernel can do.
@@ -162,6 +168,8 @@ class Function {
     Status interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
                      const std::vector<int64_t>& numbers) const;
     Result<std::string> emit(std::string_view what) const;  // "tile", "kernel", "llvm" or "asm"
+    // For a target that list_targets gives. E0604: it prints, asserts, or its arrays share memory.
+    Result<AheadOfTime> ahead_of_time(std::string_view target = "host") const;
 
     struct State;
     explicit Function(std::shared_ptr<State> state) : state_(std::move(state)) {}

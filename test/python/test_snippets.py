@@ -60,7 +60,9 @@ def folder(tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "tessera").symlink_to(BINARY)
     (tmp_path / "bin" / "less").write_text("#!/bin/sh\nexec cat\n")
-    (tmp_path / "bin" / "less").chmod(0o755)
+    (tmp_path / "bin" / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    for script in ("less", "python3"):
+        (tmp_path / "bin" / script).chmod(0o755)
     (tmp_path / "cache").mkdir()
     return tmp_path
 

@@ -1,32 +1,83 @@
-"""Shows what becomes of the kernels of a script while it runs.
+"""Shows what becomes of the kernels of a script while it runs, or keeps it for programs of C.
 
-usage: python -m tessera.tile [--emit=tile|kernel|llvm|asm] [--kernel NAME] SCRIPT [ARGUMENTS...]
+usage: python -m tessera.tile [--emit=tile|kernel|llvm|asm|object] [--kernel NAME] [--out FOLDER] SCRIPT [ARGUMENTS...]
 """
 
 from __future__ import annotations
 
 import argparse
+import pathlib
 import runpy
 import sys
+from typing import Any
 
+from .._errors import Error
 from . import _runtime
 
+_STAGES = ["tile", "kernel", "llvm", "asm", "object"]
+_ENDINGS = {"tile": "tile", "kernel": "kernel", "llvm": "ll", "asm": "s"}
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tessera.tile", description="Shows what becomes of the kernels of a script.")
-    parser.add_argument("--emit", default="tile", choices=["tile", "kernel", "llvm", "asm"], help="the stage to show")
+
+def _keep(folder: pathlib.Path, name: str, stage: str, target: str, function: Any) -> list[pathlib.Path]:
+    """Writes NAME.o and NAME.h, or NAME with the ending of the stage."""
+    if stage != "object":
+        path = folder / f"{name}.{_ENDINGS[stage]}"
+        path.write_text(function.emit(stage))
+        return [path]
+    code, header = function.ahead_of_time(target)
+    paths = [folder / f"{name}.o", folder / f"{name}.h"]
+    paths[0].write_bytes(code)
+    paths[1].write_text(header)
+    return paths
+
+
+def main(given: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="tessera tile", description="Shows what becomes of the kernels of a script.",
+                                     epilog="A kernel that is compiled for several types of arguments has several codes: "
+                                            "files of the second are called NAME_2, and so on.")
+    parser.add_argument("--emit", default="tile", choices=_STAGES,
+                        help="the stage to show; object: NAME.o and NAME.h, for programs of C without Tessera")
     parser.add_argument("--kernel", help="of this kernel alone")
+    parser.add_argument("--out", type=pathlib.Path, help="write files into this folder instead of printing")
+    parser.add_argument("--target", default="host", help="of objects: a processor that `tessera compile --target` knows")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    options = parser.parse_args()
+    options = parser.parse_args(given)
+    if options.target != "host" and options.emit != "object":
+        parser.error("--target is for --emit=object")
+    if options.emit == "object" and options.out is None:
+        options.out = pathlib.Path(".")
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+    if not pathlib.Path(options.script).is_file():
+        parser.error(f"there is no file {options.script}")
+    seen: dict[str, int] = {}
+    failed = False
 
-    def show(name: str, function: object) -> None:
-        if options.kernel in (None, name):
-            print(function.emit(options.emit))  # type: ignore[attr-defined]
+    def show(name: str, function: Any) -> None:
+        nonlocal failed
+        if options.kernel not in (None, name):
+            return
+        seen[name] = seen.get(name, 0) + 1
+        if options.out is None:
+            print(function.emit(options.emit))
+            return
+        file = name if seen[name] == 1 else f"{name}_{seen[name]}"
+        try:
+            for path in _keep(options.out, file, options.emit, options.target, function):
+                print(path)
+        except Error as e:
+            failed = True
+            print(f"{name}: {e}", file=sys.stderr)
 
     _runtime.on_compile.append(show)
     sys.argv = [options.script, *options.arguments]
+    sys.path.insert(0, str(pathlib.Path(options.script).resolve().parent))
     runpy.run_path(options.script, run_name="__main__")
+    if not seen:
+        print(f"{options.script} launched no kernel" + (f" called {options.kernel}" if options.kernel else ""),
+              file=sys.stderr)
+    sys.exit(failed or not seen)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+/tmp/w/tilepkg/tessera/_tessera.pyi
