@@ -25,12 +25,45 @@ namespace {
 
 constexpr int64_t kSumRegisters = 24, kFewSumRegisters = 8;  // of a register tile, where there are 32, and where 16
 constexpr int64_t kDepthAtOnce = 4;                          // steps along k in one iteration
+constexpr int64_t kPanelBytes = 256;                         // of a row of a panel, at least
 
 }  // namespace
 
-// Sums of one register tile: `high` rows from `row` on, `wide` vectors of `lane` columns from `column` on. `a` comes by
+TileProduct TileLowering::plan_product(int a, int b, DType dtype) {
+    const std::vector<int64_t>& shape = type(a).shape;
+    TileProduct p{.a = -1, .b = -1, .out = -1, .dtype = dtype, .depth = shape.back()};
+    p.rows = shape[shape.size() - 2];
+    p.columns = type(b).shape.back();
+    const auto bytes = static_cast<int64_t>(dtype_bytes(dtype));
+    const int64_t lanes = std::max<int64_t>(1, machine_.vector_bytes / bytes);
+    const bool many = machine_.vector_registers >= 32;
+    p.lane = std::min(lanes, p.columns);
+    p.wide = std::min<int64_t>(many && !machine_.lane_multiply ? 4 : 2, p.columns / p.lane);
+    p.deep = machine_.lane_multiply ? std::min(p.depth, lanes) : 1;
+    // Rows of wide blocks lie too far apart for the first cache, unless they are put together.
+    const int64_t width = p.lane * p.wide;
+    p.panels = tile(b).buffer < 0 && p.deep == 1 && p.columns > width && width * bytes >= kPanelBytes &&
+               p.depth * width * bytes <= machine_.l1_bytes;
+    return p;
+}
+
+int TileLowering::in_panels(int value, const TileProduct& p) {
+    const int64_t width = p.lane * p.wide;
+    std::vector<int64_t> shape(type(value).shape.begin(), type(value).shape.end() - 2);
+    shape.insert(shape.end(), {p.columns / width, p.depth, width});
+    const int slot = local(p.dtype, shape);
+    emit(over(shape, [&](const TileIndices& at) {
+        TileIndices from(at.begin(), at.end() - 3);
+        from.insert(from.end(), {at[at.size() - 2], at[at.size() - 3] * Expr(width) + at.back()});
+        return store(slot, at, number_of(element(value, from), type(value).dtype, p.dtype));
+    }));
+    return slot;
+}
+
+// Sums of one register tile: `high` rows from `row` on, `wide` vectors of `lane` columns of block `block`. `a` comes by
 // vectors along k where the processor multiplies by a lane.
-Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int64_t high, const Expr& column) {
+Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int64_t high, const Expr& block) {
+    const Expr column = block * Expr(p.lane * p.wide);
     const size_t before = allocated_.size();
     const int sums = local(p.dtype, {high, p.wide * p.lane}, Scope::Register);
     const int taken = p.deep > 1 ? local(p.dtype, {high, p.deep}, Scope::Register) : -1;
@@ -44,6 +77,10 @@ Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int
             });
         });
     };
+    const auto right = [&](const Expr& k, const Expr& j) {
+        if (!p.panels) return at_buffer(p.b, at(k, column + j));
+        return at_buffer(p.b, p.batch ? TileIndices{*p.batch, block, k, j} : TileIndices{block, k, j});
+    };
     const auto place = [&](const Expr& i, const Expr& j) { return at(row + i, column + j); };
     const Stmt fetch = each_sum([&](const Expr& i, const Expr& j) {
         return store(sums, {i, j}, at_buffer(p.out, place(i, j)));
@@ -54,7 +91,7 @@ Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int
     const auto add = [&](const Expr& k, const Expr& kk) {
         return each_sum([&](const Expr& i, const Expr& j) {
             const Expr left = taken >= 0 ? at_buffer(taken, {i, kk}) : at_buffer(p.a, at(row + i, k));
-            return store(sums, {i, j}, left * at_buffer(p.b, at(k * Expr(p.deep) + kk, column + j)), ReduceOp::Sum);
+            return store(sums, {i, j}, left * right(k * Expr(p.deep) + kk, j), ReduceOp::Sum);
         });
     };
     const Expr k = variable(p.depth / p.deep);
@@ -76,38 +113,43 @@ Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int
     return alloc(sums, seq({fetch, for_loop(std::move(along)), put}));
 }
 
-// One product: out += a b, tile by tile of registers.
-Stmt TileLowering::multiply(int a, int b, int out, const std::vector<int64_t>& shape_a, int64_t columns, DType dtype) {
-    const int64_t rows = shape_a[shape_a.size() - 2], depth = shape_a.back();
-    const int64_t lanes = std::max<int64_t>(1, machine_.vector_bytes / static_cast<int64_t>(dtype_bytes(dtype)));
-    TileProduct p{.a = a, .b = b, .out = out, .dtype = dtype, .depth = depth};
+// One product: out += a b, tile by tile of registers. A panel meets all rows while it is in the first cache.
+Stmt TileLowering::multiply(TileProduct p, int64_t batches) {
     const bool many = machine_.vector_registers >= 32;
-    p.lane = std::min(lanes, columns);
-    p.wide = std::min<int64_t>(many && !machine_.lane_multiply ? 4 : 2, columns / p.lane);
-    p.deep = machine_.lane_multiply ? std::min(depth, lanes) : 1;
     const int64_t most = machine_.lane_multiply ? (many ? 8 : 4) : (many ? kSumRegisters : kFewSumRegisters) / p.wide;
-    const int64_t high = std::min<int64_t>(rows, most);
+    const int64_t high = std::min<int64_t>(p.rows, most), left = p.rows % high;
+    const auto serial = [&](int64_t extent, const std::function<Stmt(const Expr&)>& f) {
+        return unrolled(extent, f, LoopKind::Serial);
+    };
+    const auto each_block = [&](const std::function<Stmt(const Expr&)>& f) {
+        return serial(p.columns / (p.lane * p.wide), f);
+    };
+    const auto each_row = [&](const std::function<Stmt(const Expr&, int64_t)>& f) {
+        const Stmt whole = serial(p.rows / high, [&](const Expr& row) { return f(row * Expr(high), high); });
+        return left == 0 ? whole : seq({whole, f(p.rows - left, left)});
+    };
     const auto body = [&](const std::optional<Expr>& batch) {
         p.batch = batch;
-        const auto across = [&](const Expr& row, int64_t count) {
-            return unrolled(
-                columns / (p.lane * p.wide),
-                [&](const Expr& column) { return multiply_registers(p, row, count, column * Expr(p.lane * p.wide)); },
-                LoopKind::Serial);
+        const auto sums = [&](const Expr& row, int64_t count, const Expr& block) {
+            return multiply_registers(p, row, count, block);
         };
-        const Stmt whole = unrolled(
-            rows / high, [&](const Expr& row) { return across(row * Expr(high), high); }, LoopKind::Serial);
-        return rows % high == 0 ? whole : seq({whole, across(rows - rows % high, rows % high)});
+        if (p.panels)
+            return each_block([&](const Expr& block) {
+                return each_row([&](const Expr& row, int64_t count) { return sums(row, count, block); });
+            });
+        return each_row([&](const Expr& row, int64_t count) {
+            return each_block([&](const Expr& block) { return sums(row, count, block); });
+        });
     };
-    if (shape_a.size() < 3) return body({});
-    return unrolled(
-        shape_a[0], [&](const Expr& batch) { return body(batch); }, LoopKind::Serial);
+    return batches == 0 ? body({}) : serial(batches, [&](const Expr& batch) { return body(batch); });
 }
 
 Status TileLowering::lower_dot(const Instruction& i) {
     const int a = i.inputs[0], b = i.inputs[1], out = i.outputs[0];
     const DType dtype = type(out).dtype, sum_type = is_float(dtype) && dtype != DType::f64 ? DType::f32 : dtype;
-    const int left = packed(a, sum_type), right = packed(b, sum_type);
+    TileProduct product = plan_product(a, b, sum_type);
+    product.a = packed(a, sum_type);
+    product.b = product.panels ? in_panels(b, product) : packed(b, sum_type);
     int slot = -1;
     if (i.inputs.size() == 3) {
         const int add = i.inputs[2];
@@ -128,7 +170,8 @@ Status TileLowering::lower_dot(const Instruction& i) {
         slot = local(sum_type, type(out).shape);
         emit(over(type(out).shape, [&](const TileIndices& at) { return store(slot, at, constant(0, sum_type)); }));
     }
-    emit(multiply(left, right, slot, type(a).shape, type(b).shape.back(), sum_type));
+    product.out = slot;
+    emit(multiply(product, type(a).shape.size() < 3 ? 0 : type(a).shape[0]));
     if (sum_type == dtype) {
         define_buffer(out, slot);
         return {};

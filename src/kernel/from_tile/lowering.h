@@ -14,6 +14,8 @@ struct TileProduct {
     int64_t depth;  // along k
     int64_t lane = 1, wide = 1,
             deep = 1;  // columns of a vector, vectors of a register tile, steps that `a` is taken by
+    int64_t rows = 1, columns = 1;
+    bool panels = false;  // `b` lies column block by column block, each as wide as a register tile
     std::optional<Expr> batch = {};
 };
 
@@ -71,8 +73,10 @@ class TileLowering {
 
     // Products.
     int packed(int value, DType dtype);
-    Stmt multiply_registers(const TileProduct& p, const Expr& row, int64_t high, const Expr& column);
-    Stmt multiply(int a, int b, int out, const std::vector<int64_t>& shape_a, int64_t columns, DType dtype);
+    TileProduct plan_product(int a, int b, DType dtype);
+    int in_panels(int value, const TileProduct& p);
+    Stmt multiply_registers(const TileProduct& p, const Expr& row, int64_t high, const Expr& block);
+    Stmt multiply(TileProduct p, int64_t batches);
 
     // A carried value that grows by the same in each iteration, which is given here; or -1.
     int step_of_carried(const tile::Region& region, size_t which) const;

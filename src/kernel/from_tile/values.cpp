@@ -21,7 +21,6 @@ bool same_indices(const TileIndices& a, const TileIndices& b) {
 // Who reads elements more than once, or in another region.
 bool reads_again(const tile::Instruction& user) {
     switch (user.kind) {
-        case Kind::Dot:
         case Kind::Gather:
         case Kind::Scan:
         case Kind::For:
