@@ -189,16 +189,18 @@ void Emitter::emit_call(const Call& call) {
     if (is_tile_language_call(call) && !has_blocks()) return emit_tile_language_call(call);
     if (has_blocks() && call.name == "prefetch") return;
     if (has_blocks() && call.name == "barrier") return meet();
-    if (call.name != "prefetch" || call.reads.empty())
+    if (call.name != "prefetch" || (call.reads.empty() && call.writes.empty()))
         return fail(Error(Code::E0604, "kernel {}: there is no intrinsic {} on a processor", kernel_.name, call.name));
     const int64_t nearness = call.args.empty() ? 3 : call.args[0].as_int().value_or(3);  // 3: the first cache
-    for (const Access& a : call.reads) {
+    const auto fetch = [&](const Access& a, unsigned to_write) {
         const Slot& slot = slots_[a.buffer];
         Value* at = address(slot, offset_of(slot, a.indices));
         builder_.CreateIntrinsic(
             llvm::Intrinsic::prefetch, {builder_.getPtrTy()},
-            {at, builder_.getInt32(0), builder_.getInt32(unsigned(nearness)), builder_.getInt32(1)});
-    }
+            {at, builder_.getInt32(to_write), builder_.getInt32(unsigned(nearness)), builder_.getInt32(1)});
+    };
+    for (const Access& a : call.reads) fetch(a, 0);
+    for (const Access& a : call.writes) fetch(a, 1);
 }
 
 Tile Emitter::tile_of(const Access& first, std::vector<int64_t> extents, std::vector<Value*> strides) {

@@ -102,6 +102,7 @@ VectorMath::Value* VectorMath::exp(Value* x) {
     Value* r = fma(n, -kLn2Low, fma(n, -kLn2High, x));
     Value* e = polynomial(r, {1.0, 1.0, 0.49999993253688213, 0.1666651776251651, 0.04166842181590073,
                               0.008369063451101522, 0.0013813880849100494});
+    if (Value* done = target_.code->times_power(b_, target_.machine, e, n)) return done;
     Value* both = bits(shifted);
     Value* one = b_.CreateLShr(both, integer(x, 1));
     Value* other = b_.CreateSub(both, one);

@@ -125,6 +125,7 @@ Result<Kernel> TileLowering::run() {
     drop_unit_loops(kernel_);
     unwrap_lanes(kernel_);
     simplify_kernel(kernel_);
+    prefetch_rows(kernel_);
     return std::move(kernel_);
 }
 

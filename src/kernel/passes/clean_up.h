@@ -20,6 +20,9 @@ void merge_dimensions(Kernel& kernel);
 // A buffer that was to be in registers, and is indexed by more than constants once loops are expanded, is in local memory.
 void place_registers(Kernel& kernel);
 
+// What the next iteration of a parallel loop reads, a row, comes into the cache while functions of this one are computed.
+void prefetch_rows(Kernel& kernel);
+
 // What is allocated nowhere any more is no buffer of the kernel.
 void drop_unused_buffers(Kernel& kernel);
 

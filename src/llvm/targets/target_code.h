@@ -42,6 +42,9 @@ class TargetCode {
     virtual Value* quick_divide(llvm::IRBuilderBase&, Value*, Value*) const { return nullptr; }
     virtual Value* quick_exp2(llvm::IRBuilderBase&, Value*) const { return nullptr; }
 
+    // x 2^n, where n is a whole number, without care for how large it is; null where there is no instruction for it.
+    virtual Value* times_power(llvm::IRBuilderBase&, const Machine&, Value*, Value*) const { return nullptr; }
+
     // There are instructions that convert vectors of floats to integers and keep what is too large at the end.
     virtual bool converts_to_the_end() const { return true; }
 

@@ -6,6 +6,15 @@
 namespace tessera::codegen {
 namespace {
 
+// Two vectors as one; the first has `count` lanes, and at least as many as the second.
+Value* joined(llvm::IRBuilderBase& b, Value* first, Value* second, int count) {
+    llvm::SmallVector<int> wide, lanes;
+    const auto more = static_cast<int>(llvm::cast<llvm::FixedVectorType>(second->getType())->getNumElements());
+    for (int i = 0; i < count; ++i) wide.push_back(i < more ? i : -1);
+    for (int i = 0; i < count + more; ++i) lanes.push_back(i);
+    return b.CreateShuffleVector(first, b.CreateShuffleVector(second, wide), lanes);
+}
+
 class X86Code : public TargetCode {
   public:
     void initialize() const override {
@@ -60,6 +69,23 @@ class X86Code : public TargetCode {
         if (known_number(y)) return pick(y, x);
         if (known_number(x)) return pick(x, y);
         return b.CreateSelect(b.CreateFCmpUNO(x, x), x, pick(x, y));
+    }
+
+    Value* times_power(llvm::IRBuilderBase& b, const Machine& m, Value* x, Value* n) const override {
+        constexpr int kLanes = 16, kAsTheMode = 4;  // lanes of an instruction; rounded as the processor's mode says
+        auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+        if (!m.has("avx512f") || !type || !type->getElementType()->isFloatTy() || type->getNumElements() % kLanes)
+            return nullptr;
+        Value* result = nullptr;
+        for (int at = 0; at < static_cast<int>(type->getNumElements()); at += kLanes) {
+            llvm::SmallVector<int> lanes;
+            for (int i = at; i < at + kLanes; ++i) lanes.push_back(i);
+            Value *part = b.CreateShuffleVector(x, lanes), *power = b.CreateShuffleVector(n, lanes);
+            part = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                                     {part, power, part, b.getInt16(0xffff), b.getInt32(kAsTheMode)});
+            result = result ? joined(b, result, part, at) : part;
+        }
+        return result;
     }
 
     bool converts_to_the_end() const override { return false; }

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 SCRIPT = textwrap.dedent("""
@@ -109,3 +110,25 @@ def test_wrong_usage_of_the_command(script, tessera_command):
         assert done.status in (1, 2) and said in done.err
     silent = tessera_command("tile", "--python", sys.executable, "--kernel", "other", script)
     assert silent.status == 1 and "no kernel called other" in silent.err
+
+
+def test_rows_are_fetched_while_others_are_computed():
+    """Of the next instance what it reads, of this one what it writes; and nothing of rows that are short."""
+    import tessera.tile as triton
+    import tessera.tile.language as tl
+
+    @triton.jit
+    def softmax(z, x, n, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        v = tl.load(x + tl.program_id(0) * n + at)
+        e = tl.exp(v - tl.max(v, axis=0))
+        tl.store(z + tl.program_id(0) * n + at, e / tl.sum(e, axis=0))
+
+    x = np.random.default_rng(0).standard_normal((3, 2048)).astype(np.float32)
+    z = np.empty_like(x)
+    text = softmax[(3,)](z, x, 2048, BLOCK=2048).emit("kernel")
+    e = np.exp(x.astype(np.float64))  # of any size: the quotient is the same
+    np.testing.assert_allclose(z, e / e.sum(1, keepdims=True), rtol=1e-5)
+    fetched = [line for line in text.splitlines() if "call prefetch(" in line]
+    assert len(fetched) == 1 and "z[" in fetched[0].split(";")[0] and "x[" in fetched[0].split(";")[1], text
+    assert "prefetch" not in softmax[(3,)](z, x, 64, BLOCK=64).emit("kernel")
