@@ -1,5 +1,6 @@
 #include "bind_search.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -86,7 +87,8 @@ Searched search_model(const Model& model, double seconds, const std::string& str
                       const std::string& precision, const std::string& target, const std::vector<std::string>& rules,
                       bool built_in_rules, bool refute_rules, bool tested_rules, int max_rule_ops, bool time_candidates,
                       size_t max_nodes, int threads, double alpha, size_t budget,
-                      const std::optional<std::string>& cache, double mutate, nb::object progress) {
+                      const std::optional<std::string>& cache, double mutate,
+                      const std::map<std::string, int64_t>& sizes, nb::object progress) {
     struct Step {
         std::string what;
         size_t done, total;
@@ -107,6 +109,7 @@ Searched search_model(const Model& model, double seconds, const std::string& str
                                .time_candidates = time_candidates,
                                .max_nodes = max_nodes,
                                .threads = threads,
+                               .sizes = sizes,
                                .alpha = alpha,
                                .budget = budget,
                                .cache = cache,
@@ -289,7 +292,7 @@ void bind_search(nb::module_& m) {
           nb::arg("precision"), nb::arg("target"), nb::arg("rules"), nb::arg("built_in_rules"), nb::arg("refute_rules"),
           nb::arg("tested_rules"), nb::arg("max_rule_ops"), nb::arg("time_candidates"), nb::arg("max_nodes"),
           nb::arg("threads"), nb::arg("alpha"), nb::arg("budget"), nb::arg("cache").none(), nb::arg("mutate"),
-          nb::arg("progress").none());
+          nb::arg("sizes"), nb::arg("progress").none());
     m.def("discover", &discover, nb::arg("ops"), nb::arg("max_ops"), nb::arg("out"), nb::arg("seed"),
           nb::arg("threads"), nb::arg("work_dir"), nb::arg("prove"), nb::arg("all"), nb::arg("shrinking"),
           nb::arg("corrected"), nb::arg("progress").none());

@@ -11,6 +11,7 @@
 #include "stages.h"
 #include "tessera/search.h"
 #include "tune/clock.h"
+#include "tune/cost_at_sizes.h"
 #include "tune/measured_cost.h"
 #include "tune/time_candidates.h"
 
@@ -147,7 +148,11 @@ Result<Searched> search_model(const Model& model, const ModelSearchOptions& opti
     TRY(add_mutants(*graph, options, rules, report));
     tell("search", 1, 3);
     const double processor = processor_seconds();
-    Search found = search(*graph, rules.all, *cost, how);
+    const std::unique_ptr<CostModel> guide = estimated_cost();
+    const SymbolValues& sizes = options.sizes;
+    CostAtSizes cost_at(*cost, sizes), guide_at(*guide, sizes);
+    if (!sizes.empty()) how.guide = &guide_at;
+    Search found = search(*graph, rules.all, sizes.empty() ? *cost : cost_at, how);
 
     report.strategy = options.strategy;
     report.cost = cost->name();
@@ -183,6 +188,7 @@ Result<Searched> search_model(const Model& model, const ModelSearchOptions& opti
                                            .threads = options.threads,
                                            .seconds = std::max(options.seconds - since(began), 0.0),
                                            .most_difference = most_difference(model, precision),
+                                           .sizes = options.sizes,
                                            .cancel = options.cancel}));
         for (size_t i = 0; i < timed.seconds.size(); ++i) {
             report.candidates[i].seconds = timed.seconds[i];

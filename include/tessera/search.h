@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ struct ModelSearchOptions {
     bool time_candidates = true;            // false: the cheapest by its cost is taken
     size_t max_nodes = 20000;               // of the e-graph
     int threads = 1;                        // that candidates are timed with; 0: all
+    std::map<std::string, int64_t> sizes = {};  // of symbols, at which is measured; others are 1
     double alpha = 1.05;                    // of backtracking
     size_t budget = 1000;                   // graphs that backtracking sees
     std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none

@@ -14,13 +14,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ._arrays import array_from, numpy_dtype, tensor_from
 from ._errors import Error, ModelWarning
-from ._runnable import Executable, Model, Path, Progress, number
+from ._runnable import Executable, Model, Path, Progress, check_symbols, number
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
 from ._tessera import Summary, Tensor
@@ -114,7 +114,7 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
            precision: str = "default", target: str = "host", rules: Files = (), built_in_rules: bool = True,
            refute_rules: bool = True, tested_rules: bool = False, max_rule_ops: int = 0, time_candidates: bool = True,
            max_nodes: int = 20000, threads: int = 1, alpha: float | None = None, budget: int | None = None,
-           cache: Path | None = None, mutate: float = 0,
+           cache: Path | None = None, mutate: float = 0, sizes: Mapping[str, int] | None = None,
            progress: Progress | None = None) -> tuple[Model, SearchReport]:
     """A model that computes the same and runs faster on this machine, and what was found (docs/search.md). Where nothing
     is faster by the clock, it is the model given.
@@ -123,7 +123,8 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
     (of every op alone) or "estimate" (no clock). `rules` are files of rules of your own; one that is said to be proved needs its
     certificate beside it, others are tried for counterexamples, unless `refute_rules` is False. `max_nodes` bounds the
     e-graph and `seconds` the time: report.complete and report.stopped_by say whether a limit was met, and the best so far
-    is the result. Candidates are timed on `threads` (0: all). `time_candidates` False takes the cheapest by its
+    is the result. Candidates are timed on `threads` (0: all). Where the model has open sizes, `sizes` says at which all is
+    measured. `time_candidates` False takes the cheapest by its
     cost. print(report.explain()) shows which rule was used where and what it gains. `mutate` seconds go into rules for
     this model's own products, corrected and proved (docs/corrected.md): report.mutants, each with its `picture`."""
     if strategy == "egraph" and (alpha is not None or budget is not None):
@@ -132,10 +133,11 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
         raise Error("E0501", "an estimated cost uses no cache")
     number("threads", threads, 0, MOST_THREADS)
     number("max_nodes", max_nodes, 1)
-    done = _search(load(model)._held, seconds, strategy, cost, precision, target, _paths(rules), built_in_rules, refute_rules,
+    loaded = load(model)
+    done = _search(loaded._held, seconds, strategy, cost, precision, target, _paths(rules), built_in_rules, refute_rules,
                    tested_rules, max_rule_ops, time_candidates, max_nodes, threads,
                    1.05 if alpha is None else alpha, 1000 if budget is None else number("budget", budget, 1),
-                   None if cache is None else os.fspath(cache), mutate, progress)
+                   None if cache is None else os.fspath(cache), mutate, check_symbols(sizes or {}, loaded._held.inputs), progress)
     return Model(done.model), done.report
 
 

@@ -45,7 +45,7 @@ def number(name: str, value: int, low: int, high: int | None = None) -> int:
     return int(value)
 
 
-def _check_symbols(symbols: Mapping[str, int], ports: Iterable[Port]) -> dict[str, int]:
+def check_symbols(symbols: Mapping[str, int], ports: Iterable[Port]) -> dict[str, int]:
     dims = [dim for port in ports for dim in port.dims]
     for name, size in symbols.items():
         if not any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", dim) for dim in dims):
@@ -192,7 +192,7 @@ class Model(Runnable):
     def peak_bytes(self, **symbols: int) -> int | None:
         """The most that inputs, results and outputs take at the same time; symbolic dims are sized by name (1 otherwise).
         None where a size is not known."""
-        return self._held.peak_bytes(_check_symbols(symbols, self.inputs))
+        return self._held.peak_bytes(check_symbols(symbols, self.inputs))
 
     @property
     def warnings(self) -> list[FoundWarning]:
@@ -201,7 +201,7 @@ class Model(Runnable):
 
     def random_inputs(self, seed: int = 0, **symbols: int) -> dict[str, Any]:
         """Inputs of the right types; symbolic dims are sized by name (1 otherwise)."""
-        drawn = self._held.random_inputs(number("seed", seed, 0), _check_symbols(symbols, self.inputs))
+        drawn = self._held.random_inputs(number("seed", seed, 0), check_symbols(symbols, self.inputs))
         return {name: value_from(datum) for name, datum in drawn.items()}
 
     def save(self, path: Path) -> None:
@@ -245,7 +245,7 @@ class Executable(Runnable):
 
     def arena_bytes(self, **symbols: int) -> int | None:
         """What a run takes besides weights; symbolic dims are sized by name (1 otherwise). None where it is not known."""
-        return self._held.arena_bytes(_check_symbols(symbols, self.inputs))
+        return self._held.arena_bytes(check_symbols(symbols, self.inputs))
 
     def profile(self, inputs: Inputs, runs: int = 10) -> list[StepProfile]:
         """The time of each step, the median of some runs."""

@@ -58,11 +58,12 @@ Search search_egraph(const Graph& graph, const std::vector<const Rule*>& rules, 
     Search found;
     EGraph egraph(graph.clone());
     std::unique_ptr<CostModel> estimate = estimated_cost();
-    const double least = kLeastShare * estimate->graph(graph);
+    CostModel& guide = options.guide ? *options.guide : *estimate;
+    const double least = kLeastShare * guide.graph(graph);
     SaturateOptions limits = options.limits;
     limits.worthwhile = [&](const std::vector<Node*>& nodes) {
         double sum = 0;
-        for (const Node* n : nodes) sum += estimate->node(*n);
+        for (const Node* n : nodes) sum += guide.node(*n);
         return sum >= least;
     };
     Saturation saturation = saturate(egraph, rules, limits);

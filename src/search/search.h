@@ -15,6 +15,7 @@ struct SearchOptions {
     double extract_seconds = 2;
     double alpha = 1.05;   // backtracking goes on from graphs that cost at most this much of the best
     size_t budget = 1000;  // graphs that backtracking looks at
+    CostModel* guide = nullptr;  // to what is worth looking at; null: an estimate
 };
 
 // One rule of a candidate, at all the places where it was used for the same reason.

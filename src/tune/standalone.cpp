@@ -12,9 +12,15 @@ namespace {
 
 constexpr int64_t kComputed = 4096;  // bytes of weights that may as well be computed
 
-std::optional<Sizes> sizes_of(const Value& v) {
+std::optional<Sizes> sizes_of(const Value& v, const SymbolValues& symbols = {}) {
     if (!v.type().is_tensor() || !v.type().tensor().shape.ranked()) return {};
-    return v.type().tensor().shape.sizes();
+    Sizes sizes;
+    for (const Dim& d : v.type().tensor().shape) {
+        auto size = evaluate_int(d, symbols);
+        if (!size) return {};
+        sizes.push_back(*size);
+    }
+    return sizes;
 }
 
 int64_t elements_of(const Sizes& sizes) {
@@ -51,9 +57,9 @@ StandIns& stand_ins() {
     return all;
 }
 
-std::optional<Tensor> weights_like(const Value& v) {
+std::optional<Tensor> weights_like(const Value& v, const SymbolValues& symbols) {
     if (v.is_constant()) return *v.tensor();
-    auto sizes = sizes_of(v);
+    auto sizes = sizes_of(v, symbols);
     if (!sizes || v.type().tensor().dtype != DType::f32) return {};
     return stand_ins().next(*sizes);
 }
@@ -71,7 +77,7 @@ Value* neighbour(Graph& graph, Value* x, int64_t rank, bool padded) {
 
 }  // namespace
 
-std::shared_ptr<Graph> standalone(const Node& node, bool with_neighbours) {
+std::shared_ptr<Graph> standalone(const Node& node, bool with_neighbours, const SymbolValues& symbols) {
     auto graph = std::make_shared<Graph>("node");
     graph->info().opset = node.graph().info().opset;
     NodeSpec spec{&node.op(), {}, node.attrs(), node.output_count()};
@@ -83,12 +89,12 @@ std::shared_ptr<Graph> standalone(const Node& node, bool with_neighbours) {
             continue;
         }
         if (from_weights(*v)) {
-            auto tensor = weights_like(*v);
+            auto tensor = weights_like(*v, symbols);
             if (!tensor) return {};
             spec.inputs.push_back(graph->constant(std::move(*tensor)));
             continue;
         }
-        auto sizes = sizes_of(*v);
+        auto sizes = sizes_of(*v, symbols);
         if (!sizes) return {};
         auto [it, fresh] = given.emplace(v, nullptr);
         if (fresh) {
@@ -99,7 +105,7 @@ std::shared_ptr<Graph> standalone(const Node& node, bool with_neighbours) {
                 Value* x = graph->add_input(fmt::format("x{}", given.size()), TensorType{type.dtype, Shape(*sizes)});
                 it->second = neighbour(*graph, x, rank, false);
             } else {
-                it->second = graph->add_input(fmt::format("x{}", given.size()), v->type());
+                it->second = graph->add_input(fmt::format("x{}", given.size()), TensorType{type.dtype, Shape(*sizes)});
             }
         }
         if (!it->second) return {};

@@ -50,7 +50,7 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
     if (count < 2) return timed;
     auto prepare = [&](size_t i) -> Result<std::pair<Executable, NamedData>> {
         Model model = TRY(candidate(i));
-        NamedData inputs = TRY(model.random_inputs(0));
+        NamedData inputs = TRY(model.random_inputs(0, options.sizes));
         auto made = TRY(compile(
             model,
             {.target = options.target, .threads = options.threads, .precision = options.precision, .cache = ""}));

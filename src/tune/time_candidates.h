@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 
 #include "base/error.h"
 #include "tessera/compile.h"
@@ -17,6 +18,7 @@ struct TimeOptions {
     double seconds = 30;            // no candidate but the first two is begun after that
     double least_gain = 0.01;       // of the time
     double most_difference = 1e-4;  // of a result, relative to the largest number in it
+    std::map<std::string, int64_t> sizes = {};  // of symbols
     size_t least_runs = 7;          // but of slow models fewer, where they take over four seconds
     const std::atomic<bool>* cancel = nullptr;
 };

@@ -167,3 +167,19 @@ def test_discover_corrects_programs_that_are_equal_almost_everywhere(tmp_path):
     with pytest.raises(tessera.Error) as caught:
         tessera.discover(originals, corrected=True)
     assert caught.value.code == "E0301"
+
+
+def test_open_sizes_are_measured_where_they_are_given(tmp_path):
+    text = """graph g(x: f32[N,256], a: f32[256,256], b: f32[256,256]) -> (y) {
+  %y = add(relu(matmul(x, a)), tanh(matmul(x, b)))
+  return %y
+}"""
+    model = tessera.parse(text)
+    fast, report = tessera.search(model, seconds=4, cache=tmp_path, sizes={"N": 128})
+    assert report.measured > 0
+    assert report.candidates[0].cost > 1e-5  # of 128 rows, not of one
+    for rows in (1, 128, 33):
+        inputs = model.random_inputs(rows, N=rows)
+        np.testing.assert_allclose(fast.run(inputs)["y"], model.run(inputs)["y"], rtol=1e-4, atol=1e-4)
+    with pytest.raises(tessera.Error, match="there is no symbolic dimension"):
+        tessera.search(model, seconds=1, sizes={"M": 3})

@@ -36,7 +36,7 @@ struct Optimize {
   private:
     Status check_usage() const;
     Result<OptimizeOptions> options() const;
-    Result<Searched> searched_model(const Model& model) const;
+    Result<Searched> searched_model(const Model& model, const SymbolValues& sizes) const;
 };
 
 // ---- what is printed
@@ -244,8 +244,9 @@ Result<OptimizeOptions> Optimize::options() const {
     return o;
 }
 
-Result<Searched> Optimize::searched_model(const Model& model) const {
+Result<Searched> Optimize::searched_model(const Model& model, const SymbolValues& sizes) const {
     ModelSearchOptions o = search_options;
+    o.sizes = sizes;
     o.precision = precision;
     o.rules = rules;
     o.refute_rules = !trust;
@@ -274,7 +275,7 @@ Status Optimize::operator()() const {
         };
     }
     std::optional<Searched> found;
-    if (searched) found = TRY(searched_model(model));
+    if (searched) found = TRY(searched_model(model, sizes));
     Optimized done = TRY(optimize(found ? found->model : model, chosen));
     if (found) done.report.before = model.summary();
     if (page) TRY(page->write(report, done, chosen));
@@ -325,7 +326,7 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->add_option("--weights", o->weights, "Put large weights into this file beside the text")->option_text("NAME");
     c->add_option("--fold-limit", o->fold_limit, "Most bytes that a folded constant may add (16M)")
         ->option_text("SIZE");
-    c->add_option("--dim", o->dims, "Size of a symbolic dimension, for the costs and for --check (1)")
+    c->add_option("--dim", o->dims, "Size of a symbolic dimension, for the costs, for --search and for --check (1)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
     c->add_flag("--explain", o->explain, "Say which rule did what, where, and why it is right");
