@@ -1,11 +1,9 @@
 #include "llvm/compile_kernels.h"
 
-#include <atomic>
+#include <algorithm>
 #include <cstring>
-#include <exception>
-#include <thread>
 
-#include "base/usable_cores.h"
+#include "base/in_parallel.h"
 #include "llvm/compile_module.h"
 #include "llvm/link_objects.h"
 
@@ -35,23 +33,17 @@ Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& k
                                              const CodegenOptions& options) {
     const auto modules = into_modules(kernels);
     std::vector<std::optional<Result<std::string>>> objects(modules.size());
-    std::atomic<size_t> next = 0;
-    std::vector<std::exception_ptr> failures(modules.size());
-    auto work = [&] {
-        for (size_t i; (i = next++) < modules.size();) try {
-                objects[i] =
-                    compile_module(modules[i], target, options, target.machine.blocks ? Form::Assembly : Form::Object);
-            } catch (...) {
-                failures[i] = std::current_exception();
-            }
-    };
-    const size_t wanted = static_cast<size_t>(options.threads > 0 ? options.threads : usable_cores());
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < std::min(wanted, modules.size()); ++i) threads.emplace_back(work);
-    work();
-    for (std::thread& t : threads) t.join();
-    for (const std::exception_ptr& failure : failures)
-        if (failure) std::rethrow_exception(failure);
+    // The largest first: none is left when the others are done.
+    std::vector<size_t> order(modules.size()), sizes(modules.size());
+    for (size_t i = 0; i < modules.size(); ++i) {
+        order[i] = i;
+        for (const PlannedKernel& k : modules[i]) visit(k.kernel->body, [&](const Stmt&) { ++sizes[i]; });
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+    in_parallel(order.size(), options.threads, [&](size_t i) {
+        objects[order[i]] =
+            compile_module(modules[order[i]], target, options, target.machine.blocks ? Form::Assembly : Form::Object);
+    });
     std::vector<std::string> out;
     for (auto& object : objects) out.push_back(TRY(std::move(*object)));
     return out;

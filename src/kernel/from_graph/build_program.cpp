@@ -4,7 +4,9 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <utility>
 
+#include "base/in_parallel.h"
 #include "graph/count.h"
 #include "kernel/cpu/lower_variants.h"
 #include "kernel/gpu/gpu_schedule.h"
@@ -70,11 +72,13 @@ class Assembly {
 
     Result<Program> run() {
         storage_ = place_buffers(all_, layouts_, grouping_, program_);
-        for (const Unit& unit : order_units()) {
-            if (unit.host)
-                add_host(*unit.host);
+        const std::vector<Unit> units = order_units();
+        std::vector<GroupCompute> computes = lower_computes(units);
+        for (size_t i = 0; i < units.size(); ++i) {
+            if (units[i].host)
+                add_host(*units[i].host);
             else
-                TRY(add_kernel(unit.group));
+                add_kernel(computes[i]);
         }
         program_.choices.insert(program_.choices.begin(), grouping_.choices.begin(), grouping_.choices.end());
         return std::move(program_);
@@ -246,30 +250,52 @@ class Assembly {
             program_.steps.emplace_back(HostStep{h.node, buffers(h.inputs), buffers(h.outputs), h.reason});
     }
 
+    // A Compute, lowered once for all that are alike.
     struct Shared {
         Lowered lowered;
+        std::vector<Choice> choices;
+        std::string traces;
+        bool used = false;
         size_t kernel = 0, prepare = 0;
     };
 
-    Result<const Shared*> kernel_for(const Compute& compute) {
-        auto [at, fresh] = shared_.try_emplace(to_string(compute));
-        if (!fresh) return &at->second;
-        const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict};
-        std::string traces;
-        std::string* kept = options_.keep_stages ? &traces : nullptr;
-        auto lowered = !options_.schedule         ? plainly(compute)
-                       : options_.machine.blocks ? lower_for_gpu(compute, schedule, program_.choices, kept)
-                                                 : lower_variants(compute, schedule, program_.choices, kept);
-        if (!lowered.ok()) {
-            program_.choices.push_back({"schedule " + compute.name, no("{}", lowered.error().message())});
-            lowered = plainly(compute);
-            traces.clear();
+    // The computes of all groups, by unit; those that differ are lowered side by side.
+    std::vector<GroupCompute> lower_computes(const std::vector<Unit>& units) {
+        std::vector<GroupCompute> computes(units.size());
+        std::vector<std::pair<const Compute*, Shared*>> fresh;
+        for (size_t i = 0; i < units.size(); ++i) {
+            if (units[i].host) continue;
+            computes[i] = build_compute(all_, layouts_, grouping_, units[i].group, storage_, program_.buffers);
+            auto [at, first] = shared_.try_emplace(to_string(computes[i].compute));
+            if (first) fresh.emplace_back(&computes[i].compute, &at->second);
         }
+        in_parallel(fresh.size(), 0, [&](size_t i) { lower_compute(*fresh[i].first, *fresh[i].second); });
+        return computes;
+    }
+
+    void lower_compute(const Compute& compute, Shared& shared) const {
+        const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict};
+        std::string* kept = options_.keep_stages ? &shared.traces : nullptr;
+        auto lowered = !options_.schedule        ? plainly(compute)
+                       : options_.machine.blocks ? lower_for_gpu(compute, schedule, shared.choices, kept)
+                                                 : lower_variants(compute, schedule, shared.choices, kept);
+        if (!lowered.ok()) {
+            shared.choices.push_back({"schedule " + compute.name, no("{}", lowered.error().message())});
+            lowered = plainly(compute);
+            shared.traces.clear();
+        }
+        shared.lowered = std::move(*lowered);
+    }
+
+    const Shared& kernel_for(const Compute& compute) {
+        const auto at = shared_.find(to_string(compute));
+        if (std::exchange(at->second.used, true)) return at->second;
+        program_.choices.insert(program_.choices.end(), at->second.choices.begin(), at->second.choices.end());
         if (options_.keep_stages) {
+            std::string& traces = at->second.traces;
             if (traces.empty()) traces = fmt::format("// {}: no schedule, plain loops\n", compute.name);
             program_.stages.push_back({to_string(compute), std::move(traces)});
         }
-        at->second.lowered = std::move(*lowered);
         at->second.kernel = program_.kernels.size();
         program_.kernels.push_back(at->second.lowered.kernel);
         const Kernel& prepare = at->second.lowered.prepare;
@@ -278,14 +304,13 @@ class Assembly {
             if (first) program_.kernels.push_back(prepare);
             at->second.prepare = same->second;
         }
-        return &at->second;
+        return at->second;
     }
 
-    Status add_kernel(int group) {
-        GroupCompute made = build_compute(all_, layouts_, grouping_, group, storage_, program_.buffers);
-        const Shared* shared = TRY(kernel_for(made.compute));
-        const Lowered& low = shared->lowered;
-        KernelStep step{.kernel = shared->kernel, .args = made.args, .symbols = made.symbols};
+    void add_kernel(const GroupCompute& made) {
+        const Shared& shared = kernel_for(made.compute);
+        const Lowered& low = shared.lowered;
+        KernelStep step{.kernel = shared.kernel, .args = made.args, .symbols = made.symbols};
         step.args.resize(low.kernel.params, -1);
         Bindings symbols;
         for (size_t i = 0; i < made.symbols.size(); ++i) symbols.emplace(made.compute.symbols[i], made.symbols[i]);
@@ -302,7 +327,7 @@ class Assembly {
             }
         };
         // The same weights prepared in the same way are prepared once, for whichever kernels read them.
-        std::vector<int> sources = {int(shared->prepare)};
+        std::vector<int> sources = {int(shared.prepare)};
         for (int slot : low.prepare_args) sources.push_back(step.args[size_t(slot)]);
         auto [known, fresh] = prepared_.try_emplace(std::move(sources));
         if (fresh) {
@@ -322,12 +347,11 @@ class Assembly {
         step.flops = sum_of(std::move(flops));
         step.bytes = sum_of(std::move(bytes));
         if (low.prepare.body && fresh) {
-            KernelStep prepare{.kernel = shared->prepare, .args = {}, .symbols = {}, .label = "prepare " + step.label};
+            KernelStep prepare{.kernel = shared.prepare, .args = {}, .symbols = {}, .label = "prepare " + step.label};
             for (int slot : low.prepare_args) prepare.args.push_back(step.args[size_t(slot)]);
             program_.prepare.push_back(std::move(prepare));
         }
         program_.steps.emplace_back(std::move(step));
-        return {};
     }
 
     const Expanded& expanded_;
