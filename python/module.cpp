@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <mutex>
 
 #include "bind_search.h"
 #include "bind_tile.h"
@@ -123,6 +124,39 @@ Model read(Result<Model> result) {
     return model;
 }
 
+// Memory for copies of results: what Python lets go of serves again, since its pages are there already.
+class Copies {
+  public:
+    std::shared_ptr<Tensor> take(int64_t bytes) {
+        Tensor block;
+        {
+            std::lock_guard lock(mutex_);
+            auto fits = std::find_if(free_.begin(), free_.end(), [&](const Tensor& t) { return t.bytes() == bytes; });
+            if (fits != free_.end()) {
+                block = std::move(*fits);
+                free_.erase(fits);
+            }
+        }
+        if (block.bytes() != bytes) block = unwrap(Tensor::zeros(DType::u8, {bytes}));
+        return {new Tensor(std::move(block)), [this](Tensor* t) {
+                    give_back(std::move(*t));
+                    delete t;
+                }};
+    }
+
+  private:
+    static constexpr size_t kMostKept = 4;
+    static constexpr int64_t kMostBytes = 16 << 20;  // of each
+    void give_back(Tensor block) {
+        if (block.bytes() > kMostBytes) return;
+        std::lock_guard lock(mutex_);
+        if (free_.size() == kMostKept) free_.erase(free_.begin());
+        free_.push_back(std::move(block));
+    }
+    std::mutex mutex_;
+    std::vector<Tensor> free_;
+};
+
 // The same value in memory that nobody else has, so that it can be written to.
 Datum own(Datum d) {
     if (!d.is_tensor()) {
@@ -133,9 +167,11 @@ Datum own(Datum d) {
     }
     const Tensor& t = d.tensor();
     if (t.dtype() == DType::string || t.bytes() == 0 || t.owner().use_count() == 1) return d;
-    Tensor copy = unwrap(Tensor::zeros(t.dtype(), t.sizes()));
-    std::memcpy(copy.mutable_data(), t.data(), static_cast<size_t>(t.bytes()));
-    return Datum(std::move(copy));
+    static Copies& copies = *new Copies;  // never destroyed: arrays may outlive the module
+    std::shared_ptr<Tensor> copy = copies.take(t.bytes());
+    std::memcpy(copy->mutable_data(), t.data(), static_cast<size_t>(t.bytes()));
+    const void* data = copy->data();
+    return Datum(Tensor::view(t.dtype(), t.sizes(), data, std::move(copy)));
 }
 
 // Runs without the GIL; Ctrl-C cancels.
