@@ -146,6 +146,13 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     Value* first = offsets ? nullptr : address(slot, at);
     if (in_bounds && first && at.lane > 1 && !has_blocks())
         if (Value* spaced = load_spaced(builder_, vector, first, at.lane, load)) return spaced;
+    // Wide vectors have an instruction for it.
+    if (offsets && target_.machine.masked && !has_blocks() && lanes_ >= 8 && dtype_bytes(slot.dtype) >= 4) {
+        Value* on = in_bounds ? builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), builder_.getTrue()) : mask_;
+        return tag(builder_.CreateMaskedGather(vector, builder_.CreateGEP(type, slot.base, offsets), align, on,
+                                               llvm::Constant::getNullValue(vector)),
+                   slot.scope, slot.noalias);
+    }
     auto one_by_one = [&] {
         Value* out = llvm::PoisonValue::get(vector);
         for (int i = 0; i < lanes_; ++i) {

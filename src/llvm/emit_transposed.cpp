@@ -22,6 +22,13 @@ std::optional<int64_t> step_of(const std::vector<Expr>& strides, const std::vect
     return sum;
 }
 
+// Does an access move by the same distance each time that a variable grows by one, whatever the strides are?
+bool moves_evenly(const std::vector<Expr>& indices, const Expr& var) {
+    const Bindings next{{var.node().name, var + 1}};
+    return std::all_of(indices.begin(), indices.end(),
+                       [&](const Expr& i) { return (substitute(i, next) - i).as_int().has_value(); });
+}
+
 bool mentions(const Expr& e, const Expr& var) {
     bool found = false;
     visit(e, [&](const Expr& x) { found |= x.is(ExprKind::Var) && x.node().name == var.node().name; });
@@ -41,7 +48,7 @@ const Store* Emitter::transposed_store(const Stmt& body, const Expr& along, int6
     const Slot& to = slots_[store->to.buffer];
     if (to.per_lane || dtype_bytes(to.dtype) != 4 || kernel_.buffers[store->to.buffer].scope == Scope::Register)
         return nullptr;
-    if (step_of(to.strides, store->to.indices, loop->var) != 1 || !step_of(to.strides, store->to.indices, along))
+    if (step_of(to.strides, store->to.indices, loop->var) != 1 || !moves_evenly(store->to.indices, along))
         return nullptr;
     bool fits = true, across = false;
     visit(store->value, [&](const Expr& e) {

@@ -143,6 +143,8 @@ TEST(DefaultCompiled, RowsAndMaps) {
     check(softmax(symbol("R"), symbol("N")), {{"R", 3}, {"N", 21}});
     check(transpose({37, 41}, {1, 0}));
     check(transpose({3, 17, 70}, {2, 0, 1}));
+    check(transpose({symbol("R"), symbol("N")}, {1, 0}), {{"R", 37}, {"N", 41}});
+    for (int64_t n : {2, 7, 11}) check(softmax(symbol("R"), n), {{"R", 53}});
     check(gather_rows(10, 9, 4));
 }
 
