@@ -319,6 +319,21 @@ TEST(DefaultSchedule, SingleElementsBehindTheLanes) {
     }
 }
 
+// Rows of fewer elements than a vector has lanes: all in vectors of rows, also where their number is open.
+TEST(DefaultSchedule, ShortRowsLieInLanes) {
+    for (const Expr& rows : {Expr(37), symbol("N")})
+        for (int64_t n : {2, 3}) {
+            const Compute compute = softmax(rows, n);
+            for (int64_t count : {0, 1, 5, 37}) check(compute, {{"N", count}});
+            for (const Processor& p : processors()) {
+                if (p.machine.vector_bytes / 4 <= n) continue;
+                const Kernel kernel = lower(*default_schedule(compute, {p.machine, 1}))->kernel;
+                EXPECT_GE(loops_of(kernel, LoopKind::Vector), 4U) << p.name << "\n" << to_string(kernel);
+                EXPECT_LE(loops_of(kernel, LoopKind::Serial), 2U) << p.name << "\n" << to_string(kernel);
+            }
+        }
+}
+
 // One row of unknown length is shared by the threads.
 TEST(DefaultSchedule, FewRowsOfUnknownLength) {
     for (const Processor& p : processors()) {

@@ -59,9 +59,30 @@ size_t check(const Compute& compute, const std::vector<int64_t>& sizes, SymbolVa
 TEST(LowerVariants, ProductsOfAnyNumberOfRows) {
     const std::vector<int64_t> sizes{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 31};
     const Expr m = symbol("M");
-    EXPECT_GE(check(matmul(m, 40, 33, true), sizes), 2u);
-    EXPECT_GE(check(linear(m, 50, 12), sizes), 2u);
+    EXPECT_GE(check(matmul(m, 260, 130, true), sizes), 2u);
+    EXPECT_GE(check(linear(m, 50, 12), sizes), 1u);
     EXPECT_GE(check(project_to_heads(symbol("B"), m, 3, 4, 10), sizes, {{"B", 2}}), 1u);
+}
+
+// A convolution as ONNX has it: images of 5 lines of M places.
+Compute conv_of_lines(int64_t filters, int64_t channels) {
+    auto made = parse_compute(fmt::format(
+        "compute conv(M) (x: f32[2, {0}, 5, M], w: f32[{1}, {0}, 3, 3], y: f32[2, {1}, 5, M]) {{\n  known w\n"
+        "  conv for n < 2, f < {1}, i < 5, j < M: y[n, f, i, j] += select(0 < i + p && i + p <= 5 && (0 < j + q && "
+        "j + q <= M), x[n, c, i + p - 1, j + q - 1], 0.0) * w[f, c, p, q] over c < {0}, p < 3, q < 3\n}}\n",
+        channels, filters));
+    EXPECT_TRUE(made.ok()) << made.error().to_string();
+    return made.ok() ? *made : Compute{};
+}
+
+TEST(LowerVariants, ProductsOfAnyNumberOfColumns) {
+    const std::vector<int64_t> sizes{0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 33};
+    const Expr m = symbol("M");
+    EXPECT_GE(check(matmul(33, m, 40, false), sizes), 1u);
+    EXPECT_GE(check(batched_matmul(2, symbol("B"), m, 20, false), sizes, {{"B", 5}}), 1u);
+    EXPECT_GE(check(conv_of_lines(9, 3), sizes), 1u);  // from a copy with filled edges
+    EXPECT_GE(check(conv_of_lines(70, 2), {1, 3, 17}), 1u);
+    (void)check(batched_matmul(1, 7, m * 8 + 24, 5, false), {0, 1, 2, 9});  // never as few as four or sixteen
 }
 
 // The text of the traces cut at the comments that name their kernel.
@@ -95,7 +116,7 @@ TEST(LowerVariants, TracesCanBeReplayed) {
         EXPECT_EQ(replayed(compute, traces), to_string(lowered->kernel)) << traces;
     }
     std::string traces;
-    const Compute open = matmul(symbol("M"), 40, 33, true);
+    const Compute open = matmul(symbol("M"), 260, 130, true);
     ASSERT_TRUE(lower_variants(open, {neon(), 2}, choices, &traces).ok());
     const std::vector<std::string> blocks = blocks_of(traces, open.name);
     ASSERT_GE(blocks.size(), 3u) << traces;

@@ -30,11 +30,12 @@ struct ContractionShape {
     bool a_along_depth = false;   // A is one load that lies along k: its elements can be read where they are
     bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
     int element_bytes = 4;
-    bool transposes = true;  // packing A transposes it
-    int64_t tile_rows = 0;   // of the register tile, where m is not known; 0: chosen
-    bool same_sums = false;  // added up in the same order, whatever the number of threads
-    bool words = false;      // of bytes, four in each element, as many as k says
-    bool k_fills = false;    // k is one axis, which zeros can make longer
+    bool transposes = true;    // packing A transposes it
+    int64_t tile_rows = 0;     // of the register tile, where m is not known; 0: chosen
+    bool same_sums = false;    // added up in the same order, whatever the number of threads
+    bool words = false;        // of bytes, four in each element, as many as k says
+    bool k_fills = false;      // k is one axis, which zeros can make longer
+    int64_t tile_columns = 0;  // of the register tile, where n is not known; 0: chosen
 };
 
 struct ContractionTiles {

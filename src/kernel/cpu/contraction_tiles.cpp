@@ -31,6 +31,7 @@ constexpr double kFarBytesPerCycle = 12;              // from memory, to one cor
 constexpr double kRowOfTile = 0.35;                   // cycles for each row and step of k that nothing hides
 constexpr int64_t kMostRows = 16;                     // of a register tile
 constexpr int kMostRowTiles = 2;                      // besides the one for many rows
+constexpr int64_t kSmallB = 32 << 10;                 // elements, of which few rows take no time worth more code
 constexpr double kFastEnough = 1.15;                  // times the best there is, for any size
 constexpr double kMatrixStep = 7, kMatrixTile = 200;  // cycles of a matrix tile for each step of k, and beside
 
@@ -53,13 +54,31 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const Contrac
 }
 
 struct RegisterTile {
-    int64_t mr, nr;
-    bool pack_a;
-    double cost;  // cycles of one thread over the whole, edges included: each tile also stores and starts
+    int64_t mr = 1, nr = 1;
+    bool pack_a = true;
+    double cost = 0;  // cycles of one thread over the whole, edges included: each tile also stores and starts
 };
 
 void add_register_tiles(const ContractionShape& s, const Machine& machine, int64_t lanes, bool pack_a, bool pack_b,
                         std::vector<RegisterTile>& list) {
+    if (!s.n_known) {
+        // Some columns as well as many: the share of the last tile that is empty counts.
+        const size_t first = list.size();
+        for (int64_t n : {28, 80, 200, 1024}) {
+            ContractionShape some = s;
+            some.n = n;
+            some.n_known = true;
+            std::vector<RegisterTile> tiles;
+            add_register_tiles(some, machine, lanes, pack_a, pack_b, tiles);
+            list.resize(first + tiles.size());
+            for (size_t i = 0; i < tiles.size(); ++i) {
+                const double before = list[first + i].cost;
+                list[first + i] = tiles[i];
+                list[first + i].cost = before + tiles[i].cost * double(s.n) / double(4 * n);
+            }
+        }
+        return;
+    }
     for (int64_t vectors = 1; vectors <= 8; ++vectors) {
         for (int64_t mr = 1; mr <= kMostRows; ++mr) {
             // What is read where it lies has no rows to fill the last tile with.
@@ -288,6 +307,7 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.mr = alone.mr, best.nr = alone.nr, best.pack_a = alone.pack_a;
     cut_depth(s, machine, best);
     if (s.tile_rows && !s.m_known) best.mr = s.tile_rows;
+    if (s.tile_columns && !s.n_known) best.nr = s.tile_columns;
     best.parallel = threads > 1 && (is_open(s) || 2.0 * double(s.batch * s.m) * double(s.n * s.k) > 400e3);
     if (best.parallel && s.m_known && s.n_known && best.pack_b)
         choose_for_threads(s, machine, threads, list, alone, best);
@@ -337,7 +357,8 @@ std::vector<RowTile> choose_row_tiles(const ContractionShape& s, const Contracti
                      tile_time(1) * kFastEnough < tile_time(tiles.mr);
     uint32_t chosen = one ? 2 : 0;
     double now = worst(chosen);
-    for (int count = std::popcount(chosen) + 1; count <= kMostRowTiles && now > kFastEnough; ++count) {
+    const int most = s.n * s.k <= kSmallB ? 1 : kMostRowTiles;
+    for (int count = std::popcount(chosen) + 1; count <= most && now > kFastEnough; ++count) {
         uint32_t best = 0;
         double least = now / 1.01;
         for (uint32_t set = 2; set < 2u << kMostRows; set += 2) {

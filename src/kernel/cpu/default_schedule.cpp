@@ -213,10 +213,35 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
     for (const Stage& stage : s.compute().stages) {
         auto c = match_contraction(stage);
         if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
-        keep_rows_apart(s, stage, *c, machine, false);
+        keep_rows_apart(s, stage, *c, {machine});
         ++contractions;
         OpenRows open{rows_of(stage, *c), measure_contraction(s, stage, *c)};
         if (!open.shape.m_known && open.shape.packed_ahead) found = open;
+    }
+    return contractions == 1 ? found : std::nullopt;
+}
+
+std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& machine) {
+    Schedule s(with_padding(with_words(compute, machine), machine));
+    if (!inline_maps(s).ok()) return std::nullopt;
+    std::optional<OpenColumns> found;
+    size_t contractions = 0;
+    for (const Stage& stage : s.compute().stages) {
+        auto c = match_contraction(stage);
+        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
+        ++contractions;
+        const ContractionShape shape = measure_contraction(s, stage, *c);
+        if (shape.n_known || shape.words) continue;
+        Expr line = 1, all = 1;
+        for (int i : c->columns) {
+            const Expr& extent = stage.axes[size_t(i)].extent;
+            all = all * extent;
+            if (!extent.is_int(1)) line = extent;
+        }
+        const size_t before = c->columns.size();
+        keep_rows_apart(s, stage, *c, {machine});
+        const bool apart = c->columns.size() < before;
+        if (!apart || !line.as_int()) found = OpenColumns{line, all, apart, shape};
     }
     return contractions == 1 ? found : std::nullopt;
 }
@@ -234,7 +259,7 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
         if (done.count(name) || options.care == Care::NoProducts) continue;
         auto c = match_contraction(stage);
         if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
-        keep_rows_apart(s, stage, *c, options.machine, options.care == Care::RowsApart);
+        keep_rows_apart(s, stage, *c, options);
         std::vector<std::vector<int>> groups;
         for (const auto& g : {c->batch, c->rows, c->columns})
             if (!g.empty()) groups.push_back(g);

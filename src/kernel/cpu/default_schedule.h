@@ -21,6 +21,8 @@ struct ScheduleOptions {
     bool strict = false;
     int64_t tile_rows = 0;  // of the register tile of a contraction whose rows are not known; 0: chosen
     Care care = Care::None;
+    int64_t tile_columns = 0;  // of the register tile of a contraction whose columns are not known; 0: chosen
+    bool short_lines = false;  // columns of a contraction that come in lines of unknown length: they are short
 };
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options);

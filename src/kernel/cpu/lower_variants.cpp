@@ -9,11 +9,13 @@
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/ir/renamed_copy.h"
 #include "kernel/ir/verified.h"
+#include "kernel/passes/clean_up.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kDescribed = 64;
+constexpr int64_t kLongLine = 12;  // of columns: it is tiled by itself
 
 bool prepare_alike(const Lowered& a, const Lowered& b) {
     if (a.prepare_args != b.prepare_args || a.prepared != b.prepared) return false;
@@ -26,6 +28,24 @@ bool index_alike(const Lowered& a, const Lowered& b) {
     if (shared != b.kernel.params - b.scratch.size()) return false;
     for (size_t i = 0; i < shared; ++i)
         if (a.kernel.buffers[i].shape != b.kernel.buffers[i].shape) return false;
+    return true;
+}
+
+// Makes the dimensions of their common parameters alike: what lowering merged in one is merged in the other. False
+// where that cannot be.
+bool align_dimensions(Lowered& a, Lowered& b) {
+    const size_t shared = a.kernel.params - a.scratch.size();
+    if (shared != b.kernel.params - b.scratch.size()) return false;
+    for (size_t slot = 0; slot < shared; ++slot) {
+        Buffer &x = a.kernel.buffers[slot], &y = b.kernel.buffers[slot];
+        while (x.shape != y.shape) {
+            if (!x.strides.empty() || !y.strides.empty()) return false;
+            size_t i = x.shape.size(), j = y.shape.size();
+            while (i > 0 && j > 0 && x.shape[i - 1] == y.shape[j - 1]) --i, --j;
+            if (std::max(i, j) < 2) return false;
+            merge_dimension(i > j ? a.kernel : b.kernel, int(slot), std::max(i, j) - 2);
+        }
+    }
     return true;
 }
 
@@ -174,6 +194,7 @@ Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
     for (size_t i = 0; i < variants.size(); ++i) joining.add_scratch(variants[i].lowered, conditions[i]);
     for (size_t i = 0; i < variants.size(); ++i) joining.add_body(variants[i].lowered, conditions[i], i);
     Lowered joined = joining.take();
+    drop_unused_buffers(joined.kernel);  // of one that no size asks for
     check_verified(joined.kernel, "join_variants");
     return joined;
 }
@@ -236,6 +257,53 @@ Result<Scheduled> schedule_with_care(const Compute& compute, ScheduleOptions& op
     return made;
 }
 
+// A variant to try: what it is for, in words too.
+struct Asked {
+    ScheduleOptions options;
+    Expr guard;
+    std::string subject, sizes;
+};
+
+// Register tiles of other rows, where the number of rows is not known.
+std::vector<Asked> for_rows(const Compute& compute, const ScheduleOptions& options) {
+    std::vector<Asked> asked;
+    auto open = open_rows(compute, options.machine);
+    if (!open) return asked;
+    const ContractionTiles tiles = choose_tiles(open->shape, options.machine, options.threads);
+    std::vector<RowTile> row_tiles = choose_row_tiles(open->shape, tiles, sample_sizes(open->rows), options.machine);
+    // The cheapest for the number of rows: no later one is cheaper.
+    auto time = [&](const RowTile& t) { return ceil_div(open->rows, t.rows) * t.cost; };
+    for (size_t i = 0; i + 1 < row_tiles.size(); ++i) {
+        const RowTile& tile = row_tiles[i];
+        Expr guard = int_const(1, DType::boolean);
+        for (size_t j = i + 1; j < row_tiles.size(); ++j)
+            guard = logical_and(guard, le(time(tile), time(row_tiles[j])));
+        ScheduleOptions own = options;
+        own.tile_rows = tile.rows;
+        asked.push_back({own, guard, fmt::format("tiles of {} rows", tile.rows), describe(guard, open->rows)});
+    }
+    return asked;
+}
+
+// Narrower register tiles, where the number of columns is not known and turns out small. Short lines become one.
+std::vector<Asked> for_columns(const Compute& compute, const ScheduleOptions& options) {
+    std::vector<Asked> asked;
+    auto open = open_columns(compute, options.machine);
+    if (!open) return asked;
+    const int64_t lanes = std::max<int64_t>(1, options.machine.vector_bytes / open->shape.element_bytes);
+    const int64_t widest = choose_tiles(open->shape, options.machine, options.threads).nr;
+    auto ask = [&](int64_t columns, const Expr& guard, bool short_lines) {
+        ScheduleOptions own = options;
+        own.tile_columns = std::min(columns, widest);
+        own.short_lines = short_lines;
+        asked.push_back({own, guard, fmt::format("tiles of {} columns", own.tile_columns), to_string(guard)});
+    };
+    if (open->apart || widest > lanes) ask(lanes, le(open->all, lanes), open->apart);
+    if (open->apart) ask(2 * lanes, lt(open->line, std::max(lanes, kLongLine)), true);
+    if (widest > 2 * lanes) ask(2 * lanes, le(open->apart ? open->line : open->all, 2 * lanes), false);
+    return asked;
+}
+
 }  // namespace
 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
@@ -253,42 +321,33 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
         if (lowered.ok()) return lowered;
     }
     Scheduled best = TRY(schedule_with_care(compute, options, choices));
-    const Schedule& general_schedule = best.schedule;
-    Lowered& general = best.lowered;
-    auto open = open_rows(compute, options.machine);
-    if (!open || options.care != Care::None) {
-        if (traces) *traces += commented_trace(compute, general_schedule);
-        return std::move(general);
+    std::vector<Asked> asked;
+    if (options.care == Care::None) {
+        asked = for_rows(compute, options);
+        if (asked.empty()) asked = for_columns(compute, options);
     }
-    const ContractionTiles tiles = choose_tiles(open->shape, options.machine, options.threads);
-    std::vector<RowTile> row_tiles = choose_row_tiles(open->shape, tiles, sample_sizes(open->rows), options.machine);
     std::vector<Variant> variants;
-    // The cheapest for the number of rows: no later one is cheaper.
-    auto time = [&](const RowTile& t) { return ceil_div(open->rows, t.rows) * t.cost; };
-    for (size_t i = 0; i + 1 < row_tiles.size(); ++i) {
-        const RowTile& tile = row_tiles[i];
-        Expr guard = int_const(1, DType::boolean);
-        for (size_t j = i + 1; j < row_tiles.size(); ++j)
-            guard = logical_and(guard, le(time(tile), time(row_tiles[j])));
-        const std::string subject = fmt::format("specialise {} for tiles of {} rows", compute.name, tile.rows);
-        ScheduleOptions own = options;
-        own.tile_rows = tile.rows;
-        auto schedule = default_schedule(compute, own);
+    for (Asked& a : asked) {
+        if (evaluate_int(a.guard, {}) == 0) continue;  // no size asks for it
+        const std::string subject = fmt::format("specialise {} for {}", compute.name, a.subject);
+        auto schedule = default_schedule(compute, a.options);
         auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
         if (!lowered.ok()) {
             choices.push_back({subject, no("{}", lowered.error().message())});
-        } else if (!prepare_alike(*lowered, general)) {
+        } else if (!prepare_alike(*lowered, best.lowered)) {
             choices.push_back({subject, no("the weights would have to be prepared a second time")});
-        } else if (!index_alike(*lowered, general)) {
-            choices.push_back({subject, no("it has dimensions merged that the general code has not")});
+        } else if (!align_dimensions(*lowered, best.lowered)) {
+            choices.push_back({subject, no("it has other dimensions than the general code")});
         } else {
-            choices.push_back({subject, yes("{}", describe(guard, open->rows))});
-            if (traces) *traces += commented_trace(compute, *schedule, " where " + to_string(guard));
-            variants.push_back({guard, std::move(*lowered)});
+            choices.push_back({subject, yes("{}", a.sizes)});
+            if (traces) *traces += commented_trace(compute, *schedule, " where " + to_string(a.guard));
+            variants.push_back({a.guard, std::move(*lowered)});
         }
     }
-    if (traces) *traces += commented_trace(compute, general_schedule, variants.empty() ? "" : " for all other sizes");
-    return variants.empty() ? std::move(general) : join_variants(std::move(variants), std::move(general));
+    // A later one may have merged more.
+    for (Variant& v : variants) CHECK(align_dimensions(v.lowered, best.lowered));
+    if (traces) *traces += commented_trace(compute, best.schedule, variants.empty() ? "" : " for all other sizes");
+    return variants.empty() ? std::move(best.lowered) : join_variants(std::move(variants), std::move(best.lowered));
 }
 
 }  // namespace tessera

@@ -137,6 +137,7 @@ class ContractionSchedule {
         const Stage& stage = find_stage(s_, mm_);
         ContractionShape shape = measure_contraction(s_, stage, c_);
         shape.tile_rows = options_.tile_rows;
+        shape.tile_columns = options_.tile_columns;
         shape.same_sums = options_.strict;
         b_along_columns_ = shape.b_along_columns;
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
@@ -657,13 +658,14 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
     return shape;
 }
 
-void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine, bool always) {
-    auto keep = [&](std::vector<int>& group, const Expr& operand, int64_t enough) {
+void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const ScheduleOptions& options) {
+    const bool always = options.care == Care::RowsApart;
+    auto keep = [&](std::vector<int>& group, const Expr& operand, int64_t enough, int64_t open) {
         std::vector<int> larger;
         for (int i : group)
             if (!stage.axes[size_t(i)].extent.is_int(1)) larger.push_back(i);
         if (larger.size() < 2) return;
-        if (!always && constant_or(stage.axes[size_t(larger.back())].extent, enough) < enough) return;
+        if (!always && constant_or(stage.axes[size_t(larger.back())].extent, open) < enough) return;
         bool dense = true;
         visit(operand, [&](const Expr& x) {
             if (!x.is(ExprKind::Load)) return;
@@ -679,11 +681,11 @@ void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, cons
         group = {larger.back()};
     };
     const Expr &a = stage.value.arg(size_t(c.a)), &b = stage.value.arg(size_t(c.b));
-    const int64_t lanes = lanes_of(s, stage, machine);
+    const int64_t lanes = lanes_of(s, stage, options.machine);
     const int64_t last = constant_or(stage.reduce[size_t(c.depth.back())].extent, 1024);
     const bool by_depth = lies_along_depth(s, stage, c) && (last % lanes == 0 || last > kLongRow);
-    if (always || !by_depth) keep(c.rows, a, kLongRow);
-    if (always || !is_known(s, b)) keep(c.columns, b, kLongColumns);
+    if (always || !by_depth) keep(c.rows, a, kLongRow, kLongRow);
+    if (always || !is_known(s, b)) keep(c.columns, b, kLongColumns, options.short_lines ? 1 : kLongColumns);
     std::sort(c.batch.begin(), c.batch.end());
 }
 

@@ -38,8 +38,8 @@ Result<bool> schedule_grouped(Schedule& s, const std::string& stage, const Contr
 
 // Rows, or columns, along which an operand does not lie densely (rows of an image) are taken one by one: all axes but
 // the last become a batch, though the other operand does not have them. What is packed then never crosses them. With
-// `always`, also where they are short, or where the operand is packed along k or ahead.
-void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const Machine& machine, bool always);
+// Care::RowsApart, also where they are short, or where the operand is packed along k or ahead.
+void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const ScheduleOptions& options);
 
 Expr rows_of(const Stage& stage, const Contraction& c);
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);
@@ -51,11 +51,21 @@ struct OpenRows {
 };
 std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine);
 
+// The one contraction of a Compute, where the number of its columns is not known.
+struct OpenColumns {
+    Expr line, all;  // of the last of their axes, and of all
+    bool apart;      // lines are tiled by themselves
+    ContractionShape shape;
+};
+std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& machine);
+
 // The axes of `out` that make up each group of `producer`'s axes, in such an order that both merge to the same index;
 // nullopt where they do not.
 std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
                                                              const std::vector<std::vector<int>>& groups);
 
+// Can two axes, with none but single elements between them, be one loop, all addresses staying linear in it?
+bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer, const ReduceAxis& inner);
 // Neighbouring axes of a map along which all that is read and written lies densely become one, from number `first` on.
 Status merge_dense_axes(Schedule& s, const std::string& stage, size_t first = 0);
 
@@ -73,6 +83,10 @@ bool reduces_along_lanes(const Schedule& s, const Stage& stage);
 Status vectorize_map(Schedule& s, const std::string& stage, size_t first, const ScheduleOptions& options);
 // A stage at the root without reduction, in parallel.
 Status schedule_map(Schedule& s, const std::string& stage, const ScheduleOptions& options);
+// `out` and what it needs row by row, where rows have fewer elements than a vector has lanes and there are many: lanes
+// are rows. False: they are not of that kind, and nothing was done.
+Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowGroup& group,
+                                 const ScheduleOptions& options);
 // `stage` and the stages that it needs row by row, whose names are given back; `done` are scheduled already.
 Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& stage, const std::set<std::string>& done,
                                                const ScheduleOptions& options);
@@ -87,5 +101,10 @@ Status schedule_window(Schedule& s, const std::string& sum, const std::string& o
 // Gives the innermost of the loops that it made or found: what is inside belongs to one iteration.
 Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, size_t count, double bytes,
                                        const ScheduleOptions& options);
+
+// Where `loop` is long, tasks are parts of it, multiples of `multiple`, for each iteration of the loops around it, with
+// `bytes` of work for an iteration. Gives the loop inside of one task, or `loop` where there are none.
+Result<Loop> cut_tasks(Schedule& s, const std::vector<Loop>& around, const Loop& loop, int64_t multiple, double bytes,
+                       const ScheduleOptions& options);
 
 }  // namespace tessera

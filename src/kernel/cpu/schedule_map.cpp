@@ -38,9 +38,6 @@ int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine) {
     return std::max(1, machine.vector_bytes / int(bytes));
 }
 
-namespace {
-
-// Can two axes, with none but single elements between them, be one loop, all addresses staying linear in it?
 bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer, const ReduceAxis& inner) {
     auto dense = [&](int buffer, const std::vector<Expr>& indices) {
         auto a = stride_of(s, buffer, indices, outer.var), b = stride_of(s, buffer, indices, inner.var);
@@ -52,8 +49,6 @@ bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer,
     // Variables that are used other than as indices would need their own values.
     return !used_beside_loads(stage.value, outer.var) && !used_beside_loads(stage.value, inner.var);
 }
-
-}  // namespace
 
 Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
     const Stage& stage = find_stage(s, name);
@@ -198,7 +193,9 @@ Status schedule_interleaved(Schedule& s, const std::string& name, int64_t count,
     std::vector<Loop> loops = s.loops(name);
     const int64_t lanes = lanes_of(s, find_stage(s, name), options.machine);
     auto extent = s.extent(loops.back()).as_int();
-    auto [quotients, phase] = TRY(s.split(loops.back(), count));
+    Loop all = loops.back();
+    if (loops.size() == 1) all = TRY(cut_tasks(s, {}, all, count * lanes, element, options));
+    auto [quotients, phase] = TRY(s.split(all, count));
     auto [outer, lane] = TRY(s.split(quotients, lanes));
     std::vector<Loop> order(loops.begin(), loops.end() - 1);
     order.insert(order.end(), {outer, phase, lane});
@@ -222,15 +219,18 @@ Status schedule_few_wide(Schedule& s, const std::string& name, double element, c
     std::vector<Loop> loops = s.loops(name);
     const Stage stage = find_stage(s, name);
     const int64_t lanes = lanes_of(s, stage, options.machine);
-    const Loop few = loops.back(), many = loops[loops.size() - 2];
+    const Loop few = loops.back();
+    Loop many = loops[loops.size() - 2];
     auto extent = s.extent(many).as_int();
+    const double place = element * double(s.extent(few).as_int().value_or(1));
+    if (loops.size() == 2) many = TRY(cut_tasks(s, {}, many, lanes, place, options));
     auto [outer, lane] = TRY(s.split(many, lanes));
     TRY(s.reorder({outer, few, lane}));
     TRY(s.unroll(few));
     TRY(s.vectorize(lane));
     if (!extent || *extent % lanes || chooses_along(stage, stage.axes[loops.size() - 2].var))
         TRY(s.loop_partition(outer));
-    (void)TRY(make_tasks(s, name, loops.size() - 2, element * double(extent.value_or(256)), options));
+    (void)TRY(make_tasks(s, name, loops.size() - 2, place * double(extent.value_or(256)), options));
     return {};
 }
 
@@ -265,6 +265,21 @@ Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, si
     if (extent && *extent <= 1) return std::optional<Loop>(all);
     TRY(s.parallel(all));
     return std::optional<Loop>(all);
+}
+
+Result<Loop> cut_tasks(Schedule& s, const std::vector<Loop>& around, const Loop& loop, int64_t multiple, double bytes,
+                       const ScheduleOptions& options) {
+    constexpr double kGrain = 16 << 10;
+    auto extent = s.extent(loop).as_int();
+    if (options.threads < 2 || (extent && around.empty() && double(*extent) * bytes < 2 * kGrain)) return loop;
+    int64_t each = std::max<int64_t>(1, int64_t(kGrain / bytes) / multiple);
+    if (extent && around.empty()) each = std::max(each, *extent / (16 * options.threads) / multiple);
+    auto [task, inside] = TRY(s.split(loop, each * multiple));
+    Loop all = around.empty() ? task : around[0];
+    for (size_t i = 1; i < around.size(); ++i) all = TRY(s.fuse(all, around[i]));
+    if (!around.empty()) all = TRY(s.fuse(all, task));
+    TRY(s.parallel(all));
+    return inside;
 }
 
 Status vectorize_map(Schedule& s, const std::string& name, size_t first, const ScheduleOptions& options) {

@@ -260,6 +260,7 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
             return group.members;
         }
     }
+    if (TRY(schedule_short_rows(s, out, group, options))) return group.members;
     double row = 0;
     for (const std::string& m : group.members) {
         const Stage& stage = find_stage(s, m);

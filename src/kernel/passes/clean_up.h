@@ -16,8 +16,10 @@ void simplify_kernel(Kernel& kernel);
 
 // Neighbouring dimensions of a parameter that every access splits one index for are one dimension.
 void merge_dimensions(Kernel& kernel);
+void merge_dimension(Kernel& kernel, int slot, size_t d);  // d and d + 1 of a parameter without strides, in any case
 
-// A buffer that was to be in registers, and is indexed by more than constants once loops are expanded, is in local memory.
+// A buffer that was to be in registers, and is indexed by more than constants once loops are expanded, is in local
+// memory.
 void place_registers(Kernel& kernel);
 
 // What the next iteration of a parallel loop reads, a row, comes into the cache while functions of this one are computed.

@@ -47,7 +47,9 @@ bool pays(const std::vector<std::vector<Expr>>& accesses, size_t d, const Expr& 
     return saved > 0;
 }
 
-void merge(Kernel& kernel, int slot, size_t d) {
+}  // namespace
+
+void merge_dimension(Kernel& kernel, int slot, size_t d) {
     Buffer& b = kernel.buffers[static_cast<size_t>(slot)];
     Expr inner = b.shape[d + 1];
     b.shape[d] = b.shape[d] * inner;
@@ -72,8 +74,6 @@ void merge(Kernel& kernel, int slot, size_t d) {
     });
 }
 
-}  // namespace
-
 void merge_dimensions(Kernel& kernel) {
     for (size_t slot = 0; slot < kernel.params; ++slot) {
         if (!kernel.buffers[slot].strides.empty()) continue;
@@ -83,7 +83,7 @@ void merge_dimensions(Kernel& kernel) {
             Accesses accesses = accesses_of(kernel);
             auto found = accesses.find(static_cast<int>(slot));
             if (found != accesses.end() && pays(found->second, d - 1, inner))
-                merge(kernel, static_cast<int>(slot), d - 1);
+                merge_dimension(kernel, static_cast<int>(slot), d - 1);
         }
     }
 }
