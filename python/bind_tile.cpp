@@ -162,31 +162,32 @@ void bind_tile(nb::module_& m) {
     using Grid = std::array<int64_t, 3>;
     nb::class_<Function>(m, "TileFunction")
         .def("launch", [](const Function& f, const Grid& grid, const std::vector<uintptr_t>& memory,
-                          const std::vector<int64_t>& numbers) {
+                          const std::vector<int64_t>& numbers, uintptr_t stream) {
             const std::vector<void*> pointers = addresses(memory);
             Status status = [&] {
                 nb::gil_scoped_release release;
-                return f.launch(grid, pointers, numbers);
+                return f.launch(grid, pointers, numbers, reinterpret_cast<void*>(stream));
             }();
             unwrap(std::move(status));
-        }, nb::arg("grid"), nb::arg("memory"), nb::arg("numbers"))
+        }, nb::arg("grid"), nb::arg("memory"), nb::arg("numbers"), nb::arg("stream") = 0)
         .def("interpret", [](const Function& f, const Grid& grid, const std::vector<uintptr_t>& memory,
-                             const std::vector<int64_t>& numbers) {
+                             const std::vector<int64_t>& numbers, bool blocks) {
             const std::vector<void*> pointers = addresses(memory);
             Status status = [&] {
                 nb::gil_scoped_release release;
-                return f.interpret(grid, pointers, numbers);
+                return f.interpret(grid, pointers, numbers, blocks);
             }();
             unwrap(std::move(status));
-        }, nb::arg("grid"), nb::arg("memory"), nb::arg("numbers"))
+        }, nb::arg("grid"), nb::arg("memory"), nb::arg("numbers"), nb::arg("blocks") = false)
         .def("emit", [](const Function& f, const std::string& what) { return unwrap(f.emit(what)); }, nb::arg("what"))
         .def("ahead_of_time", [](const Function& f, const std::string& target) {
             AheadOfTime made = unwrap(f.ahead_of_time(target));
             return std::pair(nb::bytes(made.object.data(), made.object.size()), std::move(made.header));
         }, nb::arg("target") = "host");
-    // `arguments`: for each parameter how it is given, "array", "anywhere", "size" or "element", or the parameter whose memory it is in.
+    // `arguments`: for each parameter how it is given, "array", "anywhere", "size", "size16" (a multiple of 16) or
+    // "element", or the parameter whose memory it is in.
     m.def("compile_tile", [](const Program& program, const std::vector<std::variant<int, std::string>>& arguments,
-                             int grid_rank, int threads) {
+                             int grid_rank, int threads, const std::string& target, int warps) {
         std::vector<Argument> all;
         for (const auto& argument : arguments) {
             if (const int* of = std::get_if<int>(&argument)) {
@@ -194,13 +195,14 @@ void bind_tile(nb::module_& m) {
                 continue;
             }
             const std::string& how = std::get<std::string>(argument);
-            all.push_back({how == "array" ? Argument::As::Array : how == "size" ? Argument::As::Size
-                           : how == "anywhere" ? Argument::As::Anywhere : Argument::As::Element});
+            all.push_back({how == "array" ? Argument::As::Array : how.starts_with("size") ? Argument::As::Size
+                           : how == "anywhere" ? Argument::As::Anywhere : Argument::As::Element, -1, how == "size16" ? 16 : 1});
         }
         Result<Function> made = [&] {
             nb::gil_scoped_release release;
-            return Function::compile(program, all, grid_rank, threads);
+            return Function::compile(program, all, grid_rank, threads, {target, warps});
         }();
         return unwrap(std::move(made));
-    }, nb::arg("program"), nb::arg("arguments"), nb::arg("grid_rank"), nb::arg("threads"));
+    }, nb::arg("program"), nb::arg("arguments"), nb::arg("grid_rank"), nb::arg("threads"), nb::arg("target") = "host",
+       nb::arg("warps") = 4);
 }

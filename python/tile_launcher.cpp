@@ -72,10 +72,11 @@ bool TileLauncher::read_array(PyObject* value, Read& into) const {
     char* begin = static_cast<char*>(view.buf);
     const Py_ssize_t size = view.itemsize;
     PyBuffer_Release(&view);
+    forward &= into.device == kProcessor;
     return forward && add_array(element, begin, reach / size, static_cast<size_t>(size), into);
 }
 
-// A tensor of PyTorch that lies on the processor as one piece.
+// A tensor of PyTorch that lies on the processor, or on a GPU, as one piece.
 bool TileLauncher::read_tensor(PyObject* value, Read& into) const {
     const nb::handle tensor(value);
     static std::unordered_map<PyObject*, bool> types;
@@ -86,10 +87,19 @@ bool TileLauncher::read_tensor(PyObject* value, Read& into) const {
         Py_INCREF(tensor.type().ptr());
     }
     if (!known->second) return false;
-    if (!nb::cast<bool>(tensor.attr("is_cpu")) || !nb::cast<bool>(tensor.attr("is_contiguous")())) return false;
+    if (!nb::cast<bool>(tensor.attr("is_contiguous")())) return false;
+    int64_t device = kProcessor;
+    if (!nb::cast<bool>(tensor.attr("is_cpu"))) {
+        if (!nb::cast<bool>(tensor.attr("is_cuda"))) return false;
+        device = nb::cast<int64_t>(tensor.attr("get_device")());
+    }
+    if (!into.spans.empty() && into.device != device) return false;
+    into.device = device;
     const char element = element_of_torch(nb::object(tensor.attr("dtype")).ptr());
     if (!element) return false;
     char* begin = reinterpret_cast<char*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()));
+    constexpr uintptr_t kVector = 16;  // bytes that a GPU's code takes at once
+    if (device != kProcessor && reinterpret_cast<uintptr_t>(begin) % kVector) return false;
     const auto count = nb::cast<int64_t>(tensor.attr("numel")());
     return count > 0 && add_array(element, begin, count, bytes_of(element), into);
 }
@@ -129,7 +139,8 @@ bool TileLauncher::read(Values values, const std::array<int64_t, 3>& grid, Read&
                 into.key += '=';
                 append(into.key, number);
             } else if (number >= 0) {
-                into.key += narrow ? "si" : "sq";
+                into.key += number % 16 ? 's' : 'S';
+                into.key += narrow ? 'i' : 'q';
                 into.numbers.push_back(number);
             } else if (narrow) {
                 element('i', static_cast<int32_t>(number));
@@ -161,23 +172,34 @@ bool TileLauncher::read(Values values, const std::array<int64_t, 3>& grid, Read&
     return true;
 }
 
-std::optional<Function> TileLauncher::launch(Values values, const std::array<int64_t, 3>& grid) {
+void* TileLauncher::current_stream(int64_t device) {
+    if (!stream_of_.is_valid())
+        stream_of_ = nb::module_::import_("torch._C").attr("_cuda_getCurrentRawStream");
+    return reinterpret_cast<void*>(nb::cast<uintptr_t>(stream_of_(device)));
+}
+
+std::optional<Function> TileLauncher::launch(Values values, const std::array<int64_t, 3>& grid, int warps) {
     Read arguments;
+    append(arguments.key, warps);
     if (!read(values, grid, arguments)) return std::nullopt;
+    append(arguments.key, arguments.device);
     auto found = known_.find(arguments.key);
     if (found == known_.end()) return std::nullopt;
     const Function function = found->second;
+    void* stream = arguments.device == kProcessor ? nullptr : current_stream(arguments.device);
     tessera::Status status = [&] {
         nb::gil_scoped_release release;
-        return function.launch(grid, arguments.memory, arguments.numbers);
+        return function.launch(grid, arguments.memory, arguments.numbers, stream);
     }();
     unwrap(std::move(status));
     return function;
 }
 
-void TileLauncher::keep(Values values, const std::array<int64_t, 3>& grid, const Function& function) {
+void TileLauncher::keep(Values values, const std::array<int64_t, 3>& grid, int warps, const Function& function) {
     Read arguments;
+    append(arguments.key, warps);
     if (!read(values, grid, arguments)) return;
+    append(arguments.key, arguments.device);
     if (known_.size() >= kMostKept) {
         known_.clear();
         kept_.clear();
@@ -190,6 +212,6 @@ void TileLauncher::keep(Values values, const std::array<int64_t, 3>& grid, const
 void bind_launcher(nb::module_& m) {
     nb::class_<TileLauncher>(m, "TileLauncher")
         .def(nb::init<std::vector<bool>, std::vector<bool>>(), nb::arg("fixed"), nb::arg("whole"))
-        .def("launch", &TileLauncher::launch, nb::arg("values"), nb::arg("grid"))
-        .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("function"));
+        .def("launch", &TileLauncher::launch, nb::arg("values"), nb::arg("grid"), nb::arg("warps"))
+        .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("function"));
 }

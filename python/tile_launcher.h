@@ -18,8 +18,9 @@ class TileLauncher {
 
     // Launches what was kept for arguments like these, and gives it. Nothing: there is none, or arguments that are not
     // read here.
-    std::optional<tessera::tile::Function> launch(Values values, const std::array<int64_t, 3>& grid);
-    void keep(Values values, const std::array<int64_t, 3>& grid, const tessera::tile::Function& function);
+    // `warps`: of a GPU's blocks.
+    std::optional<tessera::tile::Function> launch(Values values, const std::array<int64_t, 3>& grid, int warps);
+    void keep(Values values, const std::array<int64_t, 3>& grid, int warps, const tessera::tile::Function& function);
 
   private:
     struct Read {
@@ -29,13 +30,18 @@ class TileLauncher {
         std::vector<std::array<char, 8>> elements;  // numbers that are given by their address
         std::vector<std::pair<size_t, size_t>> placed;  // which of `memory` are those of `elements`
         std::vector<std::pair<char*, char*>> spans;
+        int64_t device = kProcessor;  // of the arrays; a GPU's number
     };
+    static constexpr int64_t kProcessor = -1;
     bool read(Values values, const std::array<int64_t, 3>& grid, Read& into) const;
     bool read_array(PyObject* value, Read& into) const;
     bool read_tensor(PyObject* value, Read& into) const;
     static bool add_array(char element, char* begin, int64_t count, size_t size, Read& into);
 
+    void* current_stream(int64_t device);
+
     std::vector<bool> fixed_, whole_;
+    nanobind::object stream_of_;  // a function of PyTorch's
     std::unordered_map<std::string, tessera::tile::Function> known_;
     std::vector<nanobind::object> kept_;  // constants whose identity is part of a key
 };

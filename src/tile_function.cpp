@@ -1,4 +1,4 @@
-// Tile programs, as the public API has them: compiled for this processor, launched over somebody's memory.
+// Tile programs, as the public API has them: compiled for a processor or a GPU, launched over somebody's memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "kernel/from_tile/from_tile.h"
 #include "runtime/cached_code.h"
 #include "runtime/devices/bind_launches.h"
+#include "runtime/devices/cuda_device.h"
 #include "tessera/tile.h"
 #include "tile/program.h"
 #include "tile_ahead.h"
@@ -18,6 +19,8 @@
 namespace tessera::tile {
 
 namespace {
+
+constexpr const char *kInterpretedGpu = "sm_90", *kUsualGpu = "sm_90a";
 
 // Of the loops around a statement, the place that the innermost has.
 Place place_of(const Stmt& body, const Stmt& wanted) {
@@ -57,11 +60,28 @@ struct Function::State {
     std::vector<Argument> arguments;
     int grid_rank = 1;
     std::optional<Kernel> checked;
+    bool checked_threads = false;  // as a GPU's
     bool by_address = false;
+    // On a GPU.
+    Target target;
+    Device* device = nullptr;
+    void* last_stream = nullptr;                          // that `stream` is
+    std::map<std::string, std::shared_ptr<void>> placed;  // numbers that are given by address, by their bytes
+    std::vector<void*> on_device;
 
     std::vector<int64_t> all_symbols(const std::array<int64_t, 3>& grid, const std::vector<int64_t>& numbers) const {
         std::vector<int64_t> all(grid.begin(), grid.end());
         all.insert(all.end(), numbers.begin(), numbers.end());
+        return device ? divided(std::move(all)) : all;
+    }
+    // Numbers that are known to be multiples are given as how many times.
+    std::vector<int64_t> divided(std::vector<int64_t> all) const {
+        size_t at = 3;
+        for (const Argument& a : arguments) {
+            if (a.as == Argument::As::Element) continue;
+            if (at < all.size() && a.multiple > 1) all[at] /= a.multiple;
+            ++at;
+        }
         return all;
     }
     Status check(const std::vector<void*>& memory, const std::vector<int64_t>& all) const {
@@ -72,7 +92,38 @@ struct Function::State {
             if (all[i] < 0) return Error(Code::E0405, "{} is {}, and not a size", kernel.symbols[i], all[i]);
         return {};
     }
-    Status launch(std::vector<int64_t> all, const std::vector<void*>& memory) {
+    // A number, in the GPU's memory: each is copied once.
+    Result<void*> number_on_device(const void* number, DType dtype) {
+        std::string bytes(static_cast<const char*>(number), dtype_bytes(dtype));
+        bytes.push_back(static_cast<char>(dtype));
+        if (auto found = placed.find(bytes); found != placed.end()) return found->second.get();
+        constexpr size_t kMostPlaced = 4096;
+        if (placed.size() >= kMostPlaced) placed.clear();
+        std::shared_ptr<void> made = TRY(device->allocate(static_cast<int64_t>(sizeof(int64_t))));
+        auto own = TRY(device->make_stream(1));
+        TRY(own->copy_to_device(made.get(), number, static_cast<int64_t>(dtype_bytes(dtype))));
+        TRY(own->synchronize());
+        return placed.emplace(std::move(bytes), std::move(made)).first->second.get();
+    }
+    Status launch_on_device(std::vector<int64_t> all, const std::vector<void*>& memory, void* on) {
+        TRY(check(memory, all));
+        std::lock_guard lock(busy);
+        on_device = memory;
+        for (size_t a = 0, slot = 0; a < arguments.size(); ++a) {
+            const bool element = arguments[a].as == Argument::As::Element;
+            if (element) on_device[slot] = TRY(number_on_device(memory[slot], kernel.buffers[slot].dtype));
+            slot += element || (arguments[a].as == Argument::As::Array && !by_address);
+        }
+        if (!stream || on != last_stream) stream = TRY(device->borrow_stream(on)), last_stream = on;
+        if (all != symbols || launches.empty()) {
+            launches = TRY(bind_launches(module->kernels()[0], values(all)));
+            symbols = std::move(all);
+        }
+        for (const Launch& each : launches) TRY(stream->launch(each, {on_device, symbols}));
+        return {};
+    }
+    Status launch(std::vector<int64_t> all, const std::vector<void*>& memory, void* on = nullptr) {
+        if (device) return launch_on_device(std::move(all), memory, on);
         TRY(check(memory, all));
         std::lock_guard lock(busy);
         if (all != symbols || launches.empty()) {
@@ -88,7 +139,7 @@ struct Function::State {
     }
     // Arrays come as addresses instead of buffers, and all of memory behind what is left.
     Status launch_by_address(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                             const std::vector<int64_t>& numbers) {
+                             const std::vector<int64_t>& numbers, void* on) {
         std::vector<void*> left;
         std::vector<int64_t> all(grid.begin(), grid.end());
         size_t place = 0, number = 0;
@@ -98,12 +149,12 @@ struct Function::State {
                 return Error(Code::E0402, "{} takes more addresses and numbers", kernel.name);
             if (array) all.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory[place++])));
             if (element) left.push_back(memory[place++]);
-            if (!array && !element) all.push_back(numbers[number]);
+            if (!array && !element) all.push_back(numbers[number] / (device ? a.multiple : 1));
             number += !element;
         }
         all.push_back(kAllElements);
         left.resize(kernel.params, nullptr);
-        return launch(std::move(all), left);
+        return launch(std::move(all), left, on);
     }
     SymbolValues values(const std::vector<int64_t>& all) const {
         SymbolValues named;
@@ -113,7 +164,7 @@ struct Function::State {
 };
 
 Result<Function> Function::compile(const Program& program, const std::vector<Argument>& given, int grid_rank,
-                                   int threads) {
+                                   int threads, const Target& target) {
     bool by_address = false;
     std::vector<Argument> arguments = given;
     for (Argument& a : arguments) {
@@ -121,47 +172,66 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
         a.as = Argument::As::Array;
         by_address = true;
     }
-    return protect("tile", {.name = "program.tile", .text = [&] { return program.to_string(); }},
-                   [&]() -> Result<Function> {
-                       const Machine machine = TRY(describe_target("host"));
-                       TileKernel made_of = TRY(from_tile(program, arguments, grid_rank, machine, false, by_address));
-                       Kernel& kernel = made_of.kernel;
-                       auto module = TRY(cached_code({kernel}, {}, TRY(CodeCache::open({})))).module;
-                       std::shared_ptr<State> made(new State{.program = program,
-                                                             .kernel = std::move(kernel),
-                                                             .module = std::move(module),
-                                                             .stream = {},
-                                                             .busy = {},
-                                                             .symbols = {},
-                                                             .launches = {},
-                                                             .arguments = arguments,
-                                                             .grid_rank = grid_rank,
-                                                             .checked = {},
-                                                             .by_address = made_of.by_address});
-                       made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
-                       return Function(std::move(made));
-                   });
+    return protect(
+        "tile", {.name = "program.tile", .text = [&] { return program.to_string(); }}, [&]() -> Result<Function> {
+            Device* device = nullptr;
+            if (const auto number = cuda_number(target.name)) device = TRY(cuda_device(*number));
+            const std::string name(device ? device->target() : target.name);
+            const Machine machine = TRY(describe_target(name));
+            TileKernel made_of = TRY(
+                from_tile(program, arguments, grid_rank, machine, {.by_address = by_address, .warps = target.warps}));
+            Kernel& kernel = made_of.kernel;
+            auto module = TRY(cached_code({kernel}, {.target = name}, TRY(CodeCache::open({})))).module;
+            if (device) module = TRY(device->load(module));
+            std::shared_ptr<State> made(new State{.program = program,
+                                                  .kernel = std::move(kernel),
+                                                  .module = std::move(module),
+                                                  .stream = {},
+                                                  .busy = {},
+                                                  .symbols = {},
+                                                  .launches = {},
+                                                  .arguments = arguments,
+                                                  .grid_rank = grid_rank,
+                                                  .checked = {},
+                                                  .checked_threads = false,
+                                                  .by_address = made_of.by_address,
+                                                  .target = target,
+                                                  .device = device,
+                                                  .last_stream = nullptr,
+                                                  .placed = {},
+                                                  .on_device = {}});
+            made->target.name = name;
+            if (!machine.blocks) made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
+            return Function(std::move(made));
+        });
 }
 
 Status Function::launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                        const std::vector<int64_t>& numbers) const {
+                        const std::vector<int64_t>& numbers, void* stream) const {
     State& s = *state_;
-    if (s.by_address) return s.launch_by_address(grid, memory, numbers);
-    return s.launch(s.all_symbols(grid, numbers), memory);
+    if (!s.device && !s.stream) return Error(Code::E0701, "{} is compiled for a GPU that is not here", s.kernel.name);
+    if (s.by_address) return s.launch_by_address(grid, memory, numbers, stream);
+    return s.launch(s.all_symbols(grid, numbers), memory, stream);
 }
 
 Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                           const std::vector<int64_t>& numbers) const {
+                           const std::vector<int64_t>& numbers, bool threads) const {
     State& s = *state_;
-    const std::vector<int64_t> all = s.all_symbols(grid, numbers);
+    std::vector<int64_t> all = s.all_symbols(grid, numbers);
+    if (threads && !s.device) all = s.divided(std::move(all));
     TRY(s.check(memory, all));
     const SymbolValues symbols = s.values(all);
     take_failure();
     std::lock_guard lock(s.busy);
     if (s.by_address)
         return Error(Code::E0604, "{} reaches memory by addresses, and is not interpreted", s.kernel.name);
-    if (!s.checked)
-        s.checked = TRY(from_tile(s.program, s.arguments, s.grid_rank, TRY(describe_target("host")), true)).kernel;
+    if (!s.checked || s.checked_threads != threads) {
+        const TileOptions options{.apart = !threads, .warps = s.target.warps};
+        const Machine machine = TRY(describe_target(threads ? kInterpretedGpu : "host"));
+        s.checked = TRY(from_tile(s.program, s.arguments, s.grid_rank, machine, options)).kernel;
+        s.checked_threads = threads;
+        if (threads) TRY(verify_tiles(*s.checked));
+    }
     std::vector<Tensor> buffers;
     for (size_t i = 0; i < memory.size(); ++i) {
         const Buffer& buffer = s.kernel.buffers[i];
@@ -191,9 +261,20 @@ Result<AheadOfTime> Function::ahead_of_time(std::string_view target) const {
 Result<std::string> Function::emit(std::string_view what) const {
     if (what == "tile") return state_->program.to_string();
     if (what == "kernel") return tessera::to_string(state_->kernel);
-    if (what == "llvm") return emit_llvm({state_->kernel}, {});
-    if (what == "asm") return emit_assembly({state_->kernel}, {});
-    return Error(Code::E0501, "\"{}\" is no stage of a tile program", what).hint("tile, kernel, llvm or asm");
+    const CodegenOptions options{.target = state_->target.name};
+    if (what == "llvm") return emit_llvm({state_->kernel}, options);
+    if (what == "asm") return emit_assembly({state_->kernel}, options);
+    if (what == "blocks" || what == "ptx") {
+        const bool here = TRY(describe_target(options.target)).blocks;
+        const std::string gpu = here ? options.target : kUsualGpu;
+        const Kernel kernel =
+            TRY(from_tile(state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
+                          {.by_address = state_->by_address, .warps = state_->target.warps}))
+                .kernel;
+        return what == "ptx" ? emit_assembly({kernel}, {.target = gpu}) : tessera::to_string(kernel);
+    }
+    return Error(Code::E0501, "\"{}\" is no stage of a tile program", what)
+        .hint("tile, kernel, llvm, asm, blocks or ptx");
 }
 
 }  // namespace tessera::tile

@@ -145,6 +145,9 @@ struct Argument {
         Anywhere, // an Array that shares memory with one of another type: the program reaches memory by addresses
     } as = As::Array;
     int of = -1;
+    // On a GPU: of a Size, a number that divides it whenever the program is launched. Arrays begin at multiples of 16
+    // bytes there; others are given as Anywhere.
+    int64_t multiple = 1;
     bool operator==(const Argument&) const = default;
 };
 
@@ -154,20 +157,29 @@ struct AheadOfTime {
     std::string header;  // how it is launched: NAME(grid_x, grid_y, grid_z, parameters...), or in parts
 };
 
-// A program as machine code for this processor. It is kept in the user's cache. Calls from many threads wait for each other.
+// Where a program runs.
+struct Target {
+    std::string name = "host";  // or "cuda", "cuda:1", or a GPU by its architecture ("sm_90a"), for code to read
+    int warps = 4;              // of 32 threads, for each instance on a GPU
+};
+
+// A program as machine code for this processor, or for a GPU, kept in the user's cache. Calls from many threads wait for each other.
 class Function {
   public:
     // `grid_rank`: of axes from there on there is one instance. E0604: what no kernel can do.
     static Result<Function> compile(const Program& program, const std::vector<Argument>& arguments, int grid_rank,
-                                    int threads = 0);
+                                    int threads = 0, const Target& target = {});
     // `memory`: of each Array and Element; `numbers`: of each Array, Shared and Size; in the order of the parameters.
+    // On a GPU, memory of Arrays is the GPU's, and `stream` one of its driver's, on which the program runs some time
+    // later.
     Status launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                  const std::vector<int64_t>& numbers) const;
+                  const std::vector<int64_t>& numbers, void* stream = nullptr) const;
     // The same, element by element, every access checked: E0406 outside of an array, E0601 where instances race; the
-    // error says at which place of the source ("file 0, line 7, column 5").
+    // error says at which place of the source ("file 0, line 7, column 5"). With `threads`, as blocks of threads of a
+    // GPU, each for itself.
     Status interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                     const std::vector<int64_t>& numbers) const;
-    Result<std::string> emit(std::string_view what) const;  // "tile", "kernel", "llvm" or "asm"
+                     const std::vector<int64_t>& numbers, bool threads = false) const;
+    Result<std::string> emit(std::string_view what) const;  // "tile", "kernel", "llvm", "asm", "blocks" or "ptx"
     // For a target that list_targets gives. E0604: it prints, asserts, or its arrays share memory.
     Result<AheadOfTime> ahead_of_time(std::string_view target = "host") const;
 

@@ -5,7 +5,9 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "base/check.h"
+#include "kernel/ir/group_steps.h"
 #include "kernel/ir/races.h"
+#include "kernel/ir/tile_calls.h"
 #include "kernel/ir/tile_copy.h"
 #include "llvm/emitter.h"
 
@@ -33,6 +35,8 @@ bool has_threads(const Stmt& s) {
 
 Status Emitter::emit_blocks(const LaunchPlan& plan, const std::string& symbol) {
     open_kernel(plan, symbol);
+    own_buffers_ = threads_own_buffers(kernel_, plan.stmt);
+    open_ = {};
     if (plan.parallel) {
         auto wide = [&](Place which) { return builder_.CreateZExt(target_.code->place(builder_, which, 0), i64()); };
         Value* threads = wide(Place::Threads);
@@ -95,6 +99,7 @@ void Emitter::emit_block_loop(const For& loop, const std::function<void()>& body
         Value* at = builder_.CreateAdd(first, builder_.CreateMul(round, blocks, "", true, true), "block", true, true);
         with_binding(loop.var, {at, 0, false, depth_, last}, body);
         meet();
+        open_ = {};
     });
 }
 
@@ -151,9 +156,11 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     for (unsigned i = 0; i < params; ++i) {
         function_->addParamAttr(i, llvm::Attribute::getWithAlignment(c, llvm::Align(kParamAlignment)));
         slots_[i].base = function_->getArg(i);
-        bool apart = true;  // from all that is written
+        bool apart = !is_anywhere(kernel_.buffers[i]);  // from all that is written
         for (int w : written)
-            if (w < static_cast<int>(params)) apart &= !may_share_memory(kernel_, i, static_cast<size_t>(w));
+            if (w < static_cast<int>(params))
+                apart &= !is_anywhere(kernel_.buffers[static_cast<size_t>(w)]) &&
+                         !may_share_memory(kernel_, i, static_cast<size_t>(w));
         if (!apart || written.contains(static_cast<int>(i))) continue;
         function_->addParamAttr(i, llvm::Attribute::NoAlias);
         function_->addParamAttr(i, llvm::Attribute::ReadOnly);
@@ -198,6 +205,10 @@ void Emitter::emit_block_items(const std::vector<Stmt>& all) {
         const Call* call = all[i]->as<Call>();
         return call && call->name == kStoreTile;
     };
+    if (!roles_ && !plan_->team) {
+        for (const Stmt& each : all) emit_block(each);
+        return;
+    }
     for (size_t i = 0; i < all.size(); ++i) {
         if (plan_->team)
             wait_for_stored(all[i]);
@@ -219,7 +230,12 @@ void Emitter::emit_block(const Stmt& s) {
     if (const Seq* all = s->as<Seq>()) return emit_block_items(all->stmts);
     if (const Alloc* a = s->as<Alloc>()) return emit_alloc(*a, [&] { emit_block(a->body); });
     const For* loop = s->as<For>();
+    const bool in_steps = !roles_ && !plan_->team;
+    const bool around = loop && !is_thread_loop(*loop) ? has_threads(s) : s->as<If>() && has_threads(s);
+    if (in_steps && !around) meet_before(touched_by(s));
     if (loop && is_thread_loop(*loop)) return emit_threads(*loop);
+    if (const Call* call = s->as<Call>(); call && call->name == kLeave) return emit_tile_language_call(*call);
+    if (const Call* call = s->as<Call>(); call && call->name == kSwapLanes) return emit_swap(*call);
     if (plan_->roles && loop && loop == plan_->roles->ahead) return emit_consumed(*loop);
     if (const Call* call = s->as<Call>(); call && plan_->team) return emit_team_call(*call);
     if (const Call* call = s->as<Call>(); call && is_tile_call(*call)) return emit_tile_call(*call);
@@ -230,23 +246,39 @@ void Emitter::emit_block(const Stmt& s) {
     }
     if (loop) {
         const auto extent = loop->extent.as_int();
+        if (in_steps) {
+            Touched limit;
+            add_reads(loop->extent, limit);
+            meet_before(limit);
+            // One iteration begins after another, whatever that ended with.
+            if (!(loop->kind == LoopKind::Unrolled && extent)) open_.add(touched_by(loop->body));
+        }
         auto body = [&](Value* i, int64_t offset) {
             with_binding(loop->var, {i, offset, false, depth_, last_of(loop->extent)}, [&] { emit_block(loop->body); });
-            meet();
+            if (!in_steps) meet();
         };
         if (loop->kind == LoopKind::Unrolled && extent) {
             for (int64_t i = 0; i < *extent; ++i) body(nullptr, i);
             return;
         }
         Value* count = emit_alone(loop->extent);
-        return emit_loop(builder_.getInt64(0), count, 1, bounds(loop->extent).low.value_or(0) > 0,
-                         [&](Value* i) { body(i, 0); });
+        const Touched before = open_;
+        emit_loop(builder_.getInt64(0), count, 1, bounds(loop->extent).low.value_or(0) > 0,
+                  [&](Value* i) { body(i, 0); });
+        open_.add(before);
+        return;
     }
     const If* branch = s->as<If>();
     CHECK(branch, "kernel {}: a statement around loops over threads", kernel_.name);
+    Touched asked;
+    add_reads(branch->condition, asked);
+    if (in_steps) meet_before(asked);
     Value* condition = emit_alone(branch->condition);
+    const Touched before = open_;
     emit_where(condition, [&] { emit_block(branch->then); });
+    Touched after = std::exchange(open_, before);
     if (branch->otherwise) emit_where(builder_.CreateNot(condition), [&] { emit_block(branch->otherwise); });
+    open_.add(after);
 }
 
 void Emitter::emit_threads(const For& first) {
@@ -281,6 +313,9 @@ void Emitter::emit_threads(const For& first) {
 Value* Emitter::shared_memory(int buffer) {
     if (plan_->team) return shared_in_team(buffer);
     if (roles_) return shared_in_group(buffer);
+    if (auto placed = plan_->shared.find(buffer); placed != plan_->shared.end())
+        return builder_.CreateInBoundsGEP(builder_.getInt8Ty(), launched_memory(),
+                                          builder_.getInt64(placed->second.offset));
     const Slot& slot = slots_[static_cast<size_t>(buffer)];
     Expr count = 1;
     for (size_t d = 0; d < slot.shape.size(); ++d) count = count + (slot.shape[d] - 1) * slot.strides[d];

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/ir/multiples.h"
 #include "llvm/emitter.h"
 
 namespace tessera::codegen {
@@ -90,7 +91,7 @@ Emitter::Linear Emitter::linear(const Expr& e) {
     else if (v->getType()->isVectorTy())
         out.irregular = v;
     else
-        out.terms.push_back({v, 1, depth_of(e), bounds(e)});
+        out.terms.push_back({v, 1, depth_of(e), bounds(e), divisor_of(e)});
     out.wraps = e.node().reads;
     return out;
 }

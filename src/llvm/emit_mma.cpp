@@ -12,9 +12,8 @@
 namespace tessera::codegen {
 namespace {
 
-constexpr size_t kMmaAxes = 8;  // u, v, x, h, g, t, p, k
 enum MmaAxis : size_t { kU, kV, kX, kH, kG, kT, kP, kK };
-constexpr int64_t kMmaSteps = 2;  // of 16 along k
+constexpr size_t kColumnAxis = 1;  // of warps that share columns too: behind kU
 
 using Place = TargetCode::Place;
 
@@ -90,8 +89,13 @@ std::vector<Value*> Emitter::multiply_matrices(DType dtype, const std::vector<Va
 void Emitter::emit_mma(const Call& call) {
     const Intrinsic* known = find_intrinsic(call.name);
     CHECK(known, "there is no intrinsic {}", call.name);
-    auto stride = [&](size_t operand, size_t axis) { return *call.args[operand * kMmaAxes + axis].as_int(); };
-    const int64_t rows = *known->axes[kV].extent.as_int(), columns = *known->axes[kX].extent.as_int();
+    const size_t axes = known->axes.size() + 1;
+    const size_t more = known->axes.size() > kK ? 1 : 0;  // axes, of column warps
+    auto stride = [&](size_t operand, size_t axis) {
+        return *call.args[operand * axes + axis + (axis > kU ? more : 0)].as_int();
+    };
+    const int64_t rows = *known->axes[kV + more].extent.as_int(), columns = *known->axes[kX + more].extent.as_int();
+    const int64_t steps = *known->reduce[0].extent.as_int() / 16;
     const bool a_along_k = stride(1, kK) == 1, b_along_k = stride(2, kK) == 1;
     auto place = [&](int dim) { return target_.code->place(builder_, Place::Thread, dim); };
     auto number = [&](int64_t n) { return builder_.getInt32(static_cast<uint32_t>(n)); };
@@ -107,12 +111,17 @@ void Emitter::emit_mma(const Call& call) {
     // Each lane names a row of one of the matrices. Of A, the first two are rows of one eighth of k; of B, they are the
     // two eighths of k of one column.
     const int64_t a_row = stride(1, kG), a_k = stride(1, kK), b_column = stride(2, kP), b_k = stride(2, kK);
-    Value* in_a = scaled(place(2), stride(1, kU));
+    const int64_t across = more ? *known->axes[kColumnAxis].extent.as_int() : 1;
+    Value* down = across > 1 ? builder_.CreateUDiv(place(2), number(across)) : place(2);
+    Value* in_a = scaled(down, stride(1, kU));
     in_a = builder_.CreateAdd(in_a, scaled(low, 8 * a_row));
     in_a = builder_.CreateAdd(in_a, scaled(high, 8 * a_k));
     in_a = builder_.CreateAdd(in_a, scaled(in_eight, a_along_k ? a_row : a_k));
     Value* in_b = builder_.CreateAdd(scaled(high, 8 * b_column), scaled(low, 8 * b_k));
     in_b = builder_.CreateAdd(in_b, scaled(in_eight, b_along_k ? b_column : b_k));
+    if (across > 1)
+        in_b = builder_.CreateAdd(
+            in_b, scaled(builder_.CreateURem(place(2), number(across)), *call.args[2 * axes + kColumnAxis].as_int()));
     Value *a_at = begin(1, in_a), *b_at = begin(2, in_b);
     auto at = [&](Value* address, int64_t elements) { return builder_.CreateAdd(address, number(2 * elements)); };
 
@@ -122,7 +131,7 @@ void Emitter::emit_mma(const Call& call) {
         return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base,
                                                    static_cast<uint64_t>(v * stride(0, kV) + x * stride(0, kX) + e));
     };
-    for (int64_t step = 0; step < kMmaSteps; ++step) {
+    for (int64_t step = 0; step < steps; ++step) {
         std::vector<std::vector<Value*>> a;
         for (int64_t v = 0; v < rows; ++v)
             a.push_back(load_matrices(at(a_at, v * stride(1, kV) + 16 * step * a_k), !a_along_k));

@@ -93,13 +93,7 @@ void Emitter::open_barriers() {
 
 // Which warp of which group the thread is in, and where shared memory begins.
 void Emitter::find_group() {
-    auto* type = llvm::ArrayType::get(builder_.getInt8Ty(), 0);
-    llvm::GlobalVariable* shared = module_.getNamedGlobal("tessera_shared");
-    if (!shared) {
-        shared = new llvm::GlobalVariable(module_, type, false, llvm::GlobalValue::ExternalLinkage, nullptr,
-                                          "tessera_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-        shared->setAlignment(llvm::Align(1024));
-    }
+    Value* shared = launched_memory();
     llvm::Type* word = builder_.getInt32Ty();
     Value* base = builder_.CreatePtrToInt(shared, word);
     // As the compiler sees, the same in all threads of a warp.

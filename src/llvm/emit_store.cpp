@@ -98,7 +98,7 @@ llvm::Align Emitter::align_of(const Slot& slot, const Linear& at) const {
     const auto bytes = static_cast<uint64_t>(dtype_bytes(slot.dtype));
     if (!has_blocks() || at.irregular || slot.per_lane) return llvm::Align(bytes);
     uint64_t bits = 16 / bytes | static_cast<uint64_t>(at.constant);
-    for (const auto& t : at.terms) bits |= static_cast<uint64_t>(t.factor);
+    for (const auto& t : at.terms) bits |= static_cast<uint64_t>(t.factor * t.multiple);
     return llvm::Align(bytes * (bits & (~bits + 1)));
 }
 

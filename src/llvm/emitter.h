@@ -42,6 +42,9 @@ struct TeamPlan {
 };
 
 // One parallel loop of a kernel, or what stands between them. On a target with blocks, also each nest of Bound loops.
+struct SharedPlace {
+    int64_t offset = 0, bytes = 0;
+};
 struct LaunchPlan {
     Stmt stmt;
     const For* parallel = nullptr;   // stmt's loop, where it is a parallel one
@@ -51,7 +54,10 @@ struct LaunchPlan {
     LaunchShape shape = {};  // where there are blocks
     std::optional<RolesPlan> roles = {};
     std::optional<TeamPlan> team = {};
+    std::map<int, SharedPlace> shared = {};  // of buffers, in the memory that comes with the launch
 };
+// Gives buffers in shared memory their places, where there is much of it.
+Status plan_shared(const Kernel& kernel, LaunchPlan& plan);
 Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks);
 
 // An access to memory that is known not to overlap with other memory.
@@ -64,6 +70,7 @@ T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
 
 // A buffer in shared memory that has a place for each thread, which it alone uses.
 bool is_threads_own(const Kernel& kernel, const Alloc& a);
+std::set<int> threads_own_buffers(const Kernel& kernel, const Stmt& s);
 
 class Emitter {
   public:
@@ -94,7 +101,8 @@ class Emitter {
             Value* value;
             int64_t factor;
             int depth;
-            Bounds bounds = {};  // of the value
+            Bounds bounds = {};    // of the value
+            int64_t multiple = 1;  // the value is one of this
         };
         std::vector<Term> terms;
         int64_t constant = 0, lane = 0;
@@ -219,6 +227,23 @@ class Emitter {
     Value* team_descriptor(int tile, int64_t next_panel);
     void wait_in_team(int tile, bool empty);
     void advance_in_team(int tile);
+
+    // emit_steps.cpp
+    struct Touched {
+        std::set<int> reads, writes;  // buffers
+        void add(const Touched& more) {
+            reads.insert(more.reads.begin(), more.reads.end());
+            writes.insert(more.writes.begin(), more.writes.end());
+        }
+    };
+    Touched touched_by(const Stmt& s) const;
+    void add_reads(const Expr& e, Touched& to) const;
+    bool may_meet_in_memory(int a, int b) const;
+    void meet_before(const Touched& now);
+    void emit_swap(const Call& call);
+    Value* launched_memory();
+    Touched open_;                // since threads last met
+    std::set<int> own_buffers_;  // of which each thread has its own
 
     // emit_mma.cpp
     void emit_mma(const Call& call);

@@ -334,6 +334,8 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks)
             return Error(Code::E0604, "kernel {}: {} is too large for one thread of a block", kernel.name,
                          kernel.buffers[static_cast<size_t>(plan.in_scratch.begin()->first)].name);
         if (plan.bound && has_tile_calls(s)) TRY(is_for_team(s) ? plan_team(kernel, plan) : plan_roles(kernel, plan));
+        else if (plan.bound)
+            TRY(plan_shared(kernel, plan));
         plans.push_back(std::move(plan));
     }
     return plans;

@@ -47,8 +47,8 @@ void add_tile(CLI::App& app, Chosen& chosen) {
     auto tile = std::make_shared<Tile>();
     CLI::App* c = app.add_subcommand("tile", "Show what becomes of the tile kernels that a script launches");
     c->add_option("--emit", tile->emit, "The stage to show (tile)")
-        ->option_text("tile|kernel|llvm|asm|object")
-        ->check(CLI::IsMember({"tile", "kernel", "llvm", "asm", "object"}));
+        ->option_text("tile|kernel|llvm|asm|blocks|ptx|object")
+        ->check(CLI::IsMember({"tile", "kernel", "llvm", "asm", "blocks", "ptx", "object"}));
     c->add_option("--kernel", tile->kernel, "Show this kernel alone")->option_text("NAME");
     c->add_option("--out", tile->out, "Write files into this folder instead of printing")->option_text("FOLDER");
     c->add_option("--target", tile->target, "The processor that objects are for (host)")->option_text("NAME");

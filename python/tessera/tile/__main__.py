@@ -1,6 +1,6 @@
 """Shows what becomes of the kernels of a script while it runs, or keeps it for programs of C.
 
-usage: python -m tessera.tile [--emit=tile|kernel|llvm|asm|object] [--kernel NAME] [--out FOLDER] SCRIPT [ARGUMENTS...]
+usage: python -m tessera.tile [--emit=tile|kernel|llvm|asm|blocks|ptx|object] [--kernel NAME] [--out FOLDER] SCRIPT [ARGUMENTS...]
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from .._errors import Error
 from . import _runtime
 
-_STAGES = ["tile", "kernel", "llvm", "asm", "object"]
-_ENDINGS = {"tile": "tile", "kernel": "kernel", "llvm": "ll", "asm": "s"}
+_STAGES = ["tile", "kernel", "llvm", "asm", "blocks", "ptx", "object"]
+_ENDINGS = {"tile": "tile", "kernel": "kernel", "llvm": "ll", "asm": "s", "blocks": "blocks", "ptx": "ptx"}
 
 
 def _keep(folder: pathlib.Path, name: str, stage: str, target: str, function: Any) -> list[pathlib.Path]:

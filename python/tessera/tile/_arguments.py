@@ -17,12 +17,13 @@ _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
 class Memory:
-    """Where an array lies: address, the first address behind what it may reach, element type."""
+    """Where an array lies: address, the first address behind what it may reach, element type, and whose memory it is."""
 
-    __slots__ = ("address", "end", "dtype", "size", "owner")
+    __slots__ = ("address", "end", "dtype", "size", "owner", "device", "stream")
 
-    def __init__(self, address: int, end: int, dtype: str, size: int, owner: Any):
+    def __init__(self, address: int, end: int, dtype: str, size: int, owner: Any, device: str = "cpu", stream: int | None = None):
         self.address, self.end, self.dtype, self.size, self.owner = address, end, dtype, size, owner
+        self.device, self.stream = device, stream  # "cpu" or "cuda:0"; the stream that its work is on, where it says so
 
 
 class TensorWrapper:
@@ -102,7 +103,26 @@ def element_name(dtype: Any) -> str:
     return found
 
 
-def is_array(x: Any) -> bool: return isinstance(x, np.ndarray) or hasattr(x, "data_ptr") or hasattr(x, "__dlpack__")
+def is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray) or any(hasattr(x, how) for how in ("data_ptr", "__cuda_array_interface__", "__dlpack__"))
+
+
+def _reach(shape: Any, strides: Any) -> int:
+    """Elements from the first to behind the last; strides in elements."""
+    return sum((n - 1) * max(s, 0) for n, s in zip(shape, strides)) + 1 if all(shape) else 0
+
+
+def _memory_of_interface(x: Any) -> Memory:
+    """Of an array on a GPU that says where it lies."""
+    given = x.__cuda_array_interface__
+    kind, shape, address = np.dtype(given["typestr"]), given["shape"], given["data"][0]
+    if given.get("strides") is None:
+        reach = int(np.prod(shape, dtype=np.int64))
+    else:
+        reach = _reach(shape, [s // kind.itemsize for s in given["strides"]])
+    number = getattr(getattr(x, "device", None), "id", 0)
+    return Memory(address, address + reach * kind.itemsize, element_name(kind), kind.itemsize, x, f"cuda:{number}",
+                  given.get("stream") or 0)
 
 
 def memory_of(x: Any) -> Memory:
@@ -116,17 +136,24 @@ def memory_of(x: Any) -> Memory:
     if isinstance(x, TensorWrapper):
         base = memory_of(x.base)
         kind = types.NAMES[_plain_name(x.dtype)]
-        return Memory(base.address, base.end, kind.core, kind.itemsize, x)
+        return Memory(base.address, base.end, kind.core, kind.itemsize, x, base.device, base.stream)
     if hasattr(x, "data_ptr"):
-        device = getattr(x, "device", None)
-        if device is not None and getattr(device, "type", str(device)) not in ("cpu", "meta"):
-            raise Error("E0701", f"a tensor on {device}", "", "", "kernels run on the processor: use tensors on the CPU")
+        device, on = getattr(x, "device", None), "cpu"
+        where = getattr(device, "type", str(device)) if device is not None else "cpu"
+        if where == "cuda":
+            on = f"cuda:{getattr(device, 'index', None) or 0}"
+        elif where not in ("cpu", "meta"):
+            raise Error("E0701", f"a tensor on {device}", "", "", "kernels run on the processor and on NVIDIA GPUs")
         core = element_name(x.dtype)
         size, address = types.of_core(core).itemsize, x.data_ptr()
         if not hasattr(x, "stride") or not hasattr(x, "numel"):
-            return Memory(address, address + size if address else 0, core, size, x)
-        reach = sum((n - 1) * max(s, 0) for n, s in zip(x.shape, x.stride())) + 1 if x.numel() else 0
-        return Memory(address, address + reach * size, core, size, x)
+            return Memory(address, address + size if address else 0, core, size, x, on)
+        return Memory(address, address + _reach(x.shape, x.stride()) * size, core, size, x, on)
+    if hasattr(x, "__cuda_array_interface__"):
+        return _memory_of_interface(x)
+    if x.__dlpack_device__()[0] == 2:  # a GPU of NVIDIA's
+        import torch
+        return memory_of(torch.from_dlpack(x))
     return memory_of(np.from_dlpack(x))
 
 
@@ -216,6 +243,27 @@ class Leaves:
         self.entries.append(int(value) if fits else number)
         return ("leaf", name)
 
+    def device(self, as_blocks: bool = False) -> tuple[str, int | None]:
+        """Where the arrays are, and the stream that work with them is on, where one says so. On a GPU, what is known of
+        numbers and addresses there becomes part of the key."""
+        devices = {memory.device for _, memory in self.arrays if memory.end > memory.address}
+        if len(devices) > 1:
+            raise Error("E0701", f"arrays on {' and '.join(sorted(devices))}", "", "", "a kernel runs on one device")
+        where = devices.pop() if devices else "cpu"
+        if where == "cpu" and not as_blocks:
+            return where, None
+        for i, entry in enumerate(self.entries):
+            if isinstance(entry, int) and self.key[i][0] == "size" and entry % 16 == 0:
+                self.key[i] = ("size16", self.key[i][1])
+        if where != "cpu" and any(memory.address % 16 for _, memory in self.arrays):
+            self.by_address()
+        return where, next((m.stream for _, m in self.arrays if m.stream is not None), None)
+
+    def by_address(self) -> None:
+        for at, each in self.arrays:
+            self.key[at] = ("anywhere", each.dtype)
+            self.entries[at] = each
+
     def share(self) -> None:
         """Arrays that overlap are one, which the others point into; of different types, they are reached by address."""
         if len(self.arrays) < 2:
@@ -228,9 +276,7 @@ class Leaves:
                 continue
             base = first[1]
             if memory.dtype != base.dtype or (memory.address - base.address) % base.size:
-                for at, each in self.arrays:
-                    self.key[at] = ("anywhere", each.dtype)
-                    self.entries[at] = each
+                self.by_address()
                 return
             base.end = max(base.end, memory.end)
             self.key[i] = (first[0], memory.dtype)

@@ -19,6 +19,7 @@ class Config:
         self.maxnreg, self.pre_hook = maxnreg, pre_hook
 
     def all_kwargs(self) -> dict[str, Any]: return dict(self.kwargs)
+    def launched(self) -> dict[str, Any]: return {**self.kwargs, "num_warps": self.num_warps}
     def __str__(self) -> str: return ", ".join(f"{k}: {v}" for k, v in self.kwargs.items())
     def __repr__(self) -> str: return f"Config({self.kwargs})"
 
@@ -58,7 +59,7 @@ class Autotuner(_Wrapper):
         self.best_config = self.cache[key]
         if self.best_config.pre_hook:
             self.best_config.pre_hook({**named, **self.best_config.all_kwargs()})
-        return self.fn.run(*args, grid=grid, **{**kwargs, **self.best_config.all_kwargs()})
+        return self.fn.run(*args, grid=grid, **{**kwargs, **self.best_config.launched()})
 
     def _choose(self, named: dict[str, Any], args: Any, grid: Any, kwargs: dict[str, Any]) -> Config:
         configs = self.configs
@@ -79,7 +80,7 @@ class Autotuner(_Wrapper):
                 named[n][...] = 0
             if config.pre_hook:
                 config.pre_hook({**named, **config.all_kwargs()})
-            self.fn.run(*args, grid=grid, **{**kwargs, **config.all_kwargs()})
+            self.fn.run(*args, grid=grid, **{**kwargs, **config.launched()})
 
         bench = self.do_bench or (lambda f, quantiles=None: testing.do_bench(f, self.warmup, self.rep, quantiles or [0.5]))
         times = {}

@@ -28,6 +28,7 @@ _OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion"
             "instrumentation_mode", "deprecated_fp8_dot_operand_dtypes", "supported_fp8_dtypes", "matrix_instr_nonkdim",
             "waves_per_eu", "kpack", "schedule_hint", "num_buffers_warp_spec", "num_consumer_groups"}
 
+_WARPS = 4  # of an instance on a GPU, where nobody says
 _threads = 0
 on_compile: list[Callable[[str, Any], None]] = []  # called with the name and the code of each kernel that is compiled
 
@@ -56,6 +57,14 @@ def _size_of(grid: Any) -> tuple[int, int, int]:
     whole = (grid,) if isinstance(grid, int) else tuple(int(value_of(g)) for g in grid or (1,))
     x, y, z = (*whole, 1, 1)[:3]
     return x, y, z
+
+
+def _current_stream(device: str) -> int:
+    """The stream of the GPU that PyTorch works on."""
+    if device == "cpu":
+        return 0
+    torch: Any = sys.modules.get("torch")
+    return int(torch._C._cuda_getCurrentRawStream(int(device.partition(":")[2]))) if torch else 0
 
 
 class KernelParam:
@@ -185,22 +194,24 @@ class JITFunction:
         return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True,
                         **{k: MockTensor.wrap_dtype(v) if k in self._names else v for k, v in kwargs.items()})
 
-    def _take_options(self, kwargs: dict[str, Any]) -> bool:
-        """Takes out what is no parameter; gives whether debugging is on."""
-        debug = False
+    def _take_options(self, kwargs: dict[str, Any]) -> tuple[bool, int]:
+        """Takes out what is no parameter; gives whether debugging is on, and the warps of a block."""
+        debug, warps = False, _WARPS
         for option in kwargs.keys() - self._names:
             if option not in _OPTIONS:
                 raise KeyError(f"Keyword argument {option} was specified but unrecognised")
             value = kwargs.pop(option)
             if option == "num_warps" and (not isinstance(value, int) or value < 1 or value & value - 1):
                 raise AssertionError("num_warps must be a power of 2")
+            warps = value if option == "num_warps" else warps
             debug |= option == "debug" and bool(value)
-        return debug
+        return debug, warps
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        debug = bool(self.debug)
+        debug, warps = bool(self.debug), _WARPS
         if not kwargs.keys() <= self._names:
-            debug |= self._take_options(kwargs)
+            asked, warps = self._take_options(kwargs)
+            debug |= asked
         if len(args) + len(kwargs) == len(self.arg_names) and kwargs.keys() <= self._names_after(len(args)):
             values = [*args, *[kwargs[n] for n in self.arg_names[len(args):]]]
         else:
@@ -212,9 +223,9 @@ class JITFunction:
         if callable(grid):
             grid = grid(dict(zip(self.arg_names, values)))
         size = _size_of(grid)
-        interpreted = os.environ.get("TESSERA_INTERPRET") == "1"
+        interpreted = os.environ.get("TESSERA_INTERPRET") in ("1", "gpu")
         quick = self._quick and not (warmup or interpreted or debug)
-        if quick and (found := self._launcher.launch(values, size)) is not None:
+        if quick and (found := self._launcher.launch(values, size, warps)) is not None:
             return found
         debug = debug or os.environ.get("TRITON_DEBUG") == "1" or os.environ.get("TESSERA_DEBUG") == "1"
         rank = 3 if size[2] != 1 else 2 if size[1] != 1 else 1
@@ -222,20 +233,23 @@ class JITFunction:
         forms = tuple(leaves.add(p.name, v, p.is_constexpr, p.do_not_specialize, k)
                       for p, v, k in zip(self.params, values, self._kinds))
         leaves.share()
-        key = (forms, tuple(leaves.key), rank, debug)
+        device, stream = leaves.device(os.environ.get("TESSERA_INTERPRET") == "gpu")
+        key = (forms, tuple(leaves.key), rank, debug, device, warps)
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = self._compile(key)
         if warmup or 0 in size:
             return found
         addresses, numbers = leaves.given()
-        if not interpreted:
-            found.launch(size, addresses, numbers)
-            if quick and not debug and all(how in ("array", "size", "element") for how, _ in leaves.key):
-                self._launcher.keep(values, size, found)
+        if not interpreted or device != "cpu":
+            if stream is None:
+                stream = _current_stream(device)
+            found.launch(size, addresses, numbers, stream)
+            if quick and not debug and all(how in ("array", "size", "size16", "element") for how, _ in leaves.key):
+                self._launcher.keep(values, size, warps, found)
             return found
         try:
-            found.interpret(size, addresses, numbers)
+            found.interpret(size, addresses, numbers, os.environ.get("TESSERA_INTERPRET") == "gpu")
         except Error as e:
             raise fault_at(e, self._sources[key]) from None
         return found
@@ -246,10 +260,11 @@ class JITFunction:
         return self._names_behind[count]
 
     def _compile(self, key: Any) -> Any:
-        forms, kinds, rank, debug = key
+        forms, kinds, rank, debug, device, warps = key
         _ = self.tree
         program, self._sources[key] = generate(self, forms, kinds, debug)
-        made = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads)
+        made = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads,
+                                      "host" if device == "cpu" else device, warps)
         for call in on_compile:
             call(self.name, made)
         return made
@@ -304,7 +319,7 @@ class ASTSource:
 
 
 def compile(kernel: Any, *args: Any, grid: Any = (1,), target: Any = None, options: Any = None, **kwargs: Any) -> Any:
-    """The kernel as it is for these arguments, not launched; `.emit("tile" | "kernel" | "llvm" | "asm")` shows it."""
+    """The kernel as it is for these arguments, not launched; `.emit("tile" | "kernel" | "llvm" | "asm" | "blocks" | "ptx")` shows it."""
     if isinstance(kernel, ASTSource):
         return kernel.fn.run(grid=grid, warmup=True, **kernel.arguments())
     return kernel.run(*args, grid=grid, warmup=True, **kwargs)
@@ -314,7 +329,7 @@ class _Asm(dict[str, str]):
     """The stages of a kernel, made when they are asked for."""
 
     _STAGES = {"tile": "tile", "ttir": "tile", "ttgir": "tile", "kernel": "kernel", "llir": "llvm", "llvm": "llvm",
-               "asm": "asm"}
+               "asm": "asm", "blocks": "blocks", "ptx": "ptx"}
 
     def __init__(self, function: Any):
         super().__init__()

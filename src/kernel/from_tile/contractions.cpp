@@ -148,8 +148,10 @@ Status TileLowering::lower_dot(const Instruction& i) {
     const int a = i.inputs[0], b = i.inputs[1], out = i.outputs[0];
     const DType dtype = type(out).dtype, sum_type = is_float(dtype) && dtype != DType::f64 ? DType::f32 : dtype;
     TileProduct product = plan_product(a, b, sum_type);
-    product.a = packed(a, sum_type);
-    product.b = product.panels ? in_panels(b, product) : packed(b, sum_type);
+    if (!warps_) {
+        product.a = packed(a, sum_type);
+        product.b = product.panels ? in_panels(b, product) : packed(b, sum_type);
+    }
     int slot = -1;
     if (i.inputs.size() == 3) {
         const int add = i.inputs[2];
@@ -171,7 +173,10 @@ Status TileLowering::lower_dot(const Instruction& i) {
         emit(over(type(out).shape, [&](const TileIndices& at) { return store(slot, at, constant(0, sum_type)); }));
     }
     product.out = slot;
-    emit(multiply(product, type(a).shape.size() < 3 ? 0 : type(a).shape[0]));
+    if (warps_)
+        multiply_in_threads(i, slot, sum_type);
+    else
+        emit(multiply(product, type(a).shape.size() < 3 ? 0 : type(a).shape[0]));
     if (sum_type == dtype) {
         define_buffer(out, slot);
         return {};
@@ -185,6 +190,7 @@ Status TileLowering::lower_dot(const Instruction& i) {
 }
 
 Status TileLowering::lower_reduce(const Instruction& i) {
+    if (warps_) return reduce_in_threads(i);
     const int x = i.inputs[0], out = i.outputs[0];
     const DType dtype = type(out).dtype;
     const std::vector<int64_t> shape = type(x).shape, outer = type(out).shape;
@@ -266,6 +272,7 @@ Status TileLowering::lower_reduce(const Instruction& i) {
 
 Status TileLowering::lower_combine(const Instruction& i) {
     const bool scans = i.kind == Kind::Scan;
+    if (warps_ && !scans) return reduce_in_threads(i);
     const auto axis = static_cast<size_t>(i.numbers[0]);
     const std::vector<int64_t> shape = type(i.inputs[0]).shape;
     std::vector<int64_t> outer = shape;
@@ -277,6 +284,7 @@ Status TileLowering::lower_combine(const Instruction& i) {
     std::vector<int> results, have, next;
     for (size_t r = 0; r < n; ++r) results.push_back(local(type(i.outputs[r]).dtype, scans ? shape : outer));
     const size_t before = allocated_.size();
+    ++in_threads_;
     for (size_t r = 0; r < n; ++r) have.push_back(local(type(i.outputs[r]).dtype, {}));
     for (size_t r = 0; r < n; ++r) next.push_back(local(type(i.outputs[r]).dtype, {}));
     allocated_.resize(before);
@@ -341,7 +349,19 @@ Status TileLowering::lower_combine(const Instruction& i) {
         for (size_t r = 0; r < n; ++r) body = alloc(have[r], alloc(next[r], body));
         return body;
     };
-    Stmt whole = nest(0);
+    Stmt whole;
+    if (warps_) {
+        whole = over_threads(
+            outer,
+            [&](const TileIndices& place_of) {
+                at = place_of;
+                return nest(outer.size());
+            },
+            false);
+    } else {
+        whole = nest(0);
+    }
+    --in_threads_;
     TRY(std::move(status));
     emit(std::move(whole));
     for (size_t r = 0; r < n; ++r) define_buffer(i.outputs[r], results[r]);

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "kernel/from_tile/fetch_ahead.h"
 #include "kernel/from_tile/hoist.h"
+#include "kernel/from_tile/hoist_divisions.h"
 #include "kernel/from_tile/lowering.h"
 #include "kernel/from_tile/unwrap_lanes.h"
 #include "kernel/ir/tile_calls.h"
@@ -16,13 +18,15 @@ using tile::Instruction;
 using tile::Kind;
 
 TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments,
-                           int grid_rank, const Machine& machine, bool apart, bool by_address)
+                           int grid_rank, const Machine& machine, const TileOptions& options, bool matrices)
     : program_(program),
       arguments_(arguments),
       grid_rank_(grid_rank),
       machine_(machine),
-      apart_(apart),
-      by_address_(by_address) {
+      apart_(options.apart),
+      by_address_(options.by_address),
+      matrices_(matrices),
+      warps_(machine.blocks ? options.warps : 0) {
     add_in_dots(program_);
     divide_once(program_);
     hoist_invariants(program_);
@@ -102,7 +106,8 @@ Result<Kernel> TileLowering::run() {
             }
             made.at = [offset](const TileIndices&) { return offset; };
         } else if (argument.as == As::Size) {
-            const Expr value = tessera::cast(symbol(parameter.name), of.dtype);
+            const Expr count = warps_ ? argument.multiple : 1;
+            const Expr value = tessera::cast(symbol(parameter.name) * count, of.dtype);
             made.at = [value](const TileIndices&) { return value; };
         } else {
             const Expr value = load(slots[p], stored_as(of.dtype), {Expr(0)});
@@ -119,13 +124,41 @@ Result<Kernel> TileLowering::run() {
         ids_[1] = mod(floor_div(instance, grid_[0]), grid_[1]);
         ids_[2] = floor_div(instance, grid_[0] * grid_[1]);
     }
+    if (warps_) {
+        for (size_t axis = 0; axis < 3; ++axis)
+            ids_[axis] =
+                static_cast<int>(axis) < grid_rank_ ? index_var(fmt::format("block_{}", axes[axis] + 5), {}) : Expr(0);
+        TRY(choose_layouts());
+    }
     Stmt body = TRY(lower_region(program_.body, [] { return Status(); }));
+    if (warps_) return finish_blocks(std::move(body));
     kernel_.body = for_loop({.var = instance, .extent = count, .kind = LoopKind::Parallel, .body = std::move(body)});
     if (apart_) return std::move(kernel_);
     drop_unit_loops(kernel_);
     unwrap_lanes(kernel_);
     simplify_kernel(kernel_);
     prefetch_rows(kernel_);
+    return std::move(kernel_);
+}
+
+Result<Kernel> TileLowering::finish_blocks(Stmt body) {
+    for (size_t axis = 0; axis < static_cast<size_t>(grid_rank_); ++axis)
+        body = for_loop({.var = ids_[axis],
+                         .extent = grid_[axis],
+                         .kind = LoopKind::Bound,
+                         .axis = fmt::format("block.{}", static_cast<char>('x' + axis)),
+                         .body = std::move(body)});
+    kernel_.body = std::move(body);
+    if (!keep_with_threads(kernel_, places_, sums_)) {
+        needs_plain_products_ = true;
+        return Error(Code::E0604, "{}: sums of a product that more than one thread needs", kernel_.name);
+    }
+    compute_everywhere(kernel_, warps_, names_);
+    drop_unit_loops(kernel_);
+    unwrap_lanes(kernel_);
+    hoist_divisions(kernel_);
+    fetch_ahead(kernel_);
+    simplify_kernel(kernel_);
     return std::move(kernel_);
 }
 
@@ -178,15 +211,20 @@ Status TileLowering::lower(const Instruction& i) {
 }  // namespace from_tile_detail
 
 Result<TileKernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
-                             const Machine& machine, bool apart, bool by_address) {
+                             const Machine& machine, const TileOptions& options) {
     using from_tile_detail::TileLowering;
-    if (!by_address) {
-        TileLowering lowering(program.data(), arguments, grid_rank, machine, apart, false);
+    TileOptions tried = options;
+    for (bool matrices = true;;) {
+        TileLowering lowering(program.data(), arguments, grid_rank, machine, tried, matrices);
         Result<Kernel> made = lowering.run();
-        if (made.ok()) return TileKernel{std::move(*made)};
-        if (!lowering.needs_addresses()) return std::move(made).error();
+        if (made.ok()) return TileKernel{std::move(*made), tried.by_address};
+        if (lowering.needs_addresses() && !tried.by_address)
+            tried.by_address = true;
+        else if (lowering.needs_plain_products() && matrices)
+            matrices = false;
+        else
+            return std::move(made).error();
     }
-    return TileKernel{TRY(TileLowering(program.data(), arguments, grid_rank, machine, apart, true).run()), true};
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// A tile program as a kernel for a processor: one iteration of a parallel loop is one instance of the program. Values
+// A tile program as a kernel. On a processor one iteration of a parallel loop is one instance of the program. Values
 // that are read once are computed where they are read; the others lie in local memory.
 //
 // Integers that are added up to offsets, compared in masks or used as bounds of loops are computed in 64 bits: those of
@@ -20,9 +20,15 @@ struct TileKernel {
     // behind the other buffers come those of size `anywhere`, from address 0.
     bool by_address = false;
 };
-// `apart`: each instruction by itself, for the interpreter. `by_address`: where that is not needed, too.
+struct TileOptions {
+    bool apart = false;       // each instruction by itself, for the interpreter
+    bool by_address = false;  // where that is not needed, too
+    int warps = 4;            // of a block, on a GPU
+};
+// On a GPU one block is one instance, its tiles spread over the block's threads (layout.h). Shared memory is free of
+// races; of global memory that is the program's word.
 Result<TileKernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
-                             const Machine& machine, bool apart = false, bool by_address = false);
+                             const Machine& machine, const TileOptions& options = {});
 constexpr int64_t kAllElements = int64_t{1} << 60;  // of a buffer that is all of memory
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/from_tile/from_tile.h"
+#include "kernel/from_tile/layout.h"
 #include "kernel/from_tile/narrow.h"
 #include "kernel/from_tile/tiles.h"
 
@@ -22,9 +23,10 @@ struct TileProduct {
 class TileLowering {
   public:
     TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments, int grid_rank,
-                 const Machine& machine, bool apart, bool by_address);
+                 const Machine& machine, const TileOptions& options, bool matrices = true);
     Result<Kernel> run();
     bool needs_addresses() const { return needs_addresses_; }
+    bool needs_plain_products() const { return needs_plain_products_; }  // not those of matrix instructions
 
   private:
     // Instructions.
@@ -71,6 +73,27 @@ class TileLowering {
     void copy_into(int slot, int value);  // a whole tile
     Expr at_buffer(int slot, const TileIndices& indices) const;
 
+    // On a GPU (threads.cpp): `warps_` is above 0.
+    Result<Kernel> finish_blocks(Stmt body);
+    Status choose_layouts();
+    const TileLayout& layout_of(const std::vector<int64_t>& shape);
+    // Of a load for a product, where its neighbours in memory are not those of the usual layout.
+    std::optional<TileLayout> layout_of_load(int value);
+    TilePlace new_place(const std::vector<int64_t>& shape);
+    Stmt over_threads(const std::vector<int64_t>& shape, const std::function<Stmt(const TileIndices&)>& body,
+                      bool vector);
+    int of_each_thread(DType dtype, int64_t elements);
+    Result<Stmt> combined(const tile::Instruction& i, const std::vector<Access>& to, const std::vector<Expr>& a,
+                          const std::vector<Expr>& b);
+    Status reduce_in_threads(const tile::Instruction& i);
+    Status meet_in_block(const tile::Instruction& i, const TilePlace& place, const Expr& number,
+                         const std::vector<int>& part, const std::vector<int>& in_warp,
+                         const std::vector<int>& in_block, const std::function<Stmt(Stmt)>& around);
+    bool multiplies_matrices(const tile::Instruction& i) const;
+    bool is_turned_operand(int value) const;  // that matrix instructions read as it was before
+    int shared_operand(int value, bool& transposed);
+    void multiply_in_threads(const tile::Instruction& i, int slot, DType dtype);
+
     // Products.
     int packed(int value, DType dtype);
     TileProduct plan_product(int a, int b, DType dtype);
@@ -92,7 +115,15 @@ class TileLowering {
     const std::vector<tile::Argument>& arguments_;
     const int grid_rank_;
     const Machine& machine_;
-    const bool apart_, by_address_;
+    const bool apart_, by_address_, matrices_;
+    const int64_t warps_;
+    bool needs_plain_products_ = false;
+    int in_threads_ = 0;  // what is being written stands inside of loops over threads
+    std::map<std::vector<int64_t>, TileLayout> layouts_;
+    std::map<std::string, TilePlace> places_;  // by the warp's variable
+    std::map<int, const tile::Instruction*> made_by_;
+    std::map<int, size_t> fastest_;  // dimension of a load
+    std::set<int> sums_;             // buffers that matrix instructions add to
     bool needs_addresses_ = false;
     tile::Place place_;  // of the instruction that is being lowered
     TileUses uses_;

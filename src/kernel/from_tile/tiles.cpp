@@ -135,6 +135,10 @@ Expr widened_condition(const Expr& e) {
     }
 }
 
+bool same_indices(const TileIndices& a, const TileIndices& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Expr& x, const Expr& y) { return x.same(y); });
+}
+
 Expr flat_index(const TileIndices& indices, const std::vector<int64_t>& shape) {
     Expr flat = 0;
     for (size_t i = 0; i < shape.size(); ++i) flat = flat * Expr(shape[i]) + indices[i];

@@ -26,6 +26,7 @@ Expr widened(const Expr& e);
 // A condition whose comparisons of integers are in 64 bits.
 Expr widened_condition(const Expr& e);
 
+bool same_indices(const TileIndices& a, const TileIndices& b);
 // Row-major: the place of an element, and back.
 Expr flat_index(const TileIndices& indices, const std::vector<int64_t>& shape);
 TileIndices indices_of(const Expr& flat, const std::vector<int64_t>& shape);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kernel/ir/multiples.h"
+
 namespace tessera::from_tile_detail {
 namespace {
 
@@ -11,7 +13,19 @@ namespace {
 struct Wrapped {
     Expr whole, start, size;
     Expr first() const { return whole.is(ExprKind::Mod) ? mod(start, size) : rem(start, size); }  // in lane 0
+    // No vector of that width reaches over the end.
+    bool fits(int64_t width) const { return std::gcd(divisor_of(start), divisor_of(size)) % width == 0; }
 };
+
+// Whether start + lane < end is the same in all lanes.
+bool is_same_for_all(const Expr& comparison, const Expr& lane, int64_t width) {
+    const auto at = [&](int64_t place) { return substitute(comparison, {{lane.node().name, Expr(place)}}); };
+    if (at(0).same(at(width - 1))) return true;
+    const auto step = step_of(comparison.arg(0), lane);
+    if (!comparison.is(ExprKind::Lt) || !step || !step->is_int(1) || depends_on(comparison.arg(1), lane)) return false;
+    const Expr start = substitute(comparison.arg(0), {{lane.node().name, Expr(0)}});
+    return std::gcd(divisor_of(start), divisor_of(comparison.arg(1))) % width == 0;
+}
 
 // Comparisons of what grows evenly from lane to lane: they hold in all lanes if they do in the first and in the last.
 std::vector<Expr> comparisons_in(const Stmt& body, const Expr& lane) {
@@ -56,14 +70,18 @@ void unwrap_lanes(Kernel& kernel) {
         const Expr lane = index_var(fmt::format("lane{}", names++), width);
         std::vector<Expr> conditions;
         for (const Wrapped& w : wrapped) {
-            conditions.push_back(lt(w.first() + Expr(*width - 1), w.size));
+            if (!w.fits(*width)) conditions.push_back(lt(w.first() + Expr(*width - 1), w.size));
             if (w.whole.is(ExprKind::Rem)) conditions.push_back(le(Expr(0), w.start));
         }
-        for (const Expr& c : comparisons)
-            for (int64_t at : {int64_t{0}, *width - 1})
-                conditions.push_back(substitute(c, {{loop->var.node().name, Expr(at)}}));
-        Expr together = conditions[0];
-        for (size_t c = 1; c < conditions.size(); ++c) together = logical_and(together, conditions[c]);
+        bool same = wrapped.empty() && comparisons.size() == 1;
+        for (const Expr& c : comparisons) {
+            conditions.push_back(substitute(c, {{loop->var.node().name, Expr(0)}}));
+            if (is_same_for_all(c, loop->var, *width)) continue;
+            conditions.push_back(substitute(c, {{loop->var.node().name, Expr(*width - 1)}}));
+            same = false;
+        }
+        Expr together = int_const(1, DType::boolean);
+        for (const Expr& c : conditions) together = logical_and(together, c);
         const Stmt straight = map_exprs(loop->body, [&](const Expr& e) {
             const Expr made = rewrite(e, [&](const Expr& part) {
                 for (const Wrapped& w : wrapped)
@@ -74,8 +92,24 @@ void unwrap_lanes(Kernel& kernel) {
             });
             return substitute(made, {{loop->var.node().name, lane}});
         });
+        // Where one condition is the same in all lanes, it does not hold in any of them otherwise.
+        Stmt otherwise = s;
+        if (same) {
+            const Stmt none = map_exprs(loop->body, [&](const Expr& e) {
+                return rewrite(e, [&](const Expr& part) {
+                    return part.same(comparisons[0]) ? int_const(0, DType::boolean) : part;
+                });
+            });
+            For masked = *loop;
+            masked.body = none;
+            otherwise = make_stmt(std::move(masked));
+        }
+        if (together.is(ExprKind::Const) && !together.node().integer) return s;
+        if (together.is(ExprKind::Const))
+            return for_loop({.var = lane, .extent = loop->extent, .kind = LoopKind::Vector, .body = straight});
         return if_then(together,
-                       for_loop({.var = lane, .extent = loop->extent, .kind = LoopKind::Vector, .body = straight}), s);
+                       for_loop({.var = lane, .extent = loop->extent, .kind = LoopKind::Vector, .body = straight}),
+                       otherwise);
     });
 }
 

@@ -14,13 +14,10 @@ using tile::Kind;
 
 constexpr int kRegistersOfLanes = 4;  // that one vector loop fills with elements of four bytes
 
-bool same_indices(const TileIndices& a, const TileIndices& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Expr& x, const Expr& y) { return x.same(y); });
-}
-
 // Who reads elements more than once, or in another region.
-bool reads_again(const tile::Instruction& user) {
+bool reads_again(const tile::Instruction& user, bool in_threads) {
     switch (user.kind) {
+        case Kind::Dot: return in_threads;  // elsewhere it copies its operands
         case Kind::Gather:
         case Kind::Scan:
         case Kind::For:
@@ -52,6 +49,7 @@ void TileLowering::emit(Stmt s) {
 Expr TileLowering::variable(int64_t extent) { return index_var(fmt::format("i{}", names_++), extent); }
 
 int TileLowering::local(DType dtype, std::vector<int64_t> shape, Scope scope) {
+    if (warps_ && scope == Scope::Local && !in_threads_) scope = Scope::Shared;
     Buffer buffer{
         .name = fmt::format("t{}", kernel_.buffers.size()), .dtype = stored_as(dtype), .shape = {}, .scope = scope};
     for (int64_t size : shape) buffer.shape.emplace_back(size);
@@ -85,6 +83,7 @@ Stmt TileLowering::lanes(int64_t extent, const std::function<Stmt(const Expr&)>&
 
 Stmt TileLowering::over(const std::vector<int64_t>& shape, const std::function<Stmt(const TileIndices&)>& body) {
     if (shape.empty()) return body({});
+    if (warps_) return over_threads(shape, body, true);
     // Dimensions of one element are no loops, and the innermost of the others has lanes.
     size_t innermost = shape.size() - 1;
     while (innermost > 0 && shape[innermost] == 1) --innermost;
@@ -101,6 +100,7 @@ Stmt TileLowering::over(const std::vector<int64_t>& shape, const std::function<S
 }
 
 Stmt TileLowering::each(const std::vector<int64_t>& shape, const std::function<Stmt(const TileIndices&)>& body) {
+    if (warps_) return over_threads(shape, body, false);
     TileIndices at;
     std::function<Stmt(size_t)> nest = [&](size_t axis) -> Stmt {
         if (axis == shape.size()) return body(at);
@@ -148,8 +148,9 @@ void TileLowering::define(int value, LoweredTile made) {
     tile(value) = std::move(made);
     memo_[v].reset();
     if (tile(value).type.pointer) return;
-    if (is_costly(value) &&
-        (apart_ || uses_.count[v] > 1 || uses_.inside[v] || (uses_.last[v] && reads_again(*uses_.last[v])))) {
+    if (is_costly(value) && !is_turned_operand(value) &&
+        (apart_ || uses_.count[v] > 1 || uses_.inside[v] ||
+         (uses_.last[v] && reads_again(*uses_.last[v], warps_ > 0)))) {
         materialise(value);
         return;
     }
@@ -200,6 +201,15 @@ void TileLowering::materialise(int value, bool in_place) {
 }
 
 void TileLowering::copy_into(int slot, int value) {
+    if (const auto layout = layout_of_load(value)) {
+        // Others see a tile that lies in another way.
+        const TilePlace place = place_in(*layout, names_);
+        ++in_threads_;
+        Stmt one = store(slot, place.at, element(value, place.at));
+        --in_threads_;
+        emit(in_threads(place, elements_of(place, std::move(one), true)));
+        return;
+    }
     emit(over(type(value).shape, [&](const TileIndices& at) { return store(slot, at, element(value, at)); }));
 }
 

@@ -33,16 +33,38 @@ Stmt quad_loops(const Kernel& kernel, const Call& call, int number) {
     return for_loop({.var = warp, .extent = b.shape[0], .body = std::move(body)});
 }
 
+Stmt swap_loops(const Kernel& kernel, const Call& call, int number) {
+    const Buffer& b = kernel.buffers[static_cast<size_t>(call.writes[0].buffer)];
+    const int64_t mask = *call.args[0].as_int();
+    std::vector<Expr> at;
+    for (const Expr& size : b.shape)
+        at.push_back(index_var(fmt::format("swap{}.{}", at.size(), number), *size.as_int()));
+    std::vector<Expr> from = at;
+    from[1] = bit(ExprKind::BitXor, at[1], Expr(mask / kQuad));
+    from[2] = bit(ExprKind::BitXor, at[2], Expr(mask % kQuad));
+    Stmt body = store(call.writes[0].buffer, at, load(call.reads[0].buffer, b.dtype, from));
+    for (size_t d = at.size(); d-- > 0;) body = for_loop({.var = at[d], .extent = b.shape[d], .body = std::move(body)});
+    return body;
+}
+
 }  // namespace
 
 bool is_group_step(const Call& call) {
-    return call.name == kQuadMax || call.name == kQuadSum || call.name == kWaitProduct;
+    return call.name == kQuadMax || call.name == kQuadSum || call.name == kWaitProduct || call.name == kSwapLanes;
 }
 
 std::optional<std::string> misused_step(const Kernel& kernel, const Call& call) {
-    const bool waits = call.name == kWaitProduct;
-    bool right = call.writes.size() == 1 && call.reads.size() == (waits ? 0 : 1) && call.args.empty();
-    if (right && !waits) right = call.reads[0].buffer == call.writes[0].buffer;
+    const bool waits = call.name == kWaitProduct, swaps = call.name == kSwapLanes;
+    bool right = call.writes.size() == 1 && call.reads.size() == (waits ? 0 : 1) && call.args.size() == (swaps ? 1 : 0);
+    if (right && swaps) {
+        const auto mask = call.args[0].as_int();
+        right = mask && *mask > 0 && *mask < 32 && call.reads[0].buffer != call.writes[0].buffer;
+        const Buffer &to = kernel.buffers[static_cast<size_t>(call.writes[0].buffer)],
+                     &from = kernel.buffers[static_cast<size_t>(call.reads[0].buffer)];
+        right &= to.dtype == from.dtype && to.shape == from.shape;
+    } else if (right && !waits) {
+        right = call.reads[0].buffer == call.writes[0].buffer;
+    }
     if (right) {
         const Buffer& b = kernel.buffers[static_cast<size_t>(call.writes[0].buffer)];
         right = b.scope == Scope::Shared && b.shape.size() == 4 && b.strides.empty() && b.shape[2].is_int(kQuad);
@@ -85,6 +107,8 @@ Kernel expand_group_steps(const Kernel& kernel) {
     Kernel expanded = kernel;
     int number = 0;
     expanded.body = mutate(expanded.body, [&](const Stmt& s) -> Stmt {
+        if (const Call* call = s ? s->as<Call>() : nullptr; call && call->name == kSwapLanes)
+            return swap_loops(kernel, *call, number++);
         const Seq* all = s ? s->as<Seq>() : nullptr;
         if (!all) return s;
         std::vector<Stmt> stmts, begun;

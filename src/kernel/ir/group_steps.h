@@ -5,13 +5,16 @@
 //   call quad_sum(x[0, 0, 0, 0]; x[0, 0, 0, 0]; )   the same of the sum
 //   call wait_product(x[0, 0, 0, 0]; ; )            the product that was begun into x is there from here on, and not
 //                                                   before; what it reads is not changed until here
+//   call swap_lanes(y[0, 0, 0, 0]; x[0, 0, 0, 0]; m)  y of each thread is x of the thread of its warp whose number, 4
+//                                                   times the group and the pair, differs in the bits of m
 #pragma once
 
 #include "kernel/ir/kernel.h"
 
 namespace tessera {
 
-constexpr const char *kQuadMax = "quad_max", *kQuadSum = "quad_sum", *kWaitProduct = "wait_product";
+constexpr const char *kQuadMax = "quad_max", *kQuadSum = "quad_sum", *kWaitProduct = "wait_product",
+                     *kSwapLanes = "swap_lanes";
 
 bool is_group_step(const Call& call);
 // What is wrong with the arguments of a step.

@@ -1,6 +1,9 @@
 #include "kernel/ir/intrinsic.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
+#include <mutex>
 
 #include "base/check.h"
 #include "kernel/ir/group_steps.h"
@@ -74,6 +77,44 @@ Intrinsic block_matrix(const char* kind, DType dtype, int64_t rows, int64_t colu
             a * b,
             needs,
             true};
+}
+
+// The same of any number of warps, which share columns too (c).
+Intrinsic warp_matrix(DType dtype, const std::array<int64_t, 5>& sizes) {
+    const auto [rows, columns, depth, down, across] = sizes;
+    ReduceAxis u = axis("u", down), c = axis("c", across), v = axis("v", rows / down / 16);
+    ReduceAxis x = axis("x", columns / across / 8), h = axis("h", 2), g = axis("g", 8), t = axis("t", 4);
+    ReduceAxis p = axis("p", 2), k = axis("k", depth);
+    Expr a = cast(load(0, dtype, {u.var, v.var, h.var, g.var, k.var}), DType::f32);
+    Expr b = cast(load(1, dtype, {c.var, x.var, t.var, p.var, k.var}), DType::f32);
+    return {.name = warp_matrix_name(dtype, rows, columns, depth, down, across),
+            .axes = {u, c, v, x, h, g, t, p},
+            .reduce = {k},
+            .operands = {dtype, dtype},
+            .value = a * b,
+            .needs = "ptx80",
+            .by_block = true};
+}
+
+const Intrinsic* find_warp_matrix(std::string_view name) {
+    constexpr std::string_view kStart = "warps_";
+    if (!name.starts_with(kStart)) return nullptr;
+    static std::mutex mutex;
+    static std::map<std::string, Intrinsic, std::less<>> made;
+    std::lock_guard lock(mutex);
+    if (auto found = made.find(name); found != made.end()) return &found->second;
+    for (DType dtype : {DType::f16, DType::bf16}) {
+        std::array<int64_t, 5> sizes{};
+        const std::string text(name), form = fmt::format("warps_{}_%ldx%ldx%ld_%ldx%ld%n", dtype_name(dtype));
+        int read = 0;
+        const int count =
+            std::sscanf(text.c_str(), form.c_str(), &sizes[0], &sizes[1], &sizes[2], &sizes[3], &sizes[4], &read);
+        const bool whole = count == 5 && static_cast<size_t>(read) == text.size();
+        if (!whole || std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n < 1 || n > 4096; })) continue;
+        if (sizes[0] % (16 * sizes[3]) || sizes[1] % (16 * sizes[4]) || sizes[2] % 16) continue;
+        return &made.emplace(text, warp_matrix(dtype, sizes)).first->second;
+    }
+    return nullptr;
 }
 
 // The same of eight warps, which go on while the block does other things: out = a * b, or, where the first operand lies
@@ -178,7 +219,12 @@ const std::vector<Intrinsic>& all_intrinsics() {
     return kAll;
 }
 
+std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across) {
+    return fmt::format("warps_{}_{}x{}x{}_{}x{}", dtype_name(dtype), rows, columns, depth, down, across);
+}
+
 const Intrinsic* find_intrinsic(std::string_view name) {
+    if (const Intrinsic* made = find_warp_matrix(name)) return made;
     const std::vector<Intrinsic>& all = all_intrinsics();
     auto found = std::find_if(all.begin(), all.end(), [&](const Intrinsic& i) { return i.name == name; });
     return found == all.end() ? nullptr : &*found;

@@ -29,6 +29,10 @@ std::vector<const Intrinsic*> find_intrinsics(const Machine& machine);  // those
 // Of 128 rows: see team_matrix in intrinsic.cpp.
 std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool from_threads);
 
+// Of tiles in shared memory, by the warps of a block, `down` by `across` of them, each with `mma` instructions: made
+// when it is first asked for. See warp_matrix in intrinsic.cpp.
+std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across);
+
 // Products of 32 rows and 32 columns of words of bytes, over so many words: see word_tiles in intrinsic.cpp.
 constexpr int64_t kWordsOfTiles[] = {16, 32, 48, 64, 96, 128, 192, 256};
 std::string word_tiles_name(bool rows_unsigned, int64_t words);

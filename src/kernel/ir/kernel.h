@@ -132,6 +132,9 @@ Result<std::vector<Kernel>> parse_kernels(std::string_view text, std::string_vie
 // threads or parallel iterations may touch one element. `verify_statements` leaves those races out.
 Status verify(const Kernel& kernel);
 Status verify_statements(const Kernel& kernel);
+// Of a tile program: whether its blocks and threads race for global memory is its own word; those of shared memory are
+// looked for.
+Status verify_tiles(const Kernel& kernel);
 
 // The second oracle: runs a kernel as it is written, one element at a time, every access checked (E0406). `buffers` has a
 // tensor for each parameter, of its dtype and exactly its number of elements; results are written into them. Arithmetic

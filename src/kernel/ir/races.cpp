@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "kernel/ir/atomics.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/text.h"
+#include "kernel/ir/tile_calls.h"
 #include "kernel/ir/touches.h"
 
 namespace tessera {
@@ -23,8 +25,10 @@ bool has_bound_loop(const Stmt& s) {
 // Walks through what runs at once, and compares touches that no barrier parts: each pair where it first comes together.
 class RaceFinder {
   public:
-    RaceFinder(const Kernel& kernel, const BoundNest& nest, std::vector<Expr> conditions, const std::set<int>& written)
+    RaceFinder(const Kernel& kernel, const BoundNest& nest, std::vector<Expr> conditions, const std::set<int>& written,
+               bool global)
         : kernel_(kernel),
+          global_(global),
           threads_(is_thread_loop(*nest.loops[0])),
           at_once_{{}, written},
           conditions_(std::move(conditions)) {
@@ -49,6 +53,7 @@ class RaceFinder {
     };
 
     const Kernel& kernel_;
+    const bool global_;
     const bool threads_;  // not blocks, which no barrier parts
     AtOnce at_once_;
     std::vector<Expr> conditions_;
@@ -72,7 +77,16 @@ class RaceFinder {
             for (const Expr& index : to->to.indices) read(index, s, all);
             touch({.buffer = to->to.buffer, .indices = to->to.indices, .writes = true, .stmt = s}, all);
         }
-        if (const Call* call = s->as<Call>(); call && call->name != "prefetch" && !is_barrier(s)) {
+        const Call* call = s->as<Call>();
+        if (call && (is_atomic(*call) || call->name == kBits)) {
+            // Of atomic updates, what others update at the same time does no harm.
+            for (const Expr& e : call->args) read(e, s, all);
+            for (const Access& a : call->reads) touch({.buffer = a.buffer, .indices = a.indices, .stmt = s}, all);
+            const size_t kept = is_atomic(*call) ? call->writes.size() - 1 : call->writes.size();
+            for (size_t i = 0; i < kept; ++i)
+                touch({.buffer = call->writes[i].buffer, .indices = call->writes[i].indices, .writes = true, .stmt = s},
+                      all);
+        } else if (call && call->name != "prefetch" && !is_barrier(s)) {
             for (const Access& a : call->reads) touch({.buffer = a.buffer, .anywhere = true, .stmt = s}, all);
             for (const Access& a : call->writes)
                 touch({.buffer = a.buffer, .anywhere = true, .writes = true, .stmt = s}, all);
@@ -189,7 +203,7 @@ class RaceFinder {
 
     void touch(Touch t, Touches& to) {
         const Scope scope = kernel_.buffers[static_cast<size_t>(t.buffer)].scope;
-        const bool visible = scope == Scope::Global || (threads_ && scope == Scope::Shared);
+        const bool visible = (scope == Scope::Global && global_) || (threads_ && scope == Scope::Shared);
         if (!visible || !at_once_.written.contains(t.buffer)) return;
         t.conditions = conditions_;
         t.own = own_;
@@ -231,7 +245,7 @@ class RaceFinder {
 // Finds the nests, with the conditions around them.
 class NestFinder {
   public:
-    explicit NestFinder(const Kernel& kernel) : kernel_(kernel) {}
+    NestFinder(const Kernel& kernel, bool global) : kernel_(kernel), global_(global) {}
 
     Status walk(const Stmt& s) {
         if (!s) return {};
@@ -255,7 +269,7 @@ class NestFinder {
         }
         const BoundNest nest = bound_nest(*loop);
         const std::set<int> written = written_buffers(nest.body);
-        TRY(RaceFinder(kernel_, nest, conditions_, written).run(nest.body));
+        TRY(RaceFinder(kernel_, nest, conditions_, written, global_).run(nest.body));
         const size_t around = conditions_.size();
         for (const For* each : nest.loops) conditions_.push_back(lt(each->var, each->extent));
         TRY(walk(nest.body));
@@ -265,6 +279,7 @@ class NestFinder {
 
   private:
     const Kernel& kernel_;
+    const bool global_;
     std::vector<Expr> conditions_;
 };
 
@@ -310,10 +325,10 @@ std::set<int> written_buffers(const Stmt& s) {
     return written;
 }
 
-Status check_races(const Kernel& kernel) {
+Status check_races(const Kernel& kernel, bool global) {
     if (!has_bound_loop(kernel.body)) return {};
     const Kernel written_out = expand_intrinsics(kernel);
-    return NestFinder(written_out).walk(written_out.body);
+    return NestFinder(written_out, global).walk(written_out.body);
 }
 
 }  // namespace tessera

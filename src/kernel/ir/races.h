@@ -26,6 +26,7 @@ std::set<int> written_buffers(const Stmt& s);  // by stores and calls
 
 // Of a kernel that keeps all other rules. E0601 where two blocks, or two threads without a barrier between, may touch
 // one element of global or shared memory and one of them writes.
-Status check_races(const Kernel& kernel);
+// `global`: of global memory too.
+Status check_races(const Kernel& kernel, bool global = true);
 
 }  // namespace tessera

@@ -201,6 +201,14 @@ class Meeting {
     // Indices are inside the buffer, so that those of one element are the same, unless strides let them meet.
     void require_same_element() {
         const Buffer& b = kernel_.buffers[static_cast<size_t>(sides_[0]->buffer)];
+        // Rows with room behind them are as good as dense ones.
+        bool one_place = true;
+        for (size_t d = 0; d < b.strides.size(); ++d) {
+            const bool last = d + 1 == b.strides.size();
+            const auto stride = b.strides[d].as_int();
+            const auto inner = last ? std::optional<int64_t>(1) : (b.strides[d + 1] * b.shape[d + 1]).as_int();
+            one_place &= stride && inner && *stride >= *inner;
+        }
         LinearSum apart;
         for (size_t d = b.shape.size(); d-- > 0;) {  // small divisors first
             LinearSum at[2];
@@ -210,14 +218,14 @@ class Meeting {
                 system_.require_not_negative(linear(b.shape[d], side) - at[side] - LinearSum{{}, 1});
             }
             const LinearSum difference = at[kFirst] - at[kSecond];
-            if (b.strides.empty())
+            if (one_place)
                 system_.require_zero(difference);
             else if (std::optional<int64_t> stride = b.strides[d].as_int())
                 apart.add(difference, *stride);
             else
                 apart.known = false;
         }
-        if (!b.strides.empty()) system_.require_zero(apart);
+        if (!one_place) system_.require_zero(apart);
     }
 };
 

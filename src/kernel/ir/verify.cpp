@@ -396,6 +396,11 @@ class Verifier {
 
 Status verify_statements(const Kernel& kernel) { return Verifier(kernel, false).run(); }
 
+Status verify_tiles(const Kernel& kernel) {
+    TRY(verify_statements(kernel));
+    return check_races(kernel, false);
+}
+
 Status verify(const Kernel& kernel) {
     TRY(Verifier(kernel, true).run());
     return check_races(kernel);

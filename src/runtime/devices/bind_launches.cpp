@@ -57,11 +57,11 @@ Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols
     }
     launch.grid = {sizes[0], sizes[1], sizes[2]};
     launch.block = {sizes[3], sizes[4], sizes[5]};
+    launch.shared_bytes = open.shape.shared_bytes;
     if (open.shape.groups > 0) {
         launch.grid = {sizes[0] * sizes[1] * sizes[2], 1, 1};
         launch.block.z *= open.shape.groups;
         launch.in_turn = true;
-        launch.shared_bytes = open.shape.shared_bytes;
         for (const TileMap& map : open.shape.maps) launch.maps.push_back(TRY(bind_map(map, symbols)));
     }
     for (int64_t* along : {&launch.grid.y, &launch.grid.z}) *along = std::min(*along, kMostRows);

@@ -125,6 +125,7 @@ class CudaDevice : public Device {
     Result<std::shared_ptr<void>> allocate(int64_t bytes) override;
     Result<std::shared_ptr<void>> allocate_for_copies(int64_t bytes) override;
     Result<std::unique_ptr<Stream>> make_stream(int threads) override;
+    Result<std::unique_ptr<Stream>> borrow_stream(void* handle) override;
     Result<std::shared_ptr<CompiledModule>> load(std::shared_ptr<CompiledModule> module) override;
 
     const Driver& driver() const { return driver_; }
@@ -150,9 +151,11 @@ class CudaDevice : public Device {
 
 class CudaStream : public Stream {
   public:
-    CudaStream(CudaDevice& device, Handle stream)
-        : device_(device), driver_(device.driver()), stream_(stream), scratch_(device) {}
-    ~CudaStream() override { driver_.cuStreamDestroy(stream_); }
+    CudaStream(CudaDevice& device, Handle stream, bool borrowed = false)
+        : device_(device), driver_(device.driver()), stream_(stream), borrowed_(borrowed), scratch_(device) {}
+    ~CudaStream() override {
+        if (!borrowed_) driver_.cuStreamDestroy(stream_);
+    }
 
     Status reserve(int64_t local_bytes) override { return scratch_.reserve(local_bytes); }
 
@@ -244,6 +247,7 @@ class CudaStream : public Stream {
     CudaDevice& device_;
     const Driver& driver_;
     Handle stream_;
+    const bool borrowed_;
     Arena scratch_;
     std::vector<void*> values_;  // of the launch in progress
     std::vector<TileDescription> maps_;
@@ -283,6 +287,10 @@ Result<std::unique_ptr<Stream>> CudaDevice::make_stream(int) {
     Handle stream = nullptr;
     TRY(driver_.check(driver_.cuStreamCreate(&stream, kNonBlocking), "making a stream"));
     return std::unique_ptr<Stream>(new CudaStream(*this, stream));
+}
+
+Result<std::unique_ptr<Stream>> CudaDevice::borrow_stream(void* handle) {
+    return std::unique_ptr<Stream>(new CudaStream(*this, handle, true));
 }
 
 Result<Handle> CudaDevice::assemble(std::string_view text) const {

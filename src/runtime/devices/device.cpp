@@ -12,6 +12,10 @@ Device& device_of(DeviceKind kind) {
     CHECK(false, "there is no device of kind {}", static_cast<int>(kind));
 }
 
+Result<std::unique_ptr<Stream>> Device::borrow_stream(void*) {
+    return Error(Code::E0701, "{} has no streams that others make", name());
+}
+
 Status Arena::reserve(int64_t bytes) {
     if (memory_ && bytes <= bytes_) return {};
     memory_.reset();

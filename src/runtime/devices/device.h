@@ -101,6 +101,8 @@ class Device {
     virtual Result<std::shared_ptr<CompiledModule>> load(std::shared_ptr<CompiledModule> module) { return module; }
     // `threads`: of the CPU, at most; 0: as many as the pool has.
     virtual Result<std::unique_ptr<Stream>> make_stream(int threads) = 0;
+    // One of the driver's that somebody else made and keeps; null: the device's own first.
+    virtual Result<std::unique_ptr<Stream>> borrow_stream(void* handle);
 };
 
 Device& device_of(DeviceKind kind);

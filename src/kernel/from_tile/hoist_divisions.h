@@ -1,0 +1,11 @@
+// Quotients and remainders that are the same in each iteration of a loop are computed in front of it.
+#pragma once
+
+#include "kernel/from_tile/layout.h"
+
+namespace tessera::from_tile_detail {
+
+// In loops of a block: of indices such as (i + place) % n, each thread keeps what is left.
+void hoist_divisions(Kernel& kernel);
+
+}  // namespace tessera::from_tile_detail

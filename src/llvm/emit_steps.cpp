@@ -1,0 +1,244 @@
+// What the threads of a block do one after the other: where they have to meet in between, where shared memory lies, and
+// what the lanes of a warp exchange.
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+
+#include "kernel/ir/group_steps.h"
+#include "kernel/ir/races.h"
+#include "kernel/ir/tile_calls.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+constexpr int64_t kStaticBytes = 32 << 10;  // more is placed, and comes with the launch
+constexpr int64_t kMostShared = 227 << 10, kAlignment = 128;
+
+int64_t bytes_of(const Buffer& b) {
+    Expr count = 1;
+    if (b.strides.empty())
+        for (const Expr& e : b.shape) count = count * e;
+    else
+        for (size_t d = 0; d < b.shape.size(); ++d) count = count + (b.shape[d] - 1) * b.strides[d];
+    const auto bytes = static_cast<int64_t>(dtype_bytes(b.dtype));
+    return (count.as_int().value_or(kMostShared) * bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// When each buffer in shared memory is needed: from its first to its last use, and, where it outlives a loop that uses
+// it, all along that loop.
+struct Lifetimes {
+    const Kernel& kernel;
+    const std::set<int>& shared;
+    struct Span {
+        int64_t begin = -1, end = -1;
+        size_t loops = 0;  // around its Alloc
+    };
+    std::map<int, Span> spans = {};
+    std::vector<std::pair<int64_t, std::set<int>>> loops = {};  // where each began, and what it touches
+    int64_t now = 0;
+
+    void touch(int buffer) {
+        if (!shared.contains(buffer)) return;
+        Span& s = spans[buffer];
+        if (s.begin < 0) s.begin = now;
+        s.end = now;
+        for (auto& [begin, touched] : loops) touched.insert(buffer);
+    }
+    void look(const Expr& e) {
+        if (e.node().reads)
+            visit(e, [&](const Expr& x) {
+                if (x.is(ExprKind::Load)) touch(x.node().slot);
+            });
+    }
+    void walk(const Stmt& s) {
+        if (!s) return;
+        ++now;
+        if (const Seq* all = s->as<Seq>())
+            for (const Stmt& each : all->stmts) walk(each);
+        if (const Store* to = s->as<Store>()) {
+            look(to->value);
+            for (const Expr& e : to->to.indices) look(e);
+            touch(to->to.buffer);
+        }
+        if (const Call* call = s->as<Call>()) {
+            for (const Expr& e : call->args) look(e);
+            for (const auto* list : {&call->writes, &call->reads})
+                for (const Access& a : *list) {
+                    touch(a.buffer);
+                    for (const Expr& e : a.indices) look(e);
+                }
+        }
+        if (const If* branch = s->as<If>()) look(branch->condition), walk(branch->then), walk(branch->otherwise);
+        if (const Alloc* a = s->as<Alloc>()) {
+            if (shared.contains(a->buffer)) spans[a->buffer].loops = loops.size();
+            walk(a->body);
+        }
+        const For* loop = s->as<For>();
+        if (!loop) return;
+        look(loop->extent);
+        loops.emplace_back(now, std::set<int>());
+        walk(loop->body);
+        ++now;
+        const auto [begin, touched] = loops.back();
+        loops.pop_back();
+        for (int b : touched) {
+            Span& span = spans[b];
+            if (span.loops > loops.size()) continue;
+            span.begin = std::min(span.begin, begin);
+            span.end = now;
+        }
+    }
+};
+
+}  // namespace
+
+std::set<int> threads_own_buffers(const Kernel& kernel, const Stmt& s) {
+    std::set<int> own;
+    visit(s, [&](const Stmt& x) {
+        const Alloc* a = x->as<Alloc>();
+        if (a && kernel.buffers[static_cast<size_t>(a->buffer)].scope == Scope::Shared && is_threads_own(kernel, *a))
+            own.insert(a->buffer);
+    });
+    return own;
+}
+
+Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
+    const std::set<int> own = threads_own_buffers(kernel, plan.stmt);
+    std::set<int> shared;
+    int64_t all = 0;
+    visit(plan.stmt, [&](const Stmt& x) {
+        const Alloc* a = x->as<Alloc>();
+        if (!a || own.contains(a->buffer)) return;
+        const Buffer& b = kernel.buffers[static_cast<size_t>(a->buffer)];
+        if (b.scope != Scope::Shared) return;
+        shared.insert(a->buffer);
+        all += bytes_of(b);
+    });
+    if (all <= kStaticBytes) return {};
+    Lifetimes lives{kernel, shared};
+    lives.walk(plan.stmt);
+    // The first that is needed first; each at the lowest place that no other has at the same time.
+    std::vector<int> order;
+    for (const auto& [buffer, span] : lives.spans)
+        if (span.begin >= 0) order.push_back(buffer);
+    std::sort(order.begin(), order.end(),
+              [&](int a, int b) { return std::pair(lives.spans[a].begin, a) < std::pair(lives.spans[b].begin, b); });
+    int64_t most = 0;
+    for (int buffer : order) {
+        const auto& span = lives.spans[buffer];
+        const int64_t bytes = bytes_of(kernel.buffers[static_cast<size_t>(buffer)]);
+        std::vector<SharedPlace> beside;
+        for (const auto& [other, place] : plan.shared)
+            if (lives.spans[other].begin <= span.end && span.begin <= lives.spans[other].end) beside.push_back(place);
+        std::sort(beside.begin(), beside.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+        int64_t at = 0;
+        for (const SharedPlace& p : beside)
+            if (at < p.offset + p.bytes && p.offset < at + bytes) at = p.offset + p.bytes;
+        plan.shared.emplace(buffer, SharedPlace{at, bytes});
+        most = std::max(most, at + bytes);
+    }
+    if (most > kMostShared)
+        return Error(Code::E0604, "kernel {}: its tiles take {} bytes of shared memory, and a block has {}",
+                     kernel.name, most, kMostShared)
+            .hint("take smaller tiles, or fewer at a time");
+    plan.shape.shared_bytes = most;
+    return {};
+}
+
+Value* Emitter::launched_memory() {
+    llvm::GlobalVariable* shared = module_.getNamedGlobal("tessera_shared");
+    if (shared) return shared;
+    constexpr unsigned kSharedSpace = 3;
+    auto* type = llvm::ArrayType::get(builder_.getInt8Ty(), 0);
+    shared = new llvm::GlobalVariable(module_, type, false, llvm::GlobalValue::ExternalLinkage, nullptr,
+                                      "tessera_shared", nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
+    shared->setAlignment(llvm::Align(1024));
+    return shared;
+}
+
+// Memory that other threads see: what a statement, with all inside of it, reads and writes.
+Emitter::Touched Emitter::touched_by(const Stmt& s) const {
+    Touched all;
+    const auto seen = [&](int buffer) {
+        const Scope scope = kernel_.buffers[static_cast<size_t>(buffer)].scope;
+        return scope == Scope::Global || (scope == Scope::Shared && !own_buffers_.contains(buffer));
+    };
+    visit(s, [&](const Stmt& x) {
+        if (const Store* to = x->as<Store>(); to && seen(to->to.buffer)) all.writes.insert(to->to.buffer);
+        const Call* call = x->as<Call>();
+        if (!call) return;
+        for (const Access& a : call->writes)
+            if (seen(a.buffer)) all.writes.insert(a.buffer);
+        for (const Access& a : call->reads)
+            if (seen(a.buffer)) all.reads.insert(a.buffer);
+    });
+    visit_exprs(s, [&](const Expr& whole) { add_reads(whole, all); });
+    return all;
+}
+
+void Emitter::add_reads(const Expr& e, Touched& to) const {
+    if (!e.node().reads) return;
+    visit(e, [&](const Expr& x) {
+        if (!x.is(ExprKind::Load) || own_buffers_.contains(x.node().slot)) return;
+        const Scope scope = kernel_.buffers[static_cast<size_t>(x.node().slot)].scope;
+        if (scope == Scope::Global || scope == Scope::Shared) to.reads.insert(x.node().slot);
+    });
+}
+
+bool Emitter::may_meet_in_memory(int a, int b) const {
+    if (a == b) return true;
+    const Buffer &one = kernel_.buffers[static_cast<size_t>(a)], &two = kernel_.buffers[static_cast<size_t>(b)];
+    if (one.scope == Scope::Global && two.scope == Scope::Global) return is_anywhere(one) || is_anywhere(two);
+    auto first = plan_->shared.find(a), second = plan_->shared.find(b);
+    if (first == plan_->shared.end() || second == plan_->shared.end()) return false;
+    return first->second.offset < second->second.offset + second->second.bytes &&
+           second->second.offset < first->second.offset + first->second.bytes;
+}
+
+// Before a statement that does this: threads meet where another may have touched what it touches.
+void Emitter::meet_before(const Touched& now) {
+    const auto any = [&](const std::set<int>& some, const std::set<int>& others) {
+        return std::any_of(some.begin(), some.end(), [&](int a) {
+            return std::any_of(others.begin(), others.end(), [&](int b) { return may_meet_in_memory(a, b); });
+        });
+    };
+    if (any(now.writes, open_.writes) || any(now.writes, open_.reads) || any(now.reads, open_.writes)) {
+        meet();
+        open_ = {};
+    }
+    loads_.clear();
+    open_.add(now);
+}
+
+void Emitter::emit_swap(const Call& call) {
+    const Slot &to = slots_[static_cast<size_t>(call.writes[0].buffer)],
+               &from = slots_[static_cast<size_t>(call.reads[0].buffer)];
+    llvm::Type *type = memory_type(from.dtype), *word = builder_.getInt32Ty();
+    const auto bits = static_cast<unsigned>(dtype_bytes(from.dtype)) * 8;
+    llvm::Type* number = builder_.getIntNTy(bits);
+    const auto mask = static_cast<uint32_t>(*call.args[0].as_int());
+    const auto swap = [&](Value* v) {
+        return builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+                                        {builder_.getInt32(~0u), v, builder_.getInt32(mask), builder_.getInt32(31)});
+    };
+    for (int64_t i = 0; i < from.own; ++i) {
+        const auto at = static_cast<uint64_t>(i);
+        Value* value = builder_.CreateLoad(type, builder_.CreateConstInBoundsGEP1_64(type, from.base, at));
+        value = builder_.CreateBitCast(value, number);
+        if (bits == 64) {
+            Value* low = swap(builder_.CreateTrunc(value, word));
+            Value* high = swap(builder_.CreateTrunc(builder_.CreateLShr(value, 32), word));
+            value = builder_.CreateOr(builder_.CreateZExt(low, number),
+                                      builder_.CreateShl(builder_.CreateZExt(high, number), 32));
+        } else {
+            value = builder_.CreateTrunc(swap(builder_.CreateZExt(value, word)), number);
+        }
+        builder_.CreateStore(builder_.CreateBitCast(value, type),
+                             builder_.CreateConstInBoundsGEP1_64(type, to.base, at));
+    }
+    forget_loads(call.writes[0].buffer);
+}
+
+}  // namespace tessera::codegen
