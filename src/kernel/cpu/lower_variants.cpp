@@ -131,10 +131,11 @@ class Joining {
     std::vector<Stmt> stmts_;
 };
 
-// What the number of rows may be: small and large values of each symbol. Several symbols at once (an image's height and
-// width, a batch of sequences) are one only all together, and many rows otherwise.
+// What the number of rows may be: small and large values of each symbol. Two symbols (a batch of sequences) are one
+// only together, and many rows otherwise; three (images, their height and width) are always many.
 std::vector<int64_t> sample_sizes(const Expr& rows) {
     constexpr int64_t kOthers = 16;
+    constexpr size_t kOfImages = 3;
     std::set<int64_t> sizes;
     const std::vector<std::string> symbols = free_symbols(rows);
     auto sample = [&](const std::string& name, int64_t n, int64_t others) {
@@ -144,7 +145,7 @@ std::vector<int64_t> sample_sizes(const Expr& rows) {
         if (auto size = evaluate_int(rows, values); size && *size > 0) sizes.insert(*size);
     };
     for (const std::string& name : symbols) {
-        sample(name, 1, 1);
+        if (symbols.size() < kOfImages) sample(name, 1, 1);
         for (int64_t n = 1; n <= 256; n += 1 + n / 16) sample(name, n, kOthers);
     }
     return {sizes.begin(), sizes.end()};
