@@ -101,6 +101,40 @@ TEST(GpuAttention, MasksAndBiases) {
     expect_one_kernel(attention_of("bf16"), sizes, [](Inputs& in) { set_row(in, "q", 4, NAN); });
 }
 
+// As exporters write it: rounded at each step, heads side by side, masks made of smaller ones, no -inf.
+TEST(GpuAttention, WrittenOutIn16Bits) {
+    const char* written =
+        "graph g(x: f16[2,150,64], w: f16[64,384], c: f16[384], m: bool[2,150]) {\n"
+        "  %a = matmul(x, w)\n  %y = add(%a, c)\n  %qs, %ks, %vs = split(%y, axis=2, num_outputs=3)\n"
+        "  %s = cast([0.125], to=10)\n  %qm = mul(%qs, %s)\n"
+        "  %q0 = reshape(%qm, [2,150,2,64])\n  %k0 = reshape(%ks, [2,150,2,64])\n  %v0 = reshape(%vs, [2,150,2,64])\n"
+        "  %q = transpose(%q0, perm=[0,2,1,3])\n  %k = transpose(%k0, perm=[0,2,3,1])\n"
+        "  %v = transpose(%v0, perm=[0,2,1,3])\n  %p = matmul(%q, %k)\n"
+        "  %n = range(0, 150, 1)\n  %r = reshape(%n, [1,1,150,1])\n  %l = reshape(%n, [1,1,1,150])\n"
+        "  %ca = less_or_equal(%l, %r)\n  %m4 = reshape(m, [2,1,1,150])\n  %am = and(%ca, %m4)\n"
+        "  %b0 = where(%am, [0.0], [-65504.0])\n  %b = cast(%b0, to=10)\n  %t = add(%p, %b)\n"
+        "  %e = softmax(%t, axis=-1)\n  %nan = is_nan(%e)\n  %z = cast([0.0], to=10)\n  %f = where(%nan, %z, %e)\n"
+        "  %o = matmul(%f, %v)\n  %o1 = transpose(%o, perm=[0,2,1,3])\n  return reshape(%o1, [2,150,128])\n}\n";
+    // Small, since the evaluator rounds scores and weights; and each query sees the first key.
+    expect_one_kernel(written, {}, [](Inputs& in) {
+        for (const char* name : {"x", "c"}) {
+            Tensor t = *Tensor::zeros(DType::f16, in.at(name).tensor().sizes());
+            for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, in.at(name).tensor().real_at(i) / 16);
+            in[name] = Datum(t);
+        }
+        Tensor m = *Tensor::zeros(DType::boolean, {2, 150});
+        for (int64_t i = 0; i < m.elements(); ++i) m.set_real(i, i % 150 == 0 ? 1 : in.at("m").tensor().real_at(i));
+        in["m"] = Datum(m);
+    });
+    const Program program = attention_for_blocks(written);
+    EXPECT_EQ(program.kernels.size(), 2u) << "the projection, with its bias, and attention";
+    // After the last element of a head comes another's.
+    std::string narrow = written;
+    for (size_t at; (at = narrow.find("2,64]")) != std::string::npos;) narrow.replace(at, 5, "4,32]");
+    EXPECT_FALSE(find_team_kernel(attention_for_blocks(narrow)));
+    EXPECT_GT(attention_for_blocks(narrow).kernels.size(), 3u) << "products and a softmax";
+}
+
 TEST(GpuAttention, HeadsOfEverySizeAndGroup) {
     for (int64_t head : {8, 80, 128})
         expect_one_kernel(

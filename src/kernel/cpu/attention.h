@@ -25,8 +25,12 @@ struct AttentionWeights {
     Expr sum_load;
 };
 
+// What the graph rounds to 16 bits on the way: as it says, or not at all.
+enum class Rounding : uint8_t { Kept, Dropped };
+
 // `weights` over the key and other variables, if that is what it says.
-std::optional<AttentionWeights> match_weights(const Expr& weights, const Expr& key, const FindRow& find);
+std::optional<AttentionWeights> match_weights(const Expr& weights, const Expr& key, const FindRow& find_row,
+                                              Rounding rounding);
 
 // A Compute that is attention, over the axes of the stage that multiplies with V.
 struct Attention {
@@ -39,7 +43,7 @@ struct Attention {
     AttentionWeights weights;
     Expr score_load;  // of the product Q K^T, in weights.score
 };
-std::optional<Attention> match_attention(const Compute& compute);
+std::optional<Attention> match_attention(const Compute& compute, Rounding rounding);
 
 struct AttentionTiles {
     int64_t rows = 4;      // of a register tile: keys, or columns of V

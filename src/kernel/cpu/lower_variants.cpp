@@ -310,7 +310,7 @@ std::vector<Asked> for_columns(const Compute& compute, const ScheduleOptions& op
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
                                std::string* traces) {
     ScheduleOptions options = given;
-    if (auto attention = match_attention(compute))
+    if (auto attention = match_attention(compute, Rounding::Kept))
         return lower_attention_variants(compute, *attention, options, choices, traces);
     if (compute.halvings > 0) {
         const std::string subject = fmt::format("Strassen for {}, {} {}", compute.name, compute.halvings,

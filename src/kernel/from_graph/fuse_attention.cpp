@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kMaxVisited = 200;                       // definitions between the product with V and the scores
 constexpr int64_t kMaxHead = 512;                         // elements of a head: blocks of keys must fit the first cache
 constexpr int64_t kMaxBlockHead = 128, kFewQueries = 16;  // the same for blocks, and queries that are worth it
+constexpr int64_t kHeadPanel = 64;                        // elements of a head that are copied together
+constexpr double kFewerElements = 16;                     // in what a mask is made of
 // Cycles for each score: exp and its sum; writing, reading and packing it again; and from far.
 constexpr double kExpCycles = 3, kScoreCycles = 1.2, kFarCycles = 0.5;
 
@@ -111,7 +113,8 @@ class AttentionSearch {
                 return std::nullopt;
             return RowReduction{index_vars(r.shape), r.reduce[0], r.combine, spelled(acc_.body(n))};
         };
-        auto weights = match_weights(spelled(acc_.body(product).arg(side)), d.reduce[0].var, find);
+        const Rounding rounding = options_.machine.blocks ? Rounding::Dropped : Rounding::Kept;
+        auto weights = match_weights(spelled(acc_.body(product).arg(side)), d.reduce[0].var, find, rounding);
         if (!weights || acc_.def(scores).dtype != d.dtype) return;
         const std::vector<int> loads = loaded_slots(weights->score);
         if (std::find(loads.begin(), loads.end(), scores) == loads.end()) return;
@@ -132,14 +135,22 @@ class AttentionSearch {
         fusion_.choose(fmt::format("attention {} as one kernel", acc_.name(product)), std::move(decision));
         if (!yes) return;
         for (int n : maps_) fusion_.decided[size_t(n)] = true;
-        for (int n : operands.computed) fusion_.add_group({n});
+        fusion_.stored.insert(fusion_.stored.end(), operands.computed.begin(), operands.computed.end());
         for (int n : operands.places) fusion_.decided[size_t(n)] = true;
         std::vector<int> stages(members.begin(), members.end());
-        for (int n = epilogue_of(product); n >= 0; n = -1) stages.push_back(n);
+        int last = epilogue_of(product);
+        // What only places it goes along.
+        for (int n = last; n >= 0 && options_.machine.blocks;) {
+            n = epilogue_of(n);
+            if (n < 0 || !scaled_load(acc_.body(n))) break;
+            fusion_.decided[size_t(last)] = true;
+            last = n;
+        }
+        if (last >= 0) stages.push_back(last);
         fusion_.add_group(stages);
     }
 
-    // A map of the result that nobody but it reads.
+    // A map of the result, or of a map of it, that nobody but it reads.
     int epilogue_of(int product) const {
         if (acc_.kept(product) || acc_.readers(product).size() != 1) return -1;
         const int reader = acc_.readers(product)[0];
@@ -150,7 +161,8 @@ class AttentionSearch {
         return reader;
     }
 
-    // For blocks: what operands are computed from is kept, and masks that are functions of places are not.
+    // For blocks: what operands are computed from is kept. What only scales or places them is not, nor are masks that
+    // are made of places and of much smaller ones.
     struct BlockOperands {
         std::vector<int> computed, places;
     };
@@ -164,10 +176,11 @@ class AttentionSearch {
             const Definition& d = acc_.def(n);
             if (d.kind != Definition::Kind::Map || acc_.kept(n) || fusion_.decided[size_t(n)]) break;
             auto further = scaled_load(acc_.body(n));
-            if (!further) {
+            if (!further || !is_copied(further->load.dtype())) {
                 out.computed.push_back(n);
                 break;
             }
+            out.places.push_back(n);
             Bindings at;
             for (size_t i = 0; i < found->load.args().size(); ++i)
                 at.emplace(fmt::format("%i{}", i), found->load.arg(i));
@@ -196,6 +209,14 @@ class AttentionSearch {
             if (i > 0 && !mod(stride, 8).is_int(0)) return false;
         }
         return found;
+    }
+
+    // Whether what comes after the last along an axis is outside of what is read.
+    bool ends_with(const Expr& load, const ReduceAxis& axis) const {
+        for (size_t i = 0; i < load.args().size(); ++i)
+            if (depends_on(load.arg(i), axis.var))
+                return load.arg(i) == axis.var && acc_.def(load.node().slot).shape[i] == axis.extent;
+        return false;
     }
 
     Decision suits_blocks(int product, size_t side, const AttentionWeights& weights, BlockOperands& out) const {
@@ -237,20 +258,27 @@ class AttentionSearch {
         if (!lies_in_rows(*from_q, vars[*query], scores.reduce[0].var) ||
             !lies_in_rows(*from_k, in_scores, scores.reduce[0].var) || !lies_in_rows(*from_v, key, column->var))
             return no("an operand does not lie in rows that begin at multiples of 16 bytes");
+        const bool ends = ends_with(*from_q, scores.reduce[0]) && ends_with(*from_k, scores.reduce[0]);
+        if (*depth % kHeadPanel && !ends) return no("heads of {} elements lie side by side", *depth);
+        if (!ends_with(*from_v, d.reduce[0])) return no("values after the last key");
         for (int n : loaded_slots(weights.score)) add_places(n, out);
         return yes("{:.0f} KB of scores are never kept", bytes_of(scores) / 1000);
     }
 
-    // A map that reads nothing.
-    void add_places(int n, BlockOperands& out) const {
+    // A map that reads nothing, or nothing but maps of that kind and what has far fewer elements.
+    bool add_places(int n, BlockOperands& out) const {
         const Definition& d = acc_.def(n);
-        if (d.kind != Definition::Kind::Map || acc_.kept(n) || fusion_.decided[size_t(n)]) return;
+        if (d.kind != Definition::Kind::Map || acc_.kept(n)) return false;
+        if (fusion_.decided[size_t(n)]) return fusion_.group_of[size_t(n)] < 0;
+        BlockOperands with = out;
         for (int read : loaded_slots(acc_.body(n))) {
-            const size_t before = out.places.size();
-            add_places(read, out);
-            if (out.places.size() == before) return;
+            if (add_places(read, with)) continue;
+            if (elements_of(acc_.def(read).shape) * kFewerElements > elements_of(d.shape)) return false;
+            if (acc_.def(read).kind == Definition::Kind::Map) with.computed.push_back(read);
         }
+        out = std::move(with);
         out.places.push_back(n);
+        return true;
     }
 
     // Scores that are written and read again, against tiles that queries do not fill.

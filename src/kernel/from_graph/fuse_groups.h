@@ -8,13 +8,18 @@ namespace tessera {
 
 struct Fusion {
     const Accesses& acc;
+    bool blocks = false;  // for a machine that runs blocks of threads
     std::vector<std::vector<int>> groups = {};
-    std::vector<int> group_of;  // by definition: -1 where it is no stage
-    std::vector<bool> decided;  // it is a stage, or inlined
+    std::vector<int> group_of;     // by definition: -1 where it is no stage
+    std::vector<bool> decided;     // it is a stage, or inlined
+    std::vector<int> stored = {};  // maps that must be stages: the last of a region, or alone
     std::vector<Choice> choices = {};
 
-    explicit Fusion(const Accesses& accesses)
-        : acc(accesses), group_of(size_t(accesses.count()), -1), decided(size_t(accesses.count())) {}
+    Fusion(const Accesses& accesses, bool for_blocks)
+        : acc(accesses),
+          blocks(for_blocks),
+          group_of(size_t(accesses.count()), -1),
+          decided(size_t(accesses.count())) {}
     int add_group(std::vector<int> members);
     void choose(std::string subject, Decision decision) {
         choices.push_back({std::move(subject), std::move(decision)});

@@ -22,7 +22,9 @@ class Region {
             int next = next_member();
             if (next < 0) break;
             members_.insert(next);
-            if (exits() == 1) best.assign(members_.begin(), members_.end()), step = 0;
+            if (exits() != 1 || (fusion_.blocks && widens(next))) continue;
+            best.assign(members_.begin(), members_.end());
+            step = 0;
         }
         return best;
     }
@@ -46,6 +48,13 @@ class Region {
         for (const Reading& a : acc_.reads(n))
             if (members_.contains(a.source) && !(rows_ ? same_row(n, a) : elementwise(n, a))) return false;
         return true;
+    }
+
+    // What is stored is then twice as long, and nothing is saved.
+    bool widens(int n) const {
+        const Expr& e = acc_.body(n);
+        return e.is(ExprKind::Cast) && e.arg(0).is(ExprKind::Load) &&
+               dtype_bytes(e.dtype()) > dtype_bytes(e.arg(0).dtype());
     }
 
     bool elementwise(int n, const Reading& a) const {

@@ -123,9 +123,11 @@ Grouping group_nodes(const Definitions& all, Layouts& layouts, const LowerOption
         return g;
     }
     Accesses acc(all, layouts, g.live, kept);
-    Fusion fusion(acc);
+    Fusion fusion(acc, options.machine.blocks);
     if (options.schedule) fuse_attention(fusion, options);
     fuse_reductions(fusion);
+    for (int n : fusion.stored)
+        if (!fusion.decided[size_t(n)]) fusion.add_group({n});
     fuse_maps(fusion);
     g.groups = std::move(fusion.groups);
     g.group_of = std::move(fusion.group_of);

@@ -26,10 +26,28 @@ Expr replaced(const Expr& e, const Expr& part, const Expr& by) {
     return rewrite(e, [&](const Expr& x) { return x == part ? by : x; });
 }
 
+// The expression in f32 throughout: what it rounds to 16 bits on the way is not.
+Expr unrounded(const Expr& e) {
+    return rewrite(e, [](const Expr& x) -> Expr {
+        if (!x.is(ExprKind::Cast) || x.dtype() != DType::f32) return x;
+        const Expr& narrow = x.arg(0);
+        const bool rounds =
+            narrow.is(ExprKind::Cast) && (narrow.dtype() == DType::f16 || narrow.dtype() == DType::bf16);
+        return rounds && narrow.arg(0).dtype() == DType::f32 ? narrow.arg(0) : x;
+    });
+}
+
 }  // namespace
 
-std::optional<AttentionWeights> match_weights(const Expr& weights, const Expr& key, const FindRow& find) {
-    Expr w = weights;
+std::optional<AttentionWeights> match_weights(const Expr& weights, const Expr& key, const FindRow& find_row,
+                                              Rounding rounding) {
+    auto seen = [&](const Expr& e) { return rounding == Rounding::Kept ? e : unrounded(e); };
+    auto find = [&](int slot) {
+        auto found = find_row(slot);
+        if (found) found->value = seen(found->value);
+        return found;
+    };
+    Expr w = seen(weights);
     std::vector<Expr> conditions;
     while (w.is(ExprKind::Select)) {
         const bool then = is_zero(w.arg(1));
@@ -89,7 +107,7 @@ bool stores_its_axes(const Stage& s) {
 
 }  // namespace
 
-std::optional<Attention> match_attention(const Compute& compute) {
+std::optional<Attention> match_attention(const Compute& compute, Rounding rounding) {
     // Scores, their maximum and sum, the product with V; perhaps a map of it.
     const auto& stages = compute.stages;
     if (stages.size() < 4 || stages.size() > 5) return std::nullopt;
@@ -127,7 +145,7 @@ std::optional<Attention> match_attention(const Compute& compute) {
     };
     const int side = loads(a.product->value.arg(0), stages[2].buffer) ? 0 : 1;
     a.v = a.product->value.arg(size_t(1 - side));
-    auto weights = match_weights(a.product->value.arg(size_t(side)), a.key.var, find);
+    auto weights = match_weights(a.product->value.arg(size_t(side)), a.key.var, find, rounding);
     if (!weights) return std::nullopt;
     a.weights = *weights;
     for (const Stage& s : stages)

@@ -542,7 +542,7 @@ std::optional<ScaledLoad> scaled_load(const Expr& operand) {
 
 Result<std::optional<Lowered>> attention_kernel(const Compute& compute, const Machine& machine) {
     if (!machine.has("wgmma")) return std::optional<Lowered>();
-    auto attention = match_attention(compute);
+    auto attention = match_attention(compute, Rounding::Dropped);
     if (!attention) return std::optional<Lowered>();
     auto made = TeamAttention(compute, *attention).make();
     if (!made) return std::optional<Lowered>();
