@@ -7,6 +7,7 @@
 #include "kernel/gpu/wgmma_kernel.h"
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
+#include "rewrite/passes/lowering_passes.h"
 
 namespace tessera::test {
 namespace {
@@ -165,6 +166,71 @@ TEST(Gpu, WindowsAreCopiedByPlaces) {
                     testing::Not(testing::HasSubstr("copy_places")));
 }
 
+// Weights of 1x1 windows that pass channels on as they are.
+Tensor choosing(int64_t outputs, int64_t channels) {
+    Tensor made = *Tensor::zeros(DType::f16, {outputs, channels, 1, 1});
+    for (int64_t o = 0; o < outputs; ++o) made.set_real(o * channels + o * 5 % channels, 1);
+    return made;
+}
+
+// Groups of few channels are joined to such as fill tiles, and each of those reads its own channels.
+TEST(Gpu, GroupsOfFewChannelsAreJoined) {
+    for (const char* more : {"pads=[1,1,1,1], group=32", "strides=[2,2], group=16"}) {
+        const int64_t channels = std::string_view(more).ends_with("32") ? 4 : 8;
+        Tensor weights = *Tensor::zeros(DType::f16, {128, channels, 3, 3});
+        for (int64_t i = 0; i < weights.elements(); ++i) weights.set_real(i, double(i * 7 % 19 - 9) / 16);
+        auto parsed = parse(
+            fmt::format("graph g(x: f16[2,64,17,16], w: f16[128,{},3,3], v: f16[128,64,1,1], u: f16[64,128,1,1]) {{\n"
+                        "  %0 = conv(x, v)\n  %1 = conv(%0, w, {})\n  %2 = relu(%1)\n  return conv(%2, u)\n}}\n",
+                        channels, more));
+        ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
+        std::shared_ptr<Graph> graph(std::move(*parsed));
+        Value* w = graph->inputs()[1].get();
+        graph->replace_uses(w, graph->constant(weights));
+        Inputs inputs = random_inputs(*graph, {}, 7);
+        inputs["v"] = Datum(choosing(128, 64)), inputs["u"] = Datum(choosing(64, 128));
+        auto want = evaluate(*graph, inputs);
+        ASSERT_TRUE(want.ok()) << want.error().to_string();
+        const Machine machine = *describe_target("sm_90a");
+        PassContext context;
+        auto joined = join_groups(*graph, machine, context);
+        ASSERT_TRUE(joined.ok() && *joined);
+        auto same = evaluate(*graph, inputs);
+        ASSERT_TRUE(same.ok()) << same.error().to_string();
+        expect_close((*same)[0], (*want)[0]);
+        LowerOptions options;
+        options.machine = machine;
+        auto program = from_graph(graph, options);
+        ASSERT_TRUE(program.ok()) << program.error().to_string();
+        EXPECT_THAT(kernels_of(*program), testing::HasSubstr("64*block_b]"));
+        auto got = run_program(*program, inputs, {.races = Races::Find});
+        ASSERT_TRUE(got.ok()) << got.error().to_string();
+        expect_close((*got)[0], (*want)[0]);
+    }
+}
+
+// Windows of few elements: a thread has a vector of neighbours, and what is made of them.
+TEST(Gpu, WindowsStayWithTheirThreads) {
+    for (const char* dtype : {"f16", "f32"})
+        for (const char* op :
+             {"max_pool(%0, kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1])",
+              "average_pool(%0, kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=0)",
+              "conv(%0, w, b, group=24, pads=[1,1,1,1])", "conv(%0, w, b, group=24, strides=[2,2], pads=[0,1,1,0])"}) {
+            const std::string text = fmt::format(
+                "graph g(x: {0}[2,7,6,24], w: {0}[24,1,3,3], b: {0}[24]) {{\n  %0 = transpose(x, perm=[0,3,1,2])\n"
+                "  %1 = {1}\n  %2 = relu(%1)\n  return transpose(%2, perm=[0,2,3,1])\n}}\n",
+                dtype, op);
+            expect_in_any_order(text);
+        }
+    expect_in_any_order(
+        "graph g(x: f16[1,5,9,7]) {\n  %0 = average_pool(x, kernel_shape=[3,3])\n  return relu(%0)\n}\n");
+    const std::string pooled =
+        kernels_of(for_blocks("graph g(x: f16[2,8,8,64]) {\n  %0 = transpose(x, perm=[0,3,1,2])\n  %1 = max_pool(%0, "
+                              "kernel_shape=[2,2])\n  return transpose(%1, perm=[0,2,3,1])\n}\n"));
+    EXPECT_EQ(pooled.find("parallel"), pooled.rfind("parallel")) << pooled;
+    EXPECT_THAT(pooled, testing::HasSubstr("< 8 {")) << pooled;
+}
+
 TEST(Gpu, MatrixInstructionsTakeTilesOf16Bits) {
     const std::string text =
         kernels_of(for_blocks("graph g(a: f16[64,64], b: f16[64,64]) {\n  return matmul(a, b)\n}\n"));
@@ -199,6 +265,11 @@ TEST(Gpu, WideMatrixInstructionsReadTilesThatAreCopiedAhead) {
         EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")), testing::HasSubstr("call wgmma")) << text;
         expect_in_any_order(text, {{"N", 30}}, 5, "sm_90a");
     }
+    // Rows of the output that begin anywhere are stored line by line.
+    expect_in_any_order(
+        "graph g(a: f16[72,64], b: f16[131,64], c: f16[131]) {\n  %y = transpose(b, perm=[1,0])\n"
+        "  %0 = matmul(a, %y)\n  return add(%0, c)\n}\n",
+        {}, 5, "sm_90a");
     // Rows that begin anywhere cannot be copied so.
     EXPECT_THAT(kernels_of(for_blocks("graph g(a: f16[64,67], b: f16[67,64]) {\n  return matmul(a, b)\n}\n", "sm_90a")),
                 testing::HasSubstr("call mma"));

@@ -304,25 +304,34 @@ std::optional<Found> find_contraction(const Schedule& s) {
     return f;
 }
 
-// Operands that lie neither along k nor along their side, and are known: along the side, in the order of steps.
-std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f, Compute& compute) {
+// Whether rows of an operand that lies along its side begin where tiles cannot be copied, and along k would not.
+bool begins_anywhere(const Schedule& s, const Expr& operand, const ReduceAxis& depth) {
+    const auto narrow = narrowed(operand);
+    if (!narrow || !narrow->is(ExprKind::Load) || size_of(depth.extent) % kMmaVector) return false;
+    const auto step = stride_of(s, *narrow, depth.var);
+    return step && step->as_int() && *step->as_int() % kMmaVector;
+}
+
+// Operands that are known, and lie neither along k nor along their side: along the side, in the order of steps. Those
+// that lie along their side, but not so that tiles can be copied: along k, for means that copy tiles.
+std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f, bool wide, Compute& compute) {
     std::vector<PreparedOperand> prepared;
     for (bool rows : {true, false}) {
         const Stage stage = compute.stages[0];
         const Expr operand = stage.value.arg(size_t(rows ? f.c.a : f.c.b));
         const std::vector<int>& side = rows ? f.c.rows : f.c.columns;
         const size_t along = f.inner ? *f.inner : size_t(f.c.depth.back());
-        if (lies_along(s, s.compute().stages[0].value.arg(size_t(rows ? f.c.a : f.c.b)), stage.reduce[along].var))
-            continue;
-        if (lies_along(s, s.compute().stages[0].value.arg(size_t(rows ? f.c.a : f.c.b)),
-                       stage.axes[size_t(side.back())].var))
-            continue;
+        const Expr& before = s.compute().stages[0].value.arg(size_t(rows ? f.c.a : f.c.b));
+        if (lies_along(s, before, stage.reduce[along].var)) continue;
+        const bool turned = lies_along(s, before, stage.axes[size_t(side.back())].var);
+        if (turned && !(wide && f.narrow && begins_anywhere(s, before, stage.reduce[along]))) continue;
         std::vector<ReduceAxis> order;
         for (int i : f.c.batch) order.push_back(stage.axes[size_t(i)]);
         for (int i : f.c.depth)
             if (size_t(i) != along) order.push_back(stage.reduce[size_t(i)]);
-        order.push_back(stage.reduce[along]);
+        if (!turned) order.push_back(stage.reduce[along]);
         for (int i : side) order.push_back(stage.axes[size_t(i)]);
+        if (turned) order.push_back(stage.reduce[along]);
         if (auto made = prepare_operand(compute, operand, order)) prepared.push_back(std::move(*made));
     }
     return prepared;
@@ -344,11 +353,11 @@ enum class Means : uint8_t { Rows, Wide, Windows, Narrow };
 // The window of a convolution whose channels fill tiles.
 std::optional<Window> window_of(const Compute& compute, const Found& f) {
     const Stage& stage = compute.stages[0];
-    if (!f.c.batch.empty() || (!f.inner && stage.reduce.size() > 1)) return {};
+    if (!f.inner && stage.reduce.size() > 1) return {};
     const int64_t channels = size_of(stage.reduce[f.inner.value_or(0)].extent),
                   filled = divide_up(channels, kWideDepth) * kWideDepth;
-    if (4 * channels < 3 * filled) return {};
-    return find_window(compute, stage, stage.value.arg(size_t(f.c.a)), f.c.rows, f.inner.value_or(0));
+    if (2 * channels < filled) return {};
+    return find_window(compute, stage, stage.value.arg(size_t(f.c.a)), f.c.rows, f.c.batch, f.inner.value_or(0));
 }
 
 // What the contraction's axes are once they are merged, and the kernel.
@@ -433,7 +442,7 @@ bool suits(Means means, const Found& f, const Machine& machine) {
 
 Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, Means means) {
     Compute with = s.compute();
-    std::vector<PreparedOperand> prepared = prepare_operands(s, found, with);
+    std::vector<PreparedOperand> prepared = prepare_operands(s, found, means == Means::Wide, with);
     if (prepared.size() > 1) {  // one kernel prepares one
         with = s.compute();
         prepared.clear();

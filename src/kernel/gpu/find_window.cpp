@@ -55,7 +55,7 @@ bool find_steps(const Expr& at, const ReduceAxis& own, const Stage& stage, size_
 }  // namespace
 
 std::optional<Window> find_window(const Compute& compute, const Stage& stage, const Expr& operand,
-                                  const std::vector<int>& rows, size_t channels) {
+                                  const std::vector<int>& rows, const std::vector<int>& batch, size_t channels) {
     auto narrow = narrowed(operand);
     if (!narrow) return {};
     std::vector<Expr> conditions;
@@ -72,8 +72,16 @@ std::optional<Window> find_window(const Compute& compute, const Stage& stage, co
     const ReduceAxis &y = axes[axes.size() - 2], &x = axes[axes.size() - 1];
     const std::vector<Expr>& at = e.args();
     if (axes.size() == 3 ? !(at[0] - axes[0].var).is_int(0) : !image.shape[0].is_int(1)) return {};
-    if (!(at[3] - stage.reduce[channels].var).is_int(0)) return {};
     Window found;
+    Expr first = at[3] - stage.reduce[channels].var;
+    for (const ReduceAxis& axis : long_axes(stage, batch)) {
+        auto step = step_of(at[3], axis.var);
+        const auto apart = step ? step->as_int() : std::nullopt;
+        if (!apart || found.apart || *apart % kAligned) return {};
+        found.apart = *apart;
+        first = first - axis.var * *apart;
+    }
+    if (!first.is_int(0)) return {};
     found.buffer = e.node().slot;
     found.further.resize(stage.reduce.size());
     if (!find_steps(at[1], y, stage, 0, found) || !find_steps(at[2], x, stage, 1, found)) return {};

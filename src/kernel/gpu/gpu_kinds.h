@@ -7,13 +7,17 @@ namespace tessera {
 
 // How many neighbours along the innermost axis one thread takes: as many as fill the widest access, 16 bytes, of all
 // that is read and written there. 1 where the extent is no multiple of it, or where some would be guarded and others
-// not.
-int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along);
+// not. `own`: a buffer that its thread keeps in registers.
+int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along, int own = -1);
 
 // A stage without reduction, one thread for each element or each vector of them; in squares where it reads across.
 Status map_to_threads(Schedule& s, const std::string& stage, bool share_squares);
 // A map that reads across, in squares that a block turns in shared memory. False, and nothing done: it is none.
 Result<bool> squares_to_blocks(Schedule& s, const std::string& stage);
+// A map and the reduction of few elements, such as a window's, that it reads at its own place: each thread carries out
+// the reduction for a vector of neighbours, and the map on what it has. The name of the reduction; none, and nothing
+// done, where it is something else.
+Result<std::vector<std::string>> window_to_threads(Schedule& s, const std::string& map);
 // A reduction that one thread carries out for each element.
 Status reduce_by_threads(Schedule& s, const std::string& stage);
 

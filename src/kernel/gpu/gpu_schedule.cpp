@@ -5,6 +5,7 @@
 #include "kernel/gpu/attention_kernel.h"
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
+#include "kernel/gpu/prepare_operand.h"
 
 namespace tessera {
 
@@ -23,6 +24,7 @@ Result<Schedule> scheduled(Compute compute, bool share) {
         if (std::none_of(stages.begin(), stages.end(), [&](const Stage& st) { return st.name == *name; })) continue;
         std::vector<std::string> taken;
         if (share) taken = TRY(rows_to_blocks(s, *name, done));
+        if (taken.empty()) taken = TRY(window_to_threads(s, *name));
         done.insert(*name);
         done.insert(taken.begin(), taken.end());
         if (!taken.empty()) continue;
@@ -38,8 +40,15 @@ Result<Schedule> gpu_schedule(Compute compute, const ScheduleOptions&) { return 
 Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices,
                               std::string* traces) {
     auto try_one = [&](bool share) -> Result<Lowered> {
-        const Schedule schedule = TRY(scheduled(compute, share));
+        Compute with = compute;
+        auto prepared = prepare_window(with);
+        const Schedule schedule = TRY(scheduled(std::move(with), share));
         Lowered lowered = TRY(lower(schedule));
+        if (prepared) {
+            lowered.prepare = std::move(prepared->prepare);
+            lowered.prepare_args = {prepared->from, prepared->to};
+            lowered.prepared = {prepared->to};
+        }
         if (traces) *traces += fmt::format("// {}\n{}", compute.name, schedule.print_trace());
         return lowered;
     };

@@ -42,16 +42,26 @@ std::optional<PreparedOperand> prepare_operand(Compute& compute, const Expr& ope
     if (!load.is(ExprKind::Load)) return {};
     const auto slot = static_cast<size_t>(load.node().slot);
     if (slot >= compute.params || slot >= compute.known.size() || !compute.known[slot]) return {};
-    std::vector<ReduceAxis> own;  // those that it has, each as one index
+    std::vector<ReduceAxis> own;  // those that it has
+    int64_t elements = 1;
     for (const ReduceAxis& axis : order) {
-        const auto uses = std::count(load.args().begin(), load.args().end(), axis.var);
-        if (uses > 1 || !axis.extent.as_int()) return {};
-        if (uses == 1) own.push_back(axis);
+        if (!axis.extent.as_int()) return {};
+        if (!depends_on(load, axis.var)) continue;
+        own.push_back(axis);
+        elements *= *axis.extent.as_int();
     }
     for (const Expr& index : load.args()) {
-        const bool known = std::any_of(own.begin(), own.end(), [&](const ReduceAxis& a) { return a.var == index; });
-        if (!known && !index.as_int()) return {};
+        Expr rest = index;
+        for (const ReduceAxis& axis : own) {
+            auto step = step_of(rest, axis.var);
+            if (!step || !step->as_int()) return {};
+            rest = rest - axis.var * *step;
+        }
+        if (!rest.as_int()) return {};
     }
+    int64_t there = 1;
+    for (const Expr& size : compute.buffers[slot].shape) there *= size.as_int().value_or(0);
+    if (elements > there) return {};
     Buffer made{.name = compute.buffers[slot].name + "_prepared", .dtype = load.dtype(), .shape = {}};
     std::vector<Expr> at;
     for (const ReduceAxis& axis : own) {

@@ -17,4 +17,7 @@ struct PreparedOperand {
 std::optional<PreparedOperand> prepare_operand(Compute& compute, const Expr& operand,
                                                const std::vector<ReduceAxis>& order);
 
+// The weights of a window for each channel, as vectors along channels. Nothing where they lie so, or there are none.
+std::optional<PreparedOperand> prepare_window(Compute& compute);
+
 }  // namespace tessera

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kAcross = 32, kDeep = 8;  // threads along columns and along k
 constexpr int64_t kRowVectorBytes = 16;
-constexpr int64_t kAheadOfSums = 8;  // steps of which a thread reads before it adds them up
+constexpr int64_t kAheadOfSums = 16;  // steps of which a thread reads before it adds them up
 
 class RowContraction : ContractionBuilder {
   public:

@@ -98,9 +98,9 @@ class WgmmaContraction : ContractionBuilder {
         block_n_ = loop_var("block_n", ceil_div(columns(), tile_.n));
         a_.tile = tile_of(a_, "a"), b_.tile = tile_of(b_, "b");
         sums_ = add("sums", DType::f32, {kWarps, kGroups, kPairs, per_thread()});
-        if (stored_)
+        if (stored_ || stores_lines())
             for (int i = 0; i < 2; ++i)
-                tiles_c_.push_back(add(fmt::format("tile_c{}", i), kernel_.buffers[size_t(stored_->buffer)].dtype,
+                tiles_c_.push_back(add(fmt::format("tile_c{}", i), kernel_.buffers[size_t(out_.buffer)].dtype,
                                        {1, kWgmmaRows, kPieces, kPieceBytes / 2}));
         Stmt begin = over_warps("begin", [&](const WarpThread& t) {
             const Expr e = loop_var("cleared", per_thread());
@@ -162,6 +162,14 @@ class WgmmaContraction : ContractionBuilder {
         return view;
     }
 
+    // Whether rows of the output, which do not begin where tiles can be stored, are stored by threads side by side.
+    bool stores_lines() const {
+        const Buffer& b = compute_.buffers[size_t(out_.buffer)];
+        if (parts_ > 1 || dtype_bytes(b.dtype) != 2) return false;
+        const auto along = step_of(address_of(b, out_.store), out_.axes[column_axis_].var);
+        return along && along->is_int(1);
+    }
+
     // From here on the kernel sees the buffer so, which nothing else in it may read otherwise.
     bool take(const MatrixView& view) {
         if (window_ && window_->buffer == view.buffer) return false;
@@ -214,7 +222,7 @@ class WgmmaContraction : ContractionBuilder {
             if (at == values.end()) continue;
             for (size_t d : {0, 1}) further[d] = further[d] + at->second * w.further[i][d];
         }
-        Call call{kCopyPlaces, {{a_.tile, {0, 0}}}, {{w.buffer, {0, 0, 0, k}}}, {first}};
+        Call call{kCopyPlaces, {{a_.tile, {0, 0}}}, {{w.buffer, {0, 0, 0, batch_ * w.apart + k}}}, {first}};
         for (const auto& pair : {w.size, w.every, w.from})
             for (int64_t n : pair) call.args.push_back(n);
         for (const Expr& e : further) call.args.push_back(e);
@@ -254,9 +262,13 @@ class WgmmaContraction : ContractionBuilder {
         size_t turn = 0;
         for (int64_t row = 0; row < tile_.m; row += kWgmmaRows)
             for (int64_t column = 0; column < tile_.n; column += kSquareColumns, ++turn) {
-                const int to = stored_ ? tiles_c_[turn % 2] : to_buffer();
+                const int to = tiles_c_.empty() ? to_buffer() : tiles_c_[turn % 2];
                 all.push_back(finish_square(fmt::format("end{}", turn), row, column, to));
-                if (!stored_) continue;
+                if (tiles_c_.empty()) continue;
+                if (!stored_) {
+                    all.push_back(store_lines(fmt::format("line{}", turn), row, column, to));
+                    continue;
+                }
                 std::vector<Expr> at = place(*stored_, block_m_ * tile_.m + row, block_n_ * tile_.n + column, 0);
                 all.push_back(copy(kStoreTile, {stored_->buffer, std::move(at)}, {to, {0, 0, 0, 0}}));
             }
@@ -273,16 +285,34 @@ class WgmmaContraction : ContractionBuilder {
             const int64_t first = first_row / kWgmmaRows * (tile_.n / 2) + first_column / 2;
             const Expr own = load(sums_, DType::f32, t.own(x * 4 + half * 2 + in + first));
             Finished made = finished_part(row, column + in, own);
-            if (stored_) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
+            if (!tiles_c_.empty()) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
             Stmt body = store(to, std::move(made.to), std::move(made.value));
             const bool full = divides(tile_.n, columns()), even = full || divides(2, columns());
             if (!even) body = if_then(lt(column + in, columns()), std::move(body));
-            body = loop_over(in, 2, (stored_ || parts_ > 1) && even ? LoopKind::Vector : LoopKind::Unrolled,
+            body = loop_over(in, 2, (!tiles_c_.empty() || parts_ > 1) && even ? LoopKind::Vector : LoopKind::Unrolled,
                              std::move(body));
             if (!full && even) body = if_then(lt(column, columns()), std::move(body));
             body = loop_over(x, kPieces, LoopKind::Unrolled, std::move(body));
             if (!divides(tile_.m, rows())) body = if_then(lt(row, rows()), std::move(body));
             return loop_over(half, 2, LoopKind::Unrolled, std::move(body));
+        });
+    }
+
+    // What a square is in shared memory, each warp line by line.
+    Stmt store_lines(const std::string& name, int64_t first_row, int64_t first_column, int from) const {
+        return over_warps(name, [&](const WarpThread& t) {
+            const Expr in_row = loop_var("row_" + name, 16), turn = loop_var("turn_" + name, 2);
+            const Expr piece = turn * 4 + floor_div(t.group, 2), in_piece = mod(t.group, 2) * 4 + t.pair;
+            const Expr row = block_m_ * tile_.m + first_row + t.warp * 16 + in_row;
+            const Expr column = block_n_ * tile_.n + first_column + piece * 8 + in_piece;
+            const DType dtype = kernel_.buffers[size_t(from)].dtype;
+            const Expr kept =
+                load(from, dtype, {0, t.warp * 16 + in_row, bit(ExprKind::BitXor, piece, mod(in_row, 8)), in_piece});
+            Stmt body = store(out_.buffer, finished(row, column, constant(0, DType::f32)).to, kept);
+            if (!divides(tile_.n, columns())) body = if_then(lt(column, columns()), std::move(body));
+            if (!divides(tile_.m, rows())) body = if_then(lt(row, rows()), std::move(body));
+            body = loop_over(turn, 2, LoopKind::Unrolled, std::move(body));
+            return loop_over(in_row, 16, LoopKind::Unrolled, std::move(body));
         });
     }
 

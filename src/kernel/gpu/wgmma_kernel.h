@@ -18,11 +18,12 @@ struct Window {
     int buffer = -1;
     std::array<int64_t, 2> size{}, every{}, from{};  // y, x: how many places there are, how far apart, the first
     std::vector<std::array<int64_t, 2>> further;     // by axis of the reduction: what a step along it adds
+    int64_t apart = 0;                               // the first channels of neighbours of the batch
 };
 // What an operand is whose side are `rows`, of the axes of a stage, and of which `channels`, of its reduction, lie
-// together; 0 outside of the images. Nothing where it is something else.
+// together, for each of a `batch` others; 0 outside of the images. Nothing where it is something else.
 std::optional<Window> find_window(const Compute& compute, const Stage& stage, const Expr& operand,
-                                  const std::vector<int>& rows, size_t channels);
+                                  const std::vector<int>& rows, const std::vector<int>& batch, size_t channels);
 
 struct WgmmaPlan {
     BlockTile tile;

@@ -36,6 +36,10 @@ Result<Changed> nest_concats(Graph& graph, PassContext& context);
 // transforms, becomes products of transformed tiles (graph/ops/winograd.cpp).
 Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContext& context);
 
+// Groups of few channels, of a convolution of 16 bits with constant weights, become groups that fill tiles of channels,
+// their weights zero for the channels of others: for machines whose matrix instructions take such tiles.
+Result<Changed> join_groups(Graph& graph, const Machine& machine, PassContext& context);
+
 bool any_used(const Node& node);  // of its outputs
 
 // The nodes from number `first` on are parts of `node`, or of what it is a part of.
