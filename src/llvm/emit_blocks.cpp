@@ -18,6 +18,7 @@ constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 constexpr uint64_t kParamAlignment = 16;
 constexpr uint64_t kMapBytes = 128, kMapAlignment = 64;  // of a description of tiles
 constexpr int64_t kMostRows = 65535;                     // blocks along y and z
+constexpr int64_t kMostAtOnce = int64_t{132} * 512;      // threads
 constexpr int kMostSpread = 256;                         // threads of a block of a Parallel loop
 
 using Place = TargetCode::Place;
@@ -29,6 +30,16 @@ bool has_threads(const Stmt& s) {
         found |= loop && is_thread_loop(*loop);
     });
     return found;
+}
+
+// Whether there are so few blocks that none waits for another.
+bool runs_at_once(const LaunchPlan& plan) {
+    if (plan.roles || plan.team) return true;
+    int64_t threads = plan.parallel ? plan.parallel->extent.as_int().value_or(kMostAtOnce + 1) : 1;
+    if (plan.bound)
+        for (size_t d = 0; d < 3; ++d)
+            threads *= plan.shape.grid[d].as_int().value_or(kMostAtOnce + 1) * plan.shape.block[d].as_int().value_or(1);
+    return threads <= kMostAtOnce;
 }
 
 }  // namespace
@@ -168,8 +179,11 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     describe_aliases();
     scratch_ = function_->getArg(params + symbols);
     builder_.SetInsertPoint(body);
-    // A launch may begin early, and waits here until all before it is done.
-    if (target_.cpu.starts_with("sm_9")) assembly("griddepcontrol.wait;", "", {});
+    // A launch may begin early, and waits here until all before it is done. Where all blocks run at once, the next may
+    // be brought then: with more, to say so costs each of them more than it saves.
+    if (!target_.cpu.starts_with("sm_9")) return;
+    assembly("griddepcontrol.wait;", "", {});
+    if (runs_at_once(plan)) assembly("griddepcontrol.launch_dependents;", "", {});
 }
 
 Value* Emitter::place_of(const std::string& axis) {

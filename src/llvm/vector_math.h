@@ -51,6 +51,7 @@ class VectorMath {
     Value* power_of_two(Value* n);  // of an i32 in [-126, 127]
     Value* log_of(Value* mantissa_less_one, Value* exponent);
     Value* asin_small(Value* x);
+    Value* quotient(Value* a, Value* b);
 
     Value* real(Value* like, float c);
     Value* integer(Value* like, int32_t c);
