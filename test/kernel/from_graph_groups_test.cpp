@@ -39,6 +39,15 @@ TEST(Groups, ValueThatOthersReadEndsAnEpilogue) {
               (Labels{"matmul+relu", "matmul+add"}));
 }
 
+// A sum of what two convolutions make, one of them by Winograd tiles: neither kernel waits for the other.
+TEST(Groups, NoGroupWaitsForOneThatWaitsForIt) {
+    EXPECT_FALSE(step_labels(lowered(R"(graph g(x: f32[1,64,2,28,28], i: f32[1,384,14,14]) {
+        %v = constant_of_shape([128,64,1,1,1]) %w = constant_of_shape([128,384,3,3])
+        %y = conv(i, %w, pads=[1,1,1,1]) %r = reshape(%y, [1,1,128,14,14]) %a = transpose(%r, perm=[0,2,1,3,4])
+        %d = conv(x, %v, strides=[2,2,2]) %e = add(%a, %d) %z = relu(%e) return %z })"))
+                     .empty());
+}
+
 TEST(Groups, EpilogueBehindAReshape) {
     EXPECT_EQ(fused(R"(graph g(x: f32[N,M,16], w: f32[16,8], b: f32[8], r: f32[N,M,8]) {
         %f = reshape(x, [-1,16]) %m = gemm(%f, w, b) %s = shape(r) %u = reshape(%m, %s) %y = add(%u, r) return %y })",

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "kernel/from_graph/fuse_groups.h"
 
@@ -55,11 +56,25 @@ class MapFusion {
         for (const Reading& a : acc_.reads(reader))
             if (a.source == n && !same_elements(d.shape, acc_.def(n).shape, a.at)) return;
         if (bytes_of(d) > bytes_of(acc_.def(n))) return;
+        // A group that it is a part of may make what else it reads: then the two would wait for each other.
+        std::set<int> within;
+        for (const Site& s : sites_[size_t(reader)]) within.insert(fusion_.group_of[size_t(s.stage)]);
+        if (made_in(reader, within)) return;
         fusion_.group_of[size_t(n)] = -1;
         fusion_.group_of[size_t(reader)] = group;
         fusion_.groups[size_t(group)] = {reader};
         fusion_.choose(fmt::format("fuse {} into {}", acc_.name(reader), acc_.name(n)),
                        yes("what is written is read by nothing else"));
+    }
+
+    // Whether what a map reads, through others that are inlined, is made by one of these groups.
+    bool made_in(int n, const std::set<int>& groups) const {
+        for (const Reading& a : acc_.reads(n)) {
+            const int group = fusion_.group_of[size_t(a.source)];
+            if (group >= 0 ? groups.contains(group) : acc_.def(a.source).has_body() && made_in(a.source, groups))
+                return true;
+        }
+        return false;
     }
 
     void add_sites(int n, int reader) {
