@@ -200,7 +200,12 @@ void bind_reports(nb::module_& m) {
         .def_ro("measured", &SearchReport::measured)
         .def_ro("candidates", &SearchReport::candidates)
         .def_ro("mutants", &SearchReport::mutants)
+        .def_ro("mutate_targets", &SearchReport::mutate_targets)
+        .def_ro("mutate_remembered", &SearchReport::mutate_remembered)
         .def_ro("mutate_seconds", &SearchReport::mutate_seconds)
+        .def_ro("mutate_whole_seconds", &SearchReport::mutate_whole_seconds)
+        .def_ro("mutate_complete", &SearchReport::mutate_complete)
+        .def_ro("mutate_gain", &SearchReport::mutate_gain)
         .def_ro("chosen", &SearchReport::chosen)
         .def_ro("speedup", &SearchReport::speedup)
         .def(

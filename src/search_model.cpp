@@ -1,11 +1,15 @@
 // From a model to the fastest of the candidates that a search found for it.
+#include <algorithm>
 #include <chrono>
+#include <numeric>
+#include <set>
 
 #include "accepted_rules.h"
 #include "base/protect.h"
 #include "discover/correct/mutate.h"
 #include "discover/correct/picture.h"
 #include "rewrite/passes/optimize.h"
+#include "runtime/code_cache.h"
 #include "search/search.h"
 #include "search/search_rules.h"
 #include "stages.h"
@@ -21,6 +25,8 @@ namespace {
 constexpr int64_t kFoldLimit = int64_t{1} << 40;  // weights are computed, whatever they take
 constexpr size_t kMostTimed = 5;                  // candidates, the input among them
 constexpr double kExploreShare = 0.5;             // of the time
+constexpr double kMakeShare = 0.4;                // of the time for mutants, to make their rules
+constexpr double kMutantShare = 0.4;              // of what is left then, to explore with them, and to measure
 
 int ops_of(const Term& term) {
     int n = term.form == Term::Form::Op;
@@ -30,22 +36,23 @@ int ops_of(const Term& term) {
 
 struct ChosenRules {
     Rules own, made;
-    std::vector<const Rule*> all;
+    std::vector<const Rule*> all, corrected;  // those of a search without mutants, and what mutants add
 };
 
 Result<ChosenRules> choose_rules(const ModelSearchOptions& options) {
     ChosenRules chosen;
     chosen.own = TRY(accepted_rules(options.rules, options.refute_rules, options.cancel));
-    std::vector<const Rule*> all;
-    for (const Rule& rule : chosen.own) all.push_back(&rule);
-    if (options.built_in_rules)
-        for (const Rule* rule : search_rules(options.mutate > 0))
-            if (options.tested_rules || rule->evidence != Evidence::Tested) all.push_back(rule);
-    for (const Rule* rule : all) {
+    auto add = [&](const Rule& rule, std::vector<const Rule*>& to) {
         int ops = 0;
-        for (const Term& root : rule->pattern) ops += ops_of(root);
-        if (options.max_rule_ops == 0 || ops <= options.max_rule_ops) chosen.all.push_back(rule);
-    }
+        for (const Term& root : rule.pattern) ops += ops_of(root);
+        if (options.max_rule_ops == 0 || ops <= options.max_rule_ops) to.push_back(&rule);
+    };
+    for (const Rule& rule : chosen.own) add(rule, chosen.all);
+    if (!options.built_in_rules) return chosen;
+    for (const Rule* rule : search_rules())
+        if (options.tested_rules || rule->evidence != Evidence::Tested) add(*rule, chosen.all);
+    if (options.mutate > 0)
+        for (const Rule* rule : corrected_rules()) add(*rule, chosen.corrected);
     return chosen;
 }
 
@@ -81,14 +88,22 @@ SearchedCandidate described(const Candidate& candidate, const std::vector<const 
 
 // Rules for the graph's own products, which join those of the search.
 Status add_mutants(const Graph& graph, const ModelSearchOptions& options, ChosenRules& rules, SearchReport& report) {
-    if (options.mutate <= 0) return {};
-    MutateOptions how{.seconds = options.mutate, .cancel = options.cancel};
+    MutateOptions how{.seconds = kMakeShare * options.mutate, .cancel = options.cancel};
     if (options.progress)
         how.progress = [&](std::string_view target, size_t done, size_t total) {
             options.progress(fmt::format("mutate {}", target), done, total);
         };
+    const CodeCache cache = TRY(CodeCache::open(options.cache));
+    auto entry = [](const std::string& key) { return code_key({"mutants", key}); };
+    if (cache.enabled()) {
+        how.recall = [&](const std::string& key) { return cache.find(entry(key)); };
+        how.remember = [&](const std::string& key, const std::string& text) {
+            (void)cache.store(entry(key), text);  // a folder that cannot be written to is no error
+        };
+    }
     Mutation found = TRY(mutate(graph, how));
     report.mutate_targets = found.targets;
+    report.mutate_remembered = found.remembered;
     report.mutate_candidates = found.mutants;
     report.mutate_refused = std::move(found.refused);
     report.mutate_seconds = found.seconds;
@@ -100,7 +115,7 @@ Status add_mutants(const Graph& graph, const ModelSearchOptions& options, Chosen
                                   shapes_text(m.corrected.claim), m.share, m.for_all_sizes,
                                   m.corrected.proof.certificate.text, boxes_picture(m.corrected, m.sizes), m.where});
         rules.made.push_back(std::move(m.rule));
-        rules.all.push_back(&rules.made.back());
+        rules.corrected.push_back(&rules.made.back());
     }
     return {};
 }
@@ -117,98 +132,173 @@ double since(std::chrono::steady_clock::time_point began) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-Result<Searched> search_model(const Model& model, const ModelSearchOptions& options) {
-    const auto began = std::chrono::steady_clock::now();
-    const Precision precision = TRY(precision_named(options.precision));
-    SearchOptions how;
-    how.strategy = TRY(strategy_named(options.strategy));
-    how.limits.precision = precision;
-    how.limits.max_nodes = options.max_nodes;
-    how.limits.seconds = kExploreShare * options.seconds;
-    how.limits.cancel = options.cancel;
-    how.extract_seconds = kExploreShare * options.seconds;
-    how.alpha = options.alpha;
-    how.budget = options.budget;
-    ChosenRules rules = TRY(choose_rules(options));
-    std::unique_ptr<CostModel> cost = TRY(choose_cost(options, precision));
-    auto tell = [&](std::string_view what, size_t done, size_t total) {
-        if (options.progress) options.progress(what, done, total);
-    };
+// The search without mutants first, as it always is; then what mutants add to it, measured against what it chose.
+class ModelSearch {
+  public:
+    ModelSearch(const Model& model, const ModelSearchOptions& options) : model_(model), options_(options) {}
 
-    tell("rewrite", 0, 3);
-    PipelineOptions pipeline;
-    pipeline.precision = precision;
-    pipeline.fold_limit = kFoldLimit;
-    pipeline.cancel = options.cancel;
-    std::unique_ptr<Graph> graph = model.graph().clone();
-    pipeline.last_phase = Phase::Rewrite;
-    TRY(optimize(*graph, pipeline));
-    Searched out{model, {}};
-    SearchReport& report = out.report;
-    TRY(add_mutants(*graph, options, rules, report));
-    tell("search", 1, 3);
-    const double processor = processor_seconds();
-    const std::unique_ptr<CostModel> guide = estimated_cost();
-    const SymbolValues& sizes = options.sizes;
-    CostAtSizes cost_at(*cost, sizes), guide_at(*guide, sizes);
-    if (!sizes.empty()) how.guide = &guide_at;
-    Search found = search(*graph, rules.all, sizes.empty() ? *cost : cost_at, how);
-
-    report.strategy = options.strategy;
-    report.cost = cost->name();
-    report.nodes = found.nodes;
-    report.classes = found.classes;
-    report.steps = found.steps;
-    report.complete = found.complete;
-    report.stopped_by = found.stopped_by;
-    double searching = processor_seconds();
-    if (auto* measured = dynamic_cast<MeasuredCost*>(cost.get())) {
-        report.measure_seconds = measured->spent();
-        searching -= measured->spent_processor();
-        report.measured = measured->measured();
-        measured->save();
+    Result<Searched> run() {
+        const auto began = std::chrono::steady_clock::now();
+        precision_ = TRY(precision_named(options_.precision));
+        how_.strategy = TRY(strategy_named(options_.strategy));
+        how_.limits.precision = precision_;
+        how_.limits.max_nodes = options_.max_nodes;
+        how_.limits.seconds = how_.extract_seconds = kExploreShare * options_.seconds;
+        how_.limits.cancel = options_.cancel;
+        how_.alpha = options_.alpha;
+        how_.budget = options_.budget;
+        rules_ = TRY(choose_rules(options_));
+        cost_ = TRY(choose_cost(options_, precision_));
+        tell("rewrite", 0, 3);
+        pipeline_.precision = precision_;
+        pipeline_.fold_limit = kFoldLimit;
+        pipeline_.cancel = options_.cancel;
+        graph_ = model_.graph().clone();
+        pipeline_.last_phase = Phase::Rewrite;
+        TRY(optimize(*graph_, pipeline_));
+        pipeline_.last_phase = Phase::Tidy;
+        tell("search", 1, 3);
+        explore(rules_.all, {});
+        std::vector<size_t> all(candidates_.size());
+        std::iota(all.begin(), all.end(), size_t{0});
+        TRY(choose(std::move(all), options_.seconds - since(began)));
+        const size_t without = report_.chosen;
+        if (options_.mutate > 0) TRY(with_mutants());
+        Searched out{model_, std::move(report_)};
+        if (out.report.chosen) out.model = TRY(made(out.report.chosen));
+        if (options_.keep_without_mutants) out.without_mutants = without ? TRY(made(without)) : model_;
+        return out;
     }
-    report.search_seconds = found.seconds - report.measure_seconds;
-    report.search_processor_seconds = searching - processor;
-    for (const Candidate& c : found.candidates) report.candidates.push_back(described(c, rules.all));
 
-    pipeline.last_phase = Phase::Tidy;
-    auto made = [&](size_t i) -> Result<Model> {
-        tell(i == 0 ? "compile the input" : fmt::format("time {}", found.candidates[i].what), i,
-             std::min(found.candidates.size(), kMostTimed));
-        std::shared_ptr<Graph> copy = found.candidates[i].graph->clone();
-        TRY(optimize(*copy, pipeline));
-        return model.rewritten(copy);
-    };
-    const auto timing = std::chrono::steady_clock::now();
-    if (options.time_candidates && found.candidates.size() > 1) {
-        Timed timed = TRY(time_candidates(std::min(found.candidates.size(), kMostTimed), made,
-                                          {.target = options.target,
-                                           .precision = options.precision == "strict" ? "strict" : "default",
-                                           .threads = options.threads,
-                                           .seconds = std::max(options.seconds - since(began), 0.0),
-                                           .most_difference = most_difference(model, precision),
-                                           .sizes = options.sizes,
-                                           .cancel = options.cancel}));
-        for (size_t i = 0; i < timed.seconds.size(); ++i) {
-            report.candidates[i].seconds = timed.seconds[i];
-            report.candidates[i].speedup = timed.speedup[i];
-            report.candidates[i].difference = timed.difference[i];
+  private:
+    const Model& model_;
+    const ModelSearchOptions& options_;
+    Precision precision_ = Precision::Default;
+    SearchOptions how_;
+    ChosenRules rules_;
+    std::unique_ptr<CostModel> cost_;
+    PipelineOptions pipeline_;
+    std::unique_ptr<Graph> graph_;
+    std::vector<Candidate> candidates_;  // as the report has them
+    SearchReport report_;
+
+    void tell(std::string_view what, size_t done, size_t total) const {
+        if (options_.progress) options_.progress(what, done, total);
+    }
+
+    // Adds candidates: all, or those that use one of these rules.
+    void explore(const std::vector<const Rule*>& rules, const std::set<std::string>& of) {
+        auto* measured = dynamic_cast<MeasuredCost*>(cost_.get());
+        const double processor = processor_seconds(), measuring = measured ? measured->spent() : 0,
+                     measuring_processor = measured ? measured->spent_processor() : 0;
+        const std::unique_ptr<CostModel> guide = estimated_cost();
+        const SymbolValues& sizes = options_.sizes;
+        CostAtSizes cost_at(*cost_, sizes), guide_at(*guide, sizes);
+        SearchOptions how = how_;
+        if (!sizes.empty()) how.guide = &guide_at;
+        Search found = search(*graph_, rules, sizes.empty() ? *cost_ : cost_at, how);
+        report_.strategy = options_.strategy;
+        report_.cost = cost_->name();
+        report_.nodes = found.nodes;
+        report_.classes = found.classes;
+        report_.steps = found.steps;
+        report_.complete = found.complete && (of.empty() || report_.complete);
+        if (!found.stopped_by.empty()) report_.stopped_by = found.stopped_by;
+        double seconds = found.seconds, searching = processor_seconds() - processor;
+        if (measured) {
+            seconds -= measured->spent() - measuring;
+            searching -= measured->spent_processor() - measuring_processor;
+            report_.measure_seconds = measured->spent();
+            report_.measured = measured->measured();
+            measured->save();
         }
-        report.chosen = timed.fastest;
-        report.speedup = timed.fastest ? timed.speedup[timed.fastest] : 1;
-    } else if (found.candidates.size() > 1) {
-        report.chosen = 1;
+        report_.search_seconds += seconds;
+        report_.search_processor_seconds += searching;
+        for (Candidate& c : found.candidates) {
+            if (!of.empty() &&
+                std::none_of(c.uses.begin(), c.uses.end(), [&](const RuleUse& use) { return of.contains(use.rule); }))
+                continue;
+            report_.candidates.push_back(described(c, rules));
+            candidates_.push_back(std::move(c));
+        }
     }
-    report.timing_seconds = since(timing);
-    if (report.chosen) out.model = TRY(made(report.chosen));
-    return out;
-}
+
+    Result<Model> made(size_t i) {
+        std::shared_ptr<Graph> copy = candidates_[i].graph->clone();
+        TRY(optimize(*copy, pipeline_));
+        return model_.rewritten(copy);
+    }
+
+    // The fastest of these, which must be clearly faster than the first of them; untimed, the second where it costs
+    // less.
+    Status choose(std::vector<size_t> of, double seconds) {
+        const auto began = std::chrono::steady_clock::now();
+        of.resize(std::min(of.size(), kMostTimed));
+        if (of.size() < 2) return {};
+        if (!options_.time_candidates) {
+            if (candidates_[of[1]].cost < candidates_[of[0]].cost) report_.chosen = of[1];
+            return {};
+        }
+        auto model_of = [&](size_t i) {
+            tell(i == 0 ? "compile the input" : fmt::format("time {}", candidates_[of[i]].what), i, of.size());
+            return made(of[i]);
+        };
+        Timed timed = TRY(time_candidates(of.size(), model_of,
+                                          {.target = options_.target,
+                                           .precision = options_.precision == "strict" ? "strict" : "default",
+                                           .threads = options_.threads,
+                                           .seconds = std::max(seconds, 0.0),
+                                           .most_difference = most_difference(model_, precision_),
+                                           .sizes = options_.sizes,
+                                           .cancel = options_.cancel}));
+        const double before = of[0] == 0 ? 1 : report_.speedup;  // of the first, over the input
+        for (size_t i = of[0] == 0 ? 0 : 1; i < of.size(); ++i) {
+            report_.candidates[of[i]].seconds = timed.seconds[i];
+            report_.candidates[of[i]].speedup = before * timed.speedup[i];
+            report_.candidates[of[i]].difference = timed.difference[i];
+        }
+        if (timed.fastest) {
+            report_.chosen = of[timed.fastest];
+            report_.speedup = before * timed.speedup[timed.fastest];
+        }
+        report_.timing_seconds += since(began);
+        return {};
+    }
+
+    // All of it within the seconds that are given for mutants. What they lead to is taken only where it is faster than
+    // what was chosen without them.
+    Status with_mutants() {
+        const auto began = std::chrono::steady_clock::now();
+        const double speedup = report_.speedup;
+        tell("mutate", 2, 3);
+        TRY(add_mutants(*graph_, options_, rules_, report_));
+        if (!rules_.made.empty()) {
+            std::set<std::string> names;
+            std::vector<const Rule*> rules = rules_.all;
+            for (const Rule* rule : rules_.corrected) {
+                rules.push_back(rule);
+                names.insert(rule->name);
+            }
+            const double seconds = kMutantShare * std::max(options_.mutate - since(began), 0.0);
+            how_.limits.seconds = how_.extract_seconds = seconds;
+            if (auto* measured = dynamic_cast<MeasuredCost*>(cost_.get())) measured->allow(seconds);
+            std::vector<size_t> of{report_.chosen};
+            const size_t first = candidates_.size();
+            explore(rules, names);
+            for (size_t i = first; i < candidates_.size(); ++i) of.push_back(i);
+            TRY(choose(std::move(of), options_.mutate - since(began)));
+        }
+        report_.mutate_gain = report_.speedup / speedup;
+        report_.mutate_whole_seconds = since(began);
+        return {};
+    }
+};
 
 }  // namespace
 
 Result<Searched> search(const Model& model, const ModelSearchOptions& options) {
-    return protect("search", {.text = [&] { return model.to_text(); }}, [&] { return search_model(model, options); });
+    return protect("search", {.text = [&] { return model.to_text(); }},
+                   [&] { return ModelSearch(model, options).run(); });
 }
 
 }  // namespace tessera

@@ -25,10 +25,19 @@ std::string how_it_ended(const SearchReport& report) {
 }
 
 std::string mutants_text(const SearchReport& report, bool rules) {
-    if (report.mutate_targets == 0 && report.mutate_complete) return "";
-    std::string text = fmt::format("  {} rules made for {} products of this model, {:.2f} s{}\n", report.mutants.size(),
-                                   report.mutate_targets, report.mutate_seconds,
-                                   report.mutate_complete ? "" : ", stopped by its limit of seconds");
+    if (report.mutate_whole_seconds == 0) return "";
+    std::string text = fmt::format(
+        "  {} rules made for {} products of this model{}, {:.2f} s{}\n", report.mutants.size(), report.mutate_targets,
+        report.mutate_remembered ? fmt::format(" ({} remembered)", report.mutate_remembered) : "",
+        report.mutate_seconds, report.mutate_complete ? "" : ", stopped by its limit of seconds");
+    if (report.mutate_targets == 0)
+        text += report.mutate_complete
+                    ? "      it has no product of two tensors whose sizes are numbers\n"
+                    : "      the time was over before the first was made: give --mutate more seconds\n";
+    text += fmt::format("  {}, {:.2f} s beyond the search without mutants\n",
+                        report.mutate_gain > 1 ? fmt::format("{:.3f} times as fast as without them", report.mutate_gain)
+                                               : "nothing faster by the clock",
+                        report.mutate_whole_seconds);
     if (!rules) return text;
     for (const SearchedMutant& m : report.mutants)
         text += fmt::format(

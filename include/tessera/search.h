@@ -31,9 +31,11 @@ struct ModelSearchOptions {
     double alpha = 1.05;                    // of backtracking
     size_t budget = 1000;                   // graphs that backtracking sees
     std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none
-    // Seconds of making rules for this model's own products: programs that equal them almost everywhere, corrected and
-    // proved (docs/corrected.md). 0: none are made.
+    // Seconds for rules for this model's own products: programs that equal them almost everywhere, corrected and proved
+    // (docs/corrected.md). To make them, to search again with them and to time what comes of it against what was chosen
+    // without. 0: none are made.
     double mutate = 0;
+    bool keep_without_mutants = false;  // give what would have been chosen without them, too
     const std::atomic<bool>* cancel = nullptr;
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
 };
@@ -76,9 +78,12 @@ struct SearchReport {
     std::vector<SearchedCandidate> candidates;  // the input first
     std::vector<SearchedMutant> mutants;        // rules that were made for this model
     size_t mutate_targets = 0, mutate_candidates = 0;  // products that were mutated, and programs that agree with one mostly
+    size_t mutate_remembered = 0;                      // products, of those, whose rules were kept from another search
     std::vector<std::string> mutate_refused;           // why programs were not taken
-    double mutate_seconds = 0;
-    bool mutate_complete = true;  // the time was enough
+    double mutate_seconds = 0;        // making rules
+    double mutate_whole_seconds = 0;  // and all else that the search without mutants does not do
+    bool mutate_complete = true;      // the time to make them was enough
+    double mutate_gain = 1;           // of what was chosen over what would have been without mutants, by the clock
     size_t chosen = 0;
     double speedup = 1;  // of the one that was chosen, by the clock
     // What was searched and which candidates there were; with `rules`, also which rules each takes, where, and what they
@@ -89,6 +94,7 @@ struct SearchReport {
 struct Searched {
     Model model;
     SearchReport report;
+    std::optional<Model> without_mutants = {};  // where it was asked for
 };
 
 // E0501 for a strategy, cost or precision that there is not. Bodies of control flow stay as they are.

@@ -8,6 +8,7 @@ namespace tessera {
 
 const std::vector<RuleFile>& search_rule_files();  // rules/search/*.rules and rules/found/*.rules
 
-std::vector<const Rule*> search_rules(bool corrected = false);  // corrected: those of corrected.rules too
+std::vector<const Rule*> search_rules();
+std::vector<const Rule*> corrected_rules();  // of corrected.rules, which a search with mutants uses too
 
 }  // namespace tessera

@@ -47,7 +47,10 @@ class MeasuredCost::Spending {
 };
 
 MeasuredCost::MeasuredCost(const MeasureOptions& options, LowerOptions lower)
-    : options_(options), lower_(std::move(lower)), estimate_(estimated_cost(options.speeds, options.fused)) {}
+    : options_(options),
+      lower_(std::move(lower)),
+      estimate_(estimated_cost(options.speeds, options.fused)),
+      patience_(kPatience) {}
 
 Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& options) {
     const CodeCache cache = TRY(CodeCache::open(options.cache));
@@ -86,8 +89,15 @@ void MeasuredCost::remember(const std::string& key, double seconds) {
 }
 
 bool MeasuredCost::over() const {
-    return processor_ > options_.budget || spent_ > kPatience * options_.budget ||
+    return processor_ - processor_before_ > options_.budget || spent_ - spent_before_ > patience_ * options_.budget ||
            (options_.cancel && *options_.cancel);
+}
+
+void MeasuredCost::allow(double seconds) {
+    options_.budget = seconds;
+    patience_ = 1;
+    spent_before_ = spent_;
+    processor_before_ = processor_;
 }
 
 bool MeasuredCost::keeps_estimate(const Node& node, double estimate) const {

@@ -41,6 +41,8 @@ class MeasuredCost : public CostModel {
     std::string name() const override { return options_.fused ? "measured" : "sum of measured ops"; }
 
     size_t measured() const { return measured_; }          // kernels, in this process
+    // From here on so many seconds, also by the wall's clock, whatever was spent before.
+    void allow(double seconds);
     double spent() const { return spent_; }                // seconds, measuring and lowering for it
     double spent_processor() const { return processor_; }  // the same in processor time
     void save();  // what is new; a folder that cannot be written to is no error
@@ -78,6 +80,8 @@ class MeasuredCost : public CostModel {
     std::vector<std::string> fresh_;
     size_t measured_ = 0;
     double spent_ = 0, processor_ = 0;
+    double patience_;                                 // wall seconds for each second of the budget
+    double spent_before_ = 0, processor_before_ = 0;  // what the budget does not count
     double clocked_ = 0, estimated_ = 0;  // of what was measured, and its guesses
 };
 

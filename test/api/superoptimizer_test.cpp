@@ -67,6 +67,46 @@ TEST(SearchModel, GivesTheSameModelAndAReport) {
     }
 }
 
+// Mutants join a search that was made without them, and what that chose stays known.
+TEST(SearchModel, SearchesAgainWithMutants) {
+    auto model = Model::parse(R"(graph g(x: f32[1,8,12,12], w: f32[8,8,3,3]) -> (y) {
+  %y = conv(x, w, dilations=[2, 2], pads=[2, 2, 2, 2])
+  return %y
+})");
+    ASSERT_TRUE(model.ok());
+    const TemporaryFolder folder("tessera-mutants-test");
+    tessera::ModelSearchOptions options;
+    options.cost = "estimate";
+    options.seconds = 5;
+    options.cache = folder.path.string();
+    options.mutate = 60;
+    options.keep_without_mutants = true;
+    for (bool remembered : {false, true}) {
+        auto found = tessera::search(*model, options);
+        ASSERT_TRUE(found.ok()) << found.error().to_string();
+        ASSERT_TRUE(found->without_mutants);
+        expect_same(*model, found->model, 1);
+        expect_same(*model, *found->without_mutants, 1);
+        EXPECT_FALSE(found->report.mutants.empty());
+        EXPECT_GE(found->report.mutate_whole_seconds, found->report.mutate_seconds);
+        EXPECT_EQ(found->report.mutate_remembered, remembered ? found->report.mutate_targets : 0u);
+        EXPECT_GE(found->report.mutate_gain, 1);
+        EXPECT_THAT(found->report.to_text(), HasSubstr("beyond the search without mutants"));
+    }
+    options.mutate = 1e-9;
+    options.cache = "";
+    auto none = tessera::search(*model, options);
+    ASSERT_TRUE(none.ok());
+    EXPECT_TRUE(none->report.mutants.empty());
+    EXPECT_THAT(none->report.to_text(), HasSubstr("give --mutate more seconds"));
+    auto product = Model::parse("graph g(x: f32[3,7]) -> (y) {\n  %y = relu(x)\n  return %y\n}");
+    ASSERT_TRUE(product.ok());
+    options.mutate = 5;
+    none = tessera::search(*product, options);
+    ASSERT_TRUE(none.ok());
+    EXPECT_THAT(none->report.to_text(), HasSubstr("no product of two tensors"));
+}
+
 TEST(SearchModel, SaysWhatThereIsNot) {
     tessera::ModelSearchOptions options;
     options.strategy = "luck";

@@ -110,6 +110,27 @@ TEST(Correct, StridedToStrideOne) {
     expect_found(found, {"conv(x, w, pads=[1, 1, 1, 1], strides=[2, 1])", "slice(moved0"}, "");
 }
 
+// The taps along the frames become channels, the frames images: a convolution of images.
+TEST(Correct, VideosToImages) {
+    expect_found(found_for(original("conv(x, w, pads=[1, 1, 1, 1, 1, 1])", "x: [N,C,T,H,W], w: [M,C,3,3,3]")),
+                 {"conv(reshape(transpose(concat(slice(pad(x, [0, 0, 1, 0, 0, 0, 0, 1, 0, 0])", "pads=[1, 1, 1, 1])"},
+                 "");
+    expect_found(found_for(original("conv(x, w, b, pads=[1, 1, 1, 1, 1, 1], strides=[1, 2, 2])",
+                                    "x: [N,C,T,2*H,2*W], w: [M,C,3,3,3], b: [M]")),
+                 {"3 * dim(x, 1), dim(x, 3)", "perm=[0, 2, 1, 3, 4]), [dim(w, 0), 3 * dim(w, 1)", "strides=[2, 2]"},
+                 "");
+}
+
+TEST(Correct, WhatADilationDoesNotDivideIsPadded) {
+    const auto both =
+        found_for(original("conv(x, w, pads=[2, 2, 2, 2], dilations=[2, 2])", "x: [N,C,H,W], w: [M,C,3,3]"));
+    expect_found(both, {"conv(pad(x, [0, 0, 0, 0, 0, 0, 1, 1])", "[2, 3], [1, 1])"}, "");
+    const auto one =
+        found_for(original("conv(x, w, pads=[1, 3, 1, 3], dilations=[1, 3])", "x: [N,C,H,W], w: [M,C,3,3]"));
+    expect_found(one, {"conv(pad(x, [0, 0, 0, 0, 0, 0, 0, 1])"}, "");
+    expect_found(one, {"conv(pad(x, [0, 0, 0, 0, 0, 0, 0, 2])"}, "");
+}
+
 TEST(Correct, StackedMatricesToOneProduct) {
     const auto found = found_for(original("matmul(x, w)", "x: [B,M,K], w: [K,N]"));
     expect_found(found, {"matmul(moved0, w)", "[1, dim(x, 0) * dim(x, 1), dim(x, 2)]"}, "");
@@ -151,6 +172,91 @@ TEST(Correct, ThePartsOfAMutantAreMutatedToo) {
     EXPECT_THAT(all, HasSubstr("conv(x:float, w:float, dilations=[2, 2], pads=[2, 2, 2, 2]) =>"));
     EXPECT_THAT(all, HasSubstr("conv(x:float, w:float, dilations=[1, 2], pads=[1, 2, 1, 2]) =>"));
     EXPECT_THAT(all, HasSubstr("(dim(x, 2) % 2) == 0"));
+}
+
+TEST(Correct, OddImagesLoseTheirDilationToo) {
+    auto sides =
+        build_sides(original("conv(x, w, dilations=[2, 2], pads=[2, 2, 2, 2])", "x: [1,8,13,15], w: [4,8,3,3]"));
+    ASSERT_TRUE(sides.ok());
+    auto found = mutate(*sides->graph, {.seconds = 60});
+    ASSERT_TRUE(found.ok());
+    std::string all;
+    for (const MutantRule& r : found->rules) all += to_string(r.rule) + "\n";
+    EXPECT_THAT(all, HasSubstr("conv(pad(x, [0, 0, 0, 0, 0, 0, 1, 1])"));
+    EXPECT_THAT(all, HasSubstr("conv(x:float, w:float, dilations=[1, 2], pads=[1, 2, 1, 2]) =>"));
+}
+
+// ---- what is remembered
+
+struct Memory {
+    std::map<std::string, std::string> texts;
+    MutateOptions options() {
+        MutateOptions o{.seconds = 60};
+        o.recall = [this](const std::string& key) {
+            auto found = texts.find(key);
+            return found == texts.end() ? std::nullopt : std::optional(found->second);
+        };
+        o.remember = [this](const std::string& key, const std::string& text) { texts[key] = text; };
+        return o;
+    }
+};
+
+std::vector<std::string> texts_of(const Mutation& found) {
+    std::vector<std::string> texts;
+    for (const MutantRule& r : found.rules)
+        texts.push_back(fmt::format("{} {} {} {} {}", to_string(r.rule), name_of(r.rule.evidence),
+                                    boxes_text(r.corrected), boxes_picture(r.corrected, r.sizes), r.share));
+    return texts;
+}
+
+TEST(Correct, WhatWasFoundIsRememberedByItsContent) {
+    auto sides = build_sides(original("conv(x, w, pads=[1, 1, 1, 1])", "x: [4,2,6,6], w: [3,2,3,3]"));
+    ASSERT_TRUE(sides.ok());
+    Memory memory;
+    auto first = mutate(*sides->graph, memory.options());
+    ASSERT_TRUE(first.ok());
+    ASSERT_FALSE(first->rules.empty());
+    EXPECT_EQ(first->remembered, 0u);
+    EXPECT_EQ(memory.texts.size(), first->targets);
+    auto second = mutate(*sides->graph, memory.options());
+    ASSERT_TRUE(second.ok());
+    EXPECT_EQ(second->remembered, first->targets);
+    EXPECT_EQ(second->terms, 0);
+    EXPECT_EQ(texts_of(*second), texts_of(*first));
+    // Another size is another content.
+    auto other = build_sides(original("conv(x, w, pads=[1, 1, 1, 1])", "x: [4,2,6,8], w: [3,2,3,3]"));
+    auto third = mutate(*other->graph, memory.options());
+    ASSERT_TRUE(third.ok());
+    EXPECT_EQ(third->remembered, 0u);
+}
+
+TEST(Correct, WhatIsRememberedIsNotBelieved) {
+    auto sides = build_sides(original("conv(x, w, pads=[1, 1, 1, 1])", "x: [4,2,6,6], w: [3,2,3,3]"));
+    ASSERT_TRUE(sides.ok());
+    Memory memory;
+    MutateOptions options = memory.options();
+    options.rounds = 1;
+    auto first = mutate(*sides->graph, options);
+    ASSERT_TRUE(first.ok());
+    const auto texts = memory.texts;
+    int spoiled = 0;
+    for (const auto& [from, to] : {std::pair<std::string, std::string>{"pads=[1, 1, 1, 0]", "pads=[1, 0, 1, 1]"},
+                                   {"\n| ", "\n| reorder "},
+                                   {"strip ", "stripe "},
+                                   {"done\n", ""},
+                                   {"end\n", ""}})
+        for (const auto& [key, text] : texts) {
+            const size_t at = text.find(from);
+            if (at == text.npos) continue;
+            memory.texts = texts;
+            memory.texts[key].replace(at, from.size(), to);
+            auto again = mutate(*sides->graph, options);
+            ASSERT_TRUE(again.ok());
+            EXPECT_LT(again->remembered, first->targets) << from;
+            EXPECT_EQ(texts_of(*again), texts_of(*first)) << from;
+            ++spoiled;
+        }
+    EXPECT_GE(spoiled, 5);
 }
 
 // ---- at sizes that are numbers
@@ -228,14 +334,15 @@ TEST(Correct, SaysWhyAMutantIsRefused) {
     ASSERT_TRUE(everywhere.ok());
     EXPECT_FALSE(everywhere->proved());
     EXPECT_THAT(everywhere->refused, HasSubstr("whole of the output"));
-    // Columns 0 and L of an axis of H + L, whose order nothing says.
+    // Columns H and L of an axis of H + L + 2, whose order nothing says.
     auto unordered = find_differences(claim_of(
-        "u: concat(matmul(x, w), matmul(x, v), axis=1) => concat(pad(slice(matmul(x, w), [1], [dim(w, 1)], [1], [1]), "
-        "[0, "
-        "1, 0, 0]), pad(slice(matmul(x, v), [1], [dim(v, 1)], [1], [1]), [0, 1, 0, 0]), axis=1) where x: [M,K], w: "
-        "[K,H + 1], v: [K,L + 1]"));
+        "u: matmul(x, w) => let y = matmul(x, w), a = concat(slice(y, [0], [dim(x, 0)], [1], [1]), pad(slice(y, "
+        "[dim(x, 0) + 1], [dim(w, 1)], [1], [1]), [0, 1, 0, 0]), axis=1) in concat(slice(a, [0], [dim(w, 1) - "
+        "dim(x, 0) - 2], [1], [1]), pad(slice(a, [dim(w, 1) - dim(x, 0) - 1], [dim(w, 1)], [1], [1]), [0, 1, 0, "
+        "0]), axis=1) where x: [H,K], w: [K,H + L + 2]"));
     ASSERT_TRUE(unordered.ok()) << unordered.error().to_string();
     EXPECT_FALSE(unordered->everywhere_equal);
+    EXPECT_THAT(unordered->refused, HasSubstr("cannot be ordered"));
     auto limited = correct(claim_of("l: conv(x, w, pads=[1, 1, 1, 1]) => conv(x, w, pads=[1, 1, 1, 1], strides=[1, 1]) "
                                     "where x: [N,C,H,W], w: [M,C,3,3]"),
                            {.max_questions = 1});

@@ -19,7 +19,7 @@ constexpr const char* kOptimizeExamples =
     "  tessera optimize model.onnx --search=30 -o faster.onnx --explain\n";
 
 struct Optimize {
-    std::string path, out, weights, report;
+    std::string path, out, weights, report, without_mutants;
     std::vector<std::string> dims, rules, with;
     std::string precision = "default", fold_limit;
     PassFlags passes;
@@ -219,6 +219,9 @@ Status Optimize::check_usage() const {
     if (!out.empty() && !to_onnx && !to_text)
         return Error(Code::E0501, "\"{}\" ends in neither .onnx nor .tsr", out)
             .hint("end it in .onnx for ONNX or in .tsr for text");
+    if (!without_mutants.empty() && (search_options.mutate <= 0 || !without_mutants.ends_with(".onnx")))
+        return Error(Code::E0501, "--without-mutants is for --mutate, and writes ONNX")
+            .hint("--search --mutate -o faster.onnx --without-mutants other.onnx");
     if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for -o FILE.onnx");
     if (!to_text && !weights.empty()) return Error(Code::E0501, "--weights is for -o FILE.tsr");
     if (!report.empty() && !report.ends_with(".html"))
@@ -251,6 +254,7 @@ Result<Searched> Optimize::searched_model(const Model& model, const SymbolValues
     o.rules = rules;
     o.refute_rules = !trust;
     o.cancel = &interrupted();
+    o.keep_without_mutants = !without_mutants.empty();
     Progress line(progress, "search");
     o.progress = [&](std::string_view what, size_t done, size_t total) { line.update(what, done, total); };
     return search(model, o);
@@ -283,6 +287,11 @@ Status Optimize::operator()() const {
     if (check) checked = TRY(check_optimized(model, done.model, precision, sizes, seed));
     if (!out.empty())
         TRY(done.model.save(out, {.opset = opset, .external_from = external ? kExternalFrom : -1, .weights = weights}));
+    if (found && found->without_mutants) {
+        chosen.after = {};
+        const Optimized other = TRY(optimize(*found->without_mutants, chosen));
+        TRY(other.model.save(without_mutants, {.opset = opset, .external_from = external ? kExternalFrom : -1}));
+    }
     if (json) {
         Json j = optimize_json(model, done, sizes, explain);
         j["from"] = path;
@@ -341,10 +350,14 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
                 "Search for a model that is faster on this machine, for so many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
-    c->add_flag("--mutate{30}", o->search_options.mutate,
-                "For --search: make rules for this model's own products, corrected and proved, for so many seconds (30)")
+    c->add_flag("--mutate{60}", o->search_options.mutate,
+                "For --search: then make rules for this model's own products, corrected and proved, and search again, for "
+                "so many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
+    c->add_option("--without-mutants", o->without_mutants,
+                  "For --mutate: also write what would have been chosen without mutants")
+        ->option_text("FILE.onnx");
     c->add_option("--strategy", o->search_options.strategy, "For --search: an e-graph, or backtracking as in TASO")
         ->option_text("egraph|backtrack")
         ->check(CLI::IsMember({"egraph", "backtrack"}));
@@ -371,7 +384,7 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->footer(fmt::format("{}\n{}", kOptimizeExamples, kExitStatus));
     c->callback([o, c, &chosen] {
         o->searched = c->count("--search") > 0;
-        for (const char* name : {"--mutate", "--strategy", "--cost", "--target", "--max-rule-ops", "--threads", "--max-nodes"})
+        for (const char* name : {"--mutate", "--without-mutants", "--strategy", "--cost", "--target", "--max-rule-ops", "--threads", "--max-nodes"})
             if (c->count(name) > 0) o->search_only.push_back(name);
         chosen = [o] { return report((*o)(), o->json); };
     });

@@ -21,10 +21,13 @@ Json search_json(const SearchReport& report, bool explain) {
            {"timing_seconds", report.timing_seconds},
            {"chosen", report.chosen},
            {"speedup", report.speedup}};
-    if (report.mutate_targets > 0) {
+    if (report.mutate_whole_seconds > 0) {
         Json made{{"targets", report.mutate_targets},
+                  {"remembered", report.mutate_remembered},
                   {"candidates", report.mutate_candidates},
                   {"seconds", report.mutate_seconds},
+                  {"whole_seconds", report.mutate_whole_seconds},
+                  {"gain", report.mutate_gain},
                   {"complete", report.mutate_complete},
                   {"refused", report.mutate_refused}};
         made["rules"] = Json::array();

@@ -18,7 +18,7 @@ struct Corrected {
 // `mutant` claims that the original (its left side, one root) equals the mutant. Sizes that are too small for the
 // strips to be apart are left to the original: the claim then begins at a least size. E0303 where the mutant makes no
 // sense.
-Result<Corrected> correct(const Claim& mutant, const ProveOptions& options = {.max_questions = 800});
+Result<Corrected> correct(const Claim& mutant, const ProveOptions& options = {.write_out = true, .max_questions = 800});
 
 // The mutant's claim with these strips recomputed by the original, whatever they are. E0303 where that cannot be
 // written.

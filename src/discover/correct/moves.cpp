@@ -13,6 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMostVariants = 96;
+constexpr int64_t kMostPadding = 3;
 
 // One axis of a window, as its attributes say it.
 struct AxisAttrs {
@@ -60,7 +61,7 @@ std::vector<AxisAttrs> alternatives(const AxisAttrs& own) {
     return list;
 }
 
-std::string attrs_text(const Node& node, const std::vector<AxisAttrs>& axes) {
+std::string attrs_text(const Node& node, const std::vector<AxisAttrs>& axes, bool other_kernel = false) {
     std::vector<int64_t> strides, dilations, pads, pads_end;
     bool strided = false, dilated = false, padded = false;
     for (const AxisAttrs& a : axes) {
@@ -74,14 +75,93 @@ std::string attrs_text(const Node& node, const std::vector<AxisAttrs>& axes) {
     }
     pads.insert(pads.end(), pads_end.begin(), pads_end.end());
     std::string text;
-    for (const auto& [name, value] : node.attrs())
-        if (name != "strides" && name != "dilations" && name != "pads" && name != "auto_pad" && !is_hint(node, name))
-            text += fmt::format(", {}={}", name, attr_text(value).value_or("?"));
+    for (const auto& [name, value] : node.attrs()) {
+        if (name == "strides" || name == "dilations" || name == "pads" || name == "auto_pad" || is_hint(node, name))
+            continue;
+        if (name == "kernel_shape" && other_kernel) continue;  // the kernel says it
+        text += fmt::format(", {}={}", name, attr_text(value).value_or("?"));
+    }
     if (padded) text += fmt::format(", pads=[{}]", fmt::join(pads, ", "));
     if (strided) text += fmt::format(", strides=[{}]", fmt::join(strides, ", "));
     if (dilated) text += fmt::format(", dilations=[{}]", fmt::join(dilations, ", "));
     return text;
 }
+
+// Sizes and orders of axes around one that is unfolded, as text.
+class Unfolded {
+  public:
+    Unfolded(const std::vector<AxisAttrs>& axes, const std::vector<int64_t>& taps, size_t axis,
+             const std::string& image, const std::string& kernel)
+        : axes_(axes), taps_(taps), axis_(axis), image_(image), kernel_(kernel) {}
+
+    // Beside one another as channels: what each tap reads. Then the axis joins the batch.
+    std::string image() const {
+        const AxisAttrs& a = axes_[axis_];
+        const size_t rank = axes_.size() + 2;
+        std::vector<int64_t> pads(2 * rank, 0);
+        pads[2 + axis_] = a.pad_begin;
+        pads[rank + 2 + axis_] = a.pad_end;
+        std::string padded = image_;
+        if (a.pad_begin || a.pad_end) padded = fmt::format("pad({}, [{}])", image_, fmt::join(pads, ", "));
+        std::vector<std::string> parts, sizes{fmt::format("{} * ({})", dim(image_, 0), length(axis_)),
+                                              fmt::format("{} * {}", taps_[axis_], dim(image_, 1))};
+        for (int64_t tap = 0; tap < taps_[axis_]; ++tap)
+            parts.push_back(fmt::format("slice({}, [{}], [{} + ({}) * {}], [{}], [{}])", padded, tap * a.dilation,
+                                        tap * a.dilation + 1 - a.stride, length(axis_), a.stride, 2 + axis_, a.stride));
+        for (size_t i = 0; i < axes_.size(); ++i)
+            if (i != axis_) sizes.push_back(dim(image_, 2 + i));
+        return fmt::format("reshape(transpose(concat({}, axis=1), perm=[{}]), [{}], allowzero=1)",
+                           fmt::join(parts, ", "), fmt::join(first_order(), ", "), fmt::join(sizes, ", "));
+    }
+
+    std::string kernel() const {
+        std::vector<std::string> sizes{dim(kernel_, 0), fmt::format("{} * {}", taps_[axis_], dim(kernel_, 1))};
+        for (size_t i = 0; i < axes_.size(); ++i)
+            if (i != axis_) sizes.push_back(dim(kernel_, 2 + i));
+        return fmt::format("reshape(transpose({}, perm=[{}]), [{}], allowzero=1)", kernel_,
+                           fmt::join(first_order(), ", "), fmt::join(sizes, ", "));
+    }
+
+    std::string back(const std::string& result) const {
+        std::vector<std::string> sizes{dim(image_, 0), length(axis_), dim(kernel_, 0)};
+        std::vector<size_t> order{0, 2};
+        for (size_t i = 0; i < axes_.size(); ++i) {
+            if (i != axis_) sizes.push_back(length(i));
+            order.push_back(i == axis_ ? 1 : i < axis_ ? i + 3 : i + 2);
+        }
+        return fmt::format("transpose(reshape({}, [{}], allowzero=1), perm=[{}])", result, fmt::join(sizes, ", "),
+                           fmt::join(order, ", "));
+    }
+
+    std::vector<AxisAttrs> others() const {
+        std::vector<AxisAttrs> list = axes_;
+        list.erase(list.begin() + static_cast<std::ptrdiff_t>(axis_));
+        return list;
+    }
+
+  private:
+    const std::vector<AxisAttrs>& axes_;
+    const std::vector<int64_t>& taps_;
+    size_t axis_;
+    const std::string &image_, &kernel_;
+
+    static std::string dim(const std::string& of, size_t axis) { return fmt::format("dim({}, {})", of, axis); }
+    // Of the result along an axis of the window.
+    std::string length(size_t i) const {
+        const AxisAttrs& a = axes_[i];
+        const int64_t more = a.pad_begin + a.pad_end - (taps_[i] - 1) * a.dilation - 1;
+        const std::string steps = fmt::format("{} {} {}", dim(image_, 2 + i), more < 0 ? '-' : '+', std::abs(more));
+        return a.stride == 1 ? fmt::format("{} {} {}", dim(image_, 2 + i), more + 1 < 0 ? '-' : '+', std::abs(more + 1))
+                             : fmt::format("({}) / {} + 1", steps, a.stride);
+    }
+    // The axis first, behind the batch.
+    std::vector<size_t> first_order() const {
+        std::vector<size_t> order{0, 2 + axis_, 1};
+        for (size_t i = 0; i < axes_.size(); ++i)
+            if (i != axis_) order.push_back(2 + i);
+        return order;
+    }
+};
 
 }  // namespace
 
@@ -156,6 +236,55 @@ std::vector<std::string> attribute_variants(const Node& node) {
     std::vector<std::string> texts;
     for (const auto& one : all)
         if (texts.size() < kMostVariants) texts.push_back(attrs_text(node, one));
+    return texts;
+}
+
+std::vector<std::string> unfolded_texts(const Node& node, const std::vector<std::string>& operands) {
+    const auto axes = axes_of(node);
+    if (!axes || axes->size() < 3) return {};
+    const Shape& kernel = node.input(1)->type().tensor().shape;
+    std::vector<int64_t> taps;
+    for (int64_t d = 2; d < kernel.rank(); ++d) taps.push_back(kernel[d].as_int().value_or(0));
+    if (*std::min_element(taps.begin(), taps.end()) < 1) return {};
+    const auto axis = static_cast<size_t>(std::min_element(taps.begin(), taps.end()) - taps.begin());
+    const Unfolded unfolded(*axes, taps, axis, operands[0], operands[1]);
+    std::string call = fmt::format("{}({}, {}", node.op().name, unfolded.image(), unfolded.kernel());
+    for (size_t i = 2; i < operands.size(); ++i) call += ", " + operands[i];
+    return {unfolded.back(call + attrs_text(node, unfolded.others(), true) + ")")};
+}
+
+std::vector<std::string> padded_texts(const Node& node, const std::vector<std::string>& operands) {
+    const auto axes = axes_of(node);
+    if (!axes) return {};
+    const Shape& image = node.input(0)->type().tensor().shape;
+    const Shape& result = node.output()->type().tensor().shape;
+    const auto rank = static_cast<size_t>(image.rank());
+    int64_t most = 1;
+    std::vector<size_t> open;  // axes that are no multiple
+    for (size_t i = 0; i < axes->size(); ++i)
+        if (const int64_t f = (*axes)[i].dilation; f > 1 && !mod(image[int64_t(i) + 2], f).is_int(0)) {
+            open.push_back(i + 2);
+            most = std::max(most, f);
+        }
+    std::vector<std::string> texts;
+    for (int64_t more = 1; more < most && more <= kMostPadding; ++more) {
+        std::vector<int64_t> pads(2 * rank, 0);
+        std::vector<std::string> begins, ends, steps;
+        for (size_t axis : open) {
+            pads[rank + axis] = more;
+            const auto grown = (result[int64_t(axis)] - image[int64_t(axis)]).as_int();  // without a stride
+            if (!grown) return {};
+            begins.push_back("0");
+            ends.push_back(
+                fmt::format("dim({}, {}) {} {}", operands[0], axis, *grown < 0 ? '-' : '+', std::abs(*grown)));
+            steps.push_back("1");
+        }
+        std::string call = fmt::format("{}(pad({}, [{}])", node.op().name, operands[0], fmt::join(pads, ", "));
+        for (size_t i = 1; i < operands.size(); ++i) call += ", " + operands[i];
+        texts.push_back(fmt::format("slice({}{}), [{}], [{}], [{}], [{}])", call, attrs_text(node, *axes),
+                                    fmt::join(begins, ", "), fmt::join(ends, ", "), fmt::join(open, ", "),
+                                    fmt::join(steps, ", ")));
+    }
     return texts;
 }
 

@@ -28,6 +28,15 @@ std::string move_text(const Move& move, int64_t rank);
 // text that follows the operands: ", pads=[1, 1, 1, 1]". Its own comes first. For an op without windows, only its own.
 std::vector<std::string> attribute_variants(const Node& node);
 
+// The op along one axis less, as EinNet derives it: the taps of the window along that axis become channels of both
+// operands, what it slides over becomes images of the batch. Of windows with more than two axes, along the shortest
+// one; images have kernels of their own. `operands` are the names of its inputs. None where there is no such window.
+std::vector<std::string> unfolded_texts(const Node& node, const std::vector<std::string>& operands);
+
+// The op on images with a few rows and columns of zeros more, so that its dilation divides their sizes, and its result
+// without them. None where it divides them as they are. Which padding is the one depends on the sizes at hand.
+std::vector<std::string> padded_texts(const Node& node, const std::vector<std::string>& operands);
+
 // The strides of a window that are not 1, and its dilations: factors that moves should try.
 std::vector<int64_t> window_factors(const Node& node);
 

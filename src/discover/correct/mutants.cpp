@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostElements = 4096;  // of a term at one assignment of sizes
+constexpr int64_t kMostElements = 16384;  // of a term at one assignment of sizes
 
 // The factors that sizes of the original are written with.
 std::set<int64_t> factors_of(const Claim& original, const Node& root) {
@@ -27,20 +27,29 @@ std::set<int64_t> factors_of(const Claim& original, const Node& root) {
     return used;
 }
 
-// Two assignments of sizes that leave an inside within the borders of a window.
+// Two assignments of sizes that leave an inside within the borders of a window; a smaller one where it has more than
+// two axes.
 std::vector<SymbolValues> small_sizes(const Claim& original, const Node& root) {
     std::map<std::string, int64_t> least;
-    int64_t reach = 1;
+    std::vector<int64_t> reach(static_cast<size_t>(root.input(0)->type().tensor().shape.rank()), 1);
+    int64_t inside = 3;
     if (root.inputs().size() > 1 && root.op().attr("dilations"))
-        if (Result<ConvWindow> window = weight_window(root.view(), 0, 1); window.ok())
-            for (const WindowAxis& a : window->axes) reach = std::max(reach, a.extent().as_int().value_or(1));
+        if (Result<ConvWindow> window = weight_window(root.view(), 0, 1); window.ok()) {
+            for (size_t i = 0; i < window->axes.size(); ++i)
+                reach[i + 2] = window->axes[i].extent().as_int().value_or(1);
+            if (window->axes.size() > 2)
+                inside = 1;
+            else
+                reach.assign(reach.size(), *std::max_element(reach.begin(), reach.end()));
+        }
     for (const auto& [name, shape] : original.shapes)
         for (int64_t d = 0; d < shape.rank(); ++d)
             for (const std::string& s : free_symbols(shape[d])) {
                 const SymbolValues one{{s, 1}};
                 const int64_t step = std::max<int64_t>(1, evaluate_int(shape[d], one).value_or(1));
-                least[s] = std::max(least[s], d >= 2   ? (reach + 3 + step - 1) / step
-                                              : d == 0 ? int64_t{3}
+                const int64_t window = static_cast<size_t>(d) < reach.size() ? reach[static_cast<size_t>(d)] : 1;
+                least[s] = std::max(least[s], d >= 2   ? (window + inside + step - 1) / step
+                                              : d == 0 ? inside
                                                        : int64_t{1});
             }
     std::vector<SymbolValues> all(2);
@@ -55,10 +64,11 @@ std::vector<SymbolValues> small_sizes(const Claim& original, const Node& root) {
 // original before the others, then what moves or slices one tensor (`x`), beside the operand that gives sizes (`z`).
 struct Templates {
     OpSet set;
-    size_t variants = 0;
+    std::vector<std::string> variants;  // as terms, with the operands that are carried along
 };
 
-Result<Templates> templates_of(const Claim& original, const Node& root, const std::vector<std::string>& operands) {
+Result<Templates> templates_of(const Claim& original, const Node& root, const std::vector<std::string>& operands,
+                               const std::vector<std::string>& carried) {
     std::string text;
     for (const SymbolValues& sizes : small_sizes(original, root)) {
         text += fmt::format("world mutants{}\nsizes unused=1\n", text.size());
@@ -68,9 +78,17 @@ Result<Templates> templates_of(const Claim& original, const Node& root, const st
             text += fmt::format("var {}: {}\n", name, shape);
         }
     }
-    const std::vector<std::string> variants = attribute_variants(root);
-    for (const std::string& attrs : variants)
+    std::vector<std::string> all = operands, variants;
+    all.insert(all.end(), carried.begin(), carried.end());
+    for (const std::string& attrs : attribute_variants(root)) {
         text += fmt::format("op {0}: {1}({0}{2})\n", fmt::join(operands, ", "), root.op().name, attrs);
+        variants.push_back(fmt::format("{}({}{})", root.op().name, fmt::join(all, ", "), attrs));
+    }
+    for (auto* other : {unfolded_texts, padded_texts}) {
+        for (const std::string& term : other(root, operands))
+            text += fmt::format("op {}: {}\n", fmt::join(operands, ", "), term);
+        for (std::string& term : other(root, all)) variants.push_back(std::move(term));
+    }
     const int64_t rank = original.shapes.at(operands[0]).rank();
     std::vector<Move> moves;
     auto add = [&](std::vector<Move> more) { moves.insert(moves.end(), more.begin(), more.end()); };
@@ -84,12 +102,11 @@ Result<Templates> templates_of(const Claim& original, const Node& root, const st
         for (int64_t axis = 2; axis < rank; ++axis)
             text += fmt::format("op x, z: slice(x, [0], [dim(x, {0})], [{0}], [{1}]) if rank(x) == {2}\n", axis, factor,
                                 rank);
-    return Templates{TRY(read_op_set("mutants", text)), variants.size()};
+    return Templates{TRY(read_op_set("mutants", text)), std::move(variants)};
 }
 
-// A template's text with other names for its operands.
-std::string with_names(const OpTemplate& op, const std::map<std::string, std::string>& names) {
-    const std::string text = op.text.substr(0, op.text.find(" if "));
+// A term with other names for its variables.
+std::string with_names(const std::string& text, const std::map<std::string, std::string>& names) {
     std::string out;
     for (size_t at = 0; at < text.size();) {  // whole words
         size_t end = at;
@@ -179,12 +196,10 @@ class Stage {
 
 class MutantSearch {
   public:
-    MutantSearch(const Claim& original, const Templates& templates, std::vector<std::string> operands,
-                 std::vector<std::string> carried, const MutantOptions& options)
+    MutantSearch(const Claim& original, const Templates& templates, std::string operand, const MutantOptions& options)
         : original_(original),
           templates_(templates),
-          operands_(std::move(operands)),
-          carried_(std::move(carried)),
+          operand_(std::move(operand)),
           options_(options),
           first_(templates, templates.set.worlds[0]),
           second_(templates, templates.set.worlds[1]) {}
@@ -193,7 +208,7 @@ class MutantSearch {
         if (!first_.begin() || !second_.begin())
             return Error(Code::E0303, "{}: it is not computed in the field at small sizes", original_.rule.name);
         from(first_.operand(), -1);
-        for (size_t move = templates_.variants; move < templates_.set.templates.size(); ++move) {
+        for (size_t move = moves(); move < templates_.set.templates.size() && complete_; ++move) {
             if (options_.cancel && *options_.cancel) return Error(Code::E0410, "interrupted");
             if (std::optional<Made> moved = first_.moved(move, first_.operand())) from(*moved, static_cast<int>(move));
         }
@@ -203,20 +218,28 @@ class MutantSearch {
   private:
     const Claim& original_;
     const Templates& templates_;
-    std::vector<std::string> operands_, carried_;
+    std::string operand_;
     const MutantOptions& options_;
     Stage first_, second_;
     std::set<Fingerprint> results_, seen_;
     std::set<int> equal_;
     std::vector<std::pair<double, Chain>> alike_;
+    bool complete_ = true;
+
+    size_t moves() const { return templates_.variants.size(); }  // the templates from here on
 
     // Every variant of the op on this operand, and what becomes of its result.
     void from(const Made& operand, int before) {
-        for (size_t variant = 0; variant < templates_.variants; ++variant) {
+        for (size_t variant = 0; variant < templates_.variants.size(); ++variant) {
+            complete_ = complete_ && std::chrono::steady_clock::now() < options_.until;
+            if (!complete_) return;
             std::optional<Made> result = first_.variant(variant, operand);
-            if (!result || !results_.insert(first_.fingerprint(*result)).second) continue;
-            offer({before, static_cast<int>(variant), -1}, *result);
-            for (size_t move = templates_.variants; move < templates_.set.templates.size(); ++move)
+            if (!result) continue;
+            const bool fresh = results_.insert(first_.fingerprint(*result)).second;
+            // Of the operand as it is, a variant may be the original in another form.
+            if (fresh || before < 0) offer({before, static_cast<int>(variant), -1}, *result);
+            if (!fresh) continue;
+            for (size_t move = moves(); move < templates_.set.templates.size(); ++move)
                 if (std::optional<Made> back = first_.moved(move, *result))
                     offer({before, static_cast<int>(variant), static_cast<int>(move)}, *back);
         }
@@ -233,30 +256,30 @@ class MutantSearch {
     }
 
     std::string text(const Chain& chain) const {
-        const auto& all = templates_.set.templates;
         std::vector<std::string> lets;
-        std::string operand = operands_[0];
         auto name = [&](std::string value) {
             lets.push_back(fmt::format("moved{} = {}", lets.size(), value));
             return fmt::format("moved{}", lets.size() - 1);
         };
-        if (chain.before >= 0)
-            operand = name(with_names(all[static_cast<size_t>(chain.before)], {{"x", operand}, {"z", operands_[0]}}));
-        std::string others = operands_[1];
-        for (const std::string& c : carried_) others += ", " + c;
-        std::string result =
-            with_names(all[static_cast<size_t>(chain.variant)], {{operands_[0], operand}, {operands_[1], others}});
-        if (chain.after >= 0) {
-            const std::string before = name(result);
-            result = with_names(all[static_cast<size_t>(chain.after)], {{"x", before}, {"z", operands_[0]}});
-        }
+        auto moved = [&](int move, const std::string& of) {
+            const std::string& whole = templates_.set.templates[static_cast<size_t>(move)].text;
+            return with_names(whole.substr(0, whole.find(" if ")), {{"x", of}, {"z", operand_}});
+        };
+        const std::string operand = chain.before >= 0 ? name(moved(chain.before, operand_)) : operand_;
+        std::string result = with_names(templates_.variants[static_cast<size_t>(chain.variant)], {{operand_, operand}});
+        if (chain.after >= 0) result = moved(chain.after, name(result));
         return lets.empty() ? result : fmt::format("let {} in {}", fmt::join(lets, ", "), result);
     }
 
     MutantClaims collected() {
-        std::stable_sort(alike_.begin(), alike_.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+        // Of those that agree alike, first the forms that move nothing around the op.
+        std::stable_sort(alike_.begin(), alike_.end(), [](const auto& a, const auto& b) {
+            auto moves = [](const Chain& c) { return c.before >= 0 || c.after >= 0; };
+            return a.first != b.first ? a.first > b.first : moves(a.second) < moves(b.second);
+        });
         MutantClaims found;
         found.terms = first_.terms() + second_.terms();
+        found.complete = complete_;
         const std::string left = to_string(original_.rule.pattern[0], original_.rule);
         for (const auto& [share, chain] : alike_) {
             if (found.list.size() == options_.most) break;
@@ -283,8 +306,8 @@ Result<MutantClaims> find_mutants(const Claim& original, const MutantOptions& op
             return Error(Code::E0303, "{}: its operands are no variables", original.rule.name);
         (i < 2 ? operands : carried).push_back(in->name());
     }
-    const Templates templates = TRY(templates_of(original, *root, operands));
-    return MutantSearch(original, templates, operands, carried, options).run();
+    const Templates templates = TRY(templates_of(original, *root, operands, carried));
+    return MutantSearch(original, templates, operands[0], options).run();
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 
 #include "discover/claim/claim.h"
 
@@ -12,6 +13,8 @@ namespace tessera {
 struct MutantOptions {
     double least_agreement = 0.3;  // of the elements: small images have broad borders
     size_t most = 24;              // mutants
+    // Nothing more is enumerated then; what was found until then is given.
+    std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max();
     const std::atomic<bool>* cancel = nullptr;
 };
 
@@ -23,6 +26,7 @@ struct MutantClaim {
 struct MutantClaims {
     std::vector<MutantClaim> list;  // equal everywhere first, then by agreement
     int64_t terms = 0;              // evaluated
+    bool complete = true;           // all were enumerated
 };
 
 // `original` is one op on variables, with shapes over symbols; a size that a factor divides is written so (2*H). E0303

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/hash.h"
 #include "discover/correct/boxes.h"
 #include "discover/correct/mutants.h"
+#include "discover/correct/remember.h"
 #include "discover/prove/comprehension.h"
 
 namespace tessera {
@@ -46,6 +48,18 @@ std::optional<SymbolValues> sizes_from_least(const Claim& claim, const MutationT
 
 namespace {
 
+// What mutant and correction multiply and add, over what the original does.
+double work_ratio(const Claim& claim, const SymbolValues& values) {
+    Bindings sizes;
+    for (const auto& [name, size] : values) sizes.emplace(name, size);
+    Result<Sides> sides = build_sides(claim, sizes);
+    if (!sides.ok()) return 1;
+    double all = 0;
+    for (const auto& node : sides->graph->nodes()) all += product_work(*node);
+    const double original = product_work(*sides->left[0]->node());
+    return original > 0 ? (all - original) / original : 1;
+}
+
 // The claim at the sizes at hand.
 Claim at_sizes(Claim claim, const SymbolValues& sizes) {
     Bindings numbers;
@@ -76,6 +90,8 @@ Result<MutantRule> rule_of(const MutantClaim& mutant, const MutationTarget& targ
     made.sizes = std::move(*sizes);
     made.share = corrected_share(made.corrected, made.sizes);
     if (made.share > options.most_corrected) return refused("its correction is too large");
+    if (const double work = work_ratio(made.corrected.claim, made.sizes); work > options.most_work)
+        return refused(fmt::format("it computes {:.1f} times as much", work));
     Claim& claim = made.corrected.claim;
     const std::string text = to_string(claim);
     claim.rule.name =
@@ -89,17 +105,23 @@ Result<MutantRule> rule_of(const MutantClaim& mutant, const MutationTarget& targ
 }  // namespace
 
 std::vector<MutantRule> mutant_rules_of(const MutationTarget& target, const MutateOptions& options, Mutation& counts) {
+    using Clock = std::chrono::steady_clock;
     std::vector<MutantRule> rules;
     std::map<std::string, int> refused;
-    Result<MutantClaims> found = find_mutants(target.claim, {.cancel = options.cancel});
+    Result<MutantClaims> found = find_mutants(target.claim, {.until = options.until, .cancel = options.cancel});
     ++counts.targets;
     if (!found.ok()) {
         counts.refused.push_back(found.error().message());
         return rules;
     }
     counts.terms += found->terms;
+    counts.complete = counts.complete && found->complete;
     for (const MutantClaim& mutant : found->list) {
         if (rules.size() == options.most_of_target || (options.cancel && *options.cancel)) break;
+        if (Clock::now() >= options.until) {
+            counts.complete = false;
+            break;
+        }
         ++counts.mutants;
         Result<MutantRule> made = rule_of(mutant, target, options);
         if (made.ok())
@@ -111,9 +133,34 @@ std::vector<MutantRule> mutant_rules_of(const MutationTarget& target, const Muta
     return rules;
 }
 
-Result<Mutation> mutate(const Graph& graph, const MutateOptions& options) {
-    const auto began = std::chrono::steady_clock::now();
-    auto spent = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+namespace {
+
+// As they are remembered, or made and then remembered.
+std::vector<MutantRule> known_rules_of(const MutationTarget& target, const MutateOptions& options, Mutation& counts) {
+    const std::string key = remembered_key(target, options);
+    if (options.recall)
+        if (const auto text = options.recall(key))
+            if (auto rules = read_remembered(key, *text, target.where)) {
+                ++counts.targets;
+                ++counts.remembered;
+                return std::move(*rules);
+            }
+    const bool complete = std::exchange(counts.complete, true);
+    std::vector<MutantRule> rules = mutant_rules_of(target, options, counts);
+    const bool cancelled = options.cancel && *options.cancel;
+    if (counts.complete && !cancelled && options.remember) options.remember(key, remembered_text(key, rules));
+    counts.complete = counts.complete && complete;
+    return rules;
+}
+
+}  // namespace
+
+Result<Mutation> mutate(const Graph& graph, const MutateOptions& given) {
+    using Clock = std::chrono::steady_clock;
+    const auto began = Clock::now();
+    MutateOptions options = given;
+    options.until = std::min(given.until, began + std::chrono::duration_cast<Clock::duration>(
+                                                      std::chrono::duration<double>(std::min(given.seconds, 1e6))));
     Mutation found;
     std::vector<MutationTarget> open = find_targets(graph);
     double work = 0;
@@ -125,16 +172,17 @@ Result<Mutation> mutate(const Graph& graph, const MutateOptions& options) {
         std::vector<MutationTarget> next;
         for (size_t i = 0; i < open.size(); ++i) {
             if (options.cancel && *options.cancel) return Error(Code::E0410, "interrupted");
-            if (spent() > options.seconds) {
+            if (Clock::now() >= options.until) {
                 found.complete = false;
                 break;
             }
             if (options.progress) options.progress(open[i].where.front(), i, open.size());
-            for (MutantRule& rule : mutant_rules_of(open[i], options, found)) {
+            for (MutantRule& rule : known_rules_of(open[i], options, found)) {
                 // What the mutant computes instead, at the sizes at hand.
                 Bindings sizes;
                 for (const auto& [name, size] : rule.sizes) sizes.emplace(name, size);
-                if (Result<Sides> sides = build_sides(rule.corrected.claim, sizes); sides.ok()) {
+                const bool deeper = round == 0 || rule.corrected.strips.empty();
+                if (Result<Sides> sides = build_sides(rule.corrected.claim, sizes); deeper && sides.ok()) {
                     std::vector<MutationTarget> inside = find_targets(*sides->graph);
                     double most = 0;
                     for (const MutationTarget& t : inside) most = std::max(most, t.work);
@@ -149,7 +197,7 @@ Result<Mutation> mutate(const Graph& graph, const MutateOptions& options) {
         }
         open = std::move(next);
     }
-    found.seconds = spent();
+    found.seconds = std::chrono::duration<double>(Clock::now() - began).count();
     return found;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 
 #include "discover/correct/correct.h"
@@ -12,13 +13,18 @@ namespace tessera {
 
 struct MutateOptions {
     double seconds = 30;
-    int rounds = 2;                        // of mutating what mutants are made of
-    double least_share = 0.02;             // of the graph's work: what a target must have
-    double most_corrected = 0.35;          // of the output at the sizes at hand
-    size_t most_of_target = 3;             // rules for one target
+    std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max();  // no later than this
+    int rounds = 3;                // of mutating what mutants are made of; after the first, of those without strips
+    double least_share = 0.02;     // of the graph's work: what a target must have
+    double most_corrected = 0.35;  // of the output at the sizes at hand
+    double most_work = 1.5;        // of mutant and correction at those, over what the original does
+    size_t most_of_target = 3;     // rules for one target
     double least_agreement_at_hand = 0.5;  // of a mutant that is not proved for all sizes, to be tried at those at hand
     const std::atomic<bool>* cancel = nullptr;
     std::function<void(std::string_view target, size_t done, size_t total)> progress = {};
+    // Texts by key, kept between searches: the rules of a target that was mutated to its end.
+    std::function<std::optional<std::string>(const std::string& key)> recall = {};
+    std::function<void(const std::string& key, const std::string& text)> remember = {};
 };
 
 struct MutantRule {
@@ -33,6 +39,7 @@ struct MutantRule {
 struct Mutation {
     std::vector<MutantRule> rules;
     size_t targets = 0, mutants = 0;  // looked at
+    size_t remembered = 0;            // targets, of those
     int64_t terms = 0;                // evaluated
     std::vector<std::string>
         refused;           // why mutants were not taken: "3 x the mutant differs in the whole of the output"

@@ -38,6 +38,7 @@ Result<CorrectedRules> discover_corrected(std::string_view originals, const Muta
     const auto began = std::chrono::steady_clock::now();
     MutateOptions options = given;
     options.least_agreement_at_hand = 2;  // there are no sizes at hand
+    options.most_work = 1e9;
     std::vector<MutationTarget> targets;
     for (size_t at = 0; at < originals.size();) {
         const size_t end = std::min(originals.find('\n', at), originals.size());

@@ -129,13 +129,20 @@ std::optional<Claim> claim_about(const Node& node) {
 
 }  // namespace
 
+double product_work(const Node& node) {
+    double work = terms_of(node);
+    if (work > 0)
+        for (const Dim& d : node.output()->type().tensor().shape) work *= double(d.as_int().value_or(1));
+    return work;
+}
+
 std::vector<MutationTarget> find_targets(const Graph& graph) {
     std::vector<MutationTarget> targets;
     std::map<std::string, size_t> known;    // by the claim with numbers
     std::map<std::string, size_t> general;  // by the claim with symbols
     for (const auto& node : graph.nodes()) {
-        const double terms = terms_of(*node);
-        if (terms == 0) continue;
+        const double work = product_work(*node);
+        if (work == 0) continue;
         std::optional<Claim> claim = claim_about(*node);
         if (!claim) continue;
         const std::string text = to_string(*claim);
@@ -149,9 +156,7 @@ std::vector<MutationTarget> find_targets(const Graph& graph) {
         }
         MutationTarget& target = targets[found->second];
         target.where.push_back(node->name().empty() ? node->output()->name() : node->name());
-        double elements = 1;
-        for (const Dim& d : node->output()->type().tensor().shape) elements *= double(d.as_int().value_or(1));
-        target.work += elements * terms;
+        target.work += work;
     }
     std::stable_sort(targets.begin(), targets.end(),
                      [](const MutationTarget& a, const MutationTarget& b) { return a.work > b.work; });

@@ -14,6 +14,9 @@ struct MutationTarget {
     double work = 0;                 // elements of the output times those summed over, of all places together
 };
 
+// Of a product: elements of its output times those summed over; 0 where the node is none.
+double product_work(const Node& node);
+
 // Those of a graph whose sizes are numbers, the most work first; alike ones once.
 std::vector<MutationTarget> find_targets(const Graph& graph);
 

@@ -55,7 +55,7 @@ bool Cancel::run(const Sum& terms) {
             waiting_.pop_back();
             settle(std::move(n));
         }
-    } while (cancel_one() || use_signs());
+    } while (cancel_one() || use_signs() || (search_.write_out && write_out()));
     for (Numbered& n : ready_) left_.push_back(std::move(n.term));
     return left_.empty();
 }
@@ -83,6 +83,43 @@ bool Cancel::cancel_one() {
             if (up != other && ready_[i].sorted == ready_[j].sorted && cancel(i, j)) return true;
         }
     return false;
+}
+
+// Where one sum runs over values of which another has one, apart from the rest: the term at that value.
+bool Cancel::write_out() {
+    for (size_t i = 0; i < ready_.size(); ++i)
+        for (size_t j = 0; j < ready_.size(); ++j) {
+            const Summand &t = ready_[i].term, &u = ready_[j].term;
+            const bool up = t.coefficient.numerator > 0, other = u.coefficient.numerator > 0;
+            if (up == other || t.variables.size() <= u.variables.size() || ready_[i].signature != ready_[j].signature)
+                continue;
+            for (size_t k = 0; k < t.factors.size(); ++k)
+                for (size_t d = 0; d < std::min(t.factors[k].index.size(), u.factors[k].index.size()); ++d)
+                    if (write_out_at(i, t.factors[k].index[d], u.factors[k].index[d])) return true;
+        }
+    return false;
+}
+
+// The sum's term where a variable of it, `index`, has this value.
+bool Cancel::write_out_at(size_t i, const Poly& index, const Poly& value) {
+    Numbered n = ready_[i];
+    if (!value.is_constant() ||
+        std::none_of(n.term.variables.begin(), n.term.variables.end(), [&](int v) { return index == Poly::atom(v); }))
+        return false;
+    const Poly above = index - value;
+    Facts there = facts(n.term);
+    there.add(above);
+    there.add(-above);
+    if (there.contradictory()) return false;
+    ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (const Poly& side : {above, -above}) {
+        if (facts(n.term).implies(side)) continue;
+        auto [yes, no] = split(n, side);
+        waiting_.push_back(std::move(no));
+        n = std::move(yes);
+    }
+    waiting_.push_back(std::move(n));
+    return true;
 }
 
 bool Cancel::cancel(size_t i, size_t j) {

@@ -21,6 +21,7 @@ struct Search {
     std::set<int> outputs;     // index variables of the output element
     bool cut_outputs = false;  // where a quotient of one is left, ask for it to be cut
     bool cut_wanted = false;   // there was one
+    bool write_out = false;    // ProveOptions has it
     int steps_left = 3000;
     int next_variable = 0;  // of those that a cut makes: _c1, _c2, ...
 };
@@ -77,6 +78,8 @@ class Cancel {
     std::pair<Numbered, Numbered> split(const Numbered& n, const Poly& guard);
     void substitute(Summand& t, const Atoms::Map& map);
 
+    bool write_out();
+    bool write_out_at(size_t i, const Poly& index, const Poly& value);
     bool use_signs();
     bool negate(size_t i, size_t k);
     bool shift(size_t i, size_t k);

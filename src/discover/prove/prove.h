@@ -14,6 +14,7 @@ namespace tessera {
 struct ProveOptions {
     bool certificate = true;    // keep the evidence
     int max_terms = 400;        // of a normal form; beyond it the verdict is unknown
+    bool write_out = false;     // where nothing else cancels: a sum over a few values as the terms at each
     int64_t max_questions = 0;  // about what follows from conditions on sizes; 0: no limit
 };
 

@@ -31,7 +31,8 @@ std::string printed(const Atoms& atoms, const Summand& t) {
 
 }  // namespace
 
-RootProof::RootProof(const Comprehension& c, const ProveOptions& options) : search_{atoms_, {}}, base_(atoms_) {
+RootProof::RootProof(const Comprehension& c, const ProveOptions& options)
+    : search_{atoms_, {}}, base_(atoms_), write_out_(options.write_out) {
     if (options.max_questions) atoms_.questions_left = options.max_questions;
     for (int64_t d = 0; d < c.shape.rank(); ++d) {
         int id = atoms_.variable("_o" + std::to_string(d));
@@ -63,12 +64,34 @@ Decision RootProof::run(std::vector<std::string>& steps) {
             }
             left_ = cancel.left();
             if (round == 0) remains = "what remains: " + printed(atoms_, left_);
-            if (round > 0 || !search_.cut_wanted) return no("{}", remains);
+            if (round > 0 || !search_.cut_wanted) {
+                if (write_out_ && run_written_out(header, steps)) return yes();
+                return no("{}", remains);
+            }
         } catch (const CutOutput& where) {
             cut(where, header);
         }
     }
     return no("{}", remains);
+}
+
+// Once more, with sums written out; what was left before stays where that does not help.
+bool RootProof::run_written_out(const std::vector<std::string>& header, std::vector<std::string>& steps) {
+    std::vector<std::string> body;
+    search_.cut_outputs = false;
+    search_.write_out = true;
+    search_.steps_left = 3000;
+    bool zero = false;
+    try {
+        zero = Cancel(search_, base_, body, 0).run(difference_);
+    } catch (const Unsupported&) {
+    }
+    search_.write_out = false;
+    if (!zero) return false;
+    steps.insert(steps.end(), header.begin(), header.end());
+    steps.insert(steps.end(), body.begin(), body.end());
+    left_.clear();
+    return true;
 }
 
 // _o1 = high * divisor + low, in everything.

@@ -30,9 +30,11 @@ class RootProof {
     Atoms atoms_;
     Search search_;
     Facts base_;
+    bool write_out_;
     Sum difference_, left_;
     std::vector<Cut> cuts_;
 
+    bool run_written_out(const std::vector<std::string>& header, std::vector<std::string>& steps);
     void cut(const CutOutput& where, std::vector<std::string>& header);
 };
 
