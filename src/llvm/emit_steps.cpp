@@ -14,16 +14,16 @@ namespace tessera::codegen {
 namespace {
 
 constexpr int64_t kStaticBytes = 32 << 10;  // more is placed, and comes with the launch
-constexpr int64_t kMostShared = 227 << 10, kAlignment = 128;
+constexpr int64_t kMostOfBlock = 227 << 10, kSharedUnit = 128;
 
-int64_t bytes_of(const Buffer& b) {
+int64_t shared_bytes_of(const Buffer& b) {
     Expr count = 1;
     if (b.strides.empty())
         for (const Expr& e : b.shape) count = count * e;
     else
         for (size_t d = 0; d < b.shape.size(); ++d) count = count + (b.shape[d] - 1) * b.strides[d];
     const auto bytes = static_cast<int64_t>(dtype_bytes(b.dtype));
-    return (count.as_int().value_or(kMostShared) * bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return (count.as_int().value_or(kMostOfBlock) * bytes + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
 }
 
 // When each buffer in shared memory is needed: from its first to its last use, and, where it outlives a loop that uses
@@ -114,7 +114,7 @@ Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
         const Buffer& b = kernel.buffers[static_cast<size_t>(a->buffer)];
         if (b.scope != Scope::Shared) return;
         shared.insert(a->buffer);
-        all += bytes_of(b);
+        all += shared_bytes_of(b);
     });
     if (all <= kStaticBytes) return {};
     Lifetimes lives{kernel, shared};
@@ -128,7 +128,7 @@ Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
     int64_t most = 0;
     for (int buffer : order) {
         const auto& span = lives.spans[buffer];
-        const int64_t bytes = bytes_of(kernel.buffers[static_cast<size_t>(buffer)]);
+        const int64_t bytes = shared_bytes_of(kernel.buffers[static_cast<size_t>(buffer)]);
         std::vector<SharedPlace> beside;
         for (const auto& [other, place] : plan.shared)
             if (lives.spans[other].begin <= span.end && span.begin <= lives.spans[other].end) beside.push_back(place);
@@ -139,9 +139,9 @@ Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
         plan.shared.emplace(buffer, SharedPlace{at, bytes});
         most = std::max(most, at + bytes);
     }
-    if (most > kMostShared)
+    if (most > kMostOfBlock)
         return Error(Code::E0604, "kernel {}: its tiles take {} bytes of shared memory, and a block has {}",
-                     kernel.name, most, kMostShared)
+                     kernel.name, most, kMostOfBlock)
             .hint("take smaller tiles, or fewer at a time");
     plan.shape.shared_bytes = most;
     return {};

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -152,8 +153,7 @@ def memory_of(x: Any) -> Memory:
     if hasattr(x, "__cuda_array_interface__"):
         return _memory_of_interface(x)
     if x.__dlpack_device__()[0] == 2:  # a GPU of NVIDIA's
-        import torch
-        return memory_of(torch.from_dlpack(x))
+        return memory_of(importlib.import_module("torch").from_dlpack(x))
     return memory_of(np.from_dlpack(x))
 
 

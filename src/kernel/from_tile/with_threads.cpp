@@ -182,88 +182,111 @@ bool keep_with_threads(Kernel& kernel, const std::map<std::string, TilePlace>& p
     return true;
 }
 
-void compute_everywhere(Kernel& kernel, int64_t warps, int& names) {
-    std::set<int> single;
-    for (size_t slot = kernel.params; slot < kernel.buffers.size(); ++slot)
-        if (kernel.buffers[slot].scope == Scope::Shared && kernel.buffers[slot].shape.empty())
-            single.insert(static_cast<int>(slot));
-    std::vector<Stmt> units;  // what a block does once
-    const auto drop = [&](int buffer, const TileIndices&, bool) { single.erase(buffer); };
-    std::function<void(const Stmt&)> walk = [&](const Stmt& s) {
-        if (!s) return;
-        if (const Seq* all = s->as<Seq>()) {
-            for (const Stmt& each : all->stmts) walk(each);
-        } else if (const Alloc* a = s->as<Alloc>(); a && has_inside(kernel, s)) {
-            walk(a->body);
-        } else if (warp_loop(s)) {
-            visit(s, [&](const Stmt& x) {
-                look_at_one(x, [&](int buffer, const TileIndices& at, bool writes) {
-                    if (writes) drop(buffer, at, writes);
-                });
+namespace {
+
+// Single elements, and what a block does once.
+class Everywhere {
+  public:
+    Everywhere(Kernel& kernel, int64_t warps, int& names) : kernel_(kernel), warps_(warps), names_(names) {
+        for (size_t slot = kernel.params; slot < kernel.buffers.size(); ++slot)
+            if (kernel.buffers[slot].scope == Scope::Shared && kernel.buffers[slot].shape.empty())
+                single_.insert(static_cast<int>(slot));
+    }
+
+    void run() {
+        find(kernel_.body);
+        settle();
+        if (single_.empty()) return;
+        alone_ = {units_.begin(), units_.end()};
+        kernel_.body = made(kernel_.body);
+        for (int slot : single_)
+            kernel_.buffers[static_cast<size_t>(slot)].shape = {warps_, kGroupsOfWarp, kPairsOfGroup, 1};
+    }
+
+  private:
+    void drop_written(const Stmt& s) {
+        visit(s, [&](const Stmt& x) {
+            look_at_one(x, [&](int buffer, const TileIndices&, bool writes) {
+                if (writes) single_.erase(buffer);
             });
+        });
+    }
+
+    void find(const Stmt& s) {
+        if (!s) return;
+        const auto drop = [&](int buffer, const TileIndices&, bool) { single_.erase(buffer); };
+        if (const Seq* all = s->as<Seq>()) {
+            for (const Stmt& each : all->stmts) find(each);
+        } else if (const Alloc* a = s->as<Alloc>(); a && has_inside(kernel_, s)) {
+            find(a->body);
+        } else if (warp_loop(s)) {
+            drop_written(s);
         } else if (const Call* call = s->as<Call>();
                    call && (is_product(s) || is_group_step(*call) || call->name == kLeave)) {
             look_at_one(s, drop);
-        } else if (const For* loop = s->as<For>(); loop && (is_block_loop(*loop) || has_inside(kernel, s))) {
+        } else if (const For* loop = s->as<For>(); loop && (is_block_loop(*loop) || has_inside(kernel_, s))) {
             look_at_one(s, drop);
-            walk(loop->body);
-        } else if (const If* branch = s->as<If>(); branch && has_inside(kernel, s)) {
+            find(loop->body);
+        } else if (const If* branch = s->as<If>(); branch && has_inside(kernel_, s)) {
             look_at_one(s, drop);
-            walk(branch->then);
-            walk(branch->otherwise);
+            find(branch->then);
+            find(branch->otherwise);
         } else {
-            units.push_back(s);
+            units_.push_back(s);
             visit(s, [&](const Stmt& x) {
-                if (x->as<Call>() && x->as<Call>()->name != kBits)
-                    look_at_one(x, [&](int buffer, const TileIndices& at, bool writes) {
-                        if (writes) drop(buffer, at, writes);
-                    });
+                if (x->as<Call>() && x->as<Call>()->name != kBits) drop_written(x);
             });
-        }
-    };
-    walk(kernel.body);
-    // What a unit writes, each thread has or none.
-    const auto written = [&](const Stmt& s) {
-        std::set<int> all;
-        for (int b : written_buffers(s))
-            if (kernel.buffers[static_cast<size_t>(b)].scope != Scope::Local) all.insert(b);
-        return all;
-    };
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (const Stmt& unit : units) {
-            const std::set<int> all = written(unit);
-            if (std::all_of(all.begin(), all.end(), [&](int b) { return single.contains(b); })) continue;
-            for (int b : all) changed |= single.erase(b) > 0;
         }
     }
-    if (single.empty()) return;
-    const auto with = [&](const TilePlace& place) -> Moved {
-        return [&single, place](int buffer, const TileIndices&) -> std::optional<TileIndices> {
-            if (!single.contains(buffer)) return std::nullopt;
+
+    std::set<int> written(const Stmt& s) const {
+        std::set<int> all;
+        for (int b : written_buffers(s))
+            if (kernel_.buffers[static_cast<size_t>(b)].scope != Scope::Local) all.insert(b);
+        return all;
+    }
+    bool are_single(const std::set<int>& all) const {
+        return std::all_of(all.begin(), all.end(), [&](int b) { return single_.contains(b); });
+    }
+
+    // What a unit writes, each thread has or none.
+    void settle() {
+        for (bool changed = true; changed;) {
+            changed = false;
+            for (const Stmt& unit : units_) {
+                const std::set<int> all = written(unit);
+                if (are_single(all)) continue;
+                for (int b : all) changed |= single_.erase(b) > 0;
+            }
+        }
+    }
+
+    Moved with(const TilePlace& place) const {
+        return [this, place](int buffer, const TileIndices&) -> std::optional<TileIndices> {
+            if (!single_.contains(buffer)) return std::nullopt;
             return place.of_thread(0);
         };
-    };
-    const std::set<Stmt> alone(units.begin(), units.end());
-    std::function<Stmt(const Stmt&)> made = [&](const Stmt& s) -> Stmt {
-        if (!s) return s;
-        if (alone.contains(s)) {
-            const TilePlace place = threads_alone(warps, names);
-            const std::set<int> all = written(s);
-            bool reads = false;
-            visit(s, [&](const Stmt& x) {
-                look_at_one(x, [&](int buffer, const TileIndices&, bool) { reads |= single.contains(buffer); });
-            });
-            if (!reads) return s;
-            Stmt body = moved_inside(s, with(place));
-            const bool by_each =
-                !all.empty() && std::all_of(all.begin(), all.end(), [&](int b) { return single.contains(b); });
-            if (!by_each)
-                body = if_then(logical_and(logical_and(eq(place.warp, Expr(0)), eq(place.group, Expr(0))),
-                                           eq(place.pair, Expr(0))),
-                               body);
-            return in_threads(place, std::move(body));
+    }
+
+    Stmt unit(const Stmt& s) {
+        bool touches = false;
+        visit(s, [&](const Stmt& x) {
+            look_at_one(x, [&](int buffer, const TileIndices&, bool) { touches |= single_.contains(buffer); });
+        });
+        if (!touches) return s;
+        const TilePlace place = threads_alone(warps_, names_);
+        const std::set<int> all = written(s);
+        Stmt body = moved_inside(s, with(place));
+        if (all.empty() || !are_single(all)) {
+            const Expr first = logical_and(eq(place.group, Expr(0)), eq(place.pair, Expr(0)));
+            body = if_then(logical_and(eq(place.warp, Expr(0)), first), body);
         }
+        return in_threads(place, std::move(body));
+    }
+
+    Stmt made(const Stmt& s) {
+        if (!s) return s;
+        if (alone_.contains(s)) return unit(s);
         if (const For* loop = warp_loop(s)) {
             TilePlace place;
             const BoundNest nest = bound_nest(*loop);
@@ -284,9 +307,18 @@ void compute_everywhere(Kernel& kernel, int64_t warps, int& names) {
         if (const If* branch = s->as<If>())
             return if_then(branch->condition, made(branch->then), made(branch->otherwise));
         return s;
-    };
-    kernel.body = made(kernel.body);
-    for (int slot : single) kernel.buffers[static_cast<size_t>(slot)].shape = {warps, kGroupsOfWarp, kPairsOfGroup, 1};
-}
+    }
+
+    Kernel& kernel_;
+    const int64_t warps_;
+    int& names_;
+    std::set<int> single_;
+    std::vector<Stmt> units_;
+    std::set<Stmt> alone_;
+};
+
+}  // namespace
+
+void compute_everywhere(Kernel& kernel, int64_t warps, int& names) { Everywhere(kernel, warps, names).run(); }
 
 }  // namespace tessera::from_tile_detail
