@@ -49,7 +49,8 @@ void TileLowering::emit(Stmt s) {
 Expr TileLowering::variable(int64_t extent) { return index_var(fmt::format("i{}", names_++), extent); }
 
 int TileLowering::local(DType dtype, std::vector<int64_t> shape, Scope scope) {
-    if (warps_ && scope == Scope::Local && !in_threads_) scope = Scope::Shared;
+    if (warps_ && scope == Scope::Local && (!in_threads_ || shape.empty()))
+        scope = in_threads_ ? Scope::Register : Scope::Shared;
     Buffer buffer{
         .name = fmt::format("t{}", kernel_.buffers.size()), .dtype = stored_as(dtype), .shape = {}, .scope = scope};
     for (int64_t size : shape) buffer.shape.emplace_back(size);
