@@ -1,4 +1,6 @@
 // Updates of one element that no other update comes between.
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
 #include "kernel/ir/atomics.h"
 #include "llvm/emitter.h"
 
@@ -53,6 +55,8 @@ void Emitter::emit_atomic(const Call& call) {
     if (!status_.ok()) return;
     Value* at = address(slot, offset_of(slot, to.indices));
     Value* old = nullptr;
+    const bool fences = has_blocks() && orders_memory(call);
+    if (fences) builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_membar_gl, {}, {});
     if (call.name == "atomic_compare") {
         // Bits are compared, so floats are exchanged as integers.
         llvm::Type* bits = builder_.getIntNTy(static_cast<unsigned>(dtype_bytes(slot.dtype)) * 8);
@@ -68,6 +72,7 @@ void Emitter::emit_atomic(const Call& call) {
     } else {
         old = builder_.CreateAtomicRMW(operation(call.name, slot.dtype), at, args[0], align, kOrder);
     }
+    if (fences) builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_membar_gl, {}, {});
     forget_loads(to.buffer);
     if (call.writes.size() < 2) return;
     const Slot& kept = slots_[call.writes[0].buffer];

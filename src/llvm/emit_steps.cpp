@@ -173,6 +173,9 @@ Emitter::Touched Emitter::touched_by(const Stmt& s) const {
             if (seen(a.buffer)) all.writes.insert(a.buffer);
         for (const Access& a : call->reads)
             if (seen(a.buffer)) all.reads.insert(a.buffer);
+        // Who exchanges may hold a lock: what is done before stays before, and what comes after stays after.
+        if (orders_memory(*call))
+            for (size_t i = 0; i < kernel_.params; ++i) all.writes.insert(static_cast<int>(i));
     });
     visit_exprs(s, [&](const Expr& whole) { add_reads(whole, all); });
     return all;

@@ -70,6 +70,10 @@ T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
 
 // A buffer in shared memory that has a place for each thread, which it alone uses.
 bool is_threads_own(const Kernel& kernel, const Alloc& a);
+// Whether an atomic update is one that locks are made of.
+inline bool orders_memory(const Call& call) {
+    return call.name == "atomic_exchange" || call.name == "atomic_compare";
+}
 std::set<int> threads_own_buffers(const Kernel& kernel, const Stmt& s);
 
 class Emitter {
