@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes dist/tessera-*.whl, a wheel that needs nothing but Python (3.11 or later) and the C and C++ libraries: LLVM, fmt
-# and RE2 are linked into the module. Then tries it in a bare environment. `make wheel` builds the library first.
+# Makes dist/tessera-*.whl, a wheel that needs nothing but Python (3.11 or later) and the C and C++ libraries: LLVM and
+# fmt are linked into the module, RE2 lies beside it. Then tries it in a bare environment. `make wheel` builds the library first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
@@ -12,7 +12,7 @@ $python -m pip install -q --disable-pip-version-check -r tools/wheel_requirement
 # Linked anew out of the same build folder; `make python` links it against the shared libraries again.
 $python -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir $made/plain \
     --config-settings=build-dir=build --config-settings=cmake.define.TESSERA_WHEEL=ON .
-# Puts the C library that it needs into the wheel's name, and fails where it needs a library that is not inside.
+# Puts RE2 into the wheel and the C library that it needs into its name, and fails where anything else is missing.
 PATH=$PWD/.venv/bin:$PATH $python -m auditwheel repair --wheel-dir $made/named $made/plain/*.whl
 cp $made/named/*.whl dist/
 wheel=dist/$(basename $made/named/*.whl)
