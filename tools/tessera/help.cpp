@@ -11,7 +11,12 @@ class WrappedFormatter : public CLI::Formatter {
   public:
     std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
         std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
-        if (size_t at = text.find("--search{60}"); at != std::string::npos) text.erase(at + 8, 4);
+        // What a flag without a value stands for, "--search{60}", is said in its description.
+        for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at)) {
+            const size_t length = text.find('}', at) + 1 - at;
+            text.erase(at, length);
+            if (const size_t gap = text.find("  ", at); gap != std::string::npos) text.insert(gap, length, ' ');
+        }
         return wrapped(text, kHelpColumns);
     }
 };
