@@ -1,8 +1,8 @@
 // tessera optimize: the same model with less, and what was done to it.
 #include "check_optimized.h"
 #include "help.h"
+#include "pages/report.h"
 #include "pass_flags.h"
-#include "report.h"
 #include "search_text.h"
 
 namespace tessera::cli {
@@ -350,9 +350,10 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
                 "Search for a model that is faster on this machine, for so many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
-    c->add_flag("--mutate{60}", o->search_options.mutate,
-                "For --search: then make rules for this model's own products, corrected and proved, and search again, for "
-                "so many seconds (60)")
+    c->add_flag(
+         "--mutate{60}", o->search_options.mutate,
+         "For --search: then make rules for this model's own products, corrected and proved, and search again, for "
+         "so many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
     c->add_option("--without-mutants", o->without_mutants,
@@ -384,7 +385,8 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->footer(fmt::format("{}\n{}", kOptimizeExamples, kExitStatus));
     c->callback([o, c, &chosen] {
         o->searched = c->count("--search") > 0;
-        for (const char* name : {"--mutate", "--without-mutants", "--strategy", "--cost", "--target", "--max-rule-ops", "--threads", "--max-nodes"})
+        for (const char* name : {"--mutate", "--without-mutants", "--strategy", "--cost", "--target", "--max-rule-ops",
+                                 "--threads", "--max-nodes"})
             if (c->count(name) > 0) o->search_only.push_back(name);
         chosen = [o] { return report((*o)(), o->json); };
     });

@@ -5,8 +5,8 @@
 #include "base/output_file.h"
 #include "given.h"
 #include "help.h"
+#include "pages/profile_page.h"
 #include "peak.h"
-#include "profile_page.h"
 
 namespace tessera::cli {
 namespace {

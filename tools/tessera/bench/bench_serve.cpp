@@ -3,7 +3,7 @@
 #include <ctime>
 #include <iostream>
 
-#include "bench.h"
+#include "bench/bench.h"
 #include "given.h"
 #include "values.h"
 

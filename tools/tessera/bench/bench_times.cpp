@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench.h"
+#include "bench/bench.h"
 
 namespace tessera::cli {
 

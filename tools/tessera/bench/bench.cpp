@@ -1,10 +1,10 @@
 // tessera bench: the compiled model against other runtimes, in turn.
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <cmath>
 
 #include "base/usable_cores.h"
-#include "child.h"
+#include "bench/child.h"
 #include "embedded.h"
 #include "given.h"
 #include "help.h"

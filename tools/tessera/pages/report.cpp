@@ -1,7 +1,7 @@
-#include "report.h"
+#include "pages/report.h"
 
 #include "base/output_file.h"
-#include "page.h"
+#include "pages/page.h"
 #include "rewrite/pass.h"
 
 namespace tessera::cli {

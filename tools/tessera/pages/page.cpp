@@ -1,4 +1,4 @@
-#include "page.h"
+#include "pages/page.h"
 
 #include "base/check.h"
 #include "base/hash.h"

@@ -1,8 +1,8 @@
-#include "profile_page.h"
+#include "pages/profile_page.h"
 
 #include <cmath>
 
-#include "page.h"
+#include "pages/page.h"
 
 namespace tessera::cli {
 namespace {
