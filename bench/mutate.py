@@ -18,8 +18,8 @@ ROOT = HERE.parent
 sys.path[:0] = [str(HERE), str(HERE / "models")]
 from groups import MUTATE, MUTATE_ONE  # noqa: E402
 from peers import hash_of  # noqa: E402
-from search import Stored, base_of, batch_of, seconds, tolerance  # noqa: E402
-from speed import aligned, geometric_mean, inputs_of, processor, replace_between_markers  # noqa: E402
+from search import Stored, base_of, batch_of, finish, prepare, seconds, tolerance  # noqa: E402
+from speed import aligned, geometric_mean, inputs_of, processor  # noqa: E402
 
 MARKERS = ("<!-- mutate: begin -->", "<!-- mutate: end -->")
 EACH_AT_LEAST, MEAN_AT_LEAST, CSRNET_AT_LEAST = 0.99, 1.08, 1.4
@@ -158,21 +158,14 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="everything measured; what is there stays")
     parser.add_argument("--markdown", action="store_true", help="put the table into docs/corrected.md")
     args = parser.parse_args()
-    unknown = [n for n in args.only if n not in MUTATE]
-    if unknown:
-        parser.error(f"no model {unknown[0]}; there are {', '.join(MUTATE)}")
-    missing = [n for n in args.only if not (args.models / f"{n}.{args.exporter}.onnx").exists()]
-    if missing:
-        parser.error(f"there is no {missing[0]}: run bench/models/export.py --out {args.models} mutate")
-    args.cache = args.cache or args.out / "cache"
-    args.out.mkdir(parents=True, exist_ok=True)
+    names = prepare(parser, args, MUTATE, "mutate")
     settings = {k: getattr(args, k) for k in ("search", "mutate", "clock", "exporter", "flag")}
     try:
         stored = Stored(args.json, settings)
     except ValueError as error:
         parser.error(f"{error}; name another file")
     build = hash_of(args.tessera)
-    for name in args.only:
+    for name in names:
         for threads in map(int, args.threads.split(",")):
             key = f"{name}@{threads}"
             if "ratio" in stored.records.get(key, {}):
@@ -185,12 +178,7 @@ def main():
     order = [f"{n}@{t}" for n in MUTATE for t in map(int, args.threads.split(","))]
     records = {key: stored.records[key] for key in order if key in stored.records}
     text = f"{processor()}, {len(os.sched_getaffinity(0))} cores; medians of alternating runs.\n\n{table(records)}"
-    print(text)
-    if args.markdown:
-        replace_between_markers(ROOT / "docs/corrected.md", text, MARKERS)
-    broken = broken_promises(records)
-    print("every promise is kept" if not broken else "\n".join(["not kept:", *broken]), file=sys.stderr)
-    return 1 if broken else 0
+    return finish(text, broken_promises(records), args.markdown and ROOT / "docs/corrected.md", MARKERS)
 
 
 if __name__ == "__main__":

@@ -373,6 +373,29 @@ def run_parts(parts, stored, build, args):
         stored.write()
 
 
+def prepare(parser, args, known, part):
+    """The models that were asked for, in the order of the list; makes the folders."""
+    unknown = [n for n in args.only if n not in known]
+    if unknown:
+        parser.error(f"no model {unknown[0]}; there are {', '.join(known)}")
+    names = [n for n in known if n in args.only]
+    missing = [n for n in names if not (args.models / f"{n}.{args.exporter}.onnx").exists()]
+    if missing:
+        parser.error(f"there is no {missing[0]}: run bench/models/export.py --out {args.models} {part}")
+    args.cache = args.cache or args.out / "cache"
+    args.out.mkdir(parents=True, exist_ok=True)
+    return names
+
+
+def finish(text, broken, page, markers):
+    """Prints what was measured, into a page too where there is one, and says which promises are not kept."""
+    print(text)
+    if page:
+        replace_between_markers(page, text, markers)
+    print("every promise is kept" if not broken else "\n".join(["not kept:", *broken]), file=sys.stderr)
+    return 1 if broken else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=pathlib.Path, required=True, metavar="DIR", help="what export.py wrote")
@@ -397,15 +420,7 @@ def main():
     parser.add_argument("--markdown", action="store_true", help="put the tables into docs/benchmarks.md")
     args = parser.parse_args()
 
-    unknown = [n for n in args.only if n not in SEARCH]
-    if unknown:
-        parser.error(f"no model {unknown[0]}; there are {', '.join(SEARCH)}")
-    names = [n for n in SEARCH if n in args.only]
-    missing = [n for n in names if not (args.models / f"{n}.{args.exporter}.onnx").exists()]
-    if missing:
-        parser.error(f"there is no {missing[0]}: run bench/models/export.py --out {args.models} search")
-    args.cache = args.cache or args.out / "cache"
-    args.out.mkdir(parents=True, exist_ok=True)
+    names = prepare(parser, args, SEARCH, "search")
     settings = {k: getattr(args, k) for k in ("search", "ablation_search", "threads", "clock", "exporter", "flag")}
     try:
         stored = Stored(args.json, settings)
@@ -416,12 +431,7 @@ def main():
     records = {n: r for n, r in stored.in_order().items() if "failed" in r or "measured" in r}
     parts = [describe_run(records, args), table(records) if records else "", ablation_table(records)]
     text = "\n\n".join(p for p in parts if p)
-    print(text)
-    if args.markdown:
-        replace_between_markers(ROOT / "docs/benchmarks.md", text, MARKERS)
-    broken = broken_promises(records)
-    print("every promise is kept" if not broken else "\n".join(["not kept:", *broken]), file=sys.stderr)
-    return 1 if broken else 0
+    return finish(text, broken_promises(records), args.markdown and ROOT / "docs/benchmarks.md", MARKERS)
 
 
 if __name__ == "__main__":
