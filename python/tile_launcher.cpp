@@ -1,9 +1,11 @@
 #include "tile_launcher.h"
 
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <bit>
+#include <cstdlib>
 #include <cstring>
 
 #include "errors.h"
@@ -14,6 +16,7 @@ using tessera::tile::Function;
 namespace {
 
 constexpr size_t kMostKept = 1000;
+constexpr int kWarps = 4;  // where nobody says
 
 // Of a buffer's format; 0 where kernels have no such elements, or elements of the other byte order.
 char element_of(const char* format, Py_ssize_t size) {
@@ -28,16 +31,17 @@ char element_of(const char* format, Py_ssize_t size) {
     return (is_signed ? kSigned : kUnsigned)[place];
 }
 
-// Of an element type of PyTorch's, by its name; 0 where kernels have no such elements. Types live as long as the process.
+// Of an element type of PyTorch's, by its name; 0 where kernels have no such elements. Types live as long as the
+// process.
 char element_of_torch(PyObject* dtype) {
     static std::unordered_map<PyObject*, char> known;
     auto [found, fresh] = known.try_emplace(dtype, 0);
     if (!fresh) return found->second;
     constexpr std::pair<std::string_view, char> kNames[] = {
-        {"torch.float32", 'f'}, {"torch.float64", 'd'}, {"torch.float16", 'e'}, {"torch.bfloat16", 'w'}, {"torch.bool", '?'},
-        {"torch.int8", 'b'},    {"torch.int16", 'h'},   {"torch.int32", 'i'},   {"torch.int64", 'q'},    {"torch.uint8", 'B'},
-        {"torch.uint16", 'H'},  {"torch.uint32", 'I'},  {"torch.uint64", 'Q'},  {"torch.float8_e4m3fn", 'x'},
-        {"torch.float8_e5m2", 'y'}};
+        {"torch.float32", 'f'}, {"torch.float64", 'd'},       {"torch.float16", 'e'},    {"torch.bfloat16", 'w'},
+        {"torch.bool", '?'},    {"torch.int8", 'b'},          {"torch.int16", 'h'},      {"torch.int32", 'i'},
+        {"torch.int64", 'q'},   {"torch.uint8", 'B'},         {"torch.uint16", 'H'},     {"torch.uint32", 'I'},
+        {"torch.uint64", 'Q'},  {"torch.float8_e4m3fn", 'x'}, {"torch.float8_e5m2", 'y'}};
     const std::string name = nb::cast<std::string>(nb::str(nb::handle(dtype)));
     for (const auto& [text, element] : kNames)
         if (name == text) found->second = element;
@@ -54,9 +58,42 @@ void append(std::string& key, const T& value) {
     key.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
+nb::object interned(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
+
+// What a tensor of PyTorch's is asked for. It lives as long as the process.
+struct TensorWords {
+    nb::object contiguous = interned("is_contiguous"), device = interned("get_device"), dtype = interned("dtype"),
+               address = interned("data_ptr"), count = interned("numel"), on_processor = interned("is_cpu"),
+               on_gpu = interned("is_cuda");
+};
+
+const TensorWords& tensor_words() {
+    static const auto* words = new TensorWords();
+    return *words;
+}
+
+bool is_interpreted() {
+    const char* how = std::getenv("TESSERA_INTERPRET");
+    return how && (!std::strcmp(how, "1") || !std::strcmp(how, "gpu"));
+}
+
 }  // namespace
 
-bool TileLauncher::read_array(PyObject* value, Read& into) const {
+TileLauncher::TileLauncher(const std::vector<std::string>& names, nb::dict defaults, std::vector<bool> fixed,
+                           std::vector<bool> whole, nb::set options)
+    : fixed_(std::move(fixed)), whole_(std::move(whole)), warps_(interned("num_warps")), options_(std::move(options)) {
+    for (const std::string& name : names) {
+        names_.push_back(interned(name.c_str()));
+        defaults_.push_back(defaults.contains(names_.back()) ? nb::object(defaults[names_.back()]) : nb::object());
+    }
+}
+
+void TileLauncher::Read::clear() {
+    key.clear(), memory.clear(), numbers.clear(), elements.clear(), placed.clear(), spans.clear();
+    device = kProcessor;
+}
+
+bool TileLauncher::read_array(PyObject* value, Read& into) {
     Py_buffer view;
     if (PyObject_GetBuffer(value, &view, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0) {
         PyErr_Clear();
@@ -77,30 +114,28 @@ bool TileLauncher::read_array(PyObject* value, Read& into) const {
 }
 
 // A tensor of PyTorch that lies on the processor, or on a GPU, as one piece.
-bool TileLauncher::read_tensor(PyObject* value, Read& into) const {
+bool TileLauncher::read_tensor(PyObject* value, Read& into) {
     const nb::handle tensor(value);
-    static std::unordered_map<PyObject*, bool> types;
+    const TensorWords& words = tensor_words();
+    static auto& types = *new std::unordered_map<PyObject*, bool>();
     auto [known, fresh] = types.try_emplace(tensor.type().ptr(), false);
     if (fresh) {
         known->second = nb::cast<std::string>(nb::str(tensor.type().attr("__module__"))).starts_with("torch") &&
-                        nb::hasattr(tensor, "is_cpu") && nb::hasattr(tensor, "data_ptr");
+                        nb::hasattr(tensor, words.on_processor) && nb::hasattr(tensor, words.address);
         Py_INCREF(tensor.type().ptr());
     }
-    if (!known->second) return false;
-    if (!nb::cast<bool>(tensor.attr("is_contiguous")())) return false;
-    int64_t device = kProcessor;
-    if (!nb::cast<bool>(tensor.attr("is_cpu"))) {
-        if (!nb::cast<bool>(tensor.attr("is_cuda"))) return false;
-        device = nb::cast<int64_t>(tensor.attr("get_device")());
-    }
+    if (!known->second || !nb::cast<bool>(tensor.attr(words.contiguous)())) return false;
+    const auto device = nb::cast<int64_t>(tensor.attr(words.device)());
+    static_assert(kProcessor == -1, "as PyTorch counts devices");
+    if (!nb::cast<bool>(tensor.attr(device == kProcessor ? words.on_processor : words.on_gpu))) return false;
     if (!into.spans.empty() && into.device != device) return false;
     into.device = device;
-    const char element = element_of_torch(nb::object(tensor.attr("dtype")).ptr());
+    const char element = element_of_torch(nb::object(tensor.attr(words.dtype)).ptr());
     if (!element) return false;
-    char* begin = reinterpret_cast<char*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()));
+    char* begin = reinterpret_cast<char*>(nb::cast<uintptr_t>(tensor.attr(words.address)()));
     constexpr uintptr_t kVector = 16;  // bytes that a GPU's code takes at once
     if (device != kProcessor && reinterpret_cast<uintptr_t>(begin) % kVector) return false;
-    const auto count = nb::cast<int64_t>(tensor.attr("numel")());
+    const auto count = nb::cast<int64_t>(tensor.attr(words.count)());
     return count > 0 && add_array(element, begin, count, bytes_of(element), into);
 }
 
@@ -116,7 +151,61 @@ bool TileLauncher::add_array(char element, char* begin, int64_t count, size_t si
     return true;
 }
 
-bool TileLauncher::read(Values values, const std::array<int64_t, 3>& grid, Read& into) const {
+// The arguments by parameter. False where there are too few or too many, or words that something depends on.
+bool TileLauncher::place(const nb::args& args, const nb::kwargs& kwargs, std::vector<PyObject*>& values,
+                         int& warps) const {
+    const size_t given = args.size();
+    if (given > names_.size()) return false;
+    values.assign(names_.size(), nullptr);
+    for (size_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args.ptr(), static_cast<Py_ssize_t>(i));
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
+        size_t i = given;
+        while (i < names_.size() && names_[i].ptr() != key) ++i;
+        if (i == names_.size())  // words are mostly one object each
+            for (i = given; i < names_.size() && PyUnicode_Compare(names_[i].ptr(), key) != 0;) ++i;
+        if (i < names_.size()) {
+            values[i] = value;
+        } else if (PyUnicode_Compare(warps_.ptr(), key) == 0) {
+            if (!PyLong_CheckExact(value)) return false;
+            warps = static_cast<int>(PyLong_AsLong(value));
+            if (PyErr_Occurred()) PyErr_Clear();
+            if (warps < 1 || !std::has_single_bit(static_cast<unsigned>(warps))) return false;
+        } else if (!options_.contains(nb::handle(key))) {
+            return false;
+        }
+    }
+    for (size_t i = given; i < values.size(); ++i) {
+        if (!values[i]) values[i] = defaults_[i].ptr();
+        if (!values[i]) return false;
+    }
+    return true;
+}
+
+std::optional<TileLauncher::Grid> TileLauncher::size_of(nb::object& grid, const std::vector<PyObject*>& values) const {
+    if (PyCallable_Check(grid.ptr())) {
+        nb::dict named;
+        for (size_t i = 0; i < values.size(); ++i) named[names_[i]] = nb::handle(values[i]);
+        grid = grid(named);
+    }
+    Grid size{1, 1, 1};
+    const auto number = [](PyObject* from, int64_t& to) {
+        if (!PyLong_CheckExact(from)) return false;
+        int overflow = 0;
+        to = PyLong_AsLongLongAndOverflow(from, &overflow);
+        return overflow == 0 && to > 0;  // over nothing, nothing is launched
+    };
+    if (number(grid.ptr(), size[0])) return size;
+    if (!PyTuple_CheckExact(grid.ptr())) return std::nullopt;
+    const Py_ssize_t rank = PyTuple_Size(grid.ptr());
+    if (rank < 1 || rank > 3) return std::nullopt;
+    for (Py_ssize_t i = 0; i < rank; ++i)
+        if (!number(PyTuple_GetItem(grid.ptr(), i), size[static_cast<size_t>(i)])) return std::nullopt;
+    return size;
+}
+
+bool TileLauncher::read(const std::vector<PyObject*>& values, const Grid& grid, int warps, Read& into) const {
+    append(into.key, warps);
     into.key += grid[2] != 1 ? '3' : grid[1] != 1 ? '2' : '1';
     const auto element = [&](char kind, const auto& value) {
         std::array<char, 8> bytes{};
@@ -128,8 +217,7 @@ bool TileLauncher::read(Values values, const std::array<int64_t, 3>& grid, Read&
         into.memory.push_back(nullptr);
     };
     for (size_t i = 0; i < fixed_.size(); ++i) {
-        nb::handle h = values[i];
-        PyObject* value = h.ptr();
+        PyObject* value = values[i];
         if (PyLong_CheckExact(value)) {
             int overflow = 0;
             const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -169,49 +257,72 @@ bool TileLauncher::read(Values values, const std::array<int64_t, 3>& grid, Read&
         }
     }
     for (const auto& [slot, which] : into.placed) into.memory[slot] = into.elements[which].data();
+    append(into.key, into.device);
     return true;
 }
 
 void* TileLauncher::current_stream(int64_t device) {
-    if (!stream_of_.is_valid())
-        stream_of_ = nb::module_::import_("torch._C").attr("_cuda_getCurrentRawStream");
+    if (!stream_of_.is_valid()) stream_of_ = nb::module_::import_("torch._C").attr("_cuda_getCurrentRawStream");
     return reinterpret_cast<void*>(nb::cast<uintptr_t>(stream_of_(device)));
 }
 
-std::optional<Function> TileLauncher::launch(Values values, const std::array<int64_t, 3>& grid, int warps) {
-    Read arguments;
-    append(arguments.key, warps);
-    if (!read(values, grid, arguments)) return std::nullopt;
-    append(arguments.key, arguments.device);
+nb::object TileLauncher::call(nb::object& grid, const nb::args& args, const nb::kwargs& kwargs) {
+    if (is_interpreted()) return {};
+    int warps = kWarps;
+    std::vector<PyObject*> values;
+    if (!place(args, kwargs, values, warps)) return {};
+    const auto size = size_of(grid, values);
+    // Kept from launch to launch, for its memory.
+    static thread_local Read arguments;
+    arguments.clear();
+    if (!size || !read(values, *size, warps, arguments)) return {};
     auto found = known_.find(arguments.key);
-    if (found == known_.end()) return std::nullopt;
-    const Function function = found->second;
+    if (found == known_.end()) return {};
+    const Known known = found->second;
     void* stream = arguments.device == kProcessor ? nullptr : current_stream(arguments.device);
     tessera::Status status = [&] {
         nb::gil_scoped_release release;
-        return function.launch(grid, arguments.memory, arguments.numbers, stream);
+        return known.function.launch(*size, arguments.memory, arguments.numbers, stream);
     }();
     unwrap(std::move(status));
-    return function;
+    return known.object;
 }
 
-void TileLauncher::keep(Values values, const std::array<int64_t, 3>& grid, int warps, const Function& function) {
+void TileLauncher::keep(Values values, const Grid& grid, int warps, nb::object function) {
     Read arguments;
-    append(arguments.key, warps);
-    if (!read(values, grid, arguments)) return;
-    append(arguments.key, arguments.device);
+    std::vector<PyObject*> pointers;
+    for (nb::handle value : values) pointers.push_back(value.ptr());
+    if (!read(pointers, grid, warps, arguments)) return;
     if (known_.size() >= kMostKept) {
         known_.clear();
         kept_.clear();
     }
     for (size_t i = 0; i < fixed_.size(); ++i)
-        if (fixed_[i]) kept_.push_back(nb::borrow(values[i]));
-    known_.insert_or_assign(arguments.key, function);
+        if (fixed_[i]) kept_.push_back(nb::borrow(pointers[i]));
+    const Function& made = nb::cast<const Function&>(function);
+    known_.insert_or_assign(arguments.key, Known{made, std::move(function)});
 }
 
 void bind_launcher(nb::module_& m) {
+    nb::class_<LaunchOver>(m, "LaunchOver")
+        .def(
+            "__call__",
+            [](LaunchOver& self, nb::args args, nb::kwargs kwargs) -> nb::object {
+                nb::object grid = self.grid;
+                nb::object launched = self.launcher.call(grid, args, kwargs);
+                if (launched.is_valid()) return launched;
+                return self.slow(*args, nb::arg("grid") = grid, **kwargs);
+            },
+            nb::arg("args"), nb::arg("kwargs"));
     nb::class_<TileLauncher>(m, "TileLauncher")
-        .def(nb::init<std::vector<bool>, std::vector<bool>>(), nb::arg("fixed"), nb::arg("whole"))
-        .def("launch", &TileLauncher::launch, nb::arg("values"), nb::arg("grid"), nb::arg("warps"))
+        .def(nb::init<const std::vector<std::string>&, nb::dict, std::vector<bool>, std::vector<bool>, nb::set>(),
+             nb::arg("names"), nb::arg("defaults"), nb::arg("fixed"), nb::arg("whole"), nb::arg("options"))
+        .def(
+            "over",
+            [](nb::handle_t<TileLauncher> self, nb::object grid, nb::object slow) {
+                return LaunchOver{nb::cast<TileLauncher&>(self), nb::borrow(self), std::move(grid), std::move(slow)};
+            },
+            nb::arg("grid"), nb::arg("slow"),
+            "Gives the kernel over a grid; slow(*args, grid=grid, **kwargs) is its launch by Python.")
         .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("function"));
 }

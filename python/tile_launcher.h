@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,38 +13,60 @@
 class TileLauncher {
   public:
     using Values = nanobind::typed<nanobind::list, nanobind::object>;
+    using Grid = std::array<int64_t, 3>;
 
-    // By parameter: whether it is a constant of the kernel, and whether the integer 1 is no constant.
-    TileLauncher(std::vector<bool> fixed, std::vector<bool> whole) : fixed_(std::move(fixed)), whole_(std::move(whole)) {}
+    // By parameter: its name, whether it is a constant of the kernel, and whether the integer 1 is no constant. Beside
+    // parameters that are not given stands their default; `options` are words that change nothing here.
+    TileLauncher(const std::vector<std::string>& names, nanobind::dict defaults, std::vector<bool> fixed,
+                 std::vector<bool> whole, nanobind::set options);
 
-    // Launches what was kept for arguments like these, and gives it. Nothing: there is none, or arguments that are not
-    // read here.
+    // Launches what was kept for arguments like these, and gives it. Null: there is none, or arguments that are not
+    // read here; a grid that is computed is then `grid` from here on.
+    nanobind::object call(nanobind::object& grid, const nanobind::args& args, const nanobind::kwargs& kwargs);
     // `warps`: of a GPU's blocks.
-    std::optional<tessera::tile::Function> launch(Values values, const std::array<int64_t, 3>& grid, int warps);
-    void keep(Values values, const std::array<int64_t, 3>& grid, int warps, const tessera::tile::Function& function);
+    void keep(Values values, const Grid& grid, int warps, nanobind::object function);
 
   private:
     struct Read {
+        void clear();
+
         std::string key;
         std::vector<void*> memory;
         std::vector<int64_t> numbers;
-        std::vector<std::array<char, 8>> elements;  // numbers that are given by their address
+        std::vector<std::array<char, 8>> elements;      // numbers that are given by their address
         std::vector<std::pair<size_t, size_t>> placed;  // which of `memory` are those of `elements`
         std::vector<std::pair<char*, char*>> spans;
         int64_t device = kProcessor;  // of the arrays; a GPU's number
     };
     static constexpr int64_t kProcessor = -1;
-    bool read(Values values, const std::array<int64_t, 3>& grid, Read& into) const;
-    bool read_array(PyObject* value, Read& into) const;
-    bool read_tensor(PyObject* value, Read& into) const;
+    struct Known {
+        tessera::tile::Function function;
+        nanobind::object object;  // the same, as Python has it
+    };
+    bool place(const nanobind::args& args, const nanobind::kwargs& kwargs, std::vector<PyObject*>& values,
+               int& warps) const;
+    std::optional<Grid> size_of(nanobind::object& grid, const std::vector<PyObject*>& values) const;
+    bool read(const std::vector<PyObject*>& values, const Grid& grid, int warps, Read& into) const;
+    static bool read_array(PyObject* value, Read& into);
+    static bool read_tensor(PyObject* value, Read& into);
     static bool add_array(char element, char* begin, int64_t count, size_t size, Read& into);
 
     void* current_stream(int64_t device);
 
+    std::vector<nanobind::object> names_, defaults_;  // null where there is none
     std::vector<bool> fixed_, whole_;
+    nanobind::object warps_;  // the word for them
+    nanobind::set options_;
     nanobind::object stream_of_;  // a function of PyTorch's
-    std::unordered_map<std::string, tessera::tile::Function> known_;
+    std::unordered_map<std::string, Known> known_;
     std::vector<nanobind::object> kept_;  // constants whose identity is part of a key
+};
+
+// A kernel over a grid: called, it launches by itself or else by `slow`, which takes any arguments.
+struct LaunchOver {
+    TileLauncher& launcher;
+    nanobind::object owner;  // of the launcher
+    nanobind::object grid, slow;
 };
 
 void bind_launcher(nanobind::module_& m);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,7 @@ class _Wrapper:
         self.fn, self.arg_names = fn, fn.arg_names
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+        return functools.partial(self.run, grid=grid)
 
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
@@ -53,13 +54,13 @@ class Autotuner(_Wrapper):
 
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
         named = {**dict(zip(self.arg_names, args)), **kwargs}
-        key = (*(value_of(named.get(k)) for k in self.keys), *(str(getattr(v, "dtype", "")) for v in named.values()))
+        key = (*(value_of(named.get(k)) for k in self.keys), *(getattr(v, "dtype", None) for v in named.values()))
         if key not in self.cache:
             self.cache[key] = self._choose(named, args, grid, kwargs)
         self.best_config = self.cache[key]
         if self.best_config.pre_hook:
             self.best_config.pre_hook({**named, **self.best_config.all_kwargs()})
-        return self.fn.run(*args, grid=grid, **{**kwargs, **self.best_config.launched()})
+        return self.fn[grid](*args, **{**kwargs, **self.best_config.launched()})
 
     def _choose(self, named: dict[str, Any], args: Any, grid: Any, kwargs: dict[str, Any]) -> Config:
         configs = self.configs
@@ -105,7 +106,7 @@ class Heuristics(_Wrapper):
         named = {**dict(zip(self.arg_names, args)), **kwargs}
         for name, compute in self.values.items():
             named[name] = kwargs[name] = compute(named)
-        return self.fn.run(*args, grid=grid, **kwargs)
+        return self.fn[grid](*args, **kwargs)
 
 
 def autotune(configs: list[Config], key: list[str], **options: Any) -> Callable[[Any], Autotuner]:

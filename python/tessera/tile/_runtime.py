@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
 import os
@@ -111,7 +112,9 @@ class JITFunction:
         self.first_line = self.fn.__code__.co_firstlineno
         # Numbers of a declared type are read by Python.
         self._quick = all(k is None for k in self._kinds) and not self.pre_run_hooks
-        self._launcher = _tessera.TileLauncher(self._static, [p.do_not_specialize for p in self.params])
+        defaults = {p.name: p.default for p in self.params if p.has_default}
+        self._launcher = _tessera.TileLauncher(self.arg_names, defaults, self._static,
+                                               [p.do_not_specialize for p in self.params], _OPTIONS - {"warmup", "debug"})
 
     @property
     def src(self) -> str:
@@ -185,9 +188,8 @@ class JITFunction:
             core._local.generator = outer
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        def launch(*args: Any, **kwargs: Any) -> Any:
-            return self.run(*args, grid=grid, **kwargs)
-        return launch
+        quick = self._quick and not self.debug
+        return self._launcher.over(grid, self.run) if quick else functools.partial(self.run, grid=grid)
 
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
         """Compiled for arguments like these, and not launched. An element type stands for an array."""
@@ -224,9 +226,6 @@ class JITFunction:
             grid = grid(dict(zip(self.arg_names, values)))
         size = _size_of(grid)
         interpreted = os.environ.get("TESSERA_INTERPRET") in ("1", "gpu")
-        quick = self._quick and not (warmup or interpreted or debug)
-        if quick and (found := self._launcher.launch(values, size, warps)) is not None:
-            return found
         debug = debug or os.environ.get("TRITON_DEBUG") == "1" or os.environ.get("TESSERA_DEBUG") == "1"
         rank = 3 if size[2] != 1 else 2 if size[1] != 1 else 1
         leaves = Leaves(self.name)
@@ -245,7 +244,7 @@ class JITFunction:
             if stream is None:
                 stream = _current_stream(device)
             found.launch(size, addresses, numbers, stream)
-            if quick and not debug and all(how in ("array", "size", "size16", "element") for how, _ in leaves.key):
+            if self._quick and not debug and all(how in ("array", "size", "size16", "element") for how, _ in leaves.key):
                 self._launcher.keep(values, size, warps, found)
             return found
         try:

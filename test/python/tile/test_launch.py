@@ -113,6 +113,58 @@ def test_options_of_a_launch():
     assert z[3] == 6
 
 
+@triton.jit
+def scale(x, out, n, factor=2, BLOCK: tl.constexpr = 8):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * factor, mask=at < n)
+
+
+@pytest.mark.parametrize("times", [1, 4])  # from the second on, Python is not asked
+def test_arguments_of_later_launches(times):
+    x = np.arange(20, dtype=np.float32)
+
+    def launched(grid, *args, **kwargs):
+        for _ in range(times):
+            out = np.zeros_like(x)
+            scale[grid](x, out, *args, **kwargs)
+        return out
+
+    assert (launched((3,), 20) == 2 * x).all()
+    assert (launched(3, 20, 5) == 5 * x).all()
+    assert (launched([3, 1], 20, factor=5) == 5 * x).all()
+    assert (launched((2, 1, 1), BLOCK=16, factor=3, n=20) == 3 * x).all()
+    assert (launched((2,), 20, -1, 16, num_warps=8, num_stages=2) == -x).all()
+    assert (launched((3,), 20, 0.5) == 0.5 * x).all()
+    assert (launched((0,), 20) == 0).all()
+    assert (launched((3,), 13) == np.where(x < 13, 2 * x, 0)).all()
+    asked = []
+
+    def grid(meta):
+        asked.append((meta["n"], meta["factor"], meta["BLOCK"]))
+        return (triton.cdiv(meta["n"], meta["BLOCK"]),)
+
+    assert (launched(grid, 20, BLOCK=4) == 2 * x).all()
+    assert asked == times * [(20, 2, 4)]
+
+
+def test_later_launches_that_are_wrong():
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    for _ in range(2):
+        scale[(1,)](x, out, 8)
+        with pytest.raises(TypeError, match="missing a required argument"):
+            scale[(1,)](x, out)
+        with pytest.raises(TypeError, match="multiple values"):
+            scale[(1,)](x, out, 8, n=8)
+        with pytest.raises(TypeError, match="too many"):
+            scale[(1,)](x, out, 8, 2, 8, 1)
+        with pytest.raises(KeyError, match="unrecognised"):
+            scale[(1,)](x, out, 8, colour=1)
+        with pytest.raises(AssertionError, match="power of 2"):
+            scale[(1,)](x, out, 8, num_warps=3)
+        with pytest.raises(ZeroDivisionError):
+            scale[lambda meta: (1 // 0,)](x, out, 8)
+
+
 def test_arguments_that_are_none_of_these():
     with pytest.raises(tessera.Error, match="kernels take arrays"):
         scales[(1,)](object(), np.zeros(1, np.float32), 1, 1.0, N=16)
