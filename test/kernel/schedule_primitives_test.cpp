@@ -241,6 +241,25 @@ TEST(ScheduleInstructions, PrefetchesTheNextRound) {
     EXPECT_FALSE(lower(s).ok());  // a loop of its own is not around it
 }
 
+// Four of sixteen tiles of rows are enough to announce a panel: the others have nothing to say.
+TEST(ScheduleInstructions, PrefetchesTheNextRoundOnce) {
+    Compute c = matmul_bias_relu(64, 32, 40);
+    Schedule s(c);
+    auto [panels, columns] = s.split({"out.n"}, 16).value();
+    auto [tiles, rows] = s.split({"out.m"}, 4).value();
+    ASSERT_OK(s.reorder({panels, tiles, rows, columns}));
+    ASSERT_OK(s.compute_at("mm", tiles));
+    std::string b = s.cache_read("mm", 1, Scope::Global).value();
+    IndexMap map{{index_var("k", 40), index_var("n", 32)}, {}, {2, 40, 16}};
+    map.indices = {floor_div(map.vars[1], 16), map.vars[0], mod(map.vars[1], 16)};
+    ASSERT_OK(s.transform_layout(b, map));
+    std::vector<Loop> loops = s.loops("mm");
+    ASSERT_OK(s.reorder({loops[2], loops[0], loops[1]}));
+    ASSERT_OK(s.prefetch_next("mm", s.compute().stages[0].buffer, loops[2], panels, tiles));
+    EXPECT_NE(lowered_text(s).find("out.m.o < 4"), std::string::npos) << lowered_text(s);
+    expect_same(c, s);
+}
+
 TEST(ScheduleInstructions, NestsAsCalls) {
     Compute c = dots(6, 8, 24);
     Schedule s(c);

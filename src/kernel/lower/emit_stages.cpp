@@ -183,21 +183,22 @@ std::vector<Stmt> StageEmitter::prefetches(size_t stage, size_t level) const {
 // Lines of what lies from there on, every few iterations: with all parts, `row` elements for each iteration.
 Stmt StageEmitter::prefetch_part(const PlacedStage& p, const PrefetchPlan& plan, size_t level, int64_t row,
                                  const Access& from) const {
-    constexpr int64_t kLineBytes = 64, kEvery = 4;
+    constexpr int64_t kLineBytes = 64, kEvery = 4, kOpenParts = 4;
     const DType dtype = compute_.buffers[static_cast<size_t>(plan.buffer)].dtype;
     const int64_t line = std::max<int64_t>(1, kLineBytes / dtype_bytes(dtype));
-    const int64_t parts = std::max<int64_t>(1, p.around.at(plan.part).as_int().value_or(1));
+    const int64_t parts = std::max<int64_t>(1, p.around.at(plan.part).as_int().value_or(kOpenParts));
     const int64_t needed = row * kEvery, lines = (needed + line * parts - 1) / (line * parts);
     const int64_t enough = (needed + line * lines - 1) / (line * lines);  // parts
     const Expr& iteration = p.loops.vars[level];
-    const Expr part = min(loop_around(p, plan.part), enough);
+    const Expr part = loop_around(p, plan.part);
     const Expr begin = (part * floor_div(p.extents[level], kEvery) + floor_div(iteration, kEvery)) * (line * lines);
     Call call{.name = "prefetch", .writes = {}, .reads = {}, .args = {2}};
     for (int64_t i = 0; i < lines; ++i) {
         call.reads.push_back(from);
         call.reads.back().indices.back() = from.indices.back() + begin + i * line;
     }
-    return if_then(eq(mod(iteration, kEvery), 0), make_stmt(std::move(call)));
+    // Parts after these have nothing left to announce.
+    return if_then(logical_and(eq(mod(iteration, kEvery), 0), lt(part, enough)), make_stmt(std::move(call)));
 }
 
 Expr StageEmitter::loop_around(const PlacedStage& p, const std::string& name) const {
