@@ -115,6 +115,9 @@ TEST(DefaultCompiled, Convolutions) {
     check(conv({.n = 2, .h = 7, .w = 7, .c = 8, .filters = 16, .kernel = 3, .stride = 2, .pad = 1}));
     check(conv({.n = 1, .h = 9, .w = 5, .c = 40, .filters = 9, .kernel = 3, .stride = 1, .pad = 1, .dilation = 2}));
     check(conv({.n = 1, .h = 12, .w = 12, .c = 3, .filters = 20, .kernel = 7, .stride = 2, .pad = 3, .swish = true}));
+    for (int64_t w : {24, 39})
+        check(conv(
+            {.n = 1, .h = 5, .w = w, .c = 3, .filters = 35, .kernel = 3, .pad = 1, .swish = w == 39, .planes = true}));
     for (int64_t c : {3, 11, 16, 22, 33}) {
         check(depthwise(14, 14, c, 3, 1, 1));
         check(depthwise(7, 9, c, 5, 2, 2));

@@ -177,6 +177,48 @@ TEST(DefaultSchedule, Convolutions) {
     check(conv({.n = 1, .h = 5, .w = 3, .c = 6, .filters = 5, .kernel = 5, .pad = 2, .residual = true}));
 }
 
+// A few places of each line: where elements are broadcast from memory, lines are copied and windows are not.
+TEST(DefaultSchedule, ConvolutionsOfPlanes) {
+    for (int64_t w : {5, 24, 31})
+        for (int64_t stride : {1, 2, 3})
+            check(conv({.n = 2,
+                        .h = 4,
+                        .w = w * stride,
+                        .c = 3,
+                        .filters = 20,
+                        .kernel = 3,
+                        .stride = stride,
+                        .pad = 1,
+                        .swish = w == 31,
+                        .planes = true}));
+    check(
+        conv({.n = 1, .h = 7, .w = 40, .c = 2, .filters = 9, .kernel = 7, .pad = 3, .residual = true, .planes = true}));
+    check(conv({.n = 1, .h = 3, .w = 30, .c = 1, .filters = 33, .kernel = 3, .pad = 2, .dilation = 2, .planes = true}));
+    check(conv({.n = 1, .h = 3, .w = 30, .c = 1, .filters = 16, .kernel = 1, .planes = true}));
+    for (const Processor& p : processors()) {
+        const Compute compute =
+            conv({.n = 1, .h = 8, .w = 160, .c = 3, .filters = 48, .kernel = 3, .pad = 1, .planes = true});
+        auto schedule = default_schedule(compute, {.machine = p.machine, .threads = 1});
+        ASSERT_TRUE(schedule.ok());
+        const bool packs = schedule->print_trace().find("conv_a = reindex") != std::string::npos;
+        EXPECT_EQ(packs, !p.machine.load_broadcast) << p.name;
+    }
+}
+
+// Rows of a pool that share nothing are read from end to end; those that do, a part of the channels at a time.
+TEST(DefaultSchedule, PoolsReadWholeRows) {
+    Machine machine = processors()[1].machine;
+    machine.l1_bytes = 48 << 10;
+    for (auto [kernel, stride] : {std::pair{2, 2}, {3, 3}, {3, 2}}) {
+        auto schedule = default_schedule(max_pool(60, 162, 48, kernel, stride, 0), {.machine = machine, .threads = 1});
+        ASSERT_TRUE(schedule.ok());
+        std::vector<std::string> names;
+        for (const Loop& loop : schedule->loops("out_out"))
+            if (!schedule->extent(loop).is_int(1)) names.push_back(loop.name);
+        EXPECT_EQ(names[0].find("out_out.c") == std::string::npos, kernel == stride) << schedule->print_trace();
+    }
+}
+
 TEST(DefaultSchedule, CostlyEpilogues) {
     check(conv({.n = 1, .h = 5, .w = 6, .c = 3, .filters = 7, .kernel = 3, .swish = true}));
     check(conv({.n = 2, .h = 4, .w = 4, .c = 33, .filters = 16, .kernel = 1, .residual = true, .swish = true}));

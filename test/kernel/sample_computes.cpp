@@ -69,9 +69,9 @@ Expr relu(const Expr& x) { return max(x, constant(0, f32)); }
 
 // x[0, y, x, c] or `outside` beyond its edges.
 Expr padded(int slot, int64_t h, int64_t w, const Expr& n, const Expr& y, const Expr& x, const Expr& c,
-            const Expr& outside) {
+            const Expr& outside, bool planes = false) {
     Expr inside = logical_and(logical_and(ge(y, 0), lt(y, h)), logical_and(ge(x, 0), lt(x, w)));
-    return select(inside, at(slot, {n, y, x, c}), outside);
+    return select(inside, planes ? at(slot, {n, c, y, x}) : at(slot, {n, y, x, c}), outside);
 }
 
 }  // namespace
@@ -121,13 +121,14 @@ Compute conv(const ConvSizes& s) {
     Maker make("conv");
     int64_t reach = (s.kernel - 1) * s.dilation + 1;
     int64_t oh = (s.h + 2 * s.pad - reach) / s.stride + 1, ow = (s.w + 2 * s.pad - reach) / s.stride + 1;
-    int x = make.input("x", {s.n, s.h, s.w, s.c});
+    using Shape = std::vector<Expr>;
+    int x = make.input("x", s.planes ? Shape{s.n, s.c, s.h, s.w} : Shape{s.n, s.h, s.w, s.c});
     int w = make.input("w", {s.filters, s.c, s.kernel, s.kernel}, true), bias = make.input("bias", {s.filters}, true);
     int extra = s.residual ? make.input("x2", {s.n, oh, ow, s.filters}) : -1;
     Expr n = var("n", s.n), y = var("y", oh), z = var("x", ow), f = var("f", s.filters);
     Expr c = var("c", s.c), p = var("p", s.kernel), q = var("q", s.kernel);
     Expr read = padded(x, s.h, s.w, n, y * s.stride + p * s.dilation - s.pad, z * s.stride + q * s.dilation - s.pad, c,
-                       constant(0, f32));
+                       constant(0, f32), s.planes);
     int sum = make.stage("conv", false, {{n, s.n}, {y, oh}, {z, ow}, {f, s.filters}}, read * at(w, {f, c, p, q}),
                          {{c, s.c}, {p, s.kernel}, {q, s.kernel}});
     Expr n2 = var("n2", s.n), y2 = var("y2", oh), z2 = var("x2", ow), f2 = var("f2", s.filters);

@@ -17,6 +17,7 @@ struct ConvSizes {
     int64_t n = 1, h = 1, w = 1, c = 1, filters = 1, kernel = 1, stride = 1, pad = 0, dilation = 1;
     bool residual = false;  // relu(conv + bias + x2), otherwise relu(conv + bias)
     bool swish = false;     // not relu but x * sigmoid(x)
+    bool planes = false;    // channels first, of the input
 };
 Compute conv(const ConvSizes& s);
 // The same in groups, each with so many of `c` and `filters`; weights known ahead.

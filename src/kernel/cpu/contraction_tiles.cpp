@@ -82,7 +82,7 @@ void add_register_tiles(const ContractionShape& s, const Machine& machine, int64
     for (int64_t vectors = 1; vectors <= 8; ++vectors) {
         for (int64_t mr = 1; mr <= kMostRows; ++mr) {
             // What is read where it lies has no rows to fill the last tile with.
-            if (!pack_a && s.m % mr) continue;
+            if (!pack_a && !s.a_copied && s.m % mr) continue;
             double step = cycles_per_step(mr, vectors, lanes, s, machine);
             if (std::isinf(step)) continue;
             int64_t nr = vectors * lanes;
@@ -290,7 +290,7 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     const int64_t lanes = std::max<int64_t>(1, machine.vector_bytes / s.element_bytes);
     ContractionTiles best;
     if (choose_matrix_tiles(s, machine, threads, best)) return best;
-    best.pack_a = s.m > 1 || !s.m_known;
+    best.pack_a = (s.m > 1 || !s.m_known) && !s.a_copied;
     // A B that comes late and is read for few rows is not worth a copy.
     best.pack_b = s.packed_ahead || !s.b_along_columns || s.m > kRowsWorthPacking;
     std::vector<RegisterTile> list;

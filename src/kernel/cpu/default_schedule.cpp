@@ -45,6 +45,62 @@ const ReduceAxis* last_larger_axis(const Stage& stage) {
     return nullptr;
 }
 
+std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
+                                                             const std::vector<std::vector<int>>& groups) {
+    std::optional<Expr> read;
+    bool one = true;
+    visit(out.value, [&](const Expr& x) {
+        if (!x.is(ExprKind::Load) || x.node().slot != producer.buffer) return;
+        one &= !read || *read == x;
+        read = x;
+    });
+    if (!read || !one) return std::nullopt;
+    std::vector<std::vector<int>> result;
+    size_t placed = 0;
+    for (const auto& group : groups) {
+        // The index of the group's merged axis, over the axes of `out`.
+        Expr index = 0, extent = 1;
+        for (int i : group) {
+            index = index * producer.axes[size_t(i)].extent + read->arg(size_t(i));
+            extent = extent * producer.axes[size_t(i)].extent;
+        }
+        std::vector<int> mine;
+        Expr covered = 1;
+        for (int i = int(out.axes.size()) - 1; i >= 0; --i) {
+            if (depends_on(index, out.axes[size_t(i)].var)) mine.insert(mine.begin(), i);
+        }
+        // Axes of one element are read along by nobody; they are given to a group without axes below, or to the first.
+        std::vector<int> ordered;
+        std::vector<int> left = mine;
+        while (!left.empty()) {
+            auto next = std::find_if(left.begin(), left.end(), [&](int i) {
+                auto step = step_of(index, out.axes[size_t(i)].var);
+                return step && *step == covered;
+            });
+            if (next == left.end()) return std::nullopt;
+            covered = covered * out.axes[size_t(*next)].extent;
+            ordered.insert(ordered.begin(), *next);
+            left.erase(next);
+        }
+        if (covered != extent) return std::nullopt;
+        placed += ordered.size();
+        result.push_back(ordered);
+    }
+    for (size_t i = 0; i < out.axes.size(); ++i) {
+        bool found = false;
+        for (const auto& g : result) found |= std::count(g.begin(), g.end(), int(i)) > 0;
+        if (found) continue;
+        if (!out.axes[i].extent.is_int(1)) return std::nullopt;
+        auto none = std::find_if(result.begin(), result.end(), [](const auto& g) { return g.empty(); });
+        std::vector<int>& group = none == result.end() ? result[0] : *none;
+        group.insert(group.begin(), int(i));
+        ++placed;
+    }
+    if (placed != out.axes.size()) return std::nullopt;
+    if (std::any_of(result.begin(), result.end(), [](const auto& g) { return g.empty(); })) return std::nullopt;
+    return result;
+}
+
 namespace {
 
 bool is_param(const Schedule& s, int buffer) { return size_t(buffer) < s.compute().params; }

@@ -12,7 +12,8 @@ constexpr std::string_view kPadded = "_padded";
 constexpr int64_t kMostSteps = 4, kFewestTaps = 3;  // of a window whose columns are kept apart by their remainders
 constexpr int64_t kFewRows = 8;  // of a group's product, each of which would be summed from packed windows
 constexpr int64_t kSomeRows = 64, kShortLine = 40;
-constexpr int64_t kWindowed = 192;  // taps of a window that reads where things lie
+constexpr int64_t kBroadcastLine = 24;  // of an image, that is tiled by itself
+constexpr int64_t kWindowed = 192;      // taps of a window that reads where things lie
 
 // What a reduction reads: an element, or a constant beside it.
 struct Element {
@@ -93,6 +94,39 @@ bool packs_short_lines(const Stage& stage, const ReduceAxis& lanes) {
            lanes.extent.as_int().value_or(1) <= kShortLine;
 }
 
+// The rows of an image that a product with known weights sums over, a few places of a line at a time: packed, most of
+// each vector would be empty. Where elements are broadcast from memory, they can be from a copy. Gives the axis.
+const ReduceAxis* broadcast_rows(const Compute& compute, const Stage& stage, const Machine& machine) {
+    auto c = match_contraction(stage);
+    if (!machine.load_broadcast || !c || !is_float(stage.value.dtype()) || c->rows.empty()) return nullptr;
+    bool known = true;
+    visit(stage.value.arg(size_t(c->b)), [&](const Expr& e) {
+        known &= !e.is(ExprKind::Load) ||
+                 (size_t(e.node().slot) < compute.known.size() && compute.known[size_t(e.node().slot)]);
+    });
+    const int64_t lanes = machine.vector_bytes / 4;
+    const int64_t run = stage.reduce[size_t(c->depth.back())].extent.as_int().value_or(lanes);
+    Expr taps = 1;
+    for (const ReduceAxis& r : stage.reduce) taps = taps * r.extent;
+    if (!known || run >= lanes || taps.as_int().value_or(kWindowed + 1) > kWindowed) return nullptr;
+    const ReduceAxis* rows = nullptr;
+    for (int i : c->rows)
+        if (!stage.axes[size_t(i)].extent.is_int(1)) rows = &stage.axes[size_t(i)];
+    return rows && rows->extent.as_int().value_or(kBroadcastLine) >= kBroadcastLine ? rows : nullptr;
+}
+
+// The other factor of it.
+std::optional<Element> element_of_product(const Stage& stage, const Expr& rows) {
+    const Expr& a = stage.value.arg(size_t(match_contraction(stage)->a));
+    const Expr& x = a.is(ExprKind::Select) ? a.arg(1) : a;
+    if (!x.is(ExprKind::Load) || x.args().empty() || dtype_bytes(x.dtype()) != 4) return std::nullopt;
+    auto step = step_of(x.args().back(), rows);
+    if (!step || step->as_int().value_or(0) < 1) return std::nullopt;
+    if (!a.is(ExprKind::Select)) return Element{a, a, int_const(1, DType::boolean), identity(ReduceOp::Sum, a.dtype())};
+    if (!a.arg(2).is(ExprKind::Const)) return std::nullopt;
+    return Element{a, x, a.arg(0), a.arg(2)};
+}
+
 // The one axis along which an index goes in steps of more than one, each place once.
 const ReduceAxis* spaced_along(const Expr& index, const Stage& stage) {
     const ReduceAxis* found = nullptr;
@@ -120,13 +154,21 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
     const ReduceAxis* lanes = last_larger_axis(stage);
     if (stage.reduce.empty() || stage.fold || !lanes) return std::nullopt;
     const bool in_place = sums_where_it_lies(stage);
-    if (!in_place && !packs_short_lines(stage, *lanes)) return std::nullopt;
-    std::optional<Element> element = padded_element(stage, lanes->var);
-    if (!element && in_place) element = spaced_element(stage, lanes->var);
+    std::optional<Element> element;
+    const ReduceAxis* rows = in_place ? nullptr : broadcast_rows(compute, stage, machine);
+    if (rows) element = element_of_product(stage, rows->var);
+    if (element) {
+        lanes = rows;
+    } else {
+        rows = nullptr;
+        if (!in_place && !packs_short_lines(stage, *lanes)) return std::nullopt;
+        element = padded_element(stage, lanes->var);
+        if (!element && in_place) element = spaced_element(stage, lanes->var);
+    }
     if (!element) return std::nullopt;
     const Expr& from = element->from;
     if (from.args().empty() || !depends_on(from.args().back(), lanes->var)) return std::nullopt;
-    if (!in_place && spaced_along(from.args().back(), stage)) return std::nullopt;
+    if (!in_place && !rows && spaced_along(from.args().back(), stage)) return std::nullopt;
     Extents runs;
     Bindings units;  // variables of single elements
     for (const auto* axes : {&stage.axes, &stage.reduce})

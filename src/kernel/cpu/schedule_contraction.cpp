@@ -9,62 +9,6 @@
 
 namespace tessera {
 
-std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
-                                                             const std::vector<std::vector<int>>& groups) {
-    std::optional<Expr> read;
-    bool one = true;
-    visit(out.value, [&](const Expr& x) {
-        if (!x.is(ExprKind::Load) || x.node().slot != producer.buffer) return;
-        one &= !read || *read == x;
-        read = x;
-    });
-    if (!read || !one) return std::nullopt;
-    std::vector<std::vector<int>> result;
-    size_t placed = 0;
-    for (const auto& group : groups) {
-        // The index of the group's merged axis, over the axes of `out`.
-        Expr index = 0, extent = 1;
-        for (int i : group) {
-            index = index * producer.axes[size_t(i)].extent + read->arg(size_t(i));
-            extent = extent * producer.axes[size_t(i)].extent;
-        }
-        std::vector<int> mine;
-        Expr covered = 1;
-        for (int i = int(out.axes.size()) - 1; i >= 0; --i) {
-            if (depends_on(index, out.axes[size_t(i)].var)) mine.insert(mine.begin(), i);
-        }
-        // Axes of one element are read along by nobody; they are given to a group without axes below, or to the first.
-        std::vector<int> ordered;
-        std::vector<int> left = mine;
-        while (!left.empty()) {
-            auto next = std::find_if(left.begin(), left.end(), [&](int i) {
-                auto step = step_of(index, out.axes[size_t(i)].var);
-                return step && *step == covered;
-            });
-            if (next == left.end()) return std::nullopt;
-            covered = covered * out.axes[size_t(*next)].extent;
-            ordered.insert(ordered.begin(), *next);
-            left.erase(next);
-        }
-        if (covered != extent) return std::nullopt;
-        placed += ordered.size();
-        result.push_back(ordered);
-    }
-    for (size_t i = 0; i < out.axes.size(); ++i) {
-        bool found = false;
-        for (const auto& g : result) found |= std::count(g.begin(), g.end(), int(i)) > 0;
-        if (found) continue;
-        if (!out.axes[i].extent.is_int(1)) return std::nullopt;
-        auto none = std::find_if(result.begin(), result.end(), [](const auto& g) { return g.empty(); });
-        std::vector<int>& group = none == result.end() ? result[0] : *none;
-        group.insert(group.begin(), int(i));
-        ++placed;
-    }
-    if (placed != out.axes.size()) return std::nullopt;
-    if (std::any_of(result.begin(), result.end(), [](const auto& g) { return g.empty(); })) return std::nullopt;
-    return result;
-}
-
 namespace {
 
 using Groups = std::vector<std::vector<int>>;
@@ -73,6 +17,7 @@ constexpr int64_t kOpenBatch = 16;              // what a batch of unknown size 
 constexpr int64_t kRowsAtOnce = 16;             // of a B that is packed
 constexpr int64_t kLongRow = 24;                // of an image: it is tiled by itself
 constexpr int64_t kLongColumns = 12;            // the same where they are columns, which are packed element by element
+constexpr int64_t kPlacesAtOnce = 7;            // of a window that is written out
 constexpr int64_t kLongSum = 192, kPart = 128;  // products in f32 that are added up one by one
 
 int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
@@ -105,6 +50,12 @@ bool lies_along_depth(const Schedule& s, const Stage& stage, const Contraction& 
         along |= step && step->is_int(sums_words(stage) && x.dtype() != DType::i32 ? 4 : 1);
     });
     return along;
+}
+
+// The copy with filled edges that an operand is read from, element by element; null where it is not.
+const Stage* copy_of(const Schedule& s, const Expr& operand) {
+    const Stage* made = operand.is(ExprKind::Load) ? writer_of(s, operand.node().slot) : nullptr;
+    return made && makes_padding(*made) ? made : nullptr;
 }
 
 bool is_known(const Schedule& s, const Expr& operand) {
@@ -212,7 +163,14 @@ class ContractionSchedule {
         if (tiles_.pack_b) b_ = TRY(s_.reindex(mm_, c_.b));
         if (!a_.empty()) TRY(merge_operand(a_, stage, a_value, {c_.batch, c_.rows}));
         if (!b_.empty()) TRY(merge_operand(b_, stage, b_value, {c_.batch, c_.columns}));
-        TRY(s_.merge_axes(mm_, groups, {c_.depth}));
+        if (const Stage* copy = copy_of(s_, a_value); copy && !tiles_.pack_a) copy_ = copy->name;
+        // What is read where it lies keeps its places apart: they are no one line.
+        Groups depth{c_.depth};
+        if (!copy_.empty()) {
+            depth.clear();
+            for (int k : c_.depth) depth.push_back({k});
+        }
+        TRY(s_.merge_axes(mm_, groups, depth));
         if (!tile_.empty()) TRY(s_.merge_axes(tile_, groups));
         TRY(s_.merge_axes(out_, out_groups));
         std::vector<int64_t> multiples;
@@ -221,17 +179,19 @@ class ContractionSchedule {
         multiples.push_back(tiles_.nr);
         // What lies outside cannot be padded; a padded copy may have more columns.
         if (b_.empty()) {
-            const Stage* copy = b_value.is(ExprKind::Load) ? writer_of(s_, b_value.node().slot) : nullptr;
             multiples.push_back(1);
-            if (copy && makes_padding(*copy) && tile_.empty()) (void)s_.pad(mm_, multiples);
+            if (copy_of(s_, b_value) && tile_.empty()) (void)s_.pad(mm_, multiples);
             return {};
         }
-        multiples.push_back(tiles_.k_blocks > 1 ? tiles_.kc : part_ > 0 ? part_ : fills_ ? lanes_ : tiles_.k_multiple);
+        const std::vector<int64_t> of_tile = multiples;
+        multiples.resize(multiples.size() + depth.size(), 1);
+        if (copy_.empty())
+            multiples.back() = tiles_.k_blocks > 1 ? tiles_.kc
+                               : part_ > 0         ? part_
+                               : fills_            ? lanes_
+                                                   : tiles_.k_multiple;
         TRY(s_.pad(mm_, multiples));
-        if (!tile_.empty()) {
-            multiples.pop_back();
-            TRY(s_.pad(tile_, multiples));
-        }
+        if (!tile_.empty()) TRY(s_.pad(tile_, of_tile));
         by_rows_ = (along_depth && !options_.machine.lane_multiply) || tiles_.k_multiple > 1;
         if (along_depth && !by_rows_) TRY(turn_in_registers());
         return {};
@@ -425,7 +385,14 @@ class ContractionSchedule {
         if (has_rows_) rows = loops[next++];
         auto [vectors, lanes] = TRY(s_.split(loops[next], lanes_));
         Loop k = loops.back();
-        order.push_back(k);
+        if (copy_.empty()) {
+            order.push_back(k);
+        } else {
+            // Neighbours along a line share elements, which would take up registers: they do not stand side by side.
+            order.assign(loops.begin() + std::ptrdiff_t(next) + 1, loops.end());
+            std::rotate(order.begin(), order.end() - 1, order.end());
+            k = order.back();
+        }
         if (rows) order.push_back(*rows);
         order.insert(order.end(), {vectors, lanes});
         TRY(s_.reorder(order));
@@ -435,6 +402,8 @@ class ContractionSchedule {
         // Lanes of A come in the same order each iteration: one iteration after the other is best there, unless it
         // prefetches.
         const bool alike = options_.machine.lane_multiply && tiles_.mr % lanes_ == 0 && !tiles_.prefetch;
+        if (!copy_.empty() && c_.depth.size() == 1) return {};
+        if (!copy_.empty() && s_.extent(k).as_int().value_or(0) <= kPlacesAtOnce) return s_.unroll(k);
         if (!alike) TRY(s_.annotate(k, "unroll", 4));
         // The first tiles of rows would wait for each panel, and few come after them. A task of one panel has the next
         // in its next block of k.
@@ -498,6 +467,11 @@ class ContractionSchedule {
     }
 
     Status attach_operands() {
+        if (!copy_.empty() && task_loop_) {
+            TRY(s_.compute_at(copy_, *task_loop_));
+            TRY(s_.set_scope(copy_, Scope::Local));
+            TRY(vectorize_map(s_, copy_, find_stage(s_, copy_).axes.size() - 1, options_));
+        }
         if (!a_.empty()) {
             // What is known, or the same for all of a batch, is packed once.
             const bool ahead = tiles_.a_ahead || (a_known_ && task_loop_) || (has_batch_ && !a_batch_);
@@ -619,6 +593,7 @@ class ContractionSchedule {
     const ScheduleOptions& options_;
     std::string mm_, out_, a_, b_;
     std::string rows_;  // A as it lies, where a_ is transposed
+    std::string copy_;  // of A with filled edges, where it is not packed
     std::string tile_;  // the sums of a tile in memory, where the epilogue reads them there
     Contraction c_;
     ContractionTiles tiles_;
@@ -650,6 +625,7 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
     shape.k = constant_or(product(stage.reduce, c.depth), 512);
     shape.packed_ahead = is_known(s, stage.value.arg(size_t(c.b)));
     shape.a_along_depth = stage.value.arg(size_t(c.a)).is(ExprKind::Load) && lies_along_depth(s, stage, c);
+    shape.a_copied = copy_of(s, stage.value.arg(size_t(c.a))) != nullptr;
     shape.b_along_columns = lies_along_columns(s, stage, c);
     shape.element_bytes = int(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
     // Instructions on tiles have rows and columns, and as many words as they say.

@@ -145,12 +145,17 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
 // still in the first cache; 0: all.
 int64_t channel_block(const Stage& stage, int64_t channels, int64_t tile, const Machine& machine) {
     if (stage.axes.size() < 3 || stage.reduce.size() < 2) return 0;
-    const ReduceAxis& x = stage.axes[stage.axes.size() - 2];
-    int64_t stride = 1;
-    for (const Expr& load : loads_of(stage))
-        for (const Expr& index : load.args())
-            if (auto step = step_of(index, x.var); step && step->as_int()) stride = std::max(stride, *step->as_int());
-    int64_t row = x.extent.as_int().value_or(64) * stride * 4, window = stage.reduce[0].extent.as_int().value_or(3);
+    const ReduceAxis &y = stage.axes[stage.axes.size() - 3], &x = stage.axes[stage.axes.size() - 2];
+    auto stride_along = [&](const Expr& var) {
+        int64_t stride = 1;
+        for (const Expr& load : loads_of(stage))
+            for (const Expr& index : load.args())
+                if (auto step = step_of(index, var)) stride = std::max(stride, step->as_int().value_or(1));
+        return stride;
+    };
+    int64_t row = x.extent.as_int().value_or(64) * stride_along(x.var) * 4;
+    int64_t window = stage.reduce[0].extent.as_int().value_or(3);
+    if (stride_along(y.var) >= window) return 0;  // they share nothing
     int64_t fits = machine.l1_bytes * 3 / 4 / std::max<int64_t>(row * window, 1);
     if (fits >= channels) return 0;
     int64_t whole_lines = std::max<int64_t>(tile, 16);
