@@ -84,6 +84,10 @@ Value* Emitter::emit_word(const Expr& e) {
     if (step == kBytesOfWord && target_.machine.masked)
         return tag(builder_.CreateMaskedLoad(vector, from, llvm::Align(1), mask_, llvm::Constant::getNullValue(vector)),
                    slot.scope, slot.noalias);
+    if (gathers(kBytesOfWord)) {
+        Value* places = builder_.CreateGEP(builder_.getInt8Ty(), from, lane_steps(step));
+        return tag(gather(vector, places, llvm::Align(1), masked), slot.scope, slot.noalias);
+    }
     Value* out = llvm::PoisonValue::get(vector);
     for (int i = 0; i < lanes_; ++i) {
         Value* at = builder_.CreateGEP(builder_.getInt8Ty(), from, builder_.getInt64(i * step));

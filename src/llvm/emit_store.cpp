@@ -107,6 +107,21 @@ Value* Emitter::chosen_address(Value* condition, Value* address) {
     return builder_.CreateSelect(condition, address, dummy());
 }
 
+bool Emitter::gathers(size_t bytes) const {
+    return target_.machine.masked && !has_blocks() && lanes_ >= 8 && bytes >= 4;
+}
+
+Value* Emitter::lane_steps(int64_t step) {
+    llvm::SmallVector<uint64_t, 16> steps;
+    for (int i = 0; i < lanes_; ++i) steps.push_back(static_cast<uint64_t>(i * step));
+    return llvm::ConstantDataVector::get(module_.getContext(), steps);
+}
+
+llvm::Instruction* Emitter::gather(llvm::Type* vector, Value* places, llvm::Align align, bool masked) {
+    Value* on = masked ? mask_ : builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), builder_.getTrue());
+    return builder_.CreateMaskedGather(vector, places, align, on, llvm::Constant::getNullValue(vector));
+}
+
 // In memory's type. A load under a mask, unless it is known to be in bounds, reads the dummy where a lane is off.
 Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     llvm::Type* type = memory_type(slot.dtype);
@@ -147,11 +162,9 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     if (in_bounds && first && at.lane > 1 && !has_blocks())
         if (Value* spaced = load_spaced(builder_, vector, first, at.lane, load)) return spaced;
     // Wide vectors have an instruction for it.
-    if (offsets && target_.machine.masked && !has_blocks() && lanes_ >= 8 && dtype_bytes(slot.dtype) >= 4) {
-        Value* on = in_bounds ? builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), builder_.getTrue()) : mask_;
-        return tag(builder_.CreateMaskedGather(vector, builder_.CreateGEP(type, slot.base, offsets), align, on,
-                                               llvm::Constant::getNullValue(vector)),
-                   slot.scope, slot.noalias);
+    if (gathers(dtype_bytes(slot.dtype)) && (offsets || (!in_bounds && at.lane != 1))) {
+        Value* places = builder_.CreateGEP(type, offsets ? slot.base : first, offsets ? offsets : lane_steps(at.lane));
+        return tag(gather(vector, places, align, !in_bounds), slot.scope, slot.noalias);
     }
     auto one_by_one = [&] {
         Value* out = llvm::PoisonValue::get(vector);

@@ -21,12 +21,12 @@ namespace tessera::codegen {
 
 // How a launch whose tiles are copied ahead uses shared memory: offsets in bytes. See emit_roles.cpp.
 struct RolesPlan {
-    const For* ahead = nullptr;      // the loop whose tiles are copied ahead
-    int64_t stages = 0;              // tiles of each kind at once
-    std::map<int, int64_t> ring;     // where the first of them is, by tile
-    std::map<int, int64_t> own;      // other buffers, by buffer: those of the first group of threads
-    int64_t own_bytes = 0;           // how much further those of the next are
-    int64_t barriers = 0;            // where these are
+    const For* ahead = nullptr;          // the loop whose tiles are copied ahead
+    int64_t stages = 0;                  // tiles of each kind at once
+    std::map<int, int64_t> ring;         // where the first of them is, by tile
+    std::map<int, int64_t> own;          // other buffers, by buffer: those of the first group of threads
+    int64_t own_bytes = 0;               // how much further those of the next are
+    int64_t barriers = 0;                // where these are
     std::map<const Call*, size_t> maps;  // of the launch's shape
 };
 
@@ -71,9 +71,7 @@ T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
 // A buffer in shared memory that has a place for each thread, which it alone uses.
 bool is_threads_own(const Kernel& kernel, const Alloc& a);
 // Whether an atomic update is one that locks are made of.
-inline bool orders_memory(const Call& call) {
-    return call.name == "atomic_exchange" || call.name == "atomic_compare";
-}
+inline bool orders_memory(const Call& call) { return call.name == "atomic_exchange" || call.name == "atomic_compare"; }
 std::set<int> threads_own_buffers(const Kernel& kernel, const Stmt& s);
 
 class Emitter {
@@ -169,17 +167,17 @@ class Emitter {
     void emit_where(Value* condition, const std::function<void()>& body);
     void meet();  // the threads of a block
     Value* place_of(const std::string& axis);
-    Value* is_first_thread();  // of the block
+    Value* is_first_thread();                           // of the block
     Value* divided(const Expr& e, Value* a, Value* b);  // in 32 bits, where both fit; null where they do not
     Value* shared_memory(int buffer);
     Value* threads_memory(int buffer);
 
     // emit_roles.cpp
     struct Roles {
-        Value* base;                                                       // of shared memory
-        Value *warp, *group;                                               // of the thread
+        Value* base;                                                           // of shared memory
+        Value *warp, *group;                                                   // of the thread
         llvm::AllocaInst *stage = nullptr, *phase = nullptr, *turn = nullptr;  // where in the ring it is
-        int stored = -1;  // the tile that was stored last
+        int stored = -1;                                                       // the tile that was stored last
         struct Ring {
             llvm::AllocaInst *stage = nullptr, *phase = nullptr;
         };
@@ -246,7 +244,7 @@ class Emitter {
     void meet_before(const Touched& now);
     void emit_swap(const Call& call);
     Value* launched_memory();
-    Touched open_;                // since threads last met
+    Touched open_;               // since threads last met
     std::set<int> own_buffers_;  // of which each thread has its own
 
     // emit_mma.cpp
@@ -306,6 +304,9 @@ class Emitter {
     Value* emit_load(const Expr& e);
     llvm::Align align_of(const Slot& slot, const Linear& at) const;  // of an access in all lanes
     Value* chosen_address(Value* condition, Value* address);         // or the dummy
+    bool gathers(size_t bytes) const;  // elements of so many bytes, from anywhere, with one instruction
+    Value* lane_steps(int64_t step);   // 0, step, 2 * step, ... by lane
+    llvm::Instruction* gather(llvm::Type* vector, Value* places, llvm::Align align, bool masked);
 
     // emit_atomic.cpp
     void emit_atomic(const Call& call);

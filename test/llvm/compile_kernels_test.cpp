@@ -265,6 +265,32 @@ TEST(CompileKernels, WordsAreReadAtOnce) {
     EXPECT_THAT(*text, Not(HasSubstr("movzbl")));
 }
 
+// Lanes that lie apart are gathered: words of bytes, and where only some lanes count, elements of four bytes.
+TEST(CompileKernels, LanesThatLieApartAreGathered) {
+    const std::string word =
+        "bit_or(bit_or(bit_or(i32(x[16*i + j, 4]), shl(i32(x[16*i + j, 5]), 8_i32)), shl(i32(x[16*i + j, 6]), "
+        "16_i32)), shl(i32(x[16*i + j, 7]), 24_i32))";
+    for (const std::string& body :
+         {"kernel k(n) (x: u8[n, 24], y: i32[n]) { for i < floordiv(n, 16) { vector j < 16 { y[16*i + j] = " + word +
+              " } } }",
+          "kernel k(n) (x: u8[n, 24], y: i32[n]) { for i < floordiv(n + 15, 16) { vector j < 16 { if 16*i + j < n { "
+          "y[16*i + j] = " +
+              word + " } } } }",
+          std::string(
+              "kernel k(n) (x: f32[n, 24], y: f32[n]) { for i < floordiv(n + 15, 16) { vector j < 16 { if 16*i + j "
+              "< n { y[16*i + j] = x[16*i + j, 3] } } } }")}) {
+        auto kernels = parse_kernels(body);
+        ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
+        CodegenOptions options;
+        options.target = "x86_64-avx512";
+        auto text = emit_assembly(*kernels, options);
+        ASSERT_TRUE(text.ok());
+        EXPECT_THAT(*text, HasSubstr("gather")) << body;
+        EXPECT_THAT(*text, Not(HasSubstr("vpinsr"))) << body;
+        for (int64_t n : {16, 37}) compare((*kernels)[0], {{"n", n}});
+    }
+}
+
 TEST(CompileKernels, FlushesSubnormalsWhereTheyAreSlow) {
     const std::vector<Kernel> kernels{packed_gemm(1, 1, 16, {4, 16, false, 2})};
     CodegenOptions options;
