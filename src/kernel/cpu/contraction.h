@@ -49,6 +49,8 @@ struct ContractionTiles {
     bool a_ahead = false;    // A is packed before all tasks, rather than by each for itself
     bool b_in_task = false;  // B is packed by each task for itself
     bool prefetch = false;   // the next panel of B while one is used
+    // All panels of B for one tile of rows, then for the next: C is written in the order that it lies in.
+    bool along_rows = false;
     int64_t tile_words = 0;  // words that one instruction on whole tiles sums over (kWordsOfTiles); 0: there is none
     int64_t k_multiple = 1;  // that k is filled up to
     bool operator==(const ContractionTiles&) const = default;

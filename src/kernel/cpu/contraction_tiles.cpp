@@ -13,6 +13,7 @@ constexpr int64_t kRowsWorthPacking = 4;  // of A: fewer, and B is read as it li
 constexpr int64_t kUnpackedRows = 16;     // of such a B
 constexpr int64_t kFewTiles = 32;         // of rows: with more, it does not matter that the first wait for a panel of B
 constexpr int64_t kLongPanel = 6;         // first caches that a panel of B may fill before k is cut
+constexpr int64_t kShortSum = 64;         // k, up to which writing C takes longest
 constexpr int64_t kPanelOfSecond = 8;     // of the second cache, what such a panel may fill where it streams from there
 
 // Times are in multiply-adds.
@@ -317,6 +318,12 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.a_ahead &= best.parallel;
     const int64_t tiles = divide_up(s.m, best.mr);
     best.prefetch = best.pack_b && !best.b_in_task && tiles > 1 && (tiles <= kFewTiles || !s.m_known) && s.n > best.nr;
+    // Where the second cache has room for all panels of a task, each tile of A is fetched once, and C is written in
+    // order.
+    best.along_rows = machine.load_broadcast && best.pack_b && best.nc > best.nr &&
+                      (!best.prefetch || s.k <= kShortSum) &&
+                      double(best.nc * s.k) * s.element_bytes < double(machine.l2_bytes) / 2;
+    best.prefetch &= !best.along_rows;
     // Another task's panel is not worth it.
     if (best.parallel && best.nc == best.nr && s.m_known && s.n_known) best.prefetch &= best.k_blocks > 1;
     return best;

@@ -18,6 +18,7 @@ constexpr int64_t kRowsAtOnce = 16;             // of a B that is packed
 constexpr int64_t kLongRow = 24;                // of an image: it is tiled by itself
 constexpr int64_t kLongColumns = 12;            // the same where they are columns, which are packed element by element
 constexpr int64_t kPlacesAtOnce = 7;            // of a window that is written out
+constexpr int64_t kFillsOf = 8;                 // times what k may be filled up by, to read whole vectors of it
 constexpr int64_t kLongSum = 192, kPart = 128;  // products in f32 that are added up one by one
 
 int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
@@ -112,7 +113,9 @@ class ContractionSchedule {
         }
         even_blocks_ = tiles_.k_blocks == 1 || mod(product(stage.reduce, c_.depth), tiles_.kc).is_int(0);
         rows_unsigned_ = c_.a == 0;
-        fills_ = tiles_.pack_a && tiles_.k_blocks == 1 && tiles_.k_multiple == 1 && lanes_ > 1 &&
+        const int64_t filled = divide_up(shape.k, lanes_) * lanes_;
+        const bool worth = options_.machine.lane_multiply || filled * kFillsOf <= shape.k * (kFillsOf + 1);
+        fills_ = worth && tiles_.pack_a && tiles_.k_blocks == 1 && tiles_.k_multiple == 1 && lanes_ > 1 &&
                  c_.depth.size() == 1 && lies_along_depth(s_, stage, c_);
         const bool rounds = s_.compute().buffers[size_t(stage.buffer)].dtype == DType::f32;
         if (rounds && product(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
@@ -317,7 +320,7 @@ class ContractionSchedule {
         auto [vectors, lanes] = TRY(s_.split(columns, tile_.empty() ? lanes_ : tiles_.nr));
         order = tasks;
         order.push_back(column_tiles);
-        if (row_tiles) order.push_back(*row_tiles);
+        if (row_tiles) order.insert(tiles_.along_rows ? order.end() - 1 : order.end(), *row_tiles);
         tile_loop_ = order.back();
         panel_loop_ = column_tiles;
         if (rows) order.push_back(*rows);
