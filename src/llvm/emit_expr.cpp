@@ -9,6 +9,10 @@
 
 namespace tessera::codegen {
 
+namespace {
+constexpr int64_t kMostLaneStep = 64;  // from lane to lane, for which lanes are told apart by their numbers
+}
+
 Value* Emitter::emit(const Expr& e) {
     for (const auto& layer : memo_)
         if (auto it = layer.find(e.get()); it != layer.end()) return it->second;
@@ -197,9 +201,10 @@ Value* Emitter::emit_compare(const Expr& e) {
     }
 }
 
-// The lanes where gap > 0, if it falls or rises by one a lane: those before, or from, some lane.
+// The lanes where gap > 0, if it falls or rises by the same each lane: those before, or from, some lane.
 Value* Emitter::lane_mask(const Linear& gap) {
-    if (gap.irregular || (gap.lane != 1 && gap.lane != -1)) return nullptr;
+    const int64_t step = std::abs(gap.lane);
+    if (gap.irregular || step == 0 || step > kMostLaneStep) return nullptr;
     if (gap.terms.empty()) {
         std::vector<llvm::Constant*> on;
         for (int i = 0; i < lanes_; ++i) on.push_back(builder_.getInt1(gap.constant + gap.lane * i > 0));
@@ -211,13 +216,18 @@ Value* Emitter::lane_mask(const Linear& gap) {
     std::vector<llvm::Constant*> numbers;
     for (int i = 0; i < lanes_; ++i) numbers.push_back(builder_.getInt32(i));
     Value* number = llvm::ConstantVector::get(numbers);
-    auto clamped = [&](Value* v) {
+    // How often the step goes into it, rounded up, as a lane's number.
+    auto lane_of = [&](Value* v) {
         v = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, v, builder_.getInt64(0));
-        v = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, builder_.getInt64(lanes_));
-        return splat(builder_.CreateTrunc(v, builder_.getInt32Ty()));
+        v = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, builder_.getInt64(lanes_ * step));
+        v = builder_.CreateTrunc(v, builder_.getInt32Ty());
+        if (step > 1)
+            v = builder_.CreateUDiv(builder_.CreateAdd(v, builder_.getInt32(static_cast<uint32_t>(step - 1))),
+                                    builder_.getInt32(static_cast<uint32_t>(step)));
+        return splat(v);
     };
-    if (gap.lane == -1) return builder_.CreateICmpULT(number, clamped(at));
-    return builder_.CreateICmpUGE(number, clamped(builder_.CreateAdd(builder_.CreateNeg(at), builder_.getInt64(1))));
+    if (gap.lane < 0) return builder_.CreateICmpULT(number, lane_of(at));
+    return builder_.CreateICmpUGE(number, lane_of(builder_.CreateAdd(builder_.CreateNeg(at), builder_.getInt64(1))));
 }
 
 // Whether nothing can go wrong when it is computed in vain, after these loads.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/numeric.h"
@@ -196,6 +197,25 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     return phi;
 }
 
+// Lanes of several vectors, whole ones, are stored one vector after the other: what LLVM forwards to loads of one
+// vector, it would otherwise take apart element by element.
+bool Emitter::store_by_vectors(const Slot& slot, const Linear& at, Value* v) {
+    const auto bytes = static_cast<int64_t>(dtype_bytes(slot.dtype));
+    const auto lanes = static_cast<int>(std::max<int64_t>(1, target_.machine.vector_bytes / bytes));
+    const auto on = mask_ ? lanes_on() : std::pair(0, lanes_);
+    if (has_blocks() || lanes_ <= lanes || !on || on->first % lanes || on->second % lanes) return false;
+    Value* first = address(slot, at);
+    for (int from = on->first; from < on->second; from += lanes) {
+        std::vector<int> taken(static_cast<size_t>(lanes));
+        std::iota(taken.begin(), taken.end(), from);
+        Value* to = builder_.CreateGEP(memory_type(slot.dtype), first, builder_.getInt64(static_cast<uint64_t>(from)));
+        tag(builder_.CreateAlignedStore(builder_.CreateShuffleVector(v, taken), to,
+                                        llvm::Align(static_cast<uint64_t>(bytes))),
+            slot.scope, slot.noalias);
+    }
+    return true;
+}
+
 void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
     llvm::Type* type = memory_type(slot.dtype);
     const llvm::Align align(dtype_bytes(slot.dtype));
@@ -208,6 +228,7 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
         return save(v, to);
     }
     v = splat(v);
+    if (at.lane == 1 && !at.irregular && store_by_vectors(slot, at, v)) return;
     if (at.lane == 1 && !at.irregular) {
         if (!mask_) {
             tag(builder_.CreateAlignedStore(v, address(slot, at), align_of(slot, at)), slot.scope, slot.noalias);

@@ -296,6 +296,7 @@ class Emitter {
     Value* combined(ReduceOp op, DType dtype, Value* old, const Expr& value);
     Value* identity(ReduceOp op, DType dtype);
     void forget_loads(int slot);  // of a buffer that is written
+    bool store_by_vectors(const Slot& slot, const Linear& at, Value* v);
     void store_lanes(const Slot& slot, const Linear& at, Value* memory_value);
     Value* load_from(const Slot& slot, const Linear& at, bool in_bounds);
     bool is_own_vector(const Slot& slot,
