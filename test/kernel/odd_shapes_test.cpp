@@ -255,6 +255,26 @@ TEST_P(OddShapes, Pools) {
                        joined(s.kernel), joined(s.strides), joined(s.pads)));
 }
 
+// Windows that are taken along one axis after the other.
+TEST_P(OddShapes, LargePools) {
+    const size_t rank = size_t(draw(2, 3));
+    std::vector<int64_t> x{draw(1, 2), draw(1, 5)}, kernel, strides, dilations, pads, ends;
+    for (size_t i = 0; i < rank; ++i) {
+        kernel.push_back(pick({1, 3, 5, 9}));
+        strides.push_back(draw(1, 3));
+        dilations.push_back(draw(1, 2));
+        x.push_back((kernel.back() - 1) * dilations.back() + draw(1, i + 1 == rank ? 40 : 6));
+        pads.push_back(draw(0, kernel.back() - 1));
+        ends.push_back(draw(0, kernel.back() - 1));
+    }
+    pads.insert(pads.end(), ends.begin(), ends.end());
+    expect(fmt::format(
+        "graph g(x: {}) {{ %a = max_pool(x, kernel_shape=[{}], strides=[{}], dilations=[{}], pads=[{}], ceil_mode={}) "
+        "return %a }}",
+        type(x, chance(0.4) ? 0.5 : 0, false), joined(kernel), joined(strides), joined(dilations), joined(pads),
+        draw(0, 1)));
+}
+
 TEST_P(OddShapes, Reductions) {
     const size_t rank = size_t(draw(1, 4));
     std::vector<int64_t> x, axes;

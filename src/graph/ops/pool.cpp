@@ -7,6 +7,7 @@
 #include "graph/ops/common.h"
 #include "graph/ops/conv_window.h"
 #include "graph/ops/families.h"
+#include "graph/ops/for_kernels.h"
 
 namespace tessera {
 namespace {
@@ -304,6 +305,53 @@ const OpDef kMaxUnpool{
 };
 
 }  // namespace
+
+// The largest of a window is that of the largest along one axis. Elements that are compared for each output: all of the
+// window's, or those along the axis, in the lines that no stride along the others has left out yet, and the others'.
+Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    constexpr int64_t kWorthIt = 2, kStore = 3;  // times as many; what is stored and read again counts as so many
+    const std::vector<int64_t> kernel = op.ints("kernel_shape");
+    const size_t rank = kernel.size();
+    const std::vector<int64_t> ones(rank, 1), strides = op.ints_or("strides", ones),
+                                              dilations = op.ints_or("dilations", ones),
+                                              pads = op.ints_or("pads", std::vector<int64_t>(2 * rank, 0));
+    if (op.wants(1) || op.string("auto_pad") != "NOTSET") return std::vector<Value*>{};
+    std::vector<bool> open(rank, true);
+    auto compared = [&](size_t apart) {  // along an axis by itself, then along the others that are open
+        int64_t lines = 1, others = 1;
+        for (size_t d = 0; d < rank; ++d)
+            if (open[d] && d != apart) lines *= strides[d], others *= kernel[d];
+        return lines * (kernel[apart] + kStore) + others;
+    };
+    auto pool = [&](Value* x, const std::vector<bool>& along) {
+        std::vector<int64_t> k = ones, s = ones, e = ones, p(2 * rank, 0);
+        for (size_t d = 0; d < rank; ++d)
+            if (along[d])
+                k[d] = kernel[d], s[d] = strides[d], e[d] = dilations[d], p[d] = pads[d], p[rank + d] = pads[rank + d];
+        return b.op("max_pool", {x},
+                    {{"kernel_shape", k},
+                     {"strides", s},
+                     {"dilations", e},
+                     {"pads", p},
+                     {"ceil_mode", Attr(op.integer("ceil_mode"))}});
+    };
+    Value* y = in[0];
+    for (size_t left = rank; left > 1; --left) {
+        int64_t window = 1;
+        size_t best = rank;
+        for (size_t d = 0; d < rank; ++d) {
+            if (!open[d]) continue;
+            window *= kernel[d];
+            if (best == rank || compared(d) < compared(best)) best = d;
+        }
+        if (window < kWorthIt * compared(best)) break;
+        std::vector<bool> along(rank, false);
+        along[best] = true, open[best] = false;
+        y = pool(y, along);
+    }
+    if (y == in[0]) return std::vector<Value*>{};
+    return std::vector<Value*>{pool(y, open)};
+}
 
 std::vector<OpDef> pool_ops() {
     std::vector<Trait> pure{Trait::Pure}, linear{Trait::Pure, Trait::Linear};

@@ -229,6 +229,7 @@ bool slides_along_columns(const Schedule& s, const Stage& stage, const Contracti
 bool is_window(const Schedule& s, const Stage& stage, const Contraction& c) {
     constexpr int64_t kMostTaps = 192, kFewTerms = 4, kFewRows = 8;
     const int64_t terms = elements_of(stage.reduce).as_int().value_or(INT64_MAX);
+    if (terms <= 1) return true;
     const ContractionShape shape = measure_contraction(s, stage, c);
     if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
     if (terms > kMostTaps || shape.packed_ahead || shape.b_along_columns) return false;

@@ -79,7 +79,7 @@ class Choosing {
         note(n, yes("its tiles are transformed for all channels of a place at once"));
     }
 
-    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops, is not
+    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops and pools, is not
     // transposed twice.
     bool stays_plain(const Definition& d) const {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
@@ -92,7 +92,8 @@ class Choosing {
         constexpr int kMostSteps = 8;
         auto passes = [](const Node& node) {
             const bool moves = node.is(Trait::Movement) && node.op().layout == Layout::ChannelsLast;
-            return (node.is(Trait::Elementwise) || moves) && node.output_count() == 1;
+            const bool pools = node.is(Trait::Window) && node.inputs().size() == 1;
+            return (node.is(Trait::Elementwise) || moves || pools) && node.output_count() == 1;
         };
         auto goes_out = [&](const Use& use) {
             return !use.node || (depth < kMostSteps && passes(*use.node) && leaves(*use.node->output(), depth + 1));
