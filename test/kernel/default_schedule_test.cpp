@@ -177,6 +177,23 @@ TEST(DefaultSchedule, Convolutions) {
     check(conv({.n = 1, .h = 5, .w = 3, .c = 6, .filters = 5, .kernel = 5, .pad = 2, .residual = true}));
 }
 
+// In groups and three dimensions, all sizes open: still a product in tiles.
+TEST(DefaultSchedule, GroupedConvolutionsOfOpenVolumes) {
+    const auto compute = parse_compute(
+        "compute conv(n, m, k) (x: f32[1, 10, n, m, k], w: f32[10, 5, 5, 3, 7], y: f32[1, 10, floordiv(n + 1, 2) - 2, "
+        "floordiv(m + 1, 2), floordiv(k + 1, 2)]) {\n"
+        "  known w\n"
+        "  t: f32[1, 2, 5, floordiv(n + 1, 2) - 2, floordiv(m + 1, 2), floordiv(k + 1, 2)] global\n"
+        "  conv for i0 < 1, i1 < 2, i2 < 5, i3 < floordiv(n + 1, 2) - 2, i4 < floordiv(m + 1, 2), i5 < floordiv(k + 1, "
+        "2): t[i0, i1, i2, i3, i4, i5] += select(2*i3 + r1 < n && (0 < 2*i4 + r2 && 2*i4 + r2 <= m) && (2 < 2*i5 + r3 "
+        "&& 2*i5 + r3 < k + 3), x[i0, 5*i1 + r0, 2*i3 + r1, 2*i4 + r2 - 1, 2*i5 + r3 - 3], 0.0) * w[5*i1 + i2, r0, r1, "
+        "r2, r3] over r0 < 5, r1 < 5, r2 < 3, r3 < 7\n"
+        "  relu for i0 < 1, i1 < 2, i2 < 5, i3 < floordiv(n + 1, 2) - 2, i4 < floordiv(m + 1, 2), i5 < floordiv(k + 1, "
+        "2): y[i0, 5*i1 + i2, i3, i4, i5] = max(t[i0, i1, i2, i3, i4, i5], 0.0)\n}\n");
+    ASSERT_TRUE(compute.ok()) << compute.error().to_string();
+    for (int64_t n : {5, 7}) check(*compute, {{"n", n}, {"m", 6}, {"k", 9}});
+}
+
 // A few places of each line: where elements are broadcast from memory, lines are copied and windows are not.
 TEST(DefaultSchedule, ConvolutionsOfPlanes) {
     for (int64_t w : {5, 24, 31})

@@ -48,11 +48,10 @@ std::optional<Interval> product(const Expr& e, const Extents& running) {
     return scaled(*moving, fixed);
 }
 
-// e / divisor where e is one product and the divisor's factors are among its own.
-std::optional<Expr> exact_quotient(const Expr& e, const Expr& divisor) {
-    if (terms_of(e).size() != 1 || terms_of(divisor).size() != 1) return std::nullopt;
+// One product over another, whose factors are among its own.
+std::optional<Expr> product_over(const Expr& e, const Expr& divisor) {
     Monomial all = as_monomial(e), part = as_monomial(divisor);
-    if (part.coefficient <= 0 || all.coefficient % part.coefficient != 0) return std::nullopt;
+    if (part.coefficient == 0 || all.coefficient % part.coefficient != 0) return std::nullopt;
     std::vector<Expr> left(all.atoms, all.atoms + all.count);
     for (size_t i = 0; i < part.count; ++i) {
         auto found = std::find_if(left.begin(), left.end(), [&](const Expr& x) { return x.same(part.atoms[i]); });
@@ -62,10 +61,33 @@ std::optional<Expr> exact_quotient(const Expr& e, const Expr& divisor) {
     return make_term(all.coefficient / part.coefficient, left.data(), left.size());
 }
 
+// e / divisor, where that leaves no rest: term by term, as polynomials are divided.
+std::optional<Expr> exact_quotient(const Expr& e, const Expr& divisor) {
+    constexpr int kMostTerms = 8;
+    Expr quotient = 0, rest = e;
+    for (int i = 0; i < kMostTerms && !rest.is_int(0); ++i) {
+        std::optional<Expr> next;
+        size_t fewest = SIZE_MAX;
+        for (const Expr& by : terms_of(divisor)) {
+            const auto term = product_over(*terms_of(rest).begin(), by);
+            if (!term) continue;
+            const Expr left = rest - *term * divisor;
+            if (const size_t count = left.is_int(0) ? 0 : terms_of(left).size(); count < fewest)
+                fewest = count, next = term;
+        }
+        if (!next) return std::nullopt;
+        rest = rest - *next * divisor;
+        quotient = quotient + *next;
+    }
+    return rest.is_int(0) ? std::optional(quotient) : std::nullopt;
+}
+
 // How many multiples of a divisor lie in an interval that begins at 0 and ends before another one: what loops that were
-// fused run over. They run only where the divisor is not 0.
+// fused run over. They run only where the divisor is more than 0: it is not less where the quotient is not, nor both.
 std::optional<Expr> whole_parts(const Interval& i, const Expr& divisor) {
-    return i.begin.is_int(0) && !divisor.as_int() ? exact_quotient(i.span + 1, divisor) : std::nullopt;
+    if (!i.begin.is_int(0) || divisor.as_int()) return std::nullopt;
+    auto parts = exact_quotient(i.span + 1, divisor);
+    return parts && (at_least(divisor, 0) || at_least(*parts, 0)) ? parts : std::nullopt;
 }
 
 // How far apart quotients of an interval's ends can be.
@@ -79,19 +101,22 @@ Expr quotient_span(const Interval& i, const Expr& divisor) {
 
 std::optional<Interval> divided(const Expr& e, const Extents& running) {
     const Expr& divisor = e.arg(1);
-    if (mentions_any(divisor, running) || !at_least(divisor, 0)) return std::nullopt;
+    if (mentions_any(divisor, running)) return std::nullopt;
     std::optional<Interval> i = interval_of(e.arg(0), running);
     if (!i) return std::nullopt;
     if (auto parts = whole_parts(*i, divisor)) return Interval{0, *parts - 1};
+    if (!at_least(divisor, 0)) return std::nullopt;
     return Interval{floor_div(i->begin, divisor), quotient_span(*i, divisor)};
 }
 
 std::optional<Interval> remainder(const Expr& e, const Extents& running) {
     const Expr& divisor = e.arg(1);
-    if (mentions_any(divisor, running) || !at_least(divisor, 0)) return std::nullopt;
+    if (mentions_any(divisor, running)) return std::nullopt;
     std::optional<Interval> i = interval_of(e.arg(0), running);
+    const bool whole = i && whole_parts(*i, divisor);
+    if (!whole && !at_least(divisor, 0)) return std::nullopt;
     if (i && quotient_span(*i, divisor).is_int(0)) return Interval{mod(i->begin, divisor), i->span};
-    if (i && whole_parts(*i, divisor)) return Interval{0, divisor - 1};
+    if (whole) return Interval{0, divisor - 1};
     return Interval{0, max(divisor - 1, 0)};
 }
 
@@ -160,7 +185,9 @@ bool stays_below(const Expr& e, int64_t limit, const Extents& running, int arms)
     if (arms > 0) {
         for (auto [kind, positive] : {std::pair{ExprKind::Min, true}, std::pair{ExprKind::Max, false}})
             if (const Expr* atom = find_atom(e, kind, positive)) {
-                auto with = [&](const Expr& arm) { return stays_below(replace(e, *atom, arm), limit, running, arms - 1); };
+                auto with = [&](const Expr& arm) {
+                    return stays_below(replace(e, *atom, arm), limit, running, arms - 1);
+                };
                 // Any arm is a bound, but of this term alone: elsewhere the atom may count the other way.
                 return stands_alone(*atom, e) ? std::any_of(atom->args().begin(), atom->args().end(), with)
                                               : std::all_of(atom->args().begin(), atom->args().end(), with);
