@@ -1,1 +1,0 @@
-/tmp/w/tilepkg/tessera/_tessera.pyi
