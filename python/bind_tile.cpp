@@ -42,7 +42,9 @@ void bind_builder(nb::module_& m) {
         .def_prop_ro("shape", [](const Value& v) { return v.type.shape; })
         .def_prop_ro("number", [](const Value& v) { return v.number; })
         .def("__repr__", [](const Value& v) { return v.type.to_string(); });
-    nb::class_<Program>(m, "TileProgram").def("__str__", &Program::to_string);
+    nb::class_<Program>(m, "TileProgram")
+        .def("__str__", &Program::to_string)
+        .def_static("parse", [](const std::string& text) { return unwrap(Program::parse(text)); }, nb::arg("text"));
     nb::class_<Builder>(m, "TileBuilder")
         .def(nb::init<std::string>(), nb::arg("name"))
         .def("place", &Builder::place, nb::arg("line"), nb::arg("column"), nb::arg("file"))

@@ -11,14 +11,13 @@ import tempfile
 
 # Every folder of src/ with files of its own, in the order in which data flows.
 ROOMS = """
-base expr onnx
-graph graph/evaluate/strip graph/evaluate graph/ops graph/text graph/onnx
+base expr onnx tile
+graph graph/evaluate/strip graph/evaluate graph/evaluate/tiles graph/ops graph/text graph/onnx
 rewrite rewrite/rules rewrite/refute rewrite/passes
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search
-tile
 kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/gpu
-kernel/written kernel/from_graph kernel/from_tile
+kernel/written kernel/from_tile kernel/from_graph
 llvm/targets llvm/intrinsics llvm runtime/devices runtime tune
 """.split()
 # Folders that see nothing of each other, whatever their order.

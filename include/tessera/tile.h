@@ -47,6 +47,8 @@ class Program {
     explicit Program(std::shared_ptr<const ProgramData> data) : data_(std::move(data)) {}
     const ProgramData& data() const { return *data_; }
     std::string to_string() const;
+    // What to_string gives, read back. E0301, E0302: no such text. E0601: no program that a builder could have made.
+    static Result<Program> parse(std::string_view text);
 
   private:
     std::shared_ptr<const ProgramData> data_;

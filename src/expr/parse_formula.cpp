@@ -193,7 +193,7 @@ class FormulaParser {
         const MaybeRatio q = quotient(args[0], args[1]);
         if (!q) return q;
         if (name == "FloorDiv" || name == "floordiv" || name == "CleanDiv") return Ratio{floor_of(*q)};
-        if (name == "CeilDiv") return Ratio{ceiling_of(*q)};
+        if (name == "CeilDiv" || name == "cdiv") return Ratio{ceiling_of(*q)};
         if (name == "IntTrueDiv" || name == "FloatTrueDiv") return q;
         return std::nullopt;
     }

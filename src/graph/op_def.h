@@ -15,6 +15,7 @@ class Builder;
 class EvalContext;
 class Value;
 struct Backward;  // graph/gradient.h
+struct TileCall;  // graph/tile_call.h
 
 enum class Trait {
     Pure,            // the same inputs give the same outputs, and nothing else happens
@@ -142,6 +143,8 @@ struct OpDef {
     std::function<std::optional<size_t>(const OpView&)> count_outputs = {};
     // How it runs its nested graphs; nothing where only its evaluation does it in this form.
     std::function<std::optional<ControlForm>(const OpView&)> control = {};
+    // The tile program that it runs; E0206 and others where its attributes say none.
+    std::function<Result<TileCall>(const OpView&)> tile = {};
     // How often its nested graphs run, where its inputs say so.
     std::function<std::optional<Expr>(const OpView&)> iterations = {};
     // The gradients of the inputs from that of the first output, one for each; null where none flows.

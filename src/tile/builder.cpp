@@ -4,11 +4,10 @@
 #include <fmt/ranges.h>
 
 #include "tile/builder_state.h"
+#include "tile/verify.h"
 
 namespace tessera::tile {
 namespace {
-
-constexpr int64_t kMostElements = 1 << 20;  // of one tile
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 

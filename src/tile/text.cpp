@@ -1,7 +1,8 @@
-// A tile program as text, for people and tests.
+// A tile program as text, for people, tests and models; parse.cpp reads it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "expr/text.h"
 #include "tile/program.h"
 
 namespace tessera::tile {
@@ -10,14 +11,14 @@ namespace {
 class Printer {
   public:
     explicit Printer(const ProgramData& program) : program_(program) {
-        for (const Parameter& p : program.parameters) names_[p.value] = p.name;
+        for (const Parameter& p : program.parameters) names_[p.value] = name_text(p.name);
     }
 
     std::string print() {
         std::vector<std::string> parameters;
         for (const Parameter& p : program_.parameters)
-            parameters.push_back(fmt::format("{}: {}", p.name, type(p.value).to_string()));
-        text_ = fmt::format("tile {}({}) {{\n", program_.name, fmt::join(parameters, ", "));
+            parameters.push_back(fmt::format("{}: {}", name_text(p.name), type(p.value).to_string()));
+        text_ = fmt::format("tile {}({}) {{\n", name_text(program_.name), fmt::join(parameters, ", "));
         region(program_.body, 1);
         return text_ + "}\n";
     }
@@ -58,7 +59,8 @@ class Printer {
         }
     }
     std::string body(const Instruction& i) const {
-        std::string text = to_string(i.body);  // x0[] is the element of the first input
+        // x0[] is the element of the first input.
+        std::string text = to_string(i.body, [](int slot) { return fmt::format("x{}", slot); });
         for (size_t at = 0; (at = text.find("[]", at)) != std::string::npos;) text.erase(at, 2);
         return text;
     }

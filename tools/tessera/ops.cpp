@@ -162,6 +162,8 @@ void print_detail(const OpRow& row) {
     if (row.def)
         fmt::print("  compiled    {}\n",
                    row.compiled() == "kernel" ? "as a kernel" : "left to the reference: " + host_reason(*row.def));
+    if (row.def && row.onnx.empty() && !row.def->onnx.name.empty())
+        fmt::print("  in ONNX     {} of domain {}\n", row.def->onnx.name, row.def->onnx.domain);
     if (!row.versions.empty()) fmt::print("  opsets      {}{}\n", row.versions, row.retired ? "  (retired)" : "");
     if (!row.def) return;
     const OpDef& def = *row.def;

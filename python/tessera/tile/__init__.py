@@ -19,14 +19,15 @@ from . import compiler, errors, knobs, language, runtime, testing, tools
 from ._arguments import MockTensor, TensorWrapper, reinterpret
 from ._autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from ._errors import CompilationError, OutOfResources
+from ._model import Input, KernelOp, Output, op
 from ._runtime import JITFunction, compile, constexpr_function, jit, set_threads
 from .runtime import InterpreterError, set_allocator
 
 __all__ = [
-    "Autotuner", "CompilationError", "Config", "Heuristics", "InterpreterError", "JITFunction", "MockTensor",
-    "OutOfResources", "TensorWrapper", "TritonError", "autotune", "cdiv", "compile", "compiler", "constexpr_function",
-    "errors", "heuristics", "jit", "knobs", "language", "next_power_of_2", "reinterpret", "runtime", "set_allocator",
-    "set_threads", "testing", "tools",
+    "Autotuner", "CompilationError", "Config", "Heuristics", "Input", "InterpreterError", "JITFunction", "KernelOp",
+    "MockTensor", "OutOfResources", "Output", "TensorWrapper", "TritonError", "autotune", "cdiv", "compile", "compiler",
+    "constexpr_function", "errors", "heuristics", "jit", "knobs", "language", "next_power_of_2", "op", "reinterpret",
+    "runtime", "set_allocator", "set_threads", "testing", "tools",
 ]
 
 

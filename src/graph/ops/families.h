@@ -44,6 +44,7 @@ std::vector<OpDef> softmax_ops();
 std::vector<OpDef> sort_ops();
 std::vector<OpDef> string_ops();
 std::vector<OpDef> suppression_ops();
+std::vector<OpDef> tile_ops();
 std::vector<OpDef> training_ops();
 std::vector<OpDef> winograd_ops();
 

@@ -58,6 +58,7 @@ struct Registry {
                  sort_ops,
                  string_ops,
                  suppression_ops,
+                 tile_ops,
                  training_ops,
                  winograd_ops,
              })

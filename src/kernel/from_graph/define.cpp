@@ -6,6 +6,7 @@
 #include "kernel/from_graph/definitions.h"
 #include "kernel/from_graph/op_lowering.h"
 #include "kernel/from_graph/run_contents.h"
+#include "kernel/from_tile/write_tile.h"
 #include "kernel/written/narrow_floats.h"
 #include "rewrite/edit.h"
 
@@ -41,7 +42,7 @@ std::optional<Expr> progression(const Tensor& t, const std::vector<Expr>& at) {
 
 class Defining {
   public:
-    explicit Defining(const Graph& graph) : graph_(graph) {}
+    Defining(const Graph& graph, const Machine& machine) : graph_(graph), machine_(machine) {}
 
     Definitions run() {
         for (const auto& v : graph_.inputs()) give(v.get(), nullptr);
@@ -233,6 +234,7 @@ class Defining {
 
     // Writes a kernel out for the node; or says why that is not possible.
     Decision by_written_kernel(const Node& node) {
+        if (node.op().tile) return by_tile_program(node);
         const KernelWriting& writing = *kernel_writing(node.op());
         if (writing.found) tell_found(node, writing.found(node.view()));
         if (Decision fit = fits(node); !fit) return fit;
@@ -259,6 +261,16 @@ class Defining {
             if (!number) return no("its results need sizes that depend on the data");
             all_.numbers[node.output(r.output)] = *number;
         }
+        return yes();
+    }
+
+    // The kernel of the tile program that the node runs.
+    Decision by_tile_program(const Node& node) {
+        if (Decision fit = fits(node); !fit) return fit;
+        auto written = write_tile_kernel(node, machine_);
+        if (!written.ok()) return no("{}", written.error().message());
+        on_host(node, {}, [](size_t) { return true; });
+        all_.hosts.back().kernel = std::make_shared<const WrittenKernel>(std::move(*written));
         return yes();
     }
 
@@ -553,6 +565,7 @@ class Defining {
     }
 
     const Graph& graph_;
+    const Machine& machine_;
     Definitions all_;
     std::set<std::string> symbols_;
     std::optional<size_t> teller_;   // of the node in progress: its host that defines symbols
@@ -561,6 +574,6 @@ class Defining {
 
 }  // namespace
 
-Definitions define(const Graph& graph) { return Defining(graph).run(); }
+Definitions define(const Graph& graph, const Machine& machine) { return Defining(graph, machine).run(); }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "base/machine.h"
 #include "graph/graph.h"
 #include "kernel/written/write_kernel.h"
 
@@ -56,7 +57,7 @@ struct Definitions {
     std::vector<int> size_sources(int n) const;  // of those that a definition uses
 };
 
-Definitions define(const Graph& graph);
+Definitions define(const Graph& graph, const Machine& machine);
 
 // Constants whose elements are functions of their places become maps: where reading memory costs more than computing.
 void write_positions(Definitions& all);

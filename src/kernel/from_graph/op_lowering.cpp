@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/tile_call.h"
 #include "kernel/written/write_kernel.h"
 
 namespace tessera {
@@ -14,7 +15,7 @@ bool takes_graphs(const OpDef& op) {
 }  // namespace
 
 OpLowering op_lowering(const OpDef& op) {
-    if (kernel_writing(op)) return OpLowering::Written;
+    if (kernel_writing(op) || op.tile) return OpLowering::Written;
     if (op.body) return OpLowering::Body;
     if (op.control) return OpLowering::Control;
     return op.expand ? OpLowering::Expansion : OpLowering::Host;

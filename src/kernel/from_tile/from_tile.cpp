@@ -26,6 +26,7 @@ TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<t
       apart_(options.apart),
       by_address_(options.by_address),
       matrices_(matrices),
+      bounded_(options.bounded),
       warps_(machine.blocks ? options.warps : 0) {
     add_in_dots(program_);
     divide_once(program_);
@@ -130,12 +131,13 @@ Result<Kernel> TileLowering::run() {
                 static_cast<int>(axis) < grid_rank_ ? index_var(fmt::format("block_{}", axes[axis] + 5), {}) : Expr(0);
         TRY(choose_layouts());
     }
-    Stmt body = TRY(lower_region(program_.body, [] { return Status(); }));
+    Stmt body = TRY(lower_region(
+        program_.body, [] { return Status(); }, [&] { hide_numbers(); }));
     if (warps_) return finish_blocks(std::move(body));
     kernel_.body = for_loop({.var = instance, .extent = count, .kind = LoopKind::Parallel, .body = std::move(body)});
     if (apart_) return std::move(kernel_);
     drop_unit_loops(kernel_);
-    unwrap_lanes(kernel_);
+    unwrap_lanes(kernel_, bounded_);
     simplify_kernel(kernel_);
     prefetch_rows(kernel_);
     return std::move(kernel_);
@@ -162,7 +164,30 @@ Result<Kernel> TileLowering::finish_blocks(Stmt body) {
     return std::move(kernel_);
 }
 
-Result<Stmt> TileLowering::lower_region(const tile::Region& region, const std::function<Status()>& end) {
+Expr TileLowering::unknown(const Expr& number) {
+    if (!bounded_) return number;
+    const int slot = local(DType::i64, {});
+    statements_.push_back(store(slot, {}, number));
+    return at_buffer(slot, {});
+}
+
+void TileLowering::hide_numbers() {
+    if (!bounded_) return;
+    nothing_ = unknown(0);
+    for (size_t axis = 0; axis < 3; ++axis) {
+        ids_[axis] = unknown(ids_[axis]);
+        grid_[axis] = unknown(grid_[axis]);
+    }
+    for (size_t p = 0; p < arguments_.size(); ++p) {
+        if (arguments_[p].as != tile::Argument::As::Size) continue;
+        const int value = program_.parameters[p].value;
+        const Expr hidden = cast(unknown(symbol(program_.parameters[p].name)), type(value).dtype);
+        tile(value).at = [hidden](const TileIndices&) { return hidden; };
+    }
+}
+
+Result<Stmt> TileLowering::lower_region(const tile::Region& region, const std::function<Status()>& end,
+                                        const std::function<void()>& begin) {
     std::vector<Stmt> outer_statements;
     std::vector<int> outer_allocated;
     statements_.swap(outer_statements);
@@ -170,6 +195,7 @@ Result<Stmt> TileLowering::lower_region(const tile::Region& region, const std::f
     const int outer = region_;
     region_ = ++regions_;
     for (int argument : region.arguments) region_of_[static_cast<size_t>(argument)] = region_;
+    if (begin) begin();
     for (const Instruction& i : region.instructions) TRY(lower(i));
     TRY(end());
     Stmt body = seq(std::move(statements_));
@@ -213,12 +239,13 @@ Status TileLowering::lower(const Instruction& i) {
 Result<TileKernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
                              const Machine& machine, const TileOptions& options) {
     using from_tile_detail::TileLowering;
+    if (options.bounded && machine.blocks) return Error(Code::E0604, "{}: on a GPU", program.data().name);
     TileOptions tried = options;
     for (bool matrices = true;;) {
         TileLowering lowering(program.data(), arguments, grid_rank, machine, tried, matrices);
         Result<Kernel> made = lowering.run();
         if (made.ok()) return TileKernel{std::move(*made), tried.by_address};
-        if (lowering.needs_addresses() && !tried.by_address)
+        if (lowering.needs_addresses() && !tried.by_address && !tried.bounded)
             tried.by_address = true;
         else if (lowering.needs_plain_products() && matrices)
             matrices = false;

@@ -24,6 +24,9 @@ struct TileOptions {
     bool apart = false;       // each instruction by itself, for the interpreter
     bool by_address = false;  // where that is not needed, too
     int warps = 4;            // of a block, on a GPU
+    // For programs that nobody vouches for: what is loaded outside of an array is 0, what is stored there is dropped, a
+    // tile is read inside of it, and a loop ends after tile::kMostTrips iterations. On a processor; no addresses.
+    bool bounded = false;
 };
 // On a GPU one block is one instance, its tiles spread over the block's threads (layout.h). Shared memory is free of
 // races; of global memory that is the program's word.

@@ -6,6 +6,7 @@
 #include "kernel/from_tile/lowering.h"
 #include "kernel/ir/tile_calls.h"
 #include "kernel/written/narrow_floats.h"
+#include "tile/verify.h"
 
 namespace tessera::from_tile_detail {
 
@@ -79,7 +80,9 @@ Status TileLowering::lower_view(const Instruction& i) {
     switch (i.kind) {
         case Kind::Constant: made.at = [e = with_narrow_floats(i.body, {})](const TileIndices&) { return e; }; break;
         case Kind::Arange:
-            made.at = [begin = i.numbers[0]](const TileIndices& at) { return cast(at[0] + Expr(begin), DType::i32); };
+            made.at = [this, begin = i.numbers[0]](const TileIndices& at) {
+                return cast(at[0] + Expr(begin) + nothing_, DType::i32);
+            };
             break;
         case Kind::ProgramId:
             made.at = [id = ids_[number()]](const TileIndices&) { return cast(id, DType::i32); };
@@ -109,9 +112,11 @@ Status TileLowering::lower_view(const Instruction& i) {
             break;
         case Kind::Gather:
             materialise(in);
-            made.at = [this, in, indices = i.inputs[1], axis = number()](const TileIndices& at) {
+            made.at = [this, in, indices = i.inputs[1], axis = number(),
+                       last = from[number()] - 1](const TileIndices& at) {
                 TileIndices inner = at;
                 inner[axis] = widened(element(indices, at));
+                if (bounded_) inner[axis] = clamp(inner[axis] + nothing_, 0, last);
                 return element(in, inner);
             };
             made.costly = true;
@@ -209,10 +214,12 @@ Status TileLowering::lower_load(const Instruction& i) {
     const int base = tile(pointer).base;
     if (base < 0) return need_addresses(i);
     made.at = [this, pointer, mask, other, base, dtype = stored_as(type(out).dtype)](const TileIndices& at) {
-        const Expr loaded = load(base, dtype, {element(pointer, at)});
-        if (mask < 0) return loaded;
-        const Expr otherwise = other < 0 ? constant(0, dtype) : element(other, at);
-        return select(widened_condition(element(mask, at)), loaded, otherwise);
+        const Expr place = element(pointer, at), loaded = load(base, dtype, {place});
+        if (mask < 0 && !bounded_) return loaded;
+        Expr otherwise = other < 0 ? constant(0, dtype) : element(other, at);
+        if (other >= 0 && bounded_)
+            otherwise = select(widened_condition(element(mask, at)), constant(0, dtype), otherwise);
+        return select(inside(base, place, mask, at), loaded, otherwise);
     };
     made.costly = true;
     made.reads = {base};
@@ -232,10 +239,18 @@ Status TileLowering::lower_store(const Instruction& i) {
             materialise(input);
     before_write(base, value);
     emit(over(type(pointer).shape, [&](const TileIndices& at) {
-        Stmt write = store(base, {element(pointer, at)}, element(value, at));
-        return mask < 0 ? write : if_then(widened_condition(element(mask, at)), write);
+        const Expr place = element(pointer, at);
+        Stmt write = store(base, {place}, element(value, at));
+        return mask < 0 && !bounded_ ? write : if_then(inside(base, place, mask, at), write);
     }));
     return {};
+}
+
+Expr TileLowering::inside(int base, const Expr& place, int mask, const TileIndices& at) {
+    Expr holds = mask < 0 ? int_const(1, DType::boolean) : widened_condition(element(mask, at));
+    if (!bounded_) return holds;
+    const Expr extent = kernel_.buffers[static_cast<size_t>(base)].shape[0];
+    return logical_and(holds, logical_and(le(Expr(0), place), lt(place, extent)));
 }
 
 Status TileLowering::lower_atomic(const Instruction& i) {
@@ -252,11 +267,12 @@ Status TileLowering::lower_atomic(const Instruction& i) {
         Call call{.name = "atomic_" + i.word, .writes = {{base, {element(pointer, at)}}}, .reads = {}, .args = {}};
         if (kept) call.writes.insert(call.writes.begin(), Access{slot, at});
         for (size_t v = 0; v < values; ++v) call.args.push_back(element(i.inputs[v + 1], at));
+        const Expr place = element(pointer, at);
         const Stmt update = make_stmt(std::move(call));
-        if (mask < 0) return update;
+        if (mask < 0 && !bounded_) return update;
         // What was not asked for is 0.
         const Stmt nothing = kept ? store(slot, at, constant(0, type(out).dtype)) : nullptr;
-        return if_then(widened_condition(element(mask, at)), update, nothing);
+        return if_then(inside(base, place, mask, at), update, nothing);
     }));
     if (kept) define_buffer(out, slot);
     return {};
@@ -334,8 +350,11 @@ Status TileLowering::lower_for(const Instruction& i) {
     const bool down = step.as_int().value_or(1) < 0;
     const Expr distance = down ? begin - end : end - begin;
     Expr count = max(Expr(0), ceil_div(distance, down ? -step : step));
+    if (bounded_) count = unknown(min(count, Expr(tile::kMostTrips)));
     compute_waiting();
-    const Expr iteration = index_var(fmt::format("i{}", names_++), count.as_int());
+    const Expr loop = index_var(fmt::format("i{}", names_++), count.as_int());
+    const int known = bounded_ ? local(DType::i64, {}) : -1;  // holds the variable
+    const Expr iteration = bounded_ ? at_buffer(known, {}) : loop;
     const int variable_value = region.arguments[0];
     tile(variable_value) = {.type = type(variable_value),
                             .at = [value = cast(begin + iteration * step, type(variable_value).dtype)](
@@ -364,8 +383,12 @@ Status TileLowering::lower_for(const Instruction& i) {
         tile(argument).base = tile(initial).base;
     }
     const std::vector<int> arguments(region.arguments.begin() + 1, region.arguments.end());
-    Stmt body = TRY(lower_region(region, [&] { return store_carried(arguments, region.results, slots); }));
-    emit(for_loop({.var = iteration, .extent = count, .body = std::move(body)}));
+    Stmt body = TRY(lower_region(
+        region, [&] { return store_carried(arguments, region.results, slots); },
+        [&] {
+            if (bounded_) statements_.push_back(store(known, {}, loop));
+        }));
+    emit(for_loop({.var = loop, .extent = count, .body = std::move(body)}));
     for (size_t c = 0; c < slots.size(); ++c) {
         if (slots[c] < 0) continue;
         define_buffer(i.outputs[c], slots[c]);
@@ -392,8 +415,9 @@ Status TileLowering::lower_while(const Instruction& i) {
             TRY(lower_region(body, [&] { return store_carried(head.arguments, body.results, slots); })));
         return {};
     }));
-    const Expr iteration = index_var(fmt::format("i{}", names_++), kAllElements);
-    emit(for_loop({.var = iteration, .extent = kAllElements, .body = std::move(all)}));
+    const int64_t most = bounded_ ? tile::kMostTrips : kAllElements;
+    const Expr iteration = index_var(fmt::format("i{}", names_++), most);
+    emit(for_loop({.var = iteration, .extent = most, .body = std::move(all)}));
     for (size_t c = 0; c < slots.size(); ++c) {
         define_buffer(i.outputs[c], slots[c]);
         tile(i.outputs[c]).base = tile(head.arguments[c]).base;

@@ -47,7 +47,8 @@ class TileLowering {
     Status lower_report(const tile::Instruction& i);
     Status lower_pointer(const tile::Instruction& i, LoweredTile& made);
     // A region's statements, with its memory around them; `end` adds what follows its instructions.
-    Result<Stmt> lower_region(const tile::Region& region, const std::function<Status()>& end);
+    Result<Stmt> lower_region(const tile::Region& region, const std::function<Status()>& end,
+                              const std::function<void()>& begin = {});
 
     // Values.
     LoweredTile& tile(int value) { return tiles_[static_cast<size_t>(value)]; }
@@ -72,6 +73,12 @@ class TileLowering {
     Stmt unrolled(int64_t extent, const std::function<Stmt(const Expr&)>& body, LoopKind kind = LoopKind::Unrolled);
     void copy_into(int slot, int value);  // a whole tile
     Expr at_buffer(int slot, const TileIndices& indices) const;
+
+    // Of a bounded program. A number that is read from memory: nothing is taken for known of what is computed with it,
+    // as that it does not overflow. And whether a place lies in the array.
+    Expr unknown(const Expr& number);
+    void hide_numbers();
+    Expr inside(int base, const Expr& place, int mask, const TileIndices& at);
 
     // On a GPU (threads.cpp): `warps_` is above 0.
     Result<Kernel> finish_blocks(Stmt body);
@@ -115,7 +122,7 @@ class TileLowering {
     const std::vector<tile::Argument>& arguments_;
     const int grid_rank_;
     const Machine& machine_;
-    const bool apart_, by_address_, matrices_;
+    const bool apart_, by_address_, matrices_, bounded_;
     const int64_t warps_;
     bool needs_plain_products_ = false;
     int in_threads_ = 0;  // what is being written stands inside of loops over threads
@@ -139,6 +146,7 @@ class TileLowering {
     std::vector<std::optional<Memo>> memo_;
 
     Kernel kernel_;
+    Expr nothing_ = 0;  // in a bounded program, unknown
     std::array<Expr, 3> ids_ = {0, 0, 0}, grid_ = {1, 1, 1};
     std::vector<Stmt> statements_;
     std::vector<int> allocated_;

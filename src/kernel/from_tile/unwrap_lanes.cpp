@@ -27,13 +27,24 @@ bool is_same_for_all(const Expr& comparison, const Expr& lane, int64_t width) {
     return std::gcd(divisor_of(start), divisor_of(comparison.arg(1))) % width == 0;
 }
 
+// Where nobody vouches for the program, steps are small: others may overflow on the way from the first lane to the
+// last.
+bool grows_evenly(const Expr& e, const Expr& lane, bool bounded) {
+    const std::optional<Expr> step = step_of(e, lane);
+    constexpr int64_t kLargest = 1 << 20;
+    const auto known = step ? step->as_int() : std::nullopt;
+    return step && (!bounded || (known && *known >= -kLargest && *known <= kLargest));
+}
+
 // Comparisons of what grows evenly from lane to lane: they hold in all lanes if they do in the first and in the last.
-std::vector<Expr> comparisons_in(const Stmt& body, const Expr& lane) {
+std::vector<Expr> comparisons_in(const Stmt& body, const Expr& lane, bool bounded) {
     std::vector<Expr> found;
     visit_exprs(body, [&](const Expr& expr) {
         visit(expr, [&](const Expr& e) {
             if ((!e.is(ExprKind::Lt) && !e.is(ExprKind::Le)) || e.arg(0).dtype() != DType::i64) return;
-            if (!depends_on(e, lane) || !step_of(e.arg(0), lane) || !step_of(e.arg(1), lane)) return;
+            if (!depends_on(e, lane) || !grows_evenly(e.arg(0), lane, bounded) ||
+                !grows_evenly(e.arg(1), lane, bounded))
+                return;
             if (std::none_of(found.begin(), found.end(), [&](const Expr& f) { return f.same(e); })) found.push_back(e);
         });
     });
@@ -58,13 +69,13 @@ std::vector<Wrapped> wrapped_in(const Stmt& body, const Expr& lane) {
 
 }  // namespace
 
-void unwrap_lanes(Kernel& kernel) {
+void unwrap_lanes(Kernel& kernel, bool bounded) {
     int names = 0;
     kernel.body = mutate(kernel.body, [&](const Stmt& s) -> Stmt {
         const For* loop = s->as<For>();
         if (!loop || loop->kind != LoopKind::Vector) return s;
         const std::vector<Wrapped> wrapped = wrapped_in(loop->body, loop->var);
-        const std::vector<Expr> comparisons = comparisons_in(loop->body, loop->var);
+        const std::vector<Expr> comparisons = comparisons_in(loop->body, loop->var, bounded);
         const std::optional<int64_t> width = loop->extent.as_int();
         if ((wrapped.empty() && comparisons.empty()) || !width) return s;
         const Expr lane = index_var(fmt::format("lane{}", names++), width);

@@ -6,6 +6,6 @@
 
 namespace tessera::from_tile_detail {
 
-void unwrap_lanes(Kernel& kernel);
+void unwrap_lanes(Kernel& kernel, bool bounded = false);
 
 }  // namespace tessera::from_tile_detail

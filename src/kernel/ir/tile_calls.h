@@ -10,6 +10,8 @@
 
 namespace tessera {
 
+// A note of the loop over instances of a model's tile program: whether two write one element is that program's word.
+constexpr const char* kInstances = "instances";
 constexpr std::string_view kLeave = "leave", kBits = "bits", kAnywhere = "anywhere";
 
 inline bool is_tile_language_call(const Call& call) {

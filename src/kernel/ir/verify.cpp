@@ -274,6 +274,7 @@ class Verifier {
 
     Problem check_race(const Store& s) const {
         for (const Loop& l : loops_) {
+            if (l.loop->notes.contains(kInstances)) return std::nullopt;
             LoopKind kind = l.loop->kind;
             if (kind != LoopKind::Vector && (kind != LoopKind::Parallel || !races_)) continue;
             if (kind == LoopKind::Vector && s.combine) continue;

@@ -1,0 +1,23 @@
+// How an op runs a tile program: what its parameters are, and over which grid.
+#pragma once
+
+#include <array>
+
+#include "expr/expr.h"
+#include "tessera/tile.h"
+
+namespace tessera {
+
+struct TileCall {
+    struct Argument {
+        enum class As : uint8_t { Input, Output, Size } as = As::Input;
+        size_t index = 0;  // of the op's inputs or outputs
+        Expr size = 0;     // of a Size: over the graph's symbols, at least 0
+    };
+    tile::Program program;            // its pointers each point into one array; it stores into outputs only
+    std::vector<Argument> arguments;  // of each parameter. A parameter that is no pointer and no Size is one element
+    std::array<Expr, 3> grid;         // at least 0
+    std::vector<int64_t> initial;     // of each output, the input that it begins as; -1: zeros
+};
+
+}  // namespace tessera
