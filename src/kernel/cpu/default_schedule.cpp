@@ -303,6 +303,18 @@ std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& m
     return contractions == 1 ? found : std::nullopt;
 }
 
+std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
+    Schedule s(with_padding(with_words(compute, machine), machine));
+    if (!inline_maps(s).ok()) return std::nullopt;
+    std::optional<Expr> found;
+    for (const Stage& stage : s.compute().stages) {
+        if (stage.reduce.empty()) continue;
+        if (found || match_contraction(stage) || !padded_copy(s, stage)) return std::nullopt;
+        if (!stage.axes.back().extent.as_int()) found = stage.axes.back().extent;
+    }
+    return found;
+}
+
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
     compute = with_words(std::move(compute), options.machine);
     Schedule s(options.care == Care::None ? with_padding(std::move(compute), options.machine) : std::move(compute));

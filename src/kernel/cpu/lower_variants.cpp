@@ -15,7 +15,8 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kDescribed = 64;
-constexpr int64_t kLongLine = 12;  // of columns: it is tiled by itself
+constexpr int64_t kLongLine = 12;       // of columns: it is tiled by itself
+constexpr int64_t kBytesOfElement = 4;  // of most images
 
 bool prepare_alike(const Lowered& a, const Lowered& b) {
     if (a.prepare_args != b.prepare_args || a.prepared != b.prepared) return false;
@@ -305,6 +306,16 @@ std::vector<Asked> for_columns(const Compute& compute, const ScheduleOptions& op
     return asked;
 }
 
+// Tiles of one vector, where the lines of a pool turn out short.
+std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& options) {
+    const auto line = open_lines(compute, options.machine);
+    if (!line) return {};
+    ScheduleOptions own = options;
+    own.tile_columns = std::max<int64_t>(1, options.machine.vector_bytes / kBytesOfElement);
+    const Expr guard = le(*line, own.tile_columns);
+    return {{own, guard, fmt::format("lines of up to {}", own.tile_columns), to_string(guard)}};
+}
+
 }  // namespace
 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
@@ -326,6 +337,7 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
     if (options.care == Care::None) {
         asked = for_rows(compute, options);
         if (asked.empty()) asked = for_columns(compute, options);
+        if (asked.empty()) asked = for_lines(compute, options);
     }
     std::vector<Variant> variants;
     for (Asked& a : asked) {

@@ -59,6 +59,9 @@ struct OpenColumns {
 };
 std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& machine);
 
+// The length of the lines that a pool goes along, where that is not known; of one that reads a copy with filled edges.
+std::optional<Expr> open_lines(const Compute& compute, const Machine& machine);
+
 // The axes of `out` that make up each group of `producer`'s axes, in such an order that both merge to the same index;
 // nullopt where they do not.
 std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
@@ -95,6 +98,7 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& s
 Status reduce_in_lanes(Schedule& s, const std::string& stage, const ScheduleOptions& options, bool apart = false);
 // What is known and does not lie along an axis of a stage is prepared so that it does.
 Status turn_weights(Schedule& s, const std::string& stage, const Expr& along);
+const Stage* padded_copy(const Schedule& s, const Stage& stage);  // with filled edges, that a window reads; or null
 // `sum`, a reduction whose innermost axis is contiguous in what it reads, and `out`, which reads it element by element.
 Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options);
 // The first `count` loops as one, cut into tasks of at least `grain` bytes of work, in parallel if there is enough.

@@ -36,6 +36,12 @@ Status turn_weights(Schedule& s, const std::string& sum, const Expr& channel) {
     return {};
 }
 
+const Stage* padded_copy(const Schedule& s, const Stage& stage) {
+    for (const Expr& load : loads_of(stage))
+        if (const Stage* writer = writer_of(s, load.node().slot); writer && makes_padding(*writer)) return writer;
+    return nullptr;
+}
+
 namespace {
 
 constexpr int64_t kFewestLanes = 4;  // that are worth a vector
@@ -82,20 +88,15 @@ bool slides(const Stage& stage) {
     return stage.axes.size() >= 2 && slides_along(stage, stage.axes[stage.axes.size() - 2].var);
 }
 
-// The copy with filled edges that a window reads.
-const Stage* padded_copy(const Schedule& s, const Stage& stage) {
-    for (const Expr& load : loads_of(stage))
-        if (const Stage* writer = writer_of(s, load.node().slot); writer && makes_padding(*writer)) return writer;
-    return nullptr;
-}
-
 // The tile of a window over a padded copy, which may reach beyond the last row and column.
-void round_up_tiles(WindowTiles& t, const Stage& stage, int64_t lanes, int64_t sums) {
+void round_up_tiles(WindowTiles& t, const Stage& stage, int64_t lanes, const ScheduleOptions& options) {
     constexpr int64_t kMostPixels = 8, kMostVectors = 6;
     constexpr int64_t kSomeRows = 4, kSomeVectors = 2;  // where the size is open, and may be small
+    const int64_t sums = options.machine.vector_registers / 2;
     const bool rows = t.taps > 1 && slides(stage);
     const int64_t height = rows ? stage.axes[stage.axes.size() - 2].extent.as_int().value_or(kSomeRows) : 1;
-    const int64_t width = divide_up(stage.axes.back().extent.as_int().value_or(kSomeVectors * lanes), lanes);
+    const int64_t some = options.tile_columns ? options.tile_columns : kSomeVectors * lanes;
+    const int64_t width = divide_up(stage.axes.back().extent.as_int().value_or(some), lanes);
     double least = INFINITY;
     for (int64_t p = 1; p <= std::min(height, kMostPixels); ++p)
         for (int64_t v = 1; v <= std::min({width, kMostVectors, sums / p}); ++v) {
@@ -418,7 +419,7 @@ Window look_at(Schedule& s, const std::string& sum, const std::string& out, cons
     const Stage* copy = padded_copy(s, stage);
     if (copy && in_lanes && tiles.small) {
         WindowTiles wider = tiles;
-        round_up_tiles(wider, stage, lanes, options.machine.vector_registers / 2);
+        round_up_tiles(wider, stage, lanes, options);
         std::vector<int64_t> multiples(stage.axes.size() + stage.reduce.size(), 1);
         multiples[stage.axes.size() - 1] = wider.vectors * lanes;
         if (wider.pixels > 1) multiples[stage.axes.size() - 2] = wider.pixels;
