@@ -37,6 +37,23 @@ TEST(winograd, matrices_interpolate_exactly) {
     }
 }
 
+TEST(winograd, weights_are_those_of_the_op) {
+    const std::vector<double> points = {0, 0.625, -0.625, 1.25, -1.25};
+    const WinogradMatrices rows = winograd_matrices(4, 3, points), columns = winograd_matrices(5, 2, points);
+    std::vector<float> taps;
+    for (int i = 0; i < 7 * 5 * 3 * 2; ++i) taps.push_back(float(i * i % 23) / 23 - 0.5f);
+    const Tensor w = Tensor::of<float>({7, 5, 3, 2}, taps);
+    auto wide = evaluate_op(*find_op("cast"), {Datum(w)}, {{"to", Attr(int64_t(11))}});
+    ASSERT_TRUE(wide.ok());
+    auto wanted = evaluate_op(*find_op("winograd_weight"), {wide->front(), Datum(rows.g), Datum(columns.g)}, {});
+    auto made = winograd_weights(w, rows.g, columns.g);
+    ASSERT_TRUE(wanted.ok() && made.ok());
+    ASSERT_EQ(made->sizes(), wanted->front().tensor().sizes());
+    EXPECT_EQ(made->sizes(), (Sizes{6, 6, 5, 7}));
+    for (int64_t i = 0; i < made->elements(); ++i)
+        EXPECT_NEAR(made->real_at(i), wanted->front().tensor().real_at(i), 1e-7);
+}
+
 struct Case {
     int64_t n, c, o, h, w;
     std::vector<int64_t> pads;

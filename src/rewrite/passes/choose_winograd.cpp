@@ -1,5 +1,6 @@
 #include "rewrite/passes/winograd_matrices.h"
 
+#include "base/in_parallel.h"
 #include "graph/builder.h"
 #include "graph/evaluate/evaluate.h"
 #include "graph/ops/conv_tiles.h"
@@ -71,10 +72,8 @@ class Tiling {
           both_(c.axes[0].points() > 1 && c.axes[1].points() > 1) {}
 
     Result<Changed> run() {
-        auto wide = TRY(evaluate_op(*find_op("cast"), {Datum(*node_.input(1)->tensor())}, {{"to", Attr(int64_t(11))}}));
-        auto u = TRY(
-            evaluate_op(*find_op("winograd_weight"), {wide.front(), Datum(matrices_[0].g), Datum(matrices_[1].g)}, {}));
-        Value* product = b_.matmul(input(), matrix(u.front().tensor()));
+        Tensor u = TRY(winograd_weights(*node_.input(1)->tensor(), matrices_[0].g, matrices_[1].g));
+        Value* product = b_.matmul(input(), b_.constant(std::move(u)));
         Value* y = output(product);
         if (node_.input(2)) y = b_.add(y, b_.reshape(node_.input(2), {c_.outputs, 1, 1}));
         TRY(b_.status());
@@ -168,6 +167,39 @@ WinogradMatrices winograd_matrices(int64_t m, int64_t r, const std::vector<doubl
         for (int64_t i = 0; i < r; ++i) g[size_t(j * r + i)] /= factor;
     }
     return {Tensor::of<double>({m, n}, at), Tensor::of<double>({n, r}, g), Tensor::of<double>({n, n}, bt)};
+}
+
+Result<Tensor> winograd_weights(const Tensor& w, const Tensor& g_rows, const Tensor& g_columns) {
+    const int64_t outputs = w.sizes()[0], channels = w.sizes()[1], r = w.sizes()[2], s = w.sizes()[3];
+    const int64_t n = g_rows.sizes()[0], m = g_columns.sizes()[0];
+    Tensor made = TRY(Tensor::zeros(DType::f32, {n, m, channels, outputs}));
+    const float* from = w.as<float>().data();
+    const double *down = g_rows.as<double>().data(), *along = g_columns.as<double>().data();
+    float* to = made.mutable_as<float>().data();
+    // One input channel after the other: its taps, then its columns transformed, then its rows.
+    in_parallel(size_t(channels), 0, [&](size_t channel) {
+        const auto c = int64_t(channel);
+        const auto width = size_t(outputs);
+        std::vector<double> taps(width * size_t(r * s)), columns(width * size_t(r * m)), sums(width);
+        for (int64_t o = 0; o < outputs; ++o)
+            for (int64_t k = 0; k < r * s; ++k) taps[size_t(k * outputs + o)] = from[(o * channels + c) * r * s + k];
+        auto combine = [&](double* into, const double* of, int64_t step, const double* factors, int64_t count) {
+            std::fill(into, into + outputs, 0);
+            for (int64_t k = 0; k < count; ++k)
+                for (int64_t o = 0; o < outputs; ++o) into[o] += factors[k] * of[k * step + o];
+        };
+        for (int64_t row = 0; row < r; ++row)
+            for (int64_t j = 0; j < m; ++j)
+                combine(&columns[size_t((row * m + j) * outputs)], &taps[size_t(row * s * outputs)], outputs,
+                        along + j * s, s);
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j < m; ++j) {
+                combine(sums.data(), &columns[size_t(j * outputs)], m * outputs, down + i * r, r);
+                float* line = to + ((i * m + j) * channels + c) * outputs;
+                for (int64_t o = 0; o < outputs; ++o) line[o] = float(sums[size_t(o)]);
+            }
+    });
+    return made;
 }
 
 Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContext& context) {

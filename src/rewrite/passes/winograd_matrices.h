@@ -11,4 +11,8 @@ struct WinogradMatrices {
 };
 WinogradMatrices winograd_matrices(int64_t m, int64_t r, const std::vector<double>& points);
 
+// What the op winograd_weight gives of f32 weights [O, C, r, s] and f64 matrices [n, r] and [n', s], computed in f64
+// and rounded to f32: [n, n', C, O].
+Result<Tensor> winograd_weights(const Tensor& w, const Tensor& g_rows, const Tensor& g_columns);
+
 }  // namespace tessera
