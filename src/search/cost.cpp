@@ -43,7 +43,9 @@ class EstimatedCost : public CostModel {
                 double arithmetic = flops / speeds_.map_flops;
                 return fused_ ? kFusedMap * std::max(bytes, arithmetic) : std::max(bytes, arithmetic) + speeds_.launch;
             }
-            case Work::Product: return std::max(bytes, product_flops(node, flops) / speeds_.flops) + speeds_.launch;
+            case Work::Product:
+                bytes += tile_weight_bytes(node) / speeds_.bytes;
+                return std::max(bytes, product_flops(node, flops) / speeds_.flops) + speeds_.launch;
             case Work::Other: return std::max(bytes, flops / speeds_.map_flops) + speeds_.launch;
         }
         return 0;
@@ -61,6 +63,15 @@ class EstimatedCost : public CostModel {
         if (!tiles || !from_weights(*node.input(1))) return direct;
         const double work = tiles->products() + tiles->transforms();
         return tiles->asked ? work : std::min(direct, work);
+    }
+
+    // What weights take more where tiles are asked for.
+    static double tile_weight_bytes(const Node& node) {
+        auto tiles = conv_tiles(node);
+        if (!tiles || !tiles->asked || !from_weights(*node.input(1))) return 0;
+        return 4 * double(tiles->channels) * double(tiles->outputs) *
+               double(tiles->axes[0].points() * tiles->axes[1].points() -
+                      tiles->axes[0].kernel * tiles->axes[1].kernel);
     }
 
     Speeds speeds_;
