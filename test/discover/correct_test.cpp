@@ -136,6 +136,20 @@ TEST(Correct, StackedMatricesToOneProduct) {
     expect_found(found, {"matmul(moved0, w)", "[1, dim(x, 0) * dim(x, 1), dim(x, 2)]"}, "");
 }
 
+// Sizes of a model are numbers, far beyond those at which mutants are looked for.
+TEST(Correct, StackedMatricesOfAModel) {
+    auto sides = build_sides(original("matmul(x, w)", "x: [16,128,768], w: [768,768]"));
+    ASSERT_TRUE(sides.ok());
+    const std::vector<MutationTarget> targets = find_targets(*sides->graph);
+    ASSERT_EQ(targets.size(), 1u);
+    EXPECT_EQ(targets[0].sizes.size(), 4u);  // rows, stacks, columns and what is summed over
+    Mutation counts;
+    const auto rules = mutant_rules_of(targets[0], {}, counts);
+    ASSERT_FALSE(rules.empty()) << fmt::format("{}", fmt::join(counts.refused, "; "));
+    EXPECT_TRUE(rules[0].corrected.proved());
+    EXPECT_EQ(rules[0].share, 0);
+}
+
 TEST(Correct, BiasesAreTakenAlong) {
     const auto found = found_for(original("conv(x, w, b, pads=[1, 1, 1, 1])", "x: [2*N,C,H,W], w: [M,C,3,3], b: [M]"));
     expect_found(found, {"conv(moved0, w, b, pads=[1, 1, 1, 1])"}, "3:0..1 3:W + 1..W + 2 ");

@@ -58,10 +58,12 @@ Claim with_symbols(Claim claim, const Node& node) {
         bool image;
     };
     std::vector<Place> places;
+    const bool window = node.op().has(Trait::Window);
     for (size_t i = 0; i < node.inputs().size(); ++i) {
         Shape& shape = claim.shapes.at(kNames[i]);
-        const int64_t plain = i == 0 ? shape.rank() : std::min<int64_t>(shape.rank(), 2);
-        for (int64_t d = 0; d < plain; ++d) places.push_back({&shape, d, *shape[d].as_int(), i == 0 && d != 1});
+        const int64_t plain = i == 0 || !window ? shape.rank() : std::min<int64_t>(shape.rank(), 2);
+        for (int64_t d = 0; d < plain; ++d)
+            places.push_back({&shape, d, *shape[d].as_int(), window && i == 0 && d != 1});
     }
     auto put = [&](const Place& p, const std::string& name) {
         (*p.shape)[p.axis] = p.image ? sized(name, p.size, factors) : symbol(name);
