@@ -25,8 +25,10 @@ namespace {
 constexpr int64_t kFoldLimit = int64_t{1} << 40;  // weights are computed, whatever they take
 constexpr size_t kMostTimed = 5;                  // candidates, the input among them
 constexpr double kExploreShare = 0.5;             // of the time
-constexpr double kMakeShare = 0.4;                // of the time for mutants, to make their rules
-constexpr double kMutantShare = 0.4;              // of what is left then, to explore with them, and to measure
+// Of the time for mutants: to make their rules; of what is left then, to explore with them, until which the costs of
+// nodes are measured, to take graphs out, and until which graphs are weighed. The rest is for the clock.
+constexpr double kMakeShare = 0.35, kMutantShare = 0.15, kNodesShare = 0.4, kExtractShare = 0.15, kWeighShare = 0.6;
+constexpr double kMutantMargin = 0.08;  // measured twice, ten minutes apart, kernels differ by as much
 
 int ops_of(const Term& term) {
     int n = term.form == Term::Form::Op;
@@ -87,8 +89,9 @@ SearchedCandidate described(const Candidate& candidate, const std::vector<const 
 }
 
 // Rules for the graph's own products, which join those of the search.
-Status add_mutants(const Graph& graph, const ModelSearchOptions& options, ChosenRules& rules, SearchReport& report) {
-    MutateOptions how{.seconds = kMakeShare * options.mutate, .cancel = options.cancel};
+Status add_mutants(const Graph& graph, const ModelSearchOptions& options, const Deadline& until, ChosenRules& rules,
+                   SearchReport& report) {
+    MutateOptions how{.seconds = 1e9, .until = until, .cancel = options.cancel};
     if (options.progress)
         how.progress = [&](std::string_view target, size_t done, size_t total) {
             options.progress(fmt::format("mutate {}", target), done, total);
@@ -161,7 +164,7 @@ class ModelSearch {
         explore(rules_.all, {});
         std::vector<size_t> all(candidates_.size());
         std::iota(all.begin(), all.end(), size_t{0});
-        TRY(choose(std::move(all), options_.seconds - since(began)));
+        TRY(choose(std::move(all), {.seconds = std::max(options_.seconds - since(began), 0.0)}));
         const size_t without = report_.chosen;
         if (options_.mutate > 0) TRY(with_mutants());
         Searched out{model_, std::move(report_)};
@@ -231,7 +234,7 @@ class ModelSearch {
 
     // The fastest of these, which must be clearly faster than the first of them; untimed, the second where it costs
     // less.
-    Status choose(std::vector<size_t> of, double seconds) {
+    Status choose(std::vector<size_t> of, TimeOptions how) {
         const auto began = std::chrono::steady_clock::now();
         of.resize(std::min(of.size(), kMostTimed));
         if (of.size() < 2) return {};
@@ -243,14 +246,13 @@ class ModelSearch {
             tell(i == 0 ? "compile the input" : fmt::format("time {}", candidates_[of[i]].what), i, of.size());
             return made(of[i]);
         };
-        Timed timed = TRY(time_candidates(of.size(), model_of,
-                                          {.target = options_.target,
-                                           .precision = options_.precision == "strict" ? "strict" : "default",
-                                           .threads = options_.threads,
-                                           .seconds = std::max(seconds, 0.0),
-                                           .most_difference = most_difference(model_, precision_),
-                                           .sizes = options_.sizes,
-                                           .cancel = options_.cancel}));
+        how.target = options_.target;
+        how.precision = options_.precision == "strict" ? "strict" : "default";
+        how.threads = options_.threads;
+        how.most_difference = most_difference(model_, precision_);
+        how.sizes = options_.sizes;
+        how.cancel = options_.cancel;
+        const Timed timed = TRY(time_candidates(of.size(), model_of, how));
         const double before = of[0] == 0 ? 1 : report_.speedup;  // of the first, over the input
         for (size_t i = of[0] == 0 ? 0 : 1; i < of.size(); ++i) {
             report_.candidates[of[i]].seconds = timed.seconds[i];
@@ -269,9 +271,10 @@ class ModelSearch {
     // what was chosen without them.
     Status with_mutants() {
         const auto began = std::chrono::steady_clock::now();
+        const Deadline until = Deadline::in(options_.mutate);
         const double speedup = report_.speedup;
         tell("mutate", 2, 3);
-        TRY(add_mutants(*graph_, options_, rules_, report_));
+        TRY(add_mutants(*graph_, options_, until.share(kMakeShare), rules_, report_));
         if (!rules_.made.empty()) {
             std::set<std::string> names;
             std::vector<const Rule*> rules = rules_.all;
@@ -279,14 +282,17 @@ class ModelSearch {
                 rules.push_back(rule);
                 names.insert(rule->name);
             }
-            const double seconds = kMutantShare * std::max(options_.mutate - since(began), 0.0);
-            how_.limits.seconds = how_.extract_seconds = seconds;
-            if (auto* measured = dynamic_cast<MeasuredCost*>(cost_.get())) measured->allow(seconds);
+            how_.limits.seconds = kMutantShare * until.left();
+            how_.extract_seconds = kExtractShare * until.left();
+            how_.until = until.share(kWeighShare);
+            how_.margin = kMutantMargin;
+            if (auto* measured = dynamic_cast<MeasuredCost*>(cost_.get()))
+                measured->allow(until.share(kNodesShare), how_.until);
             std::vector<size_t> of{report_.chosen};
             const size_t first = candidates_.size();
             explore(rules, names);
             for (size_t i = first; i < candidates_.size(); ++i) of.push_back(i);
-            TRY(choose(std::move(of), options_.mutate - since(began)));
+            TRY(choose(std::move(of), {.seconds = until.left(), .until = until}));
         }
         report_.mutate_gain = report_.speedup / speedup;
         report_.mutate_whole_seconds = since(began);

@@ -1,7 +1,6 @@
 #include "search/extract.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -15,7 +14,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-Extractor::Extractor(EGraph& egraph, const Saturation& saturation, CostModel& cost)
+Extractor::Extractor(EGraph& egraph, const Saturation& saturation, CostModel& cost, double margin)
     : egraph_(egraph), saturation_(saturation), cost_(cost) {
     // Nodes of the steps come after those that were there.
     const auto& nodes = egraph.graph().nodes();
@@ -23,6 +22,7 @@ Extractor::Extractor(EGraph& egraph, const Saturation& saturation, CostModel& co
     list_members();
     choose_weights();
     ask_costs();
+    if (margin > 0) add_margins(margin);
     find_dominated();
     find_alternatives();
 }
@@ -114,6 +114,23 @@ void Extractor::ask_costs() {
             options_[size_t(option)].cost = cost_.node(*members_[size_t(m)].value->node());
         }
     }
+}
+
+void Extractor::add_margins(double margin) {
+    auto option_of = [&](Value& v) {
+        const auto at = number_of_.find(egraph_.current(v));
+        return at == number_of_.end() ? -1 : members_[size_t(at->second)].option;
+    };
+    std::map<int, double> more;  // by option
+    for (const Derivation& step : saturation_.steps) {
+        if (!step.rule->grows) continue;
+        for (size_t i = 0; i < step.made.size(); ++i) {
+            const int root = option_of(*step.roots[i]), made = option_of(*step.made[i]);
+            if (root < 0 || made < 0 || original_.contains(egraph_.current(*step.made[i])->node())) continue;
+            more[made] = std::max(more[made], margin * options_[size_t(root)].cost);
+        }
+    }
+    for (const auto& [option, seconds] : more) options_[size_t(option)].cost += seconds;
 }
 
 // A member that needs no more than another one and costs no more is never worse, whatever else is chosen: of nodes that
@@ -309,23 +326,27 @@ std::vector<size_t> Extractor::by_gain(std::vector<size_t> alternatives) const {
     return alternatives;
 }
 
-Extraction Extractor::cheapest_of(std::vector<size_t> alternatives, const ExtractOptions& options) const {
+Extraction Extractor::cheapest_of(std::vector<size_t> alternatives, const std::vector<size_t>& from,
+                                  const ExtractOptions& options) const {
     const std::vector<size_t> order = by_gain(std::move(alternatives));
     Chosen chosen = defaults();
     double best = cost(chosen);
+    try_steps(from, chosen, best, options.least_gain, false);
+    auto attempt = [&](const std::vector<size_t>& steps) {
+        return !options.until.passed() && try_steps(steps, chosen, best, options.least_gain, false);
+    };
     for (bool changed = true; changed;) {
         changed = false;
-        for (size_t a : order) changed |= try_steps(alternatives_[a].steps, chosen, best, options.least_gain, false);
+        for (size_t a : order) changed |= attempt(alternatives_[a].steps);
         for (size_t a : order)
-            for (size_t step : alternatives_[a].steps)
-                changed |= try_steps({step}, chosen, best, options.least_gain, false);
+            for (size_t step : alternatives_[a].steps) changed |= attempt({step});
     }
     return finish(chosen, false);
 }
 
 bool Extractor::improve(Chosen& chosen, double& best, const ExtractOptions& options) const {
     bool improved = false;
-    for (size_t c = 0; c < chosen.size(); ++c) {
+    for (size_t c = 0; c < chosen.size() && !options.until.passed(); ++c) {
         if (!needed_[c] || of_class_[c].size() < 2) continue;
         for (int m : of_class_[c]) {
             if (m == chosen[c]) continue;
@@ -344,9 +365,7 @@ bool Extractor::improve(Chosen& chosen, double& best, const ExtractOptions& opti
 }
 
 Extraction Extractor::best(const ExtractOptions& options) {
-    using Clock = std::chrono::steady_clock;
-    const auto began = Clock::now();
-    auto late = [&] { return std::chrono::duration<double>(Clock::now() - began).count() > options.seconds; };
+    auto late = [&] { return options.until.passed(); };
     const Chosen start = defaults();
     const double before = cost(start);
     const Extraction trees = greedy();
@@ -378,7 +397,7 @@ Extraction Extractor::best(const ExtractOptions& options) {
             if (needed_[c] && trees.chosen[c]) chosen[c] = number_of_.at(trees.chosen[c]);
         improve(chosen, best, options);
     }
-    const bool exact = improve_exactly(chosen, options.exact_looks);
+    const bool exact = improve_exactly(chosen, options);
     return finish(chosen, exact);
 }
 

@@ -3,14 +3,15 @@
 // cheaper, alike places together, and then branches and bounds over what is left to choose.
 #pragma once
 
+#include "base/deadline.h"
 #include "search/cost.h"
 #include "search/saturate.h"
 
 namespace tessera {
 
 struct ExtractOptions {
-    double seconds = 2;           // of trying steps
-    size_t exact_looks = 200000;  // then places that branch and bound looks at
+    Deadline until = {};          // then what was found so far is taken
+    size_t exact_looks = 200000;  // places that branch and bound looks at
     double least_gain = 1e-9;     // seconds; what a step must save
 };
 
@@ -23,8 +24,9 @@ struct Extraction {
 
 class Extractor {
   public:
-    // Asks for the costs of all that an output may need.
-    Extractor(EGraph& egraph, const Saturation& saturation, CostModel& cost);
+    // Asks for the costs of all that an output may need. What a rule that grows makes costs more by `margin` of what it
+    // replaces: costs that were measured at different times are not that exact.
+    Extractor(EGraph& egraph, const Saturation& saturation, CostModel& cost, double margin = 0);
 
     Extraction input() const;   // as it came in
     Extraction greedy() const;  // the cheapest tree for each class, shared nodes counted as often as they are read
@@ -38,8 +40,10 @@ class Extractor {
     const std::vector<Alternative>& alternatives() const { return alternatives_; }
     // The input graph with these alternatives.
     Extraction with(const std::vector<size_t>& alternatives) const;
-    // The input graph with those of these alternatives that make it cheaper, the best first; after best().
-    Extraction cheapest_of(std::vector<size_t> alternatives, const ExtractOptions& options) const;
+    // The input graph with these steps, and those of these alternatives that make it cheaper, the best first; after
+    // best().
+    Extraction cheapest_of(std::vector<size_t> alternatives, const std::vector<size_t>& from,
+                           const ExtractOptions& options) const;
 
     std::unique_ptr<Graph> build(const Extraction& extraction) const;
 
@@ -59,6 +63,7 @@ class Extractor {
     void list_members();
     void choose_weights();
     void ask_costs();
+    void add_margins(double margin);
     void find_dominated();
     void find_alternatives();
     Chosen defaults() const;                  // of every class, a node of the input graph where it has one
@@ -73,7 +78,7 @@ class Extractor {
     Extraction finish(const Chosen& chosen, bool exact) const;
     bool improve(Chosen& chosen, double& best, const ExtractOptions& options) const;
     // Branch and bound from `chosen`, which it makes cheaper where it can; true where all was looked at.
-    bool improve_exactly(Chosen& chosen, size_t looks) const;
+    bool improve_exactly(Chosen& chosen, const ExtractOptions& options) const;
     friend class BranchAndBound;
 
     EGraph& egraph_;

@@ -7,10 +7,16 @@
 namespace tessera {
 
 class BranchAndBound {
+    static constexpr size_t kLooksBetween = 64;  // looks at the clock
+
   public:
     using Chosen = std::vector<int>;
-    BranchAndBound(const Extractor& all, size_t looks)
-        : all_(all), looks_(looks), decided_(all.of_class_.size(), -1), least_(all.of_class_.size(), 0) {
+    BranchAndBound(const Extractor& all, const ExtractOptions& options)
+        : all_(all),
+          looks_(options.exact_looks),
+          until_(options.until),
+          decided_(all.of_class_.size(), -1),
+          least_(all.of_class_.size(), 0) {
         for (size_t c = 0; c < least_.size(); ++c) least_[c] = least(c);
         wanted_.assign(least_.size(), false);
         used_.assign(all.options_.size(), 0);
@@ -28,6 +34,7 @@ class BranchAndBound {
   private:
     const Extractor& all_;
     size_t looks_;
+    Deadline until_;
     Chosen incumbent_, fallback_, decided_;
     double best_ = 0, open_least_ = 0;
     std::vector<double> least_;
@@ -58,7 +65,7 @@ class BranchAndBound {
 
     void explore(double spent) {
         if (looks_ == 0 || spent + open_least_ >= best_ * (1 - 1e-9)) return;
-        --looks_;
+        if (--looks_ % kLooksBetween == 0 && until_.passed()) looks_ = 0;
         if (open_.empty()) {
             Chosen all = fallback_;
             for (size_t c = 0; c < all.size(); ++c)
@@ -100,6 +107,8 @@ class BranchAndBound {
     }
 };
 
-bool Extractor::improve_exactly(Chosen& chosen, size_t looks) const { return BranchAndBound(*this, looks).run(chosen); }
+bool Extractor::improve_exactly(Chosen& chosen, const ExtractOptions& options) const {
+    return BranchAndBound(*this, options).run(chosen);
+}
 
 }  // namespace tessera

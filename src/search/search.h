@@ -2,6 +2,7 @@
 // What comes in is always the first candidate; which of them is fastest is for a clock to say (tune/).
 #pragma once
 
+#include "base/deadline.h"
 #include "search/cost.h"
 #include "search/saturate.h"
 
@@ -12,9 +13,11 @@ enum class Strategy { EGraph, Backtrack };
 struct SearchOptions {
     Strategy strategy = Strategy::EGraph;
     SaturateOptions limits = {};
-    double extract_seconds = 2;
-    double alpha = 1.05;   // backtracking goes on from graphs that cost at most this much of the best
-    size_t budget = 1000;  // graphs that backtracking looks at
+    double extract_seconds = 2;  // of all extractions together
+    Deadline until = {};         // then candidates are weighed no more: those that were not are left out
+    double alpha = 1.05;         // backtracking goes on from graphs that cost at most this much of the best
+    size_t budget = 1000;        // graphs that backtracking looks at
+    double margin = 0;           // of what it replaces, that a rule that grows must save
     CostModel* guide = nullptr;  // to what is worth looking at; null: an estimate
 };
 
@@ -44,6 +47,6 @@ struct Search {
 
 // Control flow is one node, whose graphs stay as they are.
 Search search(const Graph& graph, const std::vector<const Rule*>& rules, CostModel& cost,
-                      const SearchOptions& options = {});
+              const SearchOptions& options = {});
 
 }  // namespace tessera

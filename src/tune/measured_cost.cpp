@@ -47,10 +47,7 @@ class MeasuredCost::Spending {
 };
 
 MeasuredCost::MeasuredCost(const MeasureOptions& options, LowerOptions lower)
-    : options_(options),
-      lower_(std::move(lower)),
-      estimate_(estimated_cost(options.speeds, options.fused)),
-      patience_(kPatience) {}
+    : options_(options), lower_(std::move(lower)), estimate_(estimated_cost(options.speeds, options.fused)) {}
 
 Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& options) {
     const CodeCache cache = TRY(CodeCache::open(options.cache));
@@ -86,18 +83,34 @@ void MeasuredCost::save() {
 void MeasuredCost::remember(const std::string& key, double seconds) {
     known_[key] = seconds;
     fresh_.push_back(key);
+    recent_.insert(key);
 }
 
-bool MeasuredCost::over() const {
-    return processor_ - processor_before_ > options_.budget || spent_ - spent_before_ > patience_ * options_.budget ||
-           (options_.cancel && *options_.cancel);
+void MeasuredCost::forget(const Parts& parts) {
+    for (const Part& part : parts.kernels)
+        if (!recent_.contains(part.key)) known_.erase(part.key);
 }
 
-void MeasuredCost::allow(double seconds) {
-    options_.budget = seconds;
-    patience_ = 1;
-    spent_before_ = spent_;
-    processor_before_ = processor_;
+bool MeasuredCost::over(const std::optional<Deadline>& until) const {
+    if (options_.cancel && *options_.cancel) return true;
+    if (until) return until->passed();
+    return processor_ > options_.budget || spent_ > kPatience * options_.budget;
+}
+
+void MeasuredCost::allow(const Deadline& nodes, const Deadline& groups) {
+    nodes_until_ = nodes;
+    groups_until_ = groups;
+    recent_.clear();
+}
+
+double MeasuredCost::scaled(double estimate) const {
+    const double estimated = of_bytes_.estimated + of_operations_.estimated;
+    return estimated > 0 ? estimate * (of_bytes_.clocked + of_operations_.clocked) / estimated : estimate;
+}
+
+double MeasuredCost::scaled(const Part& part) const {
+    const Sum& like = part.of_bytes ? of_bytes_ : of_operations_;
+    return like.estimated > 0 ? part.guess * like.clocked / like.estimated : scaled(part.guess);
 }
 
 bool MeasuredCost::keeps_estimate(const Node& node, double estimate) const {
@@ -124,10 +137,12 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bo
             std::all_of(kernel.nodes.begin(), kernel.nodes.end(), neighbour))
             continue;
         const Speeds& s = options_.speeds;
-        const double guess = std::max(number(kernel.flops) / s.flops, number(kernel.bytes) / s.bytes) + s.launch;
+        const double operations = number(kernel.flops) / s.flops, bytes = number(kernel.bytes) / s.bytes;
         std::optional<KernelCall> call = call_of(*program, kernel);
         if (call && !can_compile(call->kernel)) call.reset();
-        parts.kernels.push_back({call ? kernel_key(*call) : "", std::move(call), guess});
+        std::string key = call ? kernel_key(*call) : "";
+        const double guess = std::max(operations, bytes) + s.launch;
+        parts.kernels.push_back({std::move(key), std::move(call), guess, bytes > operations});
     }
     return parts;
 }
@@ -170,11 +185,12 @@ double MeasuredCost::clock(const Parts& parts, const Code& code, double hopeless
         auto at = code.place.find(part.key);
         if (part.call && code.module && at != code.place.end())
             seconds = time_kernel(code.module->kernels()[at->second], *part.call, {options_.seconds, hopeless - sum});
-        sum += seconds.value_or(scaled(part.guess));
+        sum += seconds ? *seconds : scaled(part);
         if (!seconds) continue;
         ++measured_;
-        clocked_ += *seconds;
-        estimated_ += part.guess;
+        Sum& all = part.of_bytes ? of_bytes_ : of_operations_;
+        all.clocked += *seconds;
+        all.estimated += part.guess;
         remember(part.key, *seconds);
     }
     return sum;
@@ -186,7 +202,7 @@ double MeasuredCost::node(const Node& node) {
     std::string key = cost_key(node);
     auto it = known_.find(key);
     if (it != known_.end()) return it->second;
-    if (over()) return scaled(estimate);
+    if (over(nodes_until_)) return scaled(estimate);
     Spending spending(*this);
     std::optional<Parts> parts = parts_of(node);
     if (!parts) return known_[key] = estimate;
@@ -199,11 +215,18 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
     struct Choice {
         const Node* node;
         std::string key;
+        bool again = false;  // though it is known
         std::optional<Parts> parts = {};
     };
     struct Stake {
         std::vector<Choice> choices;
         double estimate = 0;
+    };
+    auto cheapest_known = [&](std::vector<Choice>& choices) {
+        Choice* best = nullptr;
+        for (Choice& c : choices)
+            if (known_.contains(c.key) && (!best || known_[c.key] < known_[best->key])) best = &c;
+        return best;
     };
     std::map<std::string, Stake> stakes;  // by the texts of the nodes: classes that are alike are one
     for (const auto& nodes : classes) {
@@ -218,6 +241,9 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
             fresh |= !known_.contains(stake.choices.back().key);
             text += stake.choices.back().key + '\n';
         }
+        // What others are compared with should be of the same hour.
+        if (Choice* best = cheapest_known(stake.choices); best && nodes_until_ && !recent_.contains(best->key))
+            fresh = best->again = true;
         if (!fresh) continue;
         auto [it, first] = stakes.try_emplace(std::move(text), std::move(stake));
         if (!first) it->second.estimate += stake.estimate;
@@ -230,16 +256,17 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
     }
     std::stable_sort(order.begin(), order.end(), [](Stake* a, Stake* b) { return a->estimate > b->estimate; });
     const size_t batch = kBatch * size_t(usable_cores());
-    for (size_t next = 0; next < order.size() && !over();) {
+    for (size_t next = 0; next < order.size() && !over(nodes_until_);) {
         Spending spending(*this);
         std::vector<const Parts*> lowered;
         size_t end = next;
         for (size_t kernels = 0; end < order.size() && kernels < batch; ++end)
             for (Choice& choice : order[end]->choices) {
                 if (options_.progress) options_.progress("measure", done++, total);
-                if (known_.contains(choice.key)) continue;
+                if (known_.contains(choice.key) && !choice.again) continue;
                 choice.parts = parts_of(*choice.node);
                 if (!choice.parts) continue;
+                if (choice.again) forget(*choice.parts);
                 lowered.push_back(&*choice.parts);
                 kernels += choice.parts->kernels.size();
             }
@@ -247,7 +274,8 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
         for (; next < end; ++next) {
             double best = 1e9;
             for (Choice& choice : order[next]->choices) {
-                if (auto it = known_.find(choice.key); it == known_.end() && choice.parts)
+                const bool late = nodes_until_ && nodes_until_->passed();
+                if ((choice.again || !known_.contains(choice.key)) && choice.parts && !late)
                     remember(choice.key, clock(*choice.parts, code, kClearlyWorse * best));
                 if (auto it = known_.find(choice.key); it != known_.end()) best = std::min(best, it->second);
                 choice.parts.reset();
@@ -263,7 +291,7 @@ std::optional<double> MeasuredCost::groups(const Graph& graph) {
     stand_in_weights(*copy);
     std::optional<Parts> parts = parts_of(*copy, false);
     if (!parts) return {};
-    return clock(*parts, over() ? Code{} : generate({&*parts}), 1e9);
+    return clock(*parts, over(groups_until_) ? Code{} : generate({&*parts}), 1e9);
 }
 
 }  // namespace tessera

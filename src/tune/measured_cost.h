@@ -7,7 +7,9 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <unordered_set>
 
+#include "base/deadline.h"
 #include "kernel/from_graph/from_graph.h"
 #include "rewrite/pass.h"
 #include "search/cost.h"
@@ -40,9 +42,9 @@ class MeasuredCost : public CostModel {
     std::optional<double> groups(const Graph& graph) override;
     std::string name() const override { return options_.fused ? "measured" : "sum of measured ops"; }
 
-    size_t measured() const { return measured_; }          // kernels, in this process
-    // From here on so many seconds, also by the wall's clock, whatever was spent before.
-    void allow(double seconds);
+    size_t measured() const { return measured_; }  // kernels, in this process
+    // From here on until then by the wall's clock, whatever was spent before: nodes, then groups.
+    void allow(const Deadline& nodes, const Deadline& groups);
     double spent() const { return spent_; }                // seconds, measuring and lowering for it
     double spent_processor() const { return processor_; }  // the same in processor time
     void save();  // what is new; a folder that cannot be written to is no error
@@ -53,6 +55,7 @@ class MeasuredCost : public CostModel {
         std::string key;
         std::optional<KernelCall> call;  // none: a size is not known
         double guess;                    // seconds, by its operations and bytes
+        bool of_bytes;                   // these say it
     };
     struct Parts {
         std::vector<Part> kernels;
@@ -62,8 +65,9 @@ class MeasuredCost : public CostModel {
     class Spending;
     MeasuredCost(const MeasureOptions& options, LowerOptions lower);
     bool keeps_estimate(const Node& node, double estimate) const;
-    double scaled(double estimate) const { return estimate * (estimated_ > 0 ? clocked_ / estimated_ : 1); }
-    bool over() const;
+    double scaled(double estimate) const;
+    double scaled(const Part& part) const;
+    bool over(const std::optional<Deadline>& until) const;
     std::optional<Parts> parts_of(const Graph& graph, bool with_neighbours) const;
     std::optional<Parts> parts_of(const Node& node) const;
     CodegenOptions codegen() const;
@@ -71,18 +75,22 @@ class MeasuredCost : public CostModel {
     // The sum; one run is enough for what makes it more than `hopeless`.
     double clock(const Parts& parts, const Code& code, double hopeless);
     void remember(const std::string& key, double seconds);
+    void forget(const Parts& parts);  // kernels that were not measured since allow()
 
     MeasureOptions options_;
     LowerOptions lower_;
     std::string file_;  // empty: none
     std::unique_ptr<CostModel> estimate_;
     std::unordered_map<std::string, double> known_;  // by a node's text, or a kernel's key
-    std::vector<std::string> fresh_;
+    std::vector<std::string> fresh_;                 // to be written to the file
+    std::unordered_set<std::string> recent_;         // measured since allow()
     size_t measured_ = 0;
     double spent_ = 0, processor_ = 0;
-    double patience_;                                 // wall seconds for each second of the budget
-    double spent_before_ = 0, processor_before_ = 0;  // what the budget does not count
-    double clocked_ = 0, estimated_ = 0;  // of what was measured, and its guesses
+    std::optional<Deadline> nodes_until_, groups_until_;  // instead of the budget
+    struct Sum {
+        double clocked = 0, estimated = 0;
+    };
+    Sum of_bytes_, of_operations_;  // of what was measured, and its guesses
 };
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
 #include "tune/time_candidates.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "runtime/difference.h"
 #include "tune/clock.h"
@@ -11,6 +10,7 @@ namespace {
 
 constexpr double kLeastSeconds = 0.3, kMostSeconds = 4;  // of each candidate
 constexpr size_t kFewTurns = 3, kMostTurns = 200;        // the least of a slow model, the most of a quick one
+constexpr double kClearGain = 0.05;                      // that fewer turns must show, where no more fit in
 constexpr double kNotSlower = 0.995;                     // three quarters of the turns are above
 
 double at_share(std::vector<double> v, double share) {
@@ -38,41 +38,51 @@ struct Turns {
 
 Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(size_t)>& candidate,
                               const TimeOptions& options) {
-    const auto began = std::chrono::steady_clock::now();
-    auto late = [&] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > options.seconds ||
-               (options.cancel && *options.cancel);
-    };
+    const Deadline until = options.until, wanted_by = until.within(options.seconds);
     Timed timed;
     timed.seconds.resize(count, 0);
     timed.speedup.resize(count, 0);
     timed.difference.resize(count, 0);
-    if (count < 2) return timed;
-    auto prepare = [&](size_t i) -> Result<std::pair<Executable, NamedData>> {
+    if (count < 2 || until.passed()) return timed;
+    auto cancelled = [&] { return options.cancel && *options.cancel; };
+    struct Ready {
+        Executable made;
+        NamedData inputs;
+        std::vector<Datum> outputs;
+    };
+    double preparing = 0, running = 0;  // seconds by the wall's clock, the most so far
+    auto prepare = [&](size_t i) -> Result<Ready> {
+        const double start = wall_seconds();
         Model model = TRY(candidate(i));
         NamedData inputs = TRY(model.random_inputs(0, options.sizes));
         auto made = TRY(compile(
             model,
             {.target = options.target, .threads = options.threads, .precision = options.precision, .cache = ""}));
-        return std::pair(std::move(made), std::move(inputs));
+        const double ready = wall_seconds();
+        std::vector<Datum> outputs = TRY(made.run(inputs));
+        const double end = wall_seconds();
+        preparing = std::max(preparing, ready - start);
+        running = std::max(running, end - ready);
+        return Ready{std::move(made), std::move(inputs), std::move(outputs)};
     };
     auto now = [&] { return options.threads == 1 ? processor_seconds() : wall_seconds(); };
-    auto seconds_of = [&](const std::pair<Executable, NamedData>& one) -> Result<double> {
+    auto seconds_of = [&](const Ready& one) -> Result<double> {
         const double start = now();
-        TRY(one.first.run(one.second));
+        TRY(one.made.run(one.inputs));
         return now() - start;
     };
-    const auto first = TRY(prepare(0));
-    const std::vector<Datum> wanted = TRY(first.first.run(first.second));
-    for (size_t i = 1; i < count && (i == 1 || !late()); ++i) {
-        const auto other = TRY(prepare(i));
-        timed.difference[i] = relative_difference(TRY(other.first.run(other.second)), wanted);
+    const Ready first = TRY(prepare(0));
+    for (size_t i = 1; i < count && (i == 1 || !wanted_by.passed()) && !cancelled(); ++i) {
+        if (until.left() < preparing + 3 * running) break;
+        const Ready other = TRY(prepare(i));
+        timed.difference[i] = relative_difference(other.outputs, first.outputs);
         if (!(timed.difference[i] <= options.most_difference)) continue;
         Turns turns;
         auto again = [&] {
             const size_t k = turns.ratios.size();
+            if (k > 0 && (cancelled() || until.left() < 2 * running)) return false;
             if (k < kFewTurns) return true;
-            if (turns.hopeless() || late() || k >= kMostTurns) return false;
+            if (turns.hopeless() || wanted_by.passed() || k >= kMostTurns) return false;
             return k < options.least_runs ? turns.sum < kMostSeconds : turns.sum < kLeastSeconds;
         };
         while (again()) {
@@ -87,7 +97,9 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         timed.seconds[i] = median(turns.other);
         timed.speedup[0] = 1;
         timed.speedup[i] = std::min(median(turns.ratios), median(turns.first) / median(turns.other));
-        if (timed.speedup[i] > std::max(1 + options.least_gain, timed.speedup[timed.fastest]) &&
+        const double least_gain =
+            turns.ratios.size() < kFewTurns ? std::max(kClearGain, options.least_gain) : options.least_gain;
+        if (timed.speedup[i] > std::max(1 + least_gain, timed.speedup[timed.fastest]) &&
             at_share(turns.ratios, 0.25) > kNotSlower)
             timed.fastest = i;
     }

@@ -1,11 +1,12 @@
-// The candidates of a search, compiled and timed end to end, each alternating with the first, which is what came in. With
-// one thread they are timed in processor time. A candidate is taken only where it is faster by more than the clock's
-// noise, in most pairs of runs, and gives the same results on random inputs.
+// The candidates of a search, compiled and timed end to end, each alternating with the first, which is what came in.
+// With one thread they are timed in processor time. A candidate is taken only where it is faster by more than the
+// clock's noise, in most pairs of runs, and gives the same results on random inputs.
 #pragma once
 
 #include <functional>
 #include <map>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "tessera/compile.h"
 
@@ -14,12 +15,14 @@ namespace tessera {
 struct TimeOptions {
     std::string target = "host";
     std::string precision = "default";
-    int threads = 1;                // more than one, or 0 for all: by the wall's clock
-    double seconds = 30;            // no candidate but the first two is begun after that
-    double least_gain = 0.01;       // of the time
-    double most_difference = 1e-4;  // of a result, relative to the largest number in it
+    int threads = 1;      // more than one, or 0 for all: by the wall's clock
+    double seconds = 30;  // no candidate but the first two is begun after that
+    // Nothing is begun that would end later, by what it took so far: one that is not reached is not timed.
+    Deadline until = {};
+    double least_gain = 0.01;                   // of the time
+    double most_difference = 1e-4;              // of a result, relative to the largest number in it
     std::map<std::string, int64_t> sizes = {};  // of symbols
-    size_t least_runs = 7;          // but of slow models fewer, where they take over four seconds
+    size_t least_runs = 7;                      // but of slow models fewer, where they take over four seconds
     const std::atomic<bool>* cancel = nullptr;
 };
 

@@ -365,6 +365,27 @@ TEST(Correct, SaysWhyAMutantIsRefused) {
     EXPECT_THAT(limited->refused + limited->proof.reason, HasSubstr("questions"));
 }
 
+TEST(Correct, AProofThatHasNoTimeIsNone) {
+    const Claim claim = claim_of(
+        "l: conv(x, w, pads=[1, 1, 1, 1]) => conv(x, w, pads=[1, 1, 1, 1], strides=[1, 1]) where x: [N,C,H,W], w: "
+        "[M,C,3,3]");
+    const Deadline past = Deadline::in(-1);
+    auto proof = prove(claim, {.until = past});
+    ASSERT_TRUE(proof.ok());
+    EXPECT_FALSE(proof->proved());
+    EXPECT_THAT(proof->reason, HasSubstr("no more time"));
+    auto corrected = correct(claim, {.until = past});
+    ASSERT_TRUE(corrected.ok());
+    EXPECT_FALSE(corrected->proved());
+    EXPECT_THAT(corrected->refused, HasSubstr("no more time"));
+    EXPECT_TRUE(correct(claim)->proved());
+    const Claim numbers = claim_of(
+        "l: conv(x, w, pads=[1, 1, 1, 1]) => conv(x, w, pads=[1, 1, 1, 1], strides=[1, 1]) where x: [2,3,9,9], w: "
+        "[4,3,3,3]");
+    EXPECT_THAT(compare_boxes(numbers, {.until = past}).error().message(), HasSubstr("no more time"));
+    EXPECT_TRUE(compare_boxes(numbers)->equal());
+}
+
 TEST(Correct, StopsAtItsLimit) {
     auto sides = build_sides(original("conv(x, w, pads=[1, 1, 1, 1])", "x: [2,2,8,8], w: [2,2,3,3]"));
     ASSERT_TRUE(sides.ok());

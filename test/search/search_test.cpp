@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "graph/builder.h"
 #include "graph/text/parse.h"
@@ -200,7 +201,7 @@ TEST(Search, ExtractionIsExactWhereItSaysSo) {
         Saturation saturation = saturate(egraph, search_rules(), {});
         auto cost = estimated_cost({.flops = 1e9, .launch = 1e-5 * double(1 + dice.below(10))});
         Extractor extractor(egraph, saturation, *cost);
-        Extraction best = extractor.best({.seconds = 5, .exact_looks = 3000000});
+        Extraction best = extractor.best({.exact_looks = 3000000});
         if (!best.exact) continue;
         EXPECT_LE(best.cost, extractor.input().cost * (1 + 1e-9));
         EXPECT_LE(best.cost, extractor.greedy().cost * (1 + 1e-9));
@@ -210,6 +211,45 @@ TEST(Search, ExtractionIsExactWhereItSaysSo) {
         }
     }
     EXPECT_GE(compared, 30u);
+}
+
+// With no time for it, the input graph is still taken out, and what is found is no dearer.
+TEST(Search, ExtractionKeepsItsDeadline) {
+    for (int seed = 0; seed < 20; ++seed) {
+        Dice dice{uint64_t(5000 + seed)};
+        std::unique_ptr<Graph> graph = random_matrices(dice);
+        EGraph egraph(graph->clone());
+        Saturation saturation = saturate(egraph, search_rules(), {});
+        auto cost = estimated_cost({.flops = 1e9, .launch = 1e-5});
+        Extractor extractor(egraph, saturation, *cost);
+        const Deadline past = Deadline::in(-1);
+        const Extraction best = extractor.best({.until = past});
+        EXPECT_LE(best.cost, extractor.input().cost * (1 + 1e-9));
+        std::vector<size_t> all(extractor.alternatives().size());
+        std::iota(all.begin(), all.end(), size_t{0});
+        EXPECT_EQ(extractor.cheapest_of(all, {}, {.until = past}).cost, extractor.input().cost);
+        EXPECT_LE(extractor.cheapest_of(all, best.steps, {}).cost, extractor.input().cost * (1 + 1e-9));
+        auto found = search(*graph, search_rules(), *cost, {.until = past});
+        EXPECT_EQ(found.candidates[0].what, "input");
+    }
+}
+
+// A rule that grows has to save more than the margin.
+TEST(Search, AMarginIsAskedOfRulesThatGrow) {
+    const std::unique_ptr<Graph> graph = graph_of(R"(graph g(x: f32[64,64], y: f32[64,64], z: f32[64,64]) -> (a, b) {
+  %a = matmul(x, y)
+  %b = matmul(x, z)
+  return %a, %b
+})");
+    auto cost = estimated_cost({.flops = 1e9, .launch = 1e-4});
+    auto rules_of = [&](double margin) {
+        SearchOptions options;
+        options.margin = margin;
+        auto found = search(*graph, search_rules(), *cost, options);
+        return found.candidates.size() > 1 ? found.candidates[1].uses.size() : 0;
+    };
+    EXPECT_GT(rules_of(0), 0u);
+    EXPECT_EQ(rules_of(10), 0u);
 }
 
 // The branches use what is rewritten around them.

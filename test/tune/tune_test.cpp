@@ -169,6 +169,40 @@ TEST(MeasuredCost, MeasuresWhatItIsToldToExpect) {
     (*late)->expect({{y->node(), z->node()}});
     EXPECT_EQ((*late)->measured(), 0u);
     EXPECT_GT((*late)->node(*y->node()), 0);
+    auto stopped = MeasuredCost::open({.cache = "", .least = 0});
+    ASSERT_TRUE(stopped.ok());
+    (*stopped)->allow(Deadline::in(-1), Deadline::in(-1));
+    (*stopped)->expect({{y->node(), z->node()}});
+    EXPECT_GT((*stopped)->node(*y->node()), 0);
+    EXPECT_GT((*stopped)->groups(graph).value_or(0), 0);
+    EXPECT_EQ((*stopped)->measured(), 0u);
+}
+
+// After its deadline nothing is compiled, and what was not timed is not taken.
+TEST(TimeCandidates, WhatADeadlineLeavesOutIsNotTaken) {
+    Model model(rows(16));
+    size_t made = 0;
+    auto counted = [&](size_t i) -> Result<Model> {
+        ++made;
+        return i == 0 ? model : Model(rows(16));
+    };
+    auto none = time_candidates(3, counted, {.until = Deadline::in(-1), .least_gain = -1});
+    ASSERT_TRUE(none.ok()) << none.error().to_string();
+    EXPECT_EQ(made, 0u);
+    EXPECT_EQ(none->fastest, 0u);
+    EXPECT_EQ(none->seconds, (std::vector<double>{0, 0, 0}));
+    // Making the first takes all the time that there is.
+    const Deadline until = Deadline::in(0.5);
+    auto slow = [&](size_t i) -> Result<Model> {
+        while (i == 0 && !until.passed()) {
+        }
+        return counted(i);
+    };
+    auto first = time_candidates(3, slow, {.until = until, .least_gain = -1});
+    ASSERT_TRUE(first.ok()) << first.error().to_string();
+    EXPECT_EQ(made, 1u);
+    EXPECT_EQ(first->fastest, 0u);
+    EXPECT_EQ(first->seconds[1], 0);
 }
 
 TEST(TimeCandidates, TheInputStaysWhereNothingIsFaster) {

@@ -230,6 +230,7 @@ Result<Boxes> compare_boxes(const Claim& claim, const BoxOptions& options) {
         int64_t steps = options.most_steps;
         auto agree = [&](const std::vector<int64_t>& at) {
             ++boxes.points;
+            if (options.until.passed()) throw NoBoxes{"there was no more time"};
             return left.at(at, steps) == right.at(at, steps);
         };
         each_box(cuts, [&](Box box) {

@@ -4,6 +4,7 @@
 // each axis, agree on all of it; a point is compared on random inputs in the field of 2^61 - 1.
 #pragma once
 
+#include "base/deadline.h"
 #include "discover/claim/claim.h"
 
 namespace tessera {
@@ -25,6 +26,7 @@ struct BoxOptions {
     size_t most_boxes = 20000;
     int64_t most_steps = 400'000'000;  // of evaluating points
     uint64_t seed = 0;
+    Deadline until = {};
 };
 
 // E0303 where the sides are not multi-linear, a size is no number, or a limit is met; the message says which.

@@ -82,6 +82,10 @@ Result<Corrected> correct(const Claim& mutant, const ProveOptions& options) {
     Corrected out{.claim = mutant, .strips = {}, .output = {}, .proof = {}, .refused = {}};
     std::set<std::string> grown;
     for (int64_t least = 0; least <= kLargestLeast; ++least) {
+        if (options.until.passed()) {
+            out.refused = "there was no more time";
+            return out;
+        }
         const Claim claim = from_least(mutant, grown, least);
         const Differences differences = TRY(find_differences(claim, options));
         const Sides sides = TRY(build_sides(claim));

@@ -15,10 +15,13 @@ struct Corrected {
     bool proved() const { return proof.proved(); }
 };
 
+constexpr int64_t kQuestions = 800;  // about sizes, that the proof of a mutant may ask
+
 // `mutant` claims that the original (its left side, one root) equals the mutant. Sizes that are too small for the
 // strips to be apart are left to the original: the claim then begins at a least size. E0303 where the mutant makes no
 // sense.
-Result<Corrected> correct(const Claim& mutant, const ProveOptions& options = {.write_out = true, .max_questions = 800});
+Result<Corrected> correct(const Claim& mutant,
+                          const ProveOptions& options = {.write_out = true, .max_questions = kQuestions});
 
 // The mutant's claim with these strips recomputed by the original, whatever they are. E0303 where that cannot be
 // written.

@@ -231,7 +231,7 @@ class MutantSearch {
     // Every variant of the op on this operand, and what becomes of its result.
     void from(const Made& operand, int before) {
         for (size_t variant = 0; variant < templates_.variants.size(); ++variant) {
-            complete_ = complete_ && std::chrono::steady_clock::now() < options_.until;
+            complete_ = complete_ && !options_.until.passed();
             if (!complete_) return;
             std::optional<Made> result = first_.variant(variant, operand);
             if (!result) continue;

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 
+#include "base/deadline.h"
 #include "discover/claim/claim.h"
 
 namespace tessera {
@@ -14,7 +14,7 @@ struct MutantOptions {
     double least_agreement = 0.3;  // of the elements: small images have broad borders
     size_t most = 24;              // mutants
     // Nothing more is enumerated then; what was found until then is given.
-    std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max();
+    Deadline until = {};
     const std::atomic<bool>* cancel = nullptr;
 };
 

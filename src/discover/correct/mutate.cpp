@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 
 #include "base/hash.h"
+#include "base/in_parallel.h"
 #include "discover/correct/boxes.h"
 #include "discover/correct/mutants.h"
 #include "discover/correct/remember.h"
@@ -73,17 +75,19 @@ Claim at_sizes(Claim claim, const SymbolValues& sizes) {
 // exact test of every box.
 Result<MutantRule> rule_of(const MutantClaim& mutant, const MutationTarget& target, const MutateOptions& options) {
     auto refused = [](std::string why) { return Error(Code::E0303, "{}", why); };
-    Corrected corrected = TRY(correct(mutant.claim));
+    const ProveOptions prove{.write_out = true, .max_questions = kQuestions, .until = options.until};
+    Corrected corrected = TRY(correct(mutant.claim, prove));
     MutantRule made{.rule = {}, .corrected = std::move(corrected), .sizes = {}, .where = target.where};
     std::optional<SymbolValues> sizes = sizes_from_least(made.corrected.claim, target);
     if (!made.corrected.proved()) {
         if (target.sizes.empty() || mutant.agreement < options.least_agreement_at_hand)
             return refused(made.corrected.refused.substr(0, 80));
-        made.corrected = TRY(correct(at_sizes(mutant.claim, target.sizes)));
+        made.corrected = TRY(correct(at_sizes(mutant.claim, target.sizes), prove));
         made.for_all_sizes = false;
         sizes.emplace();
         const bool written = made.corrected.refused.empty() || !made.corrected.strips.empty();
-        if (!made.corrected.proved() && (!written || !TRY(compare_boxes(made.corrected.claim)).equal()))
+        if (!made.corrected.proved() &&
+            (!written || !TRY(compare_boxes(made.corrected.claim, {.until = options.until})).equal()))
             return refused(made.corrected.refused.substr(0, 80));
     }
     if (!sizes) return refused("these sizes are below its least ones");
@@ -105,7 +109,6 @@ Result<MutantRule> rule_of(const MutantClaim& mutant, const MutationTarget& targ
 }  // namespace
 
 std::vector<MutantRule> mutant_rules_of(const MutationTarget& target, const MutateOptions& options, Mutation& counts) {
-    using Clock = std::chrono::steady_clock;
     std::vector<MutantRule> rules;
     std::map<std::string, int> refused;
     Result<MutantClaims> found = find_mutants(target.claim, {.until = options.until, .cancel = options.cancel});
@@ -118,12 +121,12 @@ std::vector<MutantRule> mutant_rules_of(const MutationTarget& target, const Muta
     counts.complete = counts.complete && found->complete;
     for (const MutantClaim& mutant : found->list) {
         if (rules.size() == options.most_of_target || (options.cancel && *options.cancel)) break;
-        if (Clock::now() >= options.until) {
-            counts.complete = false;
-            break;
-        }
         ++counts.mutants;
         Result<MutantRule> made = rule_of(mutant, target, options);
+        if (options.until.passed()) {  // why this one was refused says nothing, then
+            counts.complete = false;
+            if (!made.ok()) break;
+        }
         if (made.ok())
             rules.push_back(std::move(*made));
         else
@@ -153,14 +156,52 @@ std::vector<MutantRule> known_rules_of(const MutationTarget& target, const Mutat
     return rules;
 }
 
+// By target, on all cores; none of those that were not reached in time.
+std::vector<std::vector<MutantRule>> rules_of_all(const std::vector<MutationTarget>& targets,
+                                                  const MutateOptions& given, Mutation& counts) {
+    const std::thread::id caller = std::this_thread::get_id();  // who is told of progress
+    std::mutex calls;                                           // of what others gave
+    MutateOptions options = given;
+    if (given.recall)
+        options.recall = [&](const std::string& key) {
+            const std::scoped_lock lock(calls);
+            return given.recall(key);
+        };
+    if (given.remember)
+        options.remember = [&](const std::string& key, const std::string& text) {
+            const std::scoped_lock lock(calls);
+            given.remember(key, text);
+        };
+    std::vector<std::vector<MutantRule>> rules(targets.size());
+    std::vector<Mutation> parts(targets.size());
+    in_parallel(targets.size(), 0, [&](size_t i) {
+        if (given.cancel && *given.cancel) return;
+        if (options.until.passed()) {
+            parts[i].complete = false;
+            return;
+        }
+        if (given.progress && std::this_thread::get_id() == caller)
+            given.progress(targets[i].where.front(), i, targets.size());
+        rules[i] = known_rules_of(targets[i], options, parts[i]);
+    });
+    for (Mutation& part : parts) {
+        counts.targets += part.targets;
+        counts.mutants += part.mutants;
+        counts.remembered += part.remembered;
+        counts.terms += part.terms;
+        counts.complete = counts.complete && part.complete;
+        counts.refused.insert(counts.refused.end(), part.refused.begin(), part.refused.end());
+    }
+    return rules;
+}
+
 }  // namespace
 
 Result<Mutation> mutate(const Graph& graph, const MutateOptions& given) {
     using Clock = std::chrono::steady_clock;
     const auto began = Clock::now();
     MutateOptions options = given;
-    options.until = std::min(given.until, began + std::chrono::duration_cast<Clock::duration>(
-                                                      std::chrono::duration<double>(std::min(given.seconds, 1e6))));
+    options.until = given.until.within(given.seconds);
     Mutation found;
     std::vector<MutationTarget> open = find_targets(graph);
     double work = 0;
@@ -170,14 +211,10 @@ Result<Mutation> mutate(const Graph& graph, const MutateOptions& given) {
     for (const MutationTarget& t : open) seen.insert(to_string(t.claim));
     for (int round = 0; round < options.rounds && !open.empty(); ++round) {
         std::vector<MutationTarget> next;
+        std::vector<std::vector<MutantRule>> rules = rules_of_all(open, options, found);
+        if (options.cancel && *options.cancel) return Error(Code::E0410, "interrupted");
         for (size_t i = 0; i < open.size(); ++i) {
-            if (options.cancel && *options.cancel) return Error(Code::E0410, "interrupted");
-            if (Clock::now() >= options.until) {
-                found.complete = false;
-                break;
-            }
-            if (options.progress) options.progress(open[i].where.front(), i, open.size());
-            for (MutantRule& rule : known_rules_of(open[i], options, found)) {
+            for (MutantRule& rule : rules[i]) {
                 // What the mutant computes instead, at the sizes at hand.
                 Bindings sizes;
                 for (const auto& [name, size] : rule.sizes) sizes.emplace(name, size);

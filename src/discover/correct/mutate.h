@@ -3,9 +3,9 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 
+#include "base/deadline.h"
 #include "discover/correct/correct.h"
 #include "discover/correct/targets.h"
 
@@ -13,7 +13,7 @@ namespace tessera {
 
 struct MutateOptions {
     double seconds = 30;
-    std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max();  // no later than this
+    Deadline until = {};           // no later than this; a proof that is not done by then is none
     int rounds = 3;                // of mutating what mutants are made of; after the first, of those without strips
     double least_share = 0.02;     // of the graph's work: what a target must have
     double most_corrected = 0.35;  // of the output at the sizes at hand

@@ -35,6 +35,7 @@ Facts Cancel::facts(const Summand& t) const {
 
 void Cancel::step(std::string text) {
     if (--search_.steps_left < 0) throw Unsupported{"too many steps"};
+    search_.atoms.stop_when_late();
     steps_.push_back(std::string(static_cast<size_t>(depth_) * 2, ' ') + std::move(text));
 }
 

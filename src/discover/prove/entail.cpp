@@ -261,6 +261,7 @@ bool group_infeasible(Atoms& atoms, const std::vector<Fact>& group) {
     auto [it, fresh] = atoms.contradictions.try_emplace(key, false);
     if (!fresh) return it->second;
     if (--atoms.questions_left < 0) throw Unsupported{"too many questions about sizes"};
+    atoms.stop_when_late();
     Guards facts;
     facts.reserve(group.size());
     for (const Fact& f : group) facts.push_back(*f.poly);

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/deadline.h"
 #include "expr/expr.h"
 
 namespace tessera::prover {
@@ -186,6 +187,10 @@ class Atoms {
     std::map<std::pair<uint64_t, uint64_t>, bool> contradictions;
     // What may still be asked of them; beyond it the claim is beyond the prover.
     int64_t questions_left = std::numeric_limits<int64_t>::max();
+    Deadline until;
+    void stop_when_late() const {
+        if (until.passed()) throw Unsupported{"there was no more time"};
+    }
 
   private:
     std::vector<Atom> all_{{}};  // 0 is none

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "discover/claim/certificate.h"
 #include "discover/claim/claim.h"
@@ -16,6 +17,7 @@ struct ProveOptions {
     int max_terms = 400;        // of a normal form; beyond it the verdict is unknown
     bool write_out = false;     // where nothing else cancels: a sum over a few values as the terms at each
     int64_t max_questions = 0;  // about what follows from conditions on sizes; 0: no limit
+    Deadline until = {};        // then the verdict is unknown
 };
 
 struct Proof {

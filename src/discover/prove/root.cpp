@@ -34,6 +34,8 @@ std::string printed(const Atoms& atoms, const Summand& t) {
 RootProof::RootProof(const Comprehension& c, const ProveOptions& options)
     : search_{atoms_, {}}, base_(atoms_), write_out_(options.write_out) {
     if (options.max_questions) atoms_.questions_left = options.max_questions;
+    atoms_.until = options.until;
+    atoms_.stop_when_late();
     for (int64_t d = 0; d < c.shape.rank(); ++d) {
         int id = atoms_.variable("_o" + std::to_string(d));
         search_.outputs.insert(id);

@@ -1,0 +1,36 @@
+// A moment by the wall's clock from which on nothing more is begun; none, unless it is said.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace tessera {
+
+class Deadline {
+  public:
+    using Clock = std::chrono::steady_clock;
+    Deadline() = default;
+    static Deadline in(double seconds) { return Deadline().within(seconds); }
+    // The earlier one of this and so many seconds from now.
+    Deadline within(double seconds) const {
+        Deadline out = *this;
+        if (seconds < kLong)
+            out.at_ = std::min(at_, Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                       std::chrono::duration<double>(seconds)));
+        return out;
+    }
+    bool passed() const { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
+    // Seconds; not below 0, and very many where there is none.
+    double left() const {
+        if (at_ == Clock::time_point::max()) return kLong;
+        return std::max(0.0, std::chrono::duration<double>(at_ - Clock::now()).count());
+    }
+    // So much of what is left.
+    Deadline share(double part) const { return within(part * left()); }
+
+  private:
+    static constexpr double kLong = 1e8;
+    Clock::time_point at_ = Clock::time_point::max();
+};
+
+}  // namespace tessera
