@@ -46,6 +46,7 @@ bool comes_of(size_t step, const std::set<std::string>& rules, const Saturation&
 struct Doubt {
     std::string what;
     std::set<std::string> rules;
+    bool grow = false;  // they do: no other one that does comes in their place
 };
 
 // Rules that a search may well do without, `before` being what the input costs. First those that grow and are in the
@@ -66,12 +67,12 @@ std::vector<Doubt> rules_to_doubt(const Extraction& best, const Extractor& extra
         return std::pair(grown.contains(a), gains[a]) > std::pair(grown.contains(b), gains[b]);
     });
     std::vector<Doubt> doubts;
-    Doubt small{"those that gain little", {}};
+    Doubt small{"those that gain little", {}, true};
     for (const std::string& rule : grown)
         if (gains[rule] < kLittle * before) small.rules.insert(rule);
     if (small.rules.size() > 1) doubts.push_back(std::move(small));
     for (const std::string& rule : rules)
-        if (doubts.size() < kRules) doubts.push_back({rule, {rule}});
+        if (doubts.size() < kRules) doubts.push_back({rule, {rule}, grown.contains(rule)});
     return doubts;
 }
 
@@ -112,13 +113,15 @@ Search search_egraph(const Graph& graph, const std::vector<const Rule*>& rules, 
     const std::vector<Doubt> doubted = rules_to_doubt(best, extractor, saturation, before);
     size_t left = 2 * doubted.size();
     auto turn = [&] { return ExtractOptions{.until = extracting.share(1.0 / double(left--))}; };
-    for (const auto& [what, doubt] : doubted) {
+    for (const auto& [what, doubt, grow] : doubted) {
         std::vector<size_t> only, others, rest;
         for (size_t s : best.steps)
             if (!comes_of(s, doubt, saturation)) rest.push_back(s);
         for (size_t i = 0; i < alternatives.size(); ++i) {
             const auto& steps = alternatives[i].steps;
-            if (doubt.contains(saturation.steps[steps[0]].rule->name)) only.push_back(i);
+            const Rule& rule = *saturation.steps[steps[0]].rule;
+            if (doubt.contains(rule.name)) only.push_back(i);
+            if (grow && rule.grows) continue;
             if (std::none_of(steps.begin(), steps.end(), [&](size_t s) { return comes_of(s, doubt, saturation); }))
                 others.push_back(i);
         }
