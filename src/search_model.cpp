@@ -27,7 +27,7 @@ constexpr size_t kMostTimed = 5;                  // candidates, the input among
 constexpr double kExploreShare = 0.5;             // of the time
 // Of the time for mutants: to make their rules; of what is left then, to explore with them, until which the costs of
 // nodes are measured, to take graphs out, and until which graphs are weighed. The rest is for the clock.
-constexpr double kMakeShare = 0.35, kMutantShare = 0.15, kNodesShare = 0.4, kExtractShare = 0.15, kWeighShare = 0.6;
+constexpr double kMakeShare = 0.35, kMutantShare = 0.15, kNodesShare = 0.35, kExtractShare = 0.1, kWeighShare = 0.5;
 constexpr double kMutantMargin = 0.2;  // measured minutes apart on a machine with other work, kernels differ by as much
 
 int ops_of(const Term& term) {
