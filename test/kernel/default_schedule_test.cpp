@@ -166,6 +166,22 @@ TEST(DefaultSchedule, NoLoopsAroundOneOfABatchOfSymbolicSize) {
     }
 }
 
+// With few columns, rows are not worth a copy, also where the last tile has fewer of them.
+TEST(DefaultSchedule, FewColumnsReadRowsWhereTheyLie) {
+    for (int64_t m : {33, 45, 90})
+        for (int64_t n : {3, 16, 20}) {
+            check(matmul(m, n, 70, true));
+            check(matmul(m, n, 400, false));
+        }
+    check(linear(45, 16, 70));
+    for (const Processor& p : processors()) {
+        auto schedule = default_schedule(matmul(542, 16, 1874, true), {.machine = p.machine, .threads = 1});
+        ASSERT_TRUE(schedule.ok());
+        const std::string trace = schedule->print_trace();
+        EXPECT_EQ(trace.find("transform_layout(c_a") == std::string::npos, p.machine.load_broadcast) << p.name << trace;
+    }
+}
+
 TEST(DefaultSchedule, HeadsAreSplitWhereTheyAreStored) { check(project_to_heads(2, 7, 3, 4, 10)); }
 
 TEST(DefaultSchedule, Convolutions) {

@@ -81,12 +81,13 @@ void add_register_tiles(const ContractionShape& s, const Machine& machine, int64
         return;
     }
     for (int64_t vectors = 1; vectors <= 8; ++vectors) {
+        const int64_t nr = vectors * lanes;
         for (int64_t mr = 1; mr <= kMostRows; ++mr) {
-            // What is read where it lies has no rows to fill the last tile with.
-            if (!pack_a && !s.a_copied && s.m % mr) continue;
+            // What is read where it lies has no rows to fill the last tile with: that is another loop.
+            const bool fills = s.a_copied || (pack_b && machine.load_broadcast && s.n <= nr);
+            if (!pack_a && !fills && s.m % mr) continue;
             double step = cycles_per_step(mr, vectors, lanes, s, machine);
             if (std::isinf(step)) continue;
-            int64_t nr = vectors * lanes;
             double tiles = double(divide_up(s.m, mr)) * double(divide_up(s.n, nr));
             double cost = tiles * (double(s.k) * step + double(mr * vectors) * 1.5 + 20);
             // Rows that are no multiple of the lanes load their A in pieces.

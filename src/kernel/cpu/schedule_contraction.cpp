@@ -163,6 +163,14 @@ class ContractionSchedule {
                                [&](int i) { return depends_on(a_value, stage.axes[size_t(i)].var); });
         a_known_ = is_known(s_, a_value);
         if (tiles_.pack_a) a_ = TRY(s_.reindex(mm_, c_.a));
+        // Rows that are read where they lie: those after the last are none, for the last tile.
+        std::string lying;
+        const auto m = product(stage.axes, c_.rows).as_int();
+        if (!tiles_.pack_a && tiles_.pack_b && has_rows_ && !copy_of(s_, a_value) && m && *m % tiles_.mr) {
+            lying = TRY(s_.reindex(mm_, c_.a));
+            TRY(merge_operand(lying, stage, a_value, {c_.batch, c_.rows}));
+            short_rows_ = true;
+        }
         if (tiles_.pack_b) b_ = TRY(s_.reindex(mm_, c_.b));
         if (!a_.empty()) TRY(merge_operand(a_, stage, a_value, {c_.batch, c_.rows}));
         if (!b_.empty()) TRY(merge_operand(b_, stage, b_value, {c_.batch, c_.columns}));
@@ -194,6 +202,7 @@ class ContractionSchedule {
                                : fills_            ? lanes_
                                                    : tiles_.k_multiple;
         TRY(s_.pad(mm_, multiples));
+        if (!lying.empty()) TRY(s_.compute_inline(lying));
         if (!tile_.empty()) TRY(s_.pad(tile_, of_tile));
         by_rows_ = (along_depth && !options_.machine.lane_multiply) || tiles_.k_multiple > 1;
         if (along_depth && !by_rows_) TRY(turn_in_registers());
@@ -333,6 +342,7 @@ class ContractionSchedule {
         if (rows && in_memory) TRY(s_.annotate(*rows, "unroll", 2));
         // A row is left out by one test; columns in vectors, so their last tile stands apart.
         TRY(s_.loop_partition(column_tiles));
+        if (short_rows_) TRY(s_.loop_partition(*row_tiles));
         if (tasks.empty()) return {};
         task_loop_ = tasks[0];
         for (size_t i = 1; i < tasks.size(); ++i) task_loop_ = TRY(s_.fuse(*task_loop_, tasks[i]));
@@ -605,6 +615,7 @@ class ContractionSchedule {
     bool a_batch_ = false, a_known_ = false;  // A has axes of the batch; is known before it runs
     bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
     bool rows_unsigned_ = false;   // the bytes of A are, where the sum is over words
+    bool short_rows_ = false;      // A is read where it lies, and has no rows for all of the last tile
     bool fills_ = false;           // k is filled up to whole vectors
     bool even_blocks_ = true;      // all blocks of k are of one size
     Loop tile_loop_, panel_loop_;  // over register tiles, over panels of B
