@@ -166,6 +166,17 @@ TEST(DefaultSchedule, NoLoopsAroundOneOfABatchOfSymbolicSize) {
     }
 }
 
+// k is filled up to whole vectors where that adds little to it.
+TEST(DefaultSchedule, ShortSumsAreNotFilledUp) {
+    for (int64_t k : {2, 8, 17, 30}) {
+        check(matmul(50, 40, k, true));
+        auto schedule = default_schedule(matmul(512, 304, k, true), {.machine = processors()[1].machine, .threads = 1});
+        ASSERT_TRUE(schedule.ok());
+        const bool filled = schedule->print_trace().find(", 16)\ntransform_layout") != std::string::npos;
+        EXPECT_EQ(filled, k == 30) << schedule->print_trace();
+    }
+}
+
 // With few columns, rows are not worth a copy, also where the last tile has fewer of them.
 TEST(DefaultSchedule, FewColumnsReadRowsWhereTheyLie) {
     for (int64_t m : {33, 45, 90})
