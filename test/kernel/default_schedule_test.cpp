@@ -249,6 +249,21 @@ TEST(DefaultSchedule, ConvolutionsOfPlanes) {
     }
 }
 
+// The largest of many elements, as of few: tiles over a padded copy whose columns are apart by their remainders.
+TEST(DefaultSchedule, LargeMaximaSlideOverACopy) {
+    check(max_pool(20, 33, 3, 15, 2, 7));
+    auto large = parse_compute(
+        "compute pool() (x: f32[4, 60, 54], y: f32[4, 14, 27]) {\n"
+        "  pool for c < 4, i < 14, j < 27: y[c, i, j] max= select(6 <= 2*j + q && 2*j + q < 60, x[c, 2*i + p, 2*j + q "
+        "- 6], "
+        "-inf) over p < 31, q < 13\n}\n");
+    ASSERT_TRUE(large.ok()) << large.error().to_string();
+    check(*large);
+    auto schedule = default_schedule(*large, {.machine = processors()[1].machine, .threads = 1});
+    ASSERT_TRUE(schedule.ok());
+    EXPECT_EQ(schedule->print_trace().find("rfactor"), std::string::npos) << schedule->print_trace();
+}
+
 // Rows of a pool that share nothing are read from end to end; those that do, a part of the channels at a time.
 TEST(DefaultSchedule, PoolsReadWholeRows) {
     Machine machine = processors()[1].machine;

@@ -113,7 +113,9 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
         t.small &= e.has_value();
         t.taps *= e.value_or(1);
     }
-    t.small &= t.taps <= 49 || (t.taps <= 192 && (slides(stage) || slides_along(stage, stage.axes.back().var)));
+    // Sums are kept short, for their error; extremes may be long.
+    const int64_t most = stage.combine == ReduceOp::Sum ? 192 : 4096;
+    t.small &= t.taps <= 49 || (t.taps <= most && (slides(stage) || slides_along(stage, stage.axes.back().var)));
     const int64_t sums = options.machine.vector_registers / 2;
     auto channels = stage.axes.back().extent.as_int();
     if (t.small && t.taps > 1 && slides(stage)) {
@@ -332,11 +334,12 @@ Status sum_tile(Schedule& s, const std::string& sum, const Loop& inside, const W
     if (pixels) TRY(s.unroll(kept[kept.size() - 2]));
     if (!tiles.small) return s.annotate(reduced.back(), "unroll", 4);
     // Small windows are written out, of larger ones a row. Padding is left out row by row.
+    constexpr int64_t kWrittenOutRow = 13;
     const size_t first = tiles.taps > 9 ? reduced.size() - 1 : 0;
     for (size_t i = 0; i < reduced.size(); ++i) {
         if (padding.skipped[i])
             TRY(s.loop_partition(reduced[i]));
-        else if (i >= first && s.extent(reduced[i]).as_int().value_or(0) <= 9)
+        else if (i >= first && s.extent(reduced[i]).as_int().value_or(0) <= kWrittenOutRow)
             TRY(s.unroll(reduced[i]));
     }
     return {};
