@@ -248,15 +248,19 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
     const size_t inner_axes = find_stage(s, out).axes.size() - group.axes;
     bool apart = false;  // lanes go along a reduction that is not contiguous, since there is nothing better
     if (group.members.size() == 1 && inner_axes == 0) {
-        const Stage& only = find_stage(s, group.members[0]);
+        const std::string& member = group.members[0];
+        const bool reduces = !find_stage(s, member).reduce.empty();
+        const bool along = reduces && reduces_along_lanes(s, find_stage(s, member));
+        if (reduces && !along && !reads_padding(s, find_stage(s, member))) TRY(merge_rows(s, member, out));
+        group.axes = find_stage(s, out).axes.size();
+        const Stage& only = find_stage(s, member);
         const int64_t lanes = lanes_of(s, only, options.machine);
-        const bool along = !only.reduce.empty() && reduces_along_lanes(s, only);
         const ReduceAxis* last = last_larger_axis(only);
         const int64_t places = last ? last->extent.as_int().value_or(lanes) : 1;
         apart = !along && places < lanes && terms_of_sum(only).value_or(INT64_MAX) >= 8 * lanes;
-        if (!only.reduce.empty() && !apart && (!along || sums_few(only, lanes))) {
-            if (along || !reads_padding(s, only)) TRY(merge_rows(s, group.members[0], out));
-            TRY(schedule_window(s, group.members[0], out, options));
+        if (reduces && !apart && (!along || sums_few(only, lanes))) {
+            if (along) TRY(merge_rows(s, member, out));
+            TRY(schedule_window(s, member, out, options));
             return group.members;
         }
     }
