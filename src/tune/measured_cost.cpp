@@ -173,7 +173,8 @@ MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) 
     return code;
 }
 
-double MeasuredCost::clock(const Parts& parts, const Code& code, double hopeless) {
+double MeasuredCost::clock(const Parts& parts, const Code& code, double hopeless,
+                           const std::optional<Deadline>& until) {
     double sum = parts.rest;
     for (const Part& part : parts.kernels) {
         auto known = known_.find(part.key);
@@ -183,7 +184,7 @@ double MeasuredCost::clock(const Parts& parts, const Code& code, double hopeless
         }
         std::optional<double> seconds;
         auto at = code.place.find(part.key);
-        if (part.call && code.module && at != code.place.end())
+        if (part.call && code.module && at != code.place.end() && !(until && until->passed()))
             seconds = time_kernel(code.module->kernels()[at->second], *part.call, {options_.seconds, hopeless - sum});
         sum += seconds ? *seconds : scaled(part);
         if (!seconds) continue;
@@ -291,7 +292,7 @@ std::optional<double> MeasuredCost::groups(const Graph& graph) {
     stand_in_weights(*copy);
     std::optional<Parts> parts = parts_of(*copy, false);
     if (!parts) return {};
-    return clock(*parts, over(groups_until_) ? Code{} : generate({&*parts}), 1e9);
+    return clock(*parts, over(groups_until_) ? Code{} : generate({&*parts}), 1e9, groups_until_);
 }
 
 }  // namespace tessera

@@ -72,8 +72,8 @@ class MeasuredCost : public CostModel {
     std::optional<Parts> parts_of(const Node& node) const;
     CodegenOptions codegen() const;
     Code generate(const std::vector<const Parts*>& all) const;
-    // The sum; one run is enough for what makes it more than `hopeless`.
-    double clock(const Parts& parts, const Code& code, double hopeless);
+    // The sum; one run is enough for what makes it more than `hopeless`, and kernels are estimated after `until`.
+    double clock(const Parts& parts, const Code& code, double hopeless, const std::optional<Deadline>& until = {});
     void remember(const std::string& key, double seconds);
     void forget(const Parts& parts);  // kernels that were not measured since allow()
 
