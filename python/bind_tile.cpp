@@ -39,10 +39,23 @@ void bind_builder(nb::module_& m) {
     nb::class_<Value>(m, "TileValue")
         .def_prop_ro("dtype", [](const Value& v) { return std::string(dtype_name(v.type.dtype)); })
         .def_prop_ro("pointer", [](const Value& v) { return v.type.pointer; })
+        .def_prop_ro("then", [](const Value& v) -> std::optional<std::string> {
+            return v.type.then ? std::optional(std::string(dtype_name(*v.type.then))) : std::nullopt;
+        })
         .def_prop_ro("shape", [](const Value& v) { return v.type.shape; })
         .def_prop_ro("number", [](const Value& v) { return v.number; })
         .def("__repr__", [](const Value& v) { return v.type.to_string(); });
+    nb::class_<LineWork>(m, "TileLineWork")
+        .def_ro("file", &LineWork::file)
+        .def_ro("line", &LineWork::line)
+        .def_ro("loads", &LineWork::loads)
+        .def_ro("loaded_bytes", &LineWork::loaded_bytes)
+        .def_ro("stores", &LineWork::stores)
+        .def_ro("stored_bytes", &LineWork::stored_bytes)
+        .def_ro("flops", &LineWork::flops)
+        .def_ro("unknown_trips", &LineWork::unknown_trips);
     nb::class_<Program>(m, "TileProgram")
+        .def("work", &Program::work, nb::arg("numbers"), nb::arg("grid"))
         .def("__str__", &Program::to_string)
         .def_static("parse", [](const std::string& text) { return unwrap(Program::parse(text)); }, nb::arg("text"));
     nb::class_<Builder>(m, "TileBuilder")
@@ -79,9 +92,9 @@ void bind_builder(nb::module_& m) {
             return unwrap(b.bitcast(x, dtype_named(dtype)));
         }, nb::arg("x"), nb::arg("dtype"))
         .def("address", [](Builder& b, const Value& p) { return unwrap(b.address(p)); }, nb::arg("pointer"))
-        .def("pointer_at", [](Builder& b, const Value& x, const std::string& dtype) {
-            return unwrap(b.pointer_at(x, dtype_named(dtype)));
-        }, nb::arg("address"), nb::arg("dtype"))
+        .def("pointer_at", [](Builder& b, const Value& x, const std::string& dtype, const std::optional<std::string>& then) {
+            return unwrap(b.pointer_at(x, dtype_named(dtype), maybe_dtype(then)));
+        }, nb::arg("address"), nb::arg("dtype"), nb::arg("then").none() = nb::none())
         .def("broadcast", [](Builder& b, const Value& x, Shape s) { return unwrap(b.broadcast(x, std::move(s))); },
              nb::arg("x"), nb::arg("shape"))
         .def("reshape", [](Builder& b, const Value& x, Shape s) { return unwrap(b.reshape(x, std::move(s))); },

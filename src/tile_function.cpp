@@ -264,9 +264,12 @@ Result<std::string> Function::emit(std::string_view what) const {
     const CodegenOptions options{.target = state_->target.name};
     if (what == "llvm") return emit_llvm({state_->kernel}, options);
     if (what == "asm") return emit_assembly({state_->kernel}, options);
-    if (what == "blocks" || what == "ptx") {
+    if (what == "blocks" || what == "ptx" || what == "layouts") {
         const bool here = TRY(describe_target(options.target)).blocks;
         const std::string gpu = here ? options.target : kUsualGpu;
+        if (what == "layouts")
+            return draw_layouts(state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
+                                state_->target.warps);
         const Kernel kernel =
             TRY(from_tile(state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
                           {.by_address = state_->by_address, .warps = state_->target.warps}))
@@ -274,7 +277,7 @@ Result<std::string> Function::emit(std::string_view what) const {
         return what == "ptx" ? emit_assembly({kernel}, {.target = gpu}) : tessera::to_string(kernel);
     }
     return Error(Code::E0501, "\"{}\" is no stage of a tile program", what)
-        .hint("tile, kernel, llvm, asm, blocks or ptx");
+        .hint("tile, kernel, llvm, asm, blocks, ptx or layouts");
 }
 
 }  // namespace tessera::tile

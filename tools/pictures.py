@@ -1,7 +1,8 @@
 """Draws the README's pictures: docs/pictures/speed.svg (from the table in docs/benchmarks.md), graph.svg (a small graph
-before and after the optimizer) and roofline.svg (a profile of the built-in ResNet-50 on this machine).
+before and after the optimizer), roofline.svg (a profile of the built-in ResNet-50 on this machine) and layout.svg (which
+thread of a GPU has which element; needs a Python that has tessera).
 
-usage: pictures.py [speed] [graph] [roofline]     all of them without an argument; `make pictures` builds first
+usage: pictures.py [speed] [graph] [roofline] [layout]     all of them without an argument; `make pictures` builds first
 """
 
 import json
@@ -169,7 +170,14 @@ def roofline():
     p.save("roofline.svg")
 
 
+def layout():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([TESSERA, "tile", "--python", sys.executable, "--emit=layouts", "--out", folder,
+                        str(ROOT / "tutorial" / "tile" / "layout.py")], check=True, stdout=subprocess.DEVNULL)
+        (OUT / "layout.svg").write_text((pathlib.Path(folder) / "transposed.svg").read_text())
+
+
 if __name__ == "__main__":
-    pictures = {"speed": speed, "graph": graph, "roofline": roofline}
+    pictures = {"speed": speed, "graph": graph, "roofline": roofline, "layout": layout}
     for name in sys.argv[1:] or pictures:
         pictures[name]()

@@ -29,8 +29,10 @@ struct Type {
     DType dtype = DType::f32;  // of an element; of what a pointer points to
     bool pointer = false;
     std::vector<int64_t> shape = {};  // none: one element
+    // Of a pointer to pointers, which is one to i64: what those point to.
+    std::optional<DType> then = {};
     bool operator==(const Type&) const = default;
-    std::string to_string() const;  // "f32[64, 32]", "ptr<f32>"
+    std::string to_string() const;  // "f32[64, 32]", "ptr<f32>", "ptr<ptr<f32>>"
 };
 
 struct Value {
@@ -41,6 +43,13 @@ struct Value {
 // A value, or a number of the source, which takes the type of what it meets.
 using Operand = std::variant<Value, bool, int64_t, double>;
 
+// What one instance does at a line of the source: elements, bytes, and arithmetic of floats.
+struct LineWork {
+    int file = 0, line = 0;
+    double loads = 0, loaded_bytes = 0, stores = 0, stored_bytes = 0, flops = 0;
+    bool unknown_trips = false;  // of a loop that begins here: what is in it counts once
+};
+
 struct ProgramData;  // src/tile/program.h
 class Program {
   public:
@@ -49,6 +58,10 @@ class Program {
     std::string to_string() const;
     // What to_string gives, read back. E0301, E0302: no such text. E0601: no program that a builder could have made.
     static Result<Program> parse(std::string_view text);
+    // By lines. `numbers`: of each parameter, where it is a whole number that is known. Both branches of an if count, and
+    // masks are taken to hold.
+    std::vector<LineWork> work(const std::vector<std::optional<int64_t>>& numbers,
+                               const std::array<int64_t, 3>& grid) const;
 
   private:
     std::shared_ptr<const ProgramData> data_;
@@ -82,7 +95,7 @@ class Builder {
     // A pointer as a number, and back. A program with them, or with pointers that may point into one array or another,
     // reaches all memory by addresses: it is not interpreted.
     Result<Value> address(const Value& pointer);  // i64
-    Result<Value> pointer_at(const Value& address, DType dtype);
+    Result<Value> pointer_at(const Value& address, DType dtype, std::optional<DType> then = {});
 
     Result<Value> broadcast(const Value& x, std::vector<int64_t> shape);
     Result<Value> reshape(const Value& x, std::vector<int64_t> shape);
@@ -181,7 +194,9 @@ class Function {
     // GPU, each for itself.
     Status interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
                      const std::vector<int64_t>& numbers, bool threads = false) const;
-    Result<std::string> emit(std::string_view what) const;  // "tile", "kernel", "llvm", "asm", "blocks" or "ptx"
+    Result<std::string> emit(std::string_view what) const;  // "tile", "kernel", "llvm", "asm", "blocks", "ptx",
+                                                            // or "layouts": a picture (SVG) of which thread of a GPU has
+                                                            // which elements of the tiles
     // For a target that list_targets gives. E0604: it prints, asserts, or its arrays share memory.
     Result<AheadOfTime> ahead_of_time(std::string_view target = "host") const;
 

@@ -202,7 +202,8 @@ Result<Value> Builder::select(const Operand& condition, const Operand& a, const 
     std::vector<Value> values;
     const bool points = !is_literal(a) && type_of(a).pointer;
     if (points) {
-        if (is_literal(b) || !type_of(b).pointer || type_of(b).dtype != type_of(a).dtype)
+        if (is_literal(b) || !type_of(b).pointer || type_of(b).dtype != type_of(a).dtype ||
+            type_of(b).then != type_of(a).then)
             return Error(Code::E0208, "where() chooses between a pointer and something else");
         const std::vector<Value> three = TRY(brought_together(*this, {chosen, std::get<Value>(a), std::get<Value>(b)}));
         return state_->add({.kind = Kind::Choose, .inputs = {three[0].number, three[1].number, three[2].number}},
@@ -239,12 +240,13 @@ Result<Value> Builder::address(const Value& pointer) {
                        {.dtype = DType::i64, .pointer = false, .shape = pointer.type.shape});
 }
 
-Result<Value> Builder::pointer_at(const Value& address, DType dtype) {
-    if (address.type.pointer) return pointer_at(TRY(this->address(address)), dtype);
+Result<Value> Builder::pointer_at(const Value& address, DType dtype, std::optional<DType> then) {
+    if (address.type.pointer) return pointer_at(TRY(this->address(address)), dtype, then);
     if (!is_int(address.type.dtype)) return Error(Code::E0208, "{} is no address", address.type.to_string());
     const Value wide = TRY(cast(address, DType::i64));
-    return state_->add({.kind = Kind::PointerAt, .inputs = {wide.number}},
-                       {.dtype = dtype, .pointer = true, .shape = address.type.shape});
+    return state_->add(
+        {.kind = Kind::PointerAt, .inputs = {wide.number}},
+        {.dtype = then ? DType::i64 : dtype, .pointer = true, .shape = address.type.shape, .then = then});
 }
 
 }  // namespace tessera::tile

@@ -138,11 +138,15 @@ Result<Value> Builder::load(const Value& pointer, const std::optional<Operand>& 
     if (other) more.push_back(TRY(broadcast(TRY(constant(*other, pointer.type.dtype)), from.type.shape)));
     instruction.inputs.push_back(from.number);
     for (const Value& v : more) instruction.inputs.push_back(v.number);
-    return state_->add(std::move(instruction), {.dtype = from.type.dtype, .pointer = false, .shape = from.type.shape});
+    const Value loaded =
+        state_->add(std::move(instruction), {.dtype = from.type.dtype, .pointer = false, .shape = from.type.shape});
+    return from.type.then ? pointer_at(loaded, *from.type.then) : loaded;
 }
 
 Status Builder::store(const Value& pointer, const Operand& value, const std::optional<Operand>& mask) {
     if (!pointer.type.pointer) return Error(Code::E0208, "store() takes pointers, not {}", pointer.type.to_string());
+    if (pointer.type.then && !is_literal(value) && type_of(value).pointer)
+        return store(pointer, TRY(address(std::get<Value>(value))), mask);
     Value stored = TRY(constant(value, pointer.type.dtype));
     std::vector<int64_t> shape = pointer.type.shape;
     Value masked;

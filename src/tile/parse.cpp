@@ -116,9 +116,12 @@ class TextReader {
         Type made;
         const size_t begin = at_;
         made.pointer = take("ptr<");
+        const bool twice = made.pointer && take("ptr<");
         const auto dtype = dtype_from_name(word());
         if (!dtype) return fail(begin, "expected a type");
-        made.dtype = *dtype;
+        made.dtype = twice ? DType::i64 : *dtype;
+        if (twice) made.then = *dtype;
+        if (twice && !take(">")) return expected(">");
         if (made.pointer && !take(">")) return expected(">");
         if (take("[")) made.shape = TRY(integers("]"));
         return made;

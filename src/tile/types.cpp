@@ -24,6 +24,7 @@ DType wider_int(DType a, DType b) {
 
 std::string Type::to_string() const {
     std::string text(dtype_name(dtype));
+    if (then) text = fmt::format("ptr<{}>", dtype_name(*then));
     if (pointer) text = fmt::format("ptr<{}>", text);
     if (!shape.empty()) text += fmt::format("[{}]", fmt::join(shape, ", "));
     return text;

@@ -41,7 +41,7 @@ class Verifier {
     }
 
     Status check_type(const Type& t) const {
-        if (!can_compute(t.dtype)) return wrong("there are no tiles of {}", dtype_name(t.dtype));
+        if (!can_compute(t.then.value_or(t.dtype))) return wrong("there are no tiles of {}", dtype_name(t.dtype));
         int64_t count = 1;
         for (int64_t size : t.shape) {
             if (size < 1 || size > kMostElements) return wrong("{} is no size of a tile", size);

@@ -237,3 +237,37 @@ def test_a_loop_without_end_ends():
     model = triton.op(forever, triton.Input("f32"), triton.Output("f32", 1), grid=1).model("f32[N]")
     x = np.ones(1, np.float32)
     np.testing.assert_array_equal(tessera.compile(model)(x), x)
+
+
+def gradient_model(backward):
+    onnx = pytest.importorskip("onnx")
+    helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
+
+    @triton.jit
+    def cube(x, y, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        v = tl.load(x + at, mask=at < n)
+        tl.store(y + at, v * v * v, mask=at < n)
+
+    term = triton.op(cube, triton.Input("f32"), triton.Output("f32", "in0.d0"), "in0.d0", BLOCK=8, grid="cdiv(in0.d0, 8)")
+    node = term.node(["x"], ["c"])
+    if backward:
+        value = lambda name: helper.make_tensor_value_info(name, f32, ["N"])
+        nodes = [helper.make_node("Mul", ["x", "x"], ["s"]), helper.make_node("Mul", ["s", "g"], ["t"]),
+                 helper.make_node("Add", ["t", "t"], ["u"]), helper.make_node("Add", ["t", "u"], ["d"])]
+        graph = helper.make_graph(nodes, "backward", [value(name) for name in ("x", "y", "g")], [value("d")])
+        node.attribute.append(helper.make_attribute("backward", graph))
+    nodes = [node, helper.make_node("Exp", ["c"], ["e"]),
+             helper.make_node("Gradient", ["x"], ["dx"], xs=["x"], y="e", domain="ai.onnx.preview.training")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", f32, ["N"])],
+                              [helper.make_tensor_value_info("dx", f32, ["N"])])
+    return tessera.load(helper.make_model(graph, opset_imports=[
+        helper.make_opsetid("", 21), helper.make_opsetid("tessera", 1), helper.make_opsetid("ai.onnx.preview.training", 1)]))
+
+
+def test_gradients_that_the_model_gives():
+    x = np.linspace(-1, 1, 11).astype(np.float32)
+    for found in both(gradient_model(True), x):
+        np.testing.assert_allclose(found, 3 * x * x * np.exp(x ** 3), rtol=1e-5)
+    with pytest.raises(tessera.Error, match="backward"):
+        gradient_model(False)

@@ -14,10 +14,12 @@ constexpr const char* kTileExamples =
     "Examples:\n"
     "  tessera tile softmax.py                              the tile programs of what the script launches\n"
     "  tessera tile --emit=asm --kernel softmax softmax.py\n"
-    "  tessera tile --emit=object --out build softmax.py    softmax.o and softmax.h, for C\n";
+    "  tessera tile --emit=object --out build softmax.py    softmax.o and softmax.h, for C\n"
+    "  tessera tile --profile softmax.py                    loads, stores and arithmetic of each line\n";
 
 struct Tile {
     std::string emit = "tile", kernel, out, target = "host", python = "python3";
+    bool profile = false;
     std::vector<std::string> script;  // and its own arguments
 
     Status operator()() const;
@@ -30,6 +32,7 @@ Status Tile::operator()() const {
         return Error(Code::E0101, "there is no file \"{}\"", script[0]);
     std::vector<std::string> words = {python, "-m", "tessera.tile", "--emit=" + emit, "--target=" + target};
     if (!kernel.empty()) words.push_back("--kernel=" + kernel);
+    if (profile) words.push_back("--profile");
     if (!out.empty()) words.push_back("--out=" + out);
     words.insert(words.end(), script.begin(), script.end());
     std::vector<char*> pointers;
@@ -47,8 +50,9 @@ void add_tile(CLI::App& app, Chosen& chosen) {
     auto tile = std::make_shared<Tile>();
     CLI::App* c = app.add_subcommand("tile", "Show what becomes of the tile kernels that a script launches");
     c->add_option("--emit", tile->emit, "The stage to show (tile)")
-        ->option_text("tile|kernel|llvm|asm|blocks|ptx|object")
-        ->check(CLI::IsMember({"tile", "kernel", "llvm", "asm", "blocks", "ptx", "object"}));
+        ->option_text("tile|kernel|llvm|asm|blocks|ptx|layouts|object")
+        ->check(CLI::IsMember({"tile", "kernel", "llvm", "asm", "blocks", "ptx", "layouts", "object"}));
+    c->add_flag("--profile", tile->profile, "Show what each line of a kernel does, and how long launches take");
     c->add_option("--kernel", tile->kernel, "Show this kernel alone")->option_text("NAME");
     c->add_option("--out", tile->out, "Write files into this folder instead of printing")->option_text("FOLDER");
     c->add_option("--target", tile->target, "The processor that objects are for (host)")->option_text("NAME");

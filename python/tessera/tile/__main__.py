@@ -1,6 +1,6 @@
 """Shows what becomes of the kernels of a script while it runs, or keeps it for programs of C.
 
-usage: python -m tessera.tile [--emit=tile|kernel|llvm|asm|blocks|ptx|object] [--kernel NAME] [--out FOLDER] SCRIPT [ARGUMENTS...]
+usage: python -m tessera.tile [--emit=tile|kernel|llvm|asm|blocks|ptx|layouts|object] [--profile] [--kernel NAME] [--out FOLDER] SCRIPT [ARGUMENTS...]
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 
 from .._errors import Error
 from . import _runtime
+from ._profile import Profile
 
-_STAGES = ["tile", "kernel", "llvm", "asm", "blocks", "ptx", "object"]
-_ENDINGS = {"tile": "tile", "kernel": "kernel", "llvm": "ll", "asm": "s", "blocks": "blocks", "ptx": "ptx"}
+_STAGES = ["tile", "kernel", "llvm", "asm", "blocks", "ptx", "layouts", "object"]
+_ENDINGS = {"tile": "tile", "kernel": "kernel", "llvm": "ll", "asm": "s", "blocks": "blocks", "ptx": "ptx",
+            "layouts": "svg"}
 
 
 def _keep(folder: pathlib.Path, name: str, stage: str, target: str, function: Any) -> list[pathlib.Path]:
@@ -37,6 +39,8 @@ def main(given: list[str] | None = None) -> None:
                                             "files of the second are called NAME_2, and so on.")
     parser.add_argument("--emit", default="tile", choices=_STAGES,
                         help="the stage to show; object: NAME.o and NAME.h, for programs of C without Tessera")
+    parser.add_argument("--profile", action="store_true", help="what each line loads, stores and computes, and how long "
+                                                               "launches take, instead of a stage")
     parser.add_argument("--kernel", help="of this kernel alone")
     parser.add_argument("--out", type=pathlib.Path, help="write files into this folder instead of printing")
     parser.add_argument("--target", default="host", help="of objects: a processor that `tessera compile --target` knows")
@@ -70,14 +74,20 @@ def main(given: list[str] | None = None) -> None:
             failed = True
             print(f"{name}: {e}", file=sys.stderr)
 
-    _runtime.on_compile.append(show)
+    profile = Profile(options.kernel)
+    if options.profile:
+        _runtime.on_launch.append(profile.launched)
+    else:
+        _runtime.on_compile.append(show)
     sys.argv = [options.script, *options.arguments]
     sys.path.insert(0, str(pathlib.Path(options.script).resolve().parent))
     runpy.run_path(options.script, run_name="__main__")
-    if not seen:
+    if profile.all:
+        print(profile, end="")
+    if not seen and not profile.all:
         print(f"{options.script} launched no kernel" + (f" called {options.kernel}" if options.kernel else ""),
               file=sys.stderr)
-    sys.exit(failed or not seen)
+    sys.exit(failed or not (seen or profile.all))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,8 @@ _OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion"
 _WARPS = 4  # of an instance on a GPU, where nobody says
 _threads = 0
 on_compile: list[Callable[[str, Any], None]] = []  # called with the name and the code of each kernel that is compiled
+# Called after each launch: with the kernel, its key, program and sources, the grid, numbers among the arguments, and seconds.
+on_launch: list[Callable[..., None]] = []
 
 
 def _is_static(annotation: Any) -> bool:
@@ -106,6 +109,7 @@ class JITFunction:
     def _forget(self) -> None:
         self._compiled: dict[Any, Any] = {}
         self._sources: dict[Any, list[Any]] = {}
+        self._programs: dict[Any, Any] = {}  # where somebody wants to be told of launches
         self._parsed: ast.FunctionDef | None = None
         self._source: str | None = None
         self.lines: list[str] = []
@@ -188,7 +192,7 @@ class JITFunction:
             core._local.generator = outer
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        quick = self._quick and not self.debug
+        quick = self._quick and not self.debug and not on_launch
         return self._launcher.over(grid, self.run) if quick else functools.partial(self.run, grid=grid)
 
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
@@ -243,7 +247,11 @@ class JITFunction:
         if not interpreted or device != "cpu":
             if stream is None:
                 stream = _current_stream(device)
+            begin = time.perf_counter()
             found.launch(size, addresses, numbers, stream)
+            for call in on_launch:
+                call(self, key, self._programs[key], self._sources[key], size,
+                     [e if isinstance(e, int) else None for e in leaves.entries], time.perf_counter() - begin)
             if self._quick and not debug and all(how in ("array", "size", "size16", "element") for how, _ in leaves.key):
                 self._launcher.keep(values, size, warps, found)
             return found
@@ -262,6 +270,8 @@ class JITFunction:
         forms, kinds, rank, debug, device, warps = key
         _ = self.tree
         program, self._sources[key] = generate(self, forms, kinds, debug)
+        if on_launch:
+            self._programs[key] = program
         made = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads,
                                       "host" if device == "cpu" else device, warps)
         for call in on_compile:

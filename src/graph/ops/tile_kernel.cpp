@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostInstances = INT32_MAX;  // along an axis of the grid
+constexpr int64_t kMostInstances = INT32_MAX;  // where that is known
 constexpr int64_t kMostTileBytes = 64 << 20;   // of all tiles of one instance
 
 using As = TileCall::Argument::As;
@@ -194,10 +194,15 @@ class CallReader {
         const std::vector<std::string>& texts = op_.strings("grid");
         if (texts.empty() || texts.size() > 3) return op_.error(Code::E0206, "grid: has one to three axes");
         call.grid = {1, 1, 1};
+        Expr all = 1;
         for (size_t axis = 0; axis < texts.size(); ++axis) {
             call.grid[axis] = TRY(size_of(op_, "grid", texts[axis]));
             if (call.grid[axis].as_int().value_or(0) > kMostInstances)
                 return op_.error(Code::E0212, "grid: {} is more than {}", to_string(call.grid[axis]), kMostInstances);
+            if (!call.grid[axis].as_int()) continue;
+            all = all * call.grid[axis];
+            if (*all.as_int() > kMostInstances)
+                return op_.error(Code::E0212, "grid: more than {} instances", kMostInstances);
         }
         return {};
     }
@@ -264,13 +269,26 @@ Result<std::vector<Datum>> evaluate_kernel(const OpView& op, EvalContext& ctx) {
 
 // The graph that the model gives for it: of the inputs, the first output and its gradient, the inputs' gradients.
 Gradients kernel_gradient(const Backward& back) {
-    Gradients none(back.in.size(), nullptr);
-    if (!back.node.view().has_attr("backward")) return none;
+    const OpView& op = back.node.view();
+    if (!op.has_attr("backward")) {
+        back.b.fail(op.error(Code::E0202, "has no graph \"backward\" that says its gradients"));
+        return {};
+    }
     std::vector<Value*> given = back.in;
     given.push_back(back.out);
     given.push_back(back.g);
-    auto made = copy_nodes(back.node.view().graph("backward"), back.b.graph(), given);
-    return made.ok() && made->size() == back.in.size() ? *made : none;
+    const Graph& graph = op.graph("backward");
+    if (graph.inputs().size() != given.size() || graph.outputs().size() != back.in.size()) {
+        back.b.fail(op.error(Code::E0207, "backward: takes {} values and gives {}, not {} and {}",
+                             graph.inputs().size(), graph.outputs().size(), given.size(), back.in.size()));
+        return {};
+    }
+    auto made = copy_nodes(graph, back.b.graph(), given);
+    if (!made.ok()) {
+        back.b.fail(std::move(made).error());
+        return {};
+    }
+    return *made;
 }
 
 OpDef tile_kernel() {

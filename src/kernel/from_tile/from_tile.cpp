@@ -203,7 +203,9 @@ Result<Stmt> TileLowering::lower_region(const tile::Region& region, const std::f
     statements_ = std::move(outer_statements);
     allocated_ = std::move(outer_allocated);
     // What was given inside is no longer there.
-    std::erase_if(waiting_, [&](int v) { return region_of_[static_cast<size_t>(v)] == region_; });
+    const auto is_gone = [&](int v) { return region_of_[static_cast<size_t>(v)] == region_; };
+    std::erase_if(waiting_, is_gone);
+    std::erase_if(pointers_, is_gone);
     region_ = outer;
     return body;
 }

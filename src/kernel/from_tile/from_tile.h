@@ -32,6 +32,10 @@ struct TileOptions {
 // races; of global memory that is the program's word.
 Result<TileKernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
                              const Machine& machine, const TileOptions& options = {});
+// A picture (SVG) of the tiles of a program on a GPU: which thread has which element.
+Result<std::string> draw_layouts(const tile::Program& program, const std::vector<tile::Argument>& arguments,
+                                 int grid_rank, const Machine& machine, int warps);
+
 constexpr int64_t kAllElements = int64_t{1} << 60;  // of a buffer that is all of memory
 
 }  // namespace tessera

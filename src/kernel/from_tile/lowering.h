@@ -26,6 +26,7 @@ class TileLowering {
                  const Machine& machine, const TileOptions& options, bool matrices = true);
     Result<Kernel> run();
     bool needs_addresses() const { return needs_addresses_; }
+    const std::map<std::vector<int64_t>, TileLayout>& layouts() const { return layouts_; }
     bool needs_plain_products() const { return needs_plain_products_; }  // not those of matrix instructions
 
   private:
@@ -62,6 +63,12 @@ class TileLowering {
     int place_for(int value, bool in_place);
     // Who still has to read a buffer does so before it is written.
     void before_write(int slot, int except = -1);
+    // What a value reads of a buffer, or of any; of a pointer, what it is computed from.
+    void settle(int value, std::optional<int> slot);
+    void settle_pointers(std::optional<int> slot);
+    bool is_read_later(int value) const {
+        return remaining_[static_cast<size_t>(value)] > 0 || uses_.inside[static_cast<size_t>(value)];
+    }
     bool reads_only_at(int value, int slot, const TileIndices& at, const TileIndices& index);
 
     // Statements.
@@ -139,6 +146,7 @@ class TileLowering {
     std::vector<std::vector<int>> sources_;  // of values that are not in memory
     std::vector<int> region_of_;             // where a value is given
     std::vector<int> waiting_;               // values that are not in memory, and read it
+    std::vector<int> pointers_;              // given so far
     struct Memo {
         TileIndices indices;
         Expr value = 0;

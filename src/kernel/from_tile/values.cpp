@@ -148,7 +148,7 @@ void TileLowering::define(int value, LoweredTile made) {
     const auto v = static_cast<size_t>(value);
     tile(value) = std::move(made);
     memo_[v].reset();
-    if (tile(value).type.pointer) return;
+    if (tile(value).type.pointer) return pointers_.push_back(value);
     if (is_costly(value) && !is_turned_operand(value) &&
         (apart_ || uses_.count[v] > 1 || uses_.inside[v] ||
          (uses_.last[v] && reads_again(*uses_.last[v], warps_ > 0)))) {
@@ -182,10 +182,15 @@ int TileLowering::place_for(int value, bool in_place) {
     if (in_place && !of.shape.empty()) {
         TileIndices probe;
         for (int64_t size : of.shape) probe.push_back(variable(size));
+        const auto is_pointed_by = [&](int slot) {
+            return std::any_of(pointers_.begin(), pointers_.end(),
+                               [&](int p) { return is_read_later(p) && reads_of(p).count(slot) > 0; });
+        };
         for (int source : sources_[static_cast<size_t>(value)]) {
             const LoweredTile& s = tile(source);
-            if (s.buffer < 0 || s.type != of || remaining_[static_cast<size_t>(source)] > 0 ||
-                region_of_[static_cast<size_t>(source)] != region_ || uses_.inside[static_cast<size_t>(source)])
+            if (s.buffer < 0 || is_pointed_by(s.buffer) || s.type != of ||
+                remaining_[static_cast<size_t>(source)] > 0 || region_of_[static_cast<size_t>(source)] != region_ ||
+                uses_.inside[static_cast<size_t>(source)])
                 continue;
             if (reads_only_at(value, s.buffer, probe, probe)) return s.buffer;
         }
@@ -215,6 +220,7 @@ void TileLowering::copy_into(int slot, int value) {
 }
 
 void TileLowering::compute_waiting() {
+    settle_pointers({});
     const std::vector<int> waiting = waiting_;
     for (int value : waiting)
         if (tile(value).buffer < 0 &&
@@ -222,7 +228,21 @@ void TileLowering::compute_waiting() {
             materialise(value, false);
 }
 
+void TileLowering::settle(int value, std::optional<int> slot) {
+    const std::set<int> reads = reads_of(value);
+    if (tile(value).buffer >= 0 || reads.empty() || (slot && !reads.count(*slot))) return;
+    memo_[static_cast<size_t>(value)].reset();
+    if (!type(value).pointer) return materialise(value, false);
+    for (int source : std::vector<int>(sources_[static_cast<size_t>(value)])) settle(source, slot);
+}
+
+void TileLowering::settle_pointers(std::optional<int> slot) {
+    for (int value : std::vector<int>(pointers_))
+        if (is_read_later(value)) settle(value, slot);
+}
+
 void TileLowering::before_write(int slot, int except) {
+    settle_pointers(slot);
     const std::vector<int> waiting = waiting_;
     for (int value : waiting) {
         if (value == except || tile(value).buffer >= 0) continue;

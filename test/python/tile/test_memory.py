@@ -292,3 +292,46 @@ def test_compare_and_swap(dtype):
     exchanges[(1,)](x, y, z, N=32)
     np.testing.assert_array_equal(z, before)
     np.testing.assert_array_equal(x, np.where(before == y, np.arange(32), before))
+
+
+@triton.jit
+def changes_its_index(index, x, z, N: tl.constexpr):
+    p = x + tl.load(index)
+    tl.store(index, 5)
+    tl.store(z, tl.load(p))
+    q = x + tl.load(index + tl.arange(0, N))
+    for i in range(2):
+        tl.store(index + tl.arange(0, N), i)
+        tl.store(z + i * N + 1 + tl.arange(0, N), tl.load(q))
+
+
+def test_a_pointer_stays_where_its_index_was():
+    index, x, z = np.array([2, 3], np.int32), np.arange(8, dtype=np.float32), np.zeros(5, np.float32)
+    changes_its_index[(1,)](index, x, z, N=2)
+    assert z.tolist() == [2, 5, 3, 5, 3] and index.tolist() == [1, 1]
+
+
+@triton.jit
+def twice_removed(table, out, N: tl.constexpr, BLOCK: tl.constexpr):
+    rows = table.to(tl.pointer_type(tl.pointer_type(tl.float32)))
+    tl.static_assert(rows.dtype == tl.pointer_type(tl.pointer_type(tl.float32)))
+    at = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for i in range(N):
+        row = tl.load(rows + i)
+        tl.static_assert(row.dtype == tl.pointer_type(tl.float32))
+        total += tl.load(row + at)
+    first, last = tl.load(rows), tl.load(rows + N - 1)
+    tl.store(rows, last)
+    tl.store(rows + N - 1, first)
+    each = tl.load(rows + tl.arange(0, N))
+    tl.store(out + at, total + tl.sum(tl.load(each), axis=0))
+
+
+def test_pointers_to_pointers():
+    rows = [np.arange(8, dtype=np.float32) * i + i for i in range(4)]
+    table = np.array([r.ctypes.data for r in rows], np.int64)
+    before, out = table.copy(), np.empty(8, np.float32)
+    twice_removed[(1,)](table, out, N=4, BLOCK=8)
+    np.testing.assert_array_equal(out, sum(rows) + sum(r[0] for r in rows))
+    np.testing.assert_array_equal(table, before[[3, 1, 2, 0]])

@@ -143,7 +143,8 @@ class tensor:
     def shape(self) -> tuple[int, ...]: return tuple(self.handle.shape)
     @property
     def dtype(self) -> dtype:
-        element = types.of_core(self.handle.dtype)
+        then = self.handle.then
+        element = types.of_core(self.handle.dtype) if then is None else types.pointer_type(types.of_core(then))
         return types.pointer_type(element) if self.handle.pointer else element
     @property
     def type(self) -> types.dtype: return types.block_type(self.dtype, list(self.shape)) if self.shape else self.dtype
@@ -272,6 +273,10 @@ def _cast_pointer(x: "tensor", kind: dtype, bitcast: bool) -> "tensor":
             return x
         if not x.dtype.is_ptr() and x.dtype.primitive_bitwidth != 64 and (bitcast or not x.dtype.is_int()):
             raise TypeError(f"{x.dtype} cannot become a pointer")
+        if isinstance(kind.element_ty, types.pointer_type):
+            if kind.element_ty.element_ty.is_ptr():
+                raise TypeError(f"{kind}: pointers point to pointers, and those to elements")
+            return tensor(builder().pointer_at(x.handle, "i64", kind.element_ty.core))
         return tensor(builder().pointer_at(x.handle, kind.core))
     if kind.is_int() and (kind.primitive_bitwidth == 64 or kind.is_bool()):
         return tensor(builder().cast(builder().address(x.handle), kind.core))

@@ -30,6 +30,7 @@ def _unary(name: str) -> Any:
 abs, exp, exp2, log, log2, sin, cos, sqrt, rsqrt, erf, floor, ceil = (
     _unary(n) for n in ("abs", "exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil"))
 sqrt_rn = sqrt
+tensor.sqrt_rn, tensor.cdiv = sqrt_rn, cdiv  # type: ignore[attr-defined]
 
 
 @builtin
