@@ -79,24 +79,26 @@ class Choosing {
         note(n, yes("its tiles are transformed for all channels of a place at once"));
     }
 
-    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops and pools, is not
-    // transposed twice.
+    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops, or by nothing
+    // but those and pools, is not transposed twice.
     bool stays_plain(const Definition& d) const {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
         auto found = all_.numbers.find(x);
         if (found == all_.numbers.end() || is_channels_last(found->second)) return false;
-        return leaves(*d.value, 0);
+        return leaves(*d.value, pools(*d.node), 0);
     }
 
-    static bool leaves(const Value& v, int depth) {
+    static bool pools(const Node& node) { return node.is(Trait::Window) && node.inputs().size() == 1; }
+
+    static bool leaves(const Value& v, bool by_pools, int depth) {
         constexpr int kMostSteps = 8;
-        auto passes = [](const Node& node) {
+        auto passes = [&](const Node& node) {
             const bool moves = node.is(Trait::Movement) && node.op().layout == Layout::ChannelsLast;
-            const bool pools = node.is(Trait::Window) && node.inputs().size() == 1;
-            return (node.is(Trait::Elementwise) || moves || pools) && node.output_count() == 1;
+            return (node.is(Trait::Elementwise) || moves || (by_pools && pools(node))) && node.output_count() == 1;
         };
         auto goes_out = [&](const Use& use) {
-            return !use.node || (depth < kMostSteps && passes(*use.node) && leaves(*use.node->output(), depth + 1));
+            return !use.node ||
+                   (depth < kMostSteps && passes(*use.node) && leaves(*use.node->output(), by_pools, depth + 1));
         };
         return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), goes_out);
     }
