@@ -79,8 +79,8 @@ bool is_interpreted() {
 
 }  // namespace
 
-TileLauncher::TileLauncher(const std::vector<std::string>& names, nb::dict defaults, std::vector<bool> fixed,
-                           std::vector<bool> whole, nb::set options)
+TileLauncher::TileLauncher(const std::vector<std::string>& names, Defaults defaults, std::vector<bool> fixed,
+                           std::vector<bool> whole, Words options)
     : fixed_(std::move(fixed)), whole_(std::move(whole)), warps_(interned("num_warps")), options_(std::move(options)) {
     for (const std::string& name : names) {
         names_.push_back(interned(name.c_str()));
@@ -313,9 +313,11 @@ void bind_launcher(nb::module_& m) {
                 if (launched.is_valid()) return launched;
                 return self.slow(*args, nb::arg("grid") = grid, **kwargs);
             },
-            nb::arg("args"), nb::arg("kwargs"));
+            nb::arg("args"), nb::arg("kwargs"),
+            nb::sig("def __call__(self, *args: object, **kwargs: object) -> object"));
     nb::class_<TileLauncher>(m, "TileLauncher")
-        .def(nb::init<const std::vector<std::string>&, nb::dict, std::vector<bool>, std::vector<bool>, nb::set>(),
+        .def(nb::init<const std::vector<std::string>&, TileLauncher::Defaults, std::vector<bool>, std::vector<bool>,
+                      TileLauncher::Words>(),
              nb::arg("names"), nb::arg("defaults"), nb::arg("fixed"), nb::arg("whole"), nb::arg("options"))
         .def(
             "over",

@@ -14,11 +14,13 @@ class TileLauncher {
   public:
     using Values = nanobind::typed<nanobind::list, nanobind::object>;
     using Grid = std::array<int64_t, 3>;
+    using Defaults = nanobind::typed<nanobind::dict, nanobind::str, nanobind::object>;
+    using Words = nanobind::typed<nanobind::set, nanobind::str>;
 
     // By parameter: its name, whether it is a constant of the kernel, and whether the integer 1 is no constant. Beside
     // parameters that are not given stands their default; `options` are words that change nothing here.
-    TileLauncher(const std::vector<std::string>& names, nanobind::dict defaults, std::vector<bool> fixed,
-                 std::vector<bool> whole, nanobind::set options);
+    TileLauncher(const std::vector<std::string>& names, Defaults defaults, std::vector<bool> fixed,
+                 std::vector<bool> whole, Words options);
 
     // Launches what was kept for arguments like these, and gives it. Null: there is none, or arguments that are not
     // read here; a grid that is computed is then `grid` from here on.
@@ -56,7 +58,7 @@ class TileLauncher {
     std::vector<nanobind::object> names_, defaults_;  // null where there is none
     std::vector<bool> fixed_, whole_;
     nanobind::object warps_;  // the word for them
-    nanobind::set options_;
+    Words options_;
     nanobind::object stream_of_;  // a function of PyTorch's
     std::unordered_map<std::string, Known> known_;
     std::vector<nanobind::object> kept_;  // constants whose identity is part of a key
