@@ -11,6 +11,7 @@ constexpr int64_t kMostPart = 192, kLeastPart = 32;  // products in f32 that are
 constexpr int64_t kProductsShare = 6;                // of the second cache, for a task's products of one panel
 constexpr int64_t kMostBlocks = 32;                  // of rows, of one task
 constexpr int64_t kFewBlocks = 12;                   // with more, it does not matter that the first wait for a panel
+constexpr int64_t kFewSteps = 4;                     // of the depth at once, where 49 sums are made of each
 
 constexpr int64_t kRowsCollide = 2048;  // bytes: rows so far apart, or a multiple, share few places of a cache
 constexpr int64_t kCopied = 32;         // elements of such a row that are copied at once
@@ -213,7 +214,8 @@ class HalvedSchedule {
         if (task_loop_) TRY(s_.compute_at(stages_.a, *task_loop_));
         TRY(s_.set_scope(stages_.a, Scope::Local));
         const Loop blocks = loop(stages_.a, "t"), p = loop(stages_.a, "p"), rows = loop(stages_.a, "i");
-        auto [squares, k] = TRY(s_.split(loop(stages_.a, "k"), lanes_));
+        const int64_t steps = tiles_.halvings == 1 ? lanes_ : std::min(lanes_, kFewSteps);
+        auto [squares, k] = TRY(s_.split(loop(stages_.a, "k"), steps));
         TRY(s_.reorder({blocks, squares, k, p, rows}));
         TRY(s_.unroll(k));
         TRY(s_.unroll(p));
@@ -222,7 +224,7 @@ class HalvedSchedule {
         std::string transposed = stages_.blocks;
         if (tiles_.copied > 0) {
             transposed = TRY(s_.cache_read(stages_.a, find_stage(s_, stages_.blocks).buffer, Scope::Register));
-            auto [lines, in_lines] = TRY(s_.split(squares, tiles_.copied / lanes_));
+            auto [lines, in_lines] = TRY(s_.split(squares, tiles_.copied / steps));
             TRY(s_.compute_at(transposed, in_lines));
             TRY(copy_rows(lines));
         } else {
