@@ -21,22 +21,27 @@ Expr position(const Expr& index, const Expr& extent) {
     return clamp(select(lt(i, 0), i + extent, i), 0, extent - 1);
 }
 
-// Where updates go, under the shape that is given. Floats narrower than f32 are combined in f32 and rounded once.
+// Where updates go: places of the tensor under the shape that is given, all of it one row in memory. Floats narrower
+// than f32 are combined in f32 and rounded once.
 struct Target {
     Elements y, x, total;
     std::vector<Expr> shape;
+    Expr count;
     std::optional<ReduceOp> combine;
     bool wide;
 
-    Target(KernelWriter& w, std::vector<Expr> dims) : shape(std::move(dims)), combine(reduction(w.op())) {
-        x = w.in(0, shape);
-        y = w.out(0, shape);
+    Target(KernelWriter& w, std::vector<Expr> dims)
+        : shape(std::move(dims)), count(Shape(shape).elements()), combine(reduction(w.op())) {
+        x = w.in(0, {count});
+        y = w.out(0, {count});
         wide = combine && x.read_as() != x.dtype;
-        total = wide ? w.scratch(x.read_as(), shape) : y;
+        total = wide ? w.scratch(x.read_as(), {count}) : y;
     }
 
-    Stmt write(std::vector<Expr> at, const Expr& value) const {
-        return combine ? total.combine(*combine, std::move(at), value) : total.set(std::move(at), value);
+    Stmt write(const std::vector<Expr>& at, const Expr& value) const {
+        Expr place = 0;
+        for (size_t d = 0; d < shape.size(); ++d) place = place * shape[d] + at[d];
+        return combine ? total.combine(*combine, {place}, value) : total.set({place}, value);
     }
 
     Stmt around(KernelWriter& w, Stmt updates) const {
@@ -45,15 +50,7 @@ struct Target {
 
   private:
     Stmt copied(KernelWriter& w, const Elements& from, const Elements& to) const {
-        return w.everywhere(Shape(shape).elements(), [&](const Expr& i) {
-            std::vector<Expr> at(shape.size());
-            Expr rest = i;
-            for (size_t d = shape.size(); d-- > 0;) {
-                at[d] = d == 0 ? rest : mod(rest, shape[d]);
-                rest = floor_div(rest, shape[d]);
-            }
-            return to.set(at, from.at(at));
-        });
+        return w.everywhere(count, [&](const Expr& i) { return to.set({i}, from.at({i})); });
     }
 };
 
