@@ -309,8 +309,15 @@ std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
     std::optional<Expr> found;
     for (const Stage& stage : s.compute().stages) {
         if (stage.reduce.empty()) continue;
-        if (found || match_contraction(stage) || !padded_copy(s, stage)) return std::nullopt;
-        if (!stage.axes.back().extent.as_int()) found = stage.axes.back().extent;
+        const bool slides = padded_copy(s, stage) != nullptr;
+        if (found || match_contraction(stage) || stage.axes.empty()) return std::nullopt;
+        if (!slides && reduces_along_lanes(s, stage)) return std::nullopt;
+        Expr line = stage.axes.back().extent;
+        for (size_t i = stage.axes.size() - 1; i-- > 0 && !slides;) {
+            if (!lie_densely(s, stage, stage.axes[i], stage.axes[i + 1])) break;
+            line = stage.axes[i].extent * line;
+        }
+        if (!line.as_int()) found = line;
     }
     return found;
 }

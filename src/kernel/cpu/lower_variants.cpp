@@ -306,7 +306,7 @@ std::vector<Asked> for_columns(const Compute& compute, const ScheduleOptions& op
     return asked;
 }
 
-// Tiles of one vector, where the lines of a pool turn out short.
+// Tiles of one vector, where the lines of a pool or of a reduction over outer axes turn out short.
 std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& options) {
     const auto line = open_lines(compute, options.machine);
     if (!line) return {};

@@ -59,7 +59,7 @@ struct OpenColumns {
 };
 std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& machine);
 
-// The length of the lines that a pool goes along, where that is not known; of one that reads a copy with filled edges.
+// The length of the lines that a pool or a reduction over outer axes goes along, where that is not known.
 std::optional<Expr> open_lines(const Compute& compute, const Machine& machine);
 
 // The axes of `out` that make up each group of `producer`'s axes, in such an order that both merge to the same index;
@@ -90,6 +90,10 @@ Status schedule_map(Schedule& s, const std::string& stage, const ScheduleOptions
 // are rows. False: they are not of that kind, and nothing was done.
 Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowGroup& group,
                                  const ScheduleOptions& options);
+// A sum of few columns, known in number, over many rows that lie densely, and `out`, which reads it element by element.
+// False: it is not of that kind, and nothing was done.
+Result<bool> schedule_few_columns(Schedule& s, const std::string& sum, const std::string& out,
+                                  const ScheduleOptions& options);
 // `stage` and the stages that it needs row by row, whose names are given back; `done` are scheduled already.
 Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& stage, const std::set<std::string>& done,
                                                const ScheduleOptions& options);

@@ -163,17 +163,19 @@ Status merge_rows(Schedule& s, const std::string& sum, const std::string& out) {
     return s.merge_axes(out, groups);
 }
 
-// Axes of one element behind the rows (kept dimensions) are part of them.
-Status merge_units_into_rows(Schedule& s, const std::string& out, size_t rows) {
+// Axes of one element (kept dimensions) from number `first` on are part of those before them, or behind.
+Status merge_units(Schedule& s, const std::string& out, size_t first) {
     const auto& axes = find_stage(s, out).axes;
-    if (rows == 0 || axes.size() <= rows) return {};
     std::vector<std::vector<int>> groups;
+    bool units = true;  // all of the last group so far, and it starts behind `first`
     for (size_t i = 0; i < axes.size(); ++i) {
-        if (i >= rows && !axes[i].extent.is_int(1)) return {};
-        if (i < rows) groups.emplace_back();
+        const bool unit = axes[i].extent.is_int(1);
+        const bool joins = i > 0 && i >= first && (unit || units);
+        if (!joins) groups.emplace_back();
         groups.back().push_back(int(i));
+        units = unit && (joins ? units : i >= first);
     }
-    return s.merge_axes(out, groups);
+    return groups.size() == axes.size() ? Status() : s.merge_axes(out, groups);
 }
 
 bool reads_padding(const Schedule& s, const Stage& stage) {
@@ -238,12 +240,18 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         }
     }
     RowGroup group = row_group(s, out, done);
+    if (group.members.empty()) {
+        Schedule merged = s;
+        TRY(merge_units(merged, out, 0));
+        group = row_group(merged, out, done);
+        if (!group.members.empty()) s = std::move(merged);
+    }
     for (const std::string& m : group.members) TRY(merge_reduction(s, m));
     if (group.members.empty()) {
         TRY(schedule_map(s, out, options));
         return members;
     }
-    TRY(merge_units_into_rows(s, out, group.axes));
+    TRY(merge_units(s, out, group.axes));
     TRY(merge_dense_axes(s, out, group.axes));
     const size_t inner_axes = find_stage(s, out).axes.size() - group.axes;
     bool apart = false;  // lanes go along a reduction that is not contiguous, since there is nothing better
@@ -258,6 +266,7 @@ Result<std::vector<std::string>> schedule_rows(Schedule& s, const std::string& n
         const ReduceAxis* last = last_larger_axis(only);
         const int64_t places = last ? last->extent.as_int().value_or(lanes) : 1;
         apart = !along && places < lanes && terms_of_sum(only).value_or(INT64_MAX) >= 8 * lanes;
+        if (reduces && apart && TRY(schedule_few_columns(s, member, out, options))) return group.members;
         if (reduces && !apart && (!along || sums_few(only, lanes))) {
             if (along) TRY(merge_rows(s, member, out));
             TRY(schedule_window(s, member, out, options));

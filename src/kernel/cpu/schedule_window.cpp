@@ -69,6 +69,8 @@ struct WindowTiles {
     bool small = true;  // the taps are few and known
 };
 
+constexpr int64_t kOpenIterations = 4;  // side by side, where neither rows nor columns are known
+
 int64_t largest_divisor(int64_t n, int64_t most) {
     for (int64_t d = std::min(n, most); d > 1; --d)
         if (n % d == 0) return d;
@@ -127,6 +129,7 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
     }
     if (!in_lanes) return t;
     t.vectors = std::max<int64_t>(1, std::min<int64_t>(4, sums / t.pixels));
+    if (!channels && options.tile_columns) t.vectors = std::max<int64_t>(1, options.tile_columns / lanes);
     if (channels && *channels % lanes == 0) {
         // A long sum reads as much of each row as it can, as long as there is something for each thread.
         const int64_t all = *channels / lanes, threads = options.strict ? 1 : options.threads;
@@ -139,7 +142,7 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
     while (t.vectors > 1 && channels && *channels < t.vectors * lanes) --t.vectors;
     // Additions wait for each other: there are enough of them at a time.
     auto last = stage.reduce.back().extent.as_int();
-    if (!t.small) t.iterations = std::max<int64_t>(1, sums / 2 / t.vectors);
+    if (!t.small) t.iterations = std::clamp<int64_t>(sums / 2 / t.vectors, 1, channels ? sums : kOpenIterations);
     while (t.iterations > 1 && last && *last < 4 * t.iterations) t.iterations /= 2;
     return t;
 }
@@ -432,7 +435,7 @@ Window look_at(Schedule& s, const std::string& sum, const std::string& out, cons
         if (stage.axes.size() > 1 && axes_around_padding(stage, *copy) > 0) steps = part_columns(s, stage, *copy);
     }
     double work = double(tiles.taps) * double(channels.value_or(64));
-    for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(32));
+    for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(64));
     const bool parallel = options.threads > 1 && work > 100e3;
     Padding padding = find_padding(stage);
     padding.others |= padding.pixels && tiles.pixels == 1;
