@@ -8,14 +8,18 @@ namespace tessera {
 
 std::optional<Expr> stride_of(const Schedule& s, int buffer, const std::vector<Expr>& indices, const Expr& var) {
     const Buffer& b = s.compute().buffers[size_t(buffer)];
-    Expr total = 0, stride = 1;
+    Expr total = 0, place = 0, stride = 1;
+    bool known = true;
     for (size_t d = indices.size(); d-- > 0;) {
+        const Expr& apart = b.strides.empty() ? stride : b.strides[d];
         auto step = step_of(indices[d], var);
-        if (!step) return std::nullopt;
-        total = total + *step * (b.strides.empty() ? stride : b.strides[d]);
+        known &= step.has_value();
+        if (step) total = total + *step * apart;
+        place = place + indices[d] * apart;
         stride = stride * b.shape[d];
     }
-    return total;
+    // Quotients and remainders of an axis that was merged make a whole again.
+    return known ? total : step_of(place, var);
 }
 
 std::optional<Expr> stride_of(const Schedule& s, const Expr& load, const Expr& var) {
