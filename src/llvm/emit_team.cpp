@@ -251,7 +251,7 @@ void Emitter::emit_quad(const Call& call) {
             Value* other = builder_.CreateIntrinsic(
                 llvm::Intrinsic::nvvm_shfl_sync_bfly_f32, {},
                 {builder_.getInt32(~0u), value, builder_.getInt32(apart), builder_.getInt32(31)});
-            value = combine == ReduceOp::Max ? target_.code->extreme(builder_, true, value, other)
+            value = combine == ReduceOp::Max ? target_.code->extreme(builder_, target_.machine, true, value, other)
                                              : builder_.CreateFAdd(value, other);
         }
         builder_.CreateStore(value, at);

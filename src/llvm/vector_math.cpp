@@ -70,7 +70,7 @@ VectorMath::Value* VectorMath::polynomial(Value* x, std::initializer_list<double
 }
 
 VectorMath::Value* VectorMath::extreme(bool largest, Value* a, Value* b) {
-    return target_.code->extreme(b_, largest, a, b);
+    return target_.code->extreme(b_, target_.machine, largest, a, b);
 }
 
 VectorMath::Halvings VectorMath::halvings(Value* x) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernel/cpu/padding.h"
+#include "kernel/cpu/reciprocals.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
 
@@ -323,7 +324,7 @@ std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
 }
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
-    compute = with_words(std::move(compute), options.machine);
+    compute = with_reciprocals(with_words(std::move(compute), options.machine));
     Schedule s(options.care == Care::None ? with_padding(std::move(compute), options.machine) : std::move(compute));
     TRY(inline_maps(s));
     std::vector<std::string> names, copies;

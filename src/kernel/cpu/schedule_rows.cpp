@@ -196,8 +196,8 @@ Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptio
     auto extent = s.extent(inner).as_int();
     // A short row fills a part of a register.
     constexpr int64_t kFewestLanes = 4;
-    while (extent && lanes > kFewestLanes && *extent < 2 * lanes) lanes /= 2;
-    if (lanes < 2 || (!apart && !reduces_along_lanes(s, stage)) || (extent && *extent < 2 * lanes)) {
+    while (extent && lanes > kFewestLanes && *extent < lanes) lanes /= 2;
+    if (lanes < 2 || (!apart && !reduces_along_lanes(s, stage)) || (extent && *extent < lanes)) {
         if (extent && *extent <= 16) TRY(s.unroll(inner));
         return {};
     }

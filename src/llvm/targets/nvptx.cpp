@@ -56,8 +56,8 @@ class NvptxCode : public TargetCode {
 
     bool has_blocks() const override { return true; }
 
-    Value* extreme(llvm::IRBuilderBase& b, bool largest, Value* x, Value* y) const override {
-        if (x->getType()->getScalarType()->isFloatTy()) return TargetCode::extreme(b, largest, x, y);
+    Value* extreme(llvm::IRBuilderBase& b, const Machine& m, bool largest, Value* x, Value* y) const override {
+        if (x->getType()->getScalarType()->isFloatTy()) return TargetCode::extreme(b, m, largest, x, y);
         // There is no instruction for doubles that gives NaN where one is.
         Value* picked = b.CreateSelect(largest ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y), x, y);
         Value* unlike = b.CreateFCmpUNO(x, x);

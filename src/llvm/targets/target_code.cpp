@@ -11,7 +11,7 @@ void TargetCode::describe(Machine& m, std::string_view) const {
     m.vector_bytes = 16, m.vector_registers = 16, m.fma_pipes = 1, m.fma_latency = 8;
 }
 
-Value* TargetCode::extreme(llvm::IRBuilderBase& b, bool largest, Value* x, Value* y) const {
+Value* TargetCode::extreme(llvm::IRBuilderBase& b, const Machine&, bool largest, Value* x, Value* y) const {
     return b.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, x, y);
 }
 

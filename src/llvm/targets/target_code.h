@@ -31,14 +31,14 @@ class TargetCode {
     virtual void describe(Machine& machine, std::string_view tune) const;
 
     // The larger (smaller) of two floats, or NaN where one is.
-    virtual Value* extreme(llvm::IRBuilderBase& b, bool largest, Value* x, Value* y) const;
+    virtual Value* extreme(llvm::IRBuilderBase& b, const Machine& machine, bool largest, Value* x, Value* y) const;
     // From here on subnormal numbers are zero, where the processor is slow at them. Gives where the caller's mode is
     // kept for restore_mode; null where nothing has changed.
     virtual Value* flush_subnormals(llvm::IRBuilderBase&) const { return nullptr; }
     virtual void restore_mode(llvm::IRBuilderBase&, Value*) const {}
 
-    // Of f32, within two units in the last place, subnormal numbers being zero; null where there is nothing quicker than
-    // what is exact.
+    // Of f32, within two units in the last place, subnormal numbers being zero; null where there is nothing quicker
+    // than what is exact.
     virtual Value* quick_divide(llvm::IRBuilderBase&, Value*, Value*) const { return nullptr; }
     virtual Value* quick_exp2(llvm::IRBuilderBase&, Value*) const { return nullptr; }
 

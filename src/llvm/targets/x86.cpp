@@ -6,6 +6,8 @@
 namespace tessera::codegen {
 namespace {
 
+constexpr int kAsTheMode = 4;  // rounded as the processor's mode says
+
 // Two vectors as one; the first has `count` lanes, and at least as many as the second.
 Value* joined(llvm::IRBuilderBase& b, Value* first, Value* second, int count) {
     llvm::SmallVector<int> wide, lanes;
@@ -13,6 +15,21 @@ Value* joined(llvm::IRBuilderBase& b, Value* first, Value* second, int count) {
     for (int i = 0; i < count; ++i) wide.push_back(i < more ? i : -1);
     for (int i = 0; i < count + more; ++i) lanes.push_back(i);
     return b.CreateShuffleVector(first, b.CreateShuffleVector(second, wide), lanes);
+}
+
+// f of two vectors, so many lanes at a time.
+template <typename F>
+Value* in_parts(llvm::IRBuilderBase& b, int lanes, Value* x, Value* y, const F& f) {
+    const auto all = static_cast<int>(llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
+    if (all == lanes) return f(x, y);
+    Value* result = nullptr;
+    for (int at = 0; at < all; at += lanes) {
+        llvm::SmallVector<int> part;
+        for (int i = at; i < at + lanes; ++i) part.push_back(i);
+        Value* done = f(b.CreateShuffleVector(x, part), b.CreateShuffleVector(y, part));
+        result = result ? joined(b, result, done, at) : done;
+    }
+    return result;
 }
 
 class X86Code : public TargetCode {
@@ -56,7 +73,7 @@ class X86Code : public TargetCode {
     }
 
     // max and min give the second operand where the two do not compare.
-    Value* extreme(llvm::IRBuilderBase& b, bool largest, Value* x, Value* y) const override {
+    Value* extreme(llvm::IRBuilderBase& b, const Machine& m, bool largest, Value* x, Value* y) const override {
         auto known_number = [](Value* v) {
             auto* c = llvm::dyn_cast<llvm::Constant>(v);
             if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
@@ -68,24 +85,33 @@ class X86Code : public TargetCode {
         };
         if (known_number(y)) return pick(y, x);
         if (known_number(x)) return pick(x, y);
-        return b.CreateSelect(b.CreateFCmpUNO(x, x), x, pick(x, y));
+        return b.CreateSelect(b.CreateFCmpUNO(x, x), x, second_if_unlike(b, m, largest, x, y, pick));
+    }
+
+    // As an instruction by name: LLVM would join a comparison and a choice with the choices around them.
+    template <typename F>
+    static Value* second_if_unlike(llvm::IRBuilderBase& b, const Machine& m, bool largest, Value* x, Value* y,
+                                   const F& otherwise) {
+        constexpr unsigned kLanes = 16;
+        auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+        if (!m.has("avx512f") || !type || !type->getElementType()->isFloatTy() || type->getNumElements() % kLanes)
+            return otherwise(x, y);
+        return in_parts(b, kLanes, x, y, [&](Value* p, Value* q) -> Value* {
+            return b.CreateIntrinsic(
+                largest ? llvm::Intrinsic::x86_avx512_max_ps_512 : llvm::Intrinsic::x86_avx512_min_ps_512, {},
+                {p, q, b.getInt32(kAsTheMode)});
+        });
     }
 
     Value* times_power(llvm::IRBuilderBase& b, const Machine& m, Value* x, Value* n) const override {
-        constexpr int kLanes = 16, kAsTheMode = 4;  // lanes of an instruction; rounded as the processor's mode says
+        constexpr int kLanes = 16;
         auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
         if (!m.has("avx512f") || !type || !type->getElementType()->isFloatTy() || type->getNumElements() % kLanes)
             return nullptr;
-        Value* result = nullptr;
-        for (int at = 0; at < static_cast<int>(type->getNumElements()); at += kLanes) {
-            llvm::SmallVector<int> lanes;
-            for (int i = at; i < at + kLanes; ++i) lanes.push_back(i);
-            Value *part = b.CreateShuffleVector(x, lanes), *power = b.CreateShuffleVector(n, lanes);
-            part = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+        return in_parts(b, kLanes, x, n, [&](Value* part, Value* power) -> Value* {
+            return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
                                      {part, power, part, b.getInt16(0xffff), b.getInt32(kAsTheMode)});
-            result = result ? joined(b, result, part, at) : part;
-        }
-        return result;
+        });
     }
 
     bool converts_to_the_end() const override { return false; }
