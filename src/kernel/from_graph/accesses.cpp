@@ -15,6 +15,12 @@ bool chooses_place(const Expr& index) {
     return found;
 }
 
+bool divides_place(const Expr& index) {
+    bool found = false;
+    visit(index, [&](const Expr& e) { found |= e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod); });
+    return found;
+}
+
 Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept)
     : all_(all),
       layouts_(layouts),
@@ -36,7 +42,9 @@ Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<b
         const Expr& b = bodies_[size_t(n)];
         auto places = [](const Expr& at) { return !at.node().reads && !chooses_place(at); };
         view_[size_t(n)] = d.kind == Definition::Kind::Map && !kept_[size_t(n)] && b.is(ExprKind::Load) &&
-                           b.dtype() == d.dtype && std::all_of(b.args().begin(), b.args().end(), places);
+                           b.dtype() == d.dtype && std::all_of(b.args().begin(), b.args().end(), places) &&
+                           !(std::any_of(b.args().begin(), b.args().end(), divides_place) &&
+                             elements_of(d.shape) > elements_of(def(b.node().slot).shape));
         if (view_[size_t(n)]) continue;
         visit(b, [&](const Expr& e) {
             if (!e.is(ExprKind::Load)) return;

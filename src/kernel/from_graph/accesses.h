@@ -58,6 +58,8 @@ double bytes_of(const Definition& d);
 // Whether an index is more than sums, products, quotients and remainders of a definition's indices: elements that are
 // neighbours need not come from neighbours.
 bool chooses_place(const Expr& index);
+// Does it take quotients or remainders?
+bool divides_place(const Expr& index);
 double operations(const Expr& body);  // of one element, costly functions by what they cost; sums of indices are free
 
 }  // namespace tessera

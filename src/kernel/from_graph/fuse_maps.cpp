@@ -10,6 +10,7 @@ namespace {
 constexpr double kFlopsPerByte = 4;  // what can be computed while a byte is moved
 constexpr double kLaunch = 20000;    // operations that a kernel of its own costs
 constexpr double kGather = 48;       // operations that are as slow as fetching one element by itself
+constexpr double kQuotient = 8;      // and as finding an element by a quotient, its neighbours being the same ones
 constexpr size_t kMaxNodes = 600;    // of an expression after inlining
 constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
 constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
@@ -135,7 +136,9 @@ class MapFusion {
     }
 
     Decision worth_inlining(int n, const Definition& d, const std::vector<Site>& sites) {
-        const double work = operations(acc_.body(n)) + (gathers(n) ? kGather : 0),
+        const double work = operations(acc_.body(n)) + (gathers(n)   ? kGather
+                                                        : divides(n) ? kQuotient
+                                                                     : 0),
                      elements = std::max(1.0, elements_of(d.shape));
         double times = 0, inputs = 0;
         for (const Site& s : sites) times += s.times;
@@ -164,6 +167,13 @@ class MapFusion {
     bool gathers(int n) const {
         for (const Reading& a : acc_.reads(n))
             if (!a.at.empty() && chooses_place(a.at[size_t(acc_.order(a.source).back())])) return true;
+        return false;
+    }
+
+    // Whether neighbours in memory are found by quotients.
+    bool divides(int n) const {
+        for (const Reading& a : acc_.reads(n))
+            if (!a.at.empty() && divides_place(a.at[size_t(acc_.order(a.source).back())])) return true;
         return false;
     }
 
