@@ -29,6 +29,7 @@ struct ContractionShape {
     bool packed_ahead = false;    // B is known before it runs
     bool a_along_depth = false;   // A is one load that lies along k: its elements can be read where they are
     bool a_copied = false;        // A is read from a copy with filled edges, which has room for whole tiles
+    bool b_copied = false;        // B is read from such a copy, along its columns
     bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
     int element_bytes = 4;
     bool transposes = true;    // packing A transposes it

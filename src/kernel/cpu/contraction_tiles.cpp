@@ -95,7 +95,7 @@ void add_register_tiles(const ContractionShape& s, const Machine& machine, int64
             // Elements of A one by one, each in a row of its own.
             if (!pack_a && s.m > 1) cost *= machine.lane_multiply ? 1.25 : 1.05;
             // The last columns of a B that is read as it lies are computed one by one.
-            if (!pack_b && s.n % nr) cost *= 1 + 4 * double(s.n % nr) / double(s.n);
+            if (!pack_b && !s.b_copied && s.n % nr) cost *= 1 + 4 * double(s.n % nr) / double(s.n);
             list.push_back({mr, nr, pack_a, cost});
         }
     }
@@ -219,7 +219,7 @@ void cut_depth(const ContractionShape& s, const Machine& machine, ContractionTil
         const int64_t near = streams ? machine.l2_bytes / kPanelOfSecond / (t.nr * s.element_bytes) : first_cache;
         if (s.k >= kLongPanel * first_cache) most = std::min(most, std::max<int64_t>(64, near));
         t.k_blocks = s.m <= t.mr || !t.pack_a ? 1 : divide_up(s.k, most);
-    } else {
+    } else if (!s.b_copied) {
         // A few rows of B at a time, along whole pages; products are added up in the first cache.
         t.k_blocks = divide_up(s.k, kUnpackedRows);
     }
@@ -294,7 +294,7 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     if (choose_matrix_tiles(s, machine, threads, best)) return best;
     best.pack_a = (s.m > 1 || !s.m_known) && !s.a_copied;
     // A B that comes late and is read for few rows is not worth a copy.
-    best.pack_b = s.packed_ahead || !s.b_along_columns || s.m > kRowsWorthPacking;
+    best.pack_b = s.packed_ahead || !s.b_along_columns || (s.m > kRowsWorthPacking && !s.b_copied);
     std::vector<RegisterTile> list;
     add_register_tiles(s, machine, lanes, best.pack_a, best.pack_b, list);
     RegisterTile alone = fastest(list);

@@ -115,6 +115,25 @@ const ReduceAxis* broadcast_rows(const Compute& compute, const Stage& stage, con
     return rows && rows->extent.as_int().value_or(kBroadcastLine) >= kBroadcastLine ? rows : nullptr;
 }
 
+// Windows that slide along the columns of a product that is not known ahead: copied element by element into panels,
+// each is worth more products than there are rows for it. They are read where they lie, from lines of a copy.
+bool reads_lines(const Compute& compute, const Stage& stage, const ReduceAxis& lanes) {
+    constexpr int64_t kMostRows = 256, kLongLine = 24;
+    auto c = match_contraction(stage);
+    if (!c || c->rows.empty() || !is_float(stage.value.dtype()) || c->columns.empty()) return false;
+    if (!(stage.axes[size_t(c->columns.back())].var == lanes.var)) return false;
+    if (rows_in(stage, *c).as_int().value_or(kMostRows + 1) > kMostRows) return false;
+    if (lanes.extent.as_int().value_or(0) < kLongLine) return false;
+    const Expr& b = stage.value.arg(size_t(c->b));
+    const Expr& x = b.is(ExprKind::Select) ? b.arg(1) : b;
+    if (!x.is(ExprKind::Load) || x.args().empty() || dtype_bytes(x.dtype()) != 4) return false;
+    if (size_t(x.node().slot) < compute.known.size() && compute.known[size_t(x.node().slot)]) return false;
+    auto step = step_of(x.args().back(), lanes.var);
+    return step && step->is_int(1) && std::any_of(stage.reduce.begin(), stage.reduce.end(), [&](const ReduceAxis& r) {
+               return depends_on(x.args().back(), r.var) && !r.extent.is_int(1);
+           });
+}
+
 // The other factor of it.
 std::optional<Element> element_of_product(const Stage& stage, const Expr& rows) {
     const Expr& a = stage.value.arg(size_t(match_contraction(stage)->a));
@@ -161,7 +180,7 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
         lanes = rows;
     } else {
         rows = nullptr;
-        if (!in_place && !packs_short_lines(stage, *lanes)) return std::nullopt;
+        if (!in_place && !packs_short_lines(stage, *lanes) && !reads_lines(compute, stage, *lanes)) return std::nullopt;
         element = padded_element(stage, lanes->var);
         if (!element && in_place) element = spaced_element(stage, lanes->var);
     }

@@ -92,6 +92,7 @@ class ContractionSchedule {
         shape.tile_columns = options_.tile_columns;
         shape.same_sums = options_.strict;
         b_along_columns_ = shape.b_along_columns;
+        b_copied_ = shape.b_copied;
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
         lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
         // Blocks of k along whole axes or equal parts of the last one, so that what is packed for one is a box.
@@ -130,6 +131,13 @@ class ContractionSchedule {
         if (tiles_.k_blocks > 1 && k <= 2 * part) return;  // blocks are parts
         if (fills_) k = (k + lanes_ - 1) / lanes_ * lanes_;
         if (k <= most) return;
+        if (!tiles_.pack_b && b_copied_) {
+            // Parts of the first axis of k, which are whole windows.
+            const int64_t first = constant_or(find_stage(s_, mm_).reduce[size_t(c_.depth.front())].extent, 1);
+            for (int64_t parts = 2; parts < first && part_ == 0; ++parts)
+                if (first % parts == 0 && k / parts <= most) part_ = first / parts;
+            return;
+        }
         for (int64_t parts = (k + most - 1) / most; parts <= k / (part / 2); ++parts)
             if (k % parts == 0) {
                 part_ = k / parts;
@@ -176,8 +184,10 @@ class ContractionSchedule {
         if (!b_.empty()) TRY(merge_operand(b_, stage, b_value, {c_.batch, c_.columns}));
         if (const Stage* copy = copy_of(s_, a_value); copy && !tiles_.pack_a) copy_ = copy->name;
         // What is read where it lies keeps its places apart: they are no one line.
+        if (const Stage* copy = copy_of(s_, b_value); copy && !tiles_.pack_b && c_.depth.size() > 1)
+            b_copy_ = copy->name;
         Groups depth{c_.depth};
-        if (!copy_.empty()) {
+        if (!copy_.empty() || !b_copy_.empty()) {
             depth.clear();
             for (int k : c_.depth) depth.push_back({k});
         }
@@ -189,13 +199,14 @@ class ContractionSchedule {
         if (has_rows_) multiples.push_back(tiles_.mr);
         multiples.push_back(tiles_.nr);
         // What lies outside cannot be padded; a padded copy may have more columns.
-        if (b_.empty()) {
-            multiples.push_back(1);
-            if (copy_of(s_, b_value) && tile_.empty()) (void)s_.pad(mm_, multiples);
-            return {};
-        }
         const std::vector<int64_t> of_tile = multiples;
         multiples.resize(multiples.size() + depth.size(), 1);
+        if (b_.empty()) {
+            if (!copy_of(s_, b_value) || !s_.pad(mm_, multiples)) return {};
+            if (!tile_.empty()) TRY(s_.pad(tile_, of_tile));
+            by_rows_ = !b_copy_.empty() && along_depth && !options_.machine.lane_multiply;
+            return {};
+        }
         if (copy_.empty())
             multiples.back() = tiles_.k_blocks > 1 ? tiles_.kc
                                : part_ > 0         ? part_
@@ -398,7 +409,10 @@ class ContractionSchedule {
         if (has_rows_) rows = loops[next++];
         auto [vectors, lanes] = TRY(s_.split(loops[next], lanes_));
         Loop k = loops.back();
-        if (copy_.empty()) {
+        if (!b_copy_.empty()) {
+            std::copy_if(loops.begin() + std::ptrdiff_t(next) + 1, loops.end(), std::back_inserter(order),
+                         [&](const Loop& l) { return s_.reduces(l); });
+        } else if (copy_.empty()) {
             order.push_back(k);
         } else {
             // Neighbours along a line share elements, which would take up registers: they do not stand side by side.
@@ -416,7 +430,8 @@ class ContractionSchedule {
         // prefetches.
         const bool alike = options_.machine.lane_multiply && tiles_.mr % lanes_ == 0 && !tiles_.prefetch;
         if (!copy_.empty() && c_.depth.size() == 1) return {};
-        if (!copy_.empty() && s_.extent(k).as_int().value_or(0) <= kPlacesAtOnce) return s_.unroll(k);
+        const bool written_out = s_.extent(k).as_int().value_or(kPlacesAtOnce + 1) <= kPlacesAtOnce;
+        if (written_out && (!copy_.empty() || !b_copy_.empty())) return s_.unroll(k);
         if (!alike) TRY(s_.annotate(k, "unroll", 4));
         // The first tiles of rows would wait for each panel, and few come after them. A task of one panel has the next
         // in its next block of k.
@@ -451,7 +466,9 @@ class ContractionSchedule {
 
     // The tile in memory, to which parts of the sum are added; from then on `tile` is a part, computed at `at`.
     Status sum_in_parts(std::string& tile, Loop& at) {
-        auto [parts, k] = TRY(s_.split(s_.loops(tile).back(), part_));
+        const std::vector<Loop> whole = s_.loops(tile);
+        const auto first = std::find_if(whole.begin(), whole.end(), [&](const Loop& l) { return s_.reduces(l); });
+        auto [parts, k] = TRY(s_.split(b_copy_.empty() ? whole.back() : *first, part_));
         std::string part = TRY(s_.rfactor(parts));
         TRY(s_.set_scope(tile, Scope::Local));
         const std::vector<Loop> loops = s_.loops(tile);
@@ -480,10 +497,11 @@ class ContractionSchedule {
     }
 
     Status attach_operands() {
-        if (!copy_.empty() && task_loop_) {
-            TRY(s_.compute_at(copy_, *task_loop_));
-            TRY(s_.set_scope(copy_, Scope::Local));
-            TRY(vectorize_map(s_, copy_, find_stage(s_, copy_).axes.size() - 1, options_));
+        for (const std::string& copy : {copy_, b_copy_}) {
+            if (copy.empty() || !task_loop_) continue;
+            TRY(s_.compute_at(copy, *task_loop_));
+            TRY(s_.set_scope(copy, Scope::Local));
+            TRY(vectorize_map(s_, copy, find_stage(s_, copy).axes.size() - 1, options_));
         }
         if (!a_.empty()) {
             // What is known, or the same for all of a batch, is packed once.
@@ -605,15 +623,15 @@ class ContractionSchedule {
     Schedule& s_;
     const ScheduleOptions& options_;
     std::string mm_, out_, a_, b_;
-    std::string rows_;  // A as it lies, where a_ is transposed
-    std::string copy_;  // of A with filled edges, where it is not packed
-    std::string tile_;  // the sums of a tile in memory, where the epilogue reads them there
+    std::string rows_;           // A as it lies, where a_ is transposed
+    std::string copy_, b_copy_;  // of A, of B, with filled edges, where it is not packed
+    std::string tile_;           // the sums of a tile in memory, where the epilogue reads them there
     Contraction c_;
     ContractionTiles tiles_;
     int64_t lanes_ = 1;
     int64_t part_ = 0;                        // of a sum, that is added up in registers; 0: all of it
     bool a_batch_ = false, a_known_ = false;  // A has axes of the batch; is known before it runs
-    bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, by_rows_ = false;
+    bool has_batch_ = false, has_rows_ = false, b_along_columns_ = false, b_copied_ = false, by_rows_ = false;
     bool rows_unsigned_ = false;   // the bytes of A are, where the sum is over words
     bool short_rows_ = false;      // A is read where it lies, and has no rows for all of the last tile
     bool fills_ = false;           // k is filled up to whole vectors
@@ -641,6 +659,7 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
     shape.a_along_depth = stage.value.arg(size_t(c.a)).is(ExprKind::Load) && lies_along_depth(s, stage, c);
     shape.a_copied = copy_of(s, stage.value.arg(size_t(c.a))) != nullptr;
     shape.b_along_columns = lies_along_columns(s, stage, c);
+    shape.b_copied = shape.b_along_columns && c.depth.size() > 1 && copy_of(s, stage.value.arg(size_t(c.b))) != nullptr;
     shape.element_bytes = int(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
     // Instructions on tiles have rows and columns, and as many words as they say.
     shape.words = sums_words(stage) && !c.rows.empty() && product(stage.reduce, c.depth).as_int();
