@@ -79,26 +79,36 @@ class Choosing {
         note(n, yes("its tiles are transformed for all channels of a place at once"));
     }
 
-    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops, or by nothing
-    // but those and pools, is not transposed twice.
+    // What a value may go through on its way out, and element-wise ops besides.
+    enum class Through { Nothing, Pools, OneProduct };
+
+    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops is not transposed
+    // twice; nor what is pooled, with other pools on the way, or resized, with one product behind it.
     bool stays_plain(const Definition& d) const {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
         auto found = all_.numbers.find(x);
         if (found == all_.numbers.end() || is_channels_last(found->second)) return false;
-        return leaves(*d.value, pools(*d.node), 0);
+        return leaves(*d.value,
+                      pools(*d.node)              ? Through::Pools
+                      : d.node->is(Trait::Window) ? Through::Nothing
+                                                  : Through::OneProduct,
+                      0);
     }
 
     static bool pools(const Node& node) { return node.is(Trait::Window) && node.inputs().size() == 1; }
 
-    static bool leaves(const Value& v, bool by_pools, int depth) {
+    static bool leaves(const Value& v, Through through, int depth) {
         constexpr int kMostSteps = 8;
-        auto passes = [&](const Node& node) {
-            const bool moves = node.is(Trait::Movement) && node.op().layout == Layout::ChannelsLast;
-            return (node.is(Trait::Elementwise) || moves || (by_pools && pools(node))) && node.output_count() == 1;
-        };
         auto goes_out = [&](const Use& use) {
-            return !use.node ||
-                   (depth < kMostSteps && passes(*use.node) && leaves(*use.node->output(), by_pools, depth + 1));
+            if (!use.node) return true;
+            const Node& node = *use.node;
+            if (depth == kMostSteps || node.output_count() != 1) return false;
+            const bool moves = !node.is(Trait::Window) && node.op().layout == Layout::ChannelsLast;
+            const bool multiplies = node.is(Trait::Window) && !pools(node);
+            if (through == Through::OneProduct && multiplies)
+                return leaves(*node.output(), Through::Nothing, depth + 1);
+            return (node.is(Trait::Elementwise) || moves || (through == Through::Pools && pools(node))) &&
+                   leaves(*node.output(), through, depth + 1);
         };
         return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), goes_out);
     }
