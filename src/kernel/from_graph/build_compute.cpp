@@ -157,7 +157,7 @@ class Building {
             made_.compute.halvings = int(d.node->view().integer("halvings"));
         Bindings names;
         std::vector<Expr> at(d.shape.size());
-        for (int dim : order(n)) {
+        for (int dim : order_of_axes(n, value)) {
             const Expr& extent = d.shape[size_t(dim)];
             Expr var = index_var(fmt::format("%a{}", stage.axes.size()), extent.as_int());
             names.emplace(fmt::format("%i{}", dim), var);
@@ -176,6 +176,20 @@ class Building {
         });
         drop_missing_units(stage);
         made_.compute.stages.push_back(std::move(stage));
+    }
+
+    // Axes go as the elements lie; but those of a sum over channels that lie side by side as its images do, wherever it
+    // is stored.
+    const std::vector<int>& order_of_axes(int n, const Expr& value) const {
+        const Definition& d = def(n);
+        const bool alone = members_.size() == 1 && storage_[size_t(n)].offset.empty();
+        if (!alone || d.kind != Definition::Kind::Reduction || !value.is(ExprKind::Mul)) return order(n);
+        for (int slot : loaded_slots(value)) {
+            const std::vector<int>& lies = order(slot);
+            const bool image = lies.size() == d.shape.size() && lies.size() > 2 && lies.back() == 1;
+            if (image && order(n).back() != 1) return lies;
+        }
+        return order(n);
     }
 
     // A reduction axis of one element that a factor does not have (the one channel of a signal) is none.

@@ -80,22 +80,35 @@ class Choosing {
     }
 
     // What a value may go through on its way out, and element-wise ops besides.
-    enum class Through { Nothing, Pools, OneProduct };
+    enum class Through { Nothing, Pools, OneProduct, SmallProducts };
 
     // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops is not transposed
-    // twice; nor what is pooled, with other pools on the way, or resized, with one product behind it.
+    // twice; nor what is pooled, with other pools on the way, or resized, with one product behind it, or goes through a
+    // few small products.
     bool stays_plain(const Definition& d) const {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
         auto found = all_.numbers.find(x);
         if (found == all_.numbers.end() || is_channels_last(found->second)) return false;
         return leaves(*d.value,
                       pools(*d.node)              ? Through::Pools
+                      : is_small_product(*d.node) ? Through::SmallProducts
                       : d.node->is(Trait::Window) ? Through::Nothing
                                                   : Through::OneProduct,
                       0);
     }
 
     static bool pools(const Node& node) { return node.is(Trait::Window) && node.inputs().size() == 1; }
+
+    // Few channels of long lines, which are read one after the other as well as side by side.
+    static bool is_small_product(const Node& node) {
+        constexpr int64_t kFewChannels = 64, kLongLine = 24;
+        if (!node.is(Trait::Window) || pools(node) || node.output_count() != 1) return false;
+        const Type &type = node.output()->type(), &weights = node.input(1)->type();
+        if (!type.is_tensor() || !weights.is_tensor() || type.tensor().shape.rank() != 4) return false;
+        const Shape &y = type.tensor().shape, &w = weights.tensor().shape;
+        return w.rank() == 4 && y[1].as_int().value_or(kFewChannels + 1) <= kFewChannels && w[1].as_int() &&
+               *w[1].as_int() <= kFewChannels && y[3].as_int().value_or(0) >= kLongLine;
+    }
 
     static bool leaves(const Value& v, Through through, int depth) {
         constexpr int kMostSteps = 8;
@@ -107,7 +120,8 @@ class Choosing {
             const bool multiplies = node.is(Trait::Window) && !pools(node);
             if (through == Through::OneProduct && multiplies)
                 return leaves(*node.output(), Through::Nothing, depth + 1);
-            return (node.is(Trait::Elementwise) || moves || (through == Through::Pools && pools(node))) &&
+            const bool small = through == Through::SmallProducts && is_small_product(node);
+            return (node.is(Trait::Elementwise) || moves || small || (through == Through::Pools && pools(node))) &&
                    leaves(*node.output(), through, depth + 1);
         };
         return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), goes_out);

@@ -1,5 +1,7 @@
 #include "rewrite/passes/winograd_matrices.h"
 
+#include <algorithm>
+
 #include "base/in_parallel.h"
 #include "graph/builder.h"
 #include "graph/evaluate/evaluate.h"
@@ -41,7 +43,7 @@ Polynomial times_root(const Polynomial& p, double root) {  // p(x) * (x - root)
 
 using Axis = ConvTiles::Axis;
 
-Decision pays(const ConvTiles& c, const Machine& machine) {
+Decision pays(const ConvTiles& c, bool leaves, const Machine& machine) {
     const double points = double(c.axes[0].points() * c.axes[1].points());
     const double kernel = double(c.axes[0].kernel * c.axes[1].kernel);
     // Weights come from memory, the later the faster operations are.
@@ -50,7 +52,8 @@ Decision pays(const ConvTiles& c, const Machine& machine) {
     // Transforms beyond the second cache move more than they compute: they gain nothing from more operations at once.
     constexpr double kUsualAtOnce = 16;
     const bool near = 4 * c.tiles() * points * double(c.channels + c.outputs) < double(machine.l2_bytes);
-    const double transforms = c.transforms() * (near ? 1 : std::max(1.0, at_once / kUsualAtOnce));
+    double transforms = c.transforms() * (near ? 1 : std::max(1.0, at_once / kUsualAtOnce));
+    if (leaves) transforms *= 2;  // the channels of a place are written far from each other
     double all = c.products() + transforms + traffic, saved = c.direct() / all;
     if (!c.asked && saved < 1.3)
         return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times", all / 1e6, c.direct() / 1e6, saved);
@@ -213,7 +216,9 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
         Node& node = *graph.nodes()[i];
         auto c = conv_tiles(node);
         if (!c || !node.input(1)->is_constant()) continue;
-        Decision decision = pays(*c, machine);
+        const auto& uses = node.output()->uses();
+        const bool leaves = std::any_of(uses.begin(), uses.end(), [](const Use& use) { return !use.node; });
+        Decision decision = pays(*c, leaves, machine);
         if (decision) {
             Rewriting rewriting(context, "tiles", {&node});
             Result<Changed> done = Tiling(graph, node, *c).run();
