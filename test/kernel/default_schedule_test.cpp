@@ -249,6 +249,98 @@ TEST(DefaultSchedule, ConvolutionsOfPlanes) {
     }
 }
 
+Compute parsed(const std::string& text) {
+    auto made = parse_compute(text);
+    EXPECT_TRUE(made.ok()) << made.error().to_string() << text;
+    return made.ok() ? *made : Compute{};
+}
+
+std::string trace_on(const Machine& machine, const Compute& compute) {
+    auto schedule = default_schedule(compute, {.machine = machine, .threads = 1});
+    EXPECT_TRUE(schedule.ok());
+    return schedule.ok() ? schedule->print_trace() : "";
+}
+
+// A convolution as ONNX has it reads its windows from lines of a copy, whatever the sums are long.
+TEST(DefaultSchedule, WindowsAreReadFromLines) {
+    auto planes = [](int64_t c, int64_t filters, int64_t w, int64_t kernel, bool sigmoid) {
+        const std::string sum = sigmoid ? "t" : "y",
+                          more = sigmoid ? fmt::format("  t: f32[2, {}, 5, {}] global\n", filters, w) : "";
+        return parsed(fmt::format(
+            "compute conv() (x: f32[2, {0}, 5, {2}], w: f32[{1}, {0}, 3, {3}], y: f32[2, {1}, 5, {2}]) {{\n  known "
+            "w\n{6}"
+            "  conv for n < 2, f < {1}, i < 5, j < {2}: {4}[n, f, i, j] += select(0 < i + p && i + p <= 5 && ({5} <= j "
+            "+ q && "
+            "j + q < {2} + {5}), x[n, c, i + p - 1, j + q - {5}], 0.0) * w[f, c, p, q] over c < {0}, p < 3, q < "
+            "{3}\n{7}}}\n",
+            c, filters, w, kernel, sum, kernel / 2, more,
+            sigmoid ? fmt::format(
+                          "  out for n < 2, f < {}, i < 5, j < {}: y[n, f, i, j] = 1.0 / (1.0 + exp(t[n, f, i, j]))\n",
+                          filters, w)
+                    : ""));
+    };
+    for (bool sigmoid : {false, true})
+        for (int64_t w : {24, 31, 50}) check(planes(3, 17, w, w == 31 ? 5 : 3, sigmoid));
+    const Compute deep = planes(60, 9, 40, 3, false);
+    check(deep);
+    for (const Processor& p : processors()) {
+        const std::string trace = trace_on(p.machine, deep);
+        EXPECT_EQ(trace.find("conv_a = reindex"), std::string::npos) << p.name << trace;
+        EXPECT_NE(trace.find("rfactor(conv.c.o)"), std::string::npos) << p.name << trace;
+    }
+}
+
+TEST(DefaultSchedule, FewColumnsTakeSeveralRows) {
+    auto columns = [](int64_t outer, int64_t rows, int64_t count, const char* combine) {
+        return parsed(
+            fmt::format("compute c() (x: f32[{0}, {1}, {2}], y: f32[{0}, {2}]) {{\n"
+                        "  s for a < {0}, b < {2}: y[a, b] {3} x[a, r, b] over r < {1}\n}}\n",
+                        outer, rows, count, combine));
+    };
+    for (int64_t count : {2, 3, 5, 7, 9, 12, 15})
+        for (int64_t rows : {130, 257, 400}) check(columns(2, rows, count, count == 7 ? "max=" : "+="));
+    check(columns(1, 500, 9, "+="));
+    EXPECT_NE(trace_on(processors()[1].machine, columns(1, 500, 9, "+=")).find("fuse(c_sum_rf.r0.i"), 0u);
+}
+
+// A dimension of one that is kept in the middle of others is no reason to compute a sum apart from what reads it.
+TEST(DefaultSchedule, KeptDimensionsInTheMiddle) {
+    const Compute kept = parsed(
+        "compute k(N, M) (x: f32[N, 3, M], y: f32[N, 1, M]) {\n  t: f32[N, M] global\n"
+        "  s for a < N, b < M: t[a, b] *= x[a, r, b] over r < 3\n"
+        "  y for a < N, c < 1, b < M: y[a, c, b] = t[a, b]\n}\n");
+    for (int64_t m : {0, 1, 2, 17, 70}) check(kept, {{"N", 5}, {"M", m}});
+    EXPECT_NE(trace_on(processors()[1].machine, kept).find("compute_at(s, "), std::string::npos);
+}
+
+// Rows are divided by roots, and by what softmax sums up, as products; by nothing else, whose reciprocal may be none.
+TEST(DefaultSchedule, ReciprocalsOfRows) {
+    auto rows = [](const std::string& divisor, const std::string& sums) {
+        return parsed(
+            "compute r() (x: f32[3, 40], z: f32[3, 40], y: f32[3, 40]) {\n  m: f32[3] global\n"
+            "  e: f32[3, 40] global\n  s: f32[3] global\n  d: f32[3] global\n"
+            "  m for i < 3: m[i] max= x[i, j] over j < 40\n"
+            "  e for i < 3, j < 40: e[i, j] = exp(" +
+            sums +
+            "[i, j] - m[i])\n"
+            "  s for i < 3: s[i] += e[i, j] over j < 40\n"
+            "  d for i < 3: d[i] = " +
+            divisor +
+            "\n"
+            "  y for i < 3, j < 40: y[i, j] = e[i, j] / s[i] + x[i, j] / d[i]\n}\n");
+    };
+    auto products = [](const Compute& compute) {
+        auto schedule = default_schedule(compute, {.machine = processors()[0].machine, .threads = 1});
+        EXPECT_TRUE(schedule.ok());
+        const std::string text = to_string(schedule->start());
+        return std::pair{text.find("1.0 / s[") != std::string::npos, text.find("1.0 / d[") != std::string::npos};
+    };
+    check(rows("sqrt(s[i])", "x"));
+    EXPECT_EQ(products(rows("sqrt(s[i])", "x")), std::pair(true, true));
+    EXPECT_EQ(products(rows("s[i] * s[i]", "x")), std::pair(true, false));
+    EXPECT_EQ(products(rows("s[i] * s[i]", "z")), std::pair(false, false));  // less the largest of another
+}
+
 // The largest of many elements, as of few: tiles over a padded copy whose columns are apart by their remainders.
 TEST(DefaultSchedule, LargeMaximaSlideOverACopy) {
     check(max_pool(20, 33, 3, 15, 2, 7));

@@ -97,8 +97,24 @@ std::vector<std::string> blocks_of(const std::string& traces, const std::string&
     return blocks;
 }
 
+// What a trace begins with: the Compute that its comment has, where that is not the one given.
+Compute start_of(const Compute& compute, const std::string& trace) {
+    const std::string before = "//   ";
+    std::string text;
+    for (size_t at = trace.find("\n" + before); at != std::string::npos;) {
+        const size_t end = trace.find('\n', at + 1);
+        text += trace.substr(at + 1 + before.size(), end - at - before.size());
+        at = trace.compare(end + 1, before.size(), before) == 0 ? end : std::string::npos;
+    }
+    if (text.empty()) return compute;
+    auto made = parse_compute(text);
+    EXPECT_TRUE(made.ok()) << made.error().to_string() << text;
+    return made.ok() ? *made : compute;
+}
+
 // The kernel that a trace gives when it is read and replayed.
-std::string replayed(const Compute& compute, const std::string& trace) {
+std::string replayed(const Compute& given, const std::string& trace) {
+    const Compute compute = start_of(given, trace);
     auto steps = Schedule::parse_trace(trace);
     EXPECT_TRUE(steps.ok()) << steps.error().to_string() << trace;
     if (!steps.ok()) return {};

@@ -431,8 +431,11 @@ class ContractionSchedule {
         const bool alike = options_.machine.lane_multiply && tiles_.mr % lanes_ == 0 && !tiles_.prefetch;
         if (!copy_.empty() && c_.depth.size() == 1) return {};
         const bool written_out = s_.extent(k).as_int().value_or(kPlacesAtOnce + 1) <= kPlacesAtOnce;
-        if (written_out && (!copy_.empty() || !b_copy_.empty())) return s_.unroll(k);
-        if (!alike) TRY(s_.annotate(k, "unroll", 4));
+        if (written_out && !copy_.empty()) return s_.unroll(k);
+        if (written_out && !b_copy_.empty())
+            TRY(s_.unroll(k));
+        else if (!alike)
+            TRY(s_.annotate(k, "unroll", 4));
         // The first tiles of rows would wait for each panel, and few come after them. A task of one panel has the next
         // in its next block of k.
         if (!b_.empty() && has_rows_ && tiles_.prefetch) {
