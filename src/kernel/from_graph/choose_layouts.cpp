@@ -79,8 +79,8 @@ class Choosing {
         note(n, yes("its tiles are transformed for all channels of a place at once"));
     }
 
-    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops, or by nothing
-    // but those and pools, is not transposed twice.
+    // What comes in ONNX's order and leaves in it, changed on the way by nothing but ops that follow their inputs, or
+    // by nothing but those and pools, is not transposed twice.
     bool stays_plain(const Definition& d) const {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
         auto found = all_.numbers.find(x);
@@ -93,8 +93,9 @@ class Choosing {
     static bool leaves(const Value& v, bool by_pools, int depth) {
         constexpr int kMostSteps = 8;
         auto passes = [&](const Node& node) {
-            const bool moves = node.is(Trait::Movement) && node.op().layout == Layout::ChannelsLast;
-            return (node.is(Trait::Elementwise) || moves || (by_pools && pools(node))) && node.output_count() == 1;
+            const bool linear = node.is(Trait::Linear) && !node.is(Trait::Window);
+            const bool moves = (node.is(Trait::Movement) || linear) && node.op().layout == Layout::ChannelsLast;
+            return (follows(node) || moves || (by_pools && pools(node))) && node.output_count() == 1;
         };
         auto goes_out = [&](const Use& use) {
             return !use.node ||
