@@ -290,15 +290,16 @@ std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& m
         const ContractionShape shape = measure_contraction(s, stage, *c);
         if (shape.n_known || shape.words) continue;
         Expr line = 1, all = 1;
-        for (int i : c->columns) {
-            const Expr& extent = stage.axes[size_t(i)].extent;
-            all = all * extent;
-            if (!extent.is_int(1)) line = extent;
-        }
+        for (int i : c->columns) all = all * stage.axes[size_t(i)].extent;
         const size_t before = c->columns.size();
         keep_rows_apart(s, stage, *c, {machine});
-        const bool apart = c->columns.size() < before;
-        if (!apart || !line.as_int()) found = OpenColumns{line, all, apart, shape};
+        for (int i : c->columns) {
+            const Expr& extent = stage.axes[size_t(i)].extent;
+            if (!extent.is_int(1)) line = c->columns.size() < before ? line * extent : extent;
+        }
+        const bool lies = c->columns.size() > 1 && c->columns.size() < before;  // several axes as one
+        const bool apart = c->columns.size() < before && !lies;
+        if (!apart || !line.as_int()) found = OpenColumns{line, lies ? line : all, apart, shape};
     }
     return contractions == 1 ? found : std::nullopt;
 }
