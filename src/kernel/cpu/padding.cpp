@@ -97,13 +97,15 @@ Expr rows_in(const Stage& stage, const Contraction& c) {
 }
 
 // Its products are not worth packing the windows: a few rows for each group.
-bool sums_where_it_lies(const Stage& stage) {
+bool sums_where_it_lies(const Stage& stage, const Machine& machine) {
     auto c = match_contraction(stage);
     if (!c) return true;
+    const Expr rows = rows_in(stage, *c);
+    if (!rows.is_int(1) && outgrows_cache(stage, *c, machine)) return false;
     Expr taps = 1;
     for (const ReduceAxis& r : stage.reduce) taps = taps * r.extent;
     const int64_t few = is_float(stage.value.dtype()) ? kFewRows : 1;
-    return rows_in(stage, *c).as_int().value_or(few + 1) <= few && taps.as_int().value_or(kWindowed + 1) <= kWindowed;
+    return rows.as_int().value_or(few + 1) <= few && taps.as_int().value_or(kWindowed + 1) <= kWindowed;
 }
 
 // Windows are packed for some rows only, from lines of an image that are short or of open size: most of what is packed
@@ -174,7 +176,7 @@ Expr whole_vectors(const Element& element, const Expr& column, const Expr& exten
 std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& machine) {
     const ReduceAxis* lanes = last_larger_axis(stage);
     if (stage.reduce.empty() || stage.fold || !lanes) return std::nullopt;
-    const bool in_place = sums_where_it_lies(stage);
+    const bool in_place = sums_where_it_lies(stage, machine);
     std::optional<Element> element;
     const ReduceAxis* rows = in_place ? nullptr : broadcast_rows(compute, stage, machine);
     if (rows) element = element_of_product(stage, rows->var);
@@ -242,13 +244,51 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
     return made;
 }
 
+// Choices that are made one way wherever the stage goes: a window that is said to end at an open size, and does.
+Expr without_certain_choices(const Stage& stage) {
+    Extents runs;
+    for (const auto* axes : {&stage.axes, &stage.reduce})
+        for (const ReduceAxis& a : *axes) runs.emplace(a.var.node().name, a.extent);
+    return rewrite(stage.value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Select)) return e;
+        Expr left = int_const(1, DType::boolean);
+        for (const Expr& bound : conjuncts(e.arg(0)))
+            if (!always(bound, runs)) left = logical_and(left, bound);
+        return select(left, e.arg(1), e.arg(2));
+    });
+}
+
 }  // namespace
 
 Compute with_padding(Compute compute, const Machine& machine) {
+    for (Stage& stage : compute.stages)
+        if (!stage.reduce.empty()) stage.value = without_certain_choices(stage);
     for (size_t i = 0; i < compute.stages.size(); ++i)
         if (auto made = pad_apart(compute, compute.stages[i], machine))
             compute.stages.insert(compute.stages.begin() + std::ptrdiff_t(i++), std::move(*made));
     return compute;
+}
+
+bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine) {
+    std::vector<Expr> indices;
+    visit(stage.value.arg(size_t(c.b)), [&](const Expr& e) {
+        if (e.is(ExprKind::Load)) indices.insert(indices.end(), e.args().begin(), e.args().end());
+    });
+    double elements = 1;
+    for (const Expr& index : indices) {
+        // How far all windows reach along it, or how many channels there are; what is open may be small.
+        bool summed = false;
+        double reach = 1;
+        for (const ReduceAxis& r : stage.reduce)
+            if (depends_on(index, r.var)) summed = true, reach += double(r.extent.as_int().value_or(1)) - 1;
+        for (int i : c.columns)
+            if (const ReduceAxis& a = stage.axes[size_t(i)]; depends_on(index, a.var)) {
+                auto step = step_of(index, a.var);
+                reach += double(a.extent.as_int().value_or(1) - 1) * double(step ? step->as_int().value_or(1) : 1);
+            }
+        if (summed) elements *= reach;
+    }
+    return elements * double(dtype_bytes(stage.value.dtype())) > double(machine.l2_bytes);
 }
 
 bool makes_padding(const Stage& stage) { return stage.reduce.empty() && stage.name.ends_with(kPadded); }
