@@ -152,11 +152,12 @@ double time_of_tasks(const ContractionShape& s, const Machine& machine, int work
     task += c * (meets ? 2 : 16);
     if (t.pack_b && !s.packed_ahead) {
         // What is packed comes back from far, unless the second cache has room for it.
+        const double held = double(rows >= row_tiles ? columns * t.nr * t.kc : s.batch * s.n * s.k) * s.element_bytes;
+        const double each = held > kPackedOfSecond * double(machine.l2_bytes) ? kPackB + 2 * kFetchB : kPackB;
         if (rows >= row_tiles)
-            task +=
-                (b * s.element_bytes > kPackedOfSecond * double(machine.l2_bytes) ? kPackB + 2 * kFetchB : kPackB) * b;
+            task += each * b;
         else
-            once += double(machine.barrier) + kPackB * double(s.batch * s.n * s.k) / workers;
+            once += double(machine.barrier) + each * double(s.batch * s.n * s.k) / workers;
     }
     // Where sizes are not known, tasks divide evenly by chance only.
     const double last = double(tasks) / workers + 1 - 1.0 / workers;
@@ -185,7 +186,7 @@ double choose_tasks(const ContractionShape& s, const Machine& machine, int worke
             shapes.push_back(shapes[i]);
             shapes.back().batch = s.least_batch;
         }
-    const double packed = best.pack_b && !s.packed_ahead ? double(s.n * s.k) * s.element_bytes : 0;
+    const double packed = best.pack_b && !s.packed_ahead ? double(s.n * best.kc) * s.element_bytes : 0;
     const int64_t for_cache = int64_t(packed / (kPackedOfSecond / 2 * double(machine.l2_bytes)));
     const int64_t most_parts = std::max<int64_t>(4 * workers, for_cache);
     double least = INFINITY;

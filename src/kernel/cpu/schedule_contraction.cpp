@@ -47,14 +47,12 @@ class ContractionSchedule {
         if (tiles_.k_blocks > 1 && c_.depth.size() > 1) {
             int64_t inner = 1;
             for (auto i = c_.depth.rbegin(); i != c_.depth.rend(); ++i) {
-                int64_t extent = constant_or(stage.reduce[size_t(*i)].extent, 0);
-                if (extent == 0 || inner * extent > tiles_.kc * 3 / 2) break;
-                inner *= extent;
+                const int64_t extent = constant_or(stage.reduce[size_t(*i)].extent, 0);
+                int64_t parts = 1;
+                while (parts < extent && (extent % parts || inner * extent / parts > tiles_.kc * 3 / 2)) ++parts;
+                if (extent > 0) inner *= extent / parts;
+                if (extent == 0 || parts > 1) break;
             }
-            const int64_t last = constant_or(stage.reduce[size_t(c_.depth.back())].extent, 1);
-            if (inner == 1)
-                for (int64_t parts = 2; parts < last && inner == 1; ++parts)
-                    if (last % parts == 0 && last / parts <= tiles_.kc * 3 / 2) inner = last / parts;
             if (inner * 4 > tiles_.kc) {
                 tiles_.kc = inner;
                 tiles_.k_blocks = shape.k / inner;
@@ -455,8 +453,9 @@ class ContractionSchedule {
                                 : pack_turned(parallel));
         }
         if (b_.empty()) return {};
-        if (tiles_.b_in_task && task_loop_) {
-            TRY(s_.compute_at(b_, *task_loop_));
+        if (tiles_.b_in_task && (task_loop_ || block_loop_)) {
+            // Of one block of k, where there are several.
+            TRY(s_.compute_at(b_, block_loop_ ? *block_loop_ : *task_loop_));
             TRY(s_.set_scope(b_, Scope::Local));
             return pack(b_, tiles_.nr, false, b_along_columns_);
         }
