@@ -22,7 +22,7 @@ void for_pieces(std::pair<int, int> lanes, const F& f) {
 }
 
 // Lanes that lie a few elements apart, out of whole vectors between the first and the last of them; null where that
-// would take more than half as many loads as there are lanes.
+// would take more than half as many loads as there are lanes. `load` is told which lane each element is of, or -1.
 template <typename Load>
 Value* load_spaced(llvm::IRBuilder<>& builder, llvm::FixedVectorType* vector, Value* first, int64_t apart,
                    const Load& load) {
@@ -39,12 +39,13 @@ Value* load_spaced(llvm::IRBuilder<>& builder, llvm::FixedVectorType* vector, Va
     Value* out = nullptr;
     for (size_t v = 0; v < starts.size(); ++v) {
         Value* place = builder.CreateGEP(vector->getElementType(), first, builder.getInt64(starts[v]));
-        Value* part = load(vector, place);
-        std::vector<int> taken;
+        std::vector<int> taken, lane_of(static_cast<size_t>(lanes), -1);
         for (int lane = 0; lane < lanes; ++lane) {
             const auto& [number, at_place] = from[static_cast<size_t>(lane)];
             taken.push_back(number == v ? lanes + at_place : number < v ? lane : -1);
+            if (number == v) lane_of[static_cast<size_t>(at_place)] = lane;
         }
+        Value* part = load(place, lane_of);
         out = builder.CreateShuffleVector(out ? out : llvm::PoisonValue::get(vector), part, taken);
     }
     return out;
@@ -160,8 +161,19 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     }
     Value* offsets = at.irregular ? lane_offsets(at) : nullptr;
     Value* first = offsets ? nullptr : address(slot, at);
-    if (in_bounds && first && at.lane > 1 && !has_blocks())
-        if (Value* spaced = load_spaced(builder_, vector, first, at.lane, load)) return spaced;
+    if (in_bounds && first && at.lane > 1 && !has_blocks()) {
+        auto whole = [&](Value* from, const std::vector<int>&) { return load(vector, from); };
+        if (Value* spaced = load_spaced(builder_, vector, first, at.lane, whole)) return spaced;
+    }
+    if (!in_bounds && first && at.lane > 1 && target_.machine.masked && !gathers(dtype_bytes(slot.dtype))) {
+        auto some = [&](Value* from, std::vector<int> lane_of) {
+            std::replace(lane_of.begin(), lane_of.end(), -1, lanes_);
+            Value* on = builder_.CreateShuffleVector(mask_, llvm::Constant::getNullValue(mask_->getType()), lane_of);
+            return tag(builder_.CreateMaskedLoad(vector, from, align, on, llvm::Constant::getNullValue(vector)),
+                       slot.scope, slot.noalias);
+        };
+        if (Value* spaced = load_spaced(builder_, vector, first, at.lane, some)) return spaced;
+    }
     // Wide vectors have an instruction for it.
     if (gathers(dtype_bytes(slot.dtype)) && (offsets || (!in_bounds && at.lane != 1))) {
         Value* places = builder_.CreateGEP(type, offsets ? slot.base : first, offsets ? offsets : lane_steps(at.lane));
@@ -255,6 +267,11 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
     }
     Value* offsets = at.irregular ? lane_offsets(at) : nullptr;
     Value* first = offsets ? nullptr : address(slot, at);
+    if (mask_ && !at.uniform() && gathers(dtype_bytes(slot.dtype))) {
+        Value* places = builder_.CreateGEP(type, offsets ? slot.base : first, offsets ? offsets : lane_steps(at.lane));
+        tag(builder_.CreateMaskedScatter(v, places, align, mask_), slot.scope, slot.noalias);
+        return;
+    }
     for (int i = 0; i < lanes_; ++i) {
         Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
         Value* to = builder_.CreateGEP(type, offsets ? slot.base : first, offset);

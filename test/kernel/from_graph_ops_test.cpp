@@ -65,6 +65,31 @@ TEST(LowerOps, Convolutions) {
                         {{"N", 2}, {"H", 7}, {"W", 9}});
 }
 
+TEST(LowerOps, ProductsOfAllTaps) {
+    expect_as_evaluated(
+        "graph g(x: f32[2,40,5,6], w: f32[40,3,5,2], b: f32[6]) { %a = conv_transpose(x, w, b, strides=[4,3], "
+        "pads=[1,0,2,1], group=2, output_padding=[2,2]) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[N,64,H,W], w: f32[64,2,3,4]) { %a = conv_transpose(x, w, strides=[2,3], dilations=[2,1], "
+        "pads=[2,1,0,1]) %y = tanh(%a) return %y }",
+        {{"N", 2}, {"H", 7}, {"W", 9}});
+    expect_as_evaluated(
+        "graph g(x: f32[1,32,4], w: f32[32,3,9], v: f32[5,3,3]) { %a = conv_transpose(x, w, strides=[8]) "
+        "%b = conv(%a, v) return %b }");
+}
+
+// Bytes that are read in steps between filled edges, and images of bytes that come and leave as ONNX has them.
+TEST(LowerOps, ConvolutionsOfQuantizedImages) {
+    for (const char* conv :
+         {"w: f32[6,1,3,3]) { %c = conv(%x, w, group=6, strides=[2,2], pads=[1,1,1,1])",
+          "w: f32[5,6,3,3]) { %c = conv(%x, w, pads=[1,1,1,1])", "w: f32[5,6,1,1]) { %c = conv(%x, w)"})
+        expect_as_evaluated(fmt::format(
+            "graph g(q: u8[1,6,9,37], {} %y = quantize_linear(%c, 0.25, 100:u8) %z = dequantize_linear(%y, 0.25, "
+            "100:u8) "
+            "return %z }}",
+            std::string(conv).insert(std::string(conv).find("{ ") + 2, "%x = dequantize_linear(q, 0.03, 120:u8) ")));
+}
+
 TEST(LowerOps, Pools) {
     expect_as_evaluated(
         "graph g(x: f32[2,3,9,8]) { %a = max_pool(x, kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]) return %a }");

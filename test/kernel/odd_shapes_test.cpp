@@ -89,7 +89,10 @@ TEST_P(OddShapes, Convolutions) {
     const size_t rank = size_t(pick({1, 1, 2, 2, 2, 3}));
     const bool transposed = chance(0.4);
     int64_t group = pick({1, 1, 1, 2, 3}), in = group * draw(1, 4), out = group * draw(1, 5);
-    if (chance(0.3)) group = in = out = draw(1, 9);
+    if (chance(0.3))
+        group = in = out = draw(1, 9);
+    else if (transposed && chance(0.5))
+        in = group * draw(12, 40);  // as many as are worth products of all taps
     Spatial s;
     std::vector<int64_t> ends;
     for (size_t i = 0; i < rank; ++i) {

@@ -1,6 +1,8 @@
 // A transposed convolution as one of stride 1: with strides s, outputs whose position has the same remainder by s (a
 // phase) take the same part of the kernel. conv_transpose(x, w) is join_phases(conv(x, phase_weight(w))), where the
 // channels of the convolution are those of all phases: channel (g * phases + phase) * O + o is channel o of group g.
+// Or as products alone, where phases would take many zeros along, or windows would be read many times: the products of
+// all taps are channels, (g * taps + tap) * O + o, and join_taps adds up those that meet in an output.
 #include "graph/builder.h"
 #include "graph/ops/common.h"
 #include "graph/ops/for_kernels.h"
@@ -105,11 +107,128 @@ const OpDef kJoinPhases{
     .layout = Layout::ChannelsLast,
 };
 
+// An axis of join_taps: what is added up for output t, of taps stride apart.
+struct TapsOfAxis {
+    int64_t kernel, stride, dilation, begin;
+    int64_t count() const { return ((kernel - 1) * dilation + stride) / stride; }
+};
+
+std::vector<TapsOfAxis> taps_of(const OpView& op) {
+    std::vector<TapsOfAxis> axes;
+    const auto &kernel = op.ints("kernel_shape"), &strides = op.ints("strides");
+    for (size_t i = 0; i < strides.size(); ++i)
+        axes.push_back({kernel[i], strides[i], op.ints("dilations")[i], op.ints("begins")[i]});
+    return axes;
+}
+
+const OpDef kJoinTaps{
+    .name = "join_taps",
+    .inputs = {"x: T"},
+    .outputs = {"y: T"},
+    .attrs = {ints_attr("begins").required(), ints_attr("dilations").required(), ints_attr("ends").required(),
+              int_attr("group", 1), ints_attr("kernel_shape").required(),
+              ints_attr("strides").required()},  // begins and ends: what is cut off there, or put there
+    .types = {{"T", kWideFloats}},
+    .traits = {Trait::Pure, Trait::Linear},
+    .infer = [](const OpView& op) -> Result<Types> {
+        TRY(check_phases(op, {"strides", "dilations", "kernel_shape"}, 1));
+        TRY(check_phases(op, {"begins"}, 0));
+        TRY(check_phases(op, {"ends"}, -(1 << 20)));
+        const Shape& x = op.shape(0);
+        Shape y{x[0], floor_div(x[1], product_of(op.ints("kernel_shape")))};
+        int64_t i = 0;
+        for (const TapsOfAxis& axis : taps_of(op)) {
+            y.push_back((x[i + 2] - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1 - axis.begin -
+                        op.ints("ends")[size_t(i)]);
+            ++i;
+        }
+        return op.like(0, y);
+    },
+    .body =
+        [](const OpView& op, const Indices& o) {
+            auto x = op.in(0);
+            struct Term {
+                Expr there, tap;
+                Indices at;
+            };
+            std::vector<Term> terms{{int_const(1, DType::boolean), 0, {}}};
+            int64_t i = 2;
+            for (const TapsOfAxis& axis : taps_of(op)) {
+                const Expr at = o[i] + axis.begin % axis.stride, phase = mod(at, axis.stride);
+                const Expr place = floor_div(at, axis.stride) + axis.begin / axis.stride;
+                std::vector<Term> more;
+                for (const Term& term : terms)
+                    for (int64_t j = 0; j < axis.count(); ++j) {
+                        const Expr reach = phase + j * axis.stride, tap = floor_div(reach, axis.dilation);
+                        Expr there = logical_and(ge(place, j), lt(place - j, x.dim(i)));
+                        there = logical_and(there, lt(tap, axis.kernel));
+                        there = logical_and(there, eq(mod(reach, axis.dilation), 0));
+                        more.push_back({logical_and(term.there, there), term.tap * axis.kernel + tap,
+                                        term.at + Indices{place - j}});
+                    }
+                terms = std::move(more);
+                ++i;
+            }
+            const Expr each = floor_div(op.out().dim(1), op.integer("group"));
+            const Expr first = floor_div(o[1], each) * product_of(op.ints("kernel_shape"));
+            std::optional<Expr> sum;
+            for (const Term& term : terms) {
+                const Expr channel = (first + term.tap) * each + mod(o[1], each);
+                const Expr product = select(term.there, x.at(Indices{o[0], channel} + term.at), like(op, 0));
+                sum = sum ? *sum + product : product;
+            }
+            return *sum;
+        },
+    .layout = Layout::ChannelsLast,
+};
+
+// Products of all taps, where that takes less time than all phases at once: in cycles for each place of the input.
+bool worth_taps(const std::vector<TapsOfAxis>& axes, int64_t inputs, int64_t outputs) {
+    constexpr double kMultiply = 0.04, kPackWindow = 0.25, kPack = 0.15, kJoin = 0.4;
+    constexpr int64_t kMostTerms = 16;
+    int64_t taps = 1, terms = 1, phases = 1;
+    for (const TapsOfAxis& axis : axes) taps *= axis.kernel, terms *= axis.count(), phases *= axis.stride;
+    if (phases == 1 || terms == 1 || terms > kMostTerms) return false;
+    const double by_phases = double(inputs * terms) * (kMultiply * double(outputs * phases) + kPackWindow);
+    const double by_taps =
+        double(inputs) * (kMultiply * double(outputs * taps) + kPack) + kJoin * double(outputs * taps);
+    return by_taps < 0.95 * by_phases;
+}
+
+// With weights [(g * taps + tap) * O + o, C, 1...].
+Value* sum_taps(const OpView& op, const std::vector<Value*>& in, const std::vector<TapsOfAxis>& axes,
+                const std::vector<int64_t>& ends, int64_t inputs, int64_t outputs, Builder& b) {
+    std::vector<int64_t> kernel, strides, dilations, begins;
+    for (const TapsOfAxis& axis : axes) {
+        kernel.push_back(axis.kernel);
+        strides.push_back(axis.stride);
+        dilations.push_back(axis.dilation);
+        begins.push_back(axis.begin);
+    }
+    const int64_t group = op.integer("group"), taps = product_of(kernel);
+    std::vector<int64_t> shape{group * taps * outputs, inputs};
+    shape.resize(axes.size() + 2, 1);
+    Value* w = b.transpose(b.reshape(in[1], {group, inputs, outputs, taps}), {0, 3, 2, 1});
+    Value* products = b.op("conv", {in[0], b.reshape(w, shape)}, {{"group", Attr(group)}});
+    Value* y = b.op("join_taps", {products},
+                    {{"kernel_shape", kernel},
+                     {"strides", strides},
+                     {"dilations", dilations},
+                     {"begins", begins},
+                     {"ends", ends},
+                     {"group", Attr(group)}});
+    if (in.size() < 3 || !in[2]) return y;
+    shape.assign(axes.size() + 1, 1);
+    shape[0] = group * outputs;
+    return b.add(y, b.reshape(in[2], shape));
+}
+
 }  // namespace
 
 Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& in, Builder& b) {
     ConvWindow window = TRY(transposed_window(op));
-    std::vector<int64_t> strides, dilations, pads_begin, pads_end, begins, ends;
+    std::vector<int64_t> strides, dilations, pads_begin, pads_end, begins, ends, cut;
+    std::vector<TapsOfAxis> axes;
     int64_t taps = 1;
     for (const WindowAxis& axis : window.axes) {
         auto stride = axis.stride.as_int(), dilation = axis.dilation.as_int(), kernel = axis.kernel.as_int();
@@ -129,9 +248,17 @@ Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std
         begins.push_back(*pad - first * *stride);
         ends.push_back(*end);
         taps *= reach * *stride;
+        axes.push_back({*kernel, *stride, *dilation, *pad});
+        const Expr all = (axis.output - 1) * *stride + (*kernel - 1) * *dilation + 1 - *pad;
+        if (auto rest = (all - axis.input).as_int()) cut.push_back(*rest);
     }
-    auto channels = op.out().dim(1).as_int();
+    auto channels = op.out().dim(1).as_int(), inputs = op.shape(1)[0].as_int();
     if (taps > kMostTaps || !channels) return std::vector<Value*>{};
+    if (inputs && cut.size() == axes.size()) {
+        const int64_t group = op.integer("group"), of_group = *inputs / group, each = *channels / group;
+        if (worth_taps(axes, of_group, each))
+            return std::vector<Value*>{sum_taps(op, in, axes, cut, of_group, each, b)};
+    }
     const Attr group(op.integer("group"));
     const int64_t groups = op.integer("group"), phases = product_of(strides), each = *channels / groups;
     Value* bias = in.size() > 2 ? in[2] : nullptr;
@@ -147,6 +274,6 @@ Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std
     return std::vector<Value*>{y};
 }
 
-std::vector<OpDef> phase_ops() { return {kPhaseWeight, kJoinPhases}; }
+std::vector<OpDef> phase_ops() { return {kPhaseWeight, kJoinPhases, kJoinTaps}; }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 namespace tessera {
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
 
 // Numbers of axes, in their order. Columns hold the innermost axis of the output.
 struct Contraction {

@@ -22,6 +22,7 @@ constexpr double kFetchA = 1, kFetchB = 5;   // fetching an element from far
 constexpr double kFetchShared = 5;           // one of A, that other cores wrote, once
 constexpr double kSharedA = 4;               // second caches that such an A may fill
 constexpr double kWorthWaiting = 0.02;       // of a task's time, that packing A ahead has to save
+constexpr double kPackedOfSecond = 0.4;      // of the second cache, what of B is packed at once
 constexpr double kStart = 20e3;
 
 constexpr double kWorthTrying = 1.2, kFewRowsWorthTrying = 2.5;  // times the best register tile of one thread
@@ -150,10 +151,13 @@ double time_of_tasks(const ContractionShape& s, const Machine& machine, int work
     const bool meets = whole && (c + double(rows * t.mr * t.kc)) * s.element_bytes < double(machine.l2_bytes);
     task += c * (meets ? 2 : 16);
     if (t.pack_b && !s.packed_ahead) {
+        // What is packed comes back from far, unless the second cache has room for it.
+        const double held = double(rows >= row_tiles ? columns * t.nr * t.kc : s.batch * s.n * s.k) * s.element_bytes;
+        const double each = held > kPackedOfSecond * double(machine.l2_bytes) ? kPackB + 2 * kFetchB : kPackB;
         if (rows >= row_tiles)
-            task += kPackB * b;
+            task += each * b;
         else
-            once += double(machine.barrier) + kPackB * double(s.batch * s.n * s.k) / workers;
+            once += double(machine.barrier) + each * double(s.batch * s.n * s.k) / workers;
     }
     // Where sizes are not known, tasks divide evenly by chance only.
     const double last = double(tasks) / workers + 1 - 1.0 / workers;
@@ -182,6 +186,9 @@ double choose_tasks(const ContractionShape& s, const Machine& machine, int worke
             shapes.push_back(shapes[i]);
             shapes.back().batch = s.least_batch;
         }
+    const double packed = best.pack_b && !s.packed_ahead ? double(s.n * best.kc) * s.element_bytes : 0;
+    const int64_t for_cache = int64_t(packed / (kPackedOfSecond / 2 * double(machine.l2_bytes)));
+    const int64_t most_parts = std::max<int64_t>(4 * workers, for_cache);
     double least = INFINITY;
     int64_t last = 0;
     ContractionTiles t = best;
@@ -189,7 +196,7 @@ double choose_tasks(const ContractionShape& s, const Machine& machine, int worke
         const int64_t rows = divide_up(row_tiles, blocks);
         if (rows == last) continue;
         last = rows;
-        for (int64_t parts = 1; parts <= std::min<int64_t>(column_tiles, 4 * workers); ++parts) {
+        for (int64_t parts = 1; parts <= std::min(column_tiles, most_parts); parts += 1 + parts / 16) {
             const int64_t columns = divide_up(column_tiles, parts);
             double time = 0;
             for (const ContractionShape& shape : shapes)

@@ -205,8 +205,10 @@ bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c
 // A window that slides along the columns of something that lies there as it is, over a few channels for each group.
 bool slides_along_columns(const Schedule& s, const Stage& stage, const Contraction& c) {
     constexpr int64_t kFewChannels = 4;
-    const Expr& b = stage.value.arg(size_t(c.b));
+    const Expr &whole = stage.value.arg(size_t(c.b)), &b = whole.is(ExprKind::Select) ? whole.arg(1) : whole;
     if (!b.is(ExprKind::Load) || !is_float(b.dtype())) return false;
+    // Edges along other axes are left out; those along the columns themselves were filled.
+    if (whole.is(ExprKind::Select) && depends_on(whole.arg(0), stage.axes[size_t(c.columns.back())].var)) return false;
     bool grouped = false, found = false;
     for (int i : c.batch)
         grouped |= !stage.axes[size_t(i)].extent.is_int(1) && depends_on(b, stage.axes[size_t(i)].var);
@@ -227,14 +229,16 @@ bool slides_along_columns(const Schedule& s, const Stage& stage, const Contracti
 
 // One row times a B that would be copied, each element for one use: a window that slides over it. Or a few rows.
 // A few terms of a B that lies along the columns are not worth a copy either.
-bool is_window(const Schedule& s, const Stage& stage, const Contraction& c) {
+bool is_window(const Schedule& s, const Stage& stage, const Contraction& c, const Machine& machine) {
     constexpr int64_t kMostTaps = 192, kFewTerms = 4, kFewRows = 8;
     const int64_t terms = elements_of(stage.reduce).as_int().value_or(INT64_MAX);
     if (terms <= 1) return true;
     const ContractionShape shape = measure_contraction(s, stage, c);
     if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
     if (terms > kMostTaps || shape.packed_ahead || shape.b_along_columns) return false;
-    return rows_of(stage, c).is_int(1) || (shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c));
+    if (rows_of(stage, c).is_int(1)) return true;
+    return shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c) &&
+           !outgrows_cache(stage, c, machine);
 }
 
 // The one map that reads `stage` element by element, if it can be its epilogue.
@@ -270,7 +274,7 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
     size_t contractions = 0;
     for (const Stage& stage : s.compute().stages) {
         auto c = match_contraction(stage);
-        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
+        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c, machine)) continue;
         keep_rows_apart(s, stage, *c, {machine});
         ++contractions;
         OpenRows open{rows_of(stage, *c), measure_contraction(s, stage, *c)};
@@ -286,20 +290,21 @@ std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& m
     size_t contractions = 0;
     for (const Stage& stage : s.compute().stages) {
         auto c = match_contraction(stage);
-        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
+        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c, machine)) continue;
         ++contractions;
         const ContractionShape shape = measure_contraction(s, stage, *c);
         if (shape.n_known || shape.words) continue;
         Expr line = 1, all = 1;
-        for (int i : c->columns) {
-            const Expr& extent = stage.axes[size_t(i)].extent;
-            all = all * extent;
-            if (!extent.is_int(1)) line = extent;
-        }
+        for (int i : c->columns) all = all * stage.axes[size_t(i)].extent;
         const size_t before = c->columns.size();
         keep_rows_apart(s, stage, *c, {machine});
-        const bool apart = c->columns.size() < before;
-        if (!apart || !line.as_int()) found = OpenColumns{line, all, apart, shape};
+        for (int i : c->columns) {
+            const Expr& extent = stage.axes[size_t(i)].extent;
+            if (!extent.is_int(1)) line = c->columns.size() < before ? line * extent : extent;
+        }
+        const bool lies = c->columns.size() > 1 && c->columns.size() < before;  // several axes as one
+        const bool apart = c->columns.size() < before && !lies;
+        if (!apart || !line.as_int()) found = OpenColumns{line, lies ? line : all, apart, shape};
     }
     return contractions == 1 ? found : std::nullopt;
 }
@@ -335,7 +340,7 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
         const Stage& stage = find_stage(s, name);
         if (done.count(name) || options.care == Care::NoProducts) continue;
         auto c = match_contraction(stage);
-        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c)) continue;
+        if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c, options.machine)) continue;
         keep_rows_apart(s, stage, *c, options);
         std::vector<std::vector<int>> groups;
         for (const auto& g : {c->batch, c->rows, c->columns})

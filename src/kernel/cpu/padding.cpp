@@ -19,7 +19,26 @@ constexpr int64_t kWindowed = 192;      // taps of a window that reads where thi
 struct Element {
     Expr whole, from;     // `from` is the load in it
     Expr inside, beside;  // where it is read, and what stands elsewhere
+    Expr value;           // of the element: `from`, or what is computed of it alone
 };
+
+// The one load of a value that nothing else decides; nullopt where there is more to it.
+std::optional<Expr> only_load(const Expr& value, const Stage& stage) {
+    std::optional<Expr> found;
+    bool one = true;
+    visit(value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Load)) return;
+        one &= !found || *found == e;
+        found = e;
+    });
+    if (!found || !one) return std::nullopt;
+    const Expr rest =
+        rewrite(value, [&](const Expr& e) { return e == *found ? identity(ReduceOp::Sum, e.dtype()) : e; });
+    for (const auto* axes : {&stage.axes, &stage.reduce})
+        for (const ReduceAxis& a : *axes)
+            if (depends_on(rest, a.var)) return std::nullopt;
+    return found;
+}
 
 // The one choice between an element and a constant in a reduction.
 std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
@@ -30,9 +49,10 @@ std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
         one &= !found || *found == e;
         found = e;
     });
-    if (!found || !one || !found->arg(1).is(ExprKind::Load) || !found->arg(2).is(ExprKind::Const)) return std::nullopt;
-    if (!depends_on(found->arg(0), lanes)) return std::nullopt;
-    return Element{*found, found->arg(1), found->arg(0), found->arg(2)};
+    if (!found || !one || !found->arg(2).is(ExprKind::Const) || !depends_on(found->arg(0), lanes)) return std::nullopt;
+    const std::optional<Expr> from = only_load(found->arg(1), stage);
+    if (!from) return std::nullopt;
+    return Element{*found, *from, found->arg(0), found->arg(2), found->arg(1)};
 }
 
 // The one element that is read in steps along the lanes, several places of each row.
@@ -49,7 +69,7 @@ std::optional<Element> spaced_element(const Stage& stage, const Expr& lanes) {
         for (const ReduceAxis& r : stage.reduce)
             if (depends_on(column, r.var)) taps *= r.extent.as_int().value_or(1);
         if (step && step->as_int().value_or(1) >= 2 && *step->as_int() <= kMostSteps && taps >= kFewestTaps)
-            found = Element{e, e, int_const(1, DType::boolean), identity(ReduceOp::Sum, e.dtype())};
+            found = Element{e, e, int_const(1, DType::boolean), identity(ReduceOp::Sum, e.dtype()), e};
     });
     return one ? found : std::nullopt;
 }
@@ -77,13 +97,15 @@ Expr rows_in(const Stage& stage, const Contraction& c) {
 }
 
 // Its products are not worth packing the windows: a few rows for each group.
-bool sums_where_it_lies(const Stage& stage) {
+bool sums_where_it_lies(const Stage& stage, const Machine& machine) {
     auto c = match_contraction(stage);
     if (!c) return true;
+    const Expr rows = rows_in(stage, *c);
+    if (!rows.is_int(1) && outgrows_cache(stage, *c, machine)) return false;
     Expr taps = 1;
     for (const ReduceAxis& r : stage.reduce) taps = taps * r.extent;
     const int64_t few = is_float(stage.value.dtype()) ? kFewRows : 1;
-    return rows_in(stage, *c).as_int().value_or(few + 1) <= few && taps.as_int().value_or(kWindowed + 1) <= kWindowed;
+    return rows.as_int().value_or(few + 1) <= few && taps.as_int().value_or(kWindowed + 1) <= kWindowed;
 }
 
 // Windows are packed for some rows only, from lines of an image that are short or of open size: most of what is packed
@@ -141,9 +163,10 @@ std::optional<Element> element_of_product(const Stage& stage, const Expr& rows) 
     if (!x.is(ExprKind::Load) || x.args().empty() || dtype_bytes(x.dtype()) != 4) return std::nullopt;
     auto step = step_of(x.args().back(), rows);
     if (!step || step->as_int().value_or(0) < 1) return std::nullopt;
-    if (!a.is(ExprKind::Select)) return Element{a, a, int_const(1, DType::boolean), identity(ReduceOp::Sum, a.dtype())};
+    if (!a.is(ExprKind::Select))
+        return Element{a, a, int_const(1, DType::boolean), identity(ReduceOp::Sum, a.dtype()), a};
     if (!a.arg(2).is(ExprKind::Const)) return std::nullopt;
-    return Element{a, x, a.arg(0), a.arg(2)};
+    return Element{a, x, a.arg(0), a.arg(2), x};
 }
 
 // The one axis along which an index goes in steps of more than one, each place once.
@@ -161,9 +184,9 @@ const ReduceAxis* spaced_along(const Expr& index, const Stage& stage) {
 }
 
 // Rows of whole vectors, with room for tiles that reach beyond the last column.
-Expr whole_vectors(const Expr& from, const Expr& column, const Expr& extent, const Machine& machine) {
-    const int64_t lanes = std::max<int64_t>(1, machine.vector_bytes / int64_t(dtype_bytes(from.dtype())));
-    const auto step = step_of(from.args().back(), column);
+Expr whole_vectors(const Element& element, const Expr& column, const Expr& extent, const Machine& machine) {
+    const int64_t lanes = std::max<int64_t>(1, machine.vector_bytes / int64_t(dtype_bytes(element.value.dtype())));
+    const auto step = step_of(element.from.args().back(), column);
     const int64_t room = step ? step->as_int().value_or(1) * lanes : lanes;
     return ceil_div(extent + room, lanes) * lanes;
 }
@@ -172,7 +195,7 @@ Expr whole_vectors(const Expr& from, const Expr& column, const Expr& extent, con
 std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& machine) {
     const ReduceAxis* lanes = last_larger_axis(stage);
     if (stage.reduce.empty() || stage.fold || !lanes) return std::nullopt;
-    const bool in_place = sums_where_it_lies(stage);
+    const bool in_place = sums_where_it_lies(stage, machine);
     std::optional<Element> element;
     const ReduceAxis* rows = in_place ? nullptr : broadcast_rows(compute, stage, machine);
     if (rows) element = element_of_product(stage, rows->var);
@@ -211,7 +234,7 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
         const std::optional<Interval> reach = interval_of(from.arg(d), runs);
         if (!reach) return std::nullopt;
         Expr extent = reach->span + 1;
-        if (d + 1 == from.args().size()) extent = whole_vectors(from, lanes->var, extent, machine);
+        if (d + 1 == from.args().size()) extent = whole_vectors(*element, lanes->var, extent, machine);
         made.axes.push_back({index_var(name, extent.as_int()), extent});
         made.store.push_back(made.axes.back().var);
         places.push_back(made.axes.back().var + reach->begin);
@@ -228,23 +251,63 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
     }
     Expr inside = int_const(1, DType::boolean);
     for (const Expr& bound : bounds) inside = logical_and(inside, bound);
-    made.value = select(inside, load(from.node().slot, from.dtype(), places), element->beside);
+    const Expr read = load(from.node().slot, from.dtype(), places);
+    made.value =
+        select(inside, rewrite(element->value, [&](const Expr& e) { return e == from ? read : e; }), element->beside);
     made.buffer = int(compute.buffers.size());
-    Buffer copy{made.name, from.dtype(), {}, Scope::Global, {}};
+    Buffer copy{made.name, element->value.dtype(), {}, Scope::Global, {}};
     for (const ReduceAxis& a : made.axes) copy.shape.push_back(a.extent);
     compute.buffers.push_back(std::move(copy));
-    const Expr copied = load(made.buffer, from.dtype(), at);
+    const Expr copied = load(made.buffer, element->value.dtype(), at);
     stage.value = rewrite(stage.value, [&](const Expr& e) { return e == element->whole ? copied : e; });
     return made;
+}
+
+// Choices that are made one way wherever the stage goes: a window that is said to end at an open size, and does.
+Expr without_certain_choices(const Stage& stage) {
+    Extents runs;
+    for (const auto* axes : {&stage.axes, &stage.reduce})
+        for (const ReduceAxis& a : *axes) runs.emplace(a.var.node().name, a.extent);
+    return rewrite(stage.value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Select)) return e;
+        Expr left = int_const(1, DType::boolean);
+        for (const Expr& bound : conjuncts(e.arg(0)))
+            if (!always(bound, runs)) left = logical_and(left, bound);
+        return select(left, e.arg(1), e.arg(2));
+    });
 }
 
 }  // namespace
 
 Compute with_padding(Compute compute, const Machine& machine) {
+    for (Stage& stage : compute.stages)
+        if (!stage.reduce.empty()) stage.value = without_certain_choices(stage);
     for (size_t i = 0; i < compute.stages.size(); ++i)
         if (auto made = pad_apart(compute, compute.stages[i], machine))
             compute.stages.insert(compute.stages.begin() + std::ptrdiff_t(i++), std::move(*made));
     return compute;
+}
+
+bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine) {
+    std::vector<Expr> indices;
+    visit(stage.value.arg(size_t(c.b)), [&](const Expr& e) {
+        if (e.is(ExprKind::Load)) indices.insert(indices.end(), e.args().begin(), e.args().end());
+    });
+    double elements = 1;
+    for (const Expr& index : indices) {
+        // How far all windows reach along it, or how many channels there are; what is open may be small.
+        bool summed = false;
+        double reach = 1;
+        for (const ReduceAxis& r : stage.reduce)
+            if (depends_on(index, r.var)) summed = true, reach += double(r.extent.as_int().value_or(1)) - 1;
+        for (int i : c.columns)
+            if (const ReduceAxis& a = stage.axes[size_t(i)]; depends_on(index, a.var)) {
+                auto step = step_of(index, a.var);
+                reach += double(a.extent.as_int().value_or(1) - 1) * double(step ? step->as_int().value_or(1) : 1);
+            }
+        if (summed) elements *= reach;
+    }
+    return elements * double(dtype_bytes(stage.value.dtype())) > double(machine.l2_bytes);
 }
 
 bool makes_padding(const Stage& stage) { return stage.reduce.empty() && stage.name.ends_with(kPadded); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/machine.h"
+#include "kernel/cpu/contraction.h"
 #include "kernel/ir/compute.h"
 
 namespace tessera {
@@ -10,6 +11,10 @@ namespace tessera {
 // Each reduction that is vectorized along padded rows, as pooling and convolutions in small groups are, reads a padded
 // copy, which a stage of its own makes. The rest stays as it is.
 Compute with_padding(Compute compute, const Machine& machine);
+
+// Is what the windows of one image and group go over, the second operand of a product, more than the second cache
+// holds? Then it is better packed part by part than copied.
+bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine);
 
 // Does the stage make such a copy?
 bool makes_padding(const Stage& stage);

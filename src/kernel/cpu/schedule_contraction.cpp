@@ -13,61 +13,10 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
-constexpr int64_t kOpenBatch = 16;              // what a batch of unknown size is taken for
 constexpr int64_t kRowsAtOnce = 16;             // of a B that is packed
-constexpr int64_t kLongRow = 24;                // of an image: it is tiled by itself
-constexpr int64_t kLongColumns = 12;            // the same where they are columns, which are packed element by element
 constexpr int64_t kPlacesAtOnce = 7;            // of a window that is written out
 constexpr int64_t kFillsOf = 8;                 // times what k may be filled up by, to read whole vectors of it
 constexpr int64_t kLongSum = 192, kPart = 128;  // products in f32 that are added up one by one
-
-int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
-
-Expr product(const std::vector<ReduceAxis>& axes, const std::vector<int>& which) {
-    Expr p = 1;
-    for (int i : which) p = p * axes[size_t(i)].extent;
-    return p;
-}
-
-int64_t open_axes(const Stage& stage, const std::vector<int>& which) {
-    return std::count_if(which.begin(), which.end(), [&](int i) { return !stage.axes[size_t(i)].extent.as_int(); });
-}
-
-// Is B one load, contiguous along the columns?
-bool lies_along_columns(const Schedule& s, const Stage& stage, const Contraction& c) {
-    const Expr& b = stage.value.arg(size_t(c.b));
-    if (!b.is(ExprKind::Load)) return false;
-    auto step = stride_of(s, b, stage.axes[size_t(c.columns.back())].var);
-    return step && step->is_int(1) && c.columns.size() == 1;
-}
-
-// Is something of A contiguous along the last axis of k?
-bool lies_along_depth(const Schedule& s, const Stage& stage, const Contraction& c) {
-    const Expr& var = stage.reduce[size_t(c.depth.back())].var;
-    bool along = false;
-    visit(stage.value.arg(size_t(c.a)), [&](const Expr& x) {
-        if (!x.is(ExprKind::Load)) return;
-        auto step = stride_of(s, x, var);
-        along |= step && step->is_int(sums_words(stage) && x.dtype() != DType::i32 ? 4 : 1);
-    });
-    return along;
-}
-
-// The copy with filled edges that an operand is read from, element by element; null where it is not.
-const Stage* copy_of(const Schedule& s, const Expr& operand) {
-    const Stage* made = operand.is(ExprKind::Load) ? writer_of(s, operand.node().slot) : nullptr;
-    return made && makes_padding(*made) ? made : nullptr;
-}
-
-bool is_known(const Schedule& s, const Expr& operand) {
-    bool known = true;
-    visit(operand, [&](const Expr& x) {
-        if (!x.is(ExprKind::Load)) return;
-        size_t slot = size_t(x.node().slot);
-        known &= slot < s.compute().known.size() && s.compute().known[slot];
-    });
-    return known;
-}
 
 class ContractionSchedule {
   public:
@@ -91,7 +40,7 @@ class ContractionSchedule {
         shape.tile_rows = options_.tile_rows;
         shape.tile_columns = options_.tile_columns;
         shape.same_sums = options_.strict;
-        b_along_columns_ = shape.b_along_columns;
+        b_along_columns_ = lies_along_columns(s_, stage, c_);
         b_copied_ = shape.b_copied;
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
         lanes_ = std::max(1, options_.machine.vector_bytes / shape.element_bytes);
@@ -99,27 +48,25 @@ class ContractionSchedule {
         if (tiles_.k_blocks > 1 && c_.depth.size() > 1) {
             int64_t inner = 1;
             for (auto i = c_.depth.rbegin(); i != c_.depth.rend(); ++i) {
-                int64_t extent = constant_or(stage.reduce[size_t(*i)].extent, 0);
-                if (extent == 0 || inner * extent > tiles_.kc * 3 / 2) break;
-                inner *= extent;
+                const int64_t extent = constant_or(stage.reduce[size_t(*i)].extent, 0);
+                int64_t parts = 1;
+                while (parts < extent && (extent % parts || inner * extent / parts > tiles_.kc * 3 / 2)) ++parts;
+                if (extent > 0) inner *= extent / parts;
+                if (extent == 0 || parts > 1) break;
             }
-            const int64_t last = constant_or(stage.reduce[size_t(c_.depth.back())].extent, 1);
-            if (inner == 1)
-                for (int64_t parts = 2; parts < last && inner == 1; ++parts)
-                    if (last % parts == 0 && last / parts <= tiles_.kc * 3 / 2) inner = last / parts;
             if (inner * 4 > tiles_.kc) {
                 tiles_.kc = inner;
                 tiles_.k_blocks = shape.k / inner;
             }
         }
-        even_blocks_ = tiles_.k_blocks == 1 || mod(product(stage.reduce, c_.depth), tiles_.kc).is_int(0);
+        even_blocks_ = tiles_.k_blocks == 1 || mod(extent_of(stage.reduce, c_.depth), tiles_.kc).is_int(0);
         rows_unsigned_ = c_.a == 0;
         const int64_t filled = divide_up(shape.k, lanes_) * lanes_;
         const bool worth = options_.machine.lane_multiply || filled * kFillsOf <= shape.k * (kFillsOf + 1);
         fills_ = worth && tiles_.pack_a && tiles_.k_blocks == 1 && tiles_.k_multiple == 1 && lanes_ > 1 &&
                  c_.depth.size() == 1 && lies_along_depth(s_, stage, c_);
         const bool rounds = s_.compute().buffers[size_t(stage.buffer)].dtype == DType::f32;
-        if (rounds && product(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
+        if (rounds && extent_of(stage.reduce, c_.depth).as_int()) choose_parts(shape.k);
     }
 
     // Long sums in equal parts, since the error grows with the longest chain of additions. k is filled up with zeros
@@ -173,7 +120,7 @@ class ContractionSchedule {
         if (tiles_.pack_a) a_ = TRY(s_.reindex(mm_, c_.a));
         // Rows that are read where they lie: those after the last are none, for the last tile.
         std::string lying;
-        const auto m = product(stage.axes, c_.rows).as_int();
+        const auto m = extent_of(stage.axes, c_.rows).as_int();
         if (!tiles_.pack_a && tiles_.pack_b && has_rows_ && !copy_of(s_, a_value) && m && *m % tiles_.mr) {
             lying = TRY(s_.reindex(mm_, c_.a));
             TRY(merge_operand(lying, stage, a_value, {c_.batch, c_.rows}));
@@ -527,8 +474,9 @@ class ContractionSchedule {
                                 : pack_turned(parallel));
         }
         if (b_.empty()) return {};
-        if (tiles_.b_in_task && task_loop_) {
-            TRY(s_.compute_at(b_, *task_loop_));
+        if (tiles_.b_in_task && (task_loop_ || block_loop_)) {
+            // Of one block of k, where there are several.
+            TRY(s_.compute_at(b_, block_loop_ ? *block_loop_ : *task_loop_));
             TRY(s_.set_scope(b_, Scope::Local));
             return pack(b_, tiles_.nr, false, b_along_columns_);
         }
@@ -596,8 +544,11 @@ class ContractionSchedule {
         std::vector<Loop> order(loops.begin() + std::ptrdiff_t(outer), loops.end());
         order.push_back(inner);
         auto count = s_.extent(tiles).as_int();
-        if (along_columns && depth == 1 && (!count || *count > 1)) {
-            auto [blocks, rows] = TRY(s_.split(loops.back(), kRowsAtOnce));
+        auto longer = [&](const Loop& loop) { return !s_.extent(loop).is_int(1); };
+        const auto k = std::find_if(loops.begin() + std::ptrdiff_t(outer), loops.end(), longer);
+        const bool one_axis = k != loops.end() && std::none_of(k + 1, loops.end(), longer);
+        if (along_columns && one_axis && (!count || *count > 1)) {
+            auto [blocks, rows] = TRY(s_.split(*k, kRowsAtOnce));
             order = {blocks, tiles, rows, inner};
             if (parallel) {
                 int64_t each = std::max<int64_t>(1, count.value_or(64) / (4 * options_.threads));
@@ -644,62 +595,6 @@ class ContractionSchedule {
 };
 
 }  // namespace
-
-Expr rows_of(const Stage& stage, const Contraction& c) { return product(stage.axes, c.rows); }
-
-ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c) {
-    ContractionShape shape;
-    const Expr m = rows_of(stage, c), n = product(stage.axes, c.columns);
-    const Expr batch = product(stage.axes, c.batch);
-    shape.batch = constant_or(batch, kOpenBatch);
-    if (!batch.as_int()) shape.least_batch = open_axes(stage, c.batch) > 1 ? kOpenBatch : 1;
-    shape.m = constant_or(m, 1024);
-    shape.n = constant_or(n, 1024);
-    shape.m_known = m.as_int().has_value();
-    shape.n_known = n.as_int().has_value();
-    shape.k = constant_or(product(stage.reduce, c.depth), 512);
-    shape.packed_ahead = is_known(s, stage.value.arg(size_t(c.b)));
-    shape.a_along_depth = stage.value.arg(size_t(c.a)).is(ExprKind::Load) && lies_along_depth(s, stage, c);
-    shape.a_copied = copy_of(s, stage.value.arg(size_t(c.a))) != nullptr;
-    shape.b_along_columns = lies_along_columns(s, stage, c);
-    shape.b_copied = shape.b_along_columns && c.depth.size() > 1 && copy_of(s, stage.value.arg(size_t(c.b))) != nullptr;
-    shape.element_bytes = int(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
-    // Instructions on tiles have rows and columns, and as many words as they say.
-    shape.words = sums_words(stage) && !c.rows.empty() && product(stage.reduce, c.depth).as_int();
-    shape.k_fills = c.depth.size() == 1;
-    return shape;
-}
-
-void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const ScheduleOptions& options) {
-    const bool always = options.care == Care::RowsApart;
-    auto keep = [&](std::vector<int>& group, const Expr& operand, int64_t enough, int64_t open) {
-        std::vector<int> larger;
-        for (int i : group)
-            if (!stage.axes[size_t(i)].extent.is_int(1)) larger.push_back(i);
-        if (larger.size() < 2) return;
-        if (!always && constant_or(stage.axes[size_t(larger.back())].extent, open) < enough) return;
-        bool dense = true;
-        visit(operand, [&](const Expr& x) {
-            if (!x.is(ExprKind::Load)) return;
-            for (size_t i = 0; i + 1 < larger.size(); ++i) {
-                const ReduceAxis &outer = stage.axes[size_t(larger[i])], &inner = stage.axes[size_t(larger[i + 1])];
-                auto a = stride_of(s, x, outer.var), b = stride_of(s, x, inner.var);
-                dense &= a && b && *a == *b * inner.extent;
-            }
-        });
-        if (dense) return;
-        for (int i : group)
-            if (i != larger.back()) c.batch.push_back(i);
-        group = {larger.back()};
-    };
-    const Expr &a = stage.value.arg(size_t(c.a)), &b = stage.value.arg(size_t(c.b));
-    const int64_t lanes = lanes_of(s, stage, options.machine);
-    const int64_t last = constant_or(stage.reduce[size_t(c.depth.back())].extent, 1024);
-    const bool by_depth = lies_along_depth(s, stage, c) && (last % lanes == 0 || last > kLongRow);
-    if (always || !by_depth) keep(c.rows, a, kLongRow, kLongRow);
-    if (always || !is_known(s, b)) keep(c.columns, b, kLongColumns, options.short_lines ? 1 : kLongColumns);
-    std::sort(c.batch.begin(), c.batch.end());
-}
 
 Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
                             const ScheduleOptions& options) {

@@ -37,11 +37,18 @@ Result<bool> schedule_grouped(Schedule& s, const std::string& stage, const Contr
                               const ScheduleOptions& options);
 
 // Rows, or columns, along which an operand does not lie densely (rows of an image) are taken one by one: all axes but
-// the last become a batch, though the other operand does not have them. What is packed then never crosses them. With
-// Care::RowsApart, also where they are short, or where the operand is packed along k or ahead.
+// the last, or the last that lie as one, become a batch, though the other operand does not have them. What is packed
+// then never crosses them. With Care::RowsApart, also where they are short, or where the operand is packed along k or
+// ahead.
 void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const ScheduleOptions& options);
 
 Expr rows_of(const Stage& stage, const Contraction& c);
+Expr extent_of(const std::vector<ReduceAxis>& axes, const std::vector<int>& which);    // of those axes together
+bool lies_along_columns(const Schedule& s, const Stage& stage, const Contraction& c);  // B is one load, without gaps
+bool lies_along_depth(const Schedule& s, const Stage& stage, const Contraction& c);    // something of A, along the last
+// The copy with filled edges that an operand is read from, element by element; null where it is not.
+const Stage* copy_of(const Schedule& s, const Expr& operand);
+bool is_known(const Schedule& s, const Expr& operand);  // before it runs
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);
 
 // The one contraction of a Compute, where the number of its rows is not known, and its B is.
@@ -53,7 +60,7 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
 
 // The one contraction of a Compute, where the number of its columns is not known.
 struct OpenColumns {
-    Expr line, all;  // of the last of their axes, and of all
+    Expr line, all;  // of the last of their axes, or of those that lie as one, and of all
     bool apart;      // lines are tiled by themselves
     ContractionShape shape;
 };

@@ -79,12 +79,12 @@ class Choosing {
         note(n, yes("its tiles are transformed for all channels of a place at once"));
     }
 
-    // What a value may go through on its way out, and element-wise ops besides.
+    // What a value may go through on its way out, and ops that follow their inputs besides.
     enum class Through { Nothing, Pools, OneProduct, SmallProducts };
 
-    // What comes in ONNX's order and leaves in it, changed on the way by nothing but element-wise ops is not transposed
-    // twice; nor what is pooled, with other pools on the way, or resized, with one product behind it, or goes through a
-    // few small products.
+    // What comes in ONNX's order and leaves in it, changed on the way by nothing but ops that follow their inputs, is
+    // not transposed twice; nor what is pooled, with other pools on the way, or resized, with one product behind it, or
+    // goes through a few small products.
     bool stays_plain(const Definition& d) const {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
         auto found = all_.numbers.find(x);
@@ -102,7 +102,7 @@ class Choosing {
     // Few channels of long lines, which are read one after the other as well as side by side.
     static bool is_small_product(const Node& node) {
         constexpr int64_t kFewChannels = 64, kLongLine = 24;
-        if (!node.is(Trait::Window) || pools(node) || node.output_count() != 1) return false;
+        if (!node.is(Trait::Window) || pools(node) || node.output_count() != 1 || !node.input(1)) return false;
         const Type &type = node.output()->type(), &weights = node.input(1)->type();
         if (!type.is_tensor() || !weights.is_tensor() || type.tensor().shape.rank() != 4) return false;
         const Shape &y = type.tensor().shape, &w = weights.tensor().shape;
@@ -121,7 +121,7 @@ class Choosing {
             if (through == Through::OneProduct && multiplies)
                 return leaves(*node.output(), Through::Nothing, depth + 1);
             const bool small = through == Through::SmallProducts && is_small_product(node);
-            return (node.is(Trait::Elementwise) || moves || small || (through == Through::Pools && pools(node))) &&
+            return (follows(node) || moves || small || (through == Through::Pools && pools(node))) &&
                    leaves(*node.output(), through, depth + 1);
         };
         return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), goes_out);
