@@ -50,14 +50,16 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         NamedData inputs;
         std::vector<Datum> outputs;
     };
-    double preparing = 0, running = 0;  // seconds by the wall's clock, the most so far
+    const std::shared_ptr<RunMemory> memory = make_run_memory();  // they run in turns
+    double preparing = 0, running = 0;                            // seconds by the wall's clock, the most so far
     auto prepare = [&](size_t i) -> Result<Ready> {
         const double start = wall_seconds();
         Model model = TRY(candidate(i));
         NamedData inputs = TRY(model.random_inputs(0, options.sizes));
-        auto made = TRY(compile(
-            model,
-            {.target = options.target, .threads = options.threads, .precision = options.precision, .cache = ""}));
+        CompileOptions how{.target = options.target, .threads = options.threads, .precision = options.precision};
+        how.cache = "";
+        how.memory = memory;
+        auto made = TRY(compile(model, how));
         const double ready = wall_seconds();
         std::vector<Datum> outputs = TRY(made.run(inputs));
         const double end = wall_seconds();

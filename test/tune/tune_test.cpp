@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "graph/builder.h"
+#include "tessera/memory.h"
 #include "tessera/search.h"
 #include "tune/measured_cost.h"
 #include "tune/time_candidates.h"
@@ -203,6 +204,29 @@ TEST(TimeCandidates, WhatADeadlineLeavesOutIsNotTaken) {
     EXPECT_EQ(made, 1u);
     EXPECT_EQ(first->fastest, 0u);
     EXPECT_EQ(first->seconds[1], 0);
+}
+
+// Candidates run in turns, so they do with the memory of one.
+TEST(TimeCandidates, AllRunInTheSameMemory) {
+    auto model = [](size_t i) {
+        return Model::parse(fmt::format(R"(graph g(x: f32[64,128,128]) {{
+  a = softmax(x, axis={})
+  b = softmax(a, axis=1)
+  c = softmax(b, axis=2)
+  y = reduce_max(c, [1, 2], keepdims=0)
+  return y
+}})",
+                                        i == 0 ? 2 : -1));
+    };
+    auto first = compile(*model(0), {.threads = 1, .cache = ""});
+    ASSERT_TRUE(first.ok()) << first.error().to_string();
+    const int64_t input = 64 * 128 * 128 * 4, arena = *first->arena_bytes(), limit = memory_limit();
+    ASSERT_GT(arena, input);
+    set_memory_limit(memory_in_use() + 2 * input + arena + arena / 2);
+    auto timed = time_candidates(3, model, {});
+    set_memory_limit(limit);
+    ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+    EXPECT_GT(timed->seconds[2], 0);
 }
 
 TEST(TimeCandidates, TheInputStaysWhereNothingIsFaster) {
