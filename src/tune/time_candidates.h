@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "tessera/compile.h"
+#include "tune/time_kernel.h"
 
 namespace tessera {
 
@@ -23,6 +24,7 @@ struct TimeOptions {
     double most_difference = 1e-4;              // of a result, relative to the largest number in it
     std::map<std::string, int64_t> sizes = {};  // of symbols
     size_t least_runs = 7;                      // but of slow models fewer, where they take over four seconds
+    int64_t most_bytes = kMostTimedBytes;       // one that computes in more, and in more than the first, is not timed
     const std::atomic<bool>* cancel = nullptr;
 };
 

@@ -96,6 +96,19 @@ TEST(MeasuredCost, ADamagedFileIsMeasuredAnew) {
     EXPECT_EQ((*cost)->measured(), 1u);
 }
 
+TEST(MeasuredCost, WhatTakesTooMuchMemoryIsTakenToBeSlow) {
+    auto graph = rows(96);
+    const Node& product = *graph->nodes()[0];
+    auto cost = MeasuredCost::open({.cache = "", .least = 0, .most_bytes = 1000});
+    ASSERT_TRUE(cost.ok());
+    EXPECT_GT((*cost)->node(product), 2 * estimated_cost()->node(product));
+    EXPECT_EQ((*cost)->measured(), 0u);
+    auto enough = MeasuredCost::open({.cache = "", .least = 0});
+    ASSERT_TRUE(enough.ok());
+    EXPECT_GT((*enough)->node(product), 0);
+    EXPECT_EQ((*enough)->measured(), 1u);
+}
+
 TEST(MeasuredCost, SizesThatAreNotKnownAreEstimated) {
     Graph graph("g");
     Builder b(graph);
@@ -227,6 +240,22 @@ TEST(TimeCandidates, AllRunInTheSameMemory) {
     set_memory_limit(limit);
     ASSERT_TRUE(timed.ok()) << timed.error().to_string();
     EXPECT_GT(timed->seconds[2], 0);
+}
+
+TEST(TimeCandidates, WhatTakesTooMuchMemoryIsNotRun) {
+    auto model = [](size_t i) {
+        const char* middle = i == 0 ? "  b = relu(x)\n" : "  a = softmax(x, axis=1)\n  b = softmax(a, axis=2)\n";
+        return Model::parse(fmt::format(
+            "graph g(x: f32[4,64,64]) {{\n{}  y = reduce_max(b, [1, 2], keepdims=0)\n  return y\n}}", middle));
+    };
+    for (int64_t most : {int64_t{1}, kMostTimedBytes}) {
+        auto timed = time_candidates(2, model, {.most_bytes = most});
+        ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+        EXPECT_EQ(timed->difference[1] > 0, most > 1);  // they do not compute the same, so it is known what ran
+    }
+    auto alike = time_candidates(2, [&](size_t) { return model(1); }, {.most_bytes = 1});  // no more than the first
+    ASSERT_TRUE(alike.ok()) << alike.error().to_string();
+    EXPECT_GT(alike->seconds[1], 0);
 }
 
 TEST(TimeCandidates, TheInputStaysWhereNothingIsFaster) {
