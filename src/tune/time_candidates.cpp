@@ -40,7 +40,19 @@ struct Turns {
     bool hopeless() const { return *std::max_element(ratios.begin(), ratios.end()) < 1; }
 };
 
+bool sizes_known(const Model& model) {
+    const std::vector<Port> inputs = model.inputs();
+    return std::all_of(inputs.begin(), inputs.end(), [](const Port& port) {
+        return port.ranked && std::find(port.sizes.begin(), port.sizes.end(), -1) == port.sizes.end();
+    });
+}
+
 }  // namespace
+
+void TimedPace::add(double to_prepare, double to_run) {
+    preparing = preparing > 0 ? std::min(preparing, to_prepare) : to_prepare;
+    running = running > 0 ? std::min(running, to_run) : to_run;
+}
 
 Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(size_t)>& candidate,
                               const TimeOptions& options) {
@@ -49,7 +61,8 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
     timed.seconds.resize(count, 0);
     timed.speedup.resize(count, 0);
     timed.difference.resize(count, 0);
-    if (count < 2 || until.passed()) return timed;
+    timed.pace = options.pace;
+    if (count < 2 || until.left() <= 2 * (timed.pace.preparing + timed.pace.running)) return timed;
     auto cancelled = [&] { return options.cancel && *options.cancel; };
     struct Ready {
         Executable made;
@@ -68,6 +81,11 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         CompileOptions how{.target = options.target, .threads = options.threads, .precision = options.precision};
         how.cache = "";
         how.memory = memory;
+        if (sizes_known(model))
+            how.progress = [&](std::string_view phase, size_t, size_t) {
+                // The program has all of it: weights that rewriting computed go as they are packed.
+                if (phase == "prepare weights") model = model.rewritten(model.loaded());
+            };
         auto made = TRY(compile(model, how));
         const int64_t bytes = made.arena_bytes(options.sizes).value_or(0);
         if (i == 0) most_bytes = std::max(options.most_bytes, bytes);
@@ -77,6 +95,7 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         std::vector<Datum> outputs = TRY(made.run(inputs));
         const double seconds = now() - began;
         running = std::max(running, wall_seconds() - ready);
+        timed.pace.add(ready - start, wall_seconds() - ready);
         return Ready{std::move(made), std::move(inputs), std::move(outputs), seconds};
     };
     auto seconds_of = [&](const Ready& one) -> Result<double> {

@@ -11,7 +11,7 @@ namespace tessera {
 
 // Of what is timed, a kernel or a whole model: the most memory that it may compute in. A search has to fit in beside
 // other work, and what takes more is seldom faster.
-inline constexpr int64_t kMostTimedBytes = int64_t{1200} << 20;
+inline constexpr int64_t kMostTimedBytes = int64_t{1000} << 20;
 
 struct KernelCall {
     Kernel kernel;

@@ -222,7 +222,7 @@ TEST(TimeCandidates, WhatADeadlineLeavesOutIsNotTaken) {
 // Candidates run in turns, so they do with the memory of one.
 TEST(TimeCandidates, AllRunInTheSameMemory) {
     auto model = [](size_t i) {
-        return Model::parse(fmt::format(R"(graph g(x: f32[64,128,128]) {{
+        return Model::parse(fmt::format(R"(graph g(x: f32[8,128,128]) {{
   a = softmax(x, axis={})
   b = softmax(a, axis=1)
   c = softmax(b, axis=2)
@@ -233,13 +233,28 @@ TEST(TimeCandidates, AllRunInTheSameMemory) {
     };
     auto first = compile(*model(0), {.threads = 1, .cache = ""});
     ASSERT_TRUE(first.ok()) << first.error().to_string();
-    const int64_t input = 64 * 128 * 128 * 4, arena = *first->arena_bytes(), limit = memory_limit();
+    const int64_t input = 8 * 128 * 128 * 4, arena = *first->arena_bytes(), limit = memory_limit();
     ASSERT_GT(arena, input);
     set_memory_limit(memory_in_use() + 2 * input + arena + arena / 2);
     auto timed = time_candidates(3, model, {});
     set_memory_limit(limit);
     ASSERT_TRUE(timed.ok()) << timed.error().to_string();
     EXPECT_GT(timed->seconds[2], 0);
+}
+
+// Two of them have to be compiled and run, at the pace of those before.
+TEST(TimeCandidates, WhatWouldEndTooLateIsNotBegun) {
+    for (double running : {1000., 0.}) {
+        int made = 0;
+        auto model = [&](size_t) {
+            ++made;
+            return Model::parse("graph g(x: f32[8]) {\n  y = relu(x)\n  return y\n}");
+        };
+        auto timed = time_candidates(2, model, {.until = Deadline::in(1500), .pace = {.running = running}});
+        ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+        EXPECT_EQ(made, running > 0 ? 0 : 2);
+        EXPECT_EQ(timed->pace.preparing > 0, running == 0);
+    }
 }
 
 TEST(TimeCandidates, WhatTakesTooMuchMemoryIsNotRun) {
