@@ -62,7 +62,7 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
     timed.speedup.resize(count, 0);
     timed.difference.resize(count, 0);
     timed.pace = options.pace;
-    if (count < 2 || until.left() <= 2 * (timed.pace.preparing + timed.pace.running)) return timed;
+    if (count < 2 || until.left() <= timed.pace.preparing + timed.pace.running) return timed;
     auto cancelled = [&] { return options.cancel && *options.cancel; };
     struct Ready {
         Executable made;
