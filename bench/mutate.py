@@ -85,8 +85,11 @@ def search_and_measure(path, threads, args):
             "peak_gb": done["peak_gb"],
             "search_gain": made["gain"],
             "rules": {r["rule"]: r["times"] for r in used if r["rule"] in names or "-corrected-" in r["rule"]},
+            "recomputed": {r["rule"]: r["boxes"] for r in made["rules"] if r["rule"] in {u["rule"] for u in used}},
+            "hashes": [hash_of(file) for file in files],
+            "load": os.getloadavg()[1],
         }
-        if made["gain"] == 1:  # what is chosen without mutants stays
+        if record["hashes"][0] == record["hashes"][1]:  # what is chosen without mutants stays
             return record | {"ratio": 1.0, "same": True, "difference": 0.0}
         return record | measure(files, path, threads, args)
     finally:
@@ -177,7 +180,9 @@ def main():
             stored.write()
     order = [f"{n}@{t}" for n in MUTATE for t in map(int, args.threads.split(","))]
     records = {key: stored.records[key] for key in order if key in stored.records}
-    text = f"{processor()}, {len(os.sched_getaffinity(0))} cores; medians of alternating runs.\n\n{table(records)}"
+    loads = [r["load"] for r in records.values() if "load" in r]
+    busy = f", under a load of {min(loads):.0f} to {max(loads):.0f}" if loads else ""
+    text = f"{processor()}, {len(os.sched_getaffinity(0))} cores{busy}; medians of alternating runs.\n\n{table(records)}"
     return finish(text, broken_promises(records), args.markdown and ROOT / "docs/corrected.md", MARKERS)
 
 

@@ -191,7 +191,8 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
 
     Phases phases(options, state->report);
     const bool here = device || runs_here(options.target);
-    const LoadOptions load{.threads = lower.threads, .keep_constants = options.keep_weights, .device = device};
+    const LoadOptions load{
+        .threads = lower.threads, .keep_constants = options.keep_weights, .device = device, .memory = options.memory};
     std::string key;
     if (here && !device && cache.enabled() && !options.keep_weights && !options.after) {
         key = phases.run("look it up", [&] { return program_key(model, options, lower, state->codegen); });

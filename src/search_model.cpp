@@ -184,6 +184,7 @@ class ModelSearch {
     std::unique_ptr<Graph> graph_;
     std::vector<Candidate> candidates_;  // as the report has them
     SearchReport report_;
+    TimedPace pace_;  // of candidates
 
     void tell(std::string_view what, size_t done, size_t total) const {
         if (options_.progress) options_.progress(what, done, total);
@@ -252,7 +253,9 @@ class ModelSearch {
         how.most_difference = most_difference(model_, precision_);
         how.sizes = options_.sizes;
         how.cancel = options_.cancel;
+        how.pace = pace_;
         const Timed timed = TRY(time_candidates(of.size(), model_of, how));
+        pace_ = timed.pace;
         const double before = of[0] == 0 ? 1 : report_.speedup;  // of the first, over the input
         for (size_t i = of[0] == 0 ? 0 : 1; i < of.size(); ++i) {
             report_.candidates[of[i]].seconds = timed.seconds[i];

@@ -14,6 +14,8 @@
 
 namespace tessera {
 
+class RunMemory;  // that runs compute in; see make_run_memory
+
 struct CompileOptions {
     std::string target = "host";   // see compile_targets(); "cuda:1" is the second GPU of this machine
     int threads = 0;               // of a run, at most; 0: one for each core
@@ -25,6 +27,7 @@ struct CompileOptions {
     bool specialise = true;        // compile again, when a run first has them, for sizes that decide branches and ranks
     std::optional<std::string> cache = {};  // folder of compiled code; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
+    std::shared_ptr<RunMemory> memory = {};  // shared with others, for runs on the processor; null: its own
     bool verify = false;  // check the graph's invariants after each pass
     // Called after each of compile_passes() with its name, the graph as it is then, and whether the pass changed it.
     // Nothing comes from the cache then.
@@ -97,6 +100,9 @@ class Executable {
 };
 
 Result<Executable> compile(const Model& model, const CompileOptions& options = {});
+// For executables that run in turns: together they take no more than the one that takes most. What runs at the same time
+// as another gets memory of its own.
+std::shared_ptr<RunMemory> make_run_memory();
 
 struct BundleOptions {
     CompileOptions compile = {.threads = 1};  // threads: the most that a parallel run may use

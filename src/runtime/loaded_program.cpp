@@ -23,7 +23,8 @@ LoadedProgram::LoadedProgram(Program program, std::shared_ptr<CompiledModule> mo
       module_(std::move(module)),
       layout_(program_),
       device_(options.device ? *options.device : device_of(layout_.device)),
-      threads_(Team(options.threads).threads()) {}
+      threads_(Team(options.threads).threads()),
+      memory_(options.memory && device_.shares_memory() ? options.memory : make_run_memory()) {}
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std::shared_ptr<CompiledModule> module,
                                                            const LoadOptions& options) {
@@ -161,20 +162,6 @@ Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector
     return plan;
 }
 
-Result<std::unique_ptr<RunContext>> LoadedProgram::take_context() const {
-    std::lock_guard lock(mutex_);
-    if (contexts_.empty()) return RunContext::make(device_, threads_);
-    auto context = std::move(contexts_.back());
-    contexts_.pop_back();
-    return context;
-}
-
-void LoadedProgram::give_back(std::unique_ptr<RunContext> context) const {
-    context->clear();
-    std::lock_guard lock(mutex_);
-    contexts_.push_back(std::move(context));
-}
-
 const LoadedProgram::Nested* LoadedProgram::nested_of(const Graph& graph) const {
     for (const Nested& n : nested_)
         if (n.graph == &graph) return &n;
@@ -187,7 +174,7 @@ Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const Run
 
 Result<std::vector<Datum>> LoadedProgram::run_bound(const std::vector<Datum>& bound, const RunOptions& options) const {
     auto plan = TRY(plan_for(bound));
-    Borrowed context(TRY(take_context()), [this](auto c) { give_back(std::move(c)); });
+    Borrowed context(TRY(take_context()), *memory_);
     TRY(context->prepare(std::move(plan), layout_, weights_.pointers));
     Run run(*this, *context, options);
     TRY(run.begin(bound));

@@ -9,9 +9,10 @@
 namespace tessera {
 
 struct LoadOptions {
-    int threads = 0;              // of a run, at most; 0: as many as the pool has
-    bool keep_constants = false;  // for check(), also those that only the preparation reads
-    Device* device = nullptr;     // where it runs; null: the processor
+    int threads = 0;                         // of a run, at most; 0: as many as the pool has
+    bool keep_constants = false;             // for check(), also those that only the preparation reads
+    Device* device = nullptr;                // where it runs; null: the processor
+    std::shared_ptr<RunMemory> memory = {};  // that runs on the processor share with others; null: its own
 };
 
 class LoadedProgram {
@@ -60,8 +61,7 @@ class LoadedProgram {
     Result<int64_t> stored_bytes() const;  // of weights, nested programs included
     Result<std::shared_ptr<const RunPlan>> plan(const SymbolValues& symbols) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
-    Result<std::unique_ptr<RunContext>> take_context() const;
-    void give_back(std::unique_ptr<RunContext> context) const;
+    Result<std::unique_ptr<RunContext>> take_context() const { return memory_->take(device_, threads_); }
     const Nested* nested_of(const Graph& graph) const;
     StepProfile describe_step(const Step& step, const SymbolValues& symbols) const;  // without times
     void describe_values(const Step& step, StepProfile& into) const;
@@ -71,13 +71,13 @@ class LoadedProgram {
     ProgramLayout layout_;
     Device& device_;
     int threads_;
+    std::shared_ptr<RunMemory> memory_;
     Weights weights_;
     std::vector<Nested> nested_;
     bool complete_ = true;  // all constants are still there
 
     mutable std::mutex mutex_;                                                                    // over what follows
     mutable std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<const RunPlan>>> plans_;  // newest use last
-    mutable std::vector<std::unique_ptr<RunContext>> contexts_;
     std::shared_ptr<OutputMemory> outputs_ = std::make_shared<OutputMemory>(device_);
 };
 

@@ -29,7 +29,7 @@ void OutputMemory::give_back(Piece piece) {
 
 Result<std::unique_ptr<RunContext>> RunContext::make(Device& device, int threads) {
     auto stream = TRY(device.make_stream(threads));
-    return std::unique_ptr<RunContext>(new RunContext(device, std::move(stream)));
+    return std::unique_ptr<RunContext>(new RunContext(device, threads, std::move(stream)));
 }
 
 Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout,
@@ -80,5 +80,22 @@ Result<void*> RunContext::stage(size_t root, const Tensor& t) {
     TRY(stream->copy_to_device(staged_[root].data(), t.data(), t.bytes()));
     return staged_[root].data();
 }
+
+Result<std::unique_ptr<RunContext>> RunMemory::take(Device& device, int threads) {
+    std::lock_guard lock(mutex_);
+    auto fits = std::find_if(free_.rbegin(), free_.rend(), [&](const auto& c) { return c->fits(device, threads); });
+    if (fits == free_.rend()) return RunContext::make(device, threads);
+    auto context = std::move(*fits);
+    free_.erase(std::next(fits).base());
+    return context;
+}
+
+void RunMemory::give_back(std::unique_ptr<RunContext> context) {
+    context->clear();
+    std::lock_guard lock(mutex_);
+    free_.push_back(std::move(context));
+}
+
+std::shared_ptr<RunMemory> make_run_memory() { return std::make_shared<RunMemory>(); }
 
 }  // namespace tessera

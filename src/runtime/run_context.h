@@ -2,7 +2,6 @@
 // so that a run of sizes met before allocates nothing but its outputs' handles.
 #pragma once
 
-#include <functional>
 #include <mutex>
 
 #include "runtime/run_plan.h"
@@ -34,6 +33,7 @@ inline bool usable(const Tensor& t) {
 
 struct RunContext {
     static Result<std::unique_ptr<RunContext>> make(Device& device, int threads);
+    bool fits(const Device& on, int with_threads) const { return &device == &on && threads == with_threads; }
     // Made ready for a run by this plan: arena and scratch are large enough, pointers into the arena and to weights are
     // set, those that each run sets are null.
     Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights);
@@ -45,6 +45,7 @@ struct RunContext {
     void clear();         // lets go of everything that belongs to the run just done
 
     Device& device;
+    const int threads;
     std::unique_ptr<Stream> stream;
     std::shared_ptr<const RunPlan> plan;
     std::vector<void*> pointers;                                  // by root
@@ -59,27 +60,37 @@ struct RunContext {
     std::shared_ptr<const void> mark = std::make_shared<char>();  // owner of tensors that lie in this context
 
   private:
-    RunContext(Device& on, std::unique_ptr<Stream> with) : device(on), stream(std::move(with)), arena_(on) {}
+    RunContext(Device& on, int with_threads, std::unique_ptr<Stream> with)
+        : device(on), threads(with_threads), stream(std::move(with)), arena_(on) {}
 
     Arena arena_;
     std::vector<Arena> staged_;  // by root: copies, and what was placed
     std::vector<size_t> placed_;
 };
 
+// Contexts that no run has just now. Programs that share them compute in the same memory, one after the other.
+class RunMemory {
+  public:
+    Result<std::unique_ptr<RunContext>> take(Device& device, int threads);
+    void give_back(std::unique_ptr<RunContext> context);
+
+  private:
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<RunContext>> free_;
+};
+
 // Takes a context for as long as it lives.
 class Borrowed {
   public:
-    using GiveBack = std::function<void(std::unique_ptr<RunContext>)>;
-    Borrowed(std::unique_ptr<RunContext> context, GiveBack give_back)
-        : context_(std::move(context)), give_back_(std::move(give_back)) {}
-    ~Borrowed() { give_back_(std::move(context_)); }
+    Borrowed(std::unique_ptr<RunContext> context, RunMemory& from) : context_(std::move(context)), from_(from) {}
+    ~Borrowed() { from_.give_back(std::move(context_)); }
     Borrowed(const Borrowed&) = delete;
     RunContext& operator*() { return *context_; }
     RunContext* operator->() { return context_.get(); }
 
   private:
     std::unique_ptr<RunContext> context_;
-    GiveBack give_back_;
+    RunMemory& from_;
 };
 
 }  // namespace tessera

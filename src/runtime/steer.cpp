@@ -33,7 +33,7 @@ class Run::Repetition {
         inputs.insert(inputs.end(), captured.begin(), captured.end());
         auto plan = TRY(body_.plan_for(inputs));
         if (!find_outputs(*plan)) return no_results();
-        Borrowed context(TRY(body_.take_context()), [this](auto c) { body_.give_back(std::move(c)); });
+        Borrowed context(TRY(body_.take_context()), *body_.memory_);
         TRY(context->prepare(plan, layout_, body_.weights_.pointers));
         Run run(body_, *context, options_);
         for (size_t i = 0; i < inputs.size(); ++i) TRY(run.bind_input(i, inputs[i]));

@@ -18,6 +18,7 @@ namespace tessera {
 namespace {
 
 constexpr double kClearlyWorse = 1.3;  // than another node of the class
+constexpr double kTooLarge = 10;       // times the estimate, for what takes too much memory to be measured
 constexpr double kPatience = 4;        // seconds for each second of processor time, where others use the machine
 constexpr size_t kBatch = 8;           // kernels for each core that code is generated for at once
 
@@ -139,9 +140,10 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bo
         const Speeds& s = options_.speeds;
         const double operations = number(kernel.flops) / s.flops, bytes = number(kernel.bytes) / s.bytes;
         std::optional<KernelCall> call = call_of(*program, kernel);
-        if (call && !can_compile(call->kernel)) call.reset();
+        const bool too_large = call && bytes_of(*call) > options_.most_bytes;
+        if (call && (too_large || !can_compile(call->kernel))) call.reset();
         std::string key = call ? kernel_key(*call) : "";
-        const double guess = std::max(operations, bytes) + s.launch;
+        const double guess = (std::max(operations, bytes) + s.launch) * (too_large ? kTooLarge : 1);
         parts.kernels.push_back({std::move(key), std::move(call), guess, bytes > operations});
     }
     return parts;

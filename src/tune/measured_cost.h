@@ -21,9 +21,10 @@ struct MeasureOptions {
     std::optional<std::string> cache = {};  // as CompileOptions has it
     std::string target = "host";
     Precision precision = Precision::Default;
-    bool fused = true;      // false: every op alone, a sum over ops
-    double seconds = 0.01;  // that one kernel is timed for, at least
-    double least = 5e-6;    // what the estimate puts below is not measured
+    bool fused = true;                     // false: every op alone, a sum over ops
+    double seconds = 0.01;                 // that one kernel is timed for, at least
+    double least = 5e-6;                   // what the estimate puts below is not measured
+    int64_t most_bytes = kMostTimedBytes;  // a kernel over more is not measured, and taken to be slow
     double budget =
         1e9;  // seconds of processor time, measuring; then estimates, scaled by how far those before were off
     Speeds speeds = {};

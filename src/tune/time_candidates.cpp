@@ -11,6 +11,8 @@ namespace {
 constexpr double kLeastSeconds = 0.3, kMostSeconds = 4;  // of each candidate
 constexpr size_t kFewTurns = 3, kMostTurns = 200;        // the least of a slow model, the most of a quick one
 constexpr double kClearGain = 0.05;                      // that fewer turns must show, where no more fit in
+constexpr double kSureGain = 0.15;                       // that a single one must
+constexpr double kSlowRun = 1;                           // seconds: the first run is a turn too
 constexpr double kNotSlower = 0.995;                     // three quarters of the turns are above
 
 double at_share(std::vector<double> v, double share) {
@@ -31,10 +33,26 @@ struct Turns {
         ratios.push_back(a / b);
         sum += b;
     }
+    double least_gain(double of_many) const {
+        if (ratios.size() >= kFewTurns) return of_many;
+        return std::max(of_many, ratios.size() == 1 ? kSureGain : kClearGain);
+    }
     bool hopeless() const { return *std::max_element(ratios.begin(), ratios.end()) < 1; }
 };
 
+bool sizes_known(const Model& model) {
+    const std::vector<Port> inputs = model.inputs();
+    return std::all_of(inputs.begin(), inputs.end(), [](const Port& port) {
+        return port.ranked && std::find(port.sizes.begin(), port.sizes.end(), -1) == port.sizes.end();
+    });
+}
+
 }  // namespace
+
+void TimedPace::add(double to_prepare, double to_run) {
+    preparing = preparing > 0 ? std::min(preparing, to_prepare) : to_prepare;
+    running = running > 0 ? std::min(running, to_run) : to_run;
+}
 
 Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(size_t)>& candidate,
                               const TimeOptions& options) {
@@ -43,41 +61,59 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
     timed.seconds.resize(count, 0);
     timed.speedup.resize(count, 0);
     timed.difference.resize(count, 0);
-    if (count < 2 || until.passed()) return timed;
+    timed.pace = options.pace;
+    if (count < 2 || until.left() <= timed.pace.preparing + timed.pace.running) return timed;
     auto cancelled = [&] { return options.cancel && *options.cancel; };
     struct Ready {
         Executable made;
         NamedData inputs;
         std::vector<Datum> outputs;
+        double seconds;  // of the first run
     };
-    double preparing = 0, running = 0;  // seconds by the wall's clock, the most so far
-    auto prepare = [&](size_t i) -> Result<Ready> {
+    const std::shared_ptr<RunMemory> memory = make_run_memory();  // they run in turns
+    double preparing = 0, running = 0;                            // seconds by the wall's clock, the most so far
+    int64_t most_bytes = 0;                                       // of any but the first
+    auto now = [&] { return options.threads == 1 ? processor_seconds() : wall_seconds(); };
+    auto prepare = [&](size_t i) -> Result<std::optional<Ready>> {
         const double start = wall_seconds();
         Model model = TRY(candidate(i));
         NamedData inputs = TRY(model.random_inputs(0, options.sizes));
-        auto made = TRY(compile(
-            model,
-            {.target = options.target, .threads = options.threads, .precision = options.precision, .cache = ""}));
-        const double ready = wall_seconds();
-        std::vector<Datum> outputs = TRY(made.run(inputs));
-        const double end = wall_seconds();
+        CompileOptions how{.target = options.target, .threads = options.threads, .precision = options.precision};
+        how.cache = "";
+        how.memory = memory;
+        if (sizes_known(model))
+            how.progress = [&](std::string_view phase, size_t, size_t) {
+                // The program has all of it: weights that rewriting computed go as they are packed.
+                if (phase == "prepare weights") model = model.rewritten(model.loaded());
+            };
+        auto made = TRY(compile(model, how));
+        const int64_t bytes = made.arena_bytes(options.sizes).value_or(0);
+        if (i == 0) most_bytes = std::max(options.most_bytes, bytes);
+        const double ready = wall_seconds(), began = now();
         preparing = std::max(preparing, ready - start);
-        running = std::max(running, end - ready);
-        return Ready{std::move(made), std::move(inputs), std::move(outputs)};
+        if (bytes > most_bytes) return std::optional<Ready>();
+        std::vector<Datum> outputs = TRY(made.run(inputs));
+        const double seconds = now() - began;
+        running = std::max(running, wall_seconds() - ready);
+        timed.pace.add(ready - start, wall_seconds() - ready);
+        return Ready{std::move(made), std::move(inputs), std::move(outputs), seconds};
     };
-    auto now = [&] { return options.threads == 1 ? processor_seconds() : wall_seconds(); };
     auto seconds_of = [&](const Ready& one) -> Result<double> {
         const double start = now();
         TRY(one.made.run(one.inputs));
         return now() - start;
     };
-    const Ready first = TRY(prepare(0));
+    const Ready first = std::move(*TRY(prepare(0)));
     for (size_t i = 1; i < count && (i == 1 || !wanted_by.passed()) && !cancelled(); ++i) {
-        if (until.left() < preparing + 3 * running) break;
-        const Ready other = TRY(prepare(i));
+        const bool slow = running > kSlowRun;
+        if (until.left() < preparing + (slow ? 1 : 3) * running) break;
+        const std::optional<Ready> ready = TRY(prepare(i));
+        if (!ready) continue;
+        const Ready& other = *ready;
         timed.difference[i] = relative_difference(other.outputs, first.outputs);
         if (!(timed.difference[i] <= options.most_difference)) continue;
         Turns turns;
+        if (slow) turns.add(first.seconds, other.seconds);
         auto again = [&] {
             const size_t k = turns.ratios.size();
             if (k > 0 && (cancelled() || until.left() < 2 * running)) return false;
@@ -97,9 +133,7 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         timed.seconds[i] = median(turns.other);
         timed.speedup[0] = 1;
         timed.speedup[i] = std::min(median(turns.ratios), median(turns.first) / median(turns.other));
-        const double least_gain =
-            turns.ratios.size() < kFewTurns ? std::max(kClearGain, options.least_gain) : options.least_gain;
-        if (timed.speedup[i] > std::max(1 + least_gain, timed.speedup[timed.fastest]) &&
+        if (timed.speedup[i] > std::max(1 + turns.least_gain(options.least_gain), timed.speedup[timed.fastest]) &&
             at_share(turns.ratios, 0.25) > kNotSlower)
             timed.fastest = i;
     }

@@ -9,8 +9,14 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "tessera/compile.h"
+#include "tune/time_kernel.h"
 
 namespace tessera {
+
+struct TimedPace {
+    double preparing = 0, running = 0;  // the least seconds by the wall's clock: of compiling, and of a run
+    void add(double to_prepare, double to_run);
+};
 
 struct TimeOptions {
     std::string target = "host";
@@ -23,10 +29,13 @@ struct TimeOptions {
     double most_difference = 1e-4;              // of a result, relative to the largest number in it
     std::map<std::string, int64_t> sizes = {};  // of symbols
     size_t least_runs = 7;                      // but of slow models fewer, where they take over four seconds
+    int64_t most_bytes = kMostTimedBytes;       // one that computes in more, and in more than the first, is not timed
+    TimedPace pace = {};                        // of candidates timed before, which says what can be begun
     const std::atomic<bool>* cancel = nullptr;
 };
 
 struct Timed {
+    TimedPace pace;
     size_t fastest = 0;
     std::vector<double> seconds;     // by candidate, the median over its runs; 0: not timed
     std::vector<double> speedup;     // over the first, in the same runs

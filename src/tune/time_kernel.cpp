@@ -68,6 +68,12 @@ std::optional<KernelCall> call_of(const Program& program, const KernelStep& step
     return call;
 }
 
+int64_t bytes_of(const KernelCall& call) {
+    int64_t bytes = 0;
+    for (const auto& a : call.arguments) bytes += a.bytes;
+    return bytes;
+}
+
 std::string kernel_key(const KernelCall& call) {
     Kernel kernel = call.kernel;
     kernel.name = "k";

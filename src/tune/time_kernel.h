@@ -9,6 +9,10 @@
 
 namespace tessera {
 
+// Of what is timed, a kernel or a whole model: the most memory that it may compute in. A search has to fit in beside
+// other work, and what takes more is seldom faster.
+inline constexpr int64_t kMostTimedBytes = int64_t{1000} << 20;
+
 struct KernelCall {
     Kernel kernel;
     std::vector<int64_t> symbols;  // of the kernel
@@ -22,6 +26,8 @@ struct KernelCall {
 
 // Nothing where a size is not known before the program runs.
 std::optional<KernelCall> call_of(const Program& program, const KernelStep& step);
+
+int64_t bytes_of(const KernelCall& call);  // of all arguments
 
 // What its time depends on, in 32 hexadecimal digits: for a group of nodes, their bodies, attributes and sizes, and of
 // constants the sizes.

@@ -22,8 +22,8 @@ STAND_IN = """
             sys.exit("error E0101: bert is too deep")
         pays = not name.startswith("resnet18")
         for flag in ("-o", "--without-mutants"):
-            pathlib.Path(words[words.index(flag) + 1]).write_text(name)
-        made = {{"rules": [{{"rule": "conv-moved-1"}}], "targets": 2, "remembered": 0, "seconds": 3, "complete": True}}
+            pathlib.Path(words[words.index(flag) + 1]).write_text(name + (flag if pays else ""))
+        made = {{"rules": [{{"rule": "conv-moved-1", "boxes": "equal everywhere"}}], "targets": 2, "remembered": 0, "seconds": 3, "complete": True}}
         made |= {{"whole_seconds": 61 if name == "csrnet_b16" else 20, "gain": 1.5 if pays else 1}}
         used = [{{"rule": "conv-moved-1", "times": 6}}, {{"rule": "tiles-4", "times": 9}}]
         report = {{"mutate": made, "chosen": 0, "candidates": [{{"what": "all", "rules": used}}]}}
@@ -63,6 +63,7 @@ def test_a_table_beside_pet(bench):
     by_name = {row[0]: row for row in rows}
     assert by_name["resnet18"][5] == "1, the same program" and by_name["resnet18"][-1] == "1.04"
     assert by_name["csrnet"][3:9] == ["3.0", "2.0", "1.50 (1.50–1.50)", "1 of 2", "3.0", "20.0"]
+    assert "under a load of " in done.stdout
     assert by_name["**geometric mean**"][5] == "**1.225**"
 
 
@@ -83,5 +84,7 @@ def test_goes_on_where_it_was(bench, tmp_path):
     bench(*words)
     assert (tmp_path / "log").read_text().splitlines() == calls
     records = json.loads((tmp_path / "all.json").read_text())["models"]
+    assert records["csrnet@2"]["recomputed"] == {"conv-moved-1": "equal everywhere"}
+    assert len(set(records["csrnet@2"]["hashes"])) == 2 and len(set(records["resnet18@2"]["hashes"])) == 1
     assert records["csrnet@2"]["rules"] == {"conv-moved-1": 6} and records["csrnet@2"]["clock"] == "wall"
     assert "was made with" in bench(*words, "--mutate", "9").stderr

@@ -153,6 +153,60 @@ TEST(Executable, AThousandRunsLeaveNothing) {
     EXPECT_EQ(memory_in_use(), before);
 }
 
+Model with_a_large_middle(const char* op) {
+    auto model = Model::parse(fmt::format(R"(graph g(x: f32[N,4]) {{
+  const w: f32[1,4,1024] = {}
+  a = reshape(x, [-1, 4, 1])
+  b = mul(a, w)
+  c = {}(b, axis=1)
+  d = softmax(c, axis=2)
+  y = reduce_max(d, [1, 2], keepdims=0)
+  return y
+}})",
+                                          [] {
+                                              std::string rows;
+                                              for (int i = 0; i < 4; ++i)
+                                                  rows += (i ? "," : "") + numbers(1024, 31 + i);
+                                              return "[[" + rows + "]]";
+                                          }(),
+                                          op));
+    EXPECT_TRUE(model.ok()) << model.error().to_string();
+    return *model;
+}
+
+TEST(Executable, ThoseThatShareMemoryTakeTurnsInIt) {
+    CompileOptions options{.threads = 1, .fuse = false, .cache = ""};
+    options.memory = make_run_memory();
+    const Model models[] = {with_a_large_middle("softmax"), with_a_large_middle("log_softmax")};
+    std::vector<Executable> made;
+    for (const Model& model : models) made.push_back(compiled(model, options));
+    const int64_t arena = *made[1].arena_bytes({{"N", 100}});
+    EXPECT_GT(arena, 100 * 1024 * 4);
+    expect_as_evaluated(models[0], made[0], *models[0].random_inputs(1, {{"N", 100}}));
+    const int64_t before = memory_in_use();
+    for (int64_t n : {100, 3, 70})
+        for (size_t i = 2; i-- > 0;) expect_as_evaluated(models[i], made[i], *models[i].random_inputs(2, {{"N", n}}));
+    EXPECT_LT(memory_in_use(), before + arena / 2);
+    made.erase(made.begin());
+    expect_as_evaluated(models[1], made[0], *models[1].random_inputs(3, {{"N", 200}}));  // more than anyone took so far
+}
+
+TEST(Executable, ThoseThatShareMemoryMayRunAtTheSameTime) {
+    CompileOptions options{.cache = ""};
+    options.memory = make_run_memory();
+    const Model models[] = {mlp(), with_a_large_middle("softmax")};
+    const Executable made[] = {compiled(models[0], options), compiled(models[1], options)};
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < 4; ++t)
+        threads.emplace_back([&, t] {
+            for (size_t i = 0; i < 10; ++i) {
+                const size_t k = (t + i) % 2;
+                expect_as_evaluated(models[k], made[k], *models[k].random_inputs(t, {{"N", int64_t(1 + i % 4)}}));
+            }
+        });
+    for (auto& t : threads) t.join();
+}
+
 TEST(Executable, WhatItTakes) {
     Executable executable = compiled(mlp());
     ASSERT_TRUE(executable.arena_bytes({{"N", 8}}));

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "graph/builder.h"
+#include "tessera/memory.h"
 #include "tessera/search.h"
 #include "tune/measured_cost.h"
 #include "tune/time_candidates.h"
@@ -93,6 +94,19 @@ TEST(MeasuredCost, ADamagedFileIsMeasuredAnew) {
     ASSERT_TRUE(cost.ok());
     EXPECT_GT((*cost)->node(*graph->nodes()[0]), 0);
     EXPECT_EQ((*cost)->measured(), 1u);
+}
+
+TEST(MeasuredCost, WhatTakesTooMuchMemoryIsTakenToBeSlow) {
+    auto graph = rows(96);
+    const Node& product = *graph->nodes()[0];
+    auto cost = MeasuredCost::open({.cache = "", .least = 0, .most_bytes = 1000});
+    ASSERT_TRUE(cost.ok());
+    EXPECT_GT((*cost)->node(product), 2 * estimated_cost()->node(product));
+    EXPECT_EQ((*cost)->measured(), 0u);
+    auto enough = MeasuredCost::open({.cache = "", .least = 0});
+    ASSERT_TRUE(enough.ok());
+    EXPECT_GT((*enough)->node(product), 0);
+    EXPECT_EQ((*enough)->measured(), 1u);
 }
 
 TEST(MeasuredCost, SizesThatAreNotKnownAreEstimated) {
@@ -203,6 +217,60 @@ TEST(TimeCandidates, WhatADeadlineLeavesOutIsNotTaken) {
     EXPECT_EQ(made, 1u);
     EXPECT_EQ(first->fastest, 0u);
     EXPECT_EQ(first->seconds[1], 0);
+}
+
+// Candidates run in turns, so they do with the memory of one.
+TEST(TimeCandidates, AllRunInTheSameMemory) {
+    auto model = [](size_t i) {
+        return Model::parse(fmt::format(R"(graph g(x: f32[8,128,128]) {{
+  a = softmax(x, axis={})
+  b = softmax(a, axis=1)
+  c = softmax(b, axis=2)
+  y = reduce_max(c, [1, 2], keepdims=0)
+  return y
+}})",
+                                        i == 0 ? 2 : -1));
+    };
+    auto first = compile(*model(0), {.threads = 1, .cache = ""});
+    ASSERT_TRUE(first.ok()) << first.error().to_string();
+    const int64_t input = 8 * 128 * 128 * 4, arena = *first->arena_bytes(), limit = memory_limit();
+    ASSERT_GT(arena, input);
+    set_memory_limit(memory_in_use() + 2 * input + arena + arena / 2);
+    auto timed = time_candidates(3, model, {});
+    set_memory_limit(limit);
+    ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+    EXPECT_GT(timed->seconds[2], 0);
+}
+
+// At the pace of those before.
+TEST(TimeCandidates, WhatWouldEndTooLateIsNotBegun) {
+    for (double running : {1000., 0.}) {
+        int made = 0;
+        auto model = [&](size_t) {
+            ++made;
+            return Model::parse("graph g(x: f32[8]) {\n  y = relu(x)\n  return y\n}");
+        };
+        auto timed = time_candidates(2, model, {.until = Deadline::in(900), .pace = {.running = running}});
+        ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+        EXPECT_EQ(made, running > 0 ? 0 : 2);
+        EXPECT_EQ(timed->pace.preparing > 0, running == 0);
+    }
+}
+
+TEST(TimeCandidates, WhatTakesTooMuchMemoryIsNotRun) {
+    auto model = [](size_t i) {
+        const char* middle = i == 0 ? "  b = relu(x)\n" : "  a = softmax(x, axis=1)\n  b = softmax(a, axis=2)\n";
+        return Model::parse(fmt::format(
+            "graph g(x: f32[4,64,64]) {{\n{}  y = reduce_max(b, [1, 2], keepdims=0)\n  return y\n}}", middle));
+    };
+    for (int64_t most : {int64_t{1}, kMostTimedBytes}) {
+        auto timed = time_candidates(2, model, {.most_bytes = most});
+        ASSERT_TRUE(timed.ok()) << timed.error().to_string();
+        EXPECT_EQ(timed->difference[1] > 0, most > 1);  // they do not compute the same, so it is known what ran
+    }
+    auto alike = time_candidates(2, [&](size_t) { return model(1); }, {.most_bytes = 1});  // no more than the first
+    ASSERT_TRUE(alike.ok()) << alike.error().to_string();
+    EXPECT_GT(alike->seconds[1], 0);
 }
 
 TEST(TimeCandidates, TheInputStaysWhereNothingIsFaster) {
