@@ -311,6 +311,13 @@ TEST(DefaultSchedule, KeptDimensionsInTheMiddle) {
         "  y for a < N, c < 1, b < M: y[a, c, b] = t[a, b]\n}\n");
     for (int64_t m : {0, 1, 2, 17, 70}) check(kept, {{"N", 5}, {"M", m}});
     EXPECT_NE(trace_on(processors()[1].machine, kept).find("compute_at(s, "), std::string::npos);
+    // A product keeps its own tiles where what reads it has such a dimension elsewhere.
+    const Compute product = parsed(
+        "compute p(N) (x: f32[N, 64, 1], w: f32[128, 64], y: f32[N, 128, 1]) {\n  known w\n"
+        "  t: f32[N, 1, 128] global\n"
+        "  m for a < N, c < 1, b < 128: t[a, c, b] += x[a, k, c] * w[b, k] over k < 64\n"
+        "  y for a < N, b < 128, c < 1: y[a, b, c] = max(t[a, c, b], 0.0)\n}\n");
+    for (int64_t n : {0, 1, 7}) check(product, {{"N", n}});
 }
 
 // Rows are divided by roots, and by what softmax sums up, as products; by nothing else, whose reciprocal may be none.

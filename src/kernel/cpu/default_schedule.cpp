@@ -349,6 +349,9 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
         done.insert({name, out});
         if (!TRY(schedule_grouped(s, name, *c, out, options))) TRY(schedule_contraction(s, name, *c, out, options));
     }
+    // What was added for products is scheduled with them.
+    for (const Stage& stage : s.compute().stages)
+        if (std::find(names.begin(), names.end(), stage.name) == names.end()) done.insert(stage.name);
     // Where a product keeps to one thread, so does all else: threads do not share what it keeps for itself.
     ScheduleOptions others = options;
     if (keeps_to_itself(s)) others.threads = 1;

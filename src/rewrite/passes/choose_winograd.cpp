@@ -47,13 +47,12 @@ Decision pays(const ConvTiles& c, bool leaves, const Machine& machine) {
     const double points = double(c.axes[0].points() * c.axes[1].points());
     const double kernel = double(c.axes[0].kernel * c.axes[1].kernel);
     // Weights come from memory, the later the faster operations are.
-    const double at_once = double(machine.vector_bytes / 4 * machine.fma_pipes), operations_per_byte = at_once / 4;
+    const double operations_per_byte = double(machine.vector_bytes / 4 * machine.fma_pipes) / 4;
     double traffic = 4 * double(c.channels) * double(c.outputs) * (points - kernel) * operations_per_byte;
-    // Transforms beyond the second cache move more than they compute: they gain nothing from more operations at once.
-    constexpr double kUsualAtOnce = 16;
+    // Where the result leaves in ONNX's order, the channels of a place are written far from each other, and beyond the
+    // second cache.
     const bool near = 4 * c.tiles() * points * double(c.channels + c.outputs) < double(machine.l2_bytes);
-    double transforms = c.transforms() * (near ? 1 : std::max(1.0, at_once / kUsualAtOnce));
-    if (leaves) transforms *= 2;  // the channels of a place are written far from each other
+    const double transforms = c.transforms() * (leaves && !near ? 3 : 1);
     double all = c.products() + transforms + traffic, saved = c.direct() / all;
     if (!c.asked && saved < 1.3)
         return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times", all / 1e6, c.direct() / 1e6, saved);
