@@ -290,6 +290,18 @@ TEST(DefaultSchedule, WindowsAreReadFromLines) {
     }
 }
 
+// The lines between those that a dilated window reads are not copied for each line of the result.
+TEST(DefaultSchedule, DilatedWindowsCopyNoLinesBetween) {
+    const Compute dilated = parsed(
+        "compute conv() (x: f32[1, 8, 9, 40], w: f32[12, 8, 3, 3], y: f32[1, 12, 9, 40]) {\n  known w\n"
+        "  conv for n < 1, f < 12, i < 9, j < 40: y[n, f, i, j] += select(4 <= i + 4*p && i + 4*p < 13 && (4 <= j + "
+        "4*q && "
+        "j + 4*q < 44), x[n, c, i + 4*p - 4, j + 4*q - 4], 0.0) * w[f, c, p, q] over c < 8, p < 3, q < 3\n}\n");
+    check(dilated);
+    for (const Processor& p : processors())
+        EXPECT_EQ(trace_on(p.machine, dilated).find("compute_at(conv_padded"), std::string::npos) << p.name;
+}
+
 TEST(DefaultSchedule, FewColumnsTakeSeveralRows) {
     auto columns = [](int64_t outer, int64_t rows, int64_t count, const char* combine) {
         return parsed(
@@ -347,6 +359,10 @@ TEST(DefaultSchedule, ReciprocalsOfRows) {
     EXPECT_EQ(products(rows("sqrt(s[i])", "x")), std::pair(true, true));
     EXPECT_EQ(products(rows("s[i] * s[i]", "x")), std::pair(true, false));
     EXPECT_EQ(products(rows("s[i] * s[i]", "z")), std::pair(false, false));  // less the largest of another
+    auto strict =
+        default_schedule(rows("sqrt(s[i])", "x"), {.machine = processors()[0].machine, .threads = 1, .strict = true});
+    ASSERT_TRUE(strict.ok());
+    EXPECT_EQ(to_string(strict->start()).find("1.0 / "), std::string::npos);
 }
 
 // The largest of many elements, as of few: tiles over a padded copy whose columns are apart by their remainders.

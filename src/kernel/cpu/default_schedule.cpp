@@ -329,7 +329,8 @@ std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
 }
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
-    compute = with_reciprocals(with_words(std::move(compute), options.machine));
+    compute = with_words(std::move(compute), options.machine);
+    if (!options.strict) compute = with_reciprocals(std::move(compute));
     Schedule s(options.care == Care::None ? with_padding(std::move(compute), options.machine) : std::move(compute));
     TRY(inline_maps(s));
     std::vector<std::string> names, copies;

@@ -82,7 +82,9 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
     shape.a_along_depth = stage.value.arg(size_t(c.a)).is(ExprKind::Load) && lies_along_depth(s, stage, c);
     shape.a_copied = copy_of(s, stage.value.arg(size_t(c.a))) != nullptr;
     shape.b_along_columns = c.columns.size() == 1 && lies_along_columns(s, stage, c);
-    shape.b_copied = shape.b_along_columns && c.depth.size() > 1 && copy_of(s, stage.value.arg(size_t(c.b))) != nullptr;
+    const Expr& b = stage.value.arg(size_t(c.b));
+    shape.b_copied =
+        shape.b_along_columns && shape.n_known && c.depth.size() > 1 && copy_of(s, b) && !skips_lines(stage, b);
     shape.element_bytes = int(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
     // Instructions on tiles have rows and columns, and as many words as they say.
     shape.words = sums_words(stage) && !c.rows.empty() && extent_of(stage.reduce, c.depth).as_int();

@@ -151,9 +151,9 @@ bool reads_lines(const Compute& compute, const Stage& stage, const ReduceAxis& l
     if (!x.is(ExprKind::Load) || x.args().empty() || dtype_bytes(x.dtype()) != 4) return false;
     if (size_t(x.node().slot) < compute.known.size() && compute.known[size_t(x.node().slot)]) return false;
     auto step = step_of(x.args().back(), lanes.var);
-    return step && step->is_int(1) && std::any_of(stage.reduce.begin(), stage.reduce.end(), [&](const ReduceAxis& r) {
-               return depends_on(x.args().back(), r.var) && !r.extent.is_int(1);
-           });
+    return step && step->is_int(1) && !skips_lines(stage, x) &&
+           std::any_of(stage.reduce.begin(), stage.reduce.end(),
+                       [&](const ReduceAxis& r) { return depends_on(x.args().back(), r.var) && !r.extent.is_int(1); });
 }
 
 // The other factor of it.
@@ -308,6 +308,16 @@ bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& mac
         if (summed) elements *= reach;
     }
     return elements * double(dtype_bytes(stage.value.dtype())) > double(machine.l2_bytes);
+}
+
+bool skips_lines(const Stage& stage, const Expr& load) {
+    for (size_t d = 0; d + 1 < load.args().size(); ++d)
+        for (const ReduceAxis& r : stage.reduce) {
+            if (r.extent.is_int(1) || !depends_on(load.arg(d), r.var)) continue;
+            auto step = step_of(load.arg(d), r.var);
+            if (!step || !step->is_int(1)) return true;
+        }
+    return false;
 }
 
 bool makes_padding(const Stage& stage) { return stage.reduce.empty() && stage.name.ends_with(kPadded); }

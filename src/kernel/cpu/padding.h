@@ -16,6 +16,10 @@ Compute with_padding(Compute compute, const Machine& machine);
 // holds? Then it is better packed part by part than copied.
 bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine);
 
+// Are there lines between those that a window reads: does it go in steps of more than one along another axis than the
+// last? A copy of all that it spans has them too.
+bool skips_lines(const Stage& stage, const Expr& load);
+
 // Does the stage make such a copy?
 bool makes_padding(const Stage& stage);
 
