@@ -274,7 +274,14 @@ Result<std::string> Function::emit(std::string_view what) const {
             TRY(from_tile(state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
                           {.by_address = state_->by_address, .warps = state_->target.warps}))
                 .kernel;
-        return what == "ptx" ? emit_assembly({kernel}, {.target = gpu}) : tessera::to_string(kernel);
+        if (what == "blocks") return tessera::to_string(kernel);
+        // For whoever launches it by himself.
+        std::string text;
+        for (const CompiledKernel& each : TRY(list_launches({kernel}, true)))
+            for (const KernelLaunch& launch : each.launches)
+                text += fmt::format("// {}: blocks of 4 x 8 x {} threads, {} bytes of shared memory with the launch\n",
+                                    launch.symbol, state_->target.warps, launch.shape.shared_bytes);
+        return text + TRY(emit_assembly({kernel}, {.target = gpu}));
     }
     return Error(Code::E0501, "\"{}\" is no stage of a tile program", what)
         .hint("tile, kernel, llvm, asm, blocks, ptx or layouts");

@@ -19,6 +19,7 @@ constexpr uint64_t kParamAlignment = 16;
 constexpr uint64_t kMapBytes = 128, kMapAlignment = 64;  // of a description of tiles
 constexpr int64_t kMostRows = 65535;                     // blocks along y and z
 constexpr int64_t kMostAtOnce = int64_t{132} * 512;      // threads
+constexpr int64_t kPanelElements = kPanelBytes / 2, kPieceElements = kPieceBytes / 2;
 constexpr int kMostSpread = 256;                         // threads of a block of a Parallel loop
 
 using Place = TargetCode::Place;
@@ -176,6 +177,11 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
         function_->addParamAttr(i, llvm::Attribute::NoAlias);
         function_->addParamAttr(i, llvm::Attribute::ReadOnly);
     }
+    for (int tile : plan.panels) {
+        Slot& slot = slots_[static_cast<size_t>(tile)];
+        slot.panels = true;
+        slot.strides = {slot.shape[0] * kPanelElements, kPanelElements, kPieceElements, 1};
+    }
     describe_aliases();
     scratch_ = function_->getArg(params + symbols);
     builder_.SetInsertPoint(body);
@@ -246,7 +252,18 @@ void Emitter::emit_block(const Stmt& s) {
     const For* loop = s->as<For>();
     const bool in_steps = !roles_ && !plan_->team;
     const bool around = loop && !is_thread_loop(*loop) ? has_threads(s) : s->as<If>() && has_threads(s);
-    if (in_steps && !around) meet_before(touched_by(s));
+    if (loop && loop->notes.contains("brings") && !rings_.empty()) return;  // see bring_tiles
+    if (loop && plan_->ahead.contains(loop)) return emit_ahead(*loop, plan_->ahead.at(loop));
+    const Call* product = s->as<Call>();
+    const bool wide = product && plan_->wide.contains(product);
+    if (in_steps && !wide) {
+        if (around)
+            settle_all();
+        else
+            settle_touched(s);
+    }
+    if (in_steps && !around) meet_before(touched_by(s), wide);
+    if (wide) return emit_wide(*product);
     if (loop && is_thread_loop(*loop)) return emit_threads(*loop);
     if (const Call* call = s->as<Call>(); call && call->name == kLeave) return emit_tile_language_call(*call);
     if (const Call* call = s->as<Call>(); call && call->name == kSwapLanes) return emit_swap(*call);
@@ -270,6 +287,7 @@ void Emitter::emit_block(const Stmt& s) {
         auto body = [&](Value* i, int64_t offset) {
             with_binding(loop->var, {i, offset, false, depth_, last_of(loop->extent)}, [&] { emit_block(loop->body); });
             if (!in_steps) meet();
+            settle_all();
         };
         if (loop->kind == LoopKind::Unrolled && extent) {
             for (int64_t i = 0; i < *extent; ++i) body(nullptr, i);
@@ -289,9 +307,13 @@ void Emitter::emit_block(const Stmt& s) {
     if (in_steps) meet_before(asked);
     Value* condition = emit_alone(branch->condition);
     const Touched before = open_;
-    emit_where(condition, [&] { emit_block(branch->then); });
+    const auto settled = [&](const Stmt& part) {
+        emit_block(part);
+        settle_all();
+    };
+    emit_where(condition, [&] { settled(branch->then); });
     Touched after = std::exchange(open_, before);
-    if (branch->otherwise) emit_where(builder_.CreateNot(condition), [&] { emit_block(branch->otherwise); });
+    if (branch->otherwise) emit_where(builder_.CreateNot(condition), [&] { settled(branch->otherwise); });
     open_.add(after);
 }
 
@@ -327,6 +349,8 @@ void Emitter::emit_threads(const For& first) {
 Value* Emitter::shared_memory(int buffer) {
     if (plan_->team) return shared_in_team(buffer);
     if (roles_) return shared_in_group(buffer);
+    for (const Ring& ring : rings_)
+        if (auto placed = ring.bases.find(buffer); placed != ring.bases.end()) return placed->second;
     if (auto placed = plan_->shared.find(buffer); placed != plan_->shared.end())
         return builder_.CreateInBoundsGEP(builder_.getInt8Ty(), launched_memory(),
                                           builder_.getInt64(placed->second.offset));

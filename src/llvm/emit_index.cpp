@@ -131,8 +131,16 @@ Emitter::Linear Emitter::linear_quotient(const Expr& e) {
     return out;
 }
 
-Emitter::Linear Emitter::offset_of(const Slot& slot, const std::vector<Expr>& indices) {
+Emitter::Linear Emitter::offset_of(const Slot& slot, const std::vector<Expr>& given) {
     Linear out;
+    std::vector<Expr> indices = given;
+    if (slot.panels) {
+        constexpr int64_t kPiece = kPieceBytes / 2, kPanel = kPieces * kPiece;  // elements
+        const Expr row = given[0], column = given[1];
+        const Expr piece = mod(floor_div(column, kPiece), kPieces);
+        indices = {floor_div(column, kPanel), row, bit(ExprKind::BitXor, piece, mod(row, kPieces)),
+                   mod(column, kPiece)};
+    }
     CHECK(indices.size() == slot.strides.size(), "kernel {}: {} indices of a buffer of rank {}", kernel_.name,
           indices.size(), slot.strides.size());
     for (size_t d = 0; d < indices.size(); ++d) {

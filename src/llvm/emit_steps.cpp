@@ -14,7 +14,7 @@ namespace tessera::codegen {
 namespace {
 
 constexpr int64_t kStaticBytes = 32 << 10;  // more is placed, and comes with the launch
-constexpr int64_t kMostOfBlock = 227 << 10, kSharedUnit = 128;
+constexpr int64_t kMostOfBlock = 227 << 10, kSharedUnit = 128, kPanelUnit = 1024;
 
 int64_t shared_bytes_of(const Buffer& b) {
     Expr count = 1;
@@ -31,6 +31,7 @@ int64_t shared_bytes_of(const Buffer& b) {
 struct Lifetimes {
     const Kernel& kernel;
     const std::set<int>& shared;
+    const std::map<const For*, AheadPlan>& ahead;
     struct Span {
         int64_t begin = -1, end = -1;
         size_t loops = 0;  // around its Alloc
@@ -83,9 +84,11 @@ struct Lifetimes {
         ++now;
         const auto [begin, touched] = loops.back();
         loops.pop_back();
+        const auto rings = ahead.find(loop);
         for (int b : touched) {
             Span& span = spans[b];
-            if (span.loops > loops.size()) continue;
+            const bool in_ring = rings != ahead.end() && rings->second.tiles.contains(b);
+            if (span.loops > loops.size() && !in_ring) continue;
             span.begin = std::min(span.begin, begin);
             span.end = now;
         }
@@ -104,6 +107,77 @@ std::set<int> threads_own_buffers(const Kernel& kernel, const Stmt& s) {
     return own;
 }
 
+namespace {
+
+// Products by instructions of four warps, the tiles they read, and loops whose tiles are brought ahead.
+void find_products(const Kernel& kernel, LaunchPlan& plan) {
+    visit(plan.stmt, [&](const Stmt& s) {
+        const Call* call = s->as<Call>();
+        const Intrinsic* known = call ? find_intrinsic(call->name) : nullptr;
+        if (known && known->by_block && known->needs == "wgmma") {
+            plan.wide.insert(call);
+            for (size_t i = known->from_threads ? 1 : 0; i < call->reads.size(); ++i)
+                plan.panels.insert(call->reads[i].buffer);
+        }
+        const For* loop = s->as<For>();
+        if (!loop || !loop->notes.contains("ahead")) return;
+        AheadPlan& made = plan.ahead[loop];
+        made.ahead = loop->notes.at("ahead");
+        made.goes_on = true;
+        Stmt body = loop->body;
+        while (body->as<Alloc>()) body = body->as<Alloc>()->body;
+        for (const Stmt& each : body->as<Seq>()->stmts) {
+            const For* nest = each->as<For>();
+            if (nest && nest->notes.contains("brings")) {
+                const int tile = *written_buffers(each).begin();
+                made.tiles[tile] = shared_bytes_of(kernel.buffers[static_cast<size_t>(tile)]);
+                continue;
+            }
+            const Call* product = each->as<Call>();
+            const Intrinsic* by = product ? find_intrinsic(product->name) : nullptr;
+            made.goes_on &= by && by->by_block && by->needs == "wgmma" && !by->from_threads;
+        }
+        // All that products read must stay until they have ended.
+        for (const Stmt& each : body->as<Seq>()->stmts)
+            if (const Call* product = each->as<Call>())
+                for (const Access& a : product->reads) made.goes_on &= made.tiles.contains(a.buffer);
+        made.places = made.ahead + (made.goes_on ? 2 : 1);
+    });
+}
+
+// Gives each buffer a place, and says how many bytes that takes.
+int64_t place_shared(const Kernel& kernel, LaunchPlan& plan, const std::set<int>& shared) {
+    Lifetimes lives{kernel, shared, plan.ahead};
+    lives.walk(plan.stmt);
+    // The first that is needed first; each at the lowest place that no other has at the same time.
+    std::vector<int> order;
+    for (const auto& [buffer, span] : lives.spans)
+        if (span.begin >= 0) order.push_back(buffer);
+    std::sort(order.begin(), order.end(),
+              [&](int a, int b) { return std::pair(lives.spans[a].begin, a) < std::pair(lives.spans[b].begin, b); });
+    int64_t most = 0;
+    plan.shared.clear();
+    for (int buffer : order) {
+        const auto& span = lives.spans[buffer];
+        int64_t bytes = shared_bytes_of(kernel.buffers[static_cast<size_t>(buffer)]);
+        for (const auto& [loop, ring] : plan.ahead)
+            if (ring.tiles.contains(buffer)) bytes *= ring.places;
+        const int64_t unit = plan.panels.contains(buffer) ? kPanelUnit : kSharedUnit;
+        std::vector<SharedPlace> beside;
+        for (const auto& [other, place] : plan.shared)
+            if (lives.spans[other].begin <= span.end && span.begin <= lives.spans[other].end) beside.push_back(place);
+        std::sort(beside.begin(), beside.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+        int64_t at = 0;
+        for (const SharedPlace& p : beside)
+            if (at < p.offset + p.bytes && p.offset < at + bytes) at = (p.offset + p.bytes + unit - 1) / unit * unit;
+        plan.shared.emplace(buffer, SharedPlace{at, bytes});
+        most = std::max(most, at + bytes);
+    }
+    return most;
+}
+
+}  // namespace
+
 Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
     const std::set<int> own = threads_own_buffers(kernel, plan.stmt);
     std::set<int> shared;
@@ -116,28 +190,16 @@ Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
         shared.insert(a->buffer);
         all += shared_bytes_of(b);
     });
-    if (all <= kStaticBytes) return {};
-    Lifetimes lives{kernel, shared};
-    lives.walk(plan.stmt);
-    // The first that is needed first; each at the lowest place that no other has at the same time.
-    std::vector<int> order;
-    for (const auto& [buffer, span] : lives.spans)
-        if (span.begin >= 0) order.push_back(buffer);
-    std::sort(order.begin(), order.end(),
-              [&](int a, int b) { return std::pair(lives.spans[a].begin, a) < std::pair(lives.spans[b].begin, b); });
-    int64_t most = 0;
-    for (int buffer : order) {
-        const auto& span = lives.spans[buffer];
-        const int64_t bytes = shared_bytes_of(kernel.buffers[static_cast<size_t>(buffer)]);
-        std::vector<SharedPlace> beside;
-        for (const auto& [other, place] : plan.shared)
-            if (lives.spans[other].begin <= span.end && span.begin <= lives.spans[other].end) beside.push_back(place);
-        std::sort(beside.begin(), beside.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
-        int64_t at = 0;
-        for (const SharedPlace& p : beside)
-            if (at < p.offset + p.bytes && p.offset < at + bytes) at = p.offset + p.bytes;
-        plan.shared.emplace(buffer, SharedPlace{at, bytes});
-        most = std::max(most, at + bytes);
+    find_products(kernel, plan);
+    if (all <= kStaticBytes && plan.ahead.empty() && plan.panels.empty()) return {};
+    int64_t most = place_shared(kernel, plan, shared);
+    // Tiles are brought less far ahead where there is no room for more.
+    while (most > kMostOfBlock) {
+        bool fewer = false;
+        for (auto& [loop, ring] : plan.ahead)
+            if (ring.ahead > 1) --ring.ahead, --ring.places, fewer = true;
+        if (!fewer) break;
+        most = place_shared(kernel, plan, shared);
     }
     if (most > kMostOfBlock)
         return Error(Code::E0604, "kernel {}: its tiles take {} bytes of shared memory, and a block has {}",
@@ -161,9 +223,12 @@ Value* Emitter::launched_memory() {
 // Memory that other threads see: what a statement, with all inside of it, reads and writes.
 Emitter::Touched Emitter::touched_by(const Stmt& s) const {
     Touched all;
+    const auto in_ring = [&](int buffer) {
+        return std::any_of(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.bases.contains(buffer); });
+    };
     const auto seen = [&](int buffer) {
         const Scope scope = kernel_.buffers[static_cast<size_t>(buffer)].scope;
-        return scope == Scope::Global || (scope == Scope::Shared && !own_buffers_.contains(buffer));
+        return scope == Scope::Global || (scope == Scope::Shared && !own_buffers_.contains(buffer) && !in_ring(buffer));
     };
     visit(s, [&](const Stmt& x) {
         if (const Store* to = x->as<Store>(); to && seen(to->to.buffer)) all.writes.insert(to->to.buffer);
@@ -201,13 +266,14 @@ bool Emitter::may_meet_in_memory(int a, int b) const {
 }
 
 // Before a statement that does this: threads meet where another may have touched what it touches.
-void Emitter::meet_before(const Touched& now) {
+void Emitter::meet_before(const Touched& now, bool wide) {
     const auto any = [&](const std::set<int>& some, const std::set<int>& others) {
         return std::any_of(some.begin(), some.end(), [&](int a) {
             return std::any_of(others.begin(), others.end(), [&](int b) { return may_meet_in_memory(a, b); });
         });
     };
     if (any(now.writes, open_.writes) || any(now.writes, open_.reads) || any(now.reads, open_.writes)) {
+        if (wide) assembly("fence.proxy.async.shared::cta;", "", {});  // what threads wrote, instructions of four warps read
         meet();
         open_ = {};
     }

@@ -285,7 +285,7 @@ void Emitter::emit_store(const Store& s) {
     CHECK(slot.base, "kernel {}: {} is written outside its Alloc", kernel_.name, kernel_.buffers[s.to.buffer].name);
     if (s.combine)
         emit_combine(s);
-    else
+    else if (!copy_vector(s))
         store_lanes(slot, offset_of(slot, s.to.indices), to_memory(emit(s.value), slot.dtype));
     forget_loads(s.to.buffer);
 }

@@ -304,8 +304,12 @@ void Emitter::emit_team_product(const Call& call, const Intrinsic& known) {
             operands.push_back(builder_.CreateLoad(builder_.getInt32Ty(), at));
         }
         operands.push_back(further(b, along ? in_rows(step, panel_bytes(1)) : step * 2 * kEightRowBytes));
-        add_wide_product(call.writes[0].buffer, columns, known.operands[0], operands, known.fresh && step == 0,
-                         along ? 0 : 1);
+        add_wide_product({.sums = call.writes[0].buffer,
+                          .columns = columns,
+                          .dtype = known.operands[0],
+                          .fresh = known.fresh && step == 0,
+                          .b_across = !along},
+                         operands);
     }
     assembly("wgmma.commit_group.sync.aligned;", "", {});
     roles_->begun.push_back(call.writes[0].buffer);

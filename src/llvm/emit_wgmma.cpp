@@ -109,26 +109,27 @@ void Emitter::emit_wgmma(const Call& call, Value* stage) {
     forget_loads(call.writes[0].buffer);
 }
 
-// One instruction, whose first operand is a tile or four registers. `fresh`: the sums are not read.
-void Emitter::add_wide_product(int buffer, int64_t columns, DType dtype, const std::vector<Value*>& operands,
-                               bool fresh, int across) {
-    const int64_t count = columns / 2, first = fresh ? count : 2 * count;
+// One instruction, whose first operand is a tile or four registers.
+void Emitter::add_wide_product(const WideProduct& p, const std::vector<Value*>& operands) {
+    const int64_t count = p.columns / 2, first = p.fresh ? count : 2 * count;
     const bool registers_first = operands.size() > 2;
-    const std::string type = dtype == DType::f16 ? "f16" : "bf16";
+    const std::string type = p.dtype == DType::f16 ? "f16" : "bf16";
     std::string text =
         fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, ",
-                    fresh ? 0 : 1, columns, type, type, registers(count));
-    text += registers_first ? fmt::format("{{${}, ${}, ${}, ${}}}, ${}, p, 1, 1, {}; }}", first, first + 1, first + 2,
-                                          first + 3, first + 4, across)
-                            : fmt::format("${}, ${}, p, 1, 1, 0, {}; }}", first, first + 1, across);
+                    p.fresh ? 0 : 1, p.columns, type, type, registers(count));
+    text += registers_first
+                ? fmt::format("{{${}, ${}, ${}, ${}}}, ${}, p, 1, 1, {:d}; }}", first, first + 1, first + 2, first + 3,
+                              first + 4, p.b_across)
+                : fmt::format("${}, ${}, p, 1, 1, {:d}, {:d}; }}", first, first + 1, p.a_across, p.b_across);
     const std::string constraints =
-        repeated("=f,", count) + (fresh ? "" : tied(count)) + (registers_first ? "r,r,r,r,l" : "l,l");
-    const Slot& sums = slots_[static_cast<size_t>(buffer)];
+        repeated("=f,", count) + (p.fresh ? "" : tied(count)) + (registers_first ? "r,r,r,r,l" : "l,l");
+    const Slot& sums = slots_[static_cast<size_t>(p.sums)];
     auto sum_at = [&](int64_t i) {
-        return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base, static_cast<uint64_t>(i));
+        return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base,
+                                                   static_cast<uint64_t>(p.first + i));
     };
     std::vector<Value*> arguments;
-    for (int64_t i = 0; !fresh && i < count; ++i)
+    for (int64_t i = 0; !p.fresh && i < count; ++i)
         arguments.push_back(builder_.CreateLoad(builder_.getFloatTy(), sum_at(i)));
     arguments.insert(arguments.end(), operands.begin(), operands.end());
     auto* result = llvm::StructType::get(module_.getContext(),

@@ -45,6 +45,12 @@ struct TeamPlan {
 struct SharedPlace {
     int64_t offset = 0, bytes = 0;
 };
+// A loop whose tiles are brought some iterations ahead, each into one of some places. See emit_ahead.cpp.
+struct AheadPlan {
+    int64_t ahead = 0, places = 0;
+    std::map<int, int64_t> tiles;  // and bytes of one place
+    bool goes_on = false;          // products of one iteration end in the next
+};
 struct LaunchPlan {
     Stmt stmt;
     const For* parallel = nullptr;   // stmt's loop, where it is a parallel one
@@ -55,6 +61,9 @@ struct LaunchPlan {
     std::optional<RolesPlan> roles = {};
     std::optional<TeamPlan> team = {};
     std::map<int, SharedPlace> shared = {};  // of buffers, in the memory that comes with the launch
+    std::map<const For*, AheadPlan> ahead = {};
+    std::set<const Call*> wide = {};  // products by instructions of four warps that threads begin
+    std::set<int> panels = {};        // tiles that those read: see Slot::panels
 };
 // Gives buffers in shared memory their places, where there is much of it.
 Status plan_shared(const Kernel& kernel, LaunchPlan& plan);
@@ -96,6 +105,8 @@ class Emitter {
         llvm::MDNode *scope = nullptr, *noalias = nullptr;
         int per_lane = 0;  // allocated inside a Vector loop: so many copies, one per lane, interleaved
         int64_t own = 0;   // elements, where it lies on the stack or, better, in registers
+        // A tile [rows, columns] of 16 bits in panels of 64 columns, pieces of 16 bytes exchanged (tile_copy.h).
+        bool panels = false;
     };
     // The sum of terms and a constant, plus `lane` times the lane's number, plus a vector where it is not so regular.
     struct Linear {
@@ -209,8 +220,14 @@ class Emitter {
                     llvm::Type* result = nullptr);
     void emit_wgmma(const Call& call, Value* stage);
     void settle_sums(int buffer, int others = 0);  // waits for all matrix instructions but those of so many groups
-    void add_wide_product(int buffer, int64_t columns, DType dtype, const std::vector<Value*>& operands, bool fresh,
-                          int across);
+    struct WideProduct {
+        int sums = -1;  // from element `first` on
+        int64_t first = 0, columns = 0;
+        DType dtype = DType::f16;
+        bool fresh = false;                          // the sums are not read
+        bool a_across = false, b_across = false;     // operands that do not lie along what is added up
+    };
+    void add_wide_product(const WideProduct& product, const std::vector<Value*>& operands);
     Value* tile_descriptor(const Access& tile, int64_t side, bool along_k);
 
     // emit_team.cpp
@@ -241,11 +258,32 @@ class Emitter {
     Touched touched_by(const Stmt& s) const;
     void add_reads(const Expr& e, Touched& to) const;
     bool may_meet_in_memory(int a, int b) const;
-    void meet_before(const Touched& now);
+    void meet_before(const Touched& now, bool wide = false);
     void emit_swap(const Call& call);
     Value* launched_memory();
     Touched open_;               // since threads last met
     std::set<int> own_buffers_;  // of which each thread has its own
+
+    // emit_ahead.cpp
+    struct Ring {
+        const AheadPlan* plan = nullptr;
+        std::map<int, Value*> bases = {};                // where this iteration's tiles are
+        std::function<void()> bring = {};                // what begins copies, as soon as products have begun
+    };
+    struct Begun {
+        int sums = -1, operand = -1;  // what must not be touched until it has ended; the operand where it is threads' own
+    };
+    void emit_ahead(const For& loop, const AheadPlan& plan);
+    void emit_ahead(const For& loop, const AheadPlan& plan, Value* count);
+    void bring_tiles(const For& loop, const AheadPlan& plan, Value* iteration, Value* place);
+    bool copy_vector(const Store& s);  // false: it is no plain copy
+    void emit_wide(const Call& call);
+    Value* panel_descriptor(int buffer, bool along_k, Value* further);
+    void settle_touched(const Stmt& s);  // products whose sums a statement uses
+    void settle_all();
+    std::vector<Ring> rings_;    // of the loops around
+    std::vector<Begun> begun_;   // products that go on, in order
+    bool bringing_ = false;
 
     // emit_mma.cpp
     void emit_mma(const Call& call);

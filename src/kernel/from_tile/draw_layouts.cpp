@@ -85,10 +85,11 @@ Result<std::string> draw_layouts(const tile::Program& program, const std::vector
     using namespace from_tile_detail;
     TileOptions options{.warps = warps};
     Result<std::string> drawn = Error(Code::E0604, "{}: no tiles", program.data().name);
-    for (const bool matrices : {true, false}) {
+    for (const Matrices matrices : {Matrices::OfFour, Matrices::OfWarp, Matrices::None}) {
+        if (matrices == Matrices::OfFour && !machine.has("wgmma")) continue;
         TileLowering lowering(program.data(), arguments, grid_rank, machine, options, matrices);
         const Result<Kernel> made = lowering.run();
-        if (!made.ok() && lowering.needs_plain_products() && matrices) continue;
+        if (!made.ok() && lowering.needs_other_products() && matrices != Matrices::None) continue;
         if (!made.ok() && !lowering.needs_addresses()) return made.error();
         int64_t width = 0, y = 0;
         std::string body;

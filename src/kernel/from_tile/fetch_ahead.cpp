@@ -1,11 +1,12 @@
 #include "kernel/from_tile/fetch_ahead.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "kernel/ir/atomics.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/races.h"
+#include "kernel/ir/tile_calls.h"
+#include "kernel/ir/tile_copy.h"
 
 namespace tessera::from_tile_detail {
 namespace {
@@ -16,39 +17,82 @@ bool multiplies(const Stmt& s) {
     return known && known->by_block;
 }
 
-// A nest over threads whose only stores put what they load into one tile: its loops, and how many elements of a thread.
-struct Bringing {
-    int tile = -1;
-    int64_t elements = 0;
-    bool right = true;
+// What a loop does with memory.
+struct Uses {
+    std::set<int> written, by_threads;  // buffers; those that threads read
+    std::map<int, int> stores;          // statements that write a buffer
+    bool ordered = false;               // something in it must not be overtaken
 };
 
-Bringing look_at(const Kernel& kernel, const Stmt& s, const std::set<int>& written) {
-    Bringing made;
+Uses uses_in(const Kernel& kernel, const Stmt& body) {
+    Uses all;
+    all.written = written_buffers(body);
+    visit(body, [&](const Stmt& s) {
+        const Call* call = s->as<Call>();
+        all.ordered |= call && (is_atomic(*call) || call->name == kReport || call->name == kLeave);
+        if (!call || multiplies(s)) return;
+        for (const Access& a : call->reads) all.by_threads.insert(a.buffer);
+    });
+    visit_exprs(body, [&](const Expr& e) {
+        visit(e, [&](const Expr& x) {
+            if (x.is(ExprKind::Load)) all.by_threads.insert(x.node().slot);
+        });
+    });
+    // Two arrays of all memory may be the same.
+    const bool anywhere = std::any_of(all.written.begin(), all.written.end(), [&](int b) {
+        return is_anywhere(kernel.buffers[static_cast<size_t>(b)]);
+    });
+    for (size_t b = 0; anywhere && b < kernel.params; ++b) all.written.insert(static_cast<int>(b));
+    return all;
+}
+
+// The tile into which a nest over threads stores what it loads, and nothing else; or -1.
+int brought_by(const Kernel& kernel, const Stmt& s, const Uses& uses) {
     const For* first = s ? s->as<For>() : nullptr;
-    if (!first || !is_thread_loop(*first)) return {.right = false};
-    int64_t reads = 0;
+    if (!first || !is_thread_loop(*first)) return -1;
+    int tile = -1;
+    bool right = true, reads = false;
     visit(s, [&](const Stmt& x) {
-        if (x->as<Call>() || x->as<Alloc>()) made.right = false;
+        right &= !x->as<Call>() && !x->as<Alloc>();
         const Store* to = x->as<Store>();
         if (!to) return;
-        made.right &= !to->combine && (made.tile < 0 || made.tile == to->to.buffer);
-        made.tile = to->to.buffer;
+        right &= !to->combine && (tile < 0 || tile == to->to.buffer);
+        tile = to->to.buffer;
     });
     visit_exprs(s, [&](const Expr& e) {
         visit(e, [&](const Expr& x) {
             if (!x.is(ExprKind::Load)) return;
-            made.right &= !written.contains(x.node().slot);
-            reads += static_cast<size_t>(x.node().slot) < kernel.params;
+            right &= !uses.written.contains(x.node().slot);
+            reads |= static_cast<size_t>(x.node().slot) < kernel.params;
         });
     });
-    made.right &= made.tile >= 0 && reads > 0 && !kernel.buffers[static_cast<size_t>(made.tile)].strides.empty();
-    return made;
+    const bool of_products = tile >= 0 && static_cast<size_t>(tile) >= kernel.params && !uses.by_threads.contains(tile);
+    return right && reads && of_products ? tile : -1;
+}
+
+// One vector under a condition and zeros otherwise, as one that is chosen.
+Stmt with_choice(const Stmt& s) {
+    return mutate(s, [](const Stmt& x) -> Stmt {
+        const If* branch = x ? x->as<If>() : nullptr;
+        const For *taken = branch && branch->then ? branch->then->as<For>() : nullptr,
+                  *other = branch && branch->otherwise ? branch->otherwise->as<For>() : nullptr;
+        if (!taken || !other || taken->kind != LoopKind::Vector || other->kind != LoopKind::Vector) return x;
+        const Store *to = taken->body->as<Store>(), *zero = other->body->as<Store>();
+        if (!to || !zero || taken->extent != other->extent || !to->value.is(ExprKind::Load)) return x;
+        const Bindings renamed{{other->var.node().name, taken->var}};
+        const Expr none = substitute(zero->value, renamed);
+        if (!none.is(ExprKind::Const)) return x;
+        for (size_t d = 0; d < to->to.indices.size(); ++d)
+            if (!substitute(zero->to.indices[d], renamed).same(to->to.indices[d])) return x;
+        For made = *taken;
+        made.body = store(to->to.buffer, to->to.indices, select(branch->condition, to->value, none));
+        return make_stmt(std::move(made));
+    });
 }
 
 class FetchAhead {
   public:
-    explicit FetchAhead(Kernel& kernel) : kernel_(kernel) {}
+    FetchAhead(Kernel& kernel, int64_t iterations) : kernel_(kernel), iterations_(iterations) {}
 
     Stmt in(const Stmt& s) {
         if (!s) return s;
@@ -61,15 +105,15 @@ class FetchAhead {
         if (const If* branch = s->as<If>()) return if_then(branch->condition, in(branch->then), in(branch->otherwise));
         const For* loop = s->as<For>();
         if (!loop || is_thread_loop(*loop)) return s;
+        if (loop->kind == LoopKind::Serial)
+            if (Stmt made = ahead(*loop)) return made;
         For made = *loop;
-        if (loop->kind != LoopKind::Serial) {
-            made.body = in(loop->body);
-            return make_stmt(std::move(made));
-        }
-        return ahead(*loop);
+        made.body = in(loop->body);
+        return make_stmt(std::move(made));
     }
 
   private:
+    // Null: nothing can be brought earlier.
     Stmt ahead(const For& loop) {
         std::vector<int> allocs;
         Stmt body = loop.body;
@@ -78,127 +122,44 @@ class FetchAhead {
             body = body->as<Alloc>()->body;
         }
         const Seq* all = body ? body->as<Seq>() : nullptr;
-        const std::set<int> written = written_buffers(loop.body);
-        bool same = true;  // extent, all along
-        visit(loop.extent, [&](const Expr& x) { same &= !x.is(ExprKind::Load) || !written.contains(x.node().slot); });
-        const bool fits = all && same && std::any_of(all->stmts.begin(), all->stmts.end(), multiplies) &&
-                          has_room(all->stmts, written);
-        if (!fits) {
-            For made = loop;
-            made.body = in(loop.body);
-            return make_stmt(std::move(made));
-        }
-        std::vector<Stmt> before, list;
-        std::vector<int> fetched;
+        if (!all || std::none_of(all->stmts.begin(), all->stmts.end(), multiplies)) return nullptr;
+        const Uses uses = uses_in(kernel_, loop.body);
+        bool fits = !uses.ordered;  // and the number of iterations stays the same
+        visit(loop.extent,
+              [&](const Expr& x) { fits &= !x.is(ExprKind::Load) || !uses.written.contains(x.node().slot); });
+        if (!fits) return nullptr;
+        std::map<int, int> writers;
+        for (const Stmt& each : all->stmts)
+            for (int b : written_buffers(each)) ++writers[b];
+        bool any = false;
+        std::vector<Stmt> list;
         for (const Stmt& each : all->stmts) {
-            const Bringing bringing = look_at(kernel_, each, written);
-            if (!bringing.right) {
+            const int tile = brought_by(kernel_, each, uses);
+            if (tile < 0 || writers[tile] > 1 || std::find(allocs.begin(), allocs.end(), tile) == allocs.end()) {
                 list.push_back(each);
                 continue;
             }
-            const int own = add_own(bringing.tile, each);
-            fetched.push_back(own);
-            const Expr next = min(loop.var + 1, loop.extent - 1);
-            before.push_back(cut(each, own, true, {{loop.var.node().name, Expr(0)}}));
-            list.push_back(cut(each, own, false, {}));
-            list.push_back(cut(each, own, true, {{loop.var.node().name, next}}));
+            For brings = *with_choice(each)->as<For>();
+            brings.notes["brings"] = 1;
+            list.push_back(make_stmt(std::move(brings)));
+            any = true;
         }
+        if (!any) return nullptr;
         For made = loop;
+        made.notes["ahead"] = iterations_;
         made.body = seq(std::move(list));
         for (size_t a = allocs.size(); a-- > 0;) made.body = alloc(allocs[a], made.body);
-        if (fetched.empty()) return make_stmt(std::move(made));
-        Stmt whole = if_then(lt(Expr(0), loop.extent), seq(std::move(before)));
-        whole = seq({whole, make_stmt(std::move(made))});
-        for (int own : fetched) whole = alloc(own, whole);
-        return whole;
-    }
-
-    // Registers of a thread for the sums, and for what is fetched.
-    bool has_room(const std::vector<Stmt>& all, const std::set<int>& written) const {
-        constexpr int64_t kMostRegisters = 112, kRegisterBytes = 4;
-        int64_t bytes = 0;
-        std::set<int> sums;
-        for (const Stmt& each : all) {
-            if (multiplies(each)) sums.insert(each->as<Call>()->writes[0].buffer);
-            const Bringing bringing = look_at(kernel_, each, written);
-            if (bringing.right) bytes += of_thread(bringing.tile, warps_of(each));
-        }
-        for (int slot : sums) bytes += *kernel_.buffers[static_cast<size_t>(slot)].shape[3].as_int() * kRegisterBytes;
-        return bytes <= kMostRegisters * kRegisterBytes;
-    }
-    int64_t of_thread(int tile, int64_t warps) const {
-        const Buffer& b = kernel_.buffers[static_cast<size_t>(tile)];
-        auto bytes = static_cast<int64_t>(dtype_bytes(b.dtype));
-        for (const Expr& size : b.shape) bytes *= *size.as_int();
-        return bytes / (warps * kThreadsOfWarp);
-    }
-    int64_t warps_of(const Stmt& s) const { return *bound_nest(*s->as<For>()).loops[0]->extent.as_int(); }
-
-    // As many elements as a thread has of the tile.
-    int add_own(int tile, const Stmt& s) {
-        const Buffer& b = kernel_.buffers[static_cast<size_t>(tile)];
-        int64_t elements = 1;
-        for (const Expr& size : b.shape) elements *= *size.as_int();
-        const int64_t warps = warps_of(s), threads = warps * kThreadsOfWarp;
-        kernel_.buffers.push_back(
-            {.name = fmt::format("next{}", kernel_.buffers.size()),
-             .dtype = b.dtype,
-             .shape = {warps, kGroupsOfWarp, kPairsOfGroup, std::max<int64_t>(1, elements / threads)},
-             .scope = Scope::Shared});
-        return static_cast<int>(kernel_.buffers.size()) - 1;
-    }
-
-    // The nest with one half of what it does, with variables of its own.
-    Stmt cut(const Stmt& s, int own, bool load_half, const Bindings& bindings) {
-        const BoundNest nest = bound_nest(*s->as<For>());
-        const TileIndices thread{nest.loops[0]->var, nest.loops[1]->var, nest.loops[2]->var};
-        // The number of an element among the thread's, by the loops around it.
-        std::function<Stmt(const Stmt&, const Expr&)> walk = [&](const Stmt& x, const Expr& number) -> Stmt {
-            if (!x) return x;
-            if (const For* loop = x->as<For>()) {
-                const bool bound = loop->kind == LoopKind::Bound;
-                For made = *loop;
-                made.body = walk(loop->body, bound ? number : number * loop->extent + loop->var);
-                return make_stmt(std::move(made));
-            }
-            if (const If* branch = x->as<If>()) {
-                // Both branches are about the same elements.
-                if (!load_half && branch->otherwise) return walk(branch->then, number);
-                return if_then(branch->condition, walk(branch->then, number), walk(branch->otherwise, number));
-            }
-            if (const Seq* all = x->as<Seq>()) {
-                std::vector<Stmt> list;
-                for (const Stmt& each : all->stmts) list.push_back(walk(each, number));
-                return seq(std::move(list));
-            }
-            const Store* to = x->as<Store>();
-            TileIndices at = thread;
-            at.push_back(number);
-            const DType dtype = kernel_.buffers[static_cast<size_t>(to->to.buffer)].dtype;
-            return load_half ? store(own, at, to->value) : store(to->to.buffer, to->to.indices, load(own, dtype, at));
-        };
-        Stmt made = walk(s, 0);
-        if (!bindings.empty()) made = substitute(made, bindings);
-        return renamed_loops(made);
-    }
-
-    Stmt renamed_loops(const Stmt& s) {
-        Bindings names;
-        visit(s, [&](const Stmt& x) {
-            const For* loop = x->as<For>();
-            if (!loop) return;
-            const std::string& name = loop->var.node().name;
-            names.emplace(name, index_var(fmt::format("{}_{}", name, number_++), loop->extent.as_int()));
-        });
-        return substitute(s, names);
+        return make_stmt(std::move(made));
     }
 
     Kernel& kernel_;
-    int number_ = 0;
+    const int64_t iterations_;
 };
 
 }  // namespace
 
-void fetch_ahead(Kernel& kernel) { kernel.body = FetchAhead(kernel).in(kernel.body); }
+void fetch_ahead(Kernel& kernel, int64_t iterations) {
+    if (iterations > 0) kernel.body = FetchAhead(kernel, iterations).in(kernel.body);
+}
 
 }  // namespace tessera::from_tile_detail

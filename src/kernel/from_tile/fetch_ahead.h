@@ -1,12 +1,12 @@
-// Tiles of the next iteration are loaded while this one computes.
+// Tiles that products of a loop need are brought some iterations before: the loop is marked with how many ("ahead"), and
+// so are the nests over threads that bring them ("brings"). Whoever carries the kernel out as it is written need not
+// know of it; the code generator has a ring of places for each such tile, and copies go on while threads multiply.
 #pragma once
 
-#include "kernel/from_tile/layout.h"
+#include "kernel/ir/kernel.h"
 
 namespace tessera::from_tile_detail {
 
-// In loops of a block with products: loops over threads that bring tiles from global to shared memory are cut in two.
-// In each iteration threads put what they have loaded into shared memory, and load what the next one needs.
-void fetch_ahead(Kernel& kernel);
+void fetch_ahead(Kernel& kernel, int64_t iterations);
 
 }  // namespace tessera::from_tile_detail

@@ -18,16 +18,17 @@ using tile::Instruction;
 using tile::Kind;
 
 TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments,
-                           int grid_rank, const Machine& machine, const TileOptions& options, bool matrices)
+                           int grid_rank, const Machine& machine, const TileOptions& options, Matrices matrices)
     : program_(program),
       arguments_(arguments),
       grid_rank_(grid_rank),
       machine_(machine),
       apart_(options.apart),
       by_address_(options.by_address),
-      matrices_(matrices),
       bounded_(options.bounded),
-      warps_(machine.blocks ? options.warps : 0) {
+      matrices_(matrices),
+      warps_(machine.blocks ? options.warps : 0),
+      stages_(options.stages) {
     add_in_dots(program_);
     divide_once(program_);
     hoist_invariants(program_);
@@ -151,15 +152,15 @@ Result<Kernel> TileLowering::finish_blocks(Stmt body) {
                          .axis = fmt::format("block.{}", static_cast<char>('x' + axis)),
                          .body = std::move(body)});
     kernel_.body = std::move(body);
-    if (!keep_with_threads(kernel_, places_, sums_)) {
-        needs_plain_products_ = true;
+    if (!keep_with_threads(kernel_, places_, layouts_, sums_)) {
+        needs_other_products_ = true;
         return Error(Code::E0604, "{}: sums of a product that more than one thread needs", kernel_.name);
     }
     compute_everywhere(kernel_, warps_, names_);
     drop_unit_loops(kernel_);
     unwrap_lanes(kernel_);
     hoist_divisions(kernel_);
-    fetch_ahead(kernel_);
+    fetch_ahead(kernel_, stages_ - 1);
     simplify_kernel(kernel_);
     return std::move(kernel_);
 }
@@ -240,17 +241,18 @@ Status TileLowering::lower(const Instruction& i) {
 
 Result<TileKernel> from_tile(const tile::Program& program, const std::vector<tile::Argument>& arguments, int grid_rank,
                              const Machine& machine, const TileOptions& options) {
+    using from_tile_detail::Matrices;
     using from_tile_detail::TileLowering;
     if (options.bounded && machine.blocks) return Error(Code::E0604, "{}: on a GPU", program.data().name);
     TileOptions tried = options;
-    for (bool matrices = true;;) {
+    for (Matrices matrices = machine.has("wgmma") ? Matrices::OfFour : Matrices::OfWarp;;) {
         TileLowering lowering(program.data(), arguments, grid_rank, machine, tried, matrices);
         Result<Kernel> made = lowering.run();
         if (made.ok()) return TileKernel{std::move(*made), tried.by_address};
         if (lowering.needs_addresses() && !tried.by_address && !tried.bounded)
             tried.by_address = true;
-        else if (lowering.needs_plain_products() && matrices)
-            matrices = false;
+        else if (lowering.needs_other_products() && matrices != Matrices::None)
+            matrices = matrices == Matrices::OfFour ? Matrices::OfWarp : Matrices::None;
         else
             return std::move(made).error();
     }

@@ -22,25 +22,40 @@ Expr digit(const Expr& n, int64_t unit, int64_t size, int64_t all) {
 }
 
 void place_products(const TileLayout& layout, TilePlace& p, int& names) {
-    const int64_t rows = layout.shape[0] / layout.down, columns = layout.shape[1] / layout.across;
+    const int64_t rows = layout.shape[0] / layout.down;
+    const int64_t columns = layout.of_rows ? 1 : layout.shape[1] / layout.across;
     const auto variable = [&](const char* name, int64_t extent, size_t axis, bool lane = false) {
         const Expr var = index_var(fmt::format("{}{}", name, names++), extent);
         p.loops.push_back({var, extent, axis, lane});
         return var;
     };
-    const Expr v = variable("v", rows / 16, 0), x = variable("x", columns / 8, 1), h = variable("h", 2, 0);
-    const Expr in = variable("of", 2, 1, true);
-    const Expr down = layout.across == 1 ? p.warp : floor_div(p.warp, layout.across);
-    const Expr across = layout.across == 1 ? Expr(0) : mod(p.warp, layout.across);
-    p.at = {down * Expr(rows) + v * Expr(16) + h * Expr(8) + p.group,
-            across * Expr(columns) + x * Expr(8) + p.pair * Expr(2) + in};
+    const Expr v = variable("v", rows / 16, 0);
+    const Expr x = layout.of_rows ? Expr(0) : variable("x", columns / 8, 1);
+    const Expr h = variable("h", 2, 0);
+    const Expr in = layout.of_rows ? Expr(0) : variable("of", 2, 1, true);
+    const Expr across = layout.across == 1 ? Expr(0)
+                        : layout.wide      ? floor_div(p.warp, layout.down)
+                                           : mod(p.warp, layout.across);
+    Expr down = p.warp;
+    if (layout.across > 1) down = layout.wide ? mod(p.warp, layout.down) : floor_div(p.warp, layout.across);
+    const Expr first = layout.wide ? (v * Expr(layout.down) + down) * Expr(16) : down * Expr(rows) + v * Expr(16);
+    if (layout.across == 1) p.row = v * Expr(2) + h;
+    if (layout.of_rows) {
+        p.at = {first + h * Expr(8) + p.group};
+        if (layout.shape.size() > 1) p.at.emplace_back(0);
+        p.own = *p.row;
+        p.of_rows = true;
+        p.inside = eq(p.pair, Expr(0));
+        return;
+    }
+    p.at = {first + h * Expr(8) + p.group, across * Expr(columns) + x * Expr(8) + p.pair * Expr(2) + in};
     p.own = v * Expr(columns / 8 * 4) + x * Expr(4) + h * Expr(2) + in;
 }
 
 }  // namespace
 
 int64_t TileLayout::used() const {
-    if (of_products) return warps * kThreadsOfWarp;
+    if (of_products || of_rows) return warps * kThreadsOfWarp;
     int64_t all = 1;
     for (int64_t n : threads) all *= n;
     return all;
@@ -49,7 +64,7 @@ int64_t TileLayout::used() const {
 int64_t TileLayout::per_thread() const {
     int64_t all = 1;
     for (int64_t n : shape) all *= n;
-    return all / used();
+    return all / (of_rows ? used() / kPairsOfGroup : used());
 }
 
 std::vector<int> TileLayout::bits_of(size_t axis) const {
@@ -57,9 +72,9 @@ std::vector<int> TileLayout::bits_of(size_t axis) const {
     const auto add = [&](int from, int count) {
         for (int b = 0; b < count; ++b) bits.push_back(from + b);
     };
-    if (of_products) {
-        if (axis == 0) add(2, 3), add(5 + log_of(across), log_of(down));
-        if (axis == 1) add(0, 2), add(5, log_of(across));
+    if (of_products || of_rows) {
+        if (axis == 0) add(2, 3), add(5 + (wide ? 0 : log_of(across)), log_of(down));
+        if (axis == 1) add(0, 2), add(5 + (wide ? log_of(down) : 0), log_of(across));
         return bits;
     }
     int64_t inner = 1;
@@ -108,6 +123,27 @@ std::optional<TileLayout> product_layout(const std::vector<int64_t>& shape, int6
     return best;
 }
 
+std::optional<TileLayout> wide_layout(const std::vector<int64_t>& shape, int64_t warps) {
+    constexpr int64_t kGroupOfWarps = 4, kMostColumns = 256;
+    if (shape.size() != 2) return {};
+    for (int64_t down = warps; down >= kGroupOfWarps; down /= 2) {
+        const int64_t across = warps / down;
+        if (shape[0] % (16 * down) || shape[1] % (16 * across) || shape[1] / across > kMostColumns) continue;
+        return TileLayout{
+            .shape = shape, .warps = warps, .of_products = true, .down = down, .across = across, .wide = true};
+    }
+    return {};
+}
+
+TileLayout row_layout(const TileLayout& product, bool with_column) {
+    TileLayout made = product;
+    made.shape = {product.shape[0]};
+    if (with_column) made.shape.push_back(1);
+    made.of_products = false;
+    made.of_rows = true;
+    return made;
+}
+
 TilePlace threads_alone(int64_t warps, int& names) {
     const int n = names++;
     TilePlace p;
@@ -121,7 +157,7 @@ TilePlace threads_alone(int64_t warps, int& names) {
 TilePlace place_in(const TileLayout& layout, int& names) {
     TilePlace p = threads_alone(layout.warps, names);
     p.shape = layout.shape;
-    if (layout.of_products) {
+    if (layout.of_products || layout.of_rows) {
         place_products(layout, p, names);
         return p;
     }

@@ -20,6 +20,10 @@ struct TileLayout {
     // `across`.
     bool of_products = false;
     int64_t down = 1, across = 1;
+    bool wide = false;  // of instructions of four warps: warps take rows 16 by 16 in turn, then columns
+    // Or [rows] and [rows, 1], as rows of such a product, which has all of a row in one warp: the four threads that
+    // share a row all have its element.
+    bool of_rows = false;
 
     int64_t used() const;        // threads that have elements
     int64_t per_thread() const;  // elements
@@ -30,6 +34,9 @@ struct TileLayout {
 TileLayout spread_tile(const std::vector<int64_t>& shape, int64_t warps, int64_t most_lanes, size_t fastest);
 // Where each warp has 16 rows and 16 columns at least; with `rows`, whole rows if that can be.
 std::optional<TileLayout> product_layout(const std::vector<int64_t>& shape, int64_t warps, bool rows);
+// For instructions of four warps: as many warps down as can be.
+std::optional<TileLayout> wide_layout(const std::vector<int64_t>& shape, int64_t warps);
+TileLayout row_layout(const TileLayout& product, bool with_column);
 
 // One thread's elements, as loops run over them.
 struct TilePlace {
@@ -44,6 +51,8 @@ struct TilePlace {
     Expr warp, group, pair;
     TileIndices at;
     Expr own = 0;             // its number among the thread's
+    std::optional<Expr> row = {};  // in a product with whole rows: the number of the row's element among the thread's
+    bool of_rows = false;          // four threads have the same: only the first writes what others see
     std::vector<Loop> loops;  // outermost first
     std::optional<Expr> inside = {};
     // Other ways to name its elements, with their numbers.
@@ -63,7 +72,8 @@ constexpr int64_t kMostUnrolled = 128;  // elements of a thread
 
 // Buffers that each thread only uses its own elements of go to the threads: [warp, 8, 4, element]. `places`: of loops
 // over threads, by the name of the warp's variable. False where one of `wanted` cannot.
-bool keep_with_threads(Kernel& kernel, const std::map<std::string, TilePlace>& places, const std::set<int>& wanted);
+bool keep_with_threads(Kernel& kernel, const std::map<std::string, TilePlace>& places,
+                       const std::map<std::vector<int64_t>, TileLayout>& layouts, const std::set<int>& wanted);
 // Single elements that nothing but threads reads are computed by each thread for itself.
 void compute_everywhere(Kernel& kernel, int64_t warps, int& names);
 

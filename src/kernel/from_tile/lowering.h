@@ -20,14 +20,17 @@ struct TileProduct {
     std::optional<Expr> batch = {};
 };
 
+// By which instructions of a GPU threads multiply: by none of the kind, by those of one warp, or of four.
+enum class Matrices { None, OfWarp, OfFour };
+
 class TileLowering {
   public:
     TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments, int grid_rank,
-                 const Machine& machine, const TileOptions& options, bool matrices = true);
+                 const Machine& machine, const TileOptions& options, Matrices matrices = Matrices::OfFour);
     Result<Kernel> run();
     bool needs_addresses() const { return needs_addresses_; }
     const std::map<std::vector<int64_t>, TileLayout>& layouts() const { return layouts_; }
-    bool needs_plain_products() const { return needs_plain_products_; }  // not those of matrix instructions
+    bool needs_other_products() const { return needs_other_products_; }  // not those of these instructions
 
   private:
     // Instructions.
@@ -103,10 +106,14 @@ class TileLowering {
     Status meet_in_block(const tile::Instruction& i, const TilePlace& place, const Expr& number,
                          const std::vector<int>& part, const std::vector<int>& in_warp,
                          const std::vector<int>& in_block, const std::function<Stmt(Stmt)>& around);
-    bool multiplies_matrices(const tile::Instruction& i) const;
-    bool is_turned_operand(int value) const;  // that matrix instructions read as it was before
+    Matrices matrices_of(const tile::Instruction& i) const;  // that a product can be of
+    bool multiplies_matrices(const tile::Instruction& i) const { return matrices_of(i) != Matrices::None; }
+    bool is_turned_operand(int value) const;   // that matrix instructions read as it was before
+    bool comes_from_threads(int value) const;  // the first operand of instructions of four warps
+    bool is_stored_turned(int value) const;    // an operand of those, columns first
     int shared_operand(int value, bool& transposed);
     void multiply_in_threads(const tile::Instruction& i, int slot, DType dtype);
+    void multiply_by_four(const tile::Instruction& i, int slot);
 
     // Products.
     int packed(int value, DType dtype);
@@ -129,14 +136,16 @@ class TileLowering {
     const std::vector<tile::Argument>& arguments_;
     const int grid_rank_;
     const Machine& machine_;
-    const bool apart_, by_address_, matrices_, bounded_;
-    const int64_t warps_;
-    bool needs_plain_products_ = false;
+    const bool apart_, by_address_, bounded_;
+    const Matrices matrices_;
+    const int64_t warps_, stages_;
+    bool needs_other_products_ = false;
     int in_threads_ = 0;  // what is being written stands inside of loops over threads
     std::map<std::vector<int64_t>, TileLayout> layouts_;
     std::map<std::string, TilePlace> places_;  // by the warp's variable
     std::map<int, const tile::Instruction*> made_by_;
     std::map<int, size_t> fastest_;  // dimension of a load
+    std::set<std::vector<int64_t>> of_warps_;  // shapes whose products are not of instructions of four warps
     std::set<int> sums_;             // buffers that matrix instructions add to
     bool needs_addresses_ = false;
     tile::Place place_;  // of the instruction that is being lowered

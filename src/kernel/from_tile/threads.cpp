@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kVectorBytes = 16, kMostLanes = 8, kUsualLanes = 4;
 constexpr int64_t kSkew = 8;       // elements behind each row of an operand: rows begin in different banks
+constexpr int64_t kPanelElements = 64;  // of 16 bits, in a row of an operand of instructions of four warps
 constexpr int64_t kMostHeld = 64;  // elements of a tile that a thread computes before it reduces them
 
 void each_instruction(const tile::Region& region, const std::function<void(const Instruction&)>& f) {
@@ -97,7 +98,7 @@ struct Steps {
         switch (i.kind) {
             case Kind::Constant:
                 if (is_int(i.body.dtype()))
-                    known[out] = {std::vector<std::optional<int64_t>>(rank, 0), i.body.as_int()};
+                    known[out] = {std::vector<std::optional<int64_t>>(rank, 0), i.body.node().integer};
                 break;
             case Kind::Arange: known[out] = {{1}, {}}; break;
             case Kind::Offset: known[out] = sum(of(i.inputs[0]), of(i.inputs[1]), 1); break;
@@ -152,7 +153,8 @@ struct Steps {
 
 Status TileLowering::choose_layouts() {
     std::map<std::vector<int64_t>, int64_t> lanes;
-    std::set<std::vector<int64_t>> rows, products;
+    std::set<std::vector<int64_t>> rows, cut;
+    std::map<std::vector<int64_t>, Matrices> products;
     std::map<std::vector<int64_t>, size_t> fastest;
     Steps steps{program_};
     steps.walk(program_.body);
@@ -172,27 +174,68 @@ Status TileLowering::choose_layouts() {
                 fastest.try_emplace(of.shape, *along), fastest_.emplace(i.outputs[0], *along);
         }
         if (i.kind == Kind::Reduce && i.numbers[0] == 1) rows.insert(type(i.inputs[0]).shape);
-        if (i.kind == Kind::Dot && multiplies_matrices(i)) products.insert(type(i.outputs[0]).shape);
+        if (i.kind == Kind::Reduce || i.kind == Kind::Scan) cut.insert(type(i.inputs[0]).shape);
     });
     TRY(std::move(status));
+    // All products of one shape are of the same instructions, and one may need another's.
+    for (bool changed = true; changed;) {
+        changed = false;
+        products.clear();
+        each_instruction(program_.body, [&](const Instruction& i) {
+            if (i.kind != Kind::Dot || !multiplies_matrices(i)) return;
+            const Matrices by = matrices_of(i);
+            const auto& shape = type(i.outputs[0]).shape;
+            Matrices& of_all = products.try_emplace(shape, by).first->second;
+            of_all = std::min(of_all, by);
+            if (of_all != Matrices::OfFour) changed |= of_warps_.insert(shape).second;
+        });
+    }
     for (const tile::Type& each : program_.types) {
         if (each.shape.empty() || layouts_.contains(each.shape) || !are_powers_of_two(each.shape)) continue;
         std::optional<TileLayout> made;
-        if (products.contains(each.shape)) made = product_layout(each.shape, warps_, rows.contains(each.shape));
+        if (auto by = products.find(each.shape); by != products.end())
+            made = by->second == Matrices::OfFour ? wide_layout(each.shape, warps_)
+                                                  : product_layout(each.shape, warps_, rows.contains(each.shape));
         const auto found = lanes.find(each.shape);
         if (!made)
             made = spread_tile(each.shape, warps_, found == lanes.end() ? kUsualLanes : found->second,
                                fastest.contains(each.shape) ? fastest[each.shape] : innermost_of(each.shape));
         layouts_.emplace(each.shape, *made);
     }
+    // What products are reduced to, row by row, stays with the threads that have the rows.
+    std::map<int64_t, std::optional<TileLayout>> with_rows;
+    for (const auto& shape : rows) {
+        const TileLayout& of = layouts_.at(shape);
+        if (!of.of_products || of.across > 1) continue;
+        auto [known, added] = with_rows.try_emplace(shape[0], of);
+        if (!added && known->second && (known->second->down != of.down || known->second->wide != of.wide))
+            known->second.reset();
+    }
+    for (const auto& [size, product] : with_rows)
+        for (const bool with_column : {false, true}) {
+            if (!product) continue;
+            const TileLayout made = row_layout(*product, with_column);
+            if (!cut.contains(made.shape)) layouts_.insert_or_assign(made.shape, made);
+        }
     return {};
 }
 
-bool TileLowering::multiplies_matrices(const Instruction& i) const {
+Matrices TileLowering::matrices_of(const Instruction& i) const {
     const tile::Type &a = type(i.inputs[0]), &b = type(i.inputs[1]), &out = type(i.outputs[0]);
-    if (!matrices_ || a.shape.size() != 2 || a.dtype != b.dtype || !is_short_float(a.dtype)) return false;
-    if (out.dtype != DType::f32 && !is_short_float(out.dtype)) return false;
-    return a.shape[1] % 16 == 0 && product_layout(out.shape, warps_, false);
+    if (matrices_ == Matrices::None || a.shape.size() != 2 || a.dtype != b.dtype || !is_short_float(a.dtype))
+        return Matrices::None;
+    if ((out.dtype != DType::f32 && !is_short_float(out.dtype)) || a.shape[1] % 16) return Matrices::None;
+    // Operands of those of four warps lie in panels of 128 bytes.
+    const auto in_panels = [&](int value) {
+        for (auto made = made_by_.find(value); made != made_by_.end() && made->second->kind == Kind::Permute;
+             made = made_by_.find(value))
+            value = made->second->inputs[0];
+        return type(value).shape[is_stored_turned(value) ? 0 : 1] % kPanelElements == 0;
+    };
+    if (matrices_ == Matrices::OfFour && !of_warps_.contains(out.shape) && wide_layout(out.shape, warps_) &&
+        in_panels(i.inputs[1]) && (comes_from_threads(i.inputs[0]) || in_panels(i.inputs[0])))
+        return Matrices::OfFour;
+    return product_layout(out.shape, warps_, false) ? Matrices::OfWarp : Matrices::None;
 }
 
 const TileLayout& TileLowering::layout_of(const std::vector<int64_t>& shape) {
@@ -396,6 +439,15 @@ Status TileLowering::meet_in_block(const Instruction& i, const TilePlace& place,
     const int64_t warps = int64_t{1} << in_block.size();
     std::vector<int> slots;
     for (size_t r = 0; r < n; ++r) slots.push_back(local(type(i.outputs[r]).dtype, outer));
+    if (!outer.empty() && axis == 1 && layout_of(outer).of_rows && layout_of(place.shape).of_products) {
+        // Each thread has the result of its rows.
+        const TilePlace rows = new_place(outer);
+        std::vector<Stmt> each;
+        for (size_t r = 0; r < n; ++r) each.push_back(store(slots[r], rows.at, at_buffer(part[r], rows.of_thread(rows.own))));
+        emit(in_threads(rows, elements_of(rows, seq(std::move(each)), false)));
+        for (size_t r = 0; r < n; ++r) define_buffer(i.outputs[r], slots[r]);
+        return {};
+    }
     std::vector<int> meet = slots;
     if (warps > 1) {
         std::vector<int64_t> all = outer;
@@ -456,6 +508,33 @@ bool TileLowering::is_turned_operand(int value) const {
     return made != made_by_.end() && made->second->kind == Kind::Permute && multiplies_matrices(*user);
 }
 
+// What was computed from sums, and lies with the threads as sums do.
+bool TileLowering::comes_from_threads(int value) const {
+    auto made = made_by_.find(value);
+    const Instruction* user = uses_.last[static_cast<size_t>(value)];
+    if (made == made_by_.end() || made->second->kind != Kind::Map || uses_.count[static_cast<size_t>(value)] != 1)
+        return false;
+    if (of_warps_.contains(type(value).shape)) return false;
+    const auto layout = wide_layout(type(value).shape, warps_);
+    const auto sums = user ? wide_layout(type(user->outputs[0]).shape, warps_) : std::nullopt;
+    if (!layout || !sums || layout->across > 1 || sums->across > 1 || layout->down != sums->down) return false;
+    bool is_product = false;  // of another
+    each_instruction(program_.body, [&](const Instruction& i) {
+        is_product |= i.kind == Kind::Dot && type(i.outputs[0]).shape == type(value).shape;
+    });
+    return is_product;
+}
+
+bool TileLowering::is_stored_turned(int value) const {
+    auto fastest = fastest_.find(value);
+    if (matrices_ != Matrices::OfFour || fastest == fastest_.end() || fastest->second != 0) return false;
+    if (type(value).shape.size() != 2 || uses_.count[static_cast<size_t>(value)] != 1) return false;
+    const Instruction* user = uses_.last[static_cast<size_t>(value)];
+    if (user && user->kind == Kind::Permute && uses_.count[static_cast<size_t>(user->outputs[0])] == 1)
+        user = uses_.last[static_cast<size_t>(user->outputs[0])];
+    return user && user->kind == Kind::Dot && is_short_float(type(value).dtype);
+}
+
 int TileLowering::shared_operand(int value, bool& transposed) {
     auto made = made_by_.find(value);
     if (made != made_by_.end() && made->second->kind == Kind::Permute && tile(value).buffer < 0 &&
@@ -464,10 +543,42 @@ int TileLowering::shared_operand(int value, bool& transposed) {
         return shared_operand(made->second->inputs[0], transposed);
     }
     if (tile(value).buffer < 0) materialise(value, false);
-    const int slot = tile(value).buffer;
-    Buffer& b = kernel_.buffers[static_cast<size_t>(slot)];
-    if (b.shape.size() == 2 && b.strides.empty()) b.strides = {*b.shape[1].as_int() + kSkew, 1};
-    return slot;
+    if (is_stored_turned(value)) transposed = !transposed;
+    return tile(value).buffer;
+}
+
+// out += a b by instructions of four warps.
+void TileLowering::multiply_by_four(const Instruction& i, int slot) {
+    const tile::Type &of_a = type(i.inputs[0]), &of_b = type(i.inputs[1]);
+    const TileLayout& layout = layout_of(type(i.outputs[0]).shape);
+    const int64_t rows = of_a.shape[0], columns = of_b.shape[1], depth = of_a.shape[1];
+    const int64_t own = layout.per_thread(), in_columns = columns / layout.across;
+    const bool of_threads = comes_from_threads(i.inputs[0]);
+    bool turned_a = false, turned_b = false;
+    if (of_threads && tile(i.inputs[0]).buffer < 0) materialise(i.inputs[0], false);
+    const int left = of_threads ? tile(i.inputs[0]).buffer : shared_operand(i.inputs[0], turned_a);
+    const int right = shared_operand(i.inputs[1], turned_b);
+    const int64_t a_row = turned_a ? 1 : depth, a_k = turned_a ? rows : 1;
+    const int64_t b_column = turned_b ? depth : 1, b_k = turned_b ? 1 : columns;
+    // u, c, v, x, h, g, t, p; y, s, q
+    std::vector<int64_t> strides{32 * own, 32 * own * layout.down, in_columns / 8 * 4, 4, 2, 4 * own, own, 1, 0, 0, 0};
+    if (of_threads) {
+        const int64_t held = layout_of(of_a.shape).per_thread();
+        strides.insert(strides.end(), {32 * held, 0, depth / 8 * 4, 0, 2, 4 * held, 0, 0, 4, held, 1});
+    } else {
+        strides.insert(strides.end(), {16 * a_row, 0, 16 * layout.down * a_row, 0, 8 * a_row, a_row, 0, 0, 8 * a_k,
+                                       2 * a_k, a_k});
+    }
+    strides.insert(strides.end(), {0, in_columns * b_column, 0, 8 * b_column, 0, 0, 2 * b_column, b_column, 8 * b_k,
+                                   2 * b_k, b_k});
+    Call call{.name = wide_matrix_name(of_a.dtype, rows, columns, depth, layout.down, layout.across, of_threads),
+              .writes = {{slot, {0, 0}}},
+              .reads = {{left, {0, 0}}, {right, {0, 0}}},
+              .args = {}};
+    for (int64_t stride : strides) call.args.emplace_back(stride);
+    sums_.insert(slot);
+    if (of_threads) sums_.insert(left);
+    emit(make_stmt(std::move(call)));
 }
 
 void TileLowering::multiply_in_threads(const Instruction& i, int slot, DType dtype) {
@@ -490,9 +601,17 @@ void TileLowering::multiply_in_threads(const Instruction& i, int slot, DType dty
         emit(in_threads(place, for_loop({.var = k, .extent = of_a.shape.back(), .body = std::move(one)})));
         return;
     }
-    bool turned_a = false, turned_b = false;
-    const int left = shared_operand(a, turned_a), right = shared_operand(b, turned_b);
     const TileLayout& layout = layout_of(type(i.outputs[0]).shape);
+    if (layout.wide) return multiply_by_four(i, slot);
+    bool turned_a = false, turned_b = false;
+    const auto with_skew = [&](int value, bool& turned) {
+        const int of_value = shared_operand(value, turned);
+        Buffer& operand = kernel_.buffers[static_cast<size_t>(of_value)];
+        if (operand.shape.size() == 2 && operand.strides.empty())
+            operand.strides = {*operand.shape[1].as_int() + kSkew, 1};
+        return of_value;
+    };
+    const int left = with_skew(a, turned_a), right = with_skew(b, turned_b);
     const int64_t rows = of_a.shape[0], columns = of_b.shape[1], depth = of_a.shape[1];
     const auto row = [&](int buffer) { return *kernel_.buffers[static_cast<size_t>(buffer)].strides[0].as_int(); };
     const int64_t a_row = turned_a ? 1 : row(left), a_k = turned_a ? row(left) : 1;

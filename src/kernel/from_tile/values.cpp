@@ -120,6 +120,7 @@ Stmt TileLowering::each(const std::vector<int64_t>& shape, const std::function<S
 
 Expr TileLowering::element(int value, const TileIndices& indices) {
     const LoweredTile& t = tile(value);
+    if (t.buffer >= 0 && is_stored_turned(value)) return at_buffer(t.buffer, {indices[1], indices[0]});
     if (t.buffer >= 0) return at_buffer(t.buffer, indices);
     std::optional<Memo>& memo = memo_[static_cast<size_t>(value)];
     if (memo && same_indices(memo->indices, indices)) return memo->value;
@@ -179,6 +180,7 @@ bool TileLowering::reads_only_at(int value, int slot, const TileIndices& at, con
 int TileLowering::place_for(int value, bool in_place) {
     const tile::Type& of = type(value);
     const DType dtype = of.pointer ? DType::i64 : of.dtype;
+    if (is_stored_turned(value)) return local(dtype, {of.shape[1], of.shape[0]});
     if (in_place && !of.shape.empty()) {
         TileIndices probe;
         for (int64_t size : of.shape) probe.push_back(variable(size));
@@ -207,16 +209,20 @@ void TileLowering::materialise(int value, bool in_place) {
 }
 
 void TileLowering::copy_into(int slot, int value) {
+    const auto to = [&](TileIndices at) {
+        if (is_stored_turned(value)) std::swap(at[0], at[1]);
+        return at;
+    };
     if (const auto layout = layout_of_load(value)) {
         // Others see a tile that lies in another way.
         const TilePlace place = place_in(*layout, names_);
         ++in_threads_;
-        Stmt one = store(slot, place.at, element(value, place.at));
+        Stmt one = store(slot, to(place.at), element(value, place.at));
         --in_threads_;
         emit(in_threads(place, elements_of(place, std::move(one), true)));
         return;
     }
-    emit(over(type(value).shape, [&](const TileIndices& at) { return store(slot, at, element(value, at)); }));
+    emit(over(type(value).shape, [&](const TileIndices& at) { return store(slot, to(at), element(value, at)); }));
 }
 
 void TileLowering::compute_waiting() {

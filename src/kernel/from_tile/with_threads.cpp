@@ -38,10 +38,18 @@ void look_at_one(const Stmt& s, const Look& look) {
         }
 }
 
-bool is_product(const Stmt& s) {
+const Intrinsic* product_of(const Stmt& s) {
     const Call* call = s->as<Call>();
     const Intrinsic* known = call ? find_intrinsic(call->name) : nullptr;
-    return known && known->by_block;
+    return known && known->by_block ? known : nullptr;
+}
+
+bool is_product(const Stmt& s) { return product_of(s) != nullptr; }
+
+// What of a product lies with the threads.
+bool is_of_threads(const Stmt& product, int buffer) {
+    const Call& call = *product->as<Call>();
+    return buffer == call.writes[0].buffer || (product_of(product)->from_threads && buffer == call.reads[0].buffer);
 }
 
 // The statement with other accesses; loops and branches keep what is inside of them.
@@ -113,12 +121,41 @@ std::optional<Expr> own_number(const TilePlace& place, const TileIndices& at) {
     return std::nullopt;
 }
 
+// A nest whose condition says which of its threads do it, without that.
+Stmt for_all_threads(const Stmt& s) {
+    return mutate(s, [](const Stmt& x) -> Stmt {
+        const For* loop = x ? x->as<For>() : nullptr;
+        const If* branch = loop && loop->axis == "thread.x" && loop->body ? loop->body->as<If>() : nullptr;
+        if (!branch) return x;
+        For made = *loop;
+        made.body = branch->then;
+        return make_stmt(std::move(made));
+    });
+}
+
 bool is_own_already(const Buffer& b) { return b.shape.size() == 4 && b.name.starts_with("own"); }
 
 }  // namespace
 
-bool keep_with_threads(Kernel& kernel, const std::map<std::string, TilePlace>& places, const std::set<int>& wanted) {
+bool keep_with_threads(Kernel& kernel, const std::map<std::string, TilePlace>& places,
+                       const std::map<std::vector<int64_t>, TileLayout>& layouts, const std::set<int>& wanted) {
     std::set<int> others;  // that do not
+    const auto shape_of = [&](int buffer) {
+        std::vector<int64_t> shape;
+        for (const Expr& size : kernel.buffers[static_cast<size_t>(buffer)].shape)
+            shape.push_back(size.as_int().value_or(-1));
+        return shape;
+    };
+    // The number of an element among the thread's, where it is one of those.
+    const auto number_in = [&](const TilePlace& place, const std::vector<int64_t>& shape,
+                               const TileIndices& at) -> std::optional<Expr> {
+        if (shape == place.shape) return own_number(place, at);
+        auto known = layouts.find(shape);
+        if (!place.row || known == layouts.end() || !known->second.of_rows || shape[0] != place.shape[0] ||
+            !at[0].same(place.at[0]))
+            return std::nullopt;
+        return place.row;
+    };
     const auto place_of = [&](const Stmt& s) -> const TilePlace* {
         const For* loop = warp_loop(s);
         auto found = loop ? places.find(loop->var.node().name) : places.end();
@@ -127,12 +164,9 @@ bool keep_with_threads(Kernel& kernel, const std::map<std::string, TilePlace>& p
     std::function<void(const Stmt&, const TilePlace*)> walk = [&](const Stmt& s, const TilePlace* place) {
         if (!s) return;
         if (const TilePlace* own = place_of(s)) place = own;
-        look_at_one(s, [&](int buffer, const TileIndices& at, bool writes) {
-            if (is_product(s) && writes) return;
-            const auto& shape = kernel.buffers[static_cast<size_t>(buffer)].shape;
-            bool own = place && place->shape.size() == shape.size() && own_number(*place, at);
-            for (size_t d = 0; own && d < shape.size(); ++d) own = shape[d].is_int(place->shape[d]);
-            if (!own) others.insert(buffer);
+        look_at_one(s, [&](int buffer, const TileIndices& at, bool) {
+            if (is_product(s) && is_of_threads(s, buffer)) return;
+            if (!place || !number_in(*place, shape_of(buffer), at)) others.insert(buffer);
         });
         if (const Seq* all = s->as<Seq>())
             for (const Stmt& each : all->stmts) walk(each, place);
@@ -143,19 +177,16 @@ bool keep_with_threads(Kernel& kernel, const std::map<std::string, TilePlace>& p
     walk(kernel.body, nullptr);
     for (int slot : wanted)
         if (others.contains(slot)) return false;
-    std::map<int, int64_t> kept;  // and how many elements of each thread
+    std::map<int, std::vector<int64_t>> kept;  // and the shape that each had
     for (size_t slot = kernel.params; slot < kernel.buffers.size(); ++slot) {
         const Buffer& b = kernel.buffers[slot];
         if (b.scope != Scope::Shared || b.shape.empty() || is_own_already(b) || others.contains(static_cast<int>(slot)))
             continue;
-        kept.emplace(static_cast<int>(slot), 0);
+        kept.emplace(static_cast<int>(slot), shape_of(static_cast<int>(slot)));
     }
-    for (const auto& [slot, count] : kept) {
-        int64_t elements = 1;
+    for (const auto& [slot, shape] : kept) {
+        int64_t elements = 1, warps = 1;
         Buffer& b = kernel.buffers[static_cast<size_t>(slot)];
-        std::vector<int64_t> shape;
-        for (const Expr& size : b.shape) shape.push_back(*size.as_int());
-        int64_t warps = 1;
         for (const auto& [name, place] : places) {
             if (place.shape != shape) continue;
             elements = 1;
@@ -169,14 +200,19 @@ bool keep_with_threads(Kernel& kernel, const std::map<std::string, TilePlace>& p
         if (is_product(s)) {
             Call made = *s->as<Call>();
             made.writes[0].indices = {0, 0, 0, 0};
+            if (product_of(s)->from_threads) made.reads[0].indices = {0, 0, 0, 0};
             return make_stmt(std::move(made));
         }
         const TilePlace* place = place_of(s);
         if (!place) return s;
-        return moved_inside(s, [&](int buffer, const TileIndices& at) -> std::optional<TileIndices> {
-            if (!kept.contains(buffer)) return std::nullopt;
-            return place->of_thread(*own_number(*place, at));
+        const Stmt made = moved_inside(s, [&](int buffer, const TileIndices& at) -> std::optional<TileIndices> {
+            auto had = kept.find(buffer);
+            if (had == kept.end()) return std::nullopt;
+            return place->of_thread(*number_in(*place, had->second, at));
         });
+        const std::set<int> written = written_buffers(made);
+        const bool own = std::all_of(written.begin(), written.end(), [&](int b) { return kept.contains(b); });
+        return place->of_rows && own ? for_all_threads(made) : made;
     };
     kernel.body = mutate(kernel.body, [&](const Stmt& s) { return s ? threads(s) : s; });
     return true;

@@ -96,24 +96,49 @@ Intrinsic warp_matrix(DType dtype, const std::array<int64_t, 5>& sizes) {
             .by_block = true};
 }
 
+// The same by instructions of four warps each, which take rows 16 by 16 in turn. What is added up is cut as columns are
+// (y, s, q), so that sums can be the first operand where that lies with the threads.
+Intrinsic wide_matrix(DType dtype, const std::array<int64_t, 5>& sizes, bool from_threads) {
+    const auto [rows, columns, depth, down, across] = sizes;
+    ReduceAxis u = axis("u", down), c = axis("c", across), v = axis("v", rows / down / 16);
+    ReduceAxis x = axis("x", columns / across / 8), h = axis("h", 2), g = axis("g", 8), t = axis("t", 4);
+    ReduceAxis p = axis("p", 2), y = axis("y", depth / 8), s = axis("s", 4), q = axis("q", 2);
+    Expr a = cast(load(0, dtype, {u.var, v.var, h.var, g.var, y.var, s.var, q.var}), DType::f32);
+    Expr b = cast(load(1, dtype, {c.var, x.var, t.var, p.var, y.var, s.var, q.var}), DType::f32);
+    return {.name = wide_matrix_name(dtype, rows, columns, depth, down, across, from_threads),
+            .axes = {u, c, v, x, h, g, t, p},
+            .reduce = {y, s, q},
+            .operands = {dtype, dtype},
+            .value = a * b,
+            .needs = "wgmma",
+            .by_block = true,
+            .from_threads = from_threads};
+}
+
+constexpr std::string_view kWarps = "warps", kWide = "wide", kWideOfThreads = "wide_own";
+
 const Intrinsic* find_warp_matrix(std::string_view name) {
-    constexpr std::string_view kStart = "warps_";
-    if (!name.starts_with(kStart)) return nullptr;
+    if (!name.starts_with(kWarps) && !name.starts_with(kWide)) return nullptr;
     static std::mutex mutex;
     static std::map<std::string, Intrinsic, std::less<>> made;
     std::lock_guard lock(mutex);
     if (auto found = made.find(name); found != made.end()) return &found->second;
-    for (DType dtype : {DType::f16, DType::bf16}) {
-        std::array<int64_t, 5> sizes{};
-        const std::string text(name), form = fmt::format("warps_{}_%ldx%ldx%ld_%ldx%ld%n", dtype_name(dtype));
-        int read = 0;
-        const int count =
-            std::sscanf(text.c_str(), form.c_str(), &sizes[0], &sizes[1], &sizes[2], &sizes[3], &sizes[4], &read);
-        const bool whole = count == 5 && static_cast<size_t>(read) == text.size();
-        if (!whole || std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n < 1 || n > 4096; })) continue;
-        if (sizes[0] % (16 * sizes[3]) || sizes[1] % (16 * sizes[4]) || sizes[2] % 16) continue;
-        return &made.emplace(text, warp_matrix(dtype, sizes)).first->second;
-    }
+    for (std::string_view kind : {kWarps, kWide, kWideOfThreads})
+        for (DType dtype : {DType::f16, DType::bf16}) {
+            std::array<int64_t, 5> sizes{};
+            const std::string text(name), form = fmt::format("{}_{}_%ldx%ldx%ld_%ldx%ld%n", kind, dtype_name(dtype));
+            int read = 0;
+            const int count =
+                std::sscanf(text.c_str(), form.c_str(), &sizes[0], &sizes[1], &sizes[2], &sizes[3], &sizes[4], &read);
+            const bool whole = count == 5 && static_cast<size_t>(read) == text.size();
+            if (!whole || std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n < 1 || n > 4096; }))
+                continue;
+            if (sizes[0] % (16 * sizes[3]) || sizes[1] % (16 * sizes[4]) || sizes[2] % 16) continue;
+            if (kind == kWarps) return &made.emplace(text, warp_matrix(dtype, sizes)).first->second;
+            const bool from_threads = kind == kWideOfThreads;
+            if (sizes[3] % 4 || sizes[1] / sizes[4] > 256 || (from_threads && sizes[4] > 1)) continue;
+            return &made.emplace(text, wide_matrix(dtype, sizes, from_threads)).first->second;
+        }
     return nullptr;
 }
 
@@ -220,7 +245,13 @@ const std::vector<Intrinsic>& all_intrinsics() {
 }
 
 std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across) {
-    return fmt::format("warps_{}_{}x{}x{}_{}x{}", dtype_name(dtype), rows, columns, depth, down, across);
+    return fmt::format("{}_{}_{}x{}x{}_{}x{}", kWarps, dtype_name(dtype), rows, columns, depth, down, across);
+}
+
+std::string wide_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
+                             bool from_threads) {
+    return fmt::format("{}_{}_{}x{}x{}_{}x{}", from_threads ? kWideOfThreads : kWide, dtype_name(dtype), rows, columns,
+                       depth, down, across);
 }
 
 const Intrinsic* find_intrinsic(std::string_view name) {

@@ -32,6 +32,9 @@ std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool f
 // Of tiles in shared memory, by the warps of a block, `down` by `across` of them, each with `mma` instructions: made
 // when it is first asked for. See warp_matrix in intrinsic.cpp.
 std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across);
+// The same by instructions of four warps: see wide_matrix there.
+std::string wide_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
+                             bool from_threads);
 
 // Products of 32 rows and 32 columns of words of bytes, over so many words: see word_tiles in intrinsic.cpp.
 constexpr int64_t kWordsOfTiles[] = {16, 32, 48, 64, 96, 128, 192, 256};

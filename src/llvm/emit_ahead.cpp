@@ -1,0 +1,253 @@
+// Loops with products whose tiles are brought ahead of them (kernel/from_tile/fetch_ahead.h). Each such tile has a ring
+// of places in shared memory. Threads begin copies into a place some iterations before, and wait for them at the
+// beginning of the iteration that needs them, where all threads meet: that is the only barrier for the tiles.
+//
+// Products of instructions of four warps go on while threads do other things, up to what uses their sums. Where a loop
+// does nothing else, those of one iteration go on into the next: a place is free again two iterations later.
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/ir/tile_copy.h"
+#include "llvm/emitter.h"
+
+namespace tessera::codegen {
+namespace {
+
+using Place = TargetCode::Place;
+
+constexpr int64_t kEightRowBytes = 8 * kPanelBytes, kStepBytes = 32, kStepsOfPanel = 4;  // steps of 16 along a row
+
+}  // namespace
+
+void Emitter::bring_tiles(const For& loop, const AheadPlan& plan, Value* iteration, Value* place) {
+    Ring ring{&plan};
+    for (const auto& [tile, bytes] : plan.tiles) {
+        Value* at = builder_.CreateMul(place, builder_.getInt32(static_cast<uint32_t>(bytes)));
+        at = builder_.CreateAdd(at, builder_.getInt32(static_cast<uint32_t>(plan_->shared.at(tile).offset)));
+        ring.bases[tile] = builder_.CreateGEP(builder_.getInt8Ty(), launched_memory(), at);
+    }
+    rings_.push_back(std::move(ring));
+    bringing_ = true;
+    loads_.clear();
+    std::map<int, Value*> before;
+    for (const auto& [tile, base] : rings_.back().bases)
+        before[tile] = std::exchange(slots_[static_cast<size_t>(tile)].base, base);
+    with_binding(loop.var, {iteration, 0, false, depth_, last_of(loop.extent)}, [&] {
+        visit(loop.body, [&](const Stmt& s) {
+            const For* nest = s->as<For>();
+            if (nest && nest->notes.contains("brings")) emit_threads(*nest);
+        });
+    });
+    for (const auto& [tile, base] : before) slots_[static_cast<size_t>(tile)].base = base;
+    loads_.clear();
+    bringing_ = false;
+    rings_.pop_back();
+}
+
+void Emitter::emit_ahead(const For& loop, const AheadPlan& plan) {
+    settle_all();
+    assembly("fence.proxy.async.shared::cta;", "", {});
+    meet();
+    open_ = {};
+    Value* count = emit_alone(loop.extent);
+    // Sums that go on meet no others before they are settled.
+    emit_where(builder_.CreateICmpSGT(count, builder_.getInt64(0)), [&] { emit_ahead(loop, plan, count); });
+    meet();
+    open_ = {};
+}
+
+void Emitter::emit_ahead(const For& loop, const AheadPlan& plan, Value* count) {
+    llvm::Type* word = builder_.getInt32Ty();
+    const auto bring = [&](Value* iteration, Value* place) {
+        emit_where(builder_.CreateICmpSLT(iteration, count), [&] { bring_tiles(loop, plan, iteration, place); });
+        assembly("cp.async.commit_group;", "", {});
+    };
+    for (int64_t i = 0; i < plan.ahead; ++i)
+        bring(builder_.getInt64(static_cast<uint64_t>(i)), builder_.getInt32(static_cast<uint32_t>(i)));
+    llvm::AllocaInst *read = stack_memory(builder_, word, "read"), *write = stack_memory(builder_, word, "write");
+    const auto advance_place = [&](llvm::AllocaInst* place) {
+        Value* next = builder_.CreateAdd(builder_.CreateLoad(word, place), builder_.getInt32(1));
+        Value* over = builder_.CreateICmpEQ(next, builder_.getInt32(static_cast<uint32_t>(plan.places)));
+        builder_.CreateStore(builder_.CreateSelect(over, builder_.getInt32(0), next), place);
+    };
+    builder_.CreateStore(builder_.getInt32(0), read);
+    builder_.CreateStore(builder_.getInt32(static_cast<uint32_t>(plan.ahead % plan.places)), write);
+    emit_loop(builder_.getInt64(0), count, 1, true, [&](Value* i) {
+        assembly(fmt::format("cp.async.wait_group {};", plan.ahead - 1), "", {});
+        if (!plan_->panels.empty()) assembly("fence.proxy.async.shared::cta;", "", {});
+        meet();
+        open_ = {};
+        Ring ring{&plan};
+        for (const auto& [tile, bytes] : plan.tiles) {
+            Value* at = builder_.CreateMul(builder_.CreateLoad(word, read), builder_.getInt32(uint32_t(bytes)));
+            at = builder_.CreateAdd(at, builder_.getInt32(static_cast<uint32_t>(plan_->shared.at(tile).offset)));
+            ring.bases[tile] = builder_.CreateGEP(builder_.getInt8Ty(), launched_memory(), at);
+        }
+        ring.bring = [&] {
+            bring(builder_.CreateAdd(i, builder_.getInt64(static_cast<uint64_t>(plan.ahead))),
+                  builder_.CreateLoad(word, write));
+        };
+        rings_.push_back(std::move(ring));
+        with_binding(loop.var, {i, 0, false, depth_, last_of(loop.extent)}, [&] { emit_block(loop.body); });
+        if (auto begin = std::exchange(rings_.back().bring, {})) begin();
+        rings_.pop_back();
+        if (plan.goes_on) {
+            // Those of the iteration before have ended; sums stay where they are.
+            assembly(fmt::format("wgmma.wait_group.sync.aligned {};", begun_.size()), "", {});
+        } else {
+            settle_all();
+        }
+        advance_place(read);
+        advance_place(write);
+    });
+    settle_all();
+    assembly("cp.async.wait_group 0;", "", {});
+}
+
+// A vector that is loaded from global memory, or zeros, and stored as it is.
+bool Emitter::copy_vector(const Store& s) {
+    const Slot& to = slots_[static_cast<size_t>(s.to.buffer)];
+    const auto bytes = static_cast<int64_t>(dtype_bytes(to.dtype)) * lanes_;
+    if (!bringing_ || mask_ || s.combine || (bytes != 16 && bytes != 8 && bytes != 4)) return false;
+    Expr value = s.value;
+    std::optional<Expr> condition;
+    if (value.is(ExprKind::Select)) {
+        const Expr& none = value.arg(2);
+        const bool zero = none.is(ExprKind::Const) && (is_float(none.dtype()) ? none.node().real == 0 && !std::signbit(none.node().real) : none.node().integer == 0);
+        if (!zero || depends_on_lane(value.arg(0))) return false;
+        condition = value.arg(0);
+        value = value.arg(1);
+    }
+    if (!value.is(ExprKind::Load) || static_cast<size_t>(value.node().slot) >= kernel_.params) return false;
+    const Slot& from = slots_[static_cast<size_t>(value.node().slot)];
+    if (from.dtype != to.dtype) return false;
+    const Linear target = offset_of(to, s.to.indices), source = offset_of(from, value.args());
+    if (target.lane != 1 || target.irregular || source.lane != 1 || source.irregular) return false;
+    if (align_of(from, source).value() < static_cast<uint64_t>(bytes)) return false;
+    Value* into = builder_.CreatePtrToInt(address(to, target), builder_.getInt32Ty());
+    Value* out_of = builder_.CreatePtrToInt(address(from, source), i64());
+    std::vector<Value*> arguments{into, out_of};
+    if (condition) {
+        Value* all = builder_.getInt32(static_cast<uint32_t>(bytes));
+        arguments.push_back(builder_.CreateSelect(emit(*condition), all, builder_.getInt32(0)));
+    }
+    assembly(fmt::format("cp.async.{}.shared.global [$0], [$1], {}{};", bytes == 16 ? "cg" : "ca", bytes,
+                         condition ? ", $2" : ""),
+             condition ? "r,l,r" : "r,l", arguments);
+    return true;
+}
+
+// Pieces exchanged in rows of 128 bytes, eight rows 1024 bytes apart; `further` in bytes.
+Value* Emitter::panel_descriptor(int buffer, bool along_k, Value* further) {
+    const Buffer& b = kernel_.buffers[static_cast<size_t>(buffer)];
+    const int64_t next_panel = along_k ? 16 : *b.shape[0].as_int() * kPanelBytes;
+    Value* at = builder_.CreatePtrToInt(slots_[static_cast<size_t>(buffer)].base, builder_.getInt32Ty());
+    if (further) at = builder_.CreateAdd(at, further);
+    at = builder_.CreateAnd(builder_.CreateLShr(at, builder_.getInt32(4)), builder_.getInt32(0x3FFF));
+    at = builder_.CreateOr(at, builder_.getInt32(static_cast<uint32_t>((next_panel >> 4) << 16)));
+    const auto high = static_cast<uint64_t>((kEightRowBytes >> 4) | (int64_t{1} << 30));
+    return builder_.CreateOr(builder_.CreateZExt(at, i64()), builder_.getInt64(high << 32));
+}
+
+void Emitter::emit_wide(const Call& call) {
+    enum WideAxis : size_t { kU, kC, kV, kX, kH, kG, kT, kP, kY, kS, kQ, kWideAxes };
+    const Intrinsic& known = *find_intrinsic(call.name);
+    auto stride = [&](size_t operand, size_t axis) { return *call.args[operand * kWideAxes + axis].as_int(); };
+    auto extent = [&](size_t axis) { return *known.axes[axis].extent.as_int(); };
+    const int64_t down = extent(kU), across = extent(kC), squares = extent(kV), columns = extent(kX) * 8;
+    const int64_t depth = *known.reduce[0].extent.as_int() * 8;
+    auto rows_of = [&](size_t read) {
+        return *kernel_.buffers[static_cast<size_t>(call.reads[read].buffer)].shape[0].as_int();
+    };
+    auto number = [&](int64_t n) { return builder_.getInt32(static_cast<uint32_t>(n)); };
+    // As the compiler sees, the same in all threads of a warp.
+    Value* warp = builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
+                                           {number(-1), target_.code->place(builder_, Place::Thread, 2), number(0),
+                                            number(31)});
+    Value* group = builder_.CreateLShr(warp, number(2));  // of four warps
+    const bool a_along = known.from_threads || stride(1, kQ) == 1, b_along = stride(2, kQ) == 1;
+    // Bytes to an operand's rows, 64 at a time, or to its columns of 64.
+    auto sides = [&](bool along_k, int64_t rows) { return along_k ? 64 * kPanelBytes : rows * kPanelBytes; };
+    Value* a = nullptr;
+    if (!known.from_threads) {
+        const int64_t groups = down / 4;
+        Value* below = groups == 1 ? nullptr : across == 1 ? group : builder_.CreateURem(group, number(groups));
+        a = panel_descriptor(call.reads[0].buffer, a_along,
+                             below ? builder_.CreateMul(below, number(sides(a_along, rows_of(0)))) : nullptr);
+    }
+    Value* beside = nullptr;
+    if (across > 1) {
+        Value* part = builder_.CreateUDiv(group, number(down / 4));
+        // Fewer columns than a panel has lie inside of one row.
+        const int64_t bytes = b_along          ? columns * kPanelBytes
+                              : columns % 64 ? 0
+                                             : columns / 64 * rows_of(1) * kPanelBytes;
+        if (!bytes)
+            return fail(Error(Code::E0604, "kernel {}: warps share a panel of columns", kernel_.name));
+        beside = builder_.CreateMul(part, number(bytes));
+    }
+    Value* b = panel_descriptor(call.reads[1].buffer, b_along, beside);
+    auto further = [&](Value* from, int64_t bytes) {
+        return builder_.CreateAdd(from, builder_.getInt64(static_cast<uint64_t>(bytes >> 4)));
+    };
+    auto at_step = [&](bool along_k, int64_t step, int64_t rows) {
+        if (!along_k) return step * 2 * kEightRowBytes;
+        return step / kStepsOfPanel * rows * kPanelBytes + step % kStepsOfPanel * kStepBytes;
+    };
+    assembly("wgmma.fence.sync.aligned;", "", {});
+    for (int64_t square = 0; square < squares; ++square)
+        for (int64_t step = 0; step < depth / 16; ++step) {
+            std::vector<Value*> operands;
+            if (a)
+                operands.push_back(further(a, at_step(a_along, step, rows_of(0)) +
+                                                  square * (down / 4) * sides(a_along, rows_of(0))));
+            for (int64_t i = 0; !a && i < 4; ++i) {  // pairs of columns, by half and then by 8
+                const Slot& slot = slots_[static_cast<size_t>(call.reads[0].buffer)];
+                const int64_t element = square * stride(1, kV) + (2 * step + i / 2) * 4 + i % 2 * 2;
+                Value* at = builder_.CreateConstInBoundsGEP1_64(memory_type(slot.dtype), slot.base,
+                                                                static_cast<uint64_t>(element));
+                operands.push_back(builder_.CreateLoad(builder_.getInt32Ty(), at));
+            }
+            operands.push_back(further(b, at_step(b_along, step, rows_of(1))));
+            add_wide_product({.sums = call.writes[0].buffer,
+                              .first = square * stride(0, kV),
+                              .columns = columns,
+                              .dtype = known.operands[0],
+                              .a_across = !a_along,
+                              .b_across = !b_along},
+                             operands);
+        }
+    assembly("wgmma.commit_group.sync.aligned;", "", {});
+    begun_.push_back({call.writes[0].buffer, known.from_threads ? call.reads[0].buffer : -1});
+    forget_loads(call.writes[0].buffer);
+    if (rings_.empty()) return settle_all();
+    if (auto begin = std::exchange(rings_.back().bring, {})) begin();
+}
+
+void Emitter::settle_all() {
+    for (size_t i = 0; i < begun_.size(); ++i) settle_sums(begun_[i].sums, static_cast<int>(begun_.size() - 1 - i));
+    begun_.clear();
+}
+
+void Emitter::settle_touched(const Stmt& s) {
+    if (begun_.empty()) return;
+    std::set<int> touched = written_buffers(s);
+    visit(s, [&](const Stmt& x) {
+        if (const Call* call = x->as<Call>())
+            for (const Access& a : call->reads) touched.insert(a.buffer);
+    });
+    visit_exprs(s, [&](const Expr& e) {
+        visit(e, [&](const Expr& x) {
+            if (x.is(ExprKind::Load)) touched.insert(x.node().slot);
+        });
+    });
+    size_t last = 0;
+    for (size_t i = 0; i < begun_.size(); ++i)
+        if (touched.contains(begun_[i].sums) || touched.contains(begun_[i].operand)) last = i + 1;
+    for (size_t i = 0; i < last; ++i) settle_sums(begun_[i].sums, static_cast<int>(begun_.size() - 1 - i));
+    begun_.erase(begun_.begin(), begun_.begin() + static_cast<std::ptrdiff_t>(last));
+}
+
+}  // namespace tessera::codegen
