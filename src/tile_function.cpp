@@ -20,7 +20,7 @@ namespace tessera::tile {
 
 namespace {
 
-constexpr const char *kInterpretedGpu = "sm_90", *kUsualGpu = "sm_90a";
+constexpr const char* kUsualGpu = "sm_90a";
 
 // Of the loops around a statement, the place that the innermost has.
 Place place_of(const Stmt& body, const Stmt& wanted) {
@@ -227,7 +227,7 @@ Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector
         return Error(Code::E0604, "{} reaches memory by addresses, and is not interpreted", s.kernel.name);
     if (!s.checked || s.checked_threads != threads) {
         const TileOptions options{.apart = !threads, .warps = s.target.warps};
-        const Machine machine = TRY(describe_target(threads ? kInterpretedGpu : "host"));
+        const Machine machine = TRY(describe_target(threads ? kUsualGpu : "host"));
         s.checked = TRY(from_tile(s.program, s.arguments, s.grid_rank, machine, options)).kernel;
         s.checked_threads = threads;
         if (threads) TRY(verify_tiles(*s.checked));

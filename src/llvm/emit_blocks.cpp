@@ -134,7 +134,7 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
         for (size_t d = 0; d < 3; ++d)
             if (auto threads = plan.shape.block[d].as_int())
                 notes.emplace_back(kMost[d], *threads * (d == 2 && plan.roles ? plan.shape.groups : 1));
-        if (plan.roles || plan.team) notes.emplace_back("minctasm", 1);
+        if (plan.roles || plan.team || plan.blocks_at_once > 1) notes.emplace_back("minctasm", plan.blocks_at_once);
     } else {
         notes.emplace_back("maxntidx", plan.parallel ? kMostSpread : 1);
     }

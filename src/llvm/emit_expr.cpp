@@ -276,7 +276,21 @@ Value* Emitter::guarded_load(Value* condition, const Expr& e, const Expr& otherw
     return builder_.CreateSelect(condition, v, other);
 }
 
+// a < b || isnan(a) ? b : a, or the same with b < a: null where it is something else.
+Value* Emitter::extreme_of_numbers(const Expr& e) {
+    if (!has_blocks() || e.dtype() != DType::f32 || !e.arg(0).is(ExprKind::Or)) return nullptr;
+    const Expr &less = e.arg(0).arg(0), &is_nan = e.arg(0).arg(1), &a = e.arg(2), &b = e.arg(1);
+    if (!less.is(ExprKind::Lt) || !is_nan.is(ExprKind::Call) || is_nan.node().fn != Fn::IsNan || !is_nan.arg(0).same(a))
+        return nullptr;
+    const bool largest = less.arg(0).same(a) && less.arg(1).same(b);
+    if (!largest && !(less.arg(0).same(b) && less.arg(1).same(a))) return nullptr;
+    Value *one = emit(a), *two = emit(b);
+    match(one, two);
+    return builder_.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maxnum : llvm::Intrinsic::minnum, one, two);
+}
+
 Value* Emitter::emit_select(const Expr& e) {
+    if (Value* extreme = extreme_of_numbers(e)) return extreme;
     Value* condition = emit(e.arg(0));
     if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) return emit(e.arg(known->isOne() ? 1 : 2));
     // A choice inside the first branch with the same alternative: one choice by both conditions.

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kStaticBytes = 32 << 10;  // more is placed, and comes with the launch
 constexpr int64_t kMostOfBlock = 227 << 10, kSharedUnit = 128, kPanelUnit = 1024;
+constexpr int64_t kSharedOfAll = 228 << 10, kReservedOfBlock = 1 << 10;  // of a multiprocessor
+constexpr int64_t kMostSumsOfBlock = 64 * 256;  // registers, of which there are four times as many
 
 int64_t shared_bytes_of(const Buffer& b) {
     Expr count = 1;
@@ -145,6 +147,21 @@ void find_products(const Kernel& kernel, LaunchPlan& plan) {
     });
 }
 
+int64_t threads_of(const LaunchPlan& plan) {
+    int64_t threads = 1;
+    for (const Expr& size : plan.shape.block) threads *= size.as_int().value_or(1024);
+    return threads;
+}
+
+// Registers of sums.
+int64_t sums_of_thread(const Kernel& kernel, const LaunchPlan& plan) {
+    std::set<int> sums;
+    for (const Call* call : plan.wide) sums.insert(call->writes[0].buffer);
+    int64_t all = 0;
+    for (int slot : sums) all += kernel.buffers[static_cast<size_t>(slot)].shape.back().as_int().value_or(0);
+    return all;
+}
+
 // Gives each buffer a place, and says how many bytes that takes.
 int64_t place_shared(const Kernel& kernel, LaunchPlan& plan, const std::set<int>& shared) {
     Lifetimes lives{kernel, shared, plan.ahead};
@@ -193,6 +210,20 @@ Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
     find_products(kernel, plan);
     if (all <= kStaticBytes && plan.ahead.empty() && plan.panels.empty()) return {};
     int64_t most = place_shared(kernel, plan, shared);
+    // Two blocks of a multiprocessor do more for each other than products that go on.
+    const auto fits_twice = [&] { return 2 * (most + kReservedOfBlock) <= kSharedOfAll; };
+    const bool twice = sums_of_thread(kernel, plan) * threads_of(plan) <= kMostSumsOfBlock;
+    if (twice && !fits_twice()) {
+        const auto kept = plan.ahead;
+        for (auto& [loop, ring] : plan.ahead)
+            if (std::exchange(ring.goes_on, false)) --ring.places;
+        most = place_shared(kernel, plan, shared);
+        if (!fits_twice()) {
+            plan.ahead = kept;
+            most = place_shared(kernel, plan, shared);
+        }
+    }
+    if (twice && fits_twice() && !plan.wide.empty()) plan.blocks_at_once = 2;
     // Tiles are brought less far ahead where there is no room for more.
     while (most > kMostOfBlock) {
         bool fewer = false;

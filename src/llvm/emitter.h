@@ -63,6 +63,7 @@ struct LaunchPlan {
     std::map<int, SharedPlace> shared = {};  // of buffers, in the memory that comes with the launch
     std::map<const For*, AheadPlan> ahead = {};
     std::set<const Call*> wide = {};  // products by instructions of four warps that threads begin
+    int blocks_at_once = 1;           // of a multiprocessor, that registers are to be kept for
     std::set<int> panels = {};        // tiles that those read: see Slot::panels
 };
 // Gives buffers in shared memory their places, where there is much of it.
@@ -378,6 +379,7 @@ class Emitter {
     static std::optional<Expr> sigmoid_argument(const Expr& e);
     Value* emit_compare(const Expr& e);
     Value* emit_select(const Expr& e);
+    Value* extreme_of_numbers(const Expr& e);
     // emit_dot.cpp
     struct WordPlace {
         const Slot* slot;

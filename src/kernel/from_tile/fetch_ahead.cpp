@@ -20,7 +20,6 @@ bool multiplies(const Stmt& s) {
 // What a loop does with memory.
 struct Uses {
     std::set<int> written, by_threads;  // buffers; those that threads read
-    std::map<int, int> stores;          // statements that write a buffer
     bool ordered = false;               // something in it must not be overtaken
 };
 
@@ -90,6 +89,42 @@ Stmt with_choice(const Stmt& s) {
     });
 }
 
+// What hardly ever happens takes few instructions: its loops are not unrolled, unless threads' own elements are chosen
+// by them.
+Stmt seldom(const Kernel& kernel, const Stmt& s) {
+    return mutate(s, [&](const Stmt& x) -> Stmt {
+        const For* loop = x ? x->as<For>() : nullptr;
+        if (!loop || (loop->kind != LoopKind::Unrolled && loop->kind != LoopKind::Vector)) return x;
+        bool chosen = false;
+        visit_exprs(loop->body, [&](const Expr& e) {
+            visit(e, [&](const Expr& y) {
+                if (!y.is(ExprKind::Load) || static_cast<size_t>(y.node().slot) < kernel.params) return;
+                for (const Expr& index : y.args()) chosen |= depends_on(index, loop->var);
+            });
+        });
+        if (chosen) return x;
+        For made = *loop;
+        made.kind = LoopKind::Serial;
+        return make_stmt(std::move(made));
+    });
+}
+
+// Conditions that are the same in all copies of an unrolled loop are asked once.
+Stmt with_conditions_outside(const Kernel& kernel, const Stmt& s) {
+    return mutate(s, [&](const Stmt& x) -> Stmt {
+        const For* loop = x ? x->as<For>() : nullptr;
+        const If* branch = loop && loop->kind == LoopKind::Unrolled && loop->body ? loop->body->as<If>() : nullptr;
+        if (!branch || depends_on(branch->condition, loop->var)) return x;
+        const auto part = [&](const Stmt& body) -> Stmt {
+            if (!body) return body;
+            For made = *loop;
+            made.body = body;
+            return make_stmt(std::move(made));
+        };
+        return if_then(branch->condition, part(branch->then), seldom(kernel, part(branch->otherwise)));
+    });
+}
+
 class FetchAhead {
   public:
     FetchAhead(Kernel& kernel, int64_t iterations) : kernel_(kernel), iterations_(iterations) {}
@@ -139,7 +174,7 @@ class FetchAhead {
                 list.push_back(each);
                 continue;
             }
-            For brings = *with_choice(each)->as<For>();
+            For brings = *with_conditions_outside(kernel_, with_choice(each))->as<For>();
             brings.notes["brings"] = 1;
             list.push_back(make_stmt(std::move(brings)));
             any = true;

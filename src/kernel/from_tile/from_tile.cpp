@@ -31,6 +31,7 @@ TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<t
       stages_(options.stages) {
     add_in_dots(program_);
     divide_once(program_);
+    if (warps_) by_powers_of_two(program_);
     hoist_invariants(program_);
     uses_ = count_uses(program_);
     remaining_ = uses_.count;

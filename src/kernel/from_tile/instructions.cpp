@@ -238,11 +238,26 @@ Status TileLowering::lower_store(const Instruction& i) {
             (input != value || !reads_only_at(input, base, probe, {element(pointer, probe)})))
             materialise(input);
     before_write(base, value);
-    emit(over(type(pointer).shape, [&](const TileIndices& at) {
+    const auto write = [&](const TileIndices& at, const Expr& stored) {
         const Expr place = element(pointer, at);
-        Stmt write = store(base, {place}, element(value, at));
-        return mask < 0 && !bounded_ ? write : if_then(inside(base, place, mask, at), write);
-    }));
+        Stmt one = store(base, {place}, stored);
+        return mask < 0 && !bounded_ ? one : if_then(inside(base, place, mask, at), one);
+    };
+    if (const auto layout = layout_of_store(i)) {
+        const std::vector<int64_t>& shape = type(value).shape;
+        const int slot = local(type(value).dtype, shape);
+        const size_t along = layout->order[0];
+        kernel_.buffers[static_cast<size_t>(slot)].strides = {along == 1 ? shape[1] + kSkew : 1,
+                                                              along == 1 ? 1 : shape[0] + kSkew};
+        emit(over(shape, [&](const TileIndices& at) { return store(slot, at, element(value, at)); }));
+        const TilePlace place = place_in(*layout, names_);
+        ++in_threads_;
+        Stmt one = write(place.at, at_buffer(slot, place.at));
+        --in_threads_;
+        emit(in_threads(place, elements_of(place, std::move(one), true)));
+        return {};
+    }
+    emit(over(type(pointer).shape, [&](const TileIndices& at) { return write(at, element(value, at)); }));
     return {};
 }
 

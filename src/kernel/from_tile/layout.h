@@ -6,6 +6,7 @@
 
 namespace tessera::from_tile_detail {
 
+constexpr int64_t kSkew = 8;  // elements behind each row of a tile in shared memory: rows begin in different banks
 constexpr int64_t kGroupsOfWarp = 8, kPairsOfGroup = 4, kThreadsOfWarp = 32;
 
 // Every number is a power of two.

@@ -96,13 +96,15 @@ class TileLowering {
     const TileLayout& layout_of(const std::vector<int64_t>& shape);
     // Of a load for a product, where its neighbours in memory are not those of the usual layout.
     std::optional<TileLayout> layout_of_load(int value);
+    std::optional<TileLayout> layout_of_store(const tile::Instruction& i);
     TilePlace new_place(const std::vector<int64_t>& shape);
     Stmt over_threads(const std::vector<int64_t>& shape, const std::function<Stmt(const TileIndices&)>& body,
                       bool vector);
     int of_each_thread(DType dtype, int64_t elements);
     Result<Stmt> combined(const tile::Instruction& i, const std::vector<Access>& to, const std::vector<Expr>& a,
                           const std::vector<Expr>& b);
-    Status reduce_in_threads(const tile::Instruction& i);
+    std::optional<tile::Instruction> passing_over_nan(const tile::Instruction& i) const;
+    Status reduce_in_threads(const tile::Instruction& given);
     Status meet_in_block(const tile::Instruction& i, const TilePlace& place, const Expr& number,
                          const std::vector<int>& part, const std::vector<int>& in_warp,
                          const std::vector<int>& in_block, const std::function<Stmt(Stmt)>& around);
@@ -145,6 +147,7 @@ class TileLowering {
     std::map<std::string, TilePlace> places_;  // by the warp's variable
     std::map<int, const tile::Instruction*> made_by_;
     std::map<int, size_t> fastest_;  // dimension of a load
+    std::map<const tile::Instruction*, size_t> stored_along_;
     std::set<std::vector<int64_t>> of_warps_;  // shapes whose products are not of instructions of four warps
     std::set<int> sums_;             // buffers that matrix instructions add to
     bool needs_addresses_ = false;

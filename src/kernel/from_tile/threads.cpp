@@ -17,7 +17,6 @@ using tile::Kind;
 namespace {
 
 constexpr int64_t kVectorBytes = 16, kMostLanes = 8, kUsualLanes = 4;
-constexpr int64_t kSkew = 8;       // elements behind each row of an operand: rows begin in different banks
 constexpr int64_t kPanelElements = 64;  // of 16 bits, in a row of an operand of instructions of four warps
 constexpr int64_t kMostHeld = 64;  // elements of a tile that a thread computes before it reduces them
 
@@ -26,6 +25,14 @@ void each_instruction(const tile::Region& region, const std::function<void(const
         f(i);
         for (const tile::Region& inner : i.regions) each_instruction(inner, f);
     }
+}
+
+constexpr const char *kNumberMax = "max of numbers", *kNumberMin = "min of numbers";
+
+// The other where one is NaN.
+Expr number_extreme(bool largest, const Expr& a, const Expr& b) {
+    const Expr other = largest ? lt(a, b) : lt(b, a);
+    return select(logical_or(other, call(Fn::IsNan, {a})), b, a);
 }
 
 bool is_short_float(DType t) { return t == DType::f16 || t == DType::bf16; }
@@ -170,8 +177,10 @@ Status TileLowering::choose_layouts() {
             int64_t& most = lanes.try_emplace(of.shape, 1).first->second;
             most = std::max(most, std::clamp<int64_t>(kVectorBytes / bytes, 1, kMostLanes));
             // Loads count more than stores, the first more than others.
-            if (const auto along = steps.neighbours(i.inputs[0]); along && i.kind == Kind::Load)
+            const auto along = steps.neighbours(i.inputs[0]);
+            if (along && i.kind == Kind::Load)
                 fastest.try_emplace(of.shape, *along), fastest_.emplace(i.outputs[0], *along);
+            if (along && i.kind == Kind::Store) stored_along_.emplace(&i, *along);
         }
         if (i.kind == Kind::Reduce && i.numbers[0] == 1) rows.insert(type(i.inputs[0]).shape);
         if (i.kind == Kind::Reduce || i.kind == Kind::Scan) cut.insert(type(i.inputs[0]).shape);
@@ -257,6 +266,16 @@ std::optional<TileLayout> TileLowering::layout_of_load(int value) {
     return spread_tile(of.shape, warps_, std::clamp<int64_t>(kVectorBytes / bytes, 1, kMostLanes), fastest->second);
 }
 
+// Threads that have sums have two elements of a row each: too few to store at a time. Such a tile goes through shared
+// memory to threads that have more.
+std::optional<TileLayout> TileLowering::layout_of_store(const Instruction& i) {
+    const tile::Type& of = type(i.inputs[1]);
+    const auto bytes = static_cast<int64_t>(dtype_bytes(stored_as(of.dtype)));
+    auto along = stored_along_.find(&i);
+    if (!warps_ || bytes != 2 || along == stored_along_.end() || !layout_of(of.shape).of_products) return {};
+    return spread_tile(of.shape, warps_, kVectorBytes / bytes, along->second);
+}
+
 TilePlace TileLowering::new_place(const std::vector<int64_t>& shape) {
     TilePlace place = place_in(layout_of(shape), names_);
     places_.emplace(place.warp.node().name, place);
@@ -285,6 +304,8 @@ Result<Stmt> TileLowering::combined(const Instruction& i, const std::vector<Acce
     const size_t n = to.size();
     if (i.regions.empty()) {
         const bool is_bool = a[0].dtype() == DType::boolean;
+        if (i.word == kNumberMax || i.word == kNumberMin)
+            return store(to[0].buffer, to[0].indices, number_extreme(i.word == kNumberMax, a[0], b[0]));
         Expr made = i.word == "sum"   ? (is_bool ? ne(a[0], b[0]) : a[0] + b[0])
                     : i.word == "min" ? min(a[0], b[0])
                     : i.word == "max" ? max(a[0], b[0])
@@ -314,8 +335,30 @@ Result<Stmt> TileLowering::combined(const Instruction& i, const std::vector<Acce
     return made;
 }
 
+// The largest or least of what is computed from x by passing over NaN: of x itself, by instructions that do that.
+std::optional<Instruction> TileLowering::passing_over_nan(const Instruction& i) const {
+    const bool largest = i.word == "max";
+    if ((!largest && i.word != "min") || !i.regions.empty() || tiles_[static_cast<size_t>(i.inputs[0])].buffer >= 0)
+        return {};
+    const auto map_of = [&](int value) -> const Instruction* {
+        auto made = made_by_.find(value);
+        return made != made_by_.end() && made->second->kind == Kind::Map ? made->second : nullptr;
+    };
+    const Instruction* chosen = map_of(i.inputs[0]);
+    if (!chosen || !chosen->body.is(ExprKind::Select) || chosen->inputs.size() != 3) return {};
+    const Instruction* condition = map_of(chosen->inputs[0]);
+    const int x = chosen->inputs[2];
+    if (!condition || !condition->body.is(ExprKind::Ne) || condition->inputs != std::vector<int>{x, x}) return {};
+    Instruction made = i;
+    made.inputs = {x};
+    made.word = largest ? kNumberMax : kNumberMin;
+    return made;
+}
+
 // Each thread reduces what it has, then the lanes of a warp exchange what they got, then warps meet in shared memory.
-Status TileLowering::reduce_in_threads(const Instruction& i) {
+Status TileLowering::reduce_in_threads(const Instruction& given) {
+    const std::optional<Instruction> numbers = passing_over_nan(given);
+    const Instruction& i = numbers ? *numbers : given;
     const std::vector<int64_t> shape = type(i.inputs[0]).shape;
     const auto axis = static_cast<size_t>(i.numbers[0]);
     const size_t n = i.inputs.size();

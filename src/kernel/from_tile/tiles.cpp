@@ -82,6 +82,21 @@ void divide_once_in(tile::Region& region, std::vector<tile::Type>& types) {
 
 }  // namespace
 
+void by_powers_of_two(tile::ProgramData& program) {
+    constexpr double kLog2OfE = 1.44269504088896341;
+    std::function<void(tile::Region&)> walk = [&](tile::Region& region) {
+        for (tile::Instruction& i : region.instructions) {
+            for (tile::Region& inner : i.regions) walk(inner);
+            if (i.kind != tile::Kind::Map) continue;
+            i.body = rewrite(i.body, [&](const Expr& x) {
+                if (!x.is(ExprKind::Call) || x.node().fn != Fn::Exp || x.dtype() != DType::f32) return x;
+                return pow(constant(2, DType::f32), x.arg(0) * constant(kLog2OfE, DType::f32));
+            });
+        }
+    };
+    walk(program.body);
+}
+
 void divide_once(tile::ProgramData& program) { divide_once_in(program.body, program.types); }
 
 Expr widened(const Expr& e) {

@@ -42,6 +42,9 @@ TileUses count_uses(const tile::ProgramData& program);
 // x / broadcast(y) becomes x * broadcast(1 / y), which divides less often; unless it is to be rounded as division is.
 void divide_once(tile::ProgramData& program);
 
+// exp(x) of f32 becomes 2 to the power of x log2(e), which a GPU has an instruction for.
+void by_powers_of_two(tile::ProgramData& program);
+
 // x + dot(a, b), where nobody else wants the product, becomes dot(a, b, x).
 void add_in_dots(tile::ProgramData& program);
 
