@@ -202,7 +202,8 @@ void bind_tile(nb::module_& m) {
     // `arguments`: for each parameter how it is given, "array", "anywhere", "size", "size16" (a multiple of 16) or
     // "element", or the parameter whose memory it is in.
     m.def("compile_tile", [](const Program& program, const std::vector<std::variant<int, std::string>>& arguments,
-                             int grid_rank, int threads, const std::string& target, int warps) {
+                             int grid_rank, int threads, const std::string& target, int warps,
+                             int stages) {
         std::vector<Argument> all;
         for (const auto& argument : arguments) {
             if (const int* of = std::get_if<int>(&argument)) {
@@ -215,9 +216,9 @@ void bind_tile(nb::module_& m) {
         }
         Result<Function> made = [&] {
             nb::gil_scoped_release release;
-            return Function::compile(program, all, grid_rank, threads, {target, warps});
+            return Function::compile(program, all, grid_rank, threads, {target, warps, stages});
         }();
         return unwrap(std::move(made));
     }, nb::arg("program"), nb::arg("arguments"), nb::arg("grid_rank"), nb::arg("threads"), nb::arg("target") = "host",
-       nb::arg("warps") = 4);
+       nb::arg("warps") = 4, nb::arg("stages") = 3);
 }

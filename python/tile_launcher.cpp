@@ -16,7 +16,6 @@ using tessera::tile::Function;
 namespace {
 
 constexpr size_t kMostKept = 1000;
-constexpr int kWarps = 4;  // where nobody says
 
 // Of a buffer's format; 0 where kernels have no such elements, or elements of the other byte order.
 char element_of(const char* format, Py_ssize_t size) {
@@ -81,7 +80,7 @@ bool is_interpreted() {
 
 TileLauncher::TileLauncher(const std::vector<std::string>& names, Defaults defaults, std::vector<bool> fixed,
                            std::vector<bool> whole, Words options)
-    : fixed_(std::move(fixed)), whole_(std::move(whole)), warps_(interned("num_warps")), options_(std::move(options)) {
+    : fixed_(std::move(fixed)), whole_(std::move(whole)), warps_(interned("num_warps")), stages_(interned("num_stages")), options_(std::move(options)) {
     for (const std::string& name : names) {
         names_.push_back(interned(name.c_str()));
         defaults_.push_back(defaults.contains(names_.back()) ? nb::object(defaults[names_.back()]) : nb::object());
@@ -153,7 +152,7 @@ bool TileLauncher::add_array(char element, char* begin, int64_t count, size_t si
 
 // The arguments by parameter. False where there are too few or too many, or words that something depends on.
 bool TileLauncher::place(const nb::args& args, const nb::kwargs& kwargs, std::vector<PyObject*>& values,
-                         int& warps) const {
+                         Shape& shape) const {
     const size_t given = args.size();
     if (given > names_.size()) return false;
     values.assign(names_.size(), nullptr);
@@ -166,11 +165,13 @@ bool TileLauncher::place(const nb::args& args, const nb::kwargs& kwargs, std::ve
             for (i = given; i < names_.size() && PyUnicode_Compare(names_[i].ptr(), key) != 0;) ++i;
         if (i < names_.size()) {
             values[i] = value;
-        } else if (PyUnicode_Compare(warps_.ptr(), key) == 0) {
+        } else if (const bool warps = PyUnicode_Compare(warps_.ptr(), key) == 0;
+                   warps || PyUnicode_Compare(stages_.ptr(), key) == 0) {
             if (!PyLong_CheckExact(value)) return false;
-            warps = static_cast<int>(PyLong_AsLong(value));
+            const auto number = static_cast<int>(PyLong_AsLong(value));
             if (PyErr_Occurred()) PyErr_Clear();
-            if (warps < 1 || !std::has_single_bit(static_cast<unsigned>(warps))) return false;
+            if (number < 0 || (warps && !std::has_single_bit(static_cast<unsigned>(number)))) return false;
+            (warps ? shape.warps : shape.stages) = number;
         } else if (!options_.contains(nb::handle(key))) {
             return false;
         }
@@ -204,8 +205,9 @@ std::optional<TileLauncher::Grid> TileLauncher::size_of(nb::object& grid, const 
     return size;
 }
 
-bool TileLauncher::read(const std::vector<PyObject*>& values, const Grid& grid, int warps, Read& into) const {
-    append(into.key, warps);
+bool TileLauncher::read(const std::vector<PyObject*>& values, const Grid& grid, Shape shape, Read& into) const {
+    append(into.key, shape.warps);
+    append(into.key, shape.stages);
     into.key += grid[2] != 1 ? '3' : grid[1] != 1 ? '2' : '1';
     const auto element = [&](char kind, const auto& value) {
         std::array<char, 8> bytes{};
@@ -268,14 +270,14 @@ void* TileLauncher::current_stream(int64_t device) {
 
 nb::object TileLauncher::call(nb::object& grid, const nb::args& args, const nb::kwargs& kwargs) {
     if (is_interpreted()) return {};
-    int warps = kWarps;
+    Shape shape;
     std::vector<PyObject*> values;
-    if (!place(args, kwargs, values, warps)) return {};
+    if (!place(args, kwargs, values, shape)) return {};
     const auto size = size_of(grid, values);
     // Kept from launch to launch, for its memory.
     static thread_local Read arguments;
     arguments.clear();
-    if (!size || !read(values, *size, warps, arguments)) return {};
+    if (!size || !read(values, *size, shape, arguments)) return {};
     auto found = known_.find(arguments.key);
     if (found == known_.end()) return {};
     const Known known = found->second;
@@ -288,11 +290,11 @@ nb::object TileLauncher::call(nb::object& grid, const nb::args& args, const nb::
     return known.object;
 }
 
-void TileLauncher::keep(Values values, const Grid& grid, int warps, nb::object function) {
+void TileLauncher::keep(Values values, const Grid& grid, int warps, int stages, nb::object function) {
     Read arguments;
     std::vector<PyObject*> pointers;
     for (nb::handle value : values) pointers.push_back(value.ptr());
-    if (!read(pointers, grid, warps, arguments)) return;
+    if (!read(pointers, grid, {warps, stages}, arguments)) return;
     if (known_.size() >= kMostKept) {
         known_.clear();
         kept_.clear();
@@ -326,5 +328,5 @@ void bind_launcher(nb::module_& m) {
             },
             nb::arg("grid"), nb::arg("slow"),
             "Gives the kernel over a grid; slow(*args, grid=grid, **kwargs) is its launch by Python.")
-        .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("function"));
+        .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("stages"), nb::arg("function"));
 }

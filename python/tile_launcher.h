@@ -25,10 +25,13 @@ class TileLauncher {
     // Launches what was kept for arguments like these, and gives it. Null: there is none, or arguments that are not
     // read here; a grid that is computed is then `grid` from here on.
     nanobind::object call(nanobind::object& grid, const nanobind::args& args, const nanobind::kwargs& kwargs);
-    // `warps`: of a GPU's blocks.
-    void keep(Values values, const Grid& grid, int warps, nanobind::object function);
+    // `warps` and `stages`: of a GPU's blocks, and of their loops.
+    void keep(Values values, const Grid& grid, int warps, int stages, nanobind::object function);
 
   private:
+    struct Shape {
+        int warps = 4, stages = 3;  // where nobody says
+    };
     struct Read {
         void clear();
 
@@ -46,9 +49,9 @@ class TileLauncher {
         nanobind::object object;  // the same, as Python has it
     };
     bool place(const nanobind::args& args, const nanobind::kwargs& kwargs, std::vector<PyObject*>& values,
-               int& warps) const;
+               Shape& shape) const;
     std::optional<Grid> size_of(nanobind::object& grid, const std::vector<PyObject*>& values) const;
-    bool read(const std::vector<PyObject*>& values, const Grid& grid, int warps, Read& into) const;
+    bool read(const std::vector<PyObject*>& values, const Grid& grid, Shape shape, Read& into) const;
     static bool read_array(PyObject* value, Read& into);
     static bool read_tensor(PyObject* value, Read& into);
     static bool add_array(char element, char* begin, int64_t count, size_t size, Read& into);
@@ -57,7 +60,7 @@ class TileLauncher {
 
     std::vector<nanobind::object> names_, defaults_;  // null where there is none
     std::vector<bool> fixed_, whole_;
-    nanobind::object warps_;  // the word for them
+    nanobind::object warps_, stages_;  // the words for them
     Words options_;
     nanobind::object stream_of_;  // a function of PyTorch's
     std::unordered_map<std::string, Known> known_;

@@ -179,7 +179,7 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
             const std::string name(device ? device->target() : target.name);
             const Machine machine = TRY(describe_target(name));
             TileKernel made_of = TRY(
-                from_tile(program, arguments, grid_rank, machine, {.by_address = by_address, .warps = target.warps}));
+                from_tile(program, arguments, grid_rank, machine, {.by_address = by_address, .warps = target.warps, .stages = target.stages}));
             Kernel& kernel = made_of.kernel;
             auto module = TRY(cached_code({kernel}, {.target = name}, TRY(CodeCache::open({})))).module;
             if (device) module = TRY(device->load(module));
@@ -226,7 +226,7 @@ Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector
     if (s.by_address)
         return Error(Code::E0604, "{} reaches memory by addresses, and is not interpreted", s.kernel.name);
     if (!s.checked || s.checked_threads != threads) {
-        const TileOptions options{.apart = !threads, .warps = s.target.warps};
+        const TileOptions options{.apart = !threads, .warps = s.target.warps, .stages = s.target.stages};
         const Machine machine = TRY(describe_target(threads ? kUsualGpu : "host"));
         s.checked = TRY(from_tile(s.program, s.arguments, s.grid_rank, machine, options)).kernel;
         s.checked_threads = threads;
@@ -272,7 +272,9 @@ Result<std::string> Function::emit(std::string_view what) const {
                                 state_->target.warps);
         const Kernel kernel =
             TRY(from_tile(state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
-                          {.by_address = state_->by_address, .warps = state_->target.warps}))
+                          {.by_address = state_->by_address,
+                           .warps = state_->target.warps,
+                           .stages = state_->target.stages}))
                 .kernel;
         if (what == "blocks") return tessera::to_string(kernel);
         // For whoever launches it by himself.

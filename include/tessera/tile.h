@@ -176,6 +176,7 @@ struct AheadOfTime {
 struct Target {
     std::string name = "host";  // or "cuda", "cuda:1", or a GPU by its architecture ("sm_90a"), for code to read
     int warps = 4;              // of 32 threads, for each instance on a GPU
+    int stages = 3;             // of loops with products there: tiles are brought one iteration less before
 };
 
 // A program as machine code for this processor, or for a GPU, kept in the user's cache. Calls from many threads wait for each other.

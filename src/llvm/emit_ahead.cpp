@@ -17,7 +17,7 @@ namespace {
 
 using Place = TargetCode::Place;
 
-constexpr int64_t kEightRowBytes = 8 * kPanelBytes, kStepBytes = 32, kStepsOfPanel = 4;  // steps of 16 along a row
+constexpr int64_t kStepBytes = 32;  // of 16 elements along a row
 
 }  // namespace
 
@@ -90,6 +90,7 @@ void Emitter::emit_ahead(const For& loop, const AheadPlan& plan, Value* count) {
                   builder_.CreateLoad(word, write));
         };
         rings_.push_back(std::move(ring));
+        if (plan_->wide.empty()) std::exchange(rings_.back().bring, {})();
         with_binding(loop.var, {i, 0, false, depth_, last_of(loop.extent)}, [&] { emit_block(loop.body); });
         if (auto begin = std::exchange(rings_.back().bring, {})) begin();
         rings_.pop_back();
@@ -125,7 +126,8 @@ bool Emitter::copy_vector(const Store& s) {
     if (from.dtype != to.dtype) return false;
     const Linear target = offset_of(to, s.to.indices), source = offset_of(from, value.args());
     if (target.lane != 1 || target.irregular || source.lane != 1 || source.irregular) return false;
-    if (align_of(from, source).value() < static_cast<uint64_t>(bytes)) return false;
+    const auto least = std::min(align_of(from, source), align_of(to, target));
+    if (least.value() < static_cast<uint64_t>(bytes)) return false;
     Value* into = builder_.CreatePtrToInt(address(to, target), builder_.getInt32Ty());
     Value* out_of = builder_.CreatePtrToInt(address(from, source), i64());
     std::vector<Value*> arguments{into, out_of};
@@ -139,15 +141,16 @@ bool Emitter::copy_vector(const Store& s) {
     return true;
 }
 
-// Pieces exchanged in rows of 128 bytes, eight rows 1024 bytes apart; `further` in bytes.
+// `further` in bytes.
 Value* Emitter::panel_descriptor(int buffer, bool along_k, Value* further) {
-    const Buffer& b = kernel_.buffers[static_cast<size_t>(buffer)];
-    const int64_t next_panel = along_k ? 16 : *b.shape[0].as_int() * kPanelBytes;
-    Value* at = builder_.CreatePtrToInt(slots_[static_cast<size_t>(buffer)].base, builder_.getInt32Ty());
+    const Slot& slot = slots_[static_cast<size_t>(buffer)];
+    const int64_t row_bytes = 2 * slot.panel, next_panel = along_k ? 16 : *slot.shape[0].as_int() * row_bytes;
+    const int64_t exchanged = row_bytes == kPanelBytes ? 1 : row_bytes == kPanelBytes / 2 ? 2 : 3;  // how pieces are
+    Value* at = builder_.CreatePtrToInt(slot.base, builder_.getInt32Ty());
     if (further) at = builder_.CreateAdd(at, further);
     at = builder_.CreateAnd(builder_.CreateLShr(at, builder_.getInt32(4)), builder_.getInt32(0x3FFF));
     at = builder_.CreateOr(at, builder_.getInt32(static_cast<uint32_t>((next_panel >> 4) << 16)));
-    const auto high = static_cast<uint64_t>((kEightRowBytes >> 4) | (int64_t{1} << 30));
+    const auto high = static_cast<uint64_t>((8 * row_bytes >> 4) | (exchanged << 30));
     return builder_.CreateOr(builder_.CreateZExt(at, i64()), builder_.getInt64(high << 32));
 }
 
@@ -158,51 +161,49 @@ void Emitter::emit_wide(const Call& call) {
     auto extent = [&](size_t axis) { return *known.axes[axis].extent.as_int(); };
     const int64_t down = extent(kU), across = extent(kC), squares = extent(kV), columns = extent(kX) * 8;
     const int64_t depth = *known.reduce[0].extent.as_int() * 8;
-    auto rows_of = [&](size_t read) {
-        return *kernel_.buffers[static_cast<size_t>(call.reads[read].buffer)].shape[0].as_int();
-    };
     auto number = [&](int64_t n) { return builder_.getInt32(static_cast<uint32_t>(n)); };
+    // An operand in shared memory: whether its rows are along what is added up, and its size in bytes.
+    struct Operand {
+        bool along_k;
+        int64_t row, panel;
+        int64_t side(int64_t elements) const { return along_k ? elements * row : elements * 2 / row * panel; }
+        int64_t step(int64_t i) const {
+            if (!along_k) return i * 16 * row;
+            return i * kStepBytes / row * panel + i * kStepBytes % row;
+        }
+    };
+    auto operand = [&](size_t read) {
+        const Slot& slot = slots_[static_cast<size_t>(call.reads[read].buffer)];
+        return Operand{stride(read + 1, kQ) == 1, 2 * slot.panel, *slot.shape[0].as_int() * 2 * slot.panel};
+    };
+    const Operand left = operand(0), right = operand(1);
     // As the compiler sees, the same in all threads of a warp.
-    Value* warp = builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
-                                           {number(-1), target_.code->place(builder_, Place::Thread, 2), number(0),
-                                            number(31)});
-    Value* group = builder_.CreateLShr(warp, number(2));  // of four warps
-    const bool a_along = known.from_threads || stride(1, kQ) == 1, b_along = stride(2, kQ) == 1;
-    // Bytes to an operand's rows, 64 at a time, or to its columns of 64.
-    auto sides = [&](bool along_k, int64_t rows) { return along_k ? 64 * kPanelBytes : rows * kPanelBytes; };
-    Value* a = nullptr;
+    Value* warp = builder_.CreateIntrinsic(
+        llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
+        {number(-1), target_.code->place(builder_, Place::Thread, 2), number(0), number(31)});
+    const int64_t groups = down / 4;                      // of four warps, one below the other
+    Value* group = builder_.CreateLShr(warp, number(2));
+    Value *a = nullptr, *beside = nullptr;
     if (!known.from_threads) {
-        const int64_t groups = down / 4;
         Value* below = groups == 1 ? nullptr : across == 1 ? group : builder_.CreateURem(group, number(groups));
-        a = panel_descriptor(call.reads[0].buffer, a_along,
-                             below ? builder_.CreateMul(below, number(sides(a_along, rows_of(0)))) : nullptr);
+        if (below) below = builder_.CreateMul(below, number(left.side(64)));
+        a = panel_descriptor(call.reads[0].buffer, left.along_k, below);
     }
-    Value* beside = nullptr;
     if (across > 1) {
-        Value* part = builder_.CreateUDiv(group, number(down / 4));
-        // Fewer columns than a panel has lie inside of one row.
-        const int64_t bytes = b_along          ? columns * kPanelBytes
-                              : columns % 64 ? 0
-                                             : columns / 64 * rows_of(1) * kPanelBytes;
-        if (!bytes)
+        if (!right.along_k && columns * 2 % right.row)
             return fail(Error(Code::E0604, "kernel {}: warps share a panel of columns", kernel_.name));
-        beside = builder_.CreateMul(part, number(bytes));
+        beside = builder_.CreateMul(builder_.CreateUDiv(group, number(groups)), number(right.side(columns)));
     }
-    Value* b = panel_descriptor(call.reads[1].buffer, b_along, beside);
+    Value* b = panel_descriptor(call.reads[1].buffer, right.along_k, beside);
     auto further = [&](Value* from, int64_t bytes) {
         return builder_.CreateAdd(from, builder_.getInt64(static_cast<uint64_t>(bytes >> 4)));
-    };
-    auto at_step = [&](bool along_k, int64_t step, int64_t rows) {
-        if (!along_k) return step * 2 * kEightRowBytes;
-        return step / kStepsOfPanel * rows * kPanelBytes + step % kStepsOfPanel * kStepBytes;
     };
     assembly("wgmma.fence.sync.aligned;", "", {});
     for (int64_t square = 0; square < squares; ++square)
         for (int64_t step = 0; step < depth / 16; ++step) {
             std::vector<Value*> operands;
             if (a)
-                operands.push_back(further(a, at_step(a_along, step, rows_of(0)) +
-                                                  square * (down / 4) * sides(a_along, rows_of(0))));
+                operands.push_back(further(a, left.step(step) + left.side(64 * groups) * square));
             for (int64_t i = 0; !a && i < 4; ++i) {  // pairs of columns, by half and then by 8
                 const Slot& slot = slots_[static_cast<size_t>(call.reads[0].buffer)];
                 const int64_t element = square * stride(1, kV) + (2 * step + i / 2) * 4 + i % 2 * 2;
@@ -210,13 +211,13 @@ void Emitter::emit_wide(const Call& call) {
                                                                 static_cast<uint64_t>(element));
                 operands.push_back(builder_.CreateLoad(builder_.getInt32Ty(), at));
             }
-            operands.push_back(further(b, at_step(b_along, step, rows_of(1))));
+            operands.push_back(further(b, right.step(step)));
             add_wide_product({.sums = call.writes[0].buffer,
                               .first = square * stride(0, kV),
                               .columns = columns,
                               .dtype = known.operands[0],
-                              .a_across = !a_along,
-                              .b_across = !b_along},
+                              .a_across = !left.along_k,
+                              .b_across = !right.along_k},
                              operands);
         }
     assembly("wgmma.commit_group.sync.aligned;", "", {});
@@ -224,6 +225,18 @@ void Emitter::emit_wide(const Call& call) {
     forget_loads(call.writes[0].buffer);
     if (rings_.empty()) return settle_all();
     if (auto begin = std::exchange(rings_.back().bring, {})) begin();
+    // What else it reads must stay as it is: nothing in the loop writes it, or takes its place.
+    for (size_t i = known.from_threads ? 1 : 0; i < call.reads.size(); ++i)
+        if (rings_.back().plan->written.contains(call.reads[i].buffer)) return settle_all();
+}
+
+// Statements that may not be carried out, or more than once, begin no copies.
+void Emitter::without_bringing(const std::function<void()>& body) {
+    std::function<void()> kept;
+    if (!rings_.empty()) kept = std::exchange(rings_.back().bring, {});
+    body();
+    settle_all();
+    if (!rings_.empty()) rings_.back().bring = std::move(kept);
 }
 
 void Emitter::settle_all() {

@@ -179,8 +179,8 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     }
     for (int tile : plan.panels) {
         Slot& slot = slots_[static_cast<size_t>(tile)];
-        slot.panels = true;
-        slot.strides = {slot.shape[0] * kPanelElements, kPanelElements, kPieceElements, 1};
+        slot.panel = std::min(kPanelElements, *slot.shape[1].as_int());
+        slot.strides = {slot.shape[0] * slot.panel, slot.panel, kPieceElements, 1};
     }
     describe_aliases();
     scratch_ = function_->getArg(params + symbols);
@@ -285,9 +285,9 @@ void Emitter::emit_block(const Stmt& s) {
             if (!(loop->kind == LoopKind::Unrolled && extent)) open_.add(touched_by(loop->body));
         }
         auto body = [&](Value* i, int64_t offset) {
-            with_binding(loop->var, {i, offset, false, depth_, last_of(loop->extent)}, [&] { emit_block(loop->body); });
+            with_binding(loop->var, {i, offset, false, depth_, last_of(loop->extent)},
+                         [&] { without_bringing([&] { emit_block(loop->body); }); });
             if (!in_steps) meet();
-            settle_all();
         };
         if (loop->kind == LoopKind::Unrolled && extent) {
             for (int64_t i = 0; i < *extent; ++i) body(nullptr, i);
@@ -307,13 +307,10 @@ void Emitter::emit_block(const Stmt& s) {
     if (in_steps) meet_before(asked);
     Value* condition = emit_alone(branch->condition);
     const Touched before = open_;
-    const auto settled = [&](const Stmt& part) {
-        emit_block(part);
-        settle_all();
-    };
-    emit_where(condition, [&] { settled(branch->then); });
+    const auto part = [&](const Stmt& body) { without_bringing([&] { emit_block(body); }); };
+    emit_where(condition, [&] { part(branch->then); });
     Touched after = std::exchange(open_, before);
-    if (branch->otherwise) emit_where(builder_.CreateNot(condition), [&] { settled(branch->otherwise); });
+    if (branch->otherwise) emit_where(builder_.CreateNot(condition), [&] { part(branch->otherwise); });
     open_.add(after);
 }
 

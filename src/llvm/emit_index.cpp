@@ -134,11 +134,14 @@ Emitter::Linear Emitter::linear_quotient(const Expr& e) {
 Emitter::Linear Emitter::offset_of(const Slot& slot, const std::vector<Expr>& given) {
     Linear out;
     std::vector<Expr> indices = given;
-    if (slot.panels) {
-        constexpr int64_t kPiece = kPieceBytes / 2, kPanel = kPieces * kPiece;  // elements
+    if (slot.panel) {
+        // In 128 bytes are one row, two or four: those of eight rows that follow each other begin in different banks.
+        constexpr int64_t kPiece = kPieceBytes / 2;  // elements
+        const int64_t pieces = slot.panel / kPiece;
         const Expr row = given[0], column = given[1];
-        const Expr piece = mod(floor_div(column, kPiece), kPieces);
-        indices = {floor_div(column, kPanel), row, bit(ExprKind::BitXor, piece, mod(row, kPieces)),
+        indices = {floor_div(column, slot.panel), row,
+                   bit(ExprKind::BitXor, mod(floor_div(column, kPiece), pieces),
+                       mod(floor_div(row, kPieces / pieces), pieces)),
                    mod(column, kPiece)};
     }
     CHECK(indices.size() == slot.strides.size(), "kernel {}: {} indices of a buffer of rank {}", kernel_.name,

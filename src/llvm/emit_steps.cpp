@@ -144,6 +144,8 @@ void find_products(const Kernel& kernel, LaunchPlan& plan) {
             if (const Call* product = each->as<Call>())
                 for (const Access& a : product->reads) made.goes_on &= made.tiles.contains(a.buffer);
         made.places = made.ahead + (made.goes_on ? 2 : 1);
+        made.written = written_buffers(loop->body);
+        for (const auto& [tile, bytes] : made.tiles) made.written.erase(tile);
     });
 }
 

@@ -49,6 +49,7 @@ struct SharedPlace {
 struct AheadPlan {
     int64_t ahead = 0, places = 0;
     std::map<int, int64_t> tiles;  // and bytes of one place
+    std::set<int> written;         // other buffers that the loop writes
     bool goes_on = false;          // products of one iteration end in the next
 };
 struct LaunchPlan {
@@ -64,7 +65,7 @@ struct LaunchPlan {
     std::map<const For*, AheadPlan> ahead = {};
     std::set<const Call*> wide = {};  // products by instructions of four warps that threads begin
     int blocks_at_once = 1;           // of a multiprocessor, that registers are to be kept for
-    std::set<int> panels = {};        // tiles that those read: see Slot::panels
+    std::set<int> panels = {};        // tiles that those read: see Slot::panel
 };
 // Gives buffers in shared memory their places, where there is much of it.
 Status plan_shared(const Kernel& kernel, LaunchPlan& plan);
@@ -106,8 +107,8 @@ class Emitter {
         llvm::MDNode *scope = nullptr, *noalias = nullptr;
         int per_lane = 0;  // allocated inside a Vector loop: so many copies, one per lane, interleaved
         int64_t own = 0;   // elements, where it lies on the stack or, better, in registers
-        // A tile [rows, columns] of 16 bits in panels of 64 columns, pieces of 16 bytes exchanged (tile_copy.h).
-        bool panels = false;
+        // Above 0: a tile [rows, columns] of 16 bits lies in panels of so many columns, pieces of 16 bytes exchanged.
+        int64_t panel = 0;
     };
     // The sum of terms and a constant, plus `lane` times the lane's number, plus a vector where it is not so regular.
     struct Linear {
@@ -282,6 +283,7 @@ class Emitter {
     Value* panel_descriptor(int buffer, bool along_k, Value* further);
     void settle_touched(const Stmt& s);  // products whose sums a statement uses
     void settle_all();
+    void without_bringing(const std::function<void()>& body);
     std::vector<Ring> rings_;    // of the loops around
     std::vector<Begun> begun_;   // products that go on, in order
     bool bringing_ = false;

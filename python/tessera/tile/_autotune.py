@@ -20,7 +20,7 @@ class Config:
         self.maxnreg, self.pre_hook = maxnreg, pre_hook
 
     def all_kwargs(self) -> dict[str, Any]: return dict(self.kwargs)
-    def launched(self) -> dict[str, Any]: return {**self.kwargs, "num_warps": self.num_warps}
+    def launched(self) -> dict[str, Any]: return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
     def __str__(self) -> str: return ", ".join(f"{k}: {v}" for k, v in self.kwargs.items())
     def __repr__(self) -> str: return f"Config({self.kwargs})"
 

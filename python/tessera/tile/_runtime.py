@@ -30,7 +30,7 @@ _OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion"
             "instrumentation_mode", "deprecated_fp8_dot_operand_dtypes", "supported_fp8_dtypes", "matrix_instr_nonkdim",
             "waves_per_eu", "kpack", "schedule_hint", "num_buffers_warp_spec", "num_consumer_groups"}
 
-_WARPS = 4  # of an instance on a GPU, where nobody says
+_WARPS, _STAGES = 4, 3  # of an instance on a GPU, and of its loops with products, where nobody says
 _threads = 0
 on_compile: list[Callable[[str, Any], None]] = []  # called with the name and the code of each kernel that is compiled
 # Called after each launch: with the kernel, its key, program and sources, the grid, numbers among the arguments, and seconds.
@@ -200,23 +200,26 @@ class JITFunction:
         return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True,
                         **{k: MockTensor.wrap_dtype(v) if k in self._names else v for k, v in kwargs.items()})
 
-    def _take_options(self, kwargs: dict[str, Any]) -> tuple[bool, int]:
-        """Takes out what is no parameter; gives whether debugging is on, and the warps of a block."""
-        debug, warps = False, _WARPS
+    def _take_options(self, kwargs: dict[str, Any]) -> tuple[bool, int, int]:
+        """Takes out what is no parameter; gives whether debugging is on, the warps of a block, and the stages of loops."""
+        debug, warps, stages = False, _WARPS, _STAGES
         for option in kwargs.keys() - self._names:
             if option not in _OPTIONS:
                 raise KeyError(f"Keyword argument {option} was specified but unrecognised")
             value = kwargs.pop(option)
             if option == "num_warps" and (not isinstance(value, int) or value < 1 or value & value - 1):
                 raise AssertionError("num_warps must be a power of 2")
+            if option == "num_stages" and (not isinstance(value, int) or value < 0):
+                raise AssertionError("num_stages must not be negative")
             warps = value if option == "num_warps" else warps
+            stages = value if option == "num_stages" else stages
             debug |= option == "debug" and bool(value)
-        return debug, warps
+        return debug, warps, stages
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        debug, warps = bool(self.debug), _WARPS
+        debug, warps, stages = bool(self.debug), _WARPS, _STAGES
         if not kwargs.keys() <= self._names:
-            asked, warps = self._take_options(kwargs)
+            asked, warps, stages = self._take_options(kwargs)
             debug |= asked
         if len(args) + len(kwargs) == len(self.arg_names) and kwargs.keys() <= self._names_after(len(args)):
             values = [*args, *[kwargs[n] for n in self.arg_names[len(args):]]]
@@ -237,7 +240,7 @@ class JITFunction:
                       for p, v, k in zip(self.params, values, self._kinds))
         leaves.share()
         device, stream = leaves.device(os.environ.get("TESSERA_INTERPRET") == "gpu")
-        key = (forms, tuple(leaves.key), rank, debug, device, warps)
+        key = (forms, tuple(leaves.key), rank, debug, device, warps, stages)
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = self._compile(key)
@@ -253,7 +256,7 @@ class JITFunction:
                 call(self, key, self._programs[key], self._sources[key], size,
                      [e if isinstance(e, int) else None for e in leaves.entries], time.perf_counter() - begin)
             if self._quick and not debug and all(how in ("array", "size", "size16", "element") for how, _ in leaves.key):
-                self._launcher.keep(values, size, warps, found)
+                self._launcher.keep(values, size, warps, stages, found)
             return found
         try:
             found.interpret(size, addresses, numbers, os.environ.get("TESSERA_INTERPRET") == "gpu")
@@ -267,13 +270,13 @@ class JITFunction:
         return self._names_behind[count]
 
     def _compile(self, key: Any) -> Any:
-        forms, kinds, rank, debug, device, warps = key
+        forms, kinds, rank, debug, device, warps, stages = key
         _ = self.tree
         program, self._sources[key] = generate(self, forms, kinds, debug)
         if on_launch:
             self._programs[key] = program
         made = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads,
-                                      "host" if device == "cpu" else device, warps)
+                                      "host" if device == "cpu" else device, warps, stages)
         for call in on_compile:
             call(self.name, made)
         return made

@@ -5,6 +5,7 @@
 #include "kernel/ir/atomics.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/races.h"
+#include "kernel/ir/renamed_copy.h"
 #include "kernel/ir/tile_calls.h"
 #include "kernel/ir/tile_copy.h"
 
@@ -110,7 +111,8 @@ Stmt seldom(const Kernel& kernel, const Stmt& s) {
 }
 
 // Conditions that are the same in all copies of an unrolled loop are asked once.
-Stmt with_conditions_outside(const Kernel& kernel, const Stmt& s) {
+Stmt with_conditions_outside(Kernel& kernel, const Stmt& s) {
+    RenamedCopies copies(kernel);
     return mutate(s, [&](const Stmt& x) -> Stmt {
         const For* loop = x ? x->as<For>() : nullptr;
         const If* branch = loop && loop->kind == LoopKind::Unrolled && loop->body ? loop->body->as<If>() : nullptr;
@@ -121,7 +123,9 @@ Stmt with_conditions_outside(const Kernel& kernel, const Stmt& s) {
             made.body = body;
             return make_stmt(std::move(made));
         };
-        return if_then(branch->condition, part(branch->then), seldom(kernel, part(branch->otherwise)));
+        Stmt otherwise = seldom(kernel, part(branch->otherwise));
+        if (otherwise) otherwise = copies.copy(otherwise, "seldom");
+        return if_then(branch->condition, part(branch->then), std::move(otherwise));
     });
 }
 

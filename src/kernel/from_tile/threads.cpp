@@ -234,12 +234,13 @@ Matrices TileLowering::matrices_of(const Instruction& i) const {
     if (matrices_ == Matrices::None || a.shape.size() != 2 || a.dtype != b.dtype || !is_short_float(a.dtype))
         return Matrices::None;
     if ((out.dtype != DType::f32 && !is_short_float(out.dtype)) || a.shape[1] % 16) return Matrices::None;
-    // Operands of those of four warps lie in panels of 128 bytes.
+    // Operands of those of four warps lie in panels of 128 bytes, or in one of 64 or 32.
     const auto in_panels = [&](int value) {
         for (auto made = made_by_.find(value); made != made_by_.end() && made->second->kind == Kind::Permute;
              made = made_by_.find(value))
             value = made->second->inputs[0];
-        return type(value).shape[is_stored_turned(value) ? 0 : 1] % kPanelElements == 0;
+        const int64_t row = type(value).shape[is_stored_turned(value) ? 0 : 1];
+        return row % kPanelElements == 0 || row == kPanelElements / 2 || row == kPanelElements / 4;
     };
     if (matrices_ == Matrices::OfFour && !of_warps_.contains(out.shape) && wide_layout(out.shape, warps_) &&
         in_panels(i.inputs[1]) && (comes_from_threads(i.inputs[0]) || in_panels(i.inputs[0])))

@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from cases import np_dtype, numbers, wide
 
 import tessera.tile as triton
 import tessera.tile.language as tl
@@ -43,6 +44,67 @@ def test_ptx(warps):
     assert ".entry" in text and f".maxntid 4, 8, {warps}" in text
     assert "shfl.sync.bfly" in text
     assert "on thread.z" in made.emit("blocks")
+
+
+@triton.jit
+def product(a, b, c, z, M, N, K, am, ak, bk, bn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, HOW: tl.constexpr):
+    m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for step in range(0, tl.cdiv(K, BK)):
+        at = step * BK + k
+        x = tl.load(a + m[:, None] * am + at[None, :] * ak, mask=(m[:, None] < M) & (at[None, :] < K), other=0.0)
+        if HOW == "turned":
+            y = tl.trans(tl.load(b + n[:, None] * bn + at[None, :] * bk, mask=(n[:, None] < N) & (at[None, :] < K), other=0.0))
+        else:
+            y = tl.load(b + at[:, None] * bk + n[None, :] * bn, mask=(at[:, None] < K) & (n[None, :] < N), other=0.0)
+        sums = tl.dot(x, y, sums)
+        if HOW == "used":
+            sums += tl.sum(x.to(tl.float32), 1)[:, None]
+    if HOW == "again":
+        w = tl.load(c + tl.arange(0, BN)[:, None] * BN + tl.arange(0, BN)[None, :])
+        e = tl.exp(sums - tl.max(sums, 1)[:, None])
+        sums = tl.dot((e / tl.sum(e, 1)[:, None]).to(w.dtype), w)
+    tl.store(z + m[:, None] * N + n[None, :], sums.to(z.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+# By instructions of four warps: rows along k or across, panels of 128, 64 and 32 bytes, tiles that hang over.
+@pytest.mark.parametrize("size, tile, warps, turn, how, dtype, out", [
+    ((64, 64, 64), (64, 64, 64), 4, (0, 0), "plain", "float16", "float16"),
+    ((100, 96, 130), (64, 64, 64), 4, (0, 0), "plain", "float16", "float32"),
+    ((128, 64, 70), (128, 64, 64), 4, (0, 1), "plain", "float16", "float16"),
+    ((96, 80, 96), (64, 64, 32), 4, (0, 1), "plain", "float16", "float16"),
+    ((64, 64, 48), (64, 64, 16), 4, (0, 0), "plain", "bfloat16", "float32"),
+    ((72, 128, 100), (128, 128, 32), 8, (1, 0), "plain", "float16", "float16"),
+    ((64, 128, 128), (64, 128, 64), 8, (1, 1), "plain", "float16", "float32"),
+    ((128, 64, 128), (128, 64, 128), 8, (0, 1), "turned", "bfloat16", "bfloat16"),
+    ((64, 64, 100), (64, 64, 64), 4, (0, 0), "used", "float16", "float32"),
+    ((64, 64, 128), (64, 64, 64), 4, (0, 0), "again", "float16", "float32"),
+    ((128, 128, 64), (128, 128, 64), 8, (0, 1), "again", "float16", "float16"),
+])
+@pytest.mark.parametrize("stages", [1, 3])
+def test_products_of_four_warps(size, tile, warps, turn, how, dtype, out, stages, monkeypatch):
+    monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
+    (m, n, k), (bm, bn, bk) = size, tile
+    a, b = numbers((m, k), dtype), numbers((k, n), dtype, 1)
+    c = numbers((bn, bn), dtype, 2)
+    z = np.zeros((m, n), np_dtype(out))
+    left, right = (a.T.copy() if turn[0] else a), (b.T.copy() if turn[1] else b)
+    grid = (-(-m // bm), -(-n // bn))
+    given = (left, right, c, z, m, n, k, *((1, m) if turn[0] else (k, 1)), *((1, k) if turn[1] else (n, 1)))
+    named = {"BM": bm, "BN": bn, "BK": bk, "HOW": how, "num_warps": warps, "num_stages": stages}
+    blocks = triton.compile(product, *given, grid=grid, **named).emit("blocks")
+    assert "call wide_" in blocks and ("wide_own_" in blocks) == (how == "again")
+    assert ("with brings=1" in blocks) == (stages > 1 and how != "used") or how == "used"
+    product[grid](*given, **named)
+    x, y = wide(a).astype(np.float64), wide(b).astype(np.float64)
+    wanted = x @ y
+    if how == "used":
+        wanted += x.sum(1, keepdims=True)
+    if how == "again":
+        e = np.exp(wanted - wanted.max(1, keepdims=True))
+        wanted = wide((e / e.sum(1, keepdims=True)).astype(np_dtype(dtype))).astype(np.float64) @ wide(c)
+    close = 2e-2 if "bfloat16" in (dtype, out) else 4e-3
+    np.testing.assert_allclose(wide(z).astype(np.float64), wanted, rtol=close, atol=close * np.abs(wanted).max())
 
 
 @pytest.mark.skipif(os.environ.get("TESSERA_TILE_DEVICE") == "cuda", reason="all arrays are there")
