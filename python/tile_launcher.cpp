@@ -80,7 +80,11 @@ bool is_interpreted() {
 
 TileLauncher::TileLauncher(const std::vector<std::string>& names, Defaults defaults, std::vector<bool> fixed,
                            std::vector<bool> whole, Words options)
-    : fixed_(std::move(fixed)), whole_(std::move(whole)), warps_(interned("num_warps")), stages_(interned("num_stages")), options_(std::move(options)) {
+    : fixed_(std::move(fixed)),
+      whole_(std::move(whole)),
+      warps_(interned("num_warps")),
+      stages_(interned("num_stages")),
+      options_(std::move(options)) {
     for (const std::string& name : names) {
         names_.push_back(interned(name.c_str()));
         defaults_.push_back(defaults.contains(names_.back()) ? nb::object(defaults[names_.back()]) : nb::object());
@@ -328,5 +332,6 @@ void bind_launcher(nb::module_& m) {
             },
             nb::arg("grid"), nb::arg("slow"),
             "Gives the kernel over a grid; slow(*args, grid=grid, **kwargs) is its launch by Python.")
-        .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("stages"), nb::arg("function"));
+        .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("stages"),
+             nb::arg("function"));
 }

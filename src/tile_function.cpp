@@ -172,38 +172,39 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
         a.as = Argument::As::Array;
         by_address = true;
     }
-    return protect(
-        "tile", {.name = "program.tile", .text = [&] { return program.to_string(); }}, [&]() -> Result<Function> {
-            Device* device = nullptr;
-            if (const auto number = cuda_number(target.name)) device = TRY(cuda_device(*number));
-            const std::string name(device ? device->target() : target.name);
-            const Machine machine = TRY(describe_target(name));
-            TileKernel made_of = TRY(
-                from_tile(program, arguments, grid_rank, machine, {.by_address = by_address, .warps = target.warps, .stages = target.stages}));
-            Kernel& kernel = made_of.kernel;
-            auto module = TRY(cached_code({kernel}, {.target = name}, TRY(CodeCache::open({})))).module;
-            if (device) module = TRY(device->load(module));
-            std::shared_ptr<State> made(new State{.program = program,
-                                                  .kernel = std::move(kernel),
-                                                  .module = std::move(module),
-                                                  .stream = {},
-                                                  .busy = {},
-                                                  .symbols = {},
-                                                  .launches = {},
-                                                  .arguments = arguments,
-                                                  .grid_rank = grid_rank,
-                                                  .checked = {},
-                                                  .checked_threads = false,
-                                                  .by_address = made_of.by_address,
-                                                  .target = target,
-                                                  .device = device,
-                                                  .last_stream = nullptr,
-                                                  .placed = {},
-                                                  .on_device = {}});
-            made->target.name = name;
-            if (!machine.blocks) made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
-            return Function(std::move(made));
-        });
+    return protect("tile", {.name = "program.tile", .text = [&] { return program.to_string(); }},
+                   [&]() -> Result<Function> {
+                       Device* device = nullptr;
+                       if (const auto number = cuda_number(target.name)) device = TRY(cuda_device(*number));
+                       const std::string name(device ? device->target() : target.name);
+                       const Machine machine = TRY(describe_target(name));
+                       TileKernel made_of =
+                           TRY(from_tile(program, arguments, grid_rank, machine,
+                                         {.by_address = by_address, .warps = target.warps, .stages = target.stages}));
+                       Kernel& kernel = made_of.kernel;
+                       auto module = TRY(cached_code({kernel}, {.target = name}, TRY(CodeCache::open({})))).module;
+                       if (device) module = TRY(device->load(module));
+                       std::shared_ptr<State> made(new State{.program = program,
+                                                             .kernel = std::move(kernel),
+                                                             .module = std::move(module),
+                                                             .stream = {},
+                                                             .busy = {},
+                                                             .symbols = {},
+                                                             .launches = {},
+                                                             .arguments = arguments,
+                                                             .grid_rank = grid_rank,
+                                                             .checked = {},
+                                                             .checked_threads = false,
+                                                             .by_address = made_of.by_address,
+                                                             .target = target,
+                                                             .device = device,
+                                                             .last_stream = nullptr,
+                                                             .placed = {},
+                                                             .on_device = {}});
+                       made->target.name = name;
+                       if (!machine.blocks) made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
+                       return Function(std::move(made));
+                   });
 }
 
 Status Function::launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
@@ -271,10 +272,9 @@ Result<std::string> Function::emit(std::string_view what) const {
             return draw_layouts(state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
                                 state_->target.warps);
         const Kernel kernel =
-            TRY(from_tile(state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
-                          {.by_address = state_->by_address,
-                           .warps = state_->target.warps,
-                           .stages = state_->target.stages}))
+            TRY(from_tile(
+                    state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
+                    {.by_address = state_->by_address, .warps = state_->target.warps, .stages = state_->target.stages}))
                 .kernel;
         if (what == "blocks") return tessera::to_string(kernel);
         // For whoever launches it by himself.

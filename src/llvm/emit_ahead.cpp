@@ -116,7 +116,9 @@ bool Emitter::copy_vector(const Store& s) {
     std::optional<Expr> condition;
     if (value.is(ExprKind::Select)) {
         const Expr& none = value.arg(2);
-        const bool zero = none.is(ExprKind::Const) && (is_float(none.dtype()) ? none.node().real == 0 && !std::signbit(none.node().real) : none.node().integer == 0);
+        const bool zero = none.is(ExprKind::Const) &&
+                          (is_float(none.dtype()) ? none.node().real == 0 && !std::signbit(none.node().real)
+                                                  : none.node().integer == 0);
         if (!zero || depends_on_lane(value.arg(0))) return false;
         condition = value.arg(0);
         value = value.arg(1);
@@ -178,10 +180,10 @@ void Emitter::emit_wide(const Call& call) {
     };
     const Operand left = operand(0), right = operand(1);
     // As the compiler sees, the same in all threads of a warp.
-    Value* warp = builder_.CreateIntrinsic(
-        llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
-        {number(-1), target_.code->place(builder_, Place::Thread, 2), number(0), number(31)});
-    const int64_t groups = down / 4;                      // of four warps, one below the other
+    Value* warp =
+        builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
+                                 {number(-1), target_.code->place(builder_, Place::Thread, 2), number(0), number(31)});
+    const int64_t groups = down / 4;  // of four warps, one below the other
     Value* group = builder_.CreateLShr(warp, number(2));
     Value *a = nullptr, *beside = nullptr;
     if (!known.from_threads) {
@@ -202,8 +204,7 @@ void Emitter::emit_wide(const Call& call) {
     for (int64_t square = 0; square < squares; ++square)
         for (int64_t step = 0; step < depth / 16; ++step) {
             std::vector<Value*> operands;
-            if (a)
-                operands.push_back(further(a, left.step(step) + left.side(64 * groups) * square));
+            if (a) operands.push_back(further(a, left.step(step) + left.side(64 * groups) * square));
             for (int64_t i = 0; !a && i < 4; ++i) {  // pairs of columns, by half and then by 8
                 const Slot& slot = slots_[static_cast<size_t>(call.reads[0].buffer)];
                 const int64_t element = square * stride(1, kV) + (2 * step + i / 2) * 4 + i % 2 * 2;

@@ -20,7 +20,7 @@ constexpr uint64_t kMapBytes = 128, kMapAlignment = 64;  // of a description of 
 constexpr int64_t kMostRows = 65535;                     // blocks along y and z
 constexpr int64_t kMostAtOnce = int64_t{132} * 512;      // threads
 constexpr int64_t kPanelElements = kPanelBytes / 2, kPieceElements = kPieceBytes / 2;
-constexpr int kMostSpread = 256;                         // threads of a block of a Parallel loop
+constexpr int kMostSpread = 256;  // threads of a block of a Parallel loop
 
 using Place = TargetCode::Place;
 

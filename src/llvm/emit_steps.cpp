@@ -306,7 +306,8 @@ void Emitter::meet_before(const Touched& now, bool wide) {
         });
     };
     if (any(now.writes, open_.writes) || any(now.writes, open_.reads) || any(now.reads, open_.writes)) {
-        if (wide) assembly("fence.proxy.async.shared::cta;", "", {});  // what threads wrote, instructions of four warps read
+        if (wide)
+            assembly("fence.proxy.async.shared::cta;", "", {});  // what threads wrote, instructions of four warps read
         meet();
         open_ = {};
     }

@@ -226,8 +226,8 @@ class Emitter {
         int sums = -1;  // from element `first` on
         int64_t first = 0, columns = 0;
         DType dtype = DType::f16;
-        bool fresh = false;                          // the sums are not read
-        bool a_across = false, b_across = false;     // operands that do not lie along what is added up
+        bool fresh = false;                       // the sums are not read
+        bool a_across = false, b_across = false;  // operands that do not lie along what is added up
     };
     void add_wide_product(const WideProduct& product, const std::vector<Value*>& operands);
     Value* tile_descriptor(const Access& tile, int64_t side, bool along_k);
@@ -269,11 +269,12 @@ class Emitter {
     // emit_ahead.cpp
     struct Ring {
         const AheadPlan* plan = nullptr;
-        std::map<int, Value*> bases = {};                // where this iteration's tiles are
-        std::function<void()> bring = {};                // what begins copies, as soon as products have begun
+        std::map<int, Value*> bases = {};  // where this iteration's tiles are
+        std::function<void()> bring = {};  // what begins copies, as soon as products have begun
     };
     struct Begun {
-        int sums = -1, operand = -1;  // what must not be touched until it has ended; the operand where it is threads' own
+        int sums = -1,
+            operand = -1;  // what must not be touched until it has ended; the operand where it is threads' own
     };
     void emit_ahead(const For& loop, const AheadPlan& plan);
     void emit_ahead(const For& loop, const AheadPlan& plan, Value* count);
@@ -284,8 +285,8 @@ class Emitter {
     void settle_touched(const Stmt& s);  // products whose sums a statement uses
     void settle_all();
     void without_bringing(const std::function<void()>& body);
-    std::vector<Ring> rings_;    // of the loops around
-    std::vector<Begun> begun_;   // products that go on, in order
+    std::vector<Ring> rings_;   // of the loops around
+    std::vector<Begun> begun_;  // products that go on, in order
     bool bringing_ = false;
 
     // emit_mma.cpp

@@ -39,9 +39,8 @@ Uses uses_in(const Kernel& kernel, const Stmt& body) {
         });
     });
     // Two arrays of all memory may be the same.
-    const bool anywhere = std::any_of(all.written.begin(), all.written.end(), [&](int b) {
-        return is_anywhere(kernel.buffers[static_cast<size_t>(b)]);
-    });
+    const bool anywhere = std::any_of(all.written.begin(), all.written.end(),
+                                      [&](int b) { return is_anywhere(kernel.buffers[static_cast<size_t>(b)]); });
     for (size_t b = 0; anywhere && b < kernel.params; ++b) all.written.insert(static_cast<int>(b));
     return all;
 }

@@ -24,7 +24,7 @@ struct TileOptions {
     bool apart = false;       // each instruction by itself, for the interpreter
     bool by_address = false;  // where that is not needed, too
     int warps = 4;            // of a block, on a GPU
-    int stages = 3;           // of loops with products there: tiles are brought one iteration less before they are needed
+    int stages = 3;  // of loops with products there: tiles are brought one iteration less before they are needed
     // For programs that nobody vouches for: what is loaded outside of an array is 0, what is stored there is dropped, a
     // tile is read inside of it, and a loop ends after tile::kMostTrips iterations. On a processor; no addresses.
     bool bounded = false;

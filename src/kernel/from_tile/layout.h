@@ -51,10 +51,10 @@ struct TilePlace {
     int64_t warps = 4;
     Expr warp, group, pair;
     TileIndices at;
-    Expr own = 0;             // its number among the thread's
+    Expr own = 0;                  // its number among the thread's
     std::optional<Expr> row = {};  // in a product with whole rows: the number of the row's element among the thread's
     bool of_rows = false;          // four threads have the same: only the first writes what others see
-    std::vector<Loop> loops;  // outermost first
+    std::vector<Loop> loops;       // outermost first
     std::optional<Expr> inside = {};
     // Other ways to name its elements, with their numbers.
     std::vector<std::pair<TileIndices, Expr>> also = {};

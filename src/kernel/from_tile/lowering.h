@@ -149,7 +149,7 @@ class TileLowering {
     std::map<int, size_t> fastest_;  // dimension of a load
     std::map<const tile::Instruction*, size_t> stored_along_;
     std::set<std::vector<int64_t>> of_warps_;  // shapes whose products are not of instructions of four warps
-    std::set<int> sums_;             // buffers that matrix instructions add to
+    std::set<int> sums_;                       // buffers that matrix instructions add to
     bool needs_addresses_ = false;
     tile::Place place_;  // of the instruction that is being lowered
     TileUses uses_;

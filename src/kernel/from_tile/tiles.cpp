@@ -171,6 +171,13 @@ TileIndices indices_of(const Expr& flat, const std::vector<int64_t>& shape) {
     return indices;
 }
 
+void each_instruction(const tile::Region& region, const std::function<void(const tile::Instruction&)>& f) {
+    for (const tile::Instruction& i : region.instructions) {
+        f(i);
+        for (const tile::Region& inner : i.regions) each_instruction(inner, f);
+    }
+}
+
 TileUses count_uses(const tile::ProgramData& program) {
     TileUses uses{.count = std::vector<int>(program.types.size()),
                   .last = std::vector<const tile::Instruction*>(program.types.size()),

@@ -38,6 +38,7 @@ struct TileUses {
     std::vector<bool> inside;                    // used in a region deeper than where it is given
 };
 TileUses count_uses(const tile::ProgramData& program);
+void each_instruction(const tile::Region& region, const std::function<void(const tile::Instruction&)>& f);
 
 // x / broadcast(y) becomes x * broadcast(1 / y), which divides less often; unless it is to be rounded as division is.
 void divide_once(tile::ProgramData& program);
