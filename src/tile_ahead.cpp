@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <set>
 
-#include "base/reports.h"
 #include "bundle_text.h"
 #include "kernel/from_tile/from_tile.h"
+#include "kernel/ir/tile_calls.h"
 #include "llvm/compile_kernels.h"
 #include "tile/program.h"
 
@@ -120,11 +120,8 @@ Result<AheadOfTime> compile_ahead(const Program& program, const std::vector<Argu
     TileKernel made = TRY(from_tile(program, arguments, grid_rank, machine));
     const Kernel& kernel = made.kernel;
     if (made.by_address) return Error(Code::E0604, "{} reaches memory by addresses", kernel.name);
-    bool reports = false;
-    visit(kernel.body, [&](const Stmt& s) {
-        if (const Call* call = s->as<Call>()) reports |= call->name == kReport;
-    });
-    if (reports) return Error(Code::E0604, "{} prints or asserts, which needs Tessera when it runs", kernel.name);
+    if (has_reports(kernel.body))
+        return Error(Code::E0604, "{} prints or asserts, which needs Tessera when it runs", kernel.name);
     const std::vector<CompiledKernel> launches = TRY(list_launches({kernel}));
     if (launches[0].launches.size() != 1) return Error(Code::E0604, "{} is not one launch", kernel.name);
     const KernelLaunch& launch = launches[0].launches[0];

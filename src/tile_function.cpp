@@ -9,6 +9,7 @@
 #include "base/protect.h"
 #include "base/reports.h"
 #include "kernel/from_tile/from_tile.h"
+#include "kernel/ir/tile_calls.h"
 #include "runtime/cached_code.h"
 #include "runtime/devices/bind_launches.h"
 #include "runtime/devices/cuda_device.h"
@@ -172,39 +173,42 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
         a.as = Argument::As::Array;
         by_address = true;
     }
-    return protect("tile", {.name = "program.tile", .text = [&] { return program.to_string(); }},
-                   [&]() -> Result<Function> {
-                       Device* device = nullptr;
-                       if (const auto number = cuda_number(target.name)) device = TRY(cuda_device(*number));
-                       const std::string name(device ? device->target() : target.name);
-                       const Machine machine = TRY(describe_target(name));
-                       TileKernel made_of =
-                           TRY(from_tile(program, arguments, grid_rank, machine,
-                                         {.by_address = by_address, .warps = target.warps, .stages = target.stages}));
-                       Kernel& kernel = made_of.kernel;
-                       auto module = TRY(cached_code({kernel}, {.target = name}, TRY(CodeCache::open({})))).module;
-                       if (device) module = TRY(device->load(module));
-                       std::shared_ptr<State> made(new State{.program = program,
-                                                             .kernel = std::move(kernel),
-                                                             .module = std::move(module),
-                                                             .stream = {},
-                                                             .busy = {},
-                                                             .symbols = {},
-                                                             .launches = {},
-                                                             .arguments = arguments,
-                                                             .grid_rank = grid_rank,
-                                                             .checked = {},
-                                                             .checked_threads = false,
-                                                             .by_address = made_of.by_address,
-                                                             .target = target,
-                                                             .device = device,
-                                                             .last_stream = nullptr,
-                                                             .placed = {},
-                                                             .on_device = {}});
-                       made->target.name = name;
-                       if (!machine.blocks) made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
-                       return Function(std::move(made));
-                   });
+    return protect(
+        "tile", {.name = "program.tile", .text = [&] { return program.to_string(); }}, [&]() -> Result<Function> {
+            Device* device = nullptr;
+            if (const auto number = cuda_number(target.name)) device = TRY(cuda_device(*number));
+            const std::string name(device ? device->target() : target.name);
+            const Machine machine = TRY(describe_target(name));
+            TileKernel made_of =
+                TRY(from_tile(program, arguments, grid_rank, machine,
+                              {.by_address = by_address, .warps = target.warps, .stages = target.stages}));
+            Kernel& kernel = made_of.kernel;
+            // What a GPU says is part of its code, and not of the kernel.
+            const bool kept = !device || !has_reports(kernel.body);
+            auto module = kept ? TRY(cached_code({kernel}, {.target = name}, TRY(CodeCache::open({})))).module
+                               : TRY(compile_kernels({kernel}, {.target = name}));
+            if (device) module = TRY(device->load(module));
+            std::shared_ptr<State> made(new State{.program = program,
+                                                  .kernel = std::move(kernel),
+                                                  .module = std::move(module),
+                                                  .stream = {},
+                                                  .busy = {},
+                                                  .symbols = {},
+                                                  .launches = {},
+                                                  .arguments = arguments,
+                                                  .grid_rank = grid_rank,
+                                                  .checked = {},
+                                                  .checked_threads = false,
+                                                  .by_address = made_of.by_address,
+                                                  .target = target,
+                                                  .device = device,
+                                                  .last_stream = nullptr,
+                                                  .placed = {},
+                                                  .on_device = {}});
+            made->target.name = name;
+            if (!machine.blocks) made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
+            return Function(std::move(made));
+        });
 }
 
 Status Function::launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,

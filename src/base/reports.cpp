@@ -41,6 +41,31 @@ int64_t add_report(Report report) {
 
 bool has_reports() { return count > 0; }
 
+Report report_of(int64_t number) {
+    std::lock_guard guard(lock);
+    return reports()[static_cast<size_t>(number)];
+}
+
+std::string printf_format(int64_t number, size_t operand) {
+    const Report r = report_of(number);
+    std::string text;  // as it is
+    for (char c : r.text) text += c == '%' ? std::string("%%") : std::string(1, c);
+    std::string place = "pid (%lld, %lld, %lld)";
+    if (r.asserts) return fmt::format("{} ({})\n", text, place);
+    std::string index;
+    for (int64_t size : r.sizes)
+        index += fmt::format("{}%{}lld", index.empty() ? "" : ", ", fmt::formatted_size("{}", size));
+    place += fmt::format(" idx ({})", index);
+    if (r.types.empty()) return fmt::format("{}{}\n", place, text);
+    const DType dtype = r.types[operand];
+    const std::string value = r.hex                 ? fmt::format("0x%0{}llx", dtype_bits(dtype) / 4)
+                              : is_float(dtype)     ? "%f"
+                              : dtype == DType::u64 ? "%llu"
+                                                    : "%lld";
+    return fmt::format("{}{}{}{}\n", place, text, r.types.size() > 1 ? fmt::format("(operand {}) ", operand) : "",
+                       value);
+}
+
 std::optional<std::string> take_failure() {
     std::lock_guard guard(lock);
     return std::exchange(failure, std::nullopt);

@@ -26,6 +26,10 @@ struct Report {
 
 int64_t add_report(Report report);  // its number
 bool has_reports();                 // any at all
+// For printf: a line of what is said, with three places in the grid, the indices, and the value of one operand, if
+// there are any. Each is of 64 bits.
+std::string printf_format(int64_t number, size_t operand);
+Report report_of(int64_t number);
 // The first assertion of this process that failed since this was last asked.
 std::optional<std::string> take_failure();
 

@@ -16,7 +16,7 @@ Decision can_compile(const Kernel& kernel, bool blocks) {
     visit(kernel.body, [&](const Stmt& s) {
         const Call* call = s->as<Call>();
         if (!out || !call || call->name == "prefetch" || find_intrinsic(call->name)) return;
-        if (is_atomic(*call) || (is_tile_language_call(*call) && (!blocks || call->name != kReport))) return;
+        if (is_atomic(*call) || is_tile_language_call(*call)) return;
         if (blocks && (call->name == "barrier" || is_tile_call(*call))) return;
         if (blocks && (call->name == "barrier" || is_tile_call(*call) || is_group_step(*call))) return;
         // Blocks and threads run one after the other, as loops do, and so cannot wait for each other.

@@ -186,7 +186,7 @@ void Emitter::emit_alloc(const Alloc& a, const std::function<void()>& body) {
 void Emitter::emit_call(const Call& call) {
     if (const Intrinsic* known = find_intrinsic(call.name)) return emit_intrinsic(call, *known);
     if (is_atomic(call)) return emit_atomic(call);
-    if (is_tile_language_call(call) && (!has_blocks() || call.name != kReport)) return emit_tile_language_call(call);
+    if (is_tile_language_call(call)) return emit_tile_language_call(call);
     if (has_blocks() && call.name == "prefetch") return;
     if (has_blocks() && call.name == "barrier") return meet();
     if (call.name != "prefetch" || (call.reads.empty() && call.writes.empty()))

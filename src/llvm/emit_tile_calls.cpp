@@ -28,7 +28,36 @@ void Emitter::emit_bits(const Call& call) {
     forget_loads(to.buffer);
 }
 
+// A GPU prints by itself; where a condition does not hold, it says so and stops.
+void Emitter::emit_printed(const Call& call) {
+    const int64_t number = *call.args[0].as_int();
+    const Report report = report_of(number);
+    const size_t places = 3 + (report.asserts ? 0 : report.sizes.size());
+    const auto held = [&](const Expr& e) {
+        Value* v = emit(e);
+        if (is_float(e.dtype())) return builder_.CreateBitCast(cast(v, e.dtype(), DType::f64), i64());
+        return cast(v, e.dtype(), is_signed_int(e.dtype()) ? DType::i64 : DType::u64);
+    };
+    auto* type = llvm::FunctionType::get(builder_.getInt32Ty(), {builder_.getPtrTy(), builder_.getPtrTy()}, false);
+    const size_t lines = std::max<size_t>(1, report.types.size());
+    for (size_t line = 0; line < lines; ++line) {
+        Value* values = stack_memory(builder_, llvm::ArrayType::get(i64(), places + 1), "said");
+        for (size_t k = 0; k < places + (report.types.empty() ? 0 : 1); ++k) {
+            Value* v = held(call.args[1 + (k < places ? k : places + line)]);
+            if (!status_.ok()) return;
+            const int bits = k < places ? 64 : dtype_bits(report.types[line]);
+            if (k == places && report.hex && bits < 64)
+                v = builder_.CreateAnd(v, builder_.getInt64((uint64_t{1} << bits) - 1));
+            builder_.CreateStore(v, builder_.CreateConstInBoundsGEP1_64(i64(), values, k));
+        }
+        builder_.CreateCall(module_.getOrInsertFunction("vprintf", type),
+                            {builder_.CreateGlobalString(printf_format(number, line)), values});
+    }
+    if (report.asserts) assembly("trap;", "", {});
+}
+
 void Emitter::emit_report(const Call& call) {
+    if (has_blocks()) return emit_printed(call);
     Value* values = stack_memory(builder_, llvm::ArrayType::get(i64(), call.args.size()), "said");
     for (size_t k = 1; k < call.args.size(); ++k) {
         const DType dtype = call.args[k].dtype();

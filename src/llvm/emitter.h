@@ -359,6 +359,7 @@ class Emitter {
     void emit_tile_language_call(const Call& call);
     void emit_bits(const Call& call);
     void emit_report(const Call& call);
+    void emit_printed(const Call& call);
 
     // emit_index.cpp
     Linear linear(const Expr& e);

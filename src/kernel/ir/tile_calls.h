@@ -18,6 +18,16 @@ inline bool is_tile_language_call(const Call& call) {
     return call.name == kLeave || call.name == kBits || call.name == kReport;
 }
 
+// Whether something in it prints or asserts.
+inline bool has_reports(const Stmt& s) {
+    bool found = false;
+    visit(s, [&](const Stmt& x) {
+        const Call* call = x->as<Call>();
+        found |= call && call->name == kReport;
+    });
+    return found;
+}
+
 inline bool is_anywhere(const Buffer& b) {
     return b.shape.size() == 1 && b.shape[0].is(ExprKind::Var) && b.shape[0].node().name == kAnywhere;
 }
