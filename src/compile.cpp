@@ -170,7 +170,18 @@ void keep_for_sizes(const Model& model, const CompileOptions& options, Executabl
 
 namespace {
 
-Result<Executable> compile_model(const Model& model, const CompileOptions& given) {
+// Constants of a graph that lie in mapped files, by place alone: whoever has the file decides whether it stays mapped.
+std::vector<std::pair<const void*, size_t>> places_of_constants(const Graph& graph) {
+    std::vector<std::pair<const void*, size_t>> places;
+    for (const auto& v : graph.constants())
+        places.emplace_back(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
+    return places;
+}
+
+// `own` goes before weights are prepared, where the executable has no use for it: then the program alone has them, and
+// they go as they are packed.
+Result<Executable> compile_model(std::optional<Model>& own, const CompileOptions& given) {
+    const Model& model = *own;
     CompileOptions options = given;
     Device* device = nullptr;  // other than the processor
     if (auto number = cuda_number(options.target)) {
@@ -226,6 +237,9 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
         state->packed = pack_program(program, state->report);
     else
         state->origin = model;
+    keep_for_sizes(model, given, *state);
+    const auto read_by_rewriting = places_of_constants(model.graph());
+    own.reset();
     state->loaded = TRY(phases.run("prepare weights",
                                    [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
     if (storable && !key.empty()) {
@@ -236,16 +250,23 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
         state->report.decisions.emplace_back("keep the program", "no: " + storable.reason());
     }
     let_go_of_memory();
-    for (const auto& v : model.graph().constants())  // what rewriting read; a run reads its own
-        onnx::MappedFile::let_go_of_pages(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
-    keep_for_sizes(model, given, *state);
+    for (const auto& [data, bytes] : read_by_rewriting)  // a run reads its own
+        onnx::MappedFile::let_go_of_pages(data, bytes);
     return Executable(std::move(state));
 }
 
 }  // namespace
 
 Result<Executable> compile(const Model& model, const CompileOptions& options) {
-    return protect("compile", {.text = [&] { return model.to_text(); }}, [&] { return compile_model(model, options); });
+    std::optional<Model> shared = model;
+    return protect("compile", {.text = [&] { return model.to_text(); }},
+                   [&] { return compile_model(shared, options); });
+}
+
+Result<Executable> compile(Model&& model, const CompileOptions& options) {
+    std::optional<Model> own = std::move(model);
+    return protect("compile", {.text = [&] { return own ? own->to_text() : "// the model was gone already\n"; }},
+                   [&] { return compile_model(own, options); });
 }
 
 std::vector<std::string> compile_targets() {
@@ -261,7 +282,8 @@ Result<Executable> Executable::State::relaxed_for(size_t i, const NamedData& inp
     if (i == relaxed.size()) {
         const Graph& last = i == 0 ? *model->loaded() : *relaxed.back().graph;
         std::shared_ptr<Graph> graph = TRY(tessera::relaxed(last, inputs, i + 1 == kMostRelaxed));
-        Executable made = TRY(compile_model(Model(graph), options));
+        std::optional<Model> own = Model(graph);
+        Executable made = TRY(compile_model(own, options));
         relaxed.push_back({std::move(graph), std::move(made)});
     }
     return relaxed[i].executable;

@@ -100,6 +100,9 @@ class Executable {
 };
 
 Result<Executable> compile(const Model& model, const CompileOptions& options = {});
+// The same of a model that is given away: its weights go as they are prepared for running, unless somebody else holds them
+// or the executable itself needs the model again.
+Result<Executable> compile(Model&& model, const CompileOptions& options = {});
 // For executables that run in turns: together they take no more than the one that takes most. What runs at the same time
 // as another gets memory of its own.
 std::shared_ptr<RunMemory> make_run_memory();

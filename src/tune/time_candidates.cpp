@@ -40,13 +40,6 @@ struct Turns {
     bool hopeless() const { return *std::max_element(ratios.begin(), ratios.end()) < 1; }
 };
 
-bool sizes_known(const Model& model) {
-    const std::vector<Port> inputs = model.inputs();
-    return std::all_of(inputs.begin(), inputs.end(), [](const Port& port) {
-        return port.ranked && std::find(port.sizes.begin(), port.sizes.end(), -1) == port.sizes.end();
-    });
-}
-
 }  // namespace
 
 void TimedPace::add(double to_prepare, double to_run) {
@@ -81,12 +74,7 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         CompileOptions how{.target = options.target, .threads = options.threads, .precision = options.precision};
         how.cache = "";
         how.memory = memory;
-        if (sizes_known(model))
-            how.progress = [&](std::string_view phase, size_t, size_t) {
-                // The program has all of it: weights that rewriting computed go as they are packed.
-                if (phase == "prepare weights") model = model.rewritten(model.loaded());
-            };
-        auto made = TRY(compile(model, how));
+        auto made = TRY(compile(std::move(model), how));
         const int64_t bytes = made.arena_bytes(options.sizes).value_or(0);
         if (i == 0) most_bytes = std::max(options.most_bytes, bytes);
         const double ready = wall_seconds(), began = now();
