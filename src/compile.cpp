@@ -11,12 +11,10 @@
 #include "graph/text/print.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
-#include "llvm/targets/target.h"
 #include "onnx/file.h"
 #include "relax.h"
 #include "rewrite/fix_sizes.h"
 #include "runtime/cached_code.h"
-#include "runtime/devices/cuda_device.h"
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
@@ -110,17 +108,6 @@ std::optional<ProgramEntry> keep_program(const CodeCache& cache, const std::stri
     return entry;
 }
 
-// The host itself, or a processor of its kind that has nothing more than it.
-bool runs_here(const std::string& name) {
-    if (name == "host") return true;
-    auto host = codegen::find_target("host"), target = codegen::find_target(name);
-    if (!host.ok() || !target.ok()) return false;
-    if (host->triple.substr(0, host->triple.find('-')) != target->triple.substr(0, target->triple.find('-')))
-        return false;
-    const std::vector<std::string>& wanted = target->machine.features;
-    return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& f) { return host->machine.has(f); });
-}
-
 // What only compiling needed goes back to the system.
 void let_go_of_memory() {
     let_go_of_compiler();
@@ -184,8 +171,8 @@ Result<Executable> compile_model(std::optional<Model>& own, const CompileOptions
     const Model& model = *own;
     CompileOptions options = given;
     Device* device = nullptr;  // other than the processor
-    if (auto number = cuda_number(options.target)) {
-        device = TRY(cuda_device(*number));
+    if (Device& chosen = *TRY(device_for(options.target)); !chosen.shares_memory()) {
+        device = &chosen;
         options.target = device->target();
     }
     auto state = std::make_shared<Executable::State>();
@@ -315,8 +302,19 @@ Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, in
         return TRY(state_->here(inputs))->profile(inputs, runs);
     });
 }
+struct DeviceRuns::State {
+    std::shared_ptr<Executable::State> executable;  // outlives the runs
+    std::unique_ptr<RunsOnDevice> runs;
+};
+Result<DeviceRuns> Executable::on_device(const NamedData& inputs) const {
+    auto state = std::make_shared<DeviceRuns::State>();
+    state->executable = state_;
+    state->runs = TRY(TRY(state_->here(inputs))->on_device(inputs));
+    return DeviceRuns(std::move(state));
+}
+Result<double> DeviceRuns::seconds(int runs) const { return state_->runs->seconds(runs); }
 Result<double> Executable::seconds_on_device(const NamedData& inputs, int runs) const {
-    return TRY(state_->here())->seconds_on_device(inputs, runs);
+    return TRY(on_device(inputs)).seconds(runs);
 }
 Result<std::vector<std::pair<std::string, double>>> Executable::check(const NamedData& inputs) const {
     return protect("check", state_->reproducer(), [&]() -> Result<std::vector<std::pair<std::string, double>>> {

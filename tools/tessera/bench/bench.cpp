@@ -242,6 +242,13 @@ Status Bench::operator()() {
     bool onnx_file = path.ends_with(".onnx");
     if (!onnx_file) TRY(model.save((folder.path() / "model.onnx").string()));
     spec["model"] = onnx_file ? std::filesystem::absolute(path).string() : (folder.path() / "model.onnx").string();
+    std::string ours = spec["model"];
+    if (flags.search > 0) {
+        ours = (folder.path() / "searched.onnx").string();
+        CompileFlags timed = flags;
+        timed.options.threads = counts[0];
+        TRY(TRY(timed.searched(model, sizes_of(model.graph(), given), progress)).save(ours));
+    }
     spec["inputs"] = Json::object();
     for (const Port& port : model.inputs()) {
         auto it = given.find(port.name);
@@ -266,6 +273,7 @@ Status Bench::operator()() {
         for (const std::string& name : names) {
             line.update("starting " + name, all.size(), counts.size());
             Json its_own = spec;
+            if (runners.empty()) its_own["model"] = ours;
             if (!runners.empty() && !is_python_peer(name)) its_own["model"] = std::filesystem::absolute(name).string();
             std::filesystem::path place = folder.path() / fmt::format("{}", runners.size());
             runners.push_back(TRY(start(name, std::move(its_own), place)));
@@ -313,6 +321,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     c->add_flag("--accuracy", bench->accuracy, "Measure the error of each against the reference in f64, which is slow");
     bench->inputs.add_options(*c);
     bench->flags.add_options(*c);
+    bench->flags.add_search(*c);
     add_strict_option(*c);
     c->add_flag("--json", bench->json, "Print JSON");
     c->add_flag("--serve", bench->serve)->group("");
