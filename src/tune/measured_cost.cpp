@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 constexpr double kClearlyWorse = 1.3;  // than another node of the class
-constexpr double kTooLarge = 10;       // times the estimate, for what takes too much memory to be measured
+constexpr double kTooLarge = 10;       // times the estimate, for what the device has no memory for, or refuses
 constexpr double kPatience = 4;        // seconds for each second of processor time, where others use the machine
 constexpr size_t kBatch = 8;           // kernels for each core that code is generated for at once
 constexpr size_t kDeviceBatch = 2;     // of a GPU's, which its driver assembles too
@@ -103,6 +103,7 @@ void MeasuredCost::save() {
 
 void MeasuredCost::remember(const std::string& key, double seconds) {
     known_[key] = seconds;
+    if (!keep_ || !failed_.ok()) return;  // the device may take another time what it refused
     fresh_.push_back(key);
     recent_.insert(key);
 }
@@ -199,9 +200,11 @@ MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) 
 double MeasuredCost::clock(const Parts& parts, const Code& code, double hopeless,
                            const std::optional<Deadline>& until) {
     double sum = parts.rest;
+    keep_ = true;
     for (const Part& part : parts.kernels) {
         auto known = known_.find(part.key);
         if (known != known_.end()) {
+            if (refused_.contains(part.key)) keep_ = false;
             sum += known->second;
             continue;
         }
@@ -210,10 +213,14 @@ double MeasuredCost::clock(const Parts& parts, const Code& code, double hopeless
         if (part.call && code.module && at != code.place.end() && failed_.ok() && !(until && until->passed())) {
             auto timed =
                 timer_->seconds(code.module->kernels()[at->second], *part.call, {options_.seconds, hopeless - sum});
-            if (timed.ok())
+            if (timed.ok()) {
                 seconds = *timed;
-            else if (timed.error().code() == tessera::Code::E0702)
-                failed_ = timed.error();
+            } else if (failed_ = timer_->device_works(); failed_.ok()) {
+                refused_.insert(part.key);
+                keep_ = false;
+                sum += known_[part.key] = kTooLarge * scaled(part);
+                continue;
+            }
         }
         sum += seconds ? *seconds : scaled(part);
         if (!seconds) continue;

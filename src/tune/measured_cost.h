@@ -92,7 +92,9 @@ class MeasuredCost : public CostModel {
     int64_t most_bytes_;
     std::unique_ptr<KernelTimer> timer_;
     Status failed_;
-    std::string file_;  // empty: none
+    std::unordered_set<std::string> refused_;  // kernels, by the device
+    bool keep_ = true;                         // none of them is in what was clocked last
+    std::string file_;                         // empty: none
     std::unique_ptr<CostModel> estimate_;
     std::unordered_map<std::string, double> known_;  // by a node's text, or a kernel's key
     std::vector<std::string> fresh_;                 // to be written to the file

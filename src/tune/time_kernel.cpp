@@ -100,6 +100,11 @@ Result<std::unique_ptr<KernelTimer>> KernelTimer::make(Device& device) {
     return made;
 }
 
+Status KernelTimer::device_works() {
+    TRY(stream_->touch(other_.get(), 64));
+    return stream_->synchronize();
+}
+
 Status KernelTimer::leave_in_caches(const KernelCall& call, const std::vector<void*>& arguments) {
     TRY(stream_->touch(other_.get(), device_.caches().all));
     int64_t near = device_.caches().near;

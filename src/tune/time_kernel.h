@@ -45,6 +45,8 @@ class KernelTimer {
     static Result<std::unique_ptr<KernelTimer>> make(Device& device);
     // The least that a run took. The code was loaded by the device. E0408, E0702.
     Result<double> seconds(const CompiledKernel& code, const KernelCall& call, const KernelTiming& timing);
+    // After an error: E0702 where it was not about that kernel alone, and the device does nothing more.
+    Status device_works();
 
   private:
     KernelTimer(Device& device, std::unique_ptr<Stream> stream) : device_(device), stream_(std::move(stream)) {}

@@ -1,6 +1,7 @@
 // Stands in for NVIDIA's driver where there is no GPU: memory is the process's, nothing is computed, and what is asked
 // for when kernels are launched is printed, unless STAND_IN_QUIET is set. Arguments that the hardware would refuse are
-// errors. Its clock goes on by what is launched and copied: a launch takes a microsecond, and what its threads take.
+// errors. Where STAND_IN_FAILS is set, launches fail; where it is "for good", nothing works after the first. Its clock
+// goes on by what is launched and copied: a launch takes a microsecond, and what its threads take.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,10 @@ void spend(double milliseconds) { (captured ? *captured : now) += milliseconds; 
 using Number = uint64_t;
 
 constexpr Number kMapMark = 0x70616d;
+
+constexpr int kInvalid = 1, kLaunchFailed = 719;  // errors of the driver's
+bool broken = false;
+int result() { return broken ? kLaunchFailed : 0; }
 
 int nothing() { return 0; }
 
@@ -69,6 +74,7 @@ int to_host(void* to, Number from, size_t bytes, void*) {
     return 0;
 }
 int on_device(Number to, Number from, size_t bytes, void*) {
+    if (broken) return result();
     spend(kByte * static_cast<double>(bytes));
     return to_device(to, reinterpret_cast<const void*>(from), bytes, nullptr);
 }
@@ -112,6 +118,10 @@ int launch(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x,
            unsigned shared, void*, void** arguments, void**) {
     SAY("%s: %u x %u x %u blocks of %u x %u x %u, %u bytes\n", static_cast<const char*>(kernel), x, y, z, threads_x,
         threads_y, threads_z, shared);
+    if (const char* fails = std::getenv("STAND_IN_FAILS")) {
+        broken = std::strcmp(fails, "for good") == 0;
+        return broken ? result() : kInvalid;
+    }
     spend(kLaunch + kThread * x * y * z * threads_x * threads_y * threads_z);
     if (!shared) return 0;
     // Two operands, the result and scratch; then their tiles.
@@ -185,6 +195,7 @@ extern "C" int cuGetProcAddress_v2(const char* name, void** found, int, uint64_t
         {"cuTensorMapEncodeIm2col", reinterpret_cast<void*>(describe_places)},
         {"cuLaunchKernelEx", reinterpret_cast<void*>(launch_by)},
         {"cuStreamCreate", reinterpret_cast<void*>(handle)},
+        {"cuStreamSynchronize", reinterpret_cast<void*>(result)},
         {"cuEventCreate", reinterpret_cast<void*>(make_event)},
         {"cuEventRecord", reinterpret_cast<void*>(record)},
         {"cuEventDestroy", reinterpret_cast<void*>(forget)},

@@ -21,8 +21,8 @@ class SearchOnAGpu(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.cache = pathlib.Path(folder.name)
 
-    def tessera(self, *words, driver=True):
-        env = dict(os.environ, TESSERA_CACHE=str(self.cache), STAND_IN_QUIET="1")
+    def tessera(self, *words, driver=True, **env):
+        env = dict(os.environ, TESSERA_CACHE=str(self.cache), STAND_IN_QUIET="1", **env)
         if driver:
             env["LD_LIBRARY_PATH"] = str(DRIVER)
         command = [str(TESSERA), *map(str, words), "--json"]
@@ -107,6 +107,15 @@ class SearchOnAGpu(unittest.TestCase):
             status, done = self.tessera("optimize", model, "--search=5", "--target", target, driver=driver)
             self.assertNotEqual(status, 0)
             self.assertEqual(done["error"]["code"], code)
+
+    # Where it refuses a kernel, and where it does nothing more.
+    def test_a_gpu_that_fails_is_an_error(self):
+        words = ("optimize", HERE / "one_matrix.tsr", "--rules", HERE / "one_matrix.rules", "--search=5", "--target", "cuda")
+        for fails in ("each launch", "for good"):
+            status, done = self.tessera(*words, STAND_IN_FAILS=fails)
+            self.assertNotEqual(status, 0)
+            self.assertEqual(done["error"]["code"], "E0702")
+            self.assertEqual(self.costs(), {})  # what was not measured is not kept
 
 
 if __name__ == "__main__":
