@@ -58,6 +58,7 @@ class Ready {
         if (!runs.ok() && runs.error().code() != Code::E0501) return runs.error();
         if (!runs.ok()) return ready;
         ready.on_device_ = std::move(*runs);
+        TRY(ready.on_device_->seconds());  // the first is slower
         ready.seconds = TRY(ready.on_device_->seconds());
         return ready;
     }
