@@ -168,6 +168,7 @@ void bind_reports(nb::module_& m) {
         .def_ro("seconds", &SearchedCandidate::seconds)
         .def_ro("speedup", &SearchedCandidate::speedup)
         .def_ro("difference", &SearchedCandidate::difference)
+        .def_ro("refused", &SearchedCandidate::refused)
         .def_ro("rules", &SearchedCandidate::rules)
         .def("__repr__", [](const SearchedCandidate& c) {
             return fmt::format("<{}: cost {:.3g} ms, {:.3g} ms by the clock>", c.what, c.cost * 1e3, c.seconds * 1e3);
@@ -188,6 +189,7 @@ void bind_reports(nb::module_& m) {
     nb::class_<SearchReport>(m, "SearchReport", "What a search did and found.")
         .def_ro("strategy", &SearchReport::strategy)
         .def_ro("cost", &SearchReport::cost)
+        .def_ro("device", &SearchReport::device)
         .def_ro("nodes", &SearchReport::nodes)
         .def_ro("classes", &SearchReport::classes)
         .def_ro("steps", &SearchReport::steps)

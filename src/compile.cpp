@@ -11,12 +11,10 @@
 #include "graph/text/print.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
-#include "llvm/targets/target.h"
 #include "onnx/file.h"
 #include "relax.h"
 #include "rewrite/fix_sizes.h"
 #include "runtime/cached_code.h"
-#include "runtime/devices/cuda_device.h"
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
@@ -110,17 +108,6 @@ std::optional<ProgramEntry> keep_program(const CodeCache& cache, const std::stri
     return entry;
 }
 
-// The host itself, or a processor of its kind that has nothing more than it.
-bool runs_here(const std::string& name) {
-    if (name == "host") return true;
-    auto host = codegen::find_target("host"), target = codegen::find_target(name);
-    if (!host.ok() || !target.ok()) return false;
-    if (host->triple.substr(0, host->triple.find('-')) != target->triple.substr(0, target->triple.find('-')))
-        return false;
-    const std::vector<std::string>& wanted = target->machine.features;
-    return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& f) { return host->machine.has(f); });
-}
-
 // What only compiling needed goes back to the system.
 void let_go_of_memory() {
     let_go_of_compiler();
@@ -170,11 +157,22 @@ void keep_for_sizes(const Model& model, const CompileOptions& options, Executabl
 
 namespace {
 
-Result<Executable> compile_model(const Model& model, const CompileOptions& given) {
+// Constants of a graph that lie in mapped files, by place alone: whoever has the file decides whether it stays mapped.
+std::vector<std::pair<const void*, size_t>> places_of_constants(const Graph& graph) {
+    std::vector<std::pair<const void*, size_t>> places;
+    for (const auto& v : graph.constants())
+        places.emplace_back(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
+    return places;
+}
+
+// `own` goes before weights are prepared, where the executable has no use for it: then the program alone has them, and
+// they go as they are packed.
+Result<Executable> compile_model(std::optional<Model>& own, const CompileOptions& given) {
+    const Model& model = *own;
     CompileOptions options = given;
     Device* device = nullptr;  // other than the processor
-    if (auto number = cuda_number(options.target)) {
-        device = TRY(cuda_device(*number));
+    if (Device& chosen = *TRY(device_for(options.target)); !chosen.shares_memory()) {
+        device = &chosen;
         options.target = device->target();
     }
     auto state = std::make_shared<Executable::State>();
@@ -226,6 +224,9 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
         state->packed = pack_program(program, state->report);
     else
         state->origin = model;
+    keep_for_sizes(model, given, *state);
+    const auto read_by_rewriting = places_of_constants(model.graph());
+    own.reset();
     state->loaded = TRY(phases.run("prepare weights",
                                    [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
     if (storable && !key.empty()) {
@@ -236,16 +237,23 @@ Result<Executable> compile_model(const Model& model, const CompileOptions& given
         state->report.decisions.emplace_back("keep the program", "no: " + storable.reason());
     }
     let_go_of_memory();
-    for (const auto& v : model.graph().constants())  // what rewriting read; a run reads its own
-        onnx::MappedFile::let_go_of_pages(v->tensor()->data(), static_cast<size_t>(v->tensor()->bytes()));
-    keep_for_sizes(model, given, *state);
+    for (const auto& [data, bytes] : read_by_rewriting)  // a run reads its own
+        onnx::MappedFile::let_go_of_pages(data, bytes);
     return Executable(std::move(state));
 }
 
 }  // namespace
 
 Result<Executable> compile(const Model& model, const CompileOptions& options) {
-    return protect("compile", {.text = [&] { return model.to_text(); }}, [&] { return compile_model(model, options); });
+    std::optional<Model> shared = model;
+    return protect("compile", {.text = [&] { return model.to_text(); }},
+                   [&] { return compile_model(shared, options); });
+}
+
+Result<Executable> compile(Model&& model, const CompileOptions& options) {
+    std::optional<Model> own = std::move(model);
+    return protect("compile", {.text = [&] { return own ? own->to_text() : "// the model was gone already\n"; }},
+                   [&] { return compile_model(own, options); });
 }
 
 std::vector<std::string> compile_targets() {
@@ -261,7 +269,8 @@ Result<Executable> Executable::State::relaxed_for(size_t i, const NamedData& inp
     if (i == relaxed.size()) {
         const Graph& last = i == 0 ? *model->loaded() : *relaxed.back().graph;
         std::shared_ptr<Graph> graph = TRY(tessera::relaxed(last, inputs, i + 1 == kMostRelaxed));
-        Executable made = TRY(compile_model(Model(graph), options));
+        std::optional<Model> own = Model(graph);
+        Executable made = TRY(compile_model(own, options));
         relaxed.push_back({std::move(graph), std::move(made)});
     }
     return relaxed[i].executable;
@@ -293,8 +302,19 @@ Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, in
         return TRY(state_->here(inputs))->profile(inputs, runs);
     });
 }
+struct DeviceRuns::State {
+    std::shared_ptr<Executable::State> executable;  // outlives the runs
+    std::unique_ptr<RunsOnDevice> runs;
+};
+Result<DeviceRuns> Executable::on_device(const NamedData& inputs) const {
+    auto state = std::make_shared<DeviceRuns::State>();
+    state->executable = state_;
+    state->runs = TRY(TRY(state_->here(inputs))->on_device(inputs));
+    return DeviceRuns(std::move(state));
+}
+Result<double> DeviceRuns::seconds(int runs) const { return state_->runs->seconds(runs); }
 Result<double> Executable::seconds_on_device(const NamedData& inputs, int runs) const {
-    return TRY(state_->here())->seconds_on_device(inputs, runs);
+    return TRY(on_device(inputs)).seconds(runs);
 }
 Result<std::vector<std::pair<std::string, double>>> Executable::check(const NamedData& inputs) const {
     return protect("check", state_->reproducer(), [&]() -> Result<std::vector<std::pair<std::string, double>>> {

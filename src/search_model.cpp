@@ -5,6 +5,7 @@
 #include <set>
 
 #include "accepted_rules.h"
+#include "base/clock.h"
 #include "base/protect.h"
 #include "discover/correct/mutate.h"
 #include "discover/correct/picture.h"
@@ -14,7 +15,6 @@
 #include "search/search_rules.h"
 #include "stages.h"
 #include "tessera/search.h"
-#include "tune/clock.h"
 #include "tune/cost_at_sizes.h"
 #include "tune/measured_cost.h"
 #include "tune/time_candidates.h"
@@ -58,8 +58,19 @@ Result<ChosenRules> choose_rules(const ModelSearchOptions& options) {
     return chosen;
 }
 
-Result<std::unique_ptr<CostModel>> choose_cost(const ModelSearchOptions& options, Precision precision) {
-    if (options.cost == "estimate") return estimated_cost();
+// What the costs are of: the processor, or a GPU of this machine.
+Result<Device*> timed_device(const std::string& target) {
+    Device* device = TRY(device_for(target));
+    if (device->shares_memory()) TRY(describe_target(target));  // there is such a target
+    if (device->shares_memory() && !runs_here(target))
+        return Error(Code::E0603, "costs are measured, and this machine is no {}", target)
+            .hint("search for host, or for a GPU of this machine: cuda, or cuda:1 for the second");
+    return device;
+}
+
+Result<std::unique_ptr<CostModel>> choose_cost(const ModelSearchOptions& options, Precision precision,
+                                               const Device& device) {
+    if (options.cost == "estimate") return estimated_cost(speeds_of(device));
     if (options.cost != "measured" && options.cost != "sum")
         return Error(Code::E0501, "there is no cost \"{}\"", options.cost).hint("there are: measured, estimate, sum");
     MeasureOptions measure{.cache = options.cache, .target = options.target, .precision = precision};
@@ -78,7 +89,7 @@ Result<Strategy> strategy_named(const std::string& name) {
 }
 
 SearchedCandidate described(const Candidate& candidate, const std::vector<const Rule*>& rules) {
-    SearchedCandidate out{candidate.what, candidate.cost, 0, 0, 0, {}};
+    SearchedCandidate out{.what = candidate.what, .cost = candidate.cost};
     for (const RuleUse& use : candidate.uses) {
         std::string why;
         for (const Rule* rule : rules)
@@ -151,7 +162,9 @@ class ModelSearch {
         how_.alpha = options_.alpha;
         how_.budget = options_.budget;
         rules_ = TRY(choose_rules(options_));
-        cost_ = TRY(choose_cost(options_, precision_));
+        device_ = TRY(timed_device(options_.target));
+        report_.device = device_->name();
+        cost_ = TRY(choose_cost(options_, precision_, *device_));
         tell("rewrite", 0, 3);
         pipeline_.precision = precision_;
         pipeline_.fold_limit = kFoldLimit;
@@ -161,7 +174,7 @@ class ModelSearch {
         TRY(optimize(*graph_, pipeline_));
         pipeline_.last_phase = Phase::Tidy;
         tell("search", 1, 3);
-        explore(rules_.all, {});
+        TRY(explore(rules_.all, {}));
         std::vector<size_t> all(candidates_.size());
         std::iota(all.begin(), all.end(), size_t{0});
         TRY(choose(std::move(all), {.seconds = std::max(options_.seconds - since(began), 0.0)}));
@@ -179,6 +192,7 @@ class ModelSearch {
     Precision precision_ = Precision::Default;
     SearchOptions how_;
     ChosenRules rules_;
+    Device* device_ = nullptr;
     std::unique_ptr<CostModel> cost_;
     PipelineOptions pipeline_;
     std::unique_ptr<Graph> graph_;
@@ -191,15 +205,15 @@ class ModelSearch {
     }
 
     // Adds candidates: all, or those that use one of these rules.
-    void explore(const std::vector<const Rule*>& rules, const std::set<std::string>& of) {
+    Status explore(const std::vector<const Rule*>& rules, const std::set<std::string>& of) {
         auto* measured = dynamic_cast<MeasuredCost*>(cost_.get());
         const double processor = processor_seconds(), measuring = measured ? measured->spent() : 0,
                      measuring_processor = measured ? measured->spent_processor() : 0;
-        const std::unique_ptr<CostModel> guide = estimated_cost();
+        const std::unique_ptr<CostModel> guide = estimated_cost(speeds_of(*device_));
         const SymbolValues& sizes = options_.sizes;
         CostAtSizes cost_at(*cost_, sizes), guide_at(*guide, sizes);
         SearchOptions how = how_;
-        if (!sizes.empty()) how.guide = &guide_at;
+        how.guide = sizes.empty() ? guide.get() : &guide_at;
         Search found = search(*graph_, rules, sizes.empty() ? *cost_ : cost_at, how);
         report_.strategy = options_.strategy;
         report_.cost = cost_->name();
@@ -215,6 +229,7 @@ class ModelSearch {
             report_.measure_seconds = measured->spent();
             report_.measured = measured->measured();
             measured->save();
+            TRY(Status(measured->status()));
         }
         report_.search_seconds += seconds;
         report_.search_processor_seconds += searching;
@@ -225,6 +240,7 @@ class ModelSearch {
             report_.candidates.push_back(described(c, rules));
             candidates_.push_back(std::move(c));
         }
+        return {};
     }
 
     Result<Model> made(size_t i) {
@@ -261,6 +277,7 @@ class ModelSearch {
             report_.candidates[of[i]].seconds = timed.seconds[i];
             report_.candidates[of[i]].speedup = before * timed.speedup[i];
             report_.candidates[of[i]].difference = timed.difference[i];
+            report_.candidates[of[i]].refused = timed.refused[i];
         }
         if (timed.fastest) {
             report_.chosen = of[timed.fastest];
@@ -293,7 +310,7 @@ class ModelSearch {
                 measured->allow(until.share(kNodesShare), how_.until);
             std::vector<size_t> of{report_.chosen};
             const size_t first = candidates_.size();
-            explore(rules, names);
+            TRY(explore(rules, names));
             for (size_t i = first; i < candidates_.size(); ++i) of.push_back(i);
             TRY(choose(std::move(of), {.seconds = until.left(), .until = until}));
         }

@@ -56,13 +56,16 @@ std::string SearchReport::to_text(bool rules) const {
         fmt::format("  {}: {} rewrites, {}, {}\n", strategy, steps,
                     classes ? fmt::format("{} nodes in {} classes", nodes, classes) : fmt::format("{} graphs", nodes),
                     how_it_ended(*this));
-    text += fmt::format("  {:.2f} s searching, {:.2f} s measuring {} kernels, {:.2f} s timing\n", search_seconds,
-                        measure_seconds, measured, timing_seconds);
+    text += fmt::format("  {:.2f} s searching, {:.2f} s measuring {} kernels, {:.2f} s timing{}\n", search_seconds,
+                        measure_seconds, measured, timing_seconds,
+                        device.empty() || device == "cpu" ? "" : fmt::format(", on {}", device));
     for (size_t i = 0; i < candidates.size(); ++i) {
         const SearchedCandidate& c = candidates[i];
         std::string timed = "not timed";
         if (c.seconds > 0)
             timed = fmt::format("{}, {:.3f} times", milliseconds(c.seconds), c.speedup);
+        else if (!c.refused.empty())
+            timed = fmt::format("not timed: {}", c.refused);
         else if (c.difference > 0)
             timed = fmt::format("not taken: its results differ by {:.1e}", c.difference);
         text +=

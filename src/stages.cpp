@@ -5,6 +5,7 @@
 
 #include "base/protect.h"
 #include "base/usable_cores.h"
+#include "llvm/targets/target.h"
 #include "rewrite/passes/lowering_passes.h"
 
 namespace tessera {
@@ -86,6 +87,16 @@ Result<LowerOptions> lower_options(const CompileOptions& options, Precision prec
 
 CodegenOptions codegen_options(const CompileOptions& options, Precision precision) {
     return {.target = options.target, .flush_subnormals = precision != Precision::Strict};
+}
+
+bool runs_here(const std::string& name) {
+    if (name == "host") return true;
+    auto host = codegen::find_target("host"), target = codegen::find_target(name);
+    if (!host.ok() || !target.ok()) return false;
+    if (host->triple.substr(0, host->triple.find('-')) != target->triple.substr(0, target->triple.find('-')))
+        return false;
+    const std::vector<std::string>& wanted = target->machine.features;
+    return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& f) { return host->machine.has(f); });
 }
 
 int chosen_threads(const CompileOptions& options) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Exports the benchmark models to ONNX, by torch's current exporter and by its old one.
 
-Writes DIR/<name>.<dynamo|script>.onnx with the weights inside, and DIR/<name>.npz with example inputs.
+Writes DIR/<name>.<dynamo|script>.onnx with the weights inside, DIR/<name>.npz with example inputs, and
+DIR/<name>.expected.npz with what torch computes from them.
 Run it with the Python of the environment that bench/venv.sh makes."""
 import argparse
 import contextlib
@@ -40,10 +41,8 @@ def export(example, exporter, path, dynamic):
     torch.onnx.export(example.model, args, str(path), **options)
 
 
-def error_against_torch(example, path):
+def error_against_torch(example, expected, path):
     """Largest difference to torch's answer, relative to its largest element; both run on the example inputs."""
-    with torch.no_grad():
-        expected = example.model(*example.inputs.values()).numpy()
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     actual = session.run(None, {n: t.numpy() for n, t in example.inputs.items()})[0]
     return float(np.abs(actual - expected).max() / np.abs(expected).max())
@@ -61,6 +60,9 @@ def export_one(name, exporter, out, verbose):
     path = out / f".{name}.{exporter}.onnx"  # takes its name when it is whole
     example = zoo.build(name)
     np.savez(out / f"{name}.npz", **{n: t.numpy() for n, t in example.inputs.items()})
+    with torch.no_grad():
+        expected = example.model(*example.inputs.values()).numpy()
+    np.savez(out / f"{name}.expected.npz", **{example.outputs[0]: expected})
     start, notes = time.monotonic(), []
     attempts = ["as is"]
     if isinstance(example.model, zoo.OneOutput):
@@ -85,7 +87,7 @@ def export_one(name, exporter, out, verbose):
     onnx.checker.check_model(model)
     opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     symbols = {d.dim_param for i in model.graph.input for d in i.type.tensor_type.shape.dim if d.dim_param}
-    megabytes, error = path.stat().st_size / 2**20, error_against_torch(example, path)
+    megabytes, error = path.stat().st_size / 2**20, error_against_torch(example, expected, path)
     path.rename(out / f"{name}.{exporter}.onnx")
     return (
         f"opset {opset}  {len(model.graph.node):5d} top-level nodes  {megabytes:6.1f} MiB  "

@@ -63,14 +63,27 @@ struct CompileReport {
     std::vector<std::string> deciding;                             // symbols by whose sizes the model takes its branches
 };
 
+// One run again and again on a GPU, its inputs being there already and its outputs staying. Used by one thread at a time.
+class DeviceRuns {
+   public:
+    // Of one of so many, one launched after the other, by the GPU's clock.
+    Result<double> seconds(int runs = 1) const;
+
+    struct State;
+    explicit DeviceRuns(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+   private:
+    std::shared_ptr<State> state_;
+};
+
 class Executable {
    public:
     // The outputs in order. Safe to call from many threads at once.
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
-    // Of one run on a GPU, its inputs being there already and its outputs staying: the mean of so many, one launched after
-    // the other. E0501 where it was compiled for the processor, or steps are left to it.
-    Result<double> seconds_on_device(const NamedData& inputs, int runs = 100) const;
+    // E0501 where it was compiled for the processor, or steps are left to it.
+    Result<DeviceRuns> on_device(const NamedData& inputs) const;
+    Result<double> seconds_on_device(const NamedData& inputs, int runs = 100) const;  // of one of so many, in the same way
     // Each step against the evaluator, on these inputs: the largest difference relative to the values' size, per step.
     // E0501 where the weights were not kept.
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
@@ -100,6 +113,9 @@ class Executable {
 };
 
 Result<Executable> compile(const Model& model, const CompileOptions& options = {});
+// The same of a model that is given away: its weights go as they are prepared for running, unless somebody else holds them
+// or the executable itself needs the model again.
+Result<Executable> compile(Model&& model, const CompileOptions& options = {});
 // For executables that run in turns: together they take no more than the one that takes most. What runs at the same time
 // as another gets memory of its own.
 std::shared_ptr<RunMemory> make_run_memory();

@@ -1,5 +1,5 @@
-// The superoptimizer's search: a model that computes the same and runs faster on this machine, by rules that need not
-// make it smaller. What came in is always among the candidates that are timed, so the result is never slower.
+// The superoptimizer's search: a model that computes the same and runs faster on this machine or its GPU, by rules that need
+// not make it smaller. What came in is always among the candidates that are timed, so the result is never slower.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct ModelSearchOptions {
     std::string strategy = "egraph";        // or "backtrack", TASO's
     std::string cost = "measured";          // of fused groups; "sum": of every op alone; "estimate": no clock
     std::string precision = "default";      // as OptimizeOptions has it
-    std::string target = "host";            // only the host can be timed
+    std::string target = "host";            // that costs are measured on: or a GPU of this machine, "cuda", "cuda:1"
     std::vector<std::string> rules = {};    // files of rules, besides those that come with Tessera
     bool built_in_rules = true;             // use those
     bool refute_rules = true;               // refuse a rule of yours where a counterexample is found
@@ -63,11 +63,13 @@ struct SearchedCandidate {
     double cost = 0;                  // seconds, by the costs
     double seconds = 0, speedup = 0;  // by the clock, over the input; 0 where it was not timed
     double difference = 0;            // of its results from the input's, relative; too large, and it is not timed
-    std::vector<SearchedRule> rules;
+    std::string refused = {};         // why it was not timed, where the device cannot run it
+    std::vector<SearchedRule> rules = {};
 };
 
 struct SearchReport {
     std::string strategy, cost;
+    std::string device;  // that was measured on: "cpu", or a GPU's name
     size_t nodes = 0, classes = 0, steps = 0;  // of the e-graph, and rules applied; backtracking: graphs, 0
     bool complete = false;                     // nothing more follows from the rules
     std::string stopped_by;                    // the limit that was met
@@ -97,7 +99,8 @@ struct Searched {
     std::optional<Model> without_mutants = {};  // where it was asked for
 };
 
-// E0501 for a strategy, cost or precision that there is not. Bodies of control flow stay as they are.
+// E0501 for a strategy, cost or precision that there is not; E0603 for a target that cannot be timed here; E0701 and E0702
+// of a GPU. Bodies of control flow stay as they are.
 Result<Searched> search(const Model& model, const ModelSearchOptions& options = {});
 
 }  // namespace tessera

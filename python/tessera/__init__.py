@@ -123,7 +123,8 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
     (of every op alone) or "estimate" (no clock). `rules` are files of rules of your own; one that is said to be proved needs its
     certificate beside it, others are tried for counterexamples, unless `refute_rules` is False. `max_nodes` bounds the
     e-graph and `seconds` the time: report.complete and report.stopped_by say whether a limit was met, and the best so far
-    is the result. Candidates are timed on `threads` (0: all). Where the model has open sizes, `sizes` says at which all is
+    is the result. Candidates are timed on `threads` (0: all), or on a GPU where `target` is "cuda" ("cuda:1" is the
+    second); report.device says on which. Where the model has open sizes, `sizes` says at which all is
     measured. `time_candidates` False takes the cheapest by its
     cost. print(report.explain()) shows which rule was used where and what it gains. `mutate` seconds go into rules for
     this model's own products, corrected and proved (docs/corrected.md): report.mutants, each with its `picture`."""

@@ -194,7 +194,7 @@ Result<int64_t> LoadedProgram::arena_bytes(const SymbolValues& symbols) const {
     for (const SizeSource& source : layout_.sizes)
         for (const std::string& name : free_symbols(source.size)) all.emplace(name, 1);
     auto plan = layout_.sizes.empty() ? TRY(plan_for({})) : TRY(this->plan(all));
-    return aligned(plan->block_bytes) + threads_ * plan->scratch_bytes;
+    return aligned(plan->block_bytes) + (device_.shares_memory() ? threads_ : 1) * plan->scratch_bytes;
 }
 
 }  // namespace tessera

@@ -15,6 +15,17 @@ struct LoadOptions {
     std::shared_ptr<RunMemory> memory = {};  // that runs on the processor share with others; null: its own
 };
 
+// A run that was captured: its inputs lie on the device, and its outputs stay there. The program outlives it.
+class RunsOnDevice {
+  public:
+    RunsOnDevice(std::unique_ptr<RunContext> context, RunMemory& from) : context_(std::move(context), from) {}
+    Result<double> seconds(int runs);  // of one of so many, one launched after the other, by the device's clock
+
+  private:
+    friend class LoadedProgram;
+    Borrowed context_;
+};
+
 class LoadedProgram {
   public:
     static Result<std::unique_ptr<LoadedProgram>> load(Program program, std::shared_ptr<CompiledModule> module,
@@ -34,9 +45,9 @@ class LoadedProgram {
                                          const RunOptions& options) const;  // in order
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
-    // Of one run on a device with memory of its own, inputs being there already and outputs staying: the mean of so
-    // many, one launched after the other. E0501 where the device is the processor, or steps are left to it.
-    Result<double> seconds_on_device(const NamedData& inputs, int runs) const;
+    // One run again and again on a device with memory of its own. E0501 where the device is the processor, or steps are
+    // left to it.
+    Result<std::unique_ptr<RunsOnDevice>> on_device(const NamedData& inputs) const;
 
     Result<int64_t> arena_bytes(const SymbolValues& symbols) const;  // scratch included
     int64_t weight_bytes() const { return weights_.bytes; }

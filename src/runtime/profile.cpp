@@ -19,24 +19,31 @@ std::string shown(const Node& node) { return node.name().empty() ? node.output()
 
 }  // namespace
 
-Result<double> LoadedProgram::seconds_on_device(const NamedData& inputs, int runs) const {
+Result<std::unique_ptr<RunsOnDevice>> LoadedProgram::on_device(const NamedData& inputs) const {
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
     auto plan = TRY(plan_for(bound));
-    auto context = TRY(RunContext::make(device_, threads_));
-    TRY(context->prepare(std::move(plan), layout_, weights_.pointers));
+    auto made = std::make_unique<RunsOnDevice>(TRY(take_context()), *memory_);
+    RunContext& context = *made->context_;
+    TRY(context.prepare(std::move(plan), layout_, weights_.pointers));
     const RunOptions options;
-    Run run(*this, *context, options);
+    Run run(*this, context, options);
     TRY(run.begin(bound));
-    context->runs = 1;  // so that it is captured at once
+    context.runs = std::max(context.runs, 1);  // so that it is captured at once
     if (!TRY(run.replay()))
         return Error(Code::E0501, "runs cannot be timed on {} alone", device_.name())
             .hint("that needs a GPU, and a model of which no step is left to the processor");
-    TRY(context->stream->synchronize());
-    const auto began = std::chrono::steady_clock::now();
-    for (int r = 0; r < std::max(runs, 1); ++r) TRY(context->stream->replay(*context->recording));
-    TRY(context->stream->synchronize());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    return took.count() / std::max(runs, 1);
+    TRY(context.stream->synchronize());
+    return made;
+}
+
+Result<double> RunsOnDevice::seconds(int runs) {
+    runs = std::max(runs, 1);
+    Stream& stream = *context_->stream;
+    const auto began = TRY(stream.record(true));
+    for (int r = 0; r < runs; ++r) TRY(stream.replay(*context_->recording));
+    const auto ended = TRY(stream.record(true));
+    TRY(ended->wait());
+    return TRY(ended->seconds_since(*began)) / runs;
 }
 
 namespace {

@@ -52,7 +52,8 @@ class EstimatedCost : public CostModel {
     }
 
     // As the compiler does it: what is asked for, otherwise what is less.
-    static double product_flops(const Node& node, double direct) {
+    double product_flops(const Node& node, double direct) const {
+        if (!speeds_.in_tiles) return direct;
         if (node.attrs().contains("halvings")) {
             const double times = double(node.view().integer("halvings"));
             const double elements = double(number(node.input(0)->type().tensor().shape.elements())) +
@@ -66,9 +67,9 @@ class EstimatedCost : public CostModel {
     }
 
     // What weights take more where tiles are asked for.
-    static double tile_weight_bytes(const Node& node) {
+    double tile_weight_bytes(const Node& node) const {
         auto tiles = conv_tiles(node);
-        if (!tiles || !tiles->asked || !from_weights(*node.input(1))) return 0;
+        if (!speeds_.in_tiles || !tiles || !tiles->asked || !from_weights(*node.input(1))) return 0;
         return 4 * double(tiles->channels) * double(tiles->outputs) *
                double(tiles->axes[0].points() * tiles->axes[1].points() -
                       tiles->axes[0].kernel * tiles->axes[1].kernel);

@@ -30,6 +30,7 @@ struct Speeds {
     double map_flops = 8e9;  // element by element, and of other reductions
     double bytes = 20e9;     // between kernels
     double launch = 1e-6;    // of one kernel
+    bool in_tiles = true;    // it computes products by Winograd and Strassen, where that is asked for or pays
 };
 
 // From the ops' bodies (graph/count.h): products by operations, the rest by bytes. With `fused`, what a product's

@@ -5,22 +5,26 @@
 #include <fstream>
 #include <map>
 
+#include "base/clock.h"
 #include "base/usable_cores.h"
 #include "llvm/compile_kernels.h"
 #include "rewrite/edit.h"
 #include "rewrite/passes/optimize.h"
 #include "runtime/code_cache.h"
 #include "runtime/target_key.h"
-#include "tune/clock.h"
 #include "tune/standalone.h"
 
 namespace tessera {
 namespace {
 
 constexpr double kClearlyWorse = 1.3;  // than another node of the class
-constexpr double kTooLarge = 10;       // times the estimate, for what takes too much memory to be measured
+constexpr double kTooLarge = 10;       // times the estimate, for what the device has no memory for, or refuses
 constexpr double kPatience = 4;        // seconds for each second of processor time, where others use the machine
 constexpr size_t kBatch = 8;           // kernels for each core that code is generated for at once
+constexpr size_t kDeviceBatch = 2;     // of a GPU's, which its driver assembles too
+// Of an H200, roughly: a third of the rate of its f32 multiply-adds, two thirds of its bandwidth. What is not measured
+// is scaled by what is.
+constexpr Speeds kGpuSpeeds{.flops = 20e12, .map_flops = 5e12, .bytes = 3e12, .launch = 2e-6, .in_tiles = false};
 
 double number(const Expr& e) { return double(e.as_int().value_or(1)); }
 
@@ -47,20 +51,29 @@ class MeasuredCost::Spending {
     double processor_ = processor_seconds();
 };
 
-MeasuredCost::MeasuredCost(const MeasureOptions& options, LowerOptions lower)
-    : options_(options), lower_(std::move(lower)), estimate_(estimated_cost(options.speeds, options.fused)) {}
+Speeds speeds_of(const Device& device) { return device.shares_memory() ? Speeds{} : kGpuSpeeds; }
 
-Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& options) {
+MeasuredCost::MeasuredCost(const MeasureOptions& options, Device& device, LowerOptions lower)
+    : options_(options),
+      device_(device),
+      lower_(std::move(lower)),
+      speeds_(speeds_of(device)),
+      most_bytes_(options.most_bytes.value_or(most_timed_bytes(device))),
+      estimate_(estimated_cost(speeds_, options.fused)) {}
+
+Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& given) {
+    MeasureOptions options = given;
+    Device& device = *TRY(device_for(options.target));
+    if (!device.shares_memory()) options.target = device.target();
     const CodeCache cache = TRY(CodeCache::open(options.cache));
     LowerOptions lower;
     lower.machine = TRY(describe_target(options.target));
     lower.threads = 1;
     lower.strict = options.precision == Precision::Strict;
-    std::unique_ptr<MeasuredCost> made(new MeasuredCost(options, std::move(lower)));
+    std::unique_ptr<MeasuredCost> made(new MeasuredCost(options, device, std::move(lower)));
+    made->timer_ = TRY(KernelTimer::make(device));
     if (!cache.enabled()) return made;
-    std::vector<std::string> parts = machine_parts(made->codegen());
-    parts.push_back(fmt::format("costs {} {}", name_of(options.precision), options.fused ? "fused" : "alone"));
-    made->file_ = (cache.folder() / fmt::format("costs-{}.txt", code_key(parts))).string();
+    made->file_ = (cache.folder() / fmt::format("costs-{}.txt", code_key(made->key_parts()))).string();
     std::ifstream in(made->file_);
     for (std::string line; std::getline(in, line);) {
         size_t tab = line.find('\t');
@@ -74,6 +87,13 @@ Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& o
 
 MeasuredCost::~MeasuredCost() { save(); }
 
+std::vector<std::string> MeasuredCost::key_parts() const {
+    std::vector<std::string> parts = machine_parts(codegen());
+    parts.push_back(fmt::format("{} {} {}", device_.name(), device_.target(), device_.version()));
+    parts.push_back(fmt::format("costs {} {}", name_of(options_.precision), options_.fused ? "fused" : "alone"));
+    return parts;
+}
+
 void MeasuredCost::save() {
     if (file_.empty() || fresh_.empty()) return;
     std::ofstream out(file_, std::ios::app);
@@ -83,6 +103,7 @@ void MeasuredCost::save() {
 
 void MeasuredCost::remember(const std::string& key, double seconds) {
     known_[key] = seconds;
+    if (!keep_ || !failed_.ok()) return;  // the device may take another time what it refused
     fresh_.push_back(key);
     recent_.insert(key);
 }
@@ -95,6 +116,7 @@ void MeasuredCost::forget(const Parts& parts) {
 bool MeasuredCost::over(const std::optional<Deadline>& until) const {
     if (options_.cancel && *options_.cancel) return true;
     if (until) return until->passed();
+    if (!device_.shares_memory()) return spent_ > options_.budget;
     return processor_ > options_.budget || spent_ > kPatience * options_.budget;
 }
 
@@ -137,13 +159,12 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bo
         if (with_neighbours && !kernel.nodes.empty() &&
             std::all_of(kernel.nodes.begin(), kernel.nodes.end(), neighbour))
             continue;
-        const Speeds& s = options_.speeds;
-        const double operations = number(kernel.flops) / s.flops, bytes = number(kernel.bytes) / s.bytes;
+        const double operations = number(kernel.flops) / speeds_.flops, bytes = number(kernel.bytes) / speeds_.bytes;
         std::optional<KernelCall> call = call_of(*program, kernel);
-        const bool too_large = call && bytes_of(*call) > options_.most_bytes;
-        if (call && (too_large || !can_compile(call->kernel))) call.reset();
+        const bool too_large = call && bytes_of(*call) > most_bytes_;
+        if (call && (too_large || !can_compile(call->kernel, lower_.machine.blocks))) call.reset();
         std::string key = call ? kernel_key(*call) : "";
-        const double guess = (std::max(operations, bytes) + s.launch) * (too_large ? kTooLarge : 1);
+        const double guess = (std::max(operations, bytes) + speeds_.launch) * (too_large ? kTooLarge : 1);
         parts.kernels.push_back({std::move(key), std::move(call), guess, bytes > operations});
     }
     return parts;
@@ -171,6 +192,7 @@ MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) 
             }
     if (kernels.empty()) return code;
     auto module = compile_kernels(kernels, codegen());
+    if (module.ok()) module = device_.load(std::move(*module));
     if (module.ok()) code.module = std::move(*module);
     return code;
 }
@@ -178,16 +200,28 @@ MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) 
 double MeasuredCost::clock(const Parts& parts, const Code& code, double hopeless,
                            const std::optional<Deadline>& until) {
     double sum = parts.rest;
+    keep_ = true;
     for (const Part& part : parts.kernels) {
         auto known = known_.find(part.key);
         if (known != known_.end()) {
+            if (refused_.contains(part.key)) keep_ = false;
             sum += known->second;
             continue;
         }
         std::optional<double> seconds;
         auto at = code.place.find(part.key);
-        if (part.call && code.module && at != code.place.end() && !(until && until->passed()))
-            seconds = time_kernel(code.module->kernels()[at->second], *part.call, {options_.seconds, hopeless - sum});
+        if (part.call && code.module && at != code.place.end() && failed_.ok() && !(until && until->passed())) {
+            auto timed =
+                timer_->seconds(code.module->kernels()[at->second], *part.call, {options_.seconds, hopeless - sum});
+            if (timed.ok()) {
+                seconds = *timed;
+            } else if (failed_ = timer_->device_works(); failed_.ok()) {
+                refused_.insert(part.key);
+                keep_ = false;
+                sum += known_[part.key] = kTooLarge * scaled(part);
+                continue;
+            }
+        }
         sum += seconds ? *seconds : scaled(part);
         if (!seconds) continue;
         ++measured_;
@@ -258,7 +292,7 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
         total += stake.choices.size();
     }
     std::stable_sort(order.begin(), order.end(), [](Stake* a, Stake* b) { return a->estimate > b->estimate; });
-    const size_t batch = kBatch * size_t(usable_cores());
+    const size_t batch = (device_.shares_memory() ? kBatch : kDeviceBatch) * size_t(usable_cores());
     for (size_t next = 0; next < order.size() && !over(nodes_until_);) {
         Spending spending(*this);
         std::vector<const Parts*> lowered;

@@ -1,7 +1,7 @@
 // Costs by the clock. A graph costs what its kernels do: it is lowered as the compiler does it, each distinct kernel
 // (a group of nodes that are fused) is timed once. A single product or reduction, the guide to what is worth looking
 // at, is lowered alone among neighbours that leave its layout to it; what is fused into such kernels keeps its
-// estimate. Times are kept in the folder of compiled code, by key, the processor, the precision and the build.
+// estimate. Times are kept in the folder of compiled code, by key, the device, the precision and the build.
 #pragma once
 
 #include <atomic>
@@ -19,21 +19,26 @@ namespace tessera {
 
 struct MeasureOptions {
     std::optional<std::string> cache = {};  // as CompileOptions has it
-    std::string target = "host";
+    std::string target = "host";            // or a GPU of this machine, "cuda:1"
     Precision precision = Precision::Default;
-    bool fused = true;                     // false: every op alone, a sum over ops
-    double seconds = 0.01;                 // that one kernel is timed for, at least
-    double least = 5e-6;                   // what the estimate puts below is not measured
-    int64_t most_bytes = kMostTimedBytes;  // a kernel over more is not measured, and taken to be slow
-    double budget =
-        1e9;  // seconds of processor time, measuring; then estimates, scaled by how far those before were off
-    Speeds speeds = {};
+    bool fused = true;      // false: every op alone, a sum over ops
+    double seconds = 0.01;  // that one kernel is timed for, at least
+    double least = 5e-6;    // what the estimate puts below is not measured
+    // A kernel over more is not measured, and taken to be slow; none: most_timed_bytes of the device.
+    std::optional<int64_t> most_bytes = {};
+    // Seconds, measuring: of processor time, or on a GPU by the wall's clock. Then estimates, scaled by how far those
+    // before were off.
+    double budget = 1e9;
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
     const std::atomic<bool>* cancel = nullptr;
 };
 
+// What estimates for this device are made with.
+Speeds speeds_of(const Device& device);
+
 class MeasuredCost : public CostModel {
   public:
+    // E0603, E0605, E0701.
     static Result<std::unique_ptr<MeasuredCost>> open(const MeasureOptions& options = {});
     ~MeasuredCost() override;
     double node(const Node& node) override;
@@ -43,7 +48,8 @@ class MeasuredCost : public CostModel {
     std::optional<double> groups(const Graph& graph) override;
     std::string name() const override { return options_.fused ? "measured" : "sum of measured ops"; }
 
-    size_t measured() const { return measured_; }  // kernels, in this process
+    size_t measured() const { return measured_; }     // kernels, in this process
+    const Status& status() const { return failed_; }  // E0702: the device failed, and from there on all is estimated
     // From here on until then by the wall's clock, whatever was spent before: nodes, then groups.
     void allow(const Deadline& nodes, const Deadline& groups);
     double spent() const { return spent_; }                // seconds, measuring and lowering for it
@@ -64,7 +70,7 @@ class MeasuredCost : public CostModel {
     };
     struct Code;
     class Spending;
-    MeasuredCost(const MeasureOptions& options, LowerOptions lower);
+    MeasuredCost(const MeasureOptions& options, Device& device, LowerOptions lower);
     bool keeps_estimate(const Node& node, double estimate) const;
     double scaled(double estimate) const;
     double scaled(const Part& part) const;
@@ -72,6 +78,7 @@ class MeasuredCost : public CostModel {
     std::optional<Parts> parts_of(const Graph& graph, bool with_neighbours) const;
     std::optional<Parts> parts_of(const Node& node) const;
     CodegenOptions codegen() const;
+    std::vector<std::string> key_parts() const;  // all that times depend on besides the kernel
     Code generate(const std::vector<const Parts*>& all) const;
     // The sum; one run is enough for what makes it more than `hopeless`, and kernels are estimated after `until`.
     double clock(const Parts& parts, const Code& code, double hopeless, const std::optional<Deadline>& until = {});
@@ -79,8 +86,15 @@ class MeasuredCost : public CostModel {
     void forget(const Parts& parts);  // kernels that were not measured since allow()
 
     MeasureOptions options_;
+    Device& device_;
     LowerOptions lower_;
-    std::string file_;  // empty: none
+    Speeds speeds_;
+    int64_t most_bytes_;
+    std::unique_ptr<KernelTimer> timer_;
+    Status failed_;
+    std::unordered_set<std::string> refused_;  // kernels, by the device
+    bool keep_ = true;                         // none of them is in what was clocked last
+    std::string file_;                         // empty: none
     std::unique_ptr<CostModel> estimate_;
     std::unordered_map<std::string, double> known_;  // by a node's text, or a kernel's key
     std::vector<std::string> fresh_;                 // to be written to the file

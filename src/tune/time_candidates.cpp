@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "runtime/difference.h"
-#include "tune/clock.h"
 
 namespace tessera {
 namespace {
@@ -14,6 +14,8 @@ constexpr double kClearGain = 0.05;                      // that fewer turns mus
 constexpr double kSureGain = 0.15;                       // that a single one must
 constexpr double kSlowRun = 1;                           // seconds: the first run is a turn too
 constexpr double kNotSlower = 0.995;                     // three quarters of the turns are above
+constexpr double kDeviceTurn = 3e-3;                     // seconds on a GPU: many runs of what is quick are one turn
+constexpr int kMostInTurn = 100;
 
 double at_share(std::vector<double> v, double share) {
     const auto place = static_cast<std::ptrdiff_t>(share * double(v.size() - 1) + 0.5);
@@ -26,12 +28,12 @@ double median(const std::vector<double>& v) { return at_share(v, 0.5); }
 // Runs of two in turns.
 struct Turns {
     std::vector<double> first, other, ratios;
-    double sum = 0;
-    void add(double a, double b) {
+    double sum = 0;  // of all runs of the other
+    void add(double a, double b, int runs = 1) {
         first.push_back(a);
         other.push_back(b);
         ratios.push_back(a / b);
-        sum += b;
+        sum += runs * b;
     }
     double least_gain(double of_many) const {
         if (ratios.size() >= kFewTurns) return of_many;
@@ -40,12 +42,52 @@ struct Turns {
     bool hopeless() const { return *std::max_element(ratios.begin(), ratios.end()) < 1; }
 };
 
-bool sizes_known(const Model& model) {
-    const std::vector<Port> inputs = model.inputs();
-    return std::all_of(inputs.begin(), inputs.end(), [](const Port& port) {
-        return port.ranked && std::find(port.sizes.begin(), port.sizes.end(), -1) == port.sizes.end();
-    });
-}
+// What a device does not do for one candidate, and may do for another: it has not enough memory, or refuses its code.
+bool of_device(const Error& error) { return error.code() == Code::E0408 || error.code() == Code::E0702; }
+
+// Seconds of one run, whatever it runs on.
+class Ready {
+  public:
+    static Result<Ready> make(Executable made, NamedData inputs, const TimeOptions& options, const Device& device) {
+        Ready ready(std::move(made), std::move(inputs), options.threads == 1 && device.shares_memory());
+        const double began = ready.now();
+        ready.outputs = TRY(ready.made_.run(ready.inputs_));
+        ready.seconds = ready.now() - began;
+        if (device.shares_memory()) return ready;
+        auto runs = ready.made_.on_device(ready.inputs_);
+        if (!runs.ok() && runs.error().code() != Code::E0501) return runs.error();
+        if (!runs.ok()) return ready;
+        ready.on_device_ = std::move(*runs);
+        TRY(ready.on_device_->seconds());  // the first is slower
+        ready.seconds = TRY(ready.on_device_->seconds());
+        return ready;
+    }
+
+    bool on_device() const { return on_device_.has_value(); }  // no step is left to the processor
+    int runs_in_turn() const {
+        if (!on_device()) return 1;
+        return std::clamp(static_cast<int>(kDeviceTurn / std::max(seconds, 1e-9)), 1, kMostInTurn);
+    }
+    Result<double> again(bool by_device, int runs) const {
+        if (by_device) return on_device_->seconds(runs);
+        const double start = now();
+        TRY(made_.run(inputs_));
+        return now() - start;
+    }
+
+    std::vector<Datum> outputs;
+    double seconds = 0;  // of the first run
+
+  private:
+    Ready(Executable made, NamedData inputs, bool by_processor)
+        : made_(std::move(made)), inputs_(std::move(inputs)), by_processor_(by_processor) {}
+    double now() const { return by_processor_ ? processor_seconds() : wall_seconds(); }
+
+    Executable made_;
+    NamedData inputs_;
+    bool by_processor_;
+    std::optional<DeviceRuns> on_device_;
+};
 
 }  // namespace
 
@@ -62,18 +104,13 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
     timed.speedup.resize(count, 0);
     timed.difference.resize(count, 0);
     timed.pace = options.pace;
+    timed.refused.resize(count);
     if (count < 2 || until.left() <= timed.pace.preparing + timed.pace.running) return timed;
     auto cancelled = [&] { return options.cancel && *options.cancel; };
-    struct Ready {
-        Executable made;
-        NamedData inputs;
-        std::vector<Datum> outputs;
-        double seconds;  // of the first run
-    };
     const std::shared_ptr<RunMemory> memory = make_run_memory();  // they run in turns
     double preparing = 0, running = 0;                            // seconds by the wall's clock, the most so far
     int64_t most_bytes = 0;                                       // of any but the first
-    auto now = [&] { return options.threads == 1 ? processor_seconds() : wall_seconds(); };
+    const Device& device = *TRY(device_for(options.target));
     auto prepare = [&](size_t i) -> Result<std::optional<Ready>> {
         const double start = wall_seconds();
         Model model = TRY(candidate(i));
@@ -81,35 +118,32 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         CompileOptions how{.target = options.target, .threads = options.threads, .precision = options.precision};
         how.cache = "";
         how.memory = memory;
-        if (sizes_known(model))
-            how.progress = [&](std::string_view phase, size_t, size_t) {
-                // The program has all of it: weights that rewriting computed go as they are packed.
-                if (phase == "prepare weights") model = model.rewritten(model.loaded());
-            };
-        auto made = TRY(compile(model, how));
+        auto made = TRY(compile(std::move(model), how));
         const int64_t bytes = made.arena_bytes(options.sizes).value_or(0);
-        if (i == 0) most_bytes = std::max(options.most_bytes, bytes);
-        const double ready = wall_seconds(), began = now();
-        preparing = std::max(preparing, ready - start);
+        if (i == 0) most_bytes = std::max(options.most_bytes.value_or(most_timed_bytes(device)), bytes);
+        const double compiled = wall_seconds();
+        preparing = std::max(preparing, compiled - start);
         if (bytes > most_bytes) return std::optional<Ready>();
-        std::vector<Datum> outputs = TRY(made.run(inputs));
-        const double seconds = now() - began;
-        running = std::max(running, wall_seconds() - ready);
-        timed.pace.add(ready - start, wall_seconds() - ready);
-        return Ready{std::move(made), std::move(inputs), std::move(outputs), seconds};
-    };
-    auto seconds_of = [&](const Ready& one) -> Result<double> {
-        const double start = now();
-        TRY(one.made.run(one.inputs));
-        return now() - start;
+        Ready ready = TRY(Ready::make(std::move(made), std::move(inputs), options, device));
+        running = std::max(running, wall_seconds() - compiled);
+        timed.pace.add(compiled - start, wall_seconds() - compiled);
+        return std::optional<Ready>(std::move(ready));
     };
     const Ready first = std::move(*TRY(prepare(0)));
     for (size_t i = 1; i < count && (i == 1 || !wanted_by.passed()) && !cancelled(); ++i) {
         const bool slow = running > kSlowRun;
         if (until.left() < preparing + (slow ? 1 : 3) * running) break;
-        const std::optional<Ready> ready = TRY(prepare(i));
-        if (!ready) continue;
-        const Ready& other = *ready;
+        auto ready = prepare(i);
+        if (!ready.ok() && !of_device(ready.error())) return ready.error();
+        if (!ready.ok()) timed.refused[i] = ready.error().message();
+        if (!ready.ok() || !*ready) continue;
+        const Ready& other = **ready;
+        if (first.on_device() && !other.on_device()) {
+            timed.refused[i] = "steps are left to the processor";
+            continue;
+        }
+        const bool by_device = first.on_device();
+        const int runs = by_device ? std::max(first.runs_in_turn(), other.runs_in_turn()) : 1;
         timed.difference[i] = relative_difference(other.outputs, first.outputs);
         if (!(timed.difference[i] <= options.most_difference)) continue;
         Turns turns;
@@ -124,10 +158,10 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         while (again()) {
             // Either may come first: what runs second may find the caches better, or worse.
             double a = 0, b = 0;
-            if (turns.ratios.size() % 2 == 0) a = TRY(seconds_of(first));
-            b = TRY(seconds_of(other));
-            if (turns.ratios.size() % 2 == 1) a = TRY(seconds_of(first));
-            turns.add(a, b);
+            if (turns.ratios.size() % 2 == 0) a = TRY(first.again(by_device, runs));
+            b = TRY(other.again(by_device, runs));
+            if (turns.ratios.size() % 2 == 1) a = TRY(first.again(by_device, runs));
+            turns.add(a, b, runs);
         }
         timed.seconds[0] = median(turns.first);
         timed.seconds[i] = median(turns.other);

@@ -2,30 +2,22 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "runtime/code_cache.h"
 #include "runtime/devices/bind_launches.h"
 #include "runtime/run_plan.h"
-#include "tune/clock.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kEvicted = int64_t{6} << 20;  // bytes read between runs: more than the caches of one core hold
-constexpr int64_t kNear = int64_t{1} << 20;     // of what was just made, what those hold
 constexpr int kLeastRuns = 3, kMostRuns = 30;
-constexpr double kColdRun = 2;  // times what a run takes, at most, for the first one
-constexpr double kSlow = 10;    // times what is asked for: two runs are enough
+constexpr double kColdRun = 2;         // times what a run takes, at most, for the first one
+constexpr double kSlow = 10;           // times what is asked for: two runs are enough
+constexpr int64_t kDrawn = 1 << 20;    // that are made, and then copied
+constexpr int64_t kShareOfDevice = 4;  // one part in so many of a GPU's memory
 
-double read_through(const char* memory, int64_t bytes) {
-    double sum = 0;
-    for (int64_t i = 0; i < bytes; i += 64) sum += static_cast<const volatile char&>(memory[i]);
-    return sum;
-}
-
-void evict() {
-    static const std::vector<char> memory(size_t(kEvicted), 1);
-    read_through(memory.data(), kEvicted);
-}
+// A GPU that had nothing to do for so long may have slowed down; seconds of work that wake it.
+constexpr double kIdle = 0.1, kWaking = 0.02;
 
 int64_t root_of(const Program& program, int buffer) {
     while (program.buffers[size_t(buffer)].alias >= 0) buffer = program.buffers[size_t(buffer)].alias;
@@ -40,12 +32,28 @@ std::optional<int64_t> known_bytes(const ProgramBuffer& buffer) {
 }
 
 // Numbers between -1 and 1, none of them tiny.
-void fill(float* values, int64_t count) {
-    uint32_t state = 1;
-    for (int64_t i = 0; i < count; ++i) {
-        state = state * 1664525 + 1013904223;
-        values[i] = float(int32_t(state >> 20) - 2048 + 1) / 2048 + 1e-3f;
+const std::vector<float>& numbers() {
+    static const std::vector<float> all = [] {
+        std::vector<float> made(static_cast<size_t>(kDrawn));
+        uint32_t state = 1;
+        for (float& v : made) {
+            state = state * 1664525 + 1013904223;
+            v = float(int32_t(state >> 20) - 2048 + 1) / 2048 + 1e-3f;
+        }
+        return made;
+    }();
+    return all;
+}
+
+Status fill(Stream& stream, void* memory, int64_t bytes) {
+    int64_t done = std::min(bytes, kDrawn * int64_t{sizeof(float)});
+    TRY(stream.copy_to_device(memory, numbers().data(), done));
+    for (auto* to = static_cast<char*>(memory); done < bytes;) {
+        const int64_t next = std::min(done, bytes - done);
+        TRY(stream.copy_on_device(to + done, memory, next));
+        done += next;
     }
+    return {};
 }
 
 }  // namespace
@@ -82,47 +90,86 @@ std::string kernel_key(const KernelCall& call) {
     return code_key(parts);
 }
 
-std::optional<double> time_kernel(const CompiledKernel& code, const KernelCall& call, const KernelTiming& timing) {
+int64_t most_timed_bytes(const Device& device) {
+    const std::optional<int64_t> room = device.room();
+    return room ? *room / kShareOfDevice : kMostTimedBytes;
+}
+
+Result<std::unique_ptr<KernelTimer>> KernelTimer::make(Device& device) {
+    std::unique_ptr<KernelTimer> made(new KernelTimer(device, TRY(device.make_stream(1))));
+    const int64_t bytes = std::max<int64_t>(device.caches().all, 64);
+    made->other_ = TRY(device.allocate(bytes));
+    TRY(fill(*made->stream_, made->other_.get(), bytes));
+    TRY(made->stream_->synchronize());
+    return made;
+}
+
+Status KernelTimer::wake() {
+    const double now = wall_seconds();
+    if (device_.shares_memory() || now - last_ < kIdle) return {};
+    while (wall_seconds() < now + kWaking) {
+        TRY(stream_->touch(other_.get(), device_.caches().all));
+        TRY(stream_->synchronize());
+    }
+    return {};
+}
+
+Status KernelTimer::device_works() {
+    TRY(stream_->touch(other_.get(), 64));
+    return stream_->synchronize();
+}
+
+Status KernelTimer::leave_in_caches(const KernelCall& call, const std::vector<void*>& arguments) {
+    TRY(stream_->touch(other_.get(), device_.caches().all));
+    int64_t near = device_.caches().near;
+    for (size_t k = 0; k < arguments.size(); ++k) {
+        if (call.arguments[k].weight || call.arguments[k].bytes > near) continue;
+        near -= call.arguments[k].bytes;
+        TRY(stream_->touch(arguments[k], call.arguments[k].bytes));
+    }
+    return {};
+}
+
+Result<double> KernelTimer::seconds(const CompiledKernel& code, const KernelCall& call, const KernelTiming& timing) {
+    TRY(wake());
+    auto best = least(code, call, timing);
+    last_ = wall_seconds();
+    Status done = stream_->synchronize();
+    if (best.ok()) TRY(std::move(done));
+    return best;
+}
+
+Result<double> KernelTimer::least(const CompiledKernel& code, const KernelCall& call, const KernelTiming& timing) {
     SymbolValues symbols;
     for (size_t i = 0; i < call.symbols.size(); ++i) symbols.emplace(call.kernel.symbols[i], call.symbols[i]);
-    auto launches = bind_launches(code, symbols);
-    Device& device = device_of(DeviceKind::Cpu);
-    auto stream = device.make_stream(1);
-    if (!launches.ok() || !stream.ok() || !(*stream)->reserve(most_local_bytes(*launches)).ok()) return {};
+    const std::vector<Launch> launches = TRY(bind_launches(code, symbols));
+    TRY(stream_->reserve(most_local_bytes(launches)));
     std::vector<std::shared_ptr<void>> memory;
     std::vector<void*> pointers;
     for (const auto& a : call.arguments) {
-        auto block = device.allocate(std::max<int64_t>(a.bytes, 64));
-        if (!block.ok()) return {};
-        if (a.dtype == DType::f32) fill(static_cast<float*>(block->get()), a.bytes / 4);
-        pointers.push_back(block->get());
-        memory.push_back(std::move(*block));
+        memory.push_back(TRY(device_.allocate(std::max<int64_t>(a.bytes, 64))));
+        pointers.push_back(memory.back().get());
+        if (a.dtype == DType::f32) TRY(fill(*stream_, pointers.back(), a.bytes));
     }
-    bool launched = true;
-    auto run = [&] {
-        const double began = processor_seconds();
-        for (const Launch& l : *launches) launched &= (*stream)->launch(l, {pointers, call.symbols}).ok();
-        return processor_seconds() - began;
+    auto run = [&]() -> Result<double> {
+        const auto began = TRY(stream_->record(true));
+        for (const Launch& l : launches) TRY(stream_->launch(l, {pointers, call.symbols}));
+        const auto ended = TRY(stream_->record(true));
+        TRY(ended->wait());
+        return ended->seconds_since(*began);
     };
-    double best = run(), sum = 0;  // the first meets memory that nobody has used yet
+    double best = TRY(run()), sum = 0;  // the first meets memory that nobody has used yet
     if (best > kColdRun * timing.hopeless) return best;
     const bool slow = best > kSlow * timing.seconds;
     if (!slow) best = 1e9;
     for (int i = 0; i < (slow ? 1 : kMostRuns) && (i < kLeastRuns || sum < timing.seconds); ++i) {
-        evict();
-        int64_t near = kNear;
-        for (size_t k = 0; k < pointers.size(); ++k) {
-            if (call.arguments[k].weight || call.arguments[k].bytes > near) continue;
-            near -= call.arguments[k].bytes;
-            read_through(static_cast<const char*>(pointers[k]), call.arguments[k].bytes);
-        }
-        const double took = run();
+        TRY(leave_in_caches(call, pointers));
+        const double took = TRY(run());
         best = std::min(best, took);
         sum += took;
         if (best > timing.hopeless) break;
         if (i > 0 && sum > kSlow * timing.seconds) break;
     }
-    if (!launched) return {};
     return best;
 }
 

@@ -1,5 +1,7 @@
 // Stands in for NVIDIA's driver where there is no GPU: memory is the process's, nothing is computed, and what is asked
-// for when kernels are launched is printed. Arguments that the hardware would refuse are errors.
+// for when kernels are launched is printed, unless STAND_IN_QUIET is set. Arguments that the hardware would refuse are
+// errors. Where STAND_IN_FAILS is set, launches fail; where it is "for good", nothing works after the first. Its clock
+// goes on by what is launched and copied: a launch takes a microsecond, and what its threads take.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -7,11 +9,28 @@
 #include <map>
 #include <string>
 
+#define SAY(...) (quiet() ? 0 : std::printf(__VA_ARGS__))
+
 namespace {
+
+bool quiet() {
+    static const bool set = std::getenv("STAND_IN_QUIET") != nullptr;
+    return set;
+}
+
+constexpr double kLaunch = 1e-3, kThread = 1e-7, kByte = 1e-9;  // milliseconds
+double now = 0;                                                 // the same
+double* captured = nullptr;                                     // what a graph takes, while it is captured
+
+void spend(double milliseconds) { (captured ? *captured : now) += milliseconds; }
 
 using Number = uint64_t;
 
 constexpr Number kMapMark = 0x70616d;
+
+constexpr int kInvalid = 1, kLaunchFailed = 719;  // errors of the driver's
+bool broken = false;
+int result() { return broken ? kLaunchFailed : 0; }
 
 int nothing() { return 0; }
 
@@ -25,7 +44,9 @@ int version(int* v) { return give(v, 12080); }
 int count(int* n) { return give(n, 1); }
 int device(int* d, int n) { return give(d, n); }
 int device_name(char* text, int size, int) { return std::snprintf(text, static_cast<size_t>(size), "stand-in") < 0; }
-int attribute(int* v, int which, int) { return give(v, which == 75 ? 9 : which == 16 ? 132 : 0); }
+int attribute(int* v, int which, int) {
+    return give(v, which == 75 ? 9 : which == 16 ? 132 : which == 38 ? 1 << 20 : 0);
+}
 int handle(void** made) { return give(made, reinterpret_cast<void*>(1)); }
 int memory(size_t* free, size_t* total) { return give(free, size_t(1) << 37) + give(total, size_t(1) << 37); }
 int allocate(Number* made, size_t bytes) {
@@ -53,6 +74,8 @@ int to_host(void* to, Number from, size_t bytes, void*) {
     return 0;
 }
 int on_device(Number to, Number from, size_t bytes, void*) {
+    if (broken) return result();
+    spend(kByte * static_cast<double>(bytes));
     return to_device(to, reinterpret_cast<const void*>(from), bytes, nullptr);
 }
 int function(void** made, void*, const char* name) { return give(made, static_cast<void*>(strdup(name))); }
@@ -60,13 +83,13 @@ int function(void** made, void*, const char* name) { return give(made, static_ca
 int describe_tiles(void* made, int type, unsigned rank, void* base, const Number* sizes, const Number* strides,
                    const unsigned* box, const unsigned* every, int, int swizzle, int, int) {
     bool right = reinterpret_cast<Number>(made) % 64 == 0 && reinterpret_cast<Number>(base) % 16 == 0 && rank <= 5;
-    std::printf("tiles of type %d, swizzle %d:", type, swizzle);
+    SAY("tiles of type %d, swizzle %d:", type, swizzle);
     for (unsigned d = 0; d < rank; ++d) {
-        std::printf(" %u of %llu", box[d], static_cast<unsigned long long>(sizes[d]));
+        SAY(" %u of %llu", box[d], static_cast<unsigned long long>(sizes[d]));
         right &= box[d] > 0 && box[d] <= 256 && every[d] == 1 && sizes[d] > 0;
         if (d + 1 < rank) right &= strides[d] % 16 == 0;
     }
-    std::printf("\n");
+    SAY("\n");
     std::memset(made, 0, 128);
     std::memcpy(made, &kMapMark, sizeof kMapMark);
     return right ? 0 : 1;
@@ -77,14 +100,14 @@ int describe_places(void* made, int type, unsigned rank, void* base, const Numbe
                     int swizzle, int, int) {
     bool right = reinterpret_cast<Number>(made) % 64 == 0 && reinterpret_cast<Number>(base) % 16 == 0 && rank == 4;
     right &= channels <= 256 && places <= 1024 && every[0] == 1 && every[3] == 1;
-    std::printf("places of type %d, swizzle %d: %u by %u of %llu", type, swizzle, places, channels,
-                static_cast<unsigned long long>(sizes[0]));
+    SAY("places of type %d, swizzle %d: %u by %u of %llu", type, swizzle, places, channels,
+        static_cast<unsigned long long>(sizes[0]));
     for (unsigned d = 0; d < 2; ++d) {
         const auto size = static_cast<long long>(sizes[d + 1]);
-        std::printf(", every %u from %d to %lld", every[d + 1], from[d], size - 1 + to[d]);
+        SAY(", every %u from %d to %lld", every[d + 1], from[d], size - 1 + to[d]);
         right &= from[d] >= -128 && from[d] < 128 && to[d] >= -128 && to[d] < 128 && every[d + 1] <= 8;
     }
-    std::printf("\n");
+    SAY("\n");
     for (unsigned d = 0; d + 1 < rank; ++d) right &= strides[d] % 16 == 0;
     std::memset(made, 0, 128);
     std::memcpy(made, &kMapMark, sizeof kMapMark);
@@ -93,8 +116,13 @@ int describe_places(void* made, int type, unsigned rank, void* base, const Numbe
 
 int launch(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y, unsigned threads_z,
            unsigned shared, void*, void** arguments, void**) {
-    std::printf("%s: %u x %u x %u blocks of %u x %u x %u, %u bytes\n", static_cast<const char*>(kernel), x, y, z,
-                threads_x, threads_y, threads_z, shared);
+    SAY("%s: %u x %u x %u blocks of %u x %u x %u, %u bytes\n", static_cast<const char*>(kernel), x, y, z, threads_x,
+        threads_y, threads_z, shared);
+    if (const char* fails = std::getenv("STAND_IN_FAILS")) {
+        broken = std::strcmp(fails, "for good") == 0;
+        return broken ? result() : kInvalid;
+    }
+    spend(kLaunch + kThread * x * y * z * threads_x * threads_y * threads_z);
     if (!shared) return 0;
     // Two operands, the result and scratch; then their tiles.
     for (int i = 4; i < 7; ++i) {
@@ -102,7 +130,7 @@ int launch(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x,
         std::memcpy(&mark, arguments[i], sizeof mark);
         if (mark != kMapMark || reinterpret_cast<Number>(arguments[i]) % 64) return 1;
     }
-    std::printf("tiles are described where the kernel looks for them\n");
+    SAY("tiles are described where the kernel looks for them\n");
     return 0;
 }
 
@@ -113,14 +141,34 @@ struct Config {
     unsigned count;
 };
 int launch_by(const Config* c, void* kernel, void** arguments, void** extra) {
-    if (c->count) std::printf("attribute %d: %d\n", c->attributes[0], c->attributes[2]);
+    if (c->count) SAY("attribute %d: %d\n", c->attributes[0], c->attributes[2]);
     return launch(kernel, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
                   c->stream, arguments, extra);
 }
 
-int elapsed(float* milliseconds) { return give(milliseconds, 1.0f); }
+int make_event(void** made, unsigned) { return give(made, static_cast<void*>(new double(0))); }
+int record(double* event, void*) { return give(event, now); }
+int elapsed(float* milliseconds, const double* start, const double* end) {
+    return give(milliseconds, static_cast<float>(*end - *start));
+}
+int begin_capture(void*, int) { return give(&captured, new double(0)); }
+int end_capture(void*, void** graph) {
+    *graph = captured;
+    captured = nullptr;
+    return 0;
+}
+int instantiate(void** made, const double* graph, unsigned long long) {
+    return give(made, static_cast<void*>(new double(*graph)));
+}
+int replay(const double* graph, void*) {
+    spend(*graph);
+    return 0;
+}
+int forget(double* made) {
+    delete made;
+    return 0;
+}
 int text_of(int, const char** text) { return give(text, "refused by the stand-in"); }
-int end_capture(void*, void** graph) { return handle(graph); }
 
 }  // namespace
 
@@ -147,10 +195,17 @@ extern "C" int cuGetProcAddress_v2(const char* name, void** found, int, uint64_t
         {"cuTensorMapEncodeIm2col", reinterpret_cast<void*>(describe_places)},
         {"cuLaunchKernelEx", reinterpret_cast<void*>(launch_by)},
         {"cuStreamCreate", reinterpret_cast<void*>(handle)},
-        {"cuEventCreate", reinterpret_cast<void*>(handle)},
+        {"cuStreamSynchronize", reinterpret_cast<void*>(result)},
+        {"cuEventCreate", reinterpret_cast<void*>(make_event)},
+        {"cuEventRecord", reinterpret_cast<void*>(record)},
+        {"cuEventDestroy", reinterpret_cast<void*>(forget)},
+        {"cuStreamBeginCapture", reinterpret_cast<void*>(begin_capture)},
+        {"cuGraphLaunch", reinterpret_cast<void*>(replay)},
+        {"cuGraphDestroy", reinterpret_cast<void*>(forget)},
+        {"cuGraphExecDestroy", reinterpret_cast<void*>(forget)},
         {"cuEventElapsedTime", reinterpret_cast<void*>(elapsed)},
         {"cuStreamEndCapture", reinterpret_cast<void*>(end_capture)},
-        {"cuGraphInstantiateWithFlags", reinterpret_cast<void*>(handle)},
+        {"cuGraphInstantiateWithFlags", reinterpret_cast<void*>(instantiate)},
         {"cuGetErrorName", reinterpret_cast<void*>(text_of)},
         {"cuGetErrorString", reinterpret_cast<void*>(text_of)},
     };

@@ -305,6 +305,24 @@ def test_bench_against_another_model(tessera_command, network, tmp_path):
     assert text.status == 0 and str(other) in text.out
 
 
+def test_bench_against_values_that_are_expected(tessera_command, network, tmp_path):
+    model = onnx.load(network)
+    name = model.graph.output[0].name
+    flags = ["--threads", 1, "--runs", 1, "--seconds", 0, "--seed", 3]
+    done = tessera_command("run", network, "--random", "--seed", 3, "--output-dir", tmp_path / "out", "--backend", "evaluate")
+    assert done.status == 0, done.err
+    (file,) = (tmp_path / "out").iterdir()
+    errors = []
+    for factor in (1, 3):
+        np.save(tmp_path / "expected.npy", np.load(file) * np.float32(factor))
+        done = tessera_command("bench", network, *flags, "--expected", f"{name}={tmp_path / 'expected.npy'}", "--json")
+        assert done.status == 0, done.err
+        errors.append(done.json["measured"][0]["runners"][0]["error"])
+    assert errors[0] < 1e-5 and errors[1] > 0.1
+    done = tessera_command("bench", network, *flags, "--expected", "nothing=expected.npy")
+    assert done.status != 0 and "nothing" in done.err
+
+
 def test_bench_against_another_model_that_is_of_no_use(tessera_command, network, tmp_path):
     renamed, broken = tmp_path / "renamed.onnx", tmp_path / "broken.onnx"
     model = onnx.load(network)
@@ -321,6 +339,7 @@ def test_bench_against_another_model_that_is_of_no_use(tessera_command, network,
 def test_bench_wrong_usage(tessera_command, network):
     for flags, word in ((["--against", "tensorrt"], "onnxruntime, torch"), (["--threads", "many"], "1,all"),
                         (["--against", "none.onnx"], "no such file"),
+                        (["--against", "torch", "--clock", "device"], "--clock device"),
                         (["--against", "onnxruntime", "--python", "/nowhere"], "--python")):
         done = tessera_command("bench", network, *flags)
         assert done.status == 2 and "E0501" in done.err and word in done.err

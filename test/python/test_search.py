@@ -35,6 +35,14 @@ def interrupt_after(seconds):
     threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 
 
+def test_what_cannot_be_timed_is_said():
+    for target, code in (("cuda:9999", "E0701"), ("wasm32", "E0603"), ("guess", "E0603")):
+        with pytest.raises(tessera.Error) as failed:
+            tessera.search(tessera.parse(PRODUCTS), seconds=1, target=target)
+        assert failed.value.code == code
+    assert tessera.search(tessera.parse(PRODUCTS), seconds=1)[1].device == "cpu"
+
+
 @pytest.mark.parametrize("strategy", ["egraph", "backtrack"])
 def test_search_gives_a_model_that_computes_the_same(strategy):
     model = tessera.parse(PRODUCTS)

@@ -155,6 +155,44 @@ TEST(Device, EventsOrderStreams) {
     for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(v.y[size_t(i)], 2 * (i + 101));
 }
 
+// What lies between two events is timed, what lies before is not; one thread counts processor time, several the wall's.
+TEST(Device, EventsAreTimed) {
+    for (int threads : {1, 2}) {
+        Vectors v(200'000);
+        auto stream = stream_of(threads);
+        auto seconds = [&](int launches) {
+            auto began = stream->record(true);
+            for (int i = 0; i < launches; ++i)
+                EXPECT_TRUE(stream->launch(launch_of(&add, 200'000), v.arguments()).ok());
+            auto ended = stream->record(true);
+            EXPECT_TRUE((*ended)->wait().ok());
+            auto took = (*ended)->seconds_since(**began);
+            EXPECT_TRUE(took.ok());
+            return *took;
+        };
+        seconds(1);
+        EXPECT_GE(seconds(0), 0);
+        EXPECT_GT(seconds(50), 0);
+        ASSERT_TRUE(stream->synchronize().ok());
+    }
+}
+
+TEST(Device, TouchingChangesNothing) {
+    auto stream = stream_of(1);
+    std::string text(1000, 'x');
+    ASSERT_TRUE(stream->touch(text.data(), 1000).ok());
+    ASSERT_TRUE(stream->touch(nullptr, 0).ok());
+    ASSERT_TRUE(stream->synchronize().ok());
+    EXPECT_EQ(text, std::string(1000, 'x'));
+}
+
+TEST(Device, IsFoundByItsTarget) {
+    for (const char* target : {"host", "x86_64-avx2", "sm_90"}) EXPECT_EQ(*device_for(target), &cpu());
+    EXPECT_EQ(device_for("cuda:9999").error().code(), Code::E0701);
+    EXPECT_FALSE(cpu().room());  // its memory is the process's
+    EXPECT_GT(cpu().caches().all, cpu().caches().near);
+}
+
 TEST(Device, MemoryIsOfTheBudget) {
     const int64_t before = memory_in_use(), limit = memory_limit();
     {

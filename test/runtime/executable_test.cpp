@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/memory.h"
+#include "graph/graph.h"
 #include "tessera/compile.h"
 
 namespace tessera {
@@ -69,6 +70,40 @@ TEST(Executable, OneCompilationServesEverySize) {
     for (const auto& [what, why] : executable.report().decisions)
         special += what.starts_with("specialise") && why.starts_with("yes");
     EXPECT_GE(special, 1u);
+}
+
+// Whoever gives a model away has the memory of its weights back: before they are packed the program alone holds them.
+TEST(Executable, AModelThatIsGivenAwayGoesBeforeItsWeightsArePacked) {
+    std::string rows;
+    for (int i = 0; i < 64; ++i) rows += (i ? "," : "") + numbers(96, 31 + i);
+    const std::string text =
+        fmt::format("graph g(x: f32[3,64]) {{\n  const w: f32[64,96] = [{}]\n  y = matmul(x, w)\n  return y\n}}", rows);
+    for (bool given_away : {true, false}) {
+        auto parsed = Model::parse(text);
+        ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
+        std::optional<Model> model = std::move(*parsed);
+        const NamedData inputs = *model->random_inputs(1);
+        const std::vector<Datum> want = *model->run(inputs);
+        const std::weak_ptr<const void> graph = model->loaded();
+        const std::weak_ptr<const void> weights = model->graph().constants()[0]->tensor()->owner();
+        ASSERT_FALSE(weights.expired());
+        bool gone = false, has_weights = false;
+        CompileOptions options{.cache = ""};
+        options.progress = [&](std::string_view phase, size_t, size_t) {
+            if (phase != "prepare weights") return;
+            gone = graph.expired();
+            has_weights = !weights.expired();
+        };
+        auto executable = given_away ? compile(std::move(*model), options) : compile(*model, options);
+        ASSERT_TRUE(executable.ok()) << executable.error().to_string();
+        EXPECT_EQ(gone, given_away);
+        EXPECT_TRUE(has_weights);
+        EXPECT_EQ(weights.expired(), given_away);
+        auto got = executable->run(inputs);
+        ASSERT_TRUE(got.ok()) << got.error().to_string();
+        for (int64_t i = 0; i < want[0].tensor().elements(); ++i)
+            ASSERT_NEAR((*got)[0].tensor().real_at(i), want[0].tensor().real_at(i), 1e-4);
+    }
 }
 
 // A product with zero is no zero where the other factor is not finite.

@@ -192,6 +192,40 @@ TEST(MeasuredCost, MeasuresWhatItIsToldToExpect) {
     EXPECT_EQ((*stopped)->measured(), 0u);
 }
 
+TEST(KernelTimer, TimesKernelsOfTheProcessor) {
+    auto timer = KernelTimer::make(device_of(DeviceKind::Cpu));
+    ASSERT_TRUE(timer.ok()) << timer.error().to_string();
+    std::vector<double> seconds;
+    for (int64_t n : {int64_t{1}, int64_t{1} << 16}) {
+        auto graph = std::make_shared<Graph>("g");
+        Builder b(*graph);
+        Value* x = graph->add_input("x", TensorType{DType::f32, Shape{n, 64}});
+        graph->add_output(b.op("relu", {x}), "y");
+        LowerOptions lower;
+        lower.machine = *describe_target("host");
+        auto program = from_graph(graph, lower);
+        ASSERT_TRUE(program.ok()) << program.error().to_string();
+        auto module = compile_kernels(program->kernels, {});
+        ASSERT_TRUE(module.ok()) << module.error().to_string();
+        const auto& step = std::get<KernelStep>(program->steps[0]);
+        auto call = call_of(*program, step);
+        ASSERT_TRUE(call);
+        EXPECT_EQ(bytes_of(*call), 2 * 4 * 64 * n);
+        auto took = (*timer)->seconds((*module)->kernels()[step.kernel], *call, {.seconds = 0.001});
+        ASSERT_TRUE(took.ok()) << took.error().to_string();
+        seconds.push_back(*took);
+    }
+    EXPECT_GE(seconds[0], 0);
+    EXPECT_GT(seconds[1], 0);
+    EXPECT_EQ(most_timed_bytes(device_of(DeviceKind::Cpu)), kMostTimedBytes);
+}
+
+TEST(MeasuredCost, SaysThatThereIsNoGpu) {
+    auto cost = MeasuredCost::open({.cache = "", .target = "cuda:9999"});
+    ASSERT_FALSE(cost.ok());
+    EXPECT_EQ(cost.error().code(), Code::E0701);
+}
+
 // After its deadline nothing is compiled, and what was not timed is not taken.
 TEST(TimeCandidates, WhatADeadlineLeavesOutIsNotTaken) {
     Model model(rows(16));
@@ -311,6 +345,9 @@ TEST(SearchModel, SaysWhatItDoesNotKnow) {
     EXPECT_EQ(search(model, {.strategy = "guess"}).error().code(), Code::E0501);
     EXPECT_EQ(search(model, {.cost = "guess"}).error().code(), Code::E0501);
     EXPECT_EQ(search(model, {.precision = "guess"}).error().code(), Code::E0501);
+    EXPECT_EQ(search(model, {.target = "guess"}).error().code(), Code::E0603);
+    EXPECT_EQ(search(model, {.target = "wasm32"}).error().code(), Code::E0603);
+    EXPECT_EQ(search(model, {.target = "cuda:9999"}).error().code(), Code::E0701);
 }
 
 }  // namespace

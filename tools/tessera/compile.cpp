@@ -100,9 +100,9 @@ Status Compile::check_usage() const {
     const size_t first = first_stage(path);
     if (first == 0) return {};
     const std::string_view held = first == 1 ? "computes" : "kernels";
-    if (check || !inputs.files.empty() || !inputs.dims.empty())
+    if (check || flags.search > 0 || !inputs.files.empty() || !inputs.dims.empty())
         return Error(Code::E0501, "{} holds {}, not a model", path, held)
-            .hint("leave out --check, --input and --dim, which are for models");
+            .hint("leave out --check, --search, --input and --dim, which are for models");
     const auto asked =
         std::find(std::begin(kStages), std::end(kStages), emit == "ptx" ? "asm" : emit) - std::begin(kStages);
     if (emit == "bundle" || static_cast<size_t>(asked) < first)
@@ -282,6 +282,7 @@ Status Compile::bundle() const {
     Model model = TRY(load_or_demo(path, inputs.seed));
     chosen.sizes = TRY(parse_dims(inputs.dims));
     TRY(check_dims(chosen.sizes, model));
+    model = TRY(flags.searched(model, chosen.sizes, progress));
     Stopwatch compiling;
     BundleReport r = TRY(write_bundle(model, out, chosen));
     double seconds = compiling.seconds();
@@ -330,6 +331,7 @@ Status Compile::operator()() const {
     Model model = TRY(load_or_demo(path, inputs.seed));
     SymbolValues sizes = TRY(parse_dims(inputs.dims));
     TRY(check_dims(sizes, model));
+    model = TRY(flags.searched(model, sizes, progress));
     if (!passes.stop_after.empty()) return print_stopped(model, chosen);
     Stopwatch compiling;
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
@@ -378,6 +380,7 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     c->add_option("--dump-dir", compile->dump_dir, "Write every stage to this folder")->option_text("DIR");
     compile->flags.add_threads(*c);
     compile->flags.add_options(*c);
+    compile->flags.add_search(*c);
     compile->passes.add_options(*c);
     c->add_flag("--time-passes", compile->time_passes, "Say how long each phase took");
     c->add_flag("--explain", compile->explain, "Say what was decided, and why");

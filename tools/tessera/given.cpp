@@ -1,6 +1,7 @@
 #include "given.h"
 
 #include "help.h"
+#include "tessera/search.h"
 #include "values.h"
 
 namespace tessera::cli {
@@ -88,7 +89,36 @@ void CompileFlags::add_threads(CLI::App& command) {
         ->check(between(0, 4096));
 }
 
+void CompileFlags::add_search(CLI::App& command) {
+    command
+        .add_flag("--search{60}", search,
+                  "Search first for a model that is faster on the target, for so many seconds (60)")
+        ->option_text("[=SECONDS]")
+        ->check(above_zero());
+    command
+        .add_flag("--mutate{60}", mutate,
+                  "For --search: also with rules for this model's own products, for so many seconds more (60)")
+        ->option_text("[=SECONDS]")
+        ->check(above_zero());
+}
+
+Result<Model> CompileFlags::searched(const Model& model, const SymbolValues& sizes, Progress::Mode mode) const {
+    if (search <= 0) return model;
+    const CompileOptions how = TRY(chosen());
+    ModelSearchOptions o{.seconds = search, .precision = how.precision, .target = how.target};
+    o.threads = how.threads;
+    o.sizes = sizes;
+    o.cache = how.cache;
+    o.mutate = mutate;
+    o.cancel = &interrupted();
+    Progress line(mode, "search");
+    o.progress = [&](std::string_view what, size_t done, size_t total) { line.update(what, done, total); };
+    return TRY(tessera::search(model, o)).model;
+}
+
 Result<CompileOptions> CompileFlags::chosen() const {
+    if (mutate > 0 && search <= 0)
+        return Error(Code::E0501, "--mutate is an option of --search").hint("add --search, or leave it out");
     CompileOptions chosen = options;
     if (no_cache) chosen.cache = "";
     chosen.optimize = !no_optimize;

@@ -366,7 +366,8 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
                   "For --search: measured times of fused groups (measured), of single ops (sum), or an estimate")
         ->option_text("measured|estimate|sum")
         ->check(CLI::IsMember({"measured", "estimate", "sum"}));
-    c->add_option("--target", o->search_options.target, "For --search: the processor to be fast on (host)")
+    c->add_option("--target", o->search_options.target,
+                  "For --search: what to be fast on: host, or cuda for the GPU, cuda:1 for the second (host)")
         ->option_text("NAME");
     c->add_option("--max-rule-ops", o->search_options.max_rule_ops,
                   "For --search: only rules of at most so many ops (all)")

@@ -185,6 +185,7 @@ Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Tim
     }
     CompileOptions chosen = TRY(flags.chosen());
     Stopwatch compiling;
+    model = TRY(flags.searched(model, sizes_of(model.graph(), given), progress));
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
     times.compile = compiling.seconds();
     { Model gone = std::move(model); }  // with its weights: the executable has its own
@@ -239,13 +240,14 @@ void add_run(CLI::App& app, Chosen& chosen) {
         ->check(CLI::IsMember({"compiled", "evaluate"}));
     run->flags.add_threads(*c);
     run->flags.add_options(*c);
+    run->flags.add_search(*c);
     add_strict_option(*c);
     c->add_flag("--json", run->json, "Print JSON");
     add_progress_option(*c, run->progress);
     c->footer(fmt::format("{}\n{}", kRunExamples, kExitStatus));
     c->callback([run, c, &chosen] {
-        for (const char* name :
-             {"--threads", "--target", "--precision", "--cache-dir", "--no-cache", "--no-optimize", "--no-fuse"})
+        for (const char* name : {"--threads", "--target", "--precision", "--cache-dir", "--no-cache", "--no-optimize",
+                                 "--no-fuse", "--search", "--mutate"})
             if (c->count(name) > 0) run->compile_only.push_back(name);
         chosen = [run] { return report((*run)(), run->json); };
     });

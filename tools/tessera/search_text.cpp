@@ -9,6 +9,7 @@ std::string search_text(const SearchReport& report, bool explain) {
 Json search_json(const SearchReport& report, bool explain) {
     Json j{{"strategy", report.strategy},
            {"cost", report.cost},
+           {"device", report.device},
            {"nodes", report.nodes},
            {"classes", report.classes},
            {"steps", report.steps},
@@ -51,6 +52,7 @@ Json search_json(const SearchReport& report, bool explain) {
             entry["speedup"] = c.speedup;
         }
         if (c.difference > 0) entry["difference"] = c.difference;
+        if (!c.refused.empty()) entry["refused"] = c.refused;
         entry["rules"] = Json::array();
         for (const SearchedRule& r : c.rules) {
             Json rule{{"rule", r.rule}, {"times", r.where.size()}, {"gain_s", r.gain}};

@@ -7,16 +7,28 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread_pool.h"
 
 namespace tessera {
 namespace {
 
+constexpr int64_t kLine = 64;  // bytes of a cache
+
 // All before it was done when it was recorded.
 class CpuEvent : public Event {
   public:
+    explicit CpuEvent(double at) : at_(at) {}
     Status wait() const override { return {}; }
+    Result<double> seconds_since(const Event& earlier) const override {
+        const auto* own = dynamic_cast<const CpuEvent*>(&earlier);
+        CHECK(own, "an event of another device");
+        return at_ - own->at_;
+    }
+
+  private:
+    double at_;
 };
 
 struct RecordedLaunch {
@@ -71,7 +83,16 @@ class CpuStream : public Stream {
     Status copy_to_host(void* to, const void* from, int64_t bytes) override { return copy(to, from, bytes); }
     Status copy_on_device(void* to, const void* from, int64_t bytes) override { return copy(to, from, bytes); }
 
-    Result<std::shared_ptr<const Event>> record() override { return std::make_shared<const CpuEvent>(); }
+    Status touch(const void* memory, int64_t bytes) override {
+        const auto* at = static_cast<const volatile char*>(memory);
+        for (int64_t i = 0; i < bytes; i += kLine) (void)at[i];
+        return {};
+    }
+
+    // One thread is timed in processor time, which others on the machine do not lengthen.
+    Result<std::shared_ptr<const Event>> record(bool timed) override {
+        return std::make_shared<const CpuEvent>(!timed ? 0 : threads_ == 1 ? processor_seconds() : wall_seconds());
+    }
     Status wait(const Event& event) override { return event.wait(); }
     Status synchronize() override {
         CHECK(!recording_, "a stream that captures has nothing to wait for");

@@ -22,13 +22,13 @@ using cuda::Driver;
 using cuda::Handle;
 using cuda::Pointer;
 
-constexpr int kMajorVersion = 75, kMinorVersion = 76;  // attributes of a device
-constexpr int kMultiprocessors = 16;                   // the same
-constexpr int kMostShared = 8;                         // attribute of a function: bytes that come with a launch
-constexpr int kExchangedPieces = 3, kPromoteAll = 3;   // of tiles: rows of 128 bytes, and 256 bytes to the cache
-constexpr int kErrorLog = 5, kErrorLogBytes = 6;       // options of loading a module
-constexpr int kBeginsEarly = 6;                        // attribute of a launch
-constexpr int kBeginsEarlyIn = 12030;                  // drivers from here on take it in graphs too
+constexpr int kMajorVersion = 75, kMinorVersion = 76;   // attributes of a device
+constexpr int kMultiprocessors = 16, kCacheBytes = 38;  // the same
+constexpr int kMostShared = 8;                          // attribute of a function: bytes that come with a launch
+constexpr int kExchangedPieces = 3, kPromoteAll = 3;    // of tiles: rows of 128 bytes, and 256 bytes to the cache
+constexpr int kErrorLog = 5, kErrorLogBytes = 6;        // options of loading a module
+constexpr int kBeginsEarly = 6;                         // attribute of a launch
+constexpr int kBeginsEarlyIn = 12030;                   // drivers from here on take it in graphs too
 constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
 constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and not use, the first of an empty buffer
 constexpr int kRelaxed = 2;      // of capturing: other threads may do what they like
@@ -40,6 +40,13 @@ class CudaEvent : public Event {
     CudaEvent(const Driver& driver, Handle event) : driver_(driver), event_(event) {}
     ~CudaEvent() override { driver_.cuEventDestroy(event_); }
     Status wait() const override { return driver_.check(driver_.cuEventSynchronize(event_), "waiting for an event"); }
+    Result<double> seconds_since(const Event& earlier) const override {
+        const auto* own = dynamic_cast<const CudaEvent*>(&earlier);
+        CHECK(own, "an event of another device");
+        float milliseconds = 0;
+        TRY(driver_.check(driver_.cuEventElapsedTime(&milliseconds, own->event_, event_), "reading its clock"));
+        return 1e-3 * static_cast<double>(milliseconds);
+    }
     Handle handle() const { return event_; }
 
   private:
@@ -112,14 +119,23 @@ class CudaModule : public CompiledModule {
 
 class CudaDevice : public Device {
   public:
-    CudaDevice(const Driver& driver, Handle context, std::string name, std::string target, int multiprocessors)
+    CudaDevice(const Driver& driver, Handle context, std::string name, std::string target, int multiprocessors,
+               int64_t cache_bytes)
         : driver_(driver),
           context_(context),
           name_(std::move(name)),
           target_(std::move(target)),
-          multiprocessors_(multiprocessors) {}
+          multiprocessors_(multiprocessors),
+          cache_bytes_(cache_bytes) {}
 
     std::string_view name() const override { return name_; }
+    std::string version() const override { return fmt::format("CUDA {}", driver_.version); }
+    DeviceCaches caches() const override { return {cache_bytes_, cache_bytes_ / 2}; }
+    std::optional<int64_t> room() const override {
+        size_t free = 0, total = 0;
+        if (!enter().ok() || driver_.cuMemGetInfo(&free, &total)) return 0;
+        return static_cast<int64_t>(free);
+    }
     std::string_view target() const override { return target_; }
     bool shares_memory() const override { return false; }
     Result<std::shared_ptr<void>> allocate(int64_t bytes) override;
@@ -144,7 +160,7 @@ class CudaDevice : public Device {
     const Driver& driver_;
     Handle context_;
     std::string name_, target_;
-    int64_t multiprocessors_;
+    int64_t multiprocessors_, cache_bytes_;
     mutable std::mutex mutex_;
     std::set<Handle> waiting_;  // kernels
 };
@@ -152,7 +168,12 @@ class CudaDevice : public Device {
 class CudaStream : public Stream {
   public:
     CudaStream(CudaDevice& device, Handle stream, bool borrowed = false)
-        : device_(device), driver_(device.driver()), stream_(stream), borrowed_(borrowed), scratch_(device) {}
+        : device_(device),
+          driver_(device.driver()),
+          stream_(stream),
+          borrowed_(borrowed),
+          scratch_(device),
+          touched_(device) {}
     ~CudaStream() override {
         if (!borrowed_) driver_.cuStreamDestroy(stream_);
     }
@@ -205,10 +226,15 @@ class CudaStream : public Stream {
                              "copying in its memory");
     }
 
-    Result<std::shared_ptr<const Event>> record() override {
+    Status touch(const void* memory, int64_t bytes) override {
+        TRY(touched_.reserve(bytes));
+        return copy_on_device(touched_.data(), memory, bytes);
+    }
+
+    Result<std::shared_ptr<const Event>> record(bool timed) override {
         TRY(device_.enter());
         Handle event = nullptr;
-        TRY(driver_.check(driver_.cuEventCreate(&event, kNoTiming), "making an event"));
+        TRY(driver_.check(driver_.cuEventCreate(&event, timed ? 0 : kNoTiming), "making an event"));
         auto made = std::make_shared<const CudaEvent>(driver_, event);
         TRY(driver_.check(driver_.cuEventRecord(event, stream_), "recording an event"));
         return std::shared_ptr<const Event>(std::move(made));
@@ -248,7 +274,7 @@ class CudaStream : public Stream {
     const Driver& driver_;
     Handle stream_;
     const bool borrowed_;
-    Arena scratch_;
+    Arena scratch_, touched_;
     std::vector<void*> values_;  // of the launch in progress
     std::vector<TileDescription> maps_;
 };
@@ -359,7 +385,7 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
 
 Result<std::unique_ptr<CudaDevice>> open_device(int number) {
     const Driver& driver = *TRY(Driver::load());
-    int count = 0, device = 0, major = 0, minor = 0, processors = 0;
+    int count = 0, device = 0, major = 0, minor = 0, processors = 0, cache = 0;
     TRY(driver.check(driver.cuDeviceGetCount(&count), "counting GPUs"));
     if (number < 0 || number >= count)
         return Error(Code::E0701, "there is no GPU {}", number)
@@ -370,13 +396,14 @@ Result<std::unique_ptr<CudaDevice>> open_device(int number) {
     TRY(driver.check(driver.cuDeviceGetAttribute(&major, kMajorVersion, device), "asking for its version"));
     TRY(driver.check(driver.cuDeviceGetAttribute(&minor, kMinorVersion, device), "asking for its version"));
     TRY(driver.check(driver.cuDeviceGetAttribute(&processors, kMultiprocessors, device), "counting multiprocessors"));
+    TRY(driver.check(driver.cuDeviceGetAttribute(&cache, kCacheBytes, device), "asking for its cache"));
     if (major < 8)
         return Error(Code::E0701, "GPU {}, {}, has compute capability {}.{}, and 8.0 is needed", number, name.data(),
                      major, minor);
     const char* target = major == 8 ? "sm_80" : major == 9 ? "sm_90a" : "sm_90";
     Handle context = nullptr;
     TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), "making a context"));
-    return std::make_unique<CudaDevice>(driver, context, name.data(), target, processors);
+    return std::make_unique<CudaDevice>(driver, context, name.data(), target, processors, cache);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "runtime/devices/cpu_device.h"
+#include "runtime/devices/cuda_device.h"
 
 namespace tessera {
 
@@ -10,6 +11,11 @@ Device& device_of(DeviceKind kind) {
         case DeviceKind::Cpu: return cpu_device();
     }
     CHECK(false, "there is no device of kind {}", static_cast<int>(kind));
+}
+
+Result<Device*> device_for(std::string_view target) {
+    if (auto number = cuda_number(target)) return cuda_device(*number);
+    return &device_of(DeviceKind::Cpu);
 }
 
 Result<std::unique_ptr<Stream>> Device::borrow_stream(void*) {

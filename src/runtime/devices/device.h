@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -52,6 +53,8 @@ class Event {
   public:
     virtual ~Event() = default;
     virtual Status wait() const = 0;  // the caller, until all before it is done
+    // By the device's clock, of two that were recorded as timed by one stream, this one being done.
+    virtual Result<double> seconds_since(const Event& earlier) const = 0;
 };
 
 // What was captured, to be replayed on any stream of its device.
@@ -71,8 +74,10 @@ class Stream {
     virtual Status copy_to_device(void* to, const void* from, int64_t bytes) = 0;
     virtual Status copy_to_host(void* to, const void* from, int64_t bytes) = 0;
     virtual Status copy_on_device(void* to, const void* from, int64_t bytes) = 0;
+    // Reads it, so that it is in the caches as far as they hold it, and what they held before is not.
+    virtual Status touch(const void* memory, int64_t bytes) = 0;
 
-    virtual Result<std::shared_ptr<const Event>> record() = 0;
+    virtual Result<std::shared_ptr<const Event>> record(bool timed = false) = 0;
     virtual Status wait(const Event& event) = 0;  // what follows waits for it, the caller does not
     // Waits until all is done, and gives back what only work in progress needs.
     virtual Status synchronize() = 0;
@@ -84,11 +89,21 @@ class Stream {
     virtual Status replay(const Recording& recording) = 0;
 };
 
+// Of what a device has between its memory and one launch.
+struct DeviceCaches {
+    int64_t all = int64_t{6} << 20;   // bytes: to touch so many leaves nothing of what was there
+    int64_t near = int64_t{1} << 20;  // of what one launch made, what the next still finds there
+};
+
 // Shared by all threads.
 class Device {
   public:
     virtual ~Device() = default;
     virtual std::string_view name() const = 0;
+    virtual std::string version() const { return {}; }  // of its driver
+    virtual DeviceCaches caches() const { return {}; }
+    // Bytes of its own memory that can be allocated just now; nothing where it is the process's.
+    virtual std::optional<int64_t> room() const { return {}; }
     virtual std::string_view target() const { return "host"; }  // that code is generated for
     // Whether kernels read and write the process's memory, so that tensors are used where they lie.
     virtual bool shares_memory() const { return true; }
@@ -106,6 +121,8 @@ class Device {
 };
 
 Device& device_of(DeviceKind kind);
+// That code for this target runs on: a GPU by its number, otherwise the processor. E0701.
+Result<Device*> device_for(std::string_view target);
 
 // Memory of a device that grows to what is asked for; what it held is lost then.
 class Arena {

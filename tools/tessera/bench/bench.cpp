@@ -43,7 +43,7 @@ struct Runner {
 
 struct Bench {
     std::string path, python, clock = "wall", torch;
-    std::vector<std::string> against, threads = {"1", "all"};
+    std::vector<std::string> against, expected, threads = {"1", "all"};
     GivenInputs inputs;
     CompileFlags flags;
     size_t runs = 10;
@@ -87,6 +87,10 @@ std::string Bench::python_to_run() const {
 bool is_python_peer(const std::string& name) { return name == "onnxruntime" || name == "torch"; }
 
 Status Bench::check_peers() const {
+    for (const std::string& name : against)
+        if (clock == "device" && is_python_peer(name))
+            return Error(Code::E0501, "--clock device times models that tessera compiled, and {} is none", name)
+                .hint("leave --clock out");
     for (const std::string& name : against)
         if (std::error_code e; !is_python_peer(name) && !std::filesystem::exists(name, e))
             return Error(Code::E0501, "--against {}: there is no such peer, and no such file", name)
@@ -211,6 +215,22 @@ Status Bench::compare(std::vector<Runner>& runners, const Model& model,
     return {};
 }
 
+// Of all outputs, in order.
+Result<std::vector<Datum>> expected_outputs(const std::vector<std::string>& given, const Model& model) {
+    const std::vector<Port> ports = model.outputs();
+    std::vector<std::optional<Datum>> found(ports.size());
+    for (const std::string& text : given) {
+        const Assignment a = TRY(parse_assignment(text, ports, "--expected"));
+        found[a.port] = TRY(in_f64(TRY(read_value(a.file, model.graph().outputs()[a.port]->type()))));
+    }
+    std::vector<Datum> all;
+    for (size_t i = 0; i < ports.size(); ++i) {
+        if (!found[i]) return Error(Code::E0501, "--expected gives no value for output \"{}\"", ports[i].name);
+        all.push_back(std::move(*found[i]));
+    }
+    return all;
+}
+
 // The first peer that failed, as an error.
 Status peers_worked(const std::vector<ThreadTimes>& all) {
     for (const ThreadTimes& t : all)
@@ -242,6 +262,13 @@ Status Bench::operator()() {
     bool onnx_file = path.ends_with(".onnx");
     if (!onnx_file) TRY(model.save((folder.path() / "model.onnx").string()));
     spec["model"] = onnx_file ? std::filesystem::absolute(path).string() : (folder.path() / "model.onnx").string();
+    std::string ours = spec["model"];
+    if (flags.search > 0) {
+        ours = (folder.path() / "searched.onnx").string();
+        CompileFlags timed = flags;
+        timed.options.threads = counts[0];
+        TRY(TRY(timed.searched(model, sizes_of(model.graph(), given), progress)).save(ours));
+    }
     spec["inputs"] = Json::object();
     for (const Port& port : model.inputs()) {
         auto it = given.find(port.name);
@@ -253,7 +280,9 @@ Status Bench::operator()() {
     }
     std::optional<std::vector<Datum>> reference;
     Progress line(progress, "bench");
-    if (accuracy) {
+    if (!expected.empty()) {
+        reference = TRY(expected_outputs(expected, model));
+    } else if (accuracy) {
         line.update("the reference in f64", 0, counts.size());
         reference = TRY(evaluate_in_f64(model, given));
     }
@@ -266,6 +295,7 @@ Status Bench::operator()() {
         for (const std::string& name : names) {
             line.update("starting " + name, all.size(), counts.size());
             Json its_own = spec;
+            if (runners.empty()) its_own["model"] = ours;
             if (!runners.empty() && !is_python_peer(name)) its_own["model"] = std::filesystem::absolute(name).string();
             std::filesystem::path place = folder.path() / fmt::format("{}", runners.size());
             runners.push_back(TRY(start(name, std::move(its_own), place)));
@@ -303,16 +333,21 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     c->add_option("--threads", bench->threads, "Numbers of threads (1,all)")->option_text("N,...")->delimiter(',');
     c->add_option("--runs", bench->runs, "Least runs of each (10)")->option_text("N")->check(between(1, 1'000'000));
     c->add_option("--seconds", bench->seconds, "Least seconds for each (2)")->option_text("S")->check(between(0, 1e6));
-    c->add_option("--clock", bench->clock, "Wall time, or processor time for a machine that is busy (wall)")
-        ->option_text("wall|processor")
-        ->check(CLI::IsMember({"wall", "processor"}));
+    c->add_option("--clock", bench->clock,
+                  "Wall time, processor time for a machine that is busy, or a GPU's own, without copies (wall)")
+        ->option_text("wall|processor|device")
+        ->check(CLI::IsMember({"wall", "processor", "device"}));
     c->add_option("--python", bench->python, "Python that has the peers (TESSERA_BENCH_PYTHON, or python3)")
         ->option_text("PROGRAM");
     c->add_option("--torch", bench->torch, "For torch: a file whose build(NAME) makes the module")
         ->option_text("FILE.py:NAME");
     c->add_flag("--accuracy", bench->accuracy, "Measure the error of each against the reference in f64, which is slow");
+    c->add_option("--expected", bench->expected, "Measure the error of each against these values of the outputs")
+        ->option_text("NAME=FILE ...")
+        ->allow_extra_args(false);
     bench->inputs.add_options(*c);
     bench->flags.add_options(*c);
+    bench->flags.add_search(*c);
     add_strict_option(*c);
     c->add_flag("--json", bench->json, "Print JSON");
     c->add_flag("--serve", bench->serve)->group("");
