@@ -222,14 +222,14 @@ Status Function::launch(const std::array<int64_t, 3>& grid, const std::vector<vo
 Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
                            const std::vector<int64_t>& numbers, bool threads) const {
     State& s = *state_;
+    if (s.by_address)
+        return Error(Code::E0604, "{} reaches memory by addresses, and is not interpreted", s.kernel.name);
     std::vector<int64_t> all = s.all_symbols(grid, numbers);
     if (threads && !s.device) all = s.divided(std::move(all));
     TRY(s.check(memory, all));
     const SymbolValues symbols = s.values(all);
     take_failure();
     std::lock_guard lock(s.busy);
-    if (s.by_address)
-        return Error(Code::E0604, "{} reaches memory by addresses, and is not interpreted", s.kernel.name);
     if (!s.checked || s.checked_threads != threads) {
         const TileOptions options{.apart = !threads, .warps = s.target.warps, .stages = s.target.stages};
         const Machine machine = TRY(describe_target(threads ? kUsualGpu : "host"));

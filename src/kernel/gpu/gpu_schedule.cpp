@@ -6,7 +6,6 @@
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/prepare_operand.h"
-#include "kernel/gpu/rows_together.h"
 
 namespace tessera {
 
@@ -45,7 +44,6 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         auto prepared = prepare_window(with);
         const Schedule schedule = TRY(scheduled(std::move(with), share));
         Lowered lowered = TRY(lower(schedule));
-        take_rows_together(lowered.kernel);
         if (prepared) {
             lowered.prepare = std::move(prepared->prepare);
             lowered.prepare_args = {prepared->from, prepared->to};

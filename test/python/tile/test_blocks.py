@@ -83,7 +83,8 @@ def product(a, b, c, z, M, N, K, am, ak, bk, bn, BM: tl.constexpr, BN: tl.conste
 ])
 @pytest.mark.parametrize("stages", [1, 3])
 def test_products_of_four_warps(size, tile, warps, turn, how, dtype, out, stages, monkeypatch):
-    monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
+    if os.environ.get("TESSERA_TILE_DEVICE") != "cuda":
+        monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
     (m, n, k), (bm, bn, bk) = size, tile
     a, b = numbers((m, k), dtype), numbers((k, n), dtype, 1)
     c = numbers((bn, bn), dtype, 2)
