@@ -33,6 +33,8 @@ bool has_threads(const Stmt& s) {
     return found;
 }
 
+bool begins_early(const Target& target) { return target.cpu.starts_with("sm_9"); }
+
 // Whether there are so few blocks that none waits for another.
 bool runs_at_once(const LaunchPlan& plan) {
     if (plan.roles || plan.team) return true;
@@ -175,7 +177,8 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
                          !may_share_memory(kernel_, i, static_cast<size_t>(w));
         if (!apart || written.contains(static_cast<int>(i))) continue;
         function_->addParamAttr(i, llvm::Attribute::NoAlias);
-        function_->addParamAttr(i, llvm::Attribute::ReadOnly);
+        // Loads of what is only read would not wait: the assembler moves them to before the instruction that does.
+        if (!begins_early(target_)) function_->addParamAttr(i, llvm::Attribute::ReadOnly);
     }
     for (int tile : plan.panels) {
         Slot& slot = slots_[static_cast<size_t>(tile)];
@@ -187,7 +190,7 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     builder_.SetInsertPoint(body);
     // A launch may begin early, and waits here until all before it is done. Where all blocks run at once, the next may
     // be brought then: with more, to say so costs each of them more than it saves.
-    if (!target_.cpu.starts_with("sm_9")) return;
+    if (!begins_early(target_)) return;
     assembly("griddepcontrol.wait;", "", {});
     if (runs_at_once(plan)) assembly("griddepcontrol.launch_dependents;", "", {});
 }

@@ -5,6 +5,7 @@ Runs a sample of the language's tests. All of them: TESSERA_INTERPRET=gpu pytest
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -106,6 +107,26 @@ def test_products_of_four_warps(size, tile, warps, turn, how, dtype, out, stages
         wanted = wide((e / e.sum(1, keepdims=True)).astype(np_dtype(dtype))).astype(np.float64) @ wide(c)
     close = 2e-2 if "bfloat16" in (dtype, out) else 4e-3
     np.testing.assert_allclose(wide(z).astype(np.float64), wanted, rtol=close, atol=close * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("tile, warps, turn", [((128, 256, 64), 8, 0), ((128, 128, 64), 8, 0), ((128, 128, 64), 4, 1),
+                                               ((64, 64, 32), 4, 0), ((256, 128, 64), 8, 1)])
+def test_products_are_assembled(tile, warps, turn, tmp_path, monkeypatch):
+    """No product waits for another, and no register is spilled, where sizes are multiples of 16."""
+    monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
+    ptxas = shutil.which("ptxas", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
+    if not ptxas:
+        pytest.skip("NVIDIA's assembler is not installed")
+    bm, bn, bk = tile
+    a, b = np.zeros((512, 512), np.float16), np.zeros((512, 512), np.float16)
+    made = triton.compile(product, a, b, a.copy(), b.copy(), 512, 512, 512, 512, 1, *((1, 512) if turn else (512, 1)),
+                          BM=bm, BN=bn, BK=bk, HOW="plain", num_warps=warps, grid=(2, 2))
+    (tmp_path / "made.ptx").write_text(made.emit("ptx"))
+    done = subprocess.run([ptxas, "-arch=sm_90a", "-v", str(tmp_path / "made.ptx"), "-o", str(tmp_path / "made.cubin")],
+                          text=True, capture_output=True, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 and "wgmma.mma_async" in made.emit("ptx"), said
+    assert "serialized" not in said and "0 bytes spill stores" in said, said
 
 
 @pytest.mark.skipif(os.environ.get("TESSERA_TILE_DEVICE") == "cuda", reason="all arrays are there")
