@@ -328,6 +328,20 @@ std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
     return found;
 }
 
+std::optional<Expr> open_row_length(const Compute& compute, const Machine& machine) {
+    Schedule s(with_padding(with_words(compute, machine), machine));
+    if (!inline_maps(s).ok()) return std::nullopt;
+    std::optional<Expr> found;
+    for (const Stage& stage : s.compute().stages) {
+        if (stage.reduce.empty()) continue;
+        if (match_contraction(stage) || stage.axes.empty() || !reduces_along_lanes(s, stage)) return std::nullopt;
+        const Expr length = elements_of(stage.reduce);
+        if (length.as_int() || (found && !found->same(length))) return std::nullopt;
+        found = length;
+    }
+    return found;
+}
+
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
     compute = with_words(std::move(compute), options.machine);
     if (!options.strict) compute = with_reciprocals(std::move(compute));

@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kDescribed = 64;
 constexpr int64_t kLongLine = 12;       // of columns: it is tiled by itself
 constexpr int64_t kBytesOfElement = 4;  // of most images
+constexpr int64_t kShortRow = 15;       // elements, that are not worth a vector along the row
 
 bool prepare_alike(const Lowered& a, const Lowered& b) {
     if (a.prepare_args != b.prepare_args || a.prepared != b.prepared) return false;
@@ -316,6 +317,16 @@ std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& opti
     return {{own, guard, fmt::format("lines of up to {}", own.tile_columns), to_string(guard)}};
 }
 
+// Rows of a few elements in lanes, where their length is not known and turns out short.
+std::vector<Asked> for_short_rows(const Compute& compute, const ScheduleOptions& options) {
+    const auto length = open_row_length(compute, options.machine);
+    if (!length) return {};
+    ScheduleOptions own = options;
+    own.short_rows = true;
+    const Expr guard = le(*length, kShortRow);
+    return {{own, guard, fmt::format("rows of up to {}", kShortRow), to_string(guard)}};
+}
+
 }  // namespace
 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
@@ -338,6 +349,7 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
         asked = for_rows(compute, options);
         if (asked.empty()) asked = for_columns(compute, options);
         if (asked.empty()) asked = for_lines(compute, options);
+        if (asked.empty()) asked = for_short_rows(compute, options);
     }
     std::vector<Variant> variants;
     for (Asked& a : asked) {
@@ -347,6 +359,8 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
         auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
         if (!lowered.ok()) {
             choices.push_back({subject, no("{}", lowered.error().message())});
+        } else if (schedule->print_trace() == best.schedule.print_trace()) {
+            choices.push_back({subject, no("its schedule is that of all sizes")});
         } else if (!prepare_alike(*lowered, best.lowered)) {
             choices.push_back({subject, no("the weights would have to be prepared a second time")});
         } else if (!align_dimensions(*lowered, best.lowered)) {

@@ -347,14 +347,14 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
         return schedule_interleaved(s, name, *count, element, options);
     if (is_few_wide(stage, lanes)) return schedule_few_wide(s, name, element, options);
     if (auto crossing = crossing_axis(s, stage); crossing && lanes > 1) {
-        // Squares of which each side is a cache line.
+        // As much as a cache line of what is read, and a vector of what is written: squares, turned in registers.
         const int64_t side = std::max<int64_t>(lanes, 64 / std::max(1, int(element / 2)));
         Loop across = loops[*crossing], along = loops.back();
-        auto small = [&](const Loop& l) { return s.extent(l).as_int() && *s.extent(l).as_int() <= side; };
+        auto within = [&](const Loop& l, int64_t most) { return s.extent(l).as_int().value_or(most + 1) <= most; };
         size_t outer = loops.size() - 1;
         std::vector<Loop> order(loops.begin(), loops.end() - 1);
         Loop inner_across = across;
-        if (!small(across)) {
+        if (!within(across, side)) {
             auto [o, i] = TRY(s.split(across, side));
             order[*crossing] = o;
             inner_across = i;
@@ -363,8 +363,8 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
             order.erase(order.begin() + std::ptrdiff_t(*crossing));
             --outer;
         }
-        if (!small(along)) {
-            auto [o, i] = TRY(s.split(along, side));
+        if (!within(along, lanes)) {
+            auto [o, i] = TRY(s.split(along, lanes));
             order.push_back(o);
             ++outer;
             TRY(s.loop_partition(o));
@@ -373,7 +373,7 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
         order.insert(order.end(), {inner_across, along});
         TRY(s.reorder(order));
         TRY(vectorize_map(s, name, outer + 1, options));
-        (void)TRY(make_tasks(s, name, outer, element * double(side * side), options));
+        (void)TRY(make_tasks(s, name, outer, element * double(side * lanes), options));
         return {};
     }
     // Tasks are cut from the outer loops, or from the only one.
