@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/cpu/padding.h"
 #include "kernel/cpu/schedule_kinds.h"
 
 namespace tessera {
@@ -305,6 +306,9 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     if (extent && *extent == lanes) return s.vectorize(inner);
     auto [iterations, vector] = TRY(s.split(inner, lanes));
     TRY(s.vectorize(vector));
+    // Each vector of a short line knows which of its lanes are edges.
+    constexpr int64_t kFewVectors = 8;
+    if (makes_padding(stage) && extent && *extent <= kFewVectors * lanes) return s.unroll(iterations);
     if (together == 1) TRY(s.annotate(iterations, "unroll", 4));
     if (!extent || *extent % lanes || chooses_along(find_stage(s, name), stage.axes.back().var))
         TRY(s.loop_partition(iterations));

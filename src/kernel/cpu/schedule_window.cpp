@@ -582,6 +582,9 @@ Status Window::make_copy(const std::optional<Loop>& inside) {
     TRY(s.reorder({vectors, phase, lane}));
     TRY(s.unroll(phase));
     TRY(s.vectorize(lane));
+    // Each vector of a short line knows which of its lanes are edges.
+    constexpr int64_t kFewVectors = 8;
+    if (s.extent(vectors).as_int().value_or(kFewVectors + 1) <= kFewVectors) return s.unroll(vectors);
     return s.loop_partition(vectors);
 }
 
