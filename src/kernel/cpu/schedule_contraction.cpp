@@ -338,6 +338,8 @@ class ContractionSchedule {
             at = order.back();
             panel_loop_ = column_tiles;
             block_loop_ = order.front();
+            // The last block is cut short; the others need not ask.
+            if (b_.empty() && !even_blocks_) TRY(s_.loop_partition(*block_loop_));
             inner.insert(inner.end(), {vectors, lanes});
             order.insert(order.end(), inner.begin(), inner.end());
             TRY(s_.reorder(order));
