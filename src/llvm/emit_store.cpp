@@ -281,12 +281,28 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
         tag(builder_.CreateMaskedScatter(v, places, align, mask_), slot.scope, slot.noalias);
         return;
     }
-    for (int i = 0; i < lanes_; ++i) {
-        Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
-        Value* to = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
-        if (mask_) to = chosen_address(builder_.CreateExtractElement(mask_, i), to);
-        save(builder_.CreateExtractElement(v, i), to);
-    }
+    auto one_by_one = [&] {
+        for (int i = 0; i < lanes_; ++i) {
+            Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
+            Value* to = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
+            if (mask_) to = chosen_address(builder_.CreateExtractElement(mask_, i), to);
+            save(builder_.CreateExtractElement(v, i), to);
+        }
+    };
+    if (!mask_ || has_blocks() || at.lane != 1 || offsets || llvm::isa<llvm::Constant>(mask_)) return one_by_one();
+    // Next to an edge, most vectors still have all of their lanes.
+    llvm::LLVMContext& c = module_.getContext();
+    auto* whole = llvm::BasicBlock::Create(c, "whole", function_);
+    auto* some = llvm::BasicBlock::Create(c, "some", function_);
+    auto* after = llvm::BasicBlock::Create(c, "after", function_);
+    builder_.CreateCondBr(builder_.CreateAndReduce(mask_), whole, some);
+    builder_.SetInsertPoint(whole);
+    save(v, first);
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(some);
+    one_by_one();
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(after);
 }
 
 void Emitter::emit_store(const Store& s) {

@@ -211,7 +211,13 @@ void Schedule::merge_parameters(size_t s, const std::vector<int>& group) {
     std::vector<Access> accesses;
     for (const Expr& l : loads_in(stage.value)) accesses.push_back({l.node().slot, l.args()});
     accesses.push_back({stage.buffer, stage.store});
-    for (const Access& access : accesses) {
+    Bindings units;  // variables of single elements
+    for (const ReduceAxis& a : axes)
+        if (a.extent.is_int(1) && std::none_of(group.begin(), group.end(),
+                                               [&](int i) { return axes[static_cast<size_t>(i)].var.same(a.var); }))
+            units.emplace(a.var.node().name, 0);
+    for (Access& access : accesses) {
+        for (Expr& index : access.indices) index = substitute(index, units);
         Buffer& buffer = compute_.buffers[static_cast<size_t>(access.buffer)];
         if (!is_parameter(access.buffer) || !buffer.strides.empty()) continue;
         // The outermost dimension may be read in part, from some place on.
