@@ -55,6 +55,24 @@ bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer,
     return !used_beside_loads(stage.value, outer.var) && !used_beside_loads(stage.value, inner.var);
 }
 
+namespace {
+
+// Is something read or written at quotients or remainders by an open size? Each element would be divided for.
+bool divides_by_open(const Stage& stage) {
+    bool found = false;
+    auto look = [&](const Expr& index) {
+        visit(index, [&](const Expr& e) {
+            if (e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod)) found |= !e.arg(1).as_int();
+        });
+    };
+    for (const Expr& index : stage.store) look(index);
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args()) look(index);
+    return found;
+}
+
+}  // namespace
+
 Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
     const Stage& stage = find_stage(s, name);
     if (stage.axes.size() < first + 2) return {};
@@ -70,7 +88,11 @@ Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
         if (!one) larger = &axis;
     }
     if (groups.size() == stage.axes.size()) return {};
-    return s.merge_axes(name, groups);
+    const bool before = divides_by_open(stage);
+    Schedule merged = s;
+    TRY(merged.merge_axes(name, groups));
+    if (before || !divides_by_open(find_stage(merged, name))) s = std::move(merged);
+    return {};
 }
 
 namespace {
@@ -223,7 +245,8 @@ bool is_few_wide(const Stage& stage, int64_t lanes) {
 Status schedule_few_wide(Schedule& s, const std::string& name, double element, const ScheduleOptions& options) {
     std::vector<Loop> loops = s.loops(name);
     const Stage stage = find_stage(s, name);
-    const int64_t lanes = lanes_of(s, stage, options.machine);
+    int64_t lanes = lanes_of(s, stage, options.machine);
+    if (is_costly(stage.value)) lanes *= 2;  // long chains of instructions run best side by side
     const Loop few = loops.back();
     Loop many = loops[loops.size() - 2];
     auto extent = s.extent(many).as_int();
