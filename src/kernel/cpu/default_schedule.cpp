@@ -278,7 +278,7 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
         keep_rows_apart(s, stage, *c, {machine});
         ++contractions;
         OpenRows open{rows_of(stage, *c), measure_contraction(s, stage, *c)};
-        if (!open.shape.m_known && open.shape.packed_ahead) found = open;
+        if (!open.shape.m_known) found = open;
     }
     return contractions == 1 ? found : std::nullopt;
 }

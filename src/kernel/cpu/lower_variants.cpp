@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kDescribed = 64;
 constexpr int64_t kLongLine = 12;       // of columns: it is tiled by itself
 constexpr int64_t kBytesOfElement = 4;  // of most images
+constexpr int64_t kRowsUncopied = 4;    // of a product, that are not worth a copy of its B
 constexpr int64_t kShortRow = 15;       // elements, that are not worth a vector along the row
 
 bool prepare_alike(const Lowered& a, const Lowered& b) {
@@ -271,7 +272,7 @@ struct Asked {
 std::vector<Asked> for_rows(const Compute& compute, const ScheduleOptions& options) {
     std::vector<Asked> asked;
     auto open = open_rows(compute, options.machine);
-    if (!open) return asked;
+    if (!open || !open->shape.packed_ahead) return asked;
     const ContractionTiles tiles = choose_tiles(open->shape, options.machine, options.threads);
     std::vector<RowTile> row_tiles = choose_row_tiles(open->shape, tiles, sample_sizes(open->rows), options.machine);
     // The cheapest for the number of rows: no later one is cheaper.
@@ -286,6 +287,16 @@ std::vector<Asked> for_rows(const Compute& compute, const ScheduleOptions& optio
         asked.push_back({own, guard, fmt::format("tiles of {} rows", tile.rows), describe(guard, open->rows)});
     }
     return asked;
+}
+
+// A B that comes late is read as it lies, where the number of rows is not known and turns out small.
+std::vector<Asked> for_few_rows(const Compute& compute, const ScheduleOptions& options) {
+    auto open = open_rows(compute, options.machine);
+    if (!open || open->shape.packed_ahead || !open->shape.b_along_columns || open->shape.a_copied) return {};
+    ScheduleOptions own = options;
+    own.few_rows = true;
+    const Expr guard = le(open->rows, kRowsUncopied);
+    return {{own, guard, fmt::format("up to {} rows", kRowsUncopied), to_string(guard)}};
 }
 
 // Narrower register tiles, where the number of columns is not known and turns out small. Short lines become one.
@@ -350,6 +361,7 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
         if (asked.empty()) asked = for_columns(compute, options);
         if (asked.empty()) asked = for_lines(compute, options);
         if (asked.empty()) asked = for_short_rows(compute, options);
+        for (Asked& few : for_few_rows(compute, options)) asked.insert(asked.begin(), std::move(few));
     }
     std::vector<Variant> variants;
     for (Asked& a : asked) {

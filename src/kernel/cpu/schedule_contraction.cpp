@@ -40,6 +40,7 @@ class ContractionSchedule {
         shape.tile_rows = options_.tile_rows;
         shape.tile_columns = options_.tile_columns;
         shape.same_sums = options_.strict;
+        if (options_.few_rows && !shape.m_known) shape.m = 1, shape.m_known = true;
         b_along_columns_ = lies_along_columns(s_, stage, c_);
         b_copied_ = shape.b_copied;
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);

@@ -51,7 +51,7 @@ const Stage* copy_of(const Schedule& s, const Expr& operand);
 bool is_known(const Schedule& s, const Expr& operand);  // before it runs
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);
 
-// The one contraction of a Compute, where the number of its rows is not known, and its B is.
+// The one contraction of a Compute, where the number of its rows is not known.
 struct OpenRows {
     Expr rows;
     ContractionShape shape;

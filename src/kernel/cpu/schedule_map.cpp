@@ -319,8 +319,13 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     auto extent = s.extent(inner).as_int();
     // Long chains of instructions run best side by side: each on several vectors.
     int64_t together = 1;
-    if (is_costly(stage.value))
-        for (together = 4; together > 1 && extent && *extent < together * lanes;) together /= 2;
+    if (is_costly(stage.value)) together = 4;
+    // Narrow results are stored a vector at a time.
+    const int64_t bytes = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    const bool narrow = lanes * bytes < options.machine.vector_bytes;
+    if (narrow && lanes > 1)
+        together = std::clamp<int64_t>(options.machine.vector_bytes / (lanes * bytes), together, 4);
+    while (together > 1 && extent && *extent < together * lanes) together /= 2;
     lanes *= together;
     if (lanes < 2 || (extent && *extent < lanes)) {
         if (extent && *extent <= 8) return s.unroll(inner);
