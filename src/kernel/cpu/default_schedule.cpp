@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernel/cpu/padding.h"
+#include "kernel/cpu/places.h"
 #include "kernel/cpu/reciprocals.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
@@ -166,7 +167,7 @@ Status inline_maps(Schedule& s) {
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
         if (!stage.reduce.empty() || is_param(s, stage.buffer) || makes_words(s.compute(), stage)) continue;
-        if (makes_padding(stage)) continue;
+        if (makes_padding(stage) || makes_places(stage)) continue;
         std::vector<std::string> readers = readers_of(s, stage.buffer);
         bool go = true;
         if (is_costly(stage.value) || picks_by_quotients(stage.value)) {
@@ -345,7 +346,8 @@ std::optional<Expr> open_row_length(const Compute& compute, const Machine& machi
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
     compute = with_words(std::move(compute), options.machine);
     if (!options.strict) compute = with_reciprocals(std::move(compute));
-    Schedule s(options.care == Care::None ? with_padding(std::move(compute), options.machine) : std::move(compute));
+    if (options.care == Care::None) compute = with_places(with_padding(std::move(compute), options.machine));
+    Schedule s(std::move(compute));
     TRY(inline_maps(s));
     std::vector<std::string> names, copies;
     std::set<std::string> done;
