@@ -351,7 +351,8 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
     TRY(inline_maps(s));
     std::vector<std::string> names, copies;
     std::set<std::string> done;
-    for (const Stage& stage : s.compute().stages) (makes_padding(stage) ? copies : names).push_back(stage.name);
+    for (const Stage& stage : s.compute().stages)
+        (makes_padding(stage) || makes_places(stage) ? copies : names).push_back(stage.name);
     done.insert(copies.begin(), copies.end());
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);

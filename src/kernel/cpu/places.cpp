@@ -37,13 +37,22 @@ bool is_shared_by_rows(const Expr& e, const Stage& stage, const ReduceAxis& lane
     return rows >= kRowsWorthATable;
 }
 
+// Is there a choice, other than of the places of loads?
+bool chooses_values(const Expr& e) {
+    if (e.is(ExprKind::Select)) return true;
+    return !e.is(ExprKind::Load) && std::any_of(e.args().begin(), e.args().end(), chooses_values);
+}
+
 // The largest parts of the value that are worth it.
 std::vector<Expr> kept_parts(const Stage& stage, const ReduceAxis& lanes) {
     std::vector<Expr> parts;
+    const bool chooses = chooses_values(stage.value);
     std::set<const ExprNode*> seen;
     std::function<void(const Expr&)> look = [&](const Expr& e) {
         if (!seen.insert(&e.node()).second) return;
-        const bool number = e.dtype() == DType::i64 || e.dtype() == DType::f32 || e.dtype() == DType::f64;
+        // Bounds of a place that a choice asks for too stay in sight.
+        const bool bounds = chooses && e.dtype() == DType::i64 && (e.is(ExprKind::Min) || e.is(ExprKind::Max));
+        const bool number = (e.dtype() == DType::i64 && !bounds) || e.dtype() == DType::f32 || e.dtype() == DType::f64;
         if (number && is_shared_by_rows(e, stage, lanes) && is_worth_keeping(e)) {
             if (std::none_of(parts.begin(), parts.end(), [&](const Expr& p) { return p == e; })) parts.push_back(e);
             return;
@@ -54,13 +63,20 @@ std::vector<Expr> kept_parts(const Stage& stage, const ReduceAxis& lanes) {
     return parts;
 }
 
+// The axes of a stage, those that it reduces first.
+std::vector<ReduceAxis> all_axes(const Stage& stage) {
+    std::vector<ReduceAxis> axes = stage.reduce;
+    axes.insert(axes.end(), stage.axes.begin(), stage.axes.end());
+    return axes;
+}
+
 // The stage that makes the table of one part, which the value of `stage` then reads.
 Stage table_of(Compute& compute, Stage& stage, const Expr& part, size_t number) {
     Stage made{.name = stage.name + std::string(kPlaces) + std::to_string(number)};
     Bindings own;
     std::vector<Expr> at;
     Buffer table{made.name, part.dtype(), {}, Scope::Global, {}};
-    for (const ReduceAxis& axis : stage.axes) {
+    for (const ReduceAxis& axis : all_axes(stage)) {
         if (!depends_on(part, axis.var)) continue;
         const Expr var = index_var(made.name + "_" + std::to_string(at.size()), axis.extent.as_int());
         own.emplace(axis.var.node().name, var);
@@ -80,7 +96,11 @@ Stage table_of(Compute& compute, Stage& stage, const Expr& part, size_t number) 
 }  // namespace
 
 Compute with_places(Compute compute) {
-    const auto reduces = [](const Stage& s) { return !s.reduce.empty() || s.fold; };
+    constexpr int64_t kFewTerms = 16;
+    const auto reduces = [](const Stage& s) {
+        if (s.reduce.empty()) return s.fold;
+        return s.fold || elements_of(s.reduce).as_int().value_or(kFewTerms + 1) > kFewTerms || match_contraction(s);
+    };
     if (std::any_of(compute.stages.begin(), compute.stages.end(), reduces)) return compute;
     for (size_t i = 0; i < compute.stages.size(); ++i) {
         const ReduceAxis* lanes = last_larger_axis(compute.stages[i]);

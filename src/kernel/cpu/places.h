@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// In Computes without reductions: the places that an op picks its elements from, and other costly parts of a value that
-// depend on the last axis, but not on all, come from a table.
+// In Computes without reductions but those of a few elements: the places that an op picks its elements from, and other
+// costly parts of a value that depend on the last axis, but not on all, come from a table.
 Compute with_places(Compute compute);
 
 // Does the stage make such a table?
