@@ -40,6 +40,22 @@ std::optional<Expr> only_load(const Expr& value, const Stage& stage) {
     return found;
 }
 
+// Does a load go in steps along the lanes, several times over each row: for places of a window, or for outputs that
+// read the same?
+bool is_spaced(const Stage& stage, const Expr& load, const Expr& lanes) {
+    if (load.args().empty() || !depends_on(load.args().back(), lanes)) return false;
+    const Expr& column = load.args().back();
+    const auto step = step_of(column, lanes);
+    if (!step || step->as_int().value_or(1) < 2 || *step->as_int() > kMostSteps) return false;
+    int64_t taps = 1;
+    for (const ReduceAxis& r : stage.reduce)
+        if (depends_on(column, r.var)) taps *= r.extent.as_int().value_or(1);
+    if (taps < 2) return false;
+    for (const ReduceAxis& a : stage.axes)
+        if (!depends_on(load, a.var)) taps *= a.extent.as_int().value_or(1);
+    return taps >= kFewestTaps;
+}
+
 // The one choice between an element and a constant in a reduction.
 std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
     std::optional<Expr> found;
@@ -49,9 +65,9 @@ std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
         one &= !found || *found == e;
         found = e;
     });
-    if (!found || !one || !found->arg(2).is(ExprKind::Const) || !depends_on(found->arg(0), lanes)) return std::nullopt;
+    if (!found || !one || !found->arg(2).is(ExprKind::Const)) return std::nullopt;
     const std::optional<Expr> from = only_load(found->arg(1), stage);
-    if (!from) return std::nullopt;
+    if (!from || !(depends_on(found->arg(0), lanes) || is_spaced(stage, *from, lanes))) return std::nullopt;
     return Element{*found, *from, found->arg(0), found->arg(2), found->arg(1)};
 }
 
@@ -63,12 +79,7 @@ std::optional<Element> spaced_element(const Stage& stage, const Expr& lanes) {
         one &= !e.is(ExprKind::Select);
         if (!e.is(ExprKind::Load) || e.args().empty() || !depends_on(e, lanes)) return;
         one &= !found;
-        const Expr& column = e.args().back();
-        const auto step = step_of(column, lanes);
-        int64_t taps = 1;
-        for (const ReduceAxis& r : stage.reduce)
-            if (depends_on(column, r.var)) taps *= r.extent.as_int().value_or(1);
-        if (step && step->as_int().value_or(1) >= 2 && *step->as_int() <= kMostSteps && taps >= kFewestTaps)
+        if (is_spaced(stage, e, lanes))
             found = Element{e, e, int_const(1, DType::boolean), identity(ReduceOp::Sum, e.dtype()), e};
     });
     return one ? found : std::nullopt;
