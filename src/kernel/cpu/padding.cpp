@@ -86,17 +86,28 @@ std::optional<Element> spaced_element(const Stage& stage, const Expr& lanes) {
 }
 
 // A bound of one index of the element, for another value of that index; `runs` are the variables that it may not have.
-std::optional<Expr> moved_bound(const Expr& bound, const std::vector<Expr>& indices, const std::vector<Expr>& places,
-                                const Extents& runs) {
-    if (!mentions_any(bound, runs)) return bound;
+// Where a window goes in steps, the bound may be one of a part of the index, and says less of places between them:
+// `dimension` is then the index.
+struct MovedBound {
+    Expr bound;
+    std::optional<size_t> dimension;
+};
+std::optional<MovedBound> moved_bound(const Expr& bound, const std::vector<Expr>& indices,
+                                      const std::vector<Expr>& places, const Extents& runs) {
+    constexpr int64_t kMostParts = 8;
+    if (!mentions_any(bound, runs)) return MovedBound{bound, {}};
     if (!bound.is(ExprKind::Lt) && !bound.is(ExprKind::Le)) return std::nullopt;
-    const Expr room = bound.arg(1) - bound.arg(0);
-    for (size_t d = 0; d < indices.size(); ++d) {
-        if (!mentions_any(indices[d], runs)) continue;
-        std::optional<Expr> moved;
-        if (Expr rest = room - indices[d]; !mentions_any(rest, runs)) moved = rest + places[d];
-        if (Expr rest = room + indices[d]; !mentions_any(rest, runs)) moved = rest - places[d];
-        if (moved) return bound.is(ExprKind::Lt) ? lt(0, *moved) : le(0, *moved);
+    for (int64_t parts = 1; parts <= kMostParts; ++parts) {
+        const Expr room = (bound.arg(1) - bound.arg(0)) * parts;
+        for (size_t d = 0; d < indices.size(); ++d) {
+            if (!mentions_any(indices[d], runs)) continue;
+            std::optional<Expr> moved;
+            if (Expr rest = room - indices[d]; !mentions_any(rest, runs)) moved = rest + places[d];
+            if (Expr rest = room + indices[d]; !mentions_any(rest, runs)) moved = rest - places[d];
+            if (!moved) continue;
+            return MovedBound{bound.is(ExprKind::Lt) ? lt(0, *moved) : le(0, *moved),
+                              parts > 1 ? std::optional(d) : std::nullopt};
+        }
     }
     return std::nullopt;
 }
@@ -254,11 +265,18 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
     // Vectors may reach beyond the last column.
     const Expr& columns = compute.buffers[size_t(from.node().slot)].shape.back();
     std::vector<Expr> bounds{le(0, places.back()), lt(places.back(), columns)};
+    auto add = [&](const Expr& bound) {
+        auto equal = [&](const Expr& b) { return b.same(bound); };
+        if (std::none_of(bounds.begin(), bounds.end(), equal)) bounds.push_back(bound);
+    };
     for (const Expr& bound : conjuncts(element->inside)) {
-        const std::optional<Expr> moved = moved_bound(bound, from.args(), places, runs);
+        const std::optional<MovedBound> moved = moved_bound(bound, from.args(), places, runs);
         if (!moved) return std::nullopt;
-        auto equal = [&](const Expr& b) { return b.same(*moved); };
-        if (std::none_of(bounds.begin(), bounds.end(), equal)) bounds.push_back(*moved);
+        add(moved->bound);
+        if (!moved->dimension) continue;
+        const Expr& place = places[*moved->dimension];
+        add(le(0, place));
+        add(lt(place, compute.buffers[size_t(from.node().slot)].shape[*moved->dimension]));
     }
     Expr inside = int_const(1, DType::boolean);
     for (const Expr& bound : bounds) inside = logical_and(inside, bound);
