@@ -204,8 +204,8 @@ bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c
 }
 
 // A window that slides along the columns of something that lies there as it is, over a few channels for each group.
-bool slides_along_columns(const Schedule& s, const Stage& stage, const Contraction& c) {
-    constexpr int64_t kFewChannels = 4;
+bool slides_along_columns(const Schedule& s, const Stage& stage, const Contraction& c, const Machine& machine) {
+    constexpr int64_t kFewChannels = 4, kFewOfDilated = 24;
     const Expr &whole = stage.value.arg(size_t(c.b)), &b = whole.is(ExprKind::Select) ? whole.arg(1) : whole;
     if (!b.is(ExprKind::Load) || !is_float(b.dtype())) return false;
     // Edges along other axes are left out; those along the columns themselves were filled.
@@ -221,11 +221,12 @@ bool slides_along_columns(const Schedule& s, const Stage& stage, const Contracti
             for (const Expr& index : b.args())
                 slides |= depends_on(index, stage.axes[size_t(i)].var) && depends_on(index, r.var);
         found |= slides;
-        if (!slides) channels *= r.extent.as_int().value_or(kFewChannels + 1);
+        if (!slides) channels *= r.extent.as_int().value_or(kFewOfDilated + 1);
     }
     for (int i : c.columns)
         if (!stride_of(s, b, stage.axes[size_t(i)].var)) return false;
-    return found && (grouped || channels <= kFewChannels);
+    const bool far = skips_lines(stage, b) && bytes_of_windows(stage, c) > double(machine.l2_bytes);
+    return found && (grouped || channels <= (far ? kFewOfDilated : kFewChannels));
 }
 
 // One row times a B that would be copied, each element for one use: a window that slides over it. Or a few rows.
@@ -238,7 +239,7 @@ bool is_window(const Schedule& s, const Stage& stage, const Contraction& c, cons
     if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
     if (terms > kMostTaps || shape.packed_ahead || shape.b_along_columns) return false;
     if (rows_of(stage, c).is_int(1)) return true;
-    return shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c) &&
+    return shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c, machine) &&
            !outgrows_cache(stage, c, machine);
 }
 

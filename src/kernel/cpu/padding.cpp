@@ -317,7 +317,7 @@ Compute with_padding(Compute compute, const Machine& machine) {
     return compute;
 }
 
-bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine) {
+double bytes_of_windows(const Stage& stage, const Contraction& c) {
     std::vector<Expr> indices;
     visit(stage.value.arg(size_t(c.b)), [&](const Expr& e) {
         if (e.is(ExprKind::Load)) indices.insert(indices.end(), e.args().begin(), e.args().end());
@@ -336,7 +336,15 @@ bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& mac
             }
         if (summed) elements *= reach;
     }
-    return elements * double(dtype_bytes(stage.value.dtype())) > double(machine.l2_bytes);
+    return elements * double(dtype_bytes(stage.value.dtype()));
+}
+
+bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine) {
+    constexpr double kFarCopy = 8;
+    bool skips = false;
+    visit(stage.value.arg(size_t(c.b)), [&](const Expr& e) { skips |= e.is(ExprKind::Load) && skips_lines(stage, e); });
+    // Lines of a dilated window are not packed together.
+    return bytes_of_windows(stage, c) > (skips ? kFarCopy : 1) * double(machine.l2_bytes);
 }
 
 bool skips_lines(const Stage& stage, const Expr& load) {
