@@ -333,6 +333,13 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     }
     if (extent && *extent == lanes) return s.vectorize(inner);
     auto [iterations, vector] = TRY(s.split(inner, lanes));
+    // What is left of a row takes single vectors.
+    if (together > 1 && is_costly(stage.value) && (!extent || *extent % lanes)) {
+        auto [vectors, lane] = TRY(s.split(vector, lanes / together));
+        TRY(s.annotate(vectors, "unroll", together));
+        TRY(s.vectorize(lane));
+        return s.loop_partition(iterations);
+    }
     TRY(s.vectorize(vector));
     // Each vector of a short line knows which of its lanes are edges.
     constexpr int64_t kFewVectors = 8;
