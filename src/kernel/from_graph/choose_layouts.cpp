@@ -114,7 +114,7 @@ class Choosing {
     // lines, each channel by itself, or products of all channels of a place with the one at the same place.
     static bool is_small_product(const Node& node) {
         constexpr int64_t kFewChannels = 64, kSomeChannels = 256, kLongLine = 24;
-        constexpr int64_t kWorthPacking = 8;  // of results, windows in lines of open size
+        constexpr int64_t kWorthPacking = 5;  // of results, windows in lines of open size
         if (!node.is(Trait::Window) || pools(node) || node.output_count() != 1 || !node.input(1)) return false;
         const Type &from = node.input(0)->type(), &type = node.output()->type(), &weights = node.input(1)->type();
         if (!from.is_tensor() || !type.is_tensor() || !weights.is_tensor()) return false;
@@ -131,7 +131,8 @@ class Choosing {
         const int64_t most = std::max(*y[1].as_int(), *w[1].as_int());
         const bool pointwise = all_one(w) && x[rank - 1] == y[rank - 1];
         if (is_one(w[1]) || (pointwise && most <= kSomeChannels)) return true;
-        return most <= kFewChannels && (y[rank - 1].as_int() || *y[1].as_int() >= kWorthPacking);
+        return most <= kSomeChannels && *y[1].as_int() * *w[1].as_int() <= kFewChannels * kFewChannels &&
+               (y[rank - 1].as_int() || *y[1].as_int() >= kWorthPacking);
     }
 
     static bool leaves(const Value& v, Through through, int depth) {
