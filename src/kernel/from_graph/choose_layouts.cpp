@@ -89,12 +89,10 @@ class Choosing {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
         auto found = all_.numbers.find(x);
         if (found == all_.numbers.end() || is_channels_last(found->second)) return false;
-        return leaves(*d.value,
-                      pools(*d.node)              ? Through::Pools
-                      : is_small_product(*d.node) ? Through::SmallProducts
-                      : d.node->is(Trait::Window) ? Through::Nothing
-                                                  : Through::OneProduct,
-                      0);
+        return leaves(*d.value, pools(*d.node)              ? Through::Pools
+                                : is_small_product(*d.node) ? Through::SmallProducts
+                                : d.node->is(Trait::Window) ? Through::Nothing
+                                                            : Through::OneProduct);
     }
 
     static bool pools(const Node& node) { return node.is(Trait::Window) && node.inputs().size() == 1; }
@@ -135,19 +133,24 @@ class Choosing {
                (y[rank - 1].as_int() || *y[1].as_int() >= kWorthPacking);
     }
 
-    static bool leaves(const Value& v, Through through, int depth) {
-        constexpr int kMostSteps = 8;
+    static bool leaves(const Value& v, Through through) {
+        int left = 64;  // uses to look at: values that are used several times are met again and again
+        return leaves(v, through, 0, left);
+    }
+
+    static bool leaves(const Value& v, Through through, int depth, int& left) {
+        constexpr int kMostSteps = 16;
         auto goes_out = [&](const Use& use) {
             if (!use.node) return true;
             const Node& node = *use.node;
-            if (depth == kMostSteps || node.output_count() != 1) return false;
+            if (depth == kMostSteps || --left < 0 || node.output_count() != 1) return false;
             const bool moves = !node.is(Trait::Window) && node.op().layout == Layout::ChannelsLast;
             const bool multiplies = node.is(Trait::Window) && !pools(node);
             if (through == Through::OneProduct && multiplies)
-                return leaves(*node.output(), Through::Nothing, depth + 1);
+                return leaves(*node.output(), Through::Nothing, depth + 1, left);
             const bool small = through == Through::SmallProducts && (is_small_product(node) || pools_all(node));
             return (follows(node) || moves || small || (through == Through::Pools && pools(node))) &&
-                   leaves(*node.output(), through, depth + 1);
+                   leaves(*node.output(), through, depth + 1, left);
         };
         return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), goes_out);
     }
