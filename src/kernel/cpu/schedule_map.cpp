@@ -1,5 +1,7 @@
 // Maps: axes that lie densely in all that is read and written become one; the innermost in vectors; tasks of some size.
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "base/check.h"
 #include "kernel/cpu/padding.h"
@@ -34,11 +36,16 @@ Expr elements_of(const std::vector<ReduceAxis>& axes) {
 }
 
 int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine) {
-    // The widest type that takes part decides.
+    // The widest type that takes part decides. Places that are the same for all lanes take no part.
     size_t bytes = std::max<size_t>(1, dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
-    visit(stage.value, [&](const Expr& x) {
-        if (x.is(ExprKind::Load) || is_float(x.dtype())) bytes = std::max(bytes, dtype_bytes(x.dtype()));
-    });
+    std::set<std::pair<const ExprNode*, bool>> seen;
+    std::function<void(const Expr&, bool)> look = [&](const Expr& x, bool place) {
+        if (!seen.insert({&x.node(), place}).second) return;
+        const bool alike = place && (stage.axes.empty() || !depends_on(x, stage.axes.back().var));
+        if ((x.is(ExprKind::Load) || is_float(x.dtype())) && !alike) bytes = std::max(bytes, dtype_bytes(x.dtype()));
+        for (const Expr& a : x.args()) look(a, place || x.is(ExprKind::Load));
+    };
+    look(stage.value, false);
     if (is_float(stage.value.dtype())) bytes = std::max<size_t>(bytes, 4);
     return std::max(1, machine.vector_bytes / int(bytes));
 }
