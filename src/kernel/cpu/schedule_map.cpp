@@ -327,8 +327,10 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     // Long chains of instructions run best side by side: each on several vectors.
     int64_t together = 1;
     if (is_costly(stage.value)) together = 4;
-    // Narrow results are stored a vector at a time.
-    const int64_t bytes = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    // Narrow elements are read and stored a vector at a time.
+    int64_t bytes = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    for (const Expr& load : loads_of(stage))
+        if (depends_on(load, stage.axes.back().var)) bytes = std::min(bytes, int64_t(dtype_bytes(load.dtype())));
     const bool narrow = lanes * bytes < options.machine.vector_bytes;
     if (narrow && lanes > 1)
         together = std::clamp<int64_t>(options.machine.vector_bytes / (lanes * bytes), together, 4);
