@@ -662,8 +662,8 @@ FAMILIES = [(draw_conv, 20), (draw_conv_transpose, 6), (draw_matmul, 12), (draw_
             (draw_select, 4), (draw_recurrent, 2), (draw_signal, 2), (draw_quantized, 3)]
 
 
-def draw(random):
-    weights = np.array([w for _, w in FAMILIES], dtype=float)
-    drawn = FAMILIES[random.choice(len(FAMILIES), p=weights / weights.sum())][0](random)
+def draw(random, families=FAMILIES):
+    weights = np.array([w for _, w in families], dtype=float)
+    drawn = families[random.choice(len(families), p=weights / weights.sum())][0](random)
     drawn["seed"] = int(random.integers(2**31))
     return drawn

@@ -179,28 +179,37 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
         Value* places = builder_.CreateGEP(type, offsets ? slot.base : first, offsets ? offsets : lane_steps(at.lane));
         return tag(gather(vector, places, align, !in_bounds), slot.scope, slot.noalias);
     }
-    auto one_by_one = [&] {
+    auto one_by_one = [&](bool masked) {
         Value* out = llvm::PoisonValue::get(vector);
         for (int i = 0; i < lanes_; ++i) {
             Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
             Value* from = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
-            if (!in_bounds) from = chosen_address(builder_.CreateExtractElement(mask_, i), from);
+            if (masked) from = chosen_address(builder_.CreateExtractElement(mask_, i), from);
             out = builder_.CreateInsertElement(out, load(type, from), i);
         }
         return out;
     };
-    if (in_bounds || has_blocks() || at.lane != 1 || offsets || llvm::isa<llvm::Constant>(mask_)) return one_by_one();
-    // Next to an edge, most vectors still have all of their lanes.
+    if (in_bounds || has_blocks() || at.lane < 1 || offsets || llvm::isa<llvm::Constant>(mask_))
+        return one_by_one(!in_bounds);
+    // Next to an edge, all lanes of most vectors still lie in the buffer, and what is read beside the mask is left out.
+    Expr last = 0;
+    for (size_t d = 0; d < slot.shape.size(); ++d) last = last + (slot.shape[d] - 1) * slot.strides[d];
+    if (slot.per_lane) last = last * slot.per_lane + (slot.per_lane - 1);
+    Value *begin = sum_of(at), *end = builder_.CreateAdd(begin, builder_.getInt64((lanes_ - 1) * at.lane));
+    Value* lies = builder_.CreateAnd(builder_.CreateICmpSGE(begin, builder_.getInt64(0)),
+                                     builder_.CreateICmpSLE(end, emit_alone(last)));
     llvm::LLVMContext& c = module_.getContext();
     auto* whole = llvm::BasicBlock::Create(c, "whole", function_);
     auto* some = llvm::BasicBlock::Create(c, "some", function_);
     auto* after = llvm::BasicBlock::Create(c, "after", function_);
-    builder_.CreateCondBr(builder_.CreateAndReduce(mask_), whole, some);
+    builder_.CreateCondBr(lies, whole, some);
     builder_.SetInsertPoint(whole);
-    Value* all = load(vector, first);
+    auto part = [&](Value* from, const std::vector<int>&) { return load(vector, from); };
+    Value* all = at.lane == 1 ? load(vector, first) : load_spaced(builder_, vector, first, at.lane, part);
+    if (!all) all = one_by_one(false);
     builder_.CreateBr(after);
     builder_.SetInsertPoint(some);
-    Value* parts = one_by_one();
+    Value* parts = one_by_one(true);
     builder_.CreateBr(after);
     builder_.SetInsertPoint(after);
     auto* phi = builder_.CreatePHI(vector, 2);
@@ -272,12 +281,28 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
         tag(builder_.CreateMaskedScatter(v, places, align, mask_), slot.scope, slot.noalias);
         return;
     }
-    for (int i = 0; i < lanes_; ++i) {
-        Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
-        Value* to = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
-        if (mask_) to = chosen_address(builder_.CreateExtractElement(mask_, i), to);
-        save(builder_.CreateExtractElement(v, i), to);
-    }
+    auto one_by_one = [&] {
+        for (int i = 0; i < lanes_; ++i) {
+            Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
+            Value* to = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
+            if (mask_) to = chosen_address(builder_.CreateExtractElement(mask_, i), to);
+            save(builder_.CreateExtractElement(v, i), to);
+        }
+    };
+    if (!mask_ || has_blocks() || at.lane != 1 || offsets || llvm::isa<llvm::Constant>(mask_)) return one_by_one();
+    // Next to an edge, most vectors still have all of their lanes.
+    llvm::LLVMContext& c = module_.getContext();
+    auto* whole = llvm::BasicBlock::Create(c, "whole", function_);
+    auto* some = llvm::BasicBlock::Create(c, "some", function_);
+    auto* after = llvm::BasicBlock::Create(c, "after", function_);
+    builder_.CreateCondBr(builder_.CreateAndReduce(mask_), whole, some);
+    builder_.SetInsertPoint(whole);
+    save(v, first);
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(some);
+    one_by_one();
+    builder_.CreateBr(after);
+    builder_.SetInsertPoint(after);
 }
 
 void Emitter::emit_store(const Store& s) {

@@ -302,6 +302,60 @@ TEST(DefaultSchedule, DilatedWindowsCopyNoLinesBetween) {
         EXPECT_EQ(trace_on(p.machine, dilated).find("compute_at(conv_padded"), std::string::npos) << p.name;
 }
 
+// Columns in steps, of lines whose neighbours above are padded, or that several outputs read; and bounds of windows in
+// steps, which say less of the places between them than of those that are read.
+TEST(DefaultSchedule, WindowsInStepsReadACopy) {
+    auto conv = [](const char* size, int64_t rows, int64_t columns, int64_t outputs) {
+        return parsed(fmt::format(
+            "compute conv(N) (x: f32[1, 2, {0}, {0}], w: f32[2, {3}, 3, 3], y: f32[1, 2, {3}, floordiv({0} + 1, 2), "
+            "floordiv({0} - 3, {2})]) {{\n  known w\n"
+            "  conv for n < 1, g < 2, f < {3}, i < floordiv({0} + 1, 2), j < floordiv({0} - 3, {2}): y[n, g, f, i, j] "
+            "+= "
+            "select(1 <= i + p && i + p <= floordiv({0} + 1, 2), x[n, g, min({1}*i + {1}*p - {1}, {0} - 1), {2}*j + "
+            "q], "
+            "0.0) * w[g, f, p, q] over p < 3, q < 3\n}}\n",
+            size, rows, columns, outputs));
+    };
+    for (int64_t outputs : {1, 3})
+        for (int64_t columns : {2, 3}) {
+            check(conv("21", 2, columns, outputs), {{"N", 1}});
+            check(conv("N", 2, columns, outputs), {{"N", 24}});
+        }
+    for (int64_t n : {9, 10, 17}) {
+        const Compute dilated = parsed(
+            "compute conv(N) (x: f32[2, 3, N, N], w: f32[3, 2, 3, 3], y: f32[2, 3, 2, floordiv(N + 1, 2), N]) {\n"
+            "  known w\n  conv for n < 2, g < 3, f < 2, i < floordiv(N + 1, 2), j < N: y[n, g, f, i, j] += select(1 <= "
+            "i "
+            "+ p && i + p < floordiv(N + 1, 2) + 1 && (3 <= j + 3*q && j + 3*q < N + 3), x[n, g, 2*i + 2*p - 2, j + "
+            "3*q "
+            "- 3], 0.0) * w[g, f, p, q] over p < 3, q < 3\n}\n");
+        check(dilated, {{"N", n}});
+        for (const Processor& processor : processors())
+            if (processor.machine.l2_bytes > 1 << 16)
+                EXPECT_NE(trace_on(processor.machine, dilated).find("conv_padded"), std::string::npos)
+                    << processor.name;
+    }
+}
+
+// Places that a map picks its elements from, and weights, are computed once for all rows.
+TEST(DefaultSchedule, PlacesThatRowsShareAreKept) {
+    const Compute nearest = parsed(
+        "compute resize(N) (x: f32[6, N], y: f32[6, 3*N]) {\n  out for i < 6, j < 3*N: y[i, j] = x[i, min(N - 1, "
+        "max(i64(ceil(f64(j) * f64(N - 1) / (3.0_f64 * f64(N) - 1.0_f64) - 0.5_f64)), 0))]\n}\n");
+    for (int64_t n : {2, 5, 16}) check(nearest, {{"N", n}});
+    const Compute sum = parsed(
+        "compute resize() (x: f32[7, 12], g: f32[20], y: f32[7, 20]) {\n  t: f32[7, 20] global\n"
+        "  s for i < 7, j < 20: t[i, j] += exp(g[j]) * select(0 <= i64(floor(g[j] * 8.0)) + r && i64(floor(g[j] * "
+        "8.0)) "
+        "+ r < 12, x[i, min(max(i64(floor(g[j] * 8.0)) + r, 0), 11)], 0.0) over r < 2\n"
+        "  out for i < 7, j < 20: y[i, j] = t[i, j] + 1.0\n}\n");
+    check(sum);
+    for (const Processor& p : processors()) {
+        EXPECT_NE(trace_on(p.machine, nearest).find("out_places0"), std::string::npos) << p.name;
+        EXPECT_NE(trace_on(p.machine, sum).find("s_places0"), std::string::npos) << p.name;
+    }
+}
+
 TEST(DefaultSchedule, FewColumnsTakeSeveralRows) {
     auto columns = [](int64_t outer, int64_t rows, int64_t count, const char* combine) {
         return parsed(

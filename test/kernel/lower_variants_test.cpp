@@ -157,10 +157,26 @@ TEST(LowerVariants, TracesOfHalvedProductsSayWhatTheyApplyTo) {
 }
 
 TEST(LowerVariants, NoneWithoutNeed) {
-    EXPECT_EQ(check(matmul(7, 40, 33, true), {1}), 0u);                // the size is known
-    EXPECT_EQ(check(matmul(symbol("M"), 40, 33, false), {1, 9}), 0u);  // B is not known ahead
+    EXPECT_EQ(check(matmul(7, 40, 33, true), {1}), 0u);  // the size is known
     EXPECT_EQ(check(softmax(symbol("M"), 20), {0, 1, 9}), 0u);
     EXPECT_EQ(check(matmul(symbol("M") * 4096, 8, 5, true), {0, 1}), 0u);  // never few
+}
+
+TEST(LowerVariants, ALateBForAFewRows) {
+    EXPECT_EQ(check(matmul(symbol("M"), 40, 33, false), {0, 1, 2, 4, 5, 9}), 1u);
+    EXPECT_EQ(check(matmul(symbol("M"), symbol("N"), 33, false), {0, 1, 4, 5, 13}, {{"N", 21}}), 2u);
+}
+
+TEST(LowerVariants, RowsOfOpenLength) {
+    for (int64_t n : {1, 2, 7, 15, 16, 40}) {
+        EXPECT_EQ(check(softmax(symbol("M"), symbol("N")), {0, 1, 3, 4, 5, 9}, {{"N", n}}), 1u);
+        auto compute = parse_compute(
+            "compute largest(M, N) (x: f32[M, 3, N], y: f32[M, 3]) {\n  t: f32[M, 3] global\n"
+            "  most for i < M, j < 3: t[i, j] max= x[i, j, k] over k < N\n"
+            "  out for i < M, j < 3: y[i, j] = t[i, j] * 2.0\n}\n");
+        ASSERT_TRUE(compute.ok()) << compute.error().to_string();
+        EXPECT_EQ(check(*compute, {0, 1, 2, 7}, {{"N", n}}), 1u);
+    }
 }
 
 // Every variant writes its number, so that the result tells which of them ran.

@@ -281,6 +281,24 @@ TEST(ScheduleInstructions, NestsAsCalls) {
     EXPECT_NE(refused.error().message().find("smmla"), std::string::npos);
 }
 
+// Axes of one element between those that are merged, and single elements that are added to them, leave no division by
+// an open size.
+TEST(ScheduleAxes, MergedAcrossSingleElements) {
+    for (const char* text :
+         {"compute turn(N) (x: f32[7, 1, N], y: f32[7, N, 1]) {\n  out for i < 7, j < N, k < 1: y[i, j, k] = x[i, 0, "
+          "j]\n}",
+          "compute turn(N) (x: f32[7, 1, N], y: f32[7, N, 1]) {\n  out for i < 7, j < N, k < 1: y[i, j, k] += "
+          "x[i, r, j + r] over r < 1\n}"}) {
+        auto compute = parse_compute(text);
+        ASSERT_OK(compute);
+        Schedule s(*compute);
+        ASSERT_OK(s.merge_axes("out", {{0, 1, 2}}));
+        expect_same(*compute, s, {{"N", 5}});
+        const std::string kernel = to_string(lower(s)->kernel);
+        EXPECT_EQ(kernel.find("floordiv"), std::string::npos) << kernel;
+    }
+}
+
 TEST(ScheduleTrace, PrintedReadAndReplayed) {
     Compute c = matmul_bias_relu(50, 30, 20);
     Schedule s(c);

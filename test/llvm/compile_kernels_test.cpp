@@ -106,6 +106,22 @@ TEST(CompileKernels, PaddingInLanes) {
                "      y[i, j] = select(0 < i && i < 6 && 0 < j && j < 7, x[i - 1, j - 1], -1.0)\n    }\n  }\n}"));
 }
 
+// Vectors that reach beyond what is there, at the first and the last element of the buffer too, next to each other and
+// in steps; and stores of some lanes, or all.
+TEST(CompileKernels, EdgesOfOpenSize) {
+    for (int64_t n : {1, 2, 3, 4, 5, 8, 11, 16, 31})
+        for (int step : {1, 2, 3, 5})
+            for (const char* type : {"f32", "i64", "u8"})
+                compare(
+                    parsed(fmt::format("kernel edges(N) (x: {1}[3, N], y: {1}[5, N], z: {1}[N + 9]) {{\n"
+                                       "  for i < 5 {{\n    for o < floordiv(N + 7, 8) {{\n      vector j < 8 {{\n"
+                                       "        if 8*o + j < N {{\n          y[i, 8*o + j] = select(0 < i && i < 4 && "
+                                       "0 < {0}*(8*o + j) && {0}*(8*o + j) <= N, x[i - 1, {0}*(8*o + j) - 1], "
+                                       "z[8*o + j + i])\n        }}\n      }}\n    }}\n  }}\n}}",
+                                       step, type)),
+                    {{"N", n}});
+}
+
 TEST(CompileKernels, StridesAndReversals) {
     compare(
         parsed("kernel strides() (x: f32[16, 9], y: f32[9, 16], z: f32[16, 9]) {\n  for i < 9 {\n    vector j < 16 {\n"

@@ -4,6 +4,7 @@
 #include "graph/evaluate/evaluate.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
+#include "graph/ops/indices.h"
 #include "graph/ops/parameter.h"
 #include "graph/ops/tensor_slices.h"
 
@@ -17,28 +18,12 @@ int64_t axis_of(const OpView& op, int64_t rank) {
     return axis < 0 ? axis + rank : axis;
 }
 
-// Whether all of them lie in [low, high); a loop that compilers make vectors of.
-template <typename T>
-bool all_between(const T* indices, int64_t count, int64_t first, int64_t step, int64_t low, int64_t high) {
-    bool inside = true;
-    if (step == 1)
-        for (int64_t i = first; i < count; ++i) inside &= (indices[i] >= low) & (indices[i] < high);
-    else
-        for (int64_t i = first; i < count; i += step) inside &= (indices[i] >= low) & (indices[i] < high);
-    return inside;
-}
-
 // Indices into [-extent, extent), those from `first` on with a distance of `step`; where they and the extent are known.
 Status check_indices(const OpView& op, const Tensor* indices, const Dim& extent, int64_t axis, int64_t first = 0,
                      int64_t step = 1) {
     auto size = extent.as_int();
     if (!indices || !size) return {};
-    const int64_t count = indices->elements();
-    const void* data = indices->data();
-    if (indices->dtype() == DType::i64
-            ? all_between(static_cast<const int64_t*>(data), count, first, step, -*size, *size)
-            : all_between(static_cast<const int32_t*>(data), count, first, step, -*size, *size))
-        return {};
+    if (all_indices_within(*indices, *size, first, step)) return {};
     for (int64_t i = first; i < indices->elements(); i += step)
         if (int64_t at = indices->int_at(i); at < -*size || at >= *size)
             return op.error(Code::E0406, "index {} is outside [{}, {}) in dimension {} of {}", at, -*size, *size, axis,

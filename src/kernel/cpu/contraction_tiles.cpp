@@ -328,7 +328,7 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.prefetch = best.pack_b && !best.b_in_task && tiles > 1 && (tiles <= kFewTiles || !s.m_known) && s.n > best.nr;
     // Where the second cache has room for all panels of a task, each tile of A is fetched once, and C is written in
     // order.
-    best.along_rows = machine.load_broadcast && best.pack_b && best.nc > best.nr &&
+    best.along_rows = (machine.load_broadcast || s.k <= kShortSum) && best.pack_b && best.nc > best.nr &&
                       (!best.prefetch || s.k <= kShortSum) &&
                       double(best.nc * s.k) * s.element_bytes < double(machine.l2_bytes) / 2;
     best.prefetch &= !best.along_rows;

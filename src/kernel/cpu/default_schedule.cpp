@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernel/cpu/padding.h"
+#include "kernel/cpu/places.h"
 #include "kernel/cpu/reciprocals.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
@@ -166,7 +167,7 @@ Status inline_maps(Schedule& s) {
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
         if (!stage.reduce.empty() || is_param(s, stage.buffer) || makes_words(s.compute(), stage)) continue;
-        if (makes_padding(stage)) continue;
+        if (makes_padding(stage) || makes_places(stage)) continue;
         std::vector<std::string> readers = readers_of(s, stage.buffer);
         bool go = true;
         if (is_costly(stage.value) || picks_by_quotients(stage.value)) {
@@ -203,8 +204,8 @@ bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c
 }
 
 // A window that slides along the columns of something that lies there as it is, over a few channels for each group.
-bool slides_along_columns(const Schedule& s, const Stage& stage, const Contraction& c) {
-    constexpr int64_t kFewChannels = 4;
+bool slides_along_columns(const Schedule& s, const Stage& stage, const Contraction& c, const Machine& machine) {
+    constexpr int64_t kFewChannels = 4, kFewOfDilated = 24;
     const Expr &whole = stage.value.arg(size_t(c.b)), &b = whole.is(ExprKind::Select) ? whole.arg(1) : whole;
     if (!b.is(ExprKind::Load) || !is_float(b.dtype())) return false;
     // Edges along other axes are left out; those along the columns themselves were filled.
@@ -220,11 +221,12 @@ bool slides_along_columns(const Schedule& s, const Stage& stage, const Contracti
             for (const Expr& index : b.args())
                 slides |= depends_on(index, stage.axes[size_t(i)].var) && depends_on(index, r.var);
         found |= slides;
-        if (!slides) channels *= r.extent.as_int().value_or(kFewChannels + 1);
+        if (!slides) channels *= r.extent.as_int().value_or(kFewOfDilated + 1);
     }
     for (int i : c.columns)
         if (!stride_of(s, b, stage.axes[size_t(i)].var)) return false;
-    return found && (grouped || channels <= kFewChannels);
+    const bool far = skips_lines(stage, b) && bytes_of_windows(stage, c) > double(machine.l2_bytes);
+    return found && (grouped || channels <= (far ? kFewOfDilated : kFewChannels));
 }
 
 // One row times a B that would be copied, each element for one use: a window that slides over it. Or a few rows.
@@ -237,7 +239,7 @@ bool is_window(const Schedule& s, const Stage& stage, const Contraction& c, cons
     if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
     if (terms > kMostTaps || shape.packed_ahead || shape.b_along_columns) return false;
     if (rows_of(stage, c).is_int(1)) return true;
-    return shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c) &&
+    return shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c, machine) &&
            !outgrows_cache(stage, c, machine);
 }
 
@@ -278,7 +280,7 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
         keep_rows_apart(s, stage, *c, {machine});
         ++contractions;
         OpenRows open{rows_of(stage, *c), measure_contraction(s, stage, *c)};
-        if (!open.shape.m_known && open.shape.packed_ahead) found = open;
+        if (!open.shape.m_known) found = open;
     }
     return contractions == 1 ? found : std::nullopt;
 }
@@ -328,14 +330,30 @@ std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
     return found;
 }
 
+std::optional<Expr> open_row_length(const Compute& compute, const Machine& machine) {
+    Schedule s(with_padding(with_words(compute, machine), machine));
+    if (!inline_maps(s).ok()) return std::nullopt;
+    std::optional<Expr> found;
+    for (const Stage& stage : s.compute().stages) {
+        if (stage.reduce.empty()) continue;
+        if (match_contraction(stage) || stage.axes.empty() || !reduces_along_lanes(s, stage)) return std::nullopt;
+        const Expr length = elements_of(stage.reduce);
+        if (length.as_int() || (found && !found->same(length))) return std::nullopt;
+        found = length;
+    }
+    return found;
+}
+
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
     compute = with_words(std::move(compute), options.machine);
     if (!options.strict) compute = with_reciprocals(std::move(compute));
-    Schedule s(options.care == Care::None ? with_padding(std::move(compute), options.machine) : std::move(compute));
+    if (options.care == Care::None) compute = with_places(with_padding(std::move(compute), options.machine));
+    Schedule s(std::move(compute));
     TRY(inline_maps(s));
     std::vector<std::string> names, copies;
     std::set<std::string> done;
-    for (const Stage& stage : s.compute().stages) (makes_padding(stage) ? copies : names).push_back(stage.name);
+    for (const Stage& stage : s.compute().stages)
+        (makes_padding(stage) || makes_places(stage) ? copies : names).push_back(stage.name);
     done.insert(copies.begin(), copies.end());
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);

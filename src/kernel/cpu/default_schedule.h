@@ -20,9 +20,11 @@ struct ScheduleOptions {
     int threads = 1;
     bool strict = false;
     int64_t tile_rows = 0;  // of the register tile of a contraction whose rows are not known; 0: chosen
+    bool few_rows = false;  // of a contraction whose rows are not known: its B is not worth a copy
     Care care = Care::None;
     int64_t tile_columns = 0;  // of the register tile of a contraction whose columns are not known; 0: chosen
     bool short_lines = false;  // columns of a contraction that come in lines of unknown length: they are short
+    bool short_rows = false;   // rows of unknown length that are reduced have a few elements
 };
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options);

@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kDescribed = 64;
 constexpr int64_t kLongLine = 12;       // of columns: it is tiled by itself
 constexpr int64_t kBytesOfElement = 4;  // of most images
+constexpr int64_t kRowsUncopied = 4;    // of a product, that are not worth a copy of its B
+constexpr int64_t kShortRow = 15;       // elements, that are not worth a vector along the row
 
 bool prepare_alike(const Lowered& a, const Lowered& b) {
     if (a.prepare_args != b.prepare_args || a.prepared != b.prepared) return false;
@@ -270,7 +272,7 @@ struct Asked {
 std::vector<Asked> for_rows(const Compute& compute, const ScheduleOptions& options) {
     std::vector<Asked> asked;
     auto open = open_rows(compute, options.machine);
-    if (!open) return asked;
+    if (!open || !open->shape.packed_ahead) return asked;
     const ContractionTiles tiles = choose_tiles(open->shape, options.machine, options.threads);
     std::vector<RowTile> row_tiles = choose_row_tiles(open->shape, tiles, sample_sizes(open->rows), options.machine);
     // The cheapest for the number of rows: no later one is cheaper.
@@ -285,6 +287,16 @@ std::vector<Asked> for_rows(const Compute& compute, const ScheduleOptions& optio
         asked.push_back({own, guard, fmt::format("tiles of {} rows", tile.rows), describe(guard, open->rows)});
     }
     return asked;
+}
+
+// A B that comes late is read as it lies, where the number of rows is not known and turns out small.
+std::vector<Asked> for_few_rows(const Compute& compute, const ScheduleOptions& options) {
+    auto open = open_rows(compute, options.machine);
+    if (!open || open->shape.packed_ahead || !open->shape.b_along_columns || open->shape.a_copied) return {};
+    ScheduleOptions own = options;
+    own.few_rows = true;
+    const Expr guard = le(open->rows, kRowsUncopied);
+    return {{own, guard, fmt::format("up to {} rows", kRowsUncopied), to_string(guard)}};
 }
 
 // Narrower register tiles, where the number of columns is not known and turns out small. Short lines become one.
@@ -316,6 +328,16 @@ std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& opti
     return {{own, guard, fmt::format("lines of up to {}", own.tile_columns), to_string(guard)}};
 }
 
+// Rows of a few elements in lanes, where their length is not known and turns out short.
+std::vector<Asked> for_short_rows(const Compute& compute, const ScheduleOptions& options) {
+    const auto length = open_row_length(compute, options.machine);
+    if (!length) return {};
+    ScheduleOptions own = options;
+    own.short_rows = true;
+    const Expr guard = le(*length, kShortRow);
+    return {{own, guard, fmt::format("rows of up to {}", kShortRow), to_string(guard)}};
+}
+
 }  // namespace
 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
@@ -338,6 +360,8 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
         asked = for_rows(compute, options);
         if (asked.empty()) asked = for_columns(compute, options);
         if (asked.empty()) asked = for_lines(compute, options);
+        if (asked.empty()) asked = for_short_rows(compute, options);
+        for (Asked& few : for_few_rows(compute, options)) asked.insert(asked.begin(), std::move(few));
     }
     std::vector<Variant> variants;
     for (Asked& a : asked) {
@@ -347,6 +371,8 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
         auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
         if (!lowered.ok()) {
             choices.push_back({subject, no("{}", lowered.error().message())});
+        } else if (schedule->print_trace() == best.schedule.print_trace()) {
+            choices.push_back({subject, no("its schedule is that of all sizes")});
         } else if (!prepare_alike(*lowered, best.lowered)) {
             choices.push_back({subject, no("the weights would have to be prepared a second time")});
         } else if (!align_dimensions(*lowered, best.lowered)) {

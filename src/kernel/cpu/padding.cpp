@@ -40,6 +40,22 @@ std::optional<Expr> only_load(const Expr& value, const Stage& stage) {
     return found;
 }
 
+// Does a load go in steps along the lanes, several times over each row: for places of a window, or for outputs that
+// read the same?
+bool is_spaced(const Stage& stage, const Expr& load, const Expr& lanes) {
+    if (load.args().empty() || !depends_on(load.args().back(), lanes)) return false;
+    const Expr& column = load.args().back();
+    const auto step = step_of(column, lanes);
+    if (!step || step->as_int().value_or(1) < 2 || *step->as_int() > kMostSteps) return false;
+    int64_t taps = 1;
+    for (const ReduceAxis& r : stage.reduce)
+        if (depends_on(column, r.var)) taps *= r.extent.as_int().value_or(1);
+    if (taps < 2) return false;
+    for (const ReduceAxis& a : stage.axes)
+        if (!depends_on(load, a.var)) taps *= a.extent.as_int().value_or(1);
+    return taps >= kFewestTaps;
+}
+
 // The one choice between an element and a constant in a reduction.
 std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
     std::optional<Expr> found;
@@ -49,9 +65,9 @@ std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
         one &= !found || *found == e;
         found = e;
     });
-    if (!found || !one || !found->arg(2).is(ExprKind::Const) || !depends_on(found->arg(0), lanes)) return std::nullopt;
+    if (!found || !one || !found->arg(2).is(ExprKind::Const)) return std::nullopt;
     const std::optional<Expr> from = only_load(found->arg(1), stage);
-    if (!from) return std::nullopt;
+    if (!from || !(depends_on(found->arg(0), lanes) || is_spaced(stage, *from, lanes))) return std::nullopt;
     return Element{*found, *from, found->arg(0), found->arg(2), found->arg(1)};
 }
 
@@ -63,29 +79,35 @@ std::optional<Element> spaced_element(const Stage& stage, const Expr& lanes) {
         one &= !e.is(ExprKind::Select);
         if (!e.is(ExprKind::Load) || e.args().empty() || !depends_on(e, lanes)) return;
         one &= !found;
-        const Expr& column = e.args().back();
-        const auto step = step_of(column, lanes);
-        int64_t taps = 1;
-        for (const ReduceAxis& r : stage.reduce)
-            if (depends_on(column, r.var)) taps *= r.extent.as_int().value_or(1);
-        if (step && step->as_int().value_or(1) >= 2 && *step->as_int() <= kMostSteps && taps >= kFewestTaps)
+        if (is_spaced(stage, e, lanes))
             found = Element{e, e, int_const(1, DType::boolean), identity(ReduceOp::Sum, e.dtype()), e};
     });
     return one ? found : std::nullopt;
 }
 
 // A bound of one index of the element, for another value of that index; `runs` are the variables that it may not have.
-std::optional<Expr> moved_bound(const Expr& bound, const std::vector<Expr>& indices, const std::vector<Expr>& places,
-                                const Extents& runs) {
-    if (!mentions_any(bound, runs)) return bound;
+// Where a window goes in steps, the bound may be one of a part of the index, and says less of places between them:
+// `dimension` is then the index.
+struct MovedBound {
+    Expr bound;
+    std::optional<size_t> dimension;
+};
+std::optional<MovedBound> moved_bound(const Expr& bound, const std::vector<Expr>& indices,
+                                      const std::vector<Expr>& places, const Extents& runs) {
+    constexpr int64_t kMostParts = 8;
+    if (!mentions_any(bound, runs)) return MovedBound{bound, {}};
     if (!bound.is(ExprKind::Lt) && !bound.is(ExprKind::Le)) return std::nullopt;
-    const Expr room = bound.arg(1) - bound.arg(0);
-    for (size_t d = 0; d < indices.size(); ++d) {
-        if (!mentions_any(indices[d], runs)) continue;
-        std::optional<Expr> moved;
-        if (Expr rest = room - indices[d]; !mentions_any(rest, runs)) moved = rest + places[d];
-        if (Expr rest = room + indices[d]; !mentions_any(rest, runs)) moved = rest - places[d];
-        if (moved) return bound.is(ExprKind::Lt) ? lt(0, *moved) : le(0, *moved);
+    for (int64_t parts = 1; parts <= kMostParts; ++parts) {
+        const Expr room = (bound.arg(1) - bound.arg(0)) * parts;
+        for (size_t d = 0; d < indices.size(); ++d) {
+            if (!mentions_any(indices[d], runs)) continue;
+            std::optional<Expr> moved;
+            if (Expr rest = room - indices[d]; !mentions_any(rest, runs)) moved = rest + places[d];
+            if (Expr rest = room + indices[d]; !mentions_any(rest, runs)) moved = rest - places[d];
+            if (!moved) continue;
+            return MovedBound{bound.is(ExprKind::Lt) ? lt(0, *moved) : le(0, *moved),
+                              parts > 1 ? std::optional(d) : std::nullopt};
+        }
     }
     return std::nullopt;
 }
@@ -243,11 +265,18 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
     // Vectors may reach beyond the last column.
     const Expr& columns = compute.buffers[size_t(from.node().slot)].shape.back();
     std::vector<Expr> bounds{le(0, places.back()), lt(places.back(), columns)};
+    auto add = [&](const Expr& bound) {
+        auto equal = [&](const Expr& b) { return b.same(bound); };
+        if (std::none_of(bounds.begin(), bounds.end(), equal)) bounds.push_back(bound);
+    };
     for (const Expr& bound : conjuncts(element->inside)) {
-        const std::optional<Expr> moved = moved_bound(bound, from.args(), places, runs);
+        const std::optional<MovedBound> moved = moved_bound(bound, from.args(), places, runs);
         if (!moved) return std::nullopt;
-        auto equal = [&](const Expr& b) { return b.same(*moved); };
-        if (std::none_of(bounds.begin(), bounds.end(), equal)) bounds.push_back(*moved);
+        add(moved->bound);
+        if (!moved->dimension) continue;
+        const Expr& place = places[*moved->dimension];
+        add(le(0, place));
+        add(lt(place, compute.buffers[size_t(from.node().slot)].shape[*moved->dimension]));
     }
     Expr inside = int_const(1, DType::boolean);
     for (const Expr& bound : bounds) inside = logical_and(inside, bound);
@@ -288,7 +317,7 @@ Compute with_padding(Compute compute, const Machine& machine) {
     return compute;
 }
 
-bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine) {
+double bytes_of_windows(const Stage& stage, const Contraction& c) {
     std::vector<Expr> indices;
     visit(stage.value.arg(size_t(c.b)), [&](const Expr& e) {
         if (e.is(ExprKind::Load)) indices.insert(indices.end(), e.args().begin(), e.args().end());
@@ -307,7 +336,15 @@ bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& mac
             }
         if (summed) elements *= reach;
     }
-    return elements * double(dtype_bytes(stage.value.dtype())) > double(machine.l2_bytes);
+    return elements * double(dtype_bytes(stage.value.dtype()));
+}
+
+bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine) {
+    constexpr double kFarCopy = 8;
+    bool skips = false;
+    visit(stage.value.arg(size_t(c.b)), [&](const Expr& e) { skips |= e.is(ExprKind::Load) && skips_lines(stage, e); });
+    // Lines of a dilated window are not packed together.
+    return bytes_of_windows(stage, c) > (skips ? kFarCopy : 1) * double(machine.l2_bytes);
 }
 
 bool skips_lines(const Stage& stage, const Expr& load) {

@@ -12,8 +12,11 @@ namespace tessera {
 // copy, which a stage of its own makes. The rest stays as it is.
 Compute with_padding(Compute compute, const Machine& machine);
 
-// Is what the windows of one image and group go over, the second operand of a product, more than the second cache
-// holds? Then it is better packed part by part than copied.
+// Of what the windows of one image and group go over, the second operand of a product.
+double bytes_of_windows(const Stage& stage, const Contraction& c);
+
+// Is that more than the second cache holds, or far more where windows are dilated? Then it is better packed part by
+// part than copied.
 bool outgrows_cache(const Stage& stage, const Contraction& c, const Machine& machine);
 
 // Are there lines between those that a window reads: does it go in steps of more than one along another axis than the

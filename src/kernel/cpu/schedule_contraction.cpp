@@ -40,6 +40,7 @@ class ContractionSchedule {
         shape.tile_rows = options_.tile_rows;
         shape.tile_columns = options_.tile_columns;
         shape.same_sums = options_.strict;
+        if (options_.few_rows && !shape.m_known) shape.m = 1, shape.m_known = true;
         b_along_columns_ = lies_along_columns(s_, stage, c_);
         b_copied_ = shape.b_copied;
         tiles_ = choose_tiles(shape, options_.machine, options_.threads);
@@ -338,6 +339,8 @@ class ContractionSchedule {
             at = order.back();
             panel_loop_ = column_tiles;
             block_loop_ = order.front();
+            // The last block is cut short; the others need not ask.
+            if (b_.empty() && !even_blocks_) TRY(s_.loop_partition(*block_loop_));
             inner.insert(inner.end(), {vectors, lanes});
             order.insert(order.end(), inner.begin(), inner.end());
             TRY(s_.reorder(order));

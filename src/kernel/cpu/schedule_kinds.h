@@ -51,7 +51,7 @@ const Stage* copy_of(const Schedule& s, const Expr& operand);
 bool is_known(const Schedule& s, const Expr& operand);  // before it runs
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c);
 
-// The one contraction of a Compute, where the number of its rows is not known, and its B is.
+// The one contraction of a Compute, where the number of its rows is not known.
 struct OpenRows {
     Expr rows;
     ContractionShape shape;
@@ -68,6 +68,9 @@ std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& m
 
 // The length of the lines that a pool or a reduction over outer axes goes along, where that is not known.
 std::optional<Expr> open_lines(const Compute& compute, const Machine& machine);
+
+// The length of the rows that reductions go along, contiguous elements, where that is not known.
+std::optional<Expr> open_row_length(const Compute& compute, const Machine& machine);
 
 // The axes of `out` that make up each group of `producer`'s axes, in such an order that both merge to the same index;
 // nullopt where they do not.
@@ -93,8 +96,8 @@ bool reduces_along_lanes(const Schedule& s, const Stage& stage);
 Status vectorize_map(Schedule& s, const std::string& stage, size_t first, const ScheduleOptions& options);
 // A stage at the root without reduction, in parallel.
 Status schedule_map(Schedule& s, const std::string& stage, const ScheduleOptions& options);
-// `out` and what it needs row by row, where rows have fewer elements than a vector has lanes and there are many: lanes
-// are rows. False: they are not of that kind, and nothing was done.
+// `out` and what it needs row by row, where rows have few elements and there are many: lanes are rows. False: they are
+// not of that kind, and nothing was done.
 Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowGroup& group,
                                  const ScheduleOptions& options);
 // A sum of few columns, known in number, over many rows that lie densely, and `out`, which reads it element by element.

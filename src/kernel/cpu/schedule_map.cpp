@@ -1,7 +1,10 @@
 // Maps: axes that lie densely in all that is read and written become one; the innermost in vectors; tasks of some size.
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "base/check.h"
+#include "kernel/cpu/padding.h"
 #include "kernel/cpu/schedule_kinds.h"
 
 namespace tessera {
@@ -33,11 +36,16 @@ Expr elements_of(const std::vector<ReduceAxis>& axes) {
 }
 
 int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine) {
-    // The widest type that takes part decides.
+    // The widest type that takes part decides. Places that are the same for all lanes take no part.
     size_t bytes = std::max<size_t>(1, dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
-    visit(stage.value, [&](const Expr& x) {
-        if (x.is(ExprKind::Load) || is_float(x.dtype())) bytes = std::max(bytes, dtype_bytes(x.dtype()));
-    });
+    std::set<std::pair<const ExprNode*, bool>> seen;
+    std::function<void(const Expr&, bool)> look = [&](const Expr& x, bool place) {
+        if (!seen.insert({&x.node(), place}).second) return;
+        const bool alike = place && (stage.axes.empty() || !depends_on(x, stage.axes.back().var));
+        if ((x.is(ExprKind::Load) || is_float(x.dtype())) && !alike) bytes = std::max(bytes, dtype_bytes(x.dtype()));
+        for (const Expr& a : x.args()) look(a, place || x.is(ExprKind::Load));
+    };
+    look(stage.value, false);
     if (is_float(stage.value.dtype())) bytes = std::max<size_t>(bytes, 4);
     return std::max(1, machine.vector_bytes / int(bytes));
 }
@@ -54,6 +62,24 @@ bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer,
     return !used_beside_loads(stage.value, outer.var) && !used_beside_loads(stage.value, inner.var);
 }
 
+namespace {
+
+// Is something read or written at quotients or remainders by an open size? Each element would be divided for.
+bool divides_by_open(const Stage& stage) {
+    bool found = false;
+    auto look = [&](const Expr& index) {
+        visit(index, [&](const Expr& e) {
+            if (e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod)) found |= !e.arg(1).as_int();
+        });
+    };
+    for (const Expr& index : stage.store) look(index);
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args()) look(index);
+    return found;
+}
+
+}  // namespace
+
 Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
     const Stage& stage = find_stage(s, name);
     if (stage.axes.size() < first + 2) return {};
@@ -69,7 +95,11 @@ Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
         if (!one) larger = &axis;
     }
     if (groups.size() == stage.axes.size()) return {};
-    return s.merge_axes(name, groups);
+    const bool before = divides_by_open(stage);
+    Schedule merged = s;
+    TRY(merged.merge_axes(name, groups));
+    if (before || !divides_by_open(find_stage(merged, name))) s = std::move(merged);
+    return {};
 }
 
 namespace {
@@ -222,7 +252,8 @@ bool is_few_wide(const Stage& stage, int64_t lanes) {
 Status schedule_few_wide(Schedule& s, const std::string& name, double element, const ScheduleOptions& options) {
     std::vector<Loop> loops = s.loops(name);
     const Stage stage = find_stage(s, name);
-    const int64_t lanes = lanes_of(s, stage, options.machine);
+    int64_t lanes = lanes_of(s, stage, options.machine);
+    if (is_costly(stage.value)) lanes *= 2;  // long chains of instructions run best side by side
     const Loop few = loops.back();
     Loop many = loops[loops.size() - 2];
     auto extent = s.extent(many).as_int();
@@ -295,8 +326,15 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     auto extent = s.extent(inner).as_int();
     // Long chains of instructions run best side by side: each on several vectors.
     int64_t together = 1;
-    if (is_costly(stage.value))
-        for (together = 4; together > 1 && extent && *extent < together * lanes;) together /= 2;
+    if (is_costly(stage.value)) together = 4;
+    // Narrow elements are read and stored a vector at a time.
+    int64_t bytes = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
+    for (const Expr& load : loads_of(stage))
+        if (depends_on(load, stage.axes.back().var)) bytes = std::min(bytes, int64_t(dtype_bytes(load.dtype())));
+    const bool narrow = lanes * bytes < options.machine.vector_bytes;
+    if (narrow && lanes > 1)
+        together = std::clamp<int64_t>(options.machine.vector_bytes / (lanes * bytes), together, 4);
+    while (together > 1 && extent && *extent < together * lanes) together /= 2;
     lanes *= together;
     if (lanes < 2 || (extent && *extent < lanes)) {
         if (extent && *extent <= 8) return s.unroll(inner);
@@ -304,7 +342,17 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     }
     if (extent && *extent == lanes) return s.vectorize(inner);
     auto [iterations, vector] = TRY(s.split(inner, lanes));
+    // What is left of a row takes single vectors.
+    if (together > 1 && is_costly(stage.value) && (!extent || *extent % lanes)) {
+        auto [vectors, lane] = TRY(s.split(vector, lanes / together));
+        TRY(s.annotate(vectors, "unroll", together));
+        TRY(s.vectorize(lane));
+        return s.loop_partition(iterations);
+    }
     TRY(s.vectorize(vector));
+    // Each vector of a short line knows which of its lanes are edges.
+    constexpr int64_t kFewVectors = 8;
+    if (makes_padding(stage) && extent && *extent <= kFewVectors * lanes) return s.unroll(iterations);
     if (together == 1) TRY(s.annotate(iterations, "unroll", 4));
     if (!extent || *extent % lanes || chooses_along(find_stage(s, name), stage.axes.back().var))
         TRY(s.loop_partition(iterations));
@@ -347,14 +395,14 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
         return schedule_interleaved(s, name, *count, element, options);
     if (is_few_wide(stage, lanes)) return schedule_few_wide(s, name, element, options);
     if (auto crossing = crossing_axis(s, stage); crossing && lanes > 1) {
-        // Squares of which each side is a cache line.
+        // As much as a cache line of what is read, and a vector of what is written: squares, turned in registers.
         const int64_t side = std::max<int64_t>(lanes, 64 / std::max(1, int(element / 2)));
         Loop across = loops[*crossing], along = loops.back();
-        auto small = [&](const Loop& l) { return s.extent(l).as_int() && *s.extent(l).as_int() <= side; };
+        auto within = [&](const Loop& l, int64_t most) { return s.extent(l).as_int().value_or(most + 1) <= most; };
         size_t outer = loops.size() - 1;
         std::vector<Loop> order(loops.begin(), loops.end() - 1);
         Loop inner_across = across;
-        if (!small(across)) {
+        if (!within(across, side)) {
             auto [o, i] = TRY(s.split(across, side));
             order[*crossing] = o;
             inner_across = i;
@@ -363,8 +411,8 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
             order.erase(order.begin() + std::ptrdiff_t(*crossing));
             --outer;
         }
-        if (!small(along)) {
-            auto [o, i] = TRY(s.split(along, side));
+        if (!within(along, lanes)) {
+            auto [o, i] = TRY(s.split(along, lanes));
             order.push_back(o);
             ++outer;
             TRY(s.loop_partition(o));
@@ -373,7 +421,7 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
         order.insert(order.end(), {inner_across, along});
         TRY(s.reorder(order));
         TRY(vectorize_map(s, name, outer + 1, options));
-        (void)TRY(make_tasks(s, name, outer, element * double(side * side), options));
+        (void)TRY(make_tasks(s, name, outer, element * double(side * lanes), options));
         return {};
     }
     // Tasks are cut from the outer loops, or from the only one.

@@ -1,4 +1,4 @@
-// Rows of fewer elements than a vector has lanes, with all that is computed row by row: lanes are rows.
+// Rows of few elements, with all that is computed row by row: lanes are rows.
 #include <algorithm>
 
 #include "kernel/cpu/schedule_kinds.h"
@@ -56,7 +56,13 @@ Status move_rows_last(Schedule& s, const std::string& name, size_t row) {
     return s.transform_layout(name, map);
 }
 
-// The loops inside one block of rows: written out, but for the rows.
+// Is what a stage keeps of a row of open size?
+bool keeps_open(const Stage& stage, size_t row) {
+    return std::any_of(stage.axes.begin() + std::ptrdiff_t(row) + 1, stage.axes.end(),
+                       [](const ReduceAxis& a) { return !a.extent.as_int(); });
+}
+
+// The loops inside one block of rows: written out, but for the rows and for loops of open size.
 Status write_out(Schedule& s, const std::string& name, size_t row, int64_t lanes) {
     std::vector<Loop> order, kept;
     const std::vector<Loop> loops = s.loops(name);
@@ -66,7 +72,8 @@ Status write_out(Schedule& s, const std::string& name, size_t row, int64_t lanes
     order.insert(order.end(), {vectors, lane});
     TRY(s.reorder(order));
     order.pop_back();
-    for (const Loop& l : order) TRY(s.unroll(l));
+    for (const Loop& l : order)
+        if (s.extent(l).as_int()) TRY(s.unroll(l));
     return s.vectorize(lane);
 }
 
@@ -74,18 +81,21 @@ Status write_out(Schedule& s, const std::string& name, size_t row, int64_t lanes
 
 Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowGroup& group,
                                  const ScheduleOptions& options) {
-    constexpr int64_t kFewest = 4;
+    constexpr int64_t kFewest = 4, kFewElements = 8;
     const std::vector<std::string> names = stages_of(out, group);
     int64_t lanes = INT64_MAX;
     double bytes = 0;
     for (const std::string& name : names)
         lanes = std::min<int64_t>(lanes, lanes_of(s, find_stage(s, name), options.machine));
+    // Wide elements take several registers.
+    if (options.machine.vector_bytes >= kFewest * 4) lanes = std::max(lanes, kFewest);
     if (lanes < kFewest) return false;
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
         auto elements = elements_of_row(stage, group.axes);
-        if (stage.fold || !elements || *elements >= lanes) return false;
-        bytes += 4 * double(*elements);
+        const bool few = elements ? *elements < lanes || *elements <= kFewElements : options.short_rows;
+        if (stage.fold || !few) return false;
+        bytes += 4 * double(elements.value_or(kFewElements));
     }
     std::vector<std::vector<int>> groups = rows_as_one(s, names, group.axes);
     Expr last = 1;
@@ -106,14 +116,15 @@ Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowG
     auto [blocks, lane] = TRY(s.split(rows, lanes));
     std::vector<Loop> order{blocks};
     order.insert(order.end(), loops.begin() + std::ptrdiff_t(row) + 1, loops.end());
-    for (size_t i = 1; i < order.size(); ++i) TRY(s.unroll(order[i]));
+    for (size_t i = 1; i < order.size(); ++i)
+        if (s.extent(order[i]).as_int()) TRY(s.unroll(order[i]));
     order.push_back(lane);
     TRY(s.reorder(order));
     TRY(s.vectorize(lane));
     if (!count || *count % lanes) TRY(s.loop_partition(blocks));
     for (auto m = group.members.rbegin(); m != group.members.rend(); ++m) {
         TRY(s.compute_at(*m, blocks));
-        TRY(s.set_scope(*m, Scope::Register));
+        TRY(s.set_scope(*m, keeps_open(find_stage(s, *m), row) ? Scope::Local : Scope::Register));
         TRY(move_rows_last(s, *m, row));
         TRY(write_out(s, *m, row, lanes));
     }

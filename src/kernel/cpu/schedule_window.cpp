@@ -395,6 +395,9 @@ int64_t part_columns(Schedule& s, const Stage& stage, const Stage& copy) {
         int64_t taps = 1;
         for (const ReduceAxis& r : stage.reduce)
             if (depends_on(index, r.var)) taps *= r.extent.as_int().value_or(1);
+        if (taps < 2) continue;
+        for (const ReduceAxis& a : stage.axes)
+            if (!depends_on(load, a.var)) taps *= a.extent.as_int().value_or(1);
         if (taps < kFewestTaps) continue;
         const int64_t steps = *step->as_int();
         IndexMap map;
@@ -582,6 +585,9 @@ Status Window::make_copy(const std::optional<Loop>& inside) {
     TRY(s.reorder({vectors, phase, lane}));
     TRY(s.unroll(phase));
     TRY(s.vectorize(lane));
+    // Each vector of a short line knows which of its lanes are edges.
+    constexpr int64_t kFewVectors = 8;
+    if (s.extent(vectors).as_int().value_or(kFewVectors + 1) <= kFewVectors) return s.unroll(vectors);
     return s.loop_partition(vectors);
 }
 

@@ -8,9 +8,9 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kBytes = 4;      // of a word
-constexpr int64_t kMostTaps = 49;  // of a window that is written out
-constexpr int64_t kFewTerms = 20;  // not worth it
+constexpr int64_t kBytes = 4;                     // of a word
+constexpr int64_t kMostTaps = 49;                 // of a window that is written out
+constexpr int64_t kFewTerms = 17, kFewTaps = 20;  // of a sum along one axis, of a window: not worth it
 // What turns signed bytes into unsigned ones that are 128 more, and back.
 constexpr int64_t kTopBits = 0x80;
 constexpr uint32_t kAllTopBits = 0x80808080;
@@ -86,7 +86,10 @@ class InWords {
             if (!c || is_one_row(stage, *c)) continue;
             auto a = match_centered(stage.value.arg(0)), b = match_centered(stage.value.arg(1));
             if (!a || !b || depends_on_any(a->zero, stage.reduce) || depends_on_any(b->zero, stage.reduce)) continue;
-            if (elements(stage.reduce).as_int().value_or(kFewTerms) < kFewTerms) continue;
+            const auto longer = [](const ReduceAxis& r) { return !r.extent.is_int(1); };
+            const bool window = std::count_if(stage.reduce.begin(), stage.reduce.end(), longer) > 1;
+            const int64_t least = window ? kFewTaps : kFewTerms;
+            if (elements(stage.reduce).as_int().value_or(least) < least) continue;
             s += rewrite_sum(s, stage, as_signed(*a, both_signed_), as_signed(*b, true));
         }
         return std::move(compute_);

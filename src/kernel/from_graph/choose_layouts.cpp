@@ -89,40 +89,70 @@ class Choosing {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
         auto found = all_.numbers.find(x);
         if (found == all_.numbers.end() || is_channels_last(found->second)) return false;
-        return leaves(*d.value,
-                      pools(*d.node)              ? Through::Pools
-                      : is_small_product(*d.node) ? Through::SmallProducts
-                      : d.node->is(Trait::Window) ? Through::Nothing
-                                                  : Through::OneProduct,
-                      0);
+        return leaves(*d.value, pools(*d.node)              ? Through::Pools
+                                : is_small_product(*d.node) ? Through::SmallProducts
+                                : d.node->is(Trait::Window) ? Through::Nothing
+                                                            : Through::OneProduct);
     }
 
     static bool pools(const Node& node) { return node.is(Trait::Window) && node.inputs().size() == 1; }
 
-    // Few channels of long lines, which are read one after the other as well as side by side.
-    static bool is_small_product(const Node& node) {
-        constexpr int64_t kFewChannels = 64, kLongLine = 24;
-        if (!node.is(Trait::Window) || pools(node) || node.output_count() != 1 || !node.input(1)) return false;
-        const Type &type = node.output()->type(), &weights = node.input(1)->type();
-        if (!type.is_tensor() || !weights.is_tensor() || type.tensor().shape.rank() != 4) return false;
-        const Shape &y = type.tensor().shape, &w = weights.tensor().shape;
-        return w.rank() == 4 && y[1].as_int().value_or(kFewChannels + 1) <= kFewChannels && w[1].as_int() &&
-               *w[1].as_int() <= kFewChannels && y[3].as_int().value_or(0) >= kLongLine;
+    // Everything of a channel at once: one place is left of it.
+    static bool pools_all(const Node& node) {
+        if (node.output_count() != 1 || !node.output()->type().is_tensor()) return false;
+        const Shape& y = node.output()->type().tensor().shape;
+        bool all = y.rank() >= 3;
+        for (int64_t d = 2; d < y.rank(); ++d) all &= y[d].is_int(1);
+        return all;
     }
 
-    static bool leaves(const Value& v, Through through, int depth) {
-        constexpr int kMostSteps = 8;
+    static bool is_one(const Expr& e) { return e.is_int(1); }
+
+    // What is computed as well from lines one after the other as from channels side by side: few channels of long
+    // lines, each channel by itself, or products of all channels of a place with the one at the same place.
+    static bool is_small_product(const Node& node) {
+        constexpr int64_t kFewChannels = 64, kSomeChannels = 256, kLongLine = 24;
+        constexpr int64_t kWorthPacking = 5, kFewTaps = 192;  // of results and of windows in lines of open size
+        if (!node.is(Trait::Window) || pools(node) || node.output_count() != 1 || !node.input(1)) return false;
+        const Type &from = node.input(0)->type(), &type = node.output()->type(), &weights = node.input(1)->type();
+        if (!from.is_tensor() || !type.is_tensor() || !weights.is_tensor()) return false;
+        const Shape &x = from.tensor().shape, &y = type.tensor().shape, &w = weights.tensor().shape;
+        const auto rank = y.rank();
+        if ((rank != 3 && rank != 4) || w.rank() != rank || x.rank() != rank) return false;
+        auto all_one = [&](const Shape& shape) {
+            for (int64_t d = 2; d < rank; ++d)
+                if (!is_one(shape[d])) return false;
+            return true;
+        };
+        if (all_one(y)) return true;  // the same memory either way
+        if (y[rank - 1].as_int().value_or(kLongLine) < kLongLine || !y[1].as_int() || !w[1].as_int()) return false;
+        const int64_t most = std::max(*y[1].as_int(), *w[1].as_int());
+        int64_t taps = *w[1].as_int();
+        for (int64_t d = 2; d < rank; ++d) taps *= w[d].as_int().value_or(kFewTaps + 1);
+        const bool pointwise = all_one(w) && x[rank - 1] == y[rank - 1];
+        if (is_one(w[1]) || (pointwise && most <= kSomeChannels)) return true;
+        return most <= kSomeChannels && *y[1].as_int() * *w[1].as_int() <= kFewChannels * kFewChannels &&
+               (y[rank - 1].as_int() || *y[1].as_int() >= kWorthPacking || taps <= kFewTaps);
+    }
+
+    static bool leaves(const Value& v, Through through) {
+        int left = 64;  // uses to look at: values that are used several times are met again and again
+        return leaves(v, through, 0, left);
+    }
+
+    static bool leaves(const Value& v, Through through, int depth, int& left) {
+        constexpr int kMostSteps = 16;
         auto goes_out = [&](const Use& use) {
             if (!use.node) return true;
             const Node& node = *use.node;
-            if (depth == kMostSteps || node.output_count() != 1) return false;
+            if (depth == kMostSteps || --left < 0 || node.output_count() != 1) return false;
             const bool moves = !node.is(Trait::Window) && node.op().layout == Layout::ChannelsLast;
             const bool multiplies = node.is(Trait::Window) && !pools(node);
             if (through == Through::OneProduct && multiplies)
-                return leaves(*node.output(), Through::Nothing, depth + 1);
-            const bool small = through == Through::SmallProducts && is_small_product(node);
+                return leaves(*node.output(), Through::Nothing, depth + 1, left);
+            const bool small = through == Through::SmallProducts && (is_small_product(node) || pools_all(node));
             return (follows(node) || moves || small || (through == Through::Pools && pools(node))) &&
-                   leaves(*node.output(), through, depth + 1);
+                   leaves(*node.output(), through, depth + 1, left);
         };
         return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), goes_out);
     }

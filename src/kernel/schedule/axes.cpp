@@ -200,7 +200,8 @@ Status Schedule::merge_axes(std::string_view name, const Groups& groups, const G
     return {};
 }
 
-// A parameter that the stage reads or writes at just the axes of a group, in their order, gets one dimension for them.
+// A parameter that the stage reads or writes at just the axes of a group, in their order, gets one dimension for them
+// and for those of one element between them.
 // Reduction axes are counted on after the others.
 void Schedule::merge_parameters(size_t s, const std::vector<int>& group) {
     if (group.size() < 2) return;
@@ -210,7 +211,13 @@ void Schedule::merge_parameters(size_t s, const std::vector<int>& group) {
     std::vector<Access> accesses;
     for (const Expr& l : loads_in(stage.value)) accesses.push_back({l.node().slot, l.args()});
     accesses.push_back({stage.buffer, stage.store});
-    for (const Access& access : accesses) {
+    Bindings units;  // variables of single elements
+    for (const ReduceAxis& a : axes)
+        if (a.extent.is_int(1) && std::none_of(group.begin(), group.end(),
+                                               [&](int i) { return axes[static_cast<size_t>(i)].var.same(a.var); }))
+            units.emplace(a.var.node().name, 0);
+    for (Access& access : accesses) {
+        for (Expr& index : access.indices) index = substitute(index, units);
         Buffer& buffer = compute_.buffers[static_cast<size_t>(access.buffer)];
         if (!is_parameter(access.buffer) || !buffer.strides.empty()) continue;
         // The outermost dimension may be read in part, from some place on.
@@ -218,29 +225,42 @@ void Schedule::merge_parameters(size_t s, const std::vector<int>& group) {
             const Expr from = index - var;
             return std::none_of(axes.begin(), axes.end(), [&](const ReduceAxis& a) { return depends_on(from, a.var); });
         };
-        auto starts_at = [&](size_t d) {
-            for (size_t i = 0; i < group.size(); ++i) {
-                const ReduceAxis& axis = axes[static_cast<size_t>(group[i])];
-                const Expr& index = access.indices[d + i];
-                if (i == 0 ? !begins_with(index, axis.var)
-                           : !index.same(axis.var) || !buffer.shape[d + i].same(axis.extent))
-                    return false;
-            }
-            return true;
+        auto is_one = [&](size_t d) {
+            return buffer.shape[d].is_int(1) && std::none_of(axes.begin(), axes.end(), [&](const ReduceAxis& a) {
+                       return !a.extent.is_int(1) && depends_on(access.indices[d], a.var);
+                   });
         };
-        for (size_t d = 0; d + group.size() <= buffer.shape.size() && buffer.shape.size() == access.indices.size();
-             ++d) {
-            if (!starts_at(d)) continue;
+        // The dimension after those of the group, which begin at d; d where they do not.
+        auto end_of = [&](size_t d) {
+            size_t end = d;
+            for (size_t i = 0; i < group.size();) {
+                const ReduceAxis& axis = axes[static_cast<size_t>(group[i])];
+                const bool inside = end < buffer.shape.size();
+                if (inside && (end == d ? begins_with(access.indices[end], axis.var)
+                                        : access.indices[end].same(axis.var) && buffer.shape[end].same(axis.extent)))
+                    ++end, ++i;
+                else if (inside && end > d && is_one(end))
+                    ++end;
+                else if (axis.extent.is_int(1))
+                    ++i;
+                else
+                    return d;
+            }
+            return end;
+        };
+        for (size_t d = 0; d + 1 < buffer.shape.size() && buffer.shape.size() == access.indices.size(); ++d) {
+            const size_t end = end_of(d);
+            if (end < d + 2) continue;
             const std::vector<Expr> shape = buffer.shape;
             auto merged = [&](std::vector<Expr> indices) {
-                for (size_t i = 1; i < group.size(); ++i) indices[d] = indices[d] * shape[d + i] + indices[d + i];
+                for (size_t i = d + 1; i < end; ++i) indices[d] = indices[d] * shape[i] + indices[i];
                 indices.erase(indices.begin() + static_cast<ptrdiff_t>(d) + 1,
-                              indices.begin() + static_cast<ptrdiff_t>(d + group.size()));
+                              indices.begin() + static_cast<ptrdiff_t>(end));
                 return indices;
             };
-            for (size_t i = 1; i < group.size(); ++i) buffer.shape[d] = buffer.shape[d] * shape[d + i];
+            for (size_t i = d + 1; i < end; ++i) buffer.shape[d] = buffer.shape[d] * shape[i];
             buffer.shape.erase(buffer.shape.begin() + static_cast<ptrdiff_t>(d) + 1,
-                               buffer.shape.begin() + static_cast<ptrdiff_t>(d + group.size()));
+                               buffer.shape.begin() + static_cast<ptrdiff_t>(end));
             for (Stage& each : compute_.stages) {
                 if (each.buffer == access.buffer) each.store = merged(each.store);
                 each.value = rewrite(each.value, [&](const Expr& e) -> Expr {

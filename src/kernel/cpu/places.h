@@ -1,0 +1,16 @@
+// What is computed for each place along the lanes of a map, though many rows share it: made once, in a stage of its
+// own.
+#pragma once
+
+#include "kernel/ir/compute.h"
+
+namespace tessera {
+
+// In Computes without reductions but those of a few elements: the places that an op picks its elements from, and other
+// costly parts of a value that depend on the last axis, but not on all, come from a table.
+Compute with_places(Compute compute);
+
+// Does the stage make such a table?
+bool makes_places(const Stage& stage);
+
+}  // namespace tessera
