@@ -331,9 +331,10 @@ TEST(DefaultSchedule, WindowsInStepsReadACopy) {
             "- 3], 0.0) * w[g, f, p, q] over p < 3, q < 3\n}\n");
         check(dilated, {{"N", n}});
         for (const Processor& processor : processors())
-            if (processor.machine.l2_bytes > 1 << 16)
+            if (processor.machine.l2_bytes > 1 << 16) {
                 EXPECT_NE(trace_on(processor.machine, dilated).find("conv_padded"), std::string::npos)
                     << processor.name;
+            }
     }
 }
 

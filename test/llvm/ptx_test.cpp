@@ -93,8 +93,9 @@ TEST(Ptx, KernelsOfModelsAreEmittedAndAssembled) {
             EXPECT_THAT(*ptx, HasSubstr(".visible .entry tessera_"));
             EXPECT_EQ(ptx->find(".extern .func"), std::string::npos) << "a function that no GPU has";
             // The assembler moves loads of constant memory to before the wait for the kernel that writes it.
-            if (ptx->find("griddepcontrol.wait") != std::string::npos)
+            if (ptx->find("griddepcontrol.wait") != std::string::npos) {
                 EXPECT_EQ(ptx->find("ld.global.nc"), std::string::npos) << "a load that does not wait";
+            }
             if (ptxas.empty()) continue;
             const Assembled made = assemble(ptxas, *ptx, target);
             EXPECT_EQ(made.status, 0) << made.log;
