@@ -42,7 +42,7 @@ TileProduct TileLowering::plan_product(int a, int b, DType dtype) {
     p.deep = machine_.lane_multiply ? std::min(p.depth, lanes) : 1;
     // Rows of wide blocks lie too far apart for the first cache, unless they are put together.
     const int64_t width = p.lane * p.wide;
-    p.panels = tile(b).buffer < 0 && p.deep == 1 && p.columns > width && width * bytes >= kPanelBytes &&
+    p.panels = tile(b).buffer < 0 && p.columns > width && (p.deep > 1 || width * bytes >= kPanelBytes) &&
                p.depth * width * bytes <= machine_.l1_bytes;
     return p;
 }
