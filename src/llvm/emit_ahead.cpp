@@ -48,7 +48,7 @@ void Emitter::bring_tiles(const For& loop, const AheadPlan& plan, Value* iterati
 
 void Emitter::emit_ahead(const For& loop, const AheadPlan& plan) {
     settle_all();
-    assembly("fence.proxy.async.shared::cta;", "", {});
+    if (!plan_->panels.empty()) assembly("fence.proxy.async.shared::cta;", "", {});
     meet();
     open_ = {};
     Value* count = emit_alone(loop.extent);

@@ -15,6 +15,7 @@ from cases import np_dtype, numbers, wide
 
 import tessera.tile as triton
 import tessera.tile.language as tl
+from tessera.tile import _runtime
 
 HERE = pathlib.Path(__file__).parent
 GROUPS = ["test_reductions.py::test_scans", "test_shapes.py::test_sort", "test_products.py::test_batches"]
@@ -127,6 +128,28 @@ def test_products_are_assembled(tile, warps, turn, tmp_path, monkeypatch):
     said = done.stdout + done.stderr
     assert done.returncode == 0 and "wgmma.mma_async" in made.emit("ptx"), said
     assert "serialized" not in said, said
+
+
+def test_products_on_older_gpus(tmp_path, monkeypatch):
+    """Tiles are brought ahead there too, for instructions of one warp."""
+    monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
+    compile_tile, made = _runtime._tessera.compile_tile, []
+
+    def for_older(program, arguments, rank, threads, _, warps, stages):
+        made.append(compile_tile(program, arguments, rank, threads, "sm_80", warps, stages))
+        return made[-1]
+
+    monkeypatch.setattr(_runtime._tessera, "compile_tile", for_older)
+    a, b = np.zeros((512, 512), np.float16), np.zeros((512, 512), np.float16)
+    triton.compile(product, a, b, a.copy(), b.copy(), 512, 512, 512, 512, 1, 512, 1, BM=64, BN=64, BK=64, HOW="plain",
+                   num_warps=4, num_stages=4, grid=(2, 2))
+    text = made[0].emit("ptx")
+    assert all(part in text for part in ("mma.sync", "cp.async.cg", "cp.async.wait_group 2"))
+    assert not any(part in text for part in ("wgmma", "fence.proxy", "griddepcontrol"))
+    ptxas = shutil.which("ptxas", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
+    if ptxas:
+        (tmp_path / "made.ptx").write_text(text)
+        subprocess.run([ptxas, "-arch=sm_80", str(tmp_path / "made.ptx"), "-o", str(tmp_path / "made.cubin")], check=True)
 
 
 @pytest.mark.skipif(os.environ.get("TESSERA_TILE_DEVICE") == "cuda", reason="all arrays are there")
