@@ -69,6 +69,16 @@ def cases(threads):
         "graph": graph(text, threads, q=q[None], k=k[None], v=v[None])}
 
 
+def launch_seconds(call, count=1000):
+    times = []
+    for _ in range(21):
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        times.append((time.perf_counter() - start) / count)
+    return statistics.median(times)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
@@ -91,6 +101,9 @@ def main():
         measured[name] = medians
         rates = "  ".join(f"{who} {work / t:8.1f}" for who, t in medians.items())
         print(f"{name:22} {rates}  {unit}", flush=True)
+    x, y = np.zeros(16, np.float32), np.empty(16, np.float32)
+    measured["launch"] = {"tile": launch_seconds(lambda: copy[(1,)](x, y, 16, BLOCK=16))}
+    print(f"{'launch of 16 elements':22} tile {measured['launch']['tile'] * 1e6:8.2f}  us")
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(measured, indent=1))
 

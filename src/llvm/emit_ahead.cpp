@@ -21,14 +21,18 @@ constexpr int64_t kStepBytes = 32;  // of 16 elements along a row
 
 }  // namespace
 
-void Emitter::bring_tiles(const For& loop, const AheadPlan& plan, Value* iteration, Value* place) {
+Emitter::Ring Emitter::ring_at(const AheadPlan& plan, Value* place) {
     Ring ring{&plan};
     for (const auto& [tile, bytes] : plan.tiles) {
         Value* at = builder_.CreateMul(place, builder_.getInt32(static_cast<uint32_t>(bytes)));
         at = builder_.CreateAdd(at, builder_.getInt32(static_cast<uint32_t>(plan_->shared.at(tile).offset)));
         ring.bases[tile] = builder_.CreateGEP(builder_.getInt8Ty(), launched_memory(), at);
     }
-    rings_.push_back(std::move(ring));
+    return ring;
+}
+
+void Emitter::bring_tiles(const For& loop, const AheadPlan& plan, Value* iteration, Value* place) {
+    rings_.push_back(ring_at(plan, place));
     bringing_ = true;
     loads_.clear();
     std::map<int, Value*> before;
@@ -79,12 +83,7 @@ void Emitter::emit_ahead(const For& loop, const AheadPlan& plan, Value* count) {
         if (!plan_->panels.empty()) assembly("fence.proxy.async.shared::cta;", "", {});
         meet();
         open_ = {};
-        Ring ring{&plan};
-        for (const auto& [tile, bytes] : plan.tiles) {
-            Value* at = builder_.CreateMul(builder_.CreateLoad(word, read), builder_.getInt32(uint32_t(bytes)));
-            at = builder_.CreateAdd(at, builder_.getInt32(static_cast<uint32_t>(plan_->shared.at(tile).offset)));
-            ring.bases[tile] = builder_.CreateGEP(builder_.getInt8Ty(), launched_memory(), at);
-        }
+        Ring ring = ring_at(plan, builder_.CreateLoad(word, read));
         ring.bring = [&] {
             bring(builder_.CreateAdd(i, builder_.getInt64(static_cast<uint64_t>(plan.ahead))),
                   builder_.CreateLoad(word, write));

@@ -278,6 +278,7 @@ class Emitter {
     };
     void emit_ahead(const For& loop, const AheadPlan& plan);
     void emit_ahead(const For& loop, const AheadPlan& plan, Value* count);
+    Ring ring_at(const AheadPlan& plan, Value* place);
     void bring_tiles(const For& loop, const AheadPlan& plan, Value* iteration, Value* place);
     bool copy_vector(const Store& s);  // false: it is no plain copy
     void emit_wide(const Call& call);

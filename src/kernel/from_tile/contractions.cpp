@@ -25,7 +25,7 @@ namespace {
 
 constexpr int64_t kSumRegisters = 24, kFewSumRegisters = 8;  // of a register tile, where there are 32, and where 16
 constexpr int64_t kDepthAtOnce = 4;                          // steps along k in one iteration
-constexpr int64_t kPanelBytes = 256;                         // of a row of a panel, at least
+constexpr int64_t kLeastRowBytes = 256;                      // of a row of a panel, at least
 
 }  // namespace
 
@@ -42,7 +42,7 @@ TileProduct TileLowering::plan_product(int a, int b, DType dtype) {
     p.deep = machine_.lane_multiply ? std::min(p.depth, lanes) : 1;
     // Rows of wide blocks lie too far apart for the first cache, unless they are put together.
     const int64_t width = p.lane * p.wide;
-    p.panels = tile(b).buffer < 0 && p.columns > width && (p.deep > 1 || width * bytes >= kPanelBytes) &&
+    p.panels = tile(b).buffer < 0 && p.columns > width && (p.deep > 1 || width * bytes >= kLeastRowBytes) &&
                p.depth * width * bytes <= machine_.l1_bytes;
     return p;
 }

@@ -1,6 +1,7 @@
 // Products of tiles that are spread over the threads of a block: by matrix instructions, or by loops of each thread.
 #include "kernel/from_tile/lowering.h"
 #include "kernel/ir/intrinsic.h"
+#include "kernel/ir/tile_copy.h"
 #include "kernel/written/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
@@ -10,7 +11,7 @@ using tile::Kind;
 
 namespace {
 
-constexpr int64_t kPanelElements = 64;  // of 16 bits, in a row of an operand of instructions of four warps
+constexpr int64_t kPanelElements = kPanelBytes / 2;  // of 16 bits, in a row of an operand of instructions of four warps
 
 bool is_short_float(DType t) { return t == DType::f16 || t == DType::bf16; }
 
