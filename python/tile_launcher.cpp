@@ -30,24 +30,6 @@ char element_of(const char* format, Py_ssize_t size) {
     return (is_signed ? kSigned : kUnsigned)[place];
 }
 
-// Of an element type of PyTorch's, by its name; 0 where kernels have no such elements. Types live as long as the
-// process.
-char element_of_torch(PyObject* dtype) {
-    static std::unordered_map<PyObject*, char> known;
-    auto [found, fresh] = known.try_emplace(dtype, 0);
-    if (!fresh) return found->second;
-    constexpr std::pair<std::string_view, char> kNames[] = {
-        {"torch.float32", 'f'}, {"torch.float64", 'd'},       {"torch.float16", 'e'},    {"torch.bfloat16", 'w'},
-        {"torch.bool", '?'},    {"torch.int8", 'b'},          {"torch.int16", 'h'},      {"torch.int32", 'i'},
-        {"torch.int64", 'q'},   {"torch.uint8", 'B'},         {"torch.uint16", 'H'},     {"torch.uint32", 'I'},
-        {"torch.uint64", 'Q'},  {"torch.float8_e4m3fn", 'x'}, {"torch.float8_e5m2", 'y'}};
-    const std::string name = nb::cast<std::string>(nb::str(nb::handle(dtype)));
-    for (const auto& [text, element] : kNames)
-        if (name == text) found->second = element;
-    if (found->second) Py_INCREF(dtype);
-    return found->second;
-}
-
 size_t bytes_of(char element) {
     return std::strchr("?bBxy", element) ? 1 : std::strchr("ewhH", element) ? 2 : std::strchr("fiI", element) ? 4 : 8;
 }
@@ -58,18 +40,6 @@ void append(std::string& key, const T& value) {
 }
 
 nb::object interned(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
-
-// What a tensor of PyTorch's is asked for. It lives as long as the process.
-struct TensorWords {
-    nb::object contiguous = interned("is_contiguous"), device = interned("get_device"), dtype = interned("dtype"),
-               address = interned("data_ptr"), count = interned("numel"), on_processor = interned("is_cpu"),
-               on_gpu = interned("is_cuda");
-};
-
-const TensorWords& tensor_words() {
-    static const auto* words = new TensorWords();
-    return *words;
-}
 
 bool is_interpreted() {
     const char* how = std::getenv("TESSERA_INTERPRET");
@@ -93,7 +63,7 @@ TileLauncher::TileLauncher(const std::vector<std::string>& names, Defaults defau
 
 void TileLauncher::Read::clear() {
     key.clear(), memory.clear(), numbers.clear(), elements.clear(), placed.clear(), spans.clear();
-    device = kProcessor;
+    device = TorchTensor::kProcessor;
 }
 
 bool TileLauncher::read_array(PyObject* value, Read& into) {
@@ -112,34 +82,18 @@ bool TileLauncher::read_array(PyObject* value, Read& into) {
     char* begin = static_cast<char*>(view.buf);
     const Py_ssize_t size = view.itemsize;
     PyBuffer_Release(&view);
-    forward &= into.device == kProcessor;
+    forward &= into.device == TorchTensor::kProcessor;
     return forward && add_array(element, begin, reach / size, static_cast<size_t>(size), into);
 }
 
-// A tensor of PyTorch that lies on the processor, or on a GPU, as one piece.
 bool TileLauncher::read_tensor(PyObject* value, Read& into) {
-    const nb::handle tensor(value);
-    const TensorWords& words = tensor_words();
-    static auto& types = *new std::unordered_map<PyObject*, bool>();
-    auto [known, fresh] = types.try_emplace(tensor.type().ptr(), false);
-    if (fresh) {
-        known->second = nb::cast<std::string>(nb::str(tensor.type().attr("__module__"))).starts_with("torch") &&
-                        nb::hasattr(tensor, words.on_processor) && nb::hasattr(tensor, words.address);
-        Py_INCREF(tensor.type().ptr());
-    }
-    if (!known->second || !nb::cast<bool>(tensor.attr(words.contiguous)())) return false;
-    const auto device = nb::cast<int64_t>(tensor.attr(words.device)());
-    static_assert(kProcessor == -1, "as PyTorch counts devices");
-    if (!nb::cast<bool>(tensor.attr(device == kProcessor ? words.on_processor : words.on_gpu))) return false;
-    if (!into.spans.empty() && into.device != device) return false;
-    into.device = device;
-    const char element = element_of_torch(nb::object(tensor.attr(words.dtype)).ptr());
-    if (!element) return false;
-    char* begin = reinterpret_cast<char*>(nb::cast<uintptr_t>(tensor.attr(words.address)()));
+    const auto tensor = read_torch(value);
+    if (!tensor || tensor->count <= 0 || (!into.spans.empty() && into.device != tensor->device)) return false;
+    into.device = tensor->device;
     constexpr uintptr_t kVector = 16;  // bytes that a GPU's code takes at once
-    if (device != kProcessor && reinterpret_cast<uintptr_t>(begin) % kVector) return false;
-    const auto count = nb::cast<int64_t>(tensor.attr(words.count)());
-    return count > 0 && add_array(element, begin, count, bytes_of(element), into);
+    const bool on_gpu = tensor->device != TorchTensor::kProcessor;
+    if (on_gpu && reinterpret_cast<uintptr_t>(tensor->begin) % kVector) return false;
+    return add_array(tensor->element, tensor->begin, tensor->count, bytes_of(tensor->element), into);
 }
 
 bool TileLauncher::add_array(char element, char* begin, int64_t count, size_t size, Read& into) {
@@ -267,11 +221,6 @@ bool TileLauncher::read(const std::vector<PyObject*>& values, const Grid& grid, 
     return true;
 }
 
-void* TileLauncher::current_stream(int64_t device) {
-    if (!stream_of_.is_valid()) stream_of_ = nb::module_::import_("torch._C").attr("_cuda_getCurrentRawStream");
-    return reinterpret_cast<void*>(nb::cast<uintptr_t>(stream_of_(device)));
-}
-
 nb::object TileLauncher::call(nb::object& grid, const nb::args& args, const nb::kwargs& kwargs) {
     if (is_interpreted()) return {};
     Shape shape;
@@ -285,7 +234,7 @@ nb::object TileLauncher::call(nb::object& grid, const nb::args& args, const nb::
     auto found = known_.find(arguments.key);
     if (found == known_.end()) return {};
     const Known known = found->second;
-    void* stream = arguments.device == kProcessor ? nullptr : current_stream(arguments.device);
+    void* stream = arguments.device == TorchTensor::kProcessor ? nullptr : torch_stream(arguments.device);
     tessera::Status status = [&] {
         nb::gil_scoped_release release;
         return known.function.launch(*size, arguments.memory, arguments.numbers, stream);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/tile.h"
+#include "torch_tensors.h"
 
 class TileLauncher {
   public:
@@ -41,9 +42,8 @@ class TileLauncher {
         std::vector<std::array<char, 8>> elements;      // numbers that are given by their address
         std::vector<std::pair<size_t, size_t>> placed;  // which of `memory` are those of `elements`
         std::vector<std::pair<char*, char*>> spans;
-        int64_t device = kProcessor;  // of the arrays; a GPU's number
+        int64_t device = TorchTensor::kProcessor;  // of the arrays
     };
-    static constexpr int64_t kProcessor = -1;
     struct Known {
         tessera::tile::Function function;
         nanobind::object object;  // the same, as Python has it
@@ -56,13 +56,10 @@ class TileLauncher {
     static bool read_tensor(PyObject* value, Read& into);
     static bool add_array(char element, char* begin, int64_t count, size_t size, Read& into);
 
-    void* current_stream(int64_t device);
-
     std::vector<nanobind::object> names_, defaults_;  // null where there is none
     std::vector<bool> fixed_, whole_;
     nanobind::object warps_, stages_;  // the words for them
     Words options_;
-    nanobind::object stream_of_;  // a function of PyTorch's
     std::unordered_map<std::string, Known> known_;
     std::vector<nanobind::object> kept_;  // constants whose identity is part of a key
 };

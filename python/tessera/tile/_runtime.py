@@ -292,7 +292,8 @@ class ConstexprFunction:
         return self if owner is None else lambda *args, **kwargs: self(owner, *args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = self.fn(*(value_of(a) for a in args), **{k: value_of(v) for k, v in kwargs.items()})
+        plain = [a if type(a) is int else value_of(a) for a in args]
+        made = self.fn(*plain, **{k: value_of(v) for k, v in kwargs.items()}) if kwargs else self.fn(*plain)
         return constexpr(made) if getattr(core._local, "builder", None) is not None and made is not None else made
 
 
