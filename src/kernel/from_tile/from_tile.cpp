@@ -140,8 +140,10 @@ Result<Kernel> TileLowering::run() {
     if (apart_) return std::move(kernel_);
     drop_unit_loops(kernel_);
     unwrap_lanes(kernel_, bounded_);
+    hoist_divisions_of_loops(kernel_);
     simplify_kernel(kernel_);
     prefetch_rows(kernel_);
+    prefetch_steps(kernel_);
     return std::move(kernel_);
 }
 
@@ -198,7 +200,10 @@ Result<Stmt> TileLowering::lower_region(const tile::Region& region, const std::f
     region_ = ++regions_;
     for (int argument : region.arguments) region_of_[static_cast<size_t>(argument)] = region_;
     if (begin) begin();
-    for (const Instruction& i : region.instructions) TRY(lower(i));
+    for (const Instruction& i : region.instructions) {
+        TRY(lower(i));
+        for (int o : i.outputs) put_in_row_panels(o);
+    }
     TRY(end());
     Stmt body = seq(std::move(statements_));
     for (size_t a = allocated_.size(); a-- > 0;) body = body ? alloc(allocated_[a], body) : body;
