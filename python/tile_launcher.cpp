@@ -109,14 +109,13 @@ bool TileLauncher::add_array(char element, char* begin, int64_t count, size_t si
 }
 
 // The arguments by parameter. False where there are too few or too many, or words that something depends on.
-bool TileLauncher::place(const nb::args& args, const nb::kwargs& kwargs, std::vector<PyObject*>& values,
-                         Shape& shape) const {
-    const size_t given = args.size();
+bool TileLauncher::place(PyObject* args, PyObject* kwargs, std::vector<PyObject*>& values, Shape& shape) const {
+    const auto given = static_cast<size_t>(PyTuple_Size(args));
     if (given > names_.size()) return false;
     values.assign(names_.size(), nullptr);
-    for (size_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args.ptr(), static_cast<Py_ssize_t>(i));
+    for (size_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args, static_cast<Py_ssize_t>(i));
     PyObject *key = nullptr, *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
+    for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) {
         size_t i = given;
         while (i < names_.size() && names_[i].ptr() != key) ++i;
         if (i == names_.size())  // words are mostly one object each
@@ -221,26 +220,27 @@ bool TileLauncher::read(const std::vector<PyObject*>& values, const Grid& grid, 
     return true;
 }
 
-nb::object TileLauncher::call(nb::object& grid, const nb::args& args, const nb::kwargs& kwargs) {
+nb::object TileLauncher::call(nb::object& grid, PyObject* args, PyObject* kwargs) {
     if (is_interpreted()) return {};
     Shape shape;
-    std::vector<PyObject*> values;
+    // Kept from launch to launch, for their memory.
+    static thread_local std::vector<PyObject*> values;
+    static thread_local Read arguments;
     if (!place(args, kwargs, values, shape)) return {};
     const auto size = size_of(grid, values);
-    // Kept from launch to launch, for its memory.
-    static thread_local Read arguments;
     arguments.clear();
     if (!size || !read(values, *size, shape, arguments)) return {};
     auto found = known_.find(arguments.key);
     if (found == known_.end()) return {};
-    const Known known = found->second;
+    const Function function = found->second.function;
+    const nb::object launched = found->second.object;
     void* stream = arguments.device == TorchTensor::kProcessor ? nullptr : torch_stream(arguments.device);
     tessera::Status status = [&] {
         nb::gil_scoped_release release;
-        return known.function.launch(*size, arguments.memory, arguments.numbers, stream);
+        return function.launch(*size, arguments.memory, arguments.numbers, stream);
     }();
     unwrap(std::move(status));
-    return known.object;
+    return launched;
 }
 
 void TileLauncher::keep(Values values, const Grid& grid, int warps, int stages, nb::object function) {
@@ -258,29 +258,109 @@ void TileLauncher::keep(Values values, const Grid& grid, int warps, int stages, 
     known_.insert_or_assign(arguments.key, Known{made, std::move(function)});
 }
 
+namespace {
+
+// Slots of Python's types, called without anything between.
+
+PyObject* over_grid(PyObject* self, PyObject* grid) {
+    Launchable& kernel = *nb::inst_ptr<Launchable>(self);
+    const bool by_python = !kernel.launcher.is_valid() || PyList_Size(kernel.listeners.ptr()) != 0;
+    try {
+        if (by_python) {
+            const nb::object partial = nb::module_::import_("functools").attr("partial");
+            return partial(nb::handle(self).attr("run"), nb::arg("grid") = nb::handle(grid)).release().ptr();
+        }
+        // What nobody else holds is taken again.
+        if (!kernel.spare.is_valid() || Py_REFCNT(kernel.spare.ptr()) != 1) kernel.spare = nb::cast(LaunchOver{});
+        *nb::inst_ptr<LaunchOver>(kernel.spare) = {nb::borrow(self), nb::borrow(grid)};
+        return kernel.spare.inc_ref().ptr();
+    } catch (nb::python_error& e) {
+        e.restore();
+        return nullptr;
+    }
+}
+
+PyObject* launch_over(PyObject* self, PyObject* args, PyObject* kwargs) {
+    // It may be taken for another grid before this one ends.
+    LaunchOver over = *nb::inst_ptr<LaunchOver>(self);
+    const nb::object launcher = nb::inst_ptr<Launchable>(over.kernel)->launcher;
+    try {
+        nb::object launched;
+        if (launcher.is_valid()) launched = nb::inst_ptr<TileLauncher>(launcher)->call(over.grid, args, kwargs);
+        if (launched.is_valid()) return launched.release().ptr();
+        const auto words = kwargs ? nb::borrow<nb::dict>(kwargs) : nb::dict();
+        return over.kernel.attr("run")(*nb::borrow<nb::args>(args), nb::arg("grid") = over.grid, **words)
+            .release()
+            .ptr();
+    } catch (nb::python_error& e) {
+        e.restore();
+    } catch (const std::exception& e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+}
+
+int traverse_launchable(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    Launchable& kernel = *nb::inst_ptr<Launchable>(self);
+    Py_VISIT(kernel.launcher.ptr());
+    Py_VISIT(kernel.listeners.ptr());
+    Py_VISIT(kernel.spare.ptr());
+    return 0;
+}
+
+int clear_launchable(PyObject* self) {
+    *nb::inst_ptr<Launchable>(self) = {};
+    return 0;
+}
+
+int traverse_over(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    LaunchOver& over = *nb::inst_ptr<LaunchOver>(self);
+    Py_VISIT(over.kernel.ptr());
+    Py_VISIT(over.grid.ptr());
+    return 0;
+}
+
+int clear_over(PyObject* self) {
+    *nb::inst_ptr<LaunchOver>(self) = {};
+    return 0;
+}
+
+template <typename F>
+void* slot(F function) {
+    return reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
 void bind_launcher(nb::module_& m) {
-    nb::class_<LaunchOver>(m, "LaunchOver")
-        .def(
-            "__call__",
-            [](LaunchOver& self, nb::args args, nb::kwargs kwargs) -> nb::object {
-                nb::object grid = self.grid;
-                nb::object launched = self.launcher.call(grid, args, kwargs);
-                if (launched.is_valid()) return launched;
-                return self.slow(*args, nb::arg("grid") = grid, **kwargs);
-            },
-            nb::arg("args"), nb::arg("kwargs"),
-            nb::sig("def __call__(self, *args: object, **kwargs: object) -> object"));
+    static const PyType_Slot kOver[] = {{Py_tp_call, slot(launch_over)},
+                                        {Py_tp_traverse, slot(traverse_over)},
+                                        {Py_tp_clear, slot(clear_over)},
+                                        {0, nullptr}};
+    nb::class_<LaunchOver>(m, "LaunchOver", nb::type_slots(kOver));
+    static const PyType_Slot kLaunchable[] = {{Py_mp_subscript, slot(over_grid)},
+                                              {Py_tp_traverse, slot(traverse_launchable)},
+                                              {Py_tp_clear, slot(clear_launchable)},
+                                              {0, nullptr}};
     nb::class_<TileLauncher>(m, "TileLauncher")
         .def(nb::init<const std::vector<std::string>&, TileLauncher::Defaults, std::vector<bool>, std::vector<bool>,
                       TileLauncher::Words>(),
              nb::arg("names"), nb::arg("defaults"), nb::arg("fixed"), nb::arg("whole"), nb::arg("options"))
-        .def(
-            "over",
-            [](nb::handle_t<TileLauncher> self, nb::object grid, nb::object slow) {
-                return LaunchOver{nb::cast<TileLauncher&>(self), nb::borrow(self), std::move(grid), std::move(slow)};
-            },
-            nb::arg("grid"), nb::arg("slow"),
-            "Gives the kernel over a grid; slow(*args, grid=grid, **kwargs) is its launch by Python.")
         .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("stages"),
              nb::arg("function"));
+    nb::class_<Launchable>(m, "Launchable", nb::type_slots(kLaunchable))
+        .def(nb::init<>())
+        .def(
+            "launch_by",
+            [](Launchable& self, nb::object launcher, nb::typed<nb::list, nb::object> listeners) {
+                self.launcher = launcher.is_none() ? nb::object() : std::move(launcher);
+                self.listeners = std::move(listeners);
+            },
+            nb::arg("launcher").none(), nb::arg("listeners"),
+            nb::sig("def launch_by(self, launcher: TileLauncher | None, listeners: list) -> None"),
+            "Launches by a launcher, or by Python alone; and by Python where `listeners` has any.");
 }
