@@ -116,9 +116,11 @@ bool TileLauncher::place(PyObject* args, PyObject* kwargs, std::vector<PyObject*
     for (size_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args, static_cast<Py_ssize_t>(i));
     PyObject *key = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) {
+        // Words are mostly one object each.
         size_t i = given;
         while (i < names_.size() && names_[i].ptr() != key) ++i;
-        if (i == names_.size())  // words are mostly one object each
+        const bool option = key == warps_.ptr() || key == stages_.ptr();
+        if (i == names_.size() && !option)
             for (i = given; i < names_.size() && PyUnicode_Compare(names_[i].ptr(), key) != 0;) ++i;
         if (i < names_.size()) {
             values[i] = value;

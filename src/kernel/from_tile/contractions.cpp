@@ -27,6 +27,7 @@ constexpr int64_t kSumRegisters = 24, kFewSumRegisters = 8;  // of a register ti
 constexpr int64_t kDepthAtOnce = 4;                          // steps along k in one iteration
 constexpr int64_t kLeastRowBytes = 256;                      // of a row of a panel, at least
 constexpr int64_t kLeastColumns = 32;                        // where rows are worth turning
+constexpr int64_t kManyLanesBytes = 32;                      // of a vector
 constexpr int64_t kRowsAtOnce = 8;                           // of what is put into panels
 
 }  // namespace
@@ -348,19 +349,10 @@ Status TileLowering::lower_reduce(const Instruction& i) {
         define_buffer(out, slot);
         return {};
     }
-    // Lanes of partial results, which meet at the end.
+    // Lanes of partial results, which meet at the end. A tile that was just written is reduced on the way.
+    const Stmt written = take_copy(x, width);
     TileIndices at;
-    std::function<Stmt(size_t)> nest = [&](size_t d) -> Stmt {
-        if (d < outer.size())
-            return unrolled(
-                outer[d],
-                [&](const Expr& var) {
-                    at.push_back(var);
-                    Stmt inner = nest(d + 1);
-                    at.pop_back();
-                    return inner;
-                },
-                LoopKind::Serial);
+    const auto row = [&](const Stmt& copy) {
         const size_t before = allocated_.size();
         const int partial = local(dtype, {width}, Scope::Register);
         allocated_.resize(before);
@@ -368,21 +360,68 @@ Status TileLowering::lower_reduce(const Instruction& i) {
             return unrolled(width, f, LoopKind::Vector);
         };
         const Stmt clear = vector([&](const Expr& lane) { return store(partial, {lane}, start); });
-        const Stmt add = unrolled(
-            shape[axis] / width,
-            [&](const Expr& k) {
-                return vector([&](const Expr& lane) {
-                    return store(partial, {lane}, element(x, with(at, k * Expr(width) + lane)), op);
-                });
-            },
-            LoopKind::Serial);
+        const auto add = [&](const Expr& k) {
+            return vector([&](const Expr& lane) {
+                return store(partial, {lane}, element(x, with(at, k * Expr(width) + lane)), op);
+            });
+        };
+        Stmt all;
+        if (!copy) {
+            all = unrolled(shape[axis] / width, add, LoopKind::Serial);
+        } else if (copy->as<For>()->kind == LoopKind::Vector) {
+            all = seq({copy, add(0)});
+        } else {
+            For made = *copy->as<For>();
+            made.body = seq({made.body, add(made.var)});
+            all = make_stmt(std::move(made));
+        }
         const Stmt begin = store(slot, at, start);
         const Stmt meet = vector([&](const Expr& lane) { return store(slot, at, at_buffer(partial, {lane}), op); });
-        return alloc(partial, seq({clear, add, begin, meet}));
+        return alloc(partial, seq({clear, all, begin, meet}));
     };
-    emit(nest(0));
+    std::function<Stmt(size_t, const Stmt&)> nest = [&](size_t d, const Stmt& copy) -> Stmt {
+        if (d == outer.size()) return row(copy);
+        For loop = copy ? *copy->as<For>() : For{.var = variable(outer[d]), .extent = outer[d], .body = nullptr};
+        at.push_back(loop.var);
+        loop.body = nest(d + 1, loop.body);
+        at.pop_back();
+        return for_loop(std::move(loop));
+    };
+    emit(nest(0, written));
     define_buffer(out, slot);
     return {};
+}
+
+// The loops that have just written a tile, whose innermost has vectors of `width`; they are no longer there.
+Stmt TileLowering::take_copy(int value, int64_t width) {
+    const std::vector<int64_t>& shape = type(value).shape;
+    const std::set<int> read = reads_of(value);
+    if (apart_ || statements_.empty() || read.size() != 1 || !read.contains(last_copied_)) return nullptr;
+    TileIndices probe;
+    for (int64_t size : shape) probe.push_back(variable(size));
+    if (!reads_only_at(value, last_copied_, probe, probe)) return nullptr;
+    Stmt inner = statements_.back();
+    for (size_t d = 0; d < shape.size(); ++d) {
+        const bool last = d + 1 == shape.size();
+        const For* loop = inner ? inner->as<For>() : nullptr;
+        const int64_t extent = last && shape[d] > width ? shape[d] / width : shape[d];
+        const LoopKind kind = last && shape[d] <= width ? LoopKind::Vector : LoopKind::Serial;
+        if (!loop || loop->kind != kind || !loop->extent.is_int(extent)) return nullptr;
+        inner = loop->body;
+        if (!last || kind == LoopKind::Vector) continue;
+        const For* vector = inner->as<For>();
+        if (!vector || vector->kind != LoopKind::Vector || !vector->extent.is_int(width)) return nullptr;
+        inner = vector->body;
+    }
+    const Store* store = inner->as<Store>();
+    if (!store || store->to.buffer != last_copied_) return nullptr;
+    // Functions, where vectors are short, leave no registers for partial results.
+    bool calls = false;
+    visit(store->value, [&](const Expr& e) { calls |= e.is(ExprKind::Call) && e.node().fn >= Fn::Sqrt; });
+    if (calls && machine_.vector_bytes < kManyLanesBytes) return nullptr;
+    Stmt copy = statements_.back();
+    statements_.pop_back();
+    return copy;
 }
 
 Status TileLowering::lower_combine(const Instruction& i) {

@@ -85,6 +85,7 @@ class TileLowering {
     Stmt lanes(int64_t extent, const std::function<Stmt(const Expr&)>& body);
     Stmt unrolled(int64_t extent, const std::function<Stmt(const Expr&)>& body, LoopKind kind = LoopKind::Unrolled);
     void copy_into(int slot, int value);  // a whole tile
+    Stmt take_copy(int value, int64_t width);
     Expr at_buffer(int slot, const TileIndices& indices) const;
 
     // Of a bounded program. A number that is read from memory: nothing is taken for known of what is computed with it,
@@ -167,6 +168,7 @@ class TileLowering {
     std::vector<int> region_of_;             // where a value is given
     std::vector<int> waiting_;               // values that are not in memory, and read it
     std::vector<int> pointers_;              // given so far
+    int last_copied_ = -1;                   // by the last statement, or by one before
     std::map<int, int> row_panels_;          // slots of operands that lie so already
     struct Memo {
         TileIndices indices;

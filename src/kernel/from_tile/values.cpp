@@ -235,6 +235,7 @@ void TileLowering::copy_into(int slot, int value) {
         return;
     }
     emit(over(type(value).shape, [&](const TileIndices& at) { return store(slot, to(at), element(value, at)); }));
+    last_copied_ = slot;
 }
 
 void TileLowering::compute_waiting() {
