@@ -1,4 +1,5 @@
 #include "kernel/from_tile/from_tile.h"
+#include "kernel/from_tile/bound_exps.h"
 
 #include <fmt/format.h>
 
@@ -31,7 +32,10 @@ TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<t
       stages_(options.stages) {
     add_in_dots(program_);
     divide_once(program_);
-    if (warps_) by_powers_of_two(program_);
+    if (warps_)
+        by_powers_of_two(program_);
+    else
+        bound_exps(program_);
     hoist_invariants(program_);
     uses_ = count_uses(program_);
     remaining_ = uses_.count;
