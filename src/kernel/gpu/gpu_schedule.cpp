@@ -43,7 +43,7 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
                               std::string* traces) {
     auto try_one = [&](bool share) -> Result<Lowered> {
         Compute with = compute;
-        if (share) keep_wide(with);
+        if (share && !options.strict) keep_wide(with);
         auto prepared = prepare_window(with);
         const Schedule schedule = TRY(scheduled(std::move(with), share));
         Lowered lowered = TRY(lower(schedule));
