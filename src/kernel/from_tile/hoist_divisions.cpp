@@ -154,7 +154,12 @@ Stmt in_front_of(Kernel& kernel, const For& loop) {
             if (!divides(e)) return e;
             const std::vector<std::string> names = free_symbols(e);
             bool same = std::none_of(names.begin(), names.end(), [&](const std::string& n) { return own.contains(n); });
-            visit(e, [&](const Expr& x) { same &= !x.is(ExprKind::Load) || !written.contains(x.node().slot); });
+            // What is read behind a condition may not be there: of loads, only numbers that the kernel keeps.
+            visit(e, [&](const Expr& x) {
+                if (!x.is(ExprKind::Load)) return;
+                const Scope scope = kernel.buffers[static_cast<size_t>(x.node().slot)].scope;
+                same &= x.args().empty() && scope != Scope::Global && !written.contains(x.node().slot);
+            });
             if (!same) return e;
             const auto known = std::find_if(kept.begin(), kept.end(), [&](const auto& k) { return k.first.same(e); });
             if (known != kept.end()) return load(known->second, DType::i64, {});
