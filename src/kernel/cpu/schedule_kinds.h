@@ -23,6 +23,15 @@ bool is_costly(const Expr& value);  // there are functions in it that take ten t
 Expr elements_of(const std::vector<ReduceAxis>& axes);
 int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine);
 
+// Axes along which the value is another expression for each of a few places, or for each remainder by a few; not more
+// than `most` expressions together.
+struct Phases {
+    size_t axis;
+    int64_t count;
+    bool operator==(const Phases&) const = default;
+};
+std::vector<Phases> find_phases(const Stage& stage, int64_t most, bool innermost = false);
+
 // Maps go into what reads them, unless that would compute costly functions again.
 Status inline_maps(Schedule& s);
 

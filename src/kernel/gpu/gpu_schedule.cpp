@@ -16,6 +16,7 @@ namespace {
 Result<Schedule> scheduled(Compute compute, bool share) {
     Schedule s(std::move(compute));
     TRY(inline_maps(s));
+    if (auto apart = sums_apart(s.compute())) s = Schedule(std::move(*apart));
     std::vector<std::string> names;
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
     std::set<std::string> done;
@@ -25,7 +26,8 @@ Result<Schedule> scheduled(Compute compute, bool share) {
         if (done.count(*name)) continue;
         if (std::none_of(stages.begin(), stages.end(), [&](const Stage& st) { return st.name == *name; })) continue;
         std::vector<std::string> taken;
-        if (share) taken = TRY(rows_to_blocks(s, *name, done));
+        taken = TRY(phases_to_threads(s, *name));
+        if (taken.empty() && share) taken = TRY(rows_to_blocks(s, *name, done));
         if (taken.empty()) taken = TRY(window_to_threads(s, *name));
         done.insert(*name);
         done.insert(taken.begin(), taken.end());
