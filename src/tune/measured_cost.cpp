@@ -22,9 +22,8 @@ constexpr double kTooLarge = 10;       // times the estimate, for what the devic
 constexpr double kPatience = 4;        // seconds for each second of processor time, where others use the machine
 constexpr size_t kBatch = 8;           // kernels for each core that code is generated for at once
 constexpr size_t kDeviceBatch = 2;     // of a GPU's, which its driver assembles too
-// Of an H200, roughly: a third of the rate of its f32 multiply-adds, two thirds of its bandwidth. What is not measured
-// is scaled by what is.
-constexpr Speeds kGpuSpeeds{.flops = 20e12, .map_flops = 5e12, .bytes = 3e12, .launch = 2e-6, .in_tiles = false};
+// Of what a GPU reaches at best. What is not measured is scaled by what is.
+constexpr double kOfFlops = 0.5, kOfMapFlops = 0.125, kOfBandwidth = 0.75;
 
 double number(const Expr& e) { return double(e.as_int().value_or(1)); }
 
@@ -51,7 +50,13 @@ class MeasuredCost::Spending {
     double processor_ = processor_seconds();
 };
 
-Speeds speeds_of(const Device& device) { return device.shares_memory() ? Speeds{} : kGpuSpeeds; }
+Speeds speeds_of(const Device& device) {
+    if (device.shares_memory()) return {};
+    auto machine = describe_target(device.target());
+    if (!machine.ok()) return {};
+    return {kOfFlops * machine->flops, kOfMapFlops * machine->flops, kOfBandwidth * machine->bandwidth, machine->launch,
+            *machine};
+}
 
 MeasuredCost::MeasuredCost(const MeasureOptions& options, Device& device, LowerOptions lower)
     : options_(options),

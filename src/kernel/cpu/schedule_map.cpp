@@ -386,7 +386,8 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
     std::vector<Loop> loops = s.loops(name);
     double element = double(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
     for (const Expr& load : loads_of(stage)) element += double(dtype_bytes(load.dtype()));
-    if (auto phases = find_phases(stage, kMostCopies); !phases.empty()) return schedule_phases(s, name, phases, element, options);
+    if (auto phases = find_phases(stage, kMostCopies); !phases.empty())
+        return schedule_phases(s, name, phases, element, options);
     const int64_t lanes = lanes_of(s, stage, options.machine);
     if (auto count = interleaved(stage);
         count && lanes > 1 && stage.axes.back().extent.as_int().value_or(*count * lanes) >= *count * lanes)

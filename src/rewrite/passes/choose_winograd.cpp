@@ -43,7 +43,19 @@ Polynomial times_root(const Polynomial& p, double root) {  // p(x) * (x - root)
 
 using Axis = ConvTiles::Axis;
 
+constexpr double kWorthwhile = 1.3;  // times as fast, by what is counted
+
+Decision pays_on_gpu(const ConvTiles& c, bool leaves, const Machine& machine) {
+    const double direct = direct_seconds(c, machine), tiled = tiled_seconds(c, machine, leaves);
+    if (!c.asked && direct < kWorthwhile * tiled)
+        return no("tiles of {}x{} would take {:.1f} us and direct {:.1f}", c.axes[0].side, c.axes[1].side, 1e6 * tiled,
+                  1e6 * direct);
+    return yes("{:.1f} us become {:.1f}, transforms and launches counted; tiles of {}x{}{}", 1e6 * direct, 1e6 * tiled,
+               c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
+}
+
 Decision pays(const ConvTiles& c, bool leaves, const Machine& machine) {
+    if (machine.blocks) return pays_on_gpu(c, leaves, machine);
     const double points = double(c.axes[0].points() * c.axes[1].points());
     const double kernel = double(c.axes[0].kernel * c.axes[1].kernel);
     // Weights come from memory, the later the faster operations are.
@@ -54,7 +66,7 @@ Decision pays(const ConvTiles& c, bool leaves, const Machine& machine) {
     const bool near = 4 * c.tiles() * points * double(c.channels + c.outputs) < double(machine.l2_bytes);
     const double transforms = c.transforms() * (leaves && !near ? 3 : 1);
     double all = c.products() + transforms + traffic, saved = c.direct() / all;
-    if (!c.asked && saved < 1.3)
+    if (!c.asked && saved < kWorthwhile)
         return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times", all / 1e6, c.direct() / 1e6, saved);
     return yes("{:.0f} Mflop become {:.0f}: {:.2f} times, transforms and traffic counted; tiles of {}x{}{}",
                c.direct() / 1e6, c.products() / 1e6, saved, c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
@@ -224,6 +236,7 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
         Node& node = *graph.nodes()[i];
         auto c = conv_tiles(node);
         if (!c || !node.input(1)->is_constant()) continue;
+        if (machine.blocks) c = fastest_tiles(*c, machine);
         const auto& uses = node.output()->uses();
         const bool leaves = std::any_of(uses.begin(), uses.end(), [](const Use& use) { return !use.node; });
         Decision decision = pays(*c, leaves, machine);
