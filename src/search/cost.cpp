@@ -44,7 +44,7 @@ class EstimatedCost : public CostModel {
                 return fused_ ? kFusedMap * std::max(bytes, arithmetic) : std::max(bytes, arithmetic) + speeds_.launch;
             }
             case Work::Product:
-                if (auto tiles = tiles_of(node); tiles && speeds_.gpu) return on_gpu(*tiles);
+                if (auto known = on_gpu(node)) return *known;
                 bytes += tile_weight_bytes(node) / speeds_.bytes;
                 return std::max(bytes, product_flops(node, flops) / speeds_.flops) + speeds_.launch;
             case Work::Other: return std::max(bytes, flops / speeds_.map_flops) + speeds_.launch;
@@ -57,10 +57,9 @@ class EstimatedCost : public CostModel {
         return tiles && from_weights(*node.input(1)) ? tiles : std::nullopt;
     }
 
-    double on_gpu(const ConvTiles& given) const {
-        const ConvTiles tiles = fastest_tiles(given, *speeds_.gpu);
-        const double seconds = tiled_seconds(tiles, *speeds_.gpu);
-        return tiles.asked ? seconds : std::min(direct_seconds(tiles, *speeds_.gpu), seconds);
+    std::optional<double> on_gpu(const Node& node) const {
+        if (!speeds_.gpu || node.inputs().size() < 2) return std::nullopt;
+        return conv_seconds(node, from_weights(*node.input(1)), *speeds_.gpu);
     }
 
     // As the compiler does it: what is asked for, otherwise what is less.

@@ -148,7 +148,7 @@ class MapFusion {
         const double saved = inputs + own + readers * own - readers * inputs;
         const double again = work * std::max(0.0, times - elements);
         if (sites.size() > kMaxStages && work > 0) return no("{} kernels read it", sites.size());
-        const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) == 1 &&
+        const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) <= 1 &&
                           acc_.def(sites[0].stage).kind == Definition::Kind::Map;
         if (!once && node_count(acc_.body(n)) > kMaxNodes) return no("its expression is too large");
         if (!once && has_phases(acc_.body(n))) return no("its neighbours are made of the same elements in other ways");

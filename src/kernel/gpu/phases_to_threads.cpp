@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kMostSums = 100;  // of a thread
 constexpr size_t kFewestLoads = 2;  // of one sum
+constexpr size_t kSomeLoads = 4;    // that are looked at, to see how all lie
 
 // A choice between sums by the place along one of these axes.
 bool chooses_sum(const Expr& e, const std::vector<ReduceAxis>& axes) {
@@ -36,7 +37,8 @@ Expr without_sums(const Expr& e, const std::vector<ReduceAxis>& axes, const std:
 size_t axis_of_threads(const Schedule& s, const Stage& sums, const std::vector<Phases>& phases) {
     size_t best = 0;
     std::ptrdiff_t most = -1;
-    const std::vector<Expr> loads = loads_of(sums);
+    std::vector<Expr> loads = loads_of(sums);
+    loads.erase(loads.begin() + std::ptrdiff_t(std::min(loads.size(), kSomeLoads)), loads.end());
     for (size_t i = 0; i < sums.axes.size(); ++i) {
         if (std::any_of(phases.begin(), phases.end(), [&](const Phases& p) { return p.axis == i; })) continue;
         const auto along = std::count_if(loads.begin(), loads.end(), [&](const Expr& load) {
