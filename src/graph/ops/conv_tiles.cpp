@@ -113,16 +113,18 @@ ConvTiles fastest_tiles(const ConvTiles& c, const Machine& machine) {
 }
 
 std::optional<double> conv_seconds(const Node& node, bool known, const Machine& machine) {
-    if (node.op().name != "conv" || node.view().dtype(0) != DType::f32) return std::nullopt;
+    if (node.op().name != "conv") return std::nullopt;
+    const OpView view = node.view();
+    if (view.dtype(0) != DType::f32) return std::nullopt;
     if (auto tiles = known ? conv_tiles(node) : std::nullopt) {
         const ConvTiles best = fastest_tiles(*tiles, machine);
         const double tiled = tiled_seconds(best, machine);
         return best.asked ? tiled : std::min(tiled, direct_seconds(best, machine));
     }
     auto elements = [](const Shape& shape) { return shape.elements().as_int(); };
-    const Shape &x = node.view().shape(0), &w = node.view().shape(1), &y = node.output()->type().tensor().shape;
+    const Shape &x = view.shape(0), &w = view.shape(1), &y = node.output()->type().tensor().shape;
     const auto from = elements(x), taps = elements(w), to = elements(y);
-    const int64_t groups = node.view().integer("group");
+    const int64_t groups = view.integer("group");
     if (!from || !taps || !to || *taps == 0 || *to == 0 || groups < 1) return std::nullopt;
     const int64_t outputs = *w[0].as_int();
     return kernel_seconds(
