@@ -25,7 +25,8 @@ constexpr size_t kBatch = 8;           // kernels for each core that code is gen
 constexpr size_t kDeviceBatch = 2;     // of a GPU's, which its driver assembles too
 constexpr size_t kKernels = 2;         // that a node is made of, about
 constexpr int kLowered = 8;            // nodes that are lowered at once: each may need memory for its weights
-constexpr double kNotMeasured = 1.6;   // times the least estimate of a class: on a GPU, whose convolutions have good ones
+constexpr double kNotMeasured =
+    1.6;  // times the least estimate of a class: on a GPU, whose convolutions have good ones
 // Of what a GPU reaches at best. What is not measured is scaled by what is.
 constexpr double kOfFlops = 0.5, kOfMapFlops = 0.125, kOfBandwidth = 0.75;
 

@@ -127,9 +127,8 @@ std::optional<double> conv_seconds(const Node& node, bool known, const Machine& 
     const int64_t groups = view.integer("group");
     if (!from || !taps || !to || *taps == 0 || *to == 0 || groups < 1) return std::nullopt;
     const int64_t outputs = *w[0].as_int();
-    return kernel_seconds(
-        machine, product_seconds(machine, groups, *to / outputs, outputs / groups, *taps / outputs),
-        double(*from + *taps + *to));
+    return kernel_seconds(machine, product_seconds(machine, groups, *to / outputs, outputs / groups, *taps / outputs),
+                          double(*from + *taps + *to));
 }
 
 }  // namespace tessera

@@ -32,8 +32,8 @@ struct Phases {
 };
 std::vector<Phases> find_phases(const Stage& stage, int64_t most, bool innermost = false);
 
-// Maps go into what reads them, unless that would compute costly functions again.
-Status inline_maps(Schedule& s);
+// Maps go into what reads them, unless that would compute costly functions again, or they are to stay.
+Status inline_maps(Schedule& s, const std::function<bool(const Stage&)>& stays = {});
 
 // `stage` is a contraction c; `out`, where it is not empty, the map that reads each of its elements once and writes the
 // result: see matching_groups.

@@ -21,6 +21,7 @@ Result<std::vector<std::string>> window_to_threads(Schedule& s, const std::strin
 // Choices between sums of the same elements, by the place along an axis, as stages of their own, which others read at
 // their own place. Nothing where there are none.
 std::optional<Compute> sums_apart(const Compute& compute);
+bool is_choice_of_sums(const Stage& stage);  // all of it
 // A map and the choices between sums that it reads: each thread has all sums of a tile in registers. The names of what
 // it took along; none, and nothing done, where it reads none.
 Result<std::vector<std::string>> phases_to_threads(Schedule& s, const std::string& map);

@@ -15,7 +15,7 @@ namespace {
 
 Result<Schedule> scheduled(Compute compute, bool share) {
     Schedule s(std::move(compute));
-    TRY(inline_maps(s));
+    TRY(inline_maps(s, is_choice_of_sums));
     if (auto apart = sums_apart(s.compute())) s = Schedule(std::move(*apart));
     std::vector<std::string> names;
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
