@@ -28,7 +28,7 @@ constexpr int kLowered = 8;            // nodes that are lowered at once: each m
 constexpr double kNotMeasured =
     1.6;  // times the least estimate of a class: on a GPU, whose convolutions have good ones
 // Of what a GPU reaches at best. What is not measured is scaled by what is.
-constexpr double kOfFlops = 0.5, kOfMapFlops = 0.125, kOfBandwidth = 0.75;
+constexpr double kOfFlops = 0.5, kOfMapFlops = 0.125, kOfBandwidth = 0.75, kOfLaunch = 0.4;
 
 double number(const Expr& e) { return double(e.as_int().value_or(1)); }
 
@@ -59,8 +59,8 @@ Speeds speeds_of(const Device& device) {
     if (device.shares_memory()) return {};
     auto machine = describe_target(device.target());
     if (!machine.ok()) return {};
-    return {kOfFlops * machine->flops, kOfMapFlops * machine->flops, kOfBandwidth * machine->bandwidth, machine->launch,
-            *machine};
+    return {kOfFlops * machine->flops, kOfMapFlops * machine->flops, kOfBandwidth * machine->bandwidth,
+            kOfLaunch * machine->launch, *machine};
 }
 
 MeasuredCost::MeasuredCost(const MeasureOptions& options, Device& device, LowerOptions lower)
