@@ -25,12 +25,12 @@ int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine);
 
 // Axes along which the value is another expression for each of a few places, or for each remainder by a few; not more
 // than `most` expressions together.
-struct Phases {
+struct PhasedAxis {
     size_t axis;
     int64_t count;
-    bool operator==(const Phases&) const = default;
+    bool operator==(const PhasedAxis&) const = default;
 };
-std::vector<Phases> find_phases(const Stage& stage, int64_t most, bool innermost = false);
+std::vector<PhasedAxis> find_phases(const Stage& stage, int64_t most, bool innermost = false);
 
 // Maps go into what reads them, unless that would compute costly functions again, or they are to stay.
 Status inline_maps(Schedule& s, const std::function<bool(const Stage&)>& stays = {});

@@ -122,11 +122,11 @@ constexpr int64_t kMostPhases = 10, kMostCopies = 64;
 
 }  // namespace
 
-std::vector<Phases> find_phases(const Stage& stage, int64_t most, bool innermost) {
-    std::vector<Phases> found;
+std::vector<PhasedAxis> find_phases(const Stage& stage, int64_t most, bool innermost) {
+    std::vector<PhasedAxis> found;
     int64_t copies = 1;
     auto add = [&](size_t axis, int64_t count) {
-        for (const Phases& p : found)
+        for (const PhasedAxis& p : found)
             if (p.axis == axis) return;
         if (count < 2 || count > kMostPhases || copies * count > most) return;
         found.push_back({axis, count});
@@ -150,13 +150,13 @@ std::vector<Phases> find_phases(const Stage& stage, int64_t most, bool innermost
 namespace {
 
 // All phases at once, lane by lane: what their expressions share is computed once.
-Status schedule_phases(Schedule& s, const std::string& name, const std::vector<Phases>& phases, double element,
+Status schedule_phases(Schedule& s, const std::string& name, const std::vector<PhasedAxis>& phases, double element,
                        const ScheduleOptions& options) {
     const int64_t lanes = lanes_of(s, find_stage(s, name), options.machine);
     std::vector<Loop> loops = s.loops(name), outer, unrolled;
     int64_t copies = 1;
     for (size_t i = 0; i + 1 < loops.size(); ++i) {
-        auto p = std::find_if(phases.begin(), phases.end(), [&](const Phases& p) { return p.axis == i; });
+        auto p = std::find_if(phases.begin(), phases.end(), [&](const PhasedAxis& p) { return p.axis == i; });
         if (p == phases.end()) {
             outer.push_back(loops[i]);
             continue;

@@ -119,7 +119,7 @@ class Tile {
             for (size_t i = 0; i < from->axes.size(); ++i)
                 for (size_t k = 0; k < stage.axes.size(); ++k)
                     if (load.arg(i) == stage.axes[k].var) found.of[i] = own[k];
-            for (const Phases& p : find_phases(*from, kMostSums, true)) {
+            for (const PhasedAxis& p : find_phases(*from, kMostSums, true)) {
                 const auto of = found.of[p.axis];
                 agree &= of && (counts[*of] == 1 || counts[*of] == p.count);
                 if (of) counts[*of] = p.count;
