@@ -15,8 +15,8 @@ namespace {
 
 Result<Schedule> scheduled(Compute compute, bool share) {
     Schedule s(std::move(compute));
-    TRY(inline_maps(s, is_choice_of_sums));
-    if (auto apart = sums_apart(s.compute())) s = Schedule(std::move(*apart));
+    TRY(inline_maps(s, [&](const Stage& stage) { return share && is_choice_of_sums(stage); }));
+    if (auto apart = share ? sums_apart(s.compute()) : std::nullopt) s = Schedule(std::move(*apart));
     std::vector<std::string> names;
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
     std::set<std::string> done;
@@ -26,7 +26,7 @@ Result<Schedule> scheduled(Compute compute, bool share) {
         if (done.count(*name)) continue;
         if (std::none_of(stages.begin(), stages.end(), [&](const Stage& st) { return st.name == *name; })) continue;
         std::vector<std::string> taken;
-        taken = TRY(phases_to_threads(s, *name));
+        if (share) taken = TRY(phases_to_threads(s, *name));
         if (taken.empty() && share) taken = TRY(rows_to_blocks(s, *name, done));
         if (taken.empty()) taken = TRY(window_to_threads(s, *name));
         done.insert(*name);
