@@ -44,6 +44,7 @@ class EstimatedCost : public CostModel {
                 return fused_ ? kFusedMap * std::max(bytes, arithmetic) : std::max(bytes, arithmetic) + speeds_.launch;
             }
             case Work::Product:
+                if (auto known = on_gpu(node)) return *known;
                 bytes += tile_weight_bytes(node) / speeds_.bytes;
                 return std::max(bytes, product_flops(node, flops) / speeds_.flops) + speeds_.launch;
             case Work::Other: return std::max(bytes, flops / speeds_.map_flops) + speeds_.launch;
@@ -51,25 +52,35 @@ class EstimatedCost : public CostModel {
         return 0;
     }
 
+    static std::optional<ConvTiles> tiles_of(const Node& node) {
+        auto tiles = conv_tiles(node);
+        return tiles && from_weights(*node.input(1)) ? tiles : std::nullopt;
+    }
+
+    std::optional<double> on_gpu(const Node& node) const {
+        if (!speeds_.gpu || node.inputs().size() < 2) return std::nullopt;
+        return conv_seconds(node, from_weights(*node.input(1)), *speeds_.gpu);
+    }
+
     // As the compiler does it: what is asked for, otherwise what is less.
     double product_flops(const Node& node, double direct) const {
-        if (!speeds_.in_tiles) return direct;
+        if (speeds_.gpu) return direct;
         if (node.attrs().contains("halvings")) {
             const double times = double(node.view().integer("halvings"));
             const double elements = double(number(node.input(0)->type().tensor().shape.elements())) +
                                     number(node.output()->type().tensor().shape.elements());
             return direct * std::pow(7.0 / 8, times) + kSumsOfHalves * times * elements;
         }
-        auto tiles = conv_tiles(node);
-        if (!tiles || !from_weights(*node.input(1))) return direct;
+        auto tiles = tiles_of(node);
+        if (!tiles) return direct;
         const double work = tiles->products() + tiles->transforms();
         return tiles->asked ? work : std::min(direct, work);
     }
 
     // What weights take more where tiles are asked for.
     double tile_weight_bytes(const Node& node) const {
-        auto tiles = conv_tiles(node);
-        if (!speeds_.in_tiles || !tiles || !tiles->asked || !from_weights(*node.input(1))) return 0;
+        auto tiles = tiles_of(node);
+        if (!tiles || !tiles->asked) return 0;
         return 4 * double(tiles->channels) * double(tiles->outputs) *
                double(tiles->axes[0].points() * tiles->axes[1].points() -
                       tiles->axes[0].kernel * tiles->axes[1].kernel);

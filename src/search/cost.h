@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/machine.h"
 #include "graph/graph.h"
 
 namespace tessera {
@@ -30,7 +31,9 @@ struct Speeds {
     double map_flops = 8e9;  // element by element, and of other reductions
     double bytes = 20e9;     // between kernels
     double launch = 1e-6;    // of one kernel
-    bool in_tiles = true;    // it computes products by Winograd and Strassen, where that is asked for or pays
+    // By whose sizes convolutions are estimated that may be computed in tiles, and which computes none by Strassen;
+    // none: it is a processor.
+    std::optional<Machine> gpu = {};
 };
 
 // From the ops' bodies (graph/count.h): products by operations, the rest by bytes. With `fused`, what a product's

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/clock.h"
+#include "base/in_parallel.h"
 #include "base/usable_cores.h"
 #include "llvm/compile_kernels.h"
 #include "rewrite/edit.h"
@@ -22,9 +23,12 @@ constexpr double kTooLarge = 10;       // times the estimate, for what the devic
 constexpr double kPatience = 4;        // seconds for each second of processor time, where others use the machine
 constexpr size_t kBatch = 8;           // kernels for each core that code is generated for at once
 constexpr size_t kDeviceBatch = 2;     // of a GPU's, which its driver assembles too
-// Of an H200, roughly: a third of the rate of its f32 multiply-adds, two thirds of its bandwidth. What is not measured
-// is scaled by what is.
-constexpr Speeds kGpuSpeeds{.flops = 20e12, .map_flops = 5e12, .bytes = 3e12, .launch = 2e-6, .in_tiles = false};
+constexpr size_t kKernels = 2;         // that a node is made of, about
+constexpr int kLowered = 8;            // nodes that are lowered at once: each may need memory for its weights
+constexpr double kNotMeasured =
+    1.6;  // times the least estimate of a class: on a GPU, whose convolutions have good ones
+// Of what a GPU reaches at best. What is not measured is scaled by what is.
+constexpr double kOfFlops = 0.5, kOfMapFlops = 0.125, kOfBandwidth = 0.75, kOfLaunch = 0.4;
 
 double number(const Expr& e) { return double(e.as_int().value_or(1)); }
 
@@ -51,7 +55,13 @@ class MeasuredCost::Spending {
     double processor_ = processor_seconds();
 };
 
-Speeds speeds_of(const Device& device) { return device.shares_memory() ? Speeds{} : kGpuSpeeds; }
+Speeds speeds_of(const Device& device) {
+    if (device.shares_memory()) return {};
+    auto machine = describe_target(device.target());
+    if (!machine.ok()) return {};
+    return {kOfFlops * machine->flops, kOfMapFlops * machine->flops, kOfBandwidth * machine->bandwidth,
+            kOfLaunch * machine->launch, *machine};
+}
 
 MeasuredCost::MeasuredCost(const MeasureOptions& options, Device& device, LowerOptions lower)
     : options_(options),
@@ -151,6 +161,7 @@ std::optional<MeasuredCost::Parts> MeasuredCost::parts_of(const Graph& graph, bo
     Parts parts;
     for (const Step& step : program->steps) {
         if (std::holds_alternative<HostStep>(step) || std::holds_alternative<ControlStep>(step)) {
+            const std::lock_guard<std::mutex> one(estimating_);
             parts.rest += estimate_->node(*node_of(step));
             continue;
         }
@@ -252,6 +263,7 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
     struct Choice {
         const Node* node;
         std::string key;
+        double estimate;
         bool again = false;  // though it is known
         std::optional<Parts> parts = {};
     };
@@ -265,6 +277,15 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
             if (known_.contains(c.key) && (!best || known_[c.key] < known_[best->key])) best = &c;
         return best;
     };
+    std::vector<Choice> left_out;
+    auto leave_out_slow = [&](std::vector<Choice>& choices) {
+        if (device_.shares_memory()) return;
+        double least = 1e9;
+        for (const Choice& c : choices) least = std::min(least, c.estimate);
+        auto slow = [&](const Choice& c) { return c.estimate > kNotMeasured * least && !known_.contains(c.key); };
+        std::copy_if(choices.begin(), choices.end(), std::back_inserter(left_out), slow);
+        std::erase_if(choices, slow);
+    };
     std::map<std::string, Stake> stakes;  // by the texts of the nodes: classes that are alike are one
     for (const auto& nodes : classes) {
         Stake stake;
@@ -273,12 +294,13 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
         for (const Node* n : nodes) {
             const double estimate = estimate_->node(*n);
             if (keeps_estimate(*n, estimate)) continue;
-            stake.choices.push_back({n, cost_key(*n)});
+            stake.choices.push_back({n, cost_key(*n), estimate});
             stake.estimate = std::max(stake.estimate, estimate);
             fresh |= !known_.contains(stake.choices.back().key);
             text += stake.choices.back().key + '\n';
         }
         // What others are compared with should be of the same hour.
+        leave_out_slow(stake.choices);
         if (Choice* best = cheapest_known(stake.choices); best && nodes_until_ && !recent_.contains(best->key))
             fresh = best->again = true;
         if (!fresh) continue;
@@ -295,18 +317,21 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
     const size_t batch = (device_.shares_memory() ? kBatch : kDeviceBatch) * size_t(usable_cores());
     for (size_t next = 0; next < order.size() && !over(nodes_until_);) {
         Spending spending(*this);
-        std::vector<const Parts*> lowered;
+        std::vector<Choice*> fresh;
         size_t end = next;
-        for (size_t kernels = 0; end < order.size() && kernels < batch; ++end)
+        for (; end < order.size() && kKernels * fresh.size() < batch; ++end)
             for (Choice& choice : order[end]->choices) {
                 if (options_.progress) options_.progress("measure", done++, total);
-                if (known_.contains(choice.key) && !choice.again) continue;
-                choice.parts = parts_of(*choice.node);
-                if (!choice.parts) continue;
-                if (choice.again) forget(*choice.parts);
-                lowered.push_back(&*choice.parts);
-                kernels += choice.parts->kernels.size();
+                if (!known_.contains(choice.key) || choice.again) fresh.push_back(&choice);
             }
+        in_parallel(fresh.size(), std::min(kLowered, usable_cores()),
+                    [&](size_t i) { fresh[i]->parts = parts_of(*fresh[i]->node); });
+        std::vector<const Parts*> lowered;
+        for (Choice* choice : fresh) {
+            if (!choice->parts) continue;
+            if (choice->again) forget(*choice->parts);
+            lowered.push_back(&*choice->parts);
+        }
         const Code code = generate(lowered);
         for (; next < end; ++next) {
             double best = 1e9;
@@ -319,6 +344,7 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
             }
         }
     }
+    for (const Choice& c : left_out) known_.try_emplace(c.key, scaled(c.estimate));
 }
 
 std::optional<double> MeasuredCost::groups(const Graph& graph) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <unordered_set>
 
@@ -96,6 +97,7 @@ class MeasuredCost : public CostModel {
     bool keep_ = true;                         // none of them is in what was clocked last
     std::string file_;                         // empty: none
     std::unique_ptr<CostModel> estimate_;
+    mutable std::mutex estimating_;                  // where nodes are lowered at once
     std::unordered_map<std::string, double> known_;  // by a node's text, or a kernel's key
     std::vector<std::string> fresh_;                 // to be written to the file
     std::unordered_set<std::string> recent_;         // measured since allow()

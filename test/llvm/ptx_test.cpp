@@ -133,6 +133,45 @@ TEST(Ptx, ProductsOf16BitsAreMatrixInstructions) {
             }
 }
 
+// A thread reads each element of a tile once, and has all of the tile in registers.
+TEST(Ptx, WinogradTransformsStayInRegisters) {
+    const std::string ptxas = find_assembler();
+    std::string weights;
+    for (int i = 0; i < 8 * 8 * 9; ++i) weights += fmt::format("{}{:.2f}", i ? "," : "", 0.01 * (i * i % 197) - 1);
+    for (int64_t side = 2; side <= 7; ++side) {
+        const std::string text = fmt::format(
+            "graph g(x: f32[2,8,30,23]) {{\n  const w: f32[8,8,3,3] = [{0}]\n  %p = max_pool(x, kernel_shape=[2,2])\n"
+            "  %y = conv(%p, %w, pads=[1,1,1,1], tiles=[{1},{1}])\n  %r = relu(%y)\n  return max_pool(%r, "
+            "kernel_shape=[2,2])\n}}\n",
+            weights, side);
+        SCOPED_TRACE(fmt::format("tiles of {0}x{0}", side));
+        const int64_t points = (side + 2) * (side + 2);
+        size_t transforms = 0;
+        for (const Kernel& kernel : kernels_of(text, "sm_90a")) {
+            if (!kernel.name.starts_with("winograd")) continue;
+            ++transforms;
+            auto ptx = emit_assembly({kernel}, {.target = "sm_90a"});
+            ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+            auto count = [&](std::string_view what) {
+                int64_t n = 0;
+                for (size_t at = 0; (at = ptx->find(what, at)) != std::string::npos; ++at) ++n;
+                return n;
+            };
+            EXPECT_EQ(count("ld.global.f32"), points) << kernel.name;
+            // Of a result, stores at its edge may stand in branches of their own.
+            if (kernel.name.starts_with("winograd_input")) {
+                EXPECT_EQ(count("st.global.f32"), points);
+            }
+            EXPECT_EQ(count("ld.local"), 0) << kernel.name;
+            if (ptxas.empty()) continue;
+            const Assembled made = assemble(ptxas, *ptx, "sm_90a");
+            EXPECT_EQ(made.status, 0) << made.log;
+            EXPECT_EQ(made.spilled, 0) << made.log;
+        }
+        EXPECT_EQ(transforms, 2u);
+    }
+}
+
 // Attention is one kernel, whose products go on while weights are made: the assembler holds none of them up. What it
 // puts aside, it does outside of the loop over keys.
 TEST(Ptx, AttentionIsOneKernelThatIsNotHeldUp) {

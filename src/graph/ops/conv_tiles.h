@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "base/machine.h"
 #include "graph/graph.h"
 
 namespace tessera {
@@ -26,5 +27,14 @@ struct ConvTiles {
 
 // Nothing where it is computed directly: that is asked for, or it cannot be otherwise.
 std::optional<ConvTiles> conv_tiles(const Node& node);
+
+// On a GPU, in seconds: directly, and in tiles. `leaves`: the result is stored in ONNX's order.
+double direct_seconds(const ConvTiles& c, const Machine& machine);
+double tiled_seconds(const ConvTiles& c, const Machine& machine, bool leaves = false);
+// The tiles that are fastest there by that, but for those that are asked for.
+ConvTiles fastest_tiles(const ConvTiles& c, const Machine& machine);
+// Of any convolution of f32, as it is asked for or else as it is fastest; `known`: its weights are. Nothing where its
+// sizes are not known.
+std::optional<double> conv_seconds(const Node& node, bool known, const Machine& machine);
 
 }  // namespace tessera

@@ -32,18 +32,28 @@ Status check_matrices(const OpView& op) {
     return {};
 }
 
-// Of x, which is padded already: tiles begin every `side` and overlap.
+// What is around x: at the beginning of both axes, then at their ends.
+std::vector<int64_t> pads_of(const OpView& op) {
+    return op.has_attr("pads") ? op.ints("pads") : std::vector<int64_t>(4, 0);
+}
+
+// Of x, padded: tiles begin every `side` and overlap.
 Tiles input_tiles(const OpView& op) {
     const Shape& x = op.shape(0);
     const auto& side = op.ints("side");
-    return Tiles(x[2] - op.shape(1)[0] + side[0], x[3] - op.shape(2)[0] + side[1], side[0], side[1]);
+    const auto pads = pads_of(op);
+    auto outputs = [&](int64_t axis) {
+        return x[2 + axis] + pads[size_t(axis)] + pads[size_t(axis) + 2] - op.shape(size_t(axis) + 1)[0] +
+               side[size_t(axis)];
+    };
+    return Tiles(outputs(0), outputs(1), side[0], side[1]);
 }
 
 const OpDef kWinogradInput{
     .name = "winograd_input",
     .inputs = {"x: T", "bt_rows: T", "bt_columns: T"},
     .outputs = {"v: T"},
-    .attrs = {ints_attr("side").required()},
+    .attrs = {ints_attr("side").required(), ints_attr("pads")},
     .types = {{"T", kWideFloats}},
     .traits = {Trait::Pure, Trait::Linear, Trait::OwnSums},
     .infer = [](const OpView& op) -> Result<Types> {
@@ -51,6 +61,7 @@ const OpDef kWinogradInput{
         const auto& side = op.ints("side");
         if (x.rank() != 4 || side.size() != 2 || side[0] < 1 || side[1] < 1)
             return op.shape_error("needs [N,C,H,W] and two sides, has {} and {}", x, side.size());
+        if (pads_of(op).size() != 4) return op.shape_error("needs four pads, has {}", pads_of(op).size());
         TRY(check_matrices(op));
         const Dim &n = op.shape(1)[0], &m = op.shape(2)[0];
         TRY(check_matrix(op, 1, n, n));
@@ -65,7 +76,9 @@ const OpDef kWinogradInput{
             auto x = op.in(0), down = op.in(1), along = op.in(2);
             auto r = op.reduce(down.dim(0)), s = op.reduce(along.dim(0));
             const Expr& t = o[2];
-            Indices at{tiles.image(t), o[3], tiles.row(t) * side[0] + r.var, tiles.column(t) * side[1] + s.var};
+            const auto pads = pads_of(op);
+            Indices at{tiles.image(t), o[3], tiles.row(t) * side[0] + r.var - pads[0],
+                       tiles.column(t) * side[1] + s.var - pads[1]};
             Expr across = sum({s}, along.at({o[1], s.var}) * x.at_or(at, like(op, 0), 2));
             return sum({r}, down.at({o[0], r.var}) * across);
         },

@@ -161,13 +161,13 @@ bool reads_once(const Stage& reader, const Expr& load) {
 
 }  // namespace
 
-Status inline_maps(Schedule& s) {
+Status inline_maps(Schedule& s, const std::function<bool(const Stage&)>& stays) {
     std::vector<std::string> names;
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
         if (!stage.reduce.empty() || is_param(s, stage.buffer) || makes_words(s.compute(), stage)) continue;
-        if (makes_padding(stage) || makes_places(stage)) continue;
+        if (makes_padding(stage) || makes_places(stage) || (stays && stays(stage))) continue;
         std::vector<std::string> readers = readers_of(s, stage.buffer);
         bool go = true;
         if (is_costly(stage.value) || picks_by_quotients(stage.value)) {

@@ -23,8 +23,17 @@ bool is_costly(const Expr& value);  // there are functions in it that take ten t
 Expr elements_of(const std::vector<ReduceAxis>& axes);
 int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine);
 
-// Maps go into what reads them, unless that would compute costly functions again.
-Status inline_maps(Schedule& s);
+// Axes along which the value is another expression for each of a few places, or for each remainder by a few; not more
+// than `most` expressions together.
+struct PhasedAxis {
+    size_t axis;
+    int64_t count;
+    bool operator==(const PhasedAxis&) const = default;
+};
+std::vector<PhasedAxis> find_phases(const Stage& stage, int64_t most, bool innermost = false);
+
+// Maps go into what reads them, unless that would compute costly functions again, or they are to stay.
+Status inline_maps(Schedule& s, const std::function<bool(const Stage&)>& stays = {});
 
 // `stage` is a contraction c; `out`, where it is not empty, the map that reads each of its elements once and writes the
 // result: see matching_groups.

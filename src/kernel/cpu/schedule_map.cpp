@@ -118,21 +118,17 @@ std::optional<size_t> crossing_axis(const Schedule& s, const Stage& stage) {
     return std::nullopt;
 }
 
-// An axis along which the value is another expression for each of a few places, or for each remainder by a few.
-struct Phases {
-    size_t axis;
-    int64_t count;
-};
-
 constexpr int64_t kMostPhases = 10, kMostCopies = 64;
 
-std::vector<Phases> find_phases(const Stage& stage) {
-    std::vector<Phases> found;
+}  // namespace
+
+std::vector<PhasedAxis> find_phases(const Stage& stage, int64_t most, bool innermost) {
+    std::vector<PhasedAxis> found;
     int64_t copies = 1;
     auto add = [&](size_t axis, int64_t count) {
-        for (const Phases& p : found)
+        for (const PhasedAxis& p : found)
             if (p.axis == axis) return;
-        if (count < 2 || count > kMostPhases || copies * count > kMostCopies) return;
+        if (count < 2 || count > kMostPhases || copies * count > most) return;
         found.push_back({axis, count});
         copies *= count;
     };
@@ -141,7 +137,7 @@ std::vector<Phases> find_phases(const Stage& stage) {
         for (size_t side : {0, 1}) {
             const Expr &what = e.arg(0).arg(side), &number = e.arg(0).arg(1 - side);
             if (!number.as_int()) continue;
-            for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+            for (size_t i = 0; i + (innermost ? 0 : 1) < stage.axes.size(); ++i) {
                 const Expr& var = stage.axes[i].var;
                 if (what == var) add(i, stage.axes[i].extent.as_int().value_or(0));
                 if (what.is(ExprKind::Mod) && what.arg(0) == var) add(i, what.arg(1).as_int().value_or(0));
@@ -151,14 +147,16 @@ std::vector<Phases> find_phases(const Stage& stage) {
     return found;
 }
 
+namespace {
+
 // All phases at once, lane by lane: what their expressions share is computed once.
-Status schedule_phases(Schedule& s, const std::string& name, const std::vector<Phases>& phases, double element,
+Status schedule_phases(Schedule& s, const std::string& name, const std::vector<PhasedAxis>& phases, double element,
                        const ScheduleOptions& options) {
     const int64_t lanes = lanes_of(s, find_stage(s, name), options.machine);
     std::vector<Loop> loops = s.loops(name), outer, unrolled;
     int64_t copies = 1;
     for (size_t i = 0; i + 1 < loops.size(); ++i) {
-        auto p = std::find_if(phases.begin(), phases.end(), [&](const Phases& p) { return p.axis == i; });
+        auto p = std::find_if(phases.begin(), phases.end(), [&](const PhasedAxis& p) { return p.axis == i; });
         if (p == phases.end()) {
             outer.push_back(loops[i]);
             continue;
@@ -388,7 +386,8 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
     std::vector<Loop> loops = s.loops(name);
     double element = double(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
     for (const Expr& load : loads_of(stage)) element += double(dtype_bytes(load.dtype()));
-    if (auto phases = find_phases(stage); !phases.empty()) return schedule_phases(s, name, phases, element, options);
+    if (auto phases = find_phases(stage, kMostCopies); !phases.empty())
+        return schedule_phases(s, name, phases, element, options);
     const int64_t lanes = lanes_of(s, stage, options.machine);
     if (auto count = interleaved(stage);
         count && lanes > 1 && stage.axes.back().extent.as_int().value_or(*count * lanes) >= *count * lanes)

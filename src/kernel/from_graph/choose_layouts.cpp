@@ -204,9 +204,7 @@ class Choosing {
         std::vector<int> place(d.shape.size());  // of an axis in memory
         for (size_t k = 0; k < place.size(); ++k) place[size_t(made_.order[size_t(n)][k])] = int(k);
         visit(d.body, [&](const Expr& e) {
-            if (!e.is(ExprKind::Load) || def(e.node().slot).value ||
-                def(e.node().slot).kind != Definition::Kind::Reduction)
-                return;
+            if (!e.is(ExprKind::Load) || def(e.node().slot).value || !def(e.node().slot).has_body()) return;
             std::vector<int>& order = made_.order[size_t(e.node().slot)];
             auto key = [&](int axis) {
                 auto own = axis_of(vars, e.arg(size_t(axis)));

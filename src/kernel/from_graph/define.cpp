@@ -433,7 +433,23 @@ class Defining {
             const Value* v = node.inputs()[size_t(slot)];
             return v->is_constant() ? &*v->tensor() : nullptr;
         };
+        if (machine_.blocks && node.is(Trait::OwnSums)) return define_as(node, i, meaning);
         return define_as(node, i, spell_out_sums(meaning, known, node.is(Trait::OwnSums)));
+    }
+
+    // A reduction whose factors stand in a small constant, as a map.
+    void spell_out(Definition& r) const {
+        auto known = [&](int slot) -> const Tensor* {
+            const Value* v = all_.list[size_t(slot)].value;
+            return v && v->is_constant() ? &*v->tensor() : nullptr;
+        };
+        Expr spelled = spell_out_sums(reduce(r.combine, r.reduce, r.body), known, true);
+        if (r.reduce.size() == 1 && r.reduce[0].extent.is_int(1))
+            spelled = substitute(r.body, {{r.reduce[0].var.node().name, Expr(0)}});
+        if (spelled.is(ExprKind::Reduce)) return;
+        r.kind = Definition::Kind::Map;
+        r.body = spelled;
+        r.reduce.clear();
     }
 
     // An output by the expression of its elements; loads are of inputs, and after those of what was kept.
@@ -454,6 +470,7 @@ class Defining {
         d.shape = type.shape.dims();
         AddReduction add_reduction = [&](Definition r) {
             r.node = &node;
+            if (machine_.blocks && node.is(Trait::OwnSums)) spell_out(r);
             return add(std::move(r));
         };
         auto lifted = lift_reductions(body, d.axes(), add_reduction);
@@ -462,7 +479,7 @@ class Defining {
         if (lifted->is(ExprKind::Load) && lifted->args() == vars && lifted->dtype() == d.dtype) {
             int number = lifted->node().slot;
             Definition& r = all_.list[size_t(number)];
-            if (r.kind == Definition::Kind::Reduction && r.node == &node && !r.value) {
+            if (r.has_body() && r.node == &node && !r.value) {
                 r.value = v;
                 return number;
             }

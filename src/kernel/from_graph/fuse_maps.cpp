@@ -50,7 +50,7 @@ class MapFusion {
     void take_along(int n) {
         const int group = fusion_.group_of[size_t(n)];
         if (group < 0 || acc_.kept(n) || acc_.def(n).kind != Definition::Kind::Map) return;
-        if (fusion_.groups[size_t(group)].size() != 1 || acc_.readers(n).size() != 1) return;
+        if (acc_.readers(n).size() != 1 || !stands_alone(n, group)) return;
         const int reader = acc_.readers(n)[0];
         const Definition& d = acc_.def(reader);
         if (d.kind != Definition::Kind::Map || fusion_.group_of[size_t(reader)] >= 0) return;
@@ -63,9 +63,17 @@ class MapFusion {
         if (made_in(reader, within)) return;
         fusion_.group_of[size_t(n)] = -1;
         fusion_.group_of[size_t(reader)] = group;
-        fusion_.groups[size_t(group)] = {reader};
+        fusion_.groups[size_t(group)].back() = reader;
         fusion_.choose(fmt::format("fuse {} into {}", acc_.name(reader), acc_.name(n)),
                        yes("what is written is read by nothing else"));
+    }
+
+    // It is all of its group, but for sums that it is made of.
+    bool stands_alone(int n, int group) const {
+        const std::vector<int>& members = fusion_.groups[size_t(group)];
+        return members.back() == n && std::all_of(members.begin(), members.end() - 1, [&](int m) {
+                   return acc_.def(m).kind == Definition::Kind::Map && !acc_.def(m).value;
+               });
     }
 
     // Whether what a map reads, through others that are inlined, is made by one of these groups.
@@ -122,6 +130,7 @@ class MapFusion {
             fusion_.add_group({n});
             return;
         }
+        if (sums_of_tile(n, sites)) return;
         Decision decision = worth_inlining(n, d, sites);
         std::string into;
         for (size_t i = 0; i < sites.size() && i < 3; ++i) into += (i ? ", " : "") + acc_.name(sites[i].stage);
@@ -133,6 +142,22 @@ class MapFusion {
             fusion_.decided[size_t(n)] = true;
         else
             fusion_.add_group({n});
+    }
+
+    // Sums of which others of the same op are made, on a GPU: a stage of what those are a part of, for threads have a
+    // whole tile at hand.
+    bool sums_of_tile(int n, const std::vector<Site>& sites) {
+        const Definition& d = acc_.def(n);
+        if (!fusion_.blocks || d.value || sites.size() != 1 || !has_phases(d.body)) return false;
+        const std::vector<int>& readers = acc_.readers(n);
+        if (readers.size() != 1 || acc_.def(readers[0]).node != d.node || !has_phases(acc_.def(readers[0]).body))
+            return false;
+        const int group = fusion_.group_of[size_t(sites[0].stage)];
+        std::vector<int>& members = fusion_.groups[size_t(group)];
+        members.insert(std::lower_bound(members.begin(), members.end(), n), n);
+        fusion_.group_of[size_t(n)] = group;
+        fusion_.decided[size_t(n)] = true;
+        return true;
     }
 
     Decision worth_inlining(int n, const Definition& d, const std::vector<Site>& sites) {
@@ -148,7 +173,7 @@ class MapFusion {
         const double saved = inputs + own + readers * own - readers * inputs;
         const double again = work * std::max(0.0, times - elements);
         if (sites.size() > kMaxStages && work > 0) return no("{} kernels read it", sites.size());
-        const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) == 1 &&
+        const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) <= 1 &&
                           acc_.def(sites[0].stage).kind == Definition::Kind::Map;
         if (!once && node_count(acc_.body(n)) > kMaxNodes) return no("its expression is too large");
         if (!once && has_phases(acc_.body(n))) return no("its neighbours are made of the same elements in other ways");

@@ -17,13 +17,10 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kSide = 16;          // threads of a block along rows and along columns
-constexpr int64_t kDepth = 16;         // of k at a time
+constexpr int64_t kSide = kBlockSide;
 constexpr int64_t kPadding = 4;        // elements after each row of a tile: rows begin in different banks
 constexpr int64_t kVector = 4;         // neighbours that a thread has in the tile
 constexpr int64_t kUnrolled = 4;       // steps of k
-constexpr int64_t kSmallTile = 2048;   // elements of a tile of which more of k is taken at a time
-constexpr double kAtOnce = 264;        // blocks that a GPU runs at a time
 constexpr int64_t kUnknown = 8;        // what an unknown extent is taken for, and
 constexpr int64_t kUnknownSide = 512;  // what rows or columns are at least that have one
 constexpr int64_t kMmaVector = 8;      // elements of 16 bits that are read at a time
@@ -248,26 +245,6 @@ std::optional<size_t> inner_axis(const Stage& stage, int64_t tile) {
     const int64_t extent = size_of(stage.reduce[best].extent), filled = (extent + tile - 1) / tile * tile;
     return 4 * extent >= 3 * filled ? std::optional(best) : std::nullopt;
 }
-
-}  // namespace
-
-BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n) {
-    BlockTile best;
-    double least = 0;
-    for (int64_t bm : {128, 64, 32, 16})
-        for (int64_t bn : {128, 64, 32, 16}) {
-            const double x = double(bm) / kSide, y = double(bn) / kSide;
-            const double blocks = double(batch) * double((m + bm - 1) / bm) * double((n + bn - 1) / bn);
-            // Products and what is read for them, in as many turns as it takes.
-            const double cost = (x * y + 2 * (x + y) + 2) * std::max(1.0, blocks / kAtOnce);
-            if (best.m && cost >= least) continue;
-            least = cost;
-            best = {bm, bn, bm * bn <= kSmallTile ? 2 * kDepth : kDepth};
-        }
-    return best;
-}
-
-namespace {
 
 // A contraction as it was found: its sizes, its tile, and how its operands lie.
 struct Found {

@@ -3,16 +3,12 @@
 // element is computed from there.
 #pragma once
 
-#include "base/machine.h"
+#include "base/block_tiles.h"
 #include "kernel/cpu/contraction.h"
 #include "kernel/schedule/schedule.h"
 
 namespace tessera {
 
-struct BlockTile {
-    int64_t m = 0, n = 0, k = 0;  // of a block
-    bool operator==(const BlockTile&) const = default;
-};
 // The reduction: tiles are taken along one of its axes, the others are stepped through.
 struct Depth {
     size_t inner = 0;
@@ -24,8 +20,6 @@ struct TiledKernel {
     std::vector<int> scratch;  // parameters that are only used while it runs
 };
 
-// By the sizes of the output.
-BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
 // Into how many parts the steps along k are cut, each of which blocks of its own add up: where there would be too few
 // blocks otherwise, and k is long.
 int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t steps);

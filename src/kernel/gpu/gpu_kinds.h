@@ -18,6 +18,13 @@ Result<bool> squares_to_blocks(Schedule& s, const std::string& stage);
 // the reduction for a vector of neighbours, and the map on what it has. The name of the reduction; none, and nothing
 // done, where it is something else.
 Result<std::vector<std::string>> window_to_threads(Schedule& s, const std::string& map);
+// Choices between sums of the same elements, by the place along an axis, as stages of their own, which others read at
+// their own place. Nothing where there are none.
+std::optional<Compute> sums_apart(const Compute& compute);
+bool is_choice_of_sums(const Stage& stage);  // all of it
+// A map and the choices between sums that it reads: each thread has all sums of a tile in registers. The names of what
+// it took along; none, and nothing done, where it reads none.
+Result<std::vector<std::string>> phases_to_threads(Schedule& s, const std::string& map);
 // A reduction that one thread carries out for each element.
 Status reduce_by_threads(Schedule& s, const std::string& stage);
 

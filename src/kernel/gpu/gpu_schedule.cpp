@@ -15,7 +15,8 @@ namespace {
 
 Result<Schedule> scheduled(Compute compute, bool share) {
     Schedule s(std::move(compute));
-    TRY(inline_maps(s));
+    TRY(inline_maps(s, [&](const Stage& stage) { return share && is_choice_of_sums(stage); }));
+    if (auto apart = share ? sums_apart(s.compute()) : std::nullopt) s = Schedule(std::move(*apart));
     std::vector<std::string> names;
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
     std::set<std::string> done;
@@ -25,7 +26,8 @@ Result<Schedule> scheduled(Compute compute, bool share) {
         if (done.count(*name)) continue;
         if (std::none_of(stages.begin(), stages.end(), [&](const Stage& st) { return st.name == *name; })) continue;
         std::vector<std::string> taken;
-        if (share) taken = TRY(rows_to_blocks(s, *name, done));
+        if (share) taken = TRY(phases_to_threads(s, *name));
+        if (taken.empty() && share) taken = TRY(rows_to_blocks(s, *name, done));
         if (taken.empty()) taken = TRY(window_to_threads(s, *name));
         done.insert(*name);
         done.insert(taken.begin(), taken.end());

@@ -51,6 +51,9 @@ class NvptxCode : public TargetCode {
     void describe(Machine& m, std::string_view tune) const override {
         m.vector_bytes = 16, m.vector_registers = 255, m.fma_pipes = 1, m.fma_latency = 4;
         m.blocks = true;
+        // Measured on an H200; by their data sheets, an A100 has two fifths of that.
+        m.flops = 40e12, m.bandwidth = 4e12, m.launch = 5e-6;
+        if (tune == "sm_80") m.flops *= 0.4, m.bandwidth *= 0.4;
         if (tune == "sm_90a") m.features.emplace_back("wgmma");
     }
 

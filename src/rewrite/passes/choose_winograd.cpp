@@ -43,7 +43,19 @@ Polynomial times_root(const Polynomial& p, double root) {  // p(x) * (x - root)
 
 using Axis = ConvTiles::Axis;
 
+constexpr double kWorthwhile = 1.3;  // times as fast, by what is counted
+
+Decision pays_on_gpu(const ConvTiles& c, bool leaves, const Machine& machine) {
+    const double direct = direct_seconds(c, machine), tiled = tiled_seconds(c, machine, leaves);
+    if (!c.asked && direct < kWorthwhile * tiled)
+        return no("tiles of {}x{} would take {:.1f} us and direct {:.1f}", c.axes[0].side, c.axes[1].side, 1e6 * tiled,
+                  1e6 * direct);
+    return yes("{:.1f} us become {:.1f}, transforms and launches counted; tiles of {}x{}{}", 1e6 * direct, 1e6 * tiled,
+               c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
+}
+
 Decision pays(const ConvTiles& c, bool leaves, const Machine& machine) {
+    if (machine.blocks) return pays_on_gpu(c, leaves, machine);
     const double points = double(c.axes[0].points() * c.axes[1].points());
     const double kernel = double(c.axes[0].kernel * c.axes[1].kernel);
     // Weights come from memory, the later the faster operations are.
@@ -54,7 +66,7 @@ Decision pays(const ConvTiles& c, bool leaves, const Machine& machine) {
     const bool near = 4 * c.tiles() * points * double(c.channels + c.outputs) < double(machine.l2_bytes);
     const double transforms = c.transforms() * (leaves && !near ? 3 : 1);
     double all = c.products() + transforms + traffic, saved = c.direct() / all;
-    if (!c.asked && saved < 1.3)
+    if (!c.asked && saved < kWorthwhile)
         return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times", all / 1e6, c.direct() / 1e6, saved);
     return yes("{:.0f} Mflop become {:.0f}: {:.2f} times, transforms and traffic counted; tiles of {}x{}{}",
                c.direct() / 1e6, c.products() / 1e6, saved, c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
@@ -66,16 +78,18 @@ Tensor as_f32(const Tensor& t) {
     return made->front().tensor();
 }
 
-// One axis is transformed after the other, so that few values are at hand at a time.
+// One axis is transformed after the other, so that few values are at hand at a time; or both at once, where a tile
+// has room in registers.
 class Tiling {
   public:
-    Tiling(Graph& graph, Node& node, const ConvTiles& c)
+    Tiling(Graph& graph, Node& node, const ConvTiles& c, bool at_once)
         : graph_(graph),
           node_(node),
           c_(c),
           b_(graph, node.where()),
           matrices_{matrices_of(c.axes[0]), matrices_of(c.axes[1])},
-          both_(c.axes[0].points() > 1 && c.axes[1].points() > 1) {}
+          at_once_(at_once),
+          both_(!at_once && c.axes[0].points() > 1 && c.axes[1].points() > 1) {}
 
     Result<Changed> run() {
         Tensor u = TRY(winograd_weights(*node_.input(1)->tensor(), matrices_[0].g, matrices_[1].g));
@@ -97,15 +111,21 @@ class Tiling {
 
     Value* input() {
         const Axis &h = c_.axes[0], &w = c_.axes[1];
-        // Padded first, to whole tiles: the transform then reads without asking where it is.
-        std::vector<int64_t> around(8, 0);
-        for (size_t i = 0; i < 2; ++i) {
-            around[2 + i] = c_.axes[i].pad_begin;
-            around[6 + i] = c_.axes[i].pad_end + c_.axes[i].tiles() * c_.axes[i].side - c_.axes[i].output;
+        // Padded to whole tiles.
+        std::vector<int64_t> begin, end;
+        for (const Axis& axis : c_.axes) {
+            begin.push_back(axis.pad_begin);
+            end.push_back(axis.pad_end + axis.tiles() * axis.side - axis.output);
         }
-        Value* x = b_.op("pad", {node_.input(0), b_.ints(around)});
+        Value* x = node_.input(0);
+        std::map<std::string, Attr> attrs;
+        if (at_once_ && x->node())
+            attrs["pads"] = Attr(std::vector<int64_t>{begin[0], begin[1], end[0], end[1]});
+        else  // Before: the transform then reads without asking where it is, and from channels side by side.
+            x = b_.op("pad", {x, b_.ints(std::vector<int64_t>{0, 0, begin[0], begin[1], 0, 0, end[0], end[1]})});
         auto transformed = [&](Value* of, Value* down, Value* along, int64_t height, int64_t width) {
-            return b_.op("winograd_input", {of, down, along}, {{"side", Attr(std::vector<int64_t>{height, width})}});
+            attrs["side"] = Attr(std::vector<int64_t>{height, width});
+            return b_.op("winograd_input", {of, down, along}, attrs);
         };
         Value *down = matrix(matrices_[0].bt), *along = matrix(matrices_[1].bt);
         if (!both_) return transformed(x, down, along, h.side, w.side);
@@ -134,7 +154,8 @@ class Tiling {
     const ConvTiles& c_;
     Builder b_;
     WinogradMatrices matrices_[2];
-    bool both_;
+    bool at_once_;
+    bool both_;  // one after the other
 };
 
 }  // namespace
@@ -215,12 +236,13 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
         Node& node = *graph.nodes()[i];
         auto c = conv_tiles(node);
         if (!c || !node.input(1)->is_constant()) continue;
+        if (machine.blocks) c = fastest_tiles(*c, machine);
         const auto& uses = node.output()->uses();
         const bool leaves = std::any_of(uses.begin(), uses.end(), [](const Use& use) { return !use.node; });
         Decision decision = pays(*c, leaves, machine);
         if (decision) {
             Rewriting rewriting(context, "tiles", {&node});
-            Result<Changed> done = Tiling(graph, node, *c).run();
+            Result<Changed> done = Tiling(graph, node, *c, machine.blocks).run();
             if (!done.ok()) decision = no("{}", done.error().message());
             if (done.ok() && *done) rewriting.done();
             changed |= done.ok() && *done;

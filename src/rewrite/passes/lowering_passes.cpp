@@ -18,13 +18,11 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unr
     table.push_back({"multiply_bytes", "products of dequantized tensors as products of bytes", bytes, once});
     table.push_back({"write_for_kernels", "ops as graphs that kernels compute faster", write_for_kernels, once});
     table.push_back({"nest_concats", "a concat that begins as another one takes its result", nest_concats, once});
-    if (machine.blocks) {
-        auto join = [machine](Graph& graph, PassContext& context) { return join_groups(graph, machine, context); };
-        table.push_back({"join_groups", "groups of few channels as groups that fill tiles", join, once});
-        return table;
-    }
     auto tiles = [machine](Graph& graph, PassContext& context) { return choose_winograd(graph, machine, context); };
     table.push_back({"choose_winograd", "convolutions as products of transformed tiles, where that pays", tiles, once});
+    if (!machine.blocks) return table;
+    auto join = [machine](Graph& graph, PassContext& context) { return join_groups(graph, machine, context); };
+    table.push_back({"join_groups", "groups of few channels as groups that fill tiles", join, once});
     return table;
 }
 
