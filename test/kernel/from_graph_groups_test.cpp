@@ -82,6 +82,13 @@ TEST(Groups, WhatFeedsRowsIsComputedOnce) {
     EXPECT_EQ(step_labels(p), (Labels{"tanh+add+softmax"}));
 }
 
+// Along another axis than the last, sums and quotients are kernels of their own: the exponentials are kept for both.
+TEST(Groups, CostlyMapOfTwoKernelsIsKept) {
+    Program p = lowered("graph g(x: f32[8,96,40]) { %s = softmax(x, axis=1) return %s }");
+    EXPECT_THAT(reason_of(p, "into"), testing::HasSubstr("no: computed 2.0 times"));
+    expect_as_evaluated("graph g(x: f32[N,M,6]) { %s = softmax(x, axis=1) return %s }", {{"N", 3}, {"M", 900}});
+}
+
 TEST(Groups, AttentionOfFewQueriesIsThreeKernels) {
     EXPECT_EQ(fused(R"(graph g(q: f32[1,5,32], k: f32[1,5,32], v: f32[1,5,32]) {
         %q4 = reshape(q, [0,0,4,8]) %k4 = reshape(k, [0,0,4,8]) %v4 = reshape(v, [0,0,4,8])
