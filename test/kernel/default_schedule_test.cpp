@@ -290,6 +290,17 @@ TEST(DefaultSchedule, WindowsAreReadFromLines) {
     }
 }
 
+// Places of padded lines of open length are not divided by it: each line is packed by itself.
+TEST(DefaultSchedule, OpenLinesArePackedApart) {
+    const Compute conv = parsed(
+        "compute conv(N) (x: f32[1, 30, 5, N], w: f32[6, 30, 3, 3], y: f32[1, 5, N, 6]) {\n  known w\n"
+        "  conv for n < 1, i < 5, j < N, f < 6: y[n, i, j, f] += select(0 < i + p && i + p <= 5 && (0 < j + q && j + q "
+        "<= N), x[n, c, i + p - 1, j + q - 1], 0.0) * w[f, c, p, q] over c < 30, p < 3, q < 3\n}\n");
+    for (int64_t n : {1, 3, 8, 21}) check(conv, {{"N", n}});
+    for (const Processor& p : processors())
+        EXPECT_EQ(trace_on(p.machine, conv).find(";1,2;"), std::string::npos) << p.name << trace_on(p.machine, conv);
+}
+
 // The lines between those that a dilated window reads are not copied for each line of the result.
 TEST(DefaultSchedule, DilatedWindowsCopyNoLinesBetween) {
     const Compute dilated = parsed(
@@ -300,6 +311,18 @@ TEST(DefaultSchedule, DilatedWindowsCopyNoLinesBetween) {
     check(dilated);
     for (const Processor& p : processors())
         EXPECT_EQ(trace_on(p.machine, dilated).find("compute_at(conv_padded"), std::string::npos) << p.name;
+}
+
+// One output reads each place once: however many there are, no window is packed for it.
+TEST(DefaultSchedule, WindowsOfOneOutputAreNotPacked) {
+    const Compute one = parsed(
+        "compute conv() (x: f32[1, 40, 9, 40], w: f32[1, 40, 3, 3], y: f32[1, 1, 9, 40]) {\n  known w\n"
+        "  conv for n < 1, f < 1, i < 9, j < 40: y[n, f, i, j] += select(2 <= i + 2*p && i + 2*p < 11 && (2 <= j + "
+        "2*q && j + 2*q < 42), x[n, c, i + 2*p - 2, j + 2*q - 2], 0.0) * w[f, c, p, q] over c < 40, p < 3, q < "
+        "3\n}\n");
+    check(one);
+    for (const Processor& p : processors())
+        EXPECT_EQ(trace_on(p.machine, one).find("reindex(conv"), std::string::npos) << p.name;
 }
 
 // Columns in steps, of lines whose neighbours above are padded, or that several outputs read; and bounds of windows in

@@ -232,14 +232,14 @@ bool slides_along_columns(const Schedule& s, const Stage& stage, const Contracti
 // One row times a B that would be copied, each element for one use: a window that slides over it. Or a few rows.
 // A few terms of a B that lies along the columns are not worth a copy either.
 bool is_window(const Schedule& s, const Stage& stage, const Contraction& c, const Machine& machine) {
-    constexpr int64_t kMostTaps = 192, kFewTerms = 4, kFewRows = 8;
+    constexpr int64_t kMostTaps = 192, kMostOfOneRow = 4096, kFewTerms = 4, kFewRows = 8;
     const int64_t terms = elements_of(stage.reduce).as_int().value_or(INT64_MAX);
     if (terms <= 1) return true;
     const ContractionShape shape = measure_contraction(s, stage, c);
     if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
-    if (terms > kMostTaps || shape.packed_ahead || shape.b_along_columns) return false;
+    if (terms > kMostOfOneRow || shape.packed_ahead || shape.b_along_columns) return false;
     if (rows_of(stage, c).is_int(1)) return true;
-    return shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c, machine) &&
+    return terms <= kMostTaps && shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c, machine) &&
            !outgrows_cache(stage, c, machine);
 }
 

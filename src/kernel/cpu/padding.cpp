@@ -12,8 +12,9 @@ constexpr std::string_view kPadded = "_padded";
 constexpr int64_t kMostSteps = 4, kFewestTaps = 3;  // of a window whose columns are kept apart by their remainders
 constexpr int64_t kFewRows = 8;  // of a group's product, each of which would be summed from packed windows
 constexpr int64_t kSomeRows = 64, kShortLine = 40;
-constexpr int64_t kBroadcastLine = 24;  // of an image, that is tiled by itself
-constexpr int64_t kWindowed = 192;      // taps of a window that reads where things lie
+constexpr int64_t kBroadcastLine = 24;   // of an image, that is tiled by itself
+constexpr int64_t kWindowed = 192;       // taps of a window that reads where things lie
+constexpr int64_t kWindowedOnce = 4096;  // the same where each place is read for one result
 
 // What a reduction reads: an element, or a constant beside it.
 struct Element {
@@ -127,7 +128,8 @@ bool sums_where_it_lies(const Stage& stage, const Machine& machine) {
     Expr taps = 1;
     for (const ReduceAxis& r : stage.reduce) taps = taps * r.extent;
     const int64_t few = is_float(stage.value.dtype()) ? kFewRows : 1;
-    return rows.as_int().value_or(few + 1) <= few && taps.as_int().value_or(kWindowed + 1) <= kWindowed;
+    const int64_t most = rows.is_int(1) ? kWindowedOnce : kWindowed;
+    return rows.as_int().value_or(few + 1) <= few && taps.as_int().value_or(most + 1) <= most;
 }
 
 // Windows are packed for some rows only, from lines of an image that are short or of open size: most of what is packed
