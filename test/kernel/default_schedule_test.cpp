@@ -608,6 +608,9 @@ TEST(DefaultSchedule, Maps) {
     check(transpose({37, 41}, {1, 0}));
     check(transpose({3, 17, 5}, {0, 2, 1}));
     check(transpose({3, 17, 70}, {2, 0, 1}));
+    const Compute open =
+        parsed("compute t(N) (x: f32[9, N], y: f32[N, 9]) {\n  t for i < N, j < 9: y[i, j] = x[j, i]\n}\n");
+    for (int64_t n : {1, 3, 4, 7, 16, 22, 37}) check(open, {{"N", n}});
     check(gather_rows(10, 9, 4));
 }
 
