@@ -7,9 +7,9 @@
 namespace tessera {
 namespace {
 
-class Proof {
+class IndexRange {
   public:
-    Proof(const Definitions& all, Expr extent) : all_(all), extent_(std::move(extent)) {}
+    IndexRange(const Definitions& all, Expr extent) : all_(all), extent_(std::move(extent)) {}
 
     // Is it at least 0? There is an element, so the extent is 1 or more.
     bool above(const Expr& e, int depth = 0) const {
@@ -73,9 +73,9 @@ bool indices_stay_inside(const Node& node, const Definitions& all) {
     if (!always(le(1, extent), {})) {
         if (!extent.is(ExprKind::Var) || !substitute(count, {{extent.node().name, 0}}).is_int(0)) return false;
     }
-    const Proof proof(all, extent);
+    const IndexRange range(all, extent);
     const Expr picked = load(number->second, indices.dtype, index_vars(indices.shape));
-    return proof.above(picked) && proof.below(picked);
+    return range.above(picked) && range.below(picked);
 }
 
 }  // namespace tessera
