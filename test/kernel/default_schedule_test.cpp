@@ -382,6 +382,19 @@ TEST(DefaultSchedule, RowsOfCopiesAreWholeVectors) {
     }
 }
 
+// Tiles of windows along lines of open length reach beyond them in a copy: no place of a window is decided by lanes.
+TEST(DefaultSchedule, WindowsAlongOpenLinesReadACopy) {
+    for (int64_t steps : {1, 2}) {
+        const Compute pool = parsed(
+            fmt::format("compute pool(N) (x: f32[3, 7, N], y: f32[3, 5, floordiv(N - 1, {0})]) {{\n  pool for c < 3, i "
+                        "< 5, j < floordiv(N - 1, {0}): y[c, i, j] max= x[c, i + p, {0}*j + q] over p < 3, q < 2\n}}\n",
+                        steps));
+        for (int64_t n : {1, 2, 3, 8, 9, 17, 40}) check(pool, {{"N", n}});
+        for (const Processor& p : processors())
+            EXPECT_NE(trace_on(p.machine, pool).find("pool_padded"), std::string::npos) << p.name;
+    }
+}
+
 // Places that a map picks its elements from, and weights, are computed once for all rows.
 TEST(DefaultSchedule, PlacesThatRowsShareAreKept) {
     const Compute nearest = parsed(

@@ -311,10 +311,10 @@ std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& m
     return contractions == 1 ? found : std::nullopt;
 }
 
-std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
+std::optional<OpenLines> open_lines(const Compute& compute, const Machine& machine) {
     Schedule s(with_padding(with_words(compute, machine), machine));
     if (!inline_maps(s).ok()) return std::nullopt;
-    std::optional<Expr> found;
+    std::optional<OpenLines> found;
     for (const Stage& stage : s.compute().stages) {
         if (stage.reduce.empty()) continue;
         const bool slides = padded_copy(s, stage) != nullptr;
@@ -325,7 +325,12 @@ std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
             if (!lie_densely(s, stage, stage.axes[i], stage.axes[i + 1])) break;
             line = stage.axes[i].extent * line;
         }
-        if (!line.as_int()) found = line;
+        bool window = slides;
+        for (const Expr& load : loads_of(stage))
+            for (const Expr& index : load.args())
+                for (const ReduceAxis& r : stage.reduce)
+                    window |= depends_on(index, r.var) && depends_on(index, stage.axes.back().var);
+        if (!line.as_int()) found = OpenLines{line, window};
     }
     return found;
 }

@@ -72,15 +72,27 @@ std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
     return Element{*found, *from, found->arg(0), found->arg(2), found->arg(1)};
 }
 
-// The one element that is read in steps along the lanes, several places of each row.
-std::optional<Element> spaced_element(const Stage& stage, const Expr& lanes) {
+// Does a load slide along lines of open length, several places of each at a time? Tiles that reach beyond them would be
+// decided lane by lane.
+bool slides_openly(const Stage& stage, const Expr& load, const ReduceAxis& lanes) {
+    if (lanes.extent.as_int() || load.args().empty() || !depends_on(load.args().back(), lanes.var)) return false;
+    const auto step = step_of(load.args().back(), lanes.var);
+    return step && step->as_int().value_or(0) >= 1 &&
+           std::any_of(stage.reduce.begin(), stage.reduce.end(), [&](const ReduceAxis& r) {
+               return !r.extent.is_int(1) && depends_on(load.args().back(), r.var);
+           });
+}
+
+// The one element that is read in steps along the lanes, several places of each row; or along lines of open length.
+std::optional<Element> spaced_element(const Stage& stage, const ReduceAxis& line) {
+    const Expr& lanes = line.var;
     std::optional<Element> found;
     bool one = true;
     visit(stage.value, [&](const Expr& e) {
         one &= !e.is(ExprKind::Select);
         if (!e.is(ExprKind::Load) || e.args().empty() || !depends_on(e, lanes)) return;
         one &= !found;
-        if (is_spaced(stage, e, lanes))
+        if (is_spaced(stage, e, lanes) || slides_openly(stage, e, line))
             found = Element{e, e, int_const(1, DType::boolean), identity(ReduceOp::Sum, e.dtype()), e};
     });
     return one ? found : std::nullopt;
@@ -229,7 +241,7 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
         rows = nullptr;
         if (!in_place && !packs_short_lines(stage, *lanes) && !reads_lines(compute, stage, *lanes)) return std::nullopt;
         element = padded_element(stage, lanes->var);
-        if (!element && in_place) element = spaced_element(stage, lanes->var);
+        if (!element && in_place) element = spaced_element(stage, *lanes);
     }
     if (!element) return std::nullopt;
     const Expr& from = element->from;

@@ -492,6 +492,7 @@ Status Window::cut_tiles() {
 // The loop over blocks of channels, where their tiles are taken in such.
 Result<std::optional<Loop>> Window::cut_channel_blocks() {
     if (!tiles.small || !in_lanes || !channels || *channels % tile_channels()) return std::optional<Loop>();
+    if (around) return std::optional<Loop>();  // lines of a copy are read as they lie
     const int64_t each = channel_block(stage, *channels, tile_channels(), options.machine);
     if (each <= 0) return std::optional<Loop>();
     auto [o, i] = TRY(s.split(at, each));
