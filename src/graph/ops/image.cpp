@@ -381,7 +381,8 @@ Result<std::vector<double>> places_along(const OpView& op, const ResizedAxis& a)
     else
         inputs[kScales] = Datum(Tensor::of<float>({1}, {float(*a.known_scale)}));
     AttrMap attrs;
-    for (const char* name : {"coordinate_transformation_mode", "mode"}) attrs[name] = Attr(op.string(name));
+    for (const char* name : {"coordinate_transformation_mode", "mode", "nearest_mode"})
+        attrs[name] = Attr(op.string(name));
     attrs["exclude_outside"] = Attr(op.integer("exclude_outside"));
     const auto results = TRY(evaluate_op(kResize, inputs, attrs, 1, {}));
     std::vector<double> places;
@@ -440,10 +441,34 @@ Value* between_neighbours(Value* x, const ResizedAxis& a, int64_t rank, const Ne
     return b.add(weighted(n.low, n.below), weighted(n.high, n.above));
 }
 
+// To the nearest, to more elements along several axes: what lies along the last axis is picked one by one while there
+// is less of it, and then whole rows are. Not where places are quotients by small numbers, which loops take apart.
+Result<std::vector<Value*>> nearest_by_axes(const OpView& op, Value* x, Builder& b) {
+    const std::vector<Value*> none;
+    if (crops(op) || op.string("keep_aspect_ratio_policy") != "stretch") return none;
+    ResizePlan plan = TRY(resize_plan(op));
+    std::vector<ResizedAxis> axes;
+    for (const ResizedAxis& a : plan.axes) {
+        if (untouched(op, a)) continue;
+        if (!is_known(a) || *a.known_scale < 1 || a.input.is_int(0)) return none;
+        axes.push_back(a);
+    }
+    if (axes.size() < 2 || axes.back().axis != op.rank(0) - 1) return none;
+    const ResizedAxis& last = axes.back();
+    if (whole_origin(op, last, 0) && op.string("coordinate_transformation_mode") != "align_corners") return none;
+    for (auto a = axes.rbegin(); a != axes.rend(); ++a) {
+        std::vector<int64_t> from;
+        for (double place : TRY(places_along(op, *a))) from.push_back(int64_t(place));
+        x = b.op("gather", {x, b.ints(from)}, {{"axis", Attr(a->axis)}});
+    }
+    return std::vector<Value*>{x};
+}
+
 }  // namespace
 
 Result<std::vector<Value*>> resize_by_axes(const OpView& op, const std::vector<Value*>& in, Builder& b) {
     const std::vector<Value*> none;
+    if (op.string("mode") == "nearest") return nearest_by_axes(op, in[0], b);
     if (op.string("mode") != "linear" || op.integer("antialias") || crops(op) || !is_float(op.dtype(0))) return none;
     if (op.string("keep_aspect_ratio_policy") != "stretch") return none;
     ResizePlan plan = TRY(resize_plan(op));
