@@ -112,6 +112,18 @@ TEST(Groups, CostlyMapBeforeAWindowIsKept) {
     EXPECT_THAT(reason_of(p, "into"), testing::HasSubstr("no: computed 8."));
 }
 
+// What is picked in steps, or by quotients, is not picked again for each place of a window.
+TEST(Groups, ResizeBeforeAWindowIsKept) {
+    for (const char* resize : {R"(resize(x, _, [1.0,1.0,0.5,0.5], mode="linear"))",
+                               R"(resize(x, _, [1.0,1.0,0.75,0.75], coordinate_transformation_mode="align_corners"))",
+                               R"(resize(x, _, [1.0,1.0,0.75,0.75]))"}) {
+        const Labels labels = fused(fmt::format(
+            "graph g(x: f32[1,6,40,36], w: f32[8,6,3,3]) {{ %r = {} %z = conv(%r, w) return %z }}", resize));
+        EXPECT_EQ(labels.back(), "conv") << resize;
+        EXPECT_GE(labels.size(), 2u) << resize;
+    }
+}
+
 TEST(Groups, CheapMapWithTwoReadersIsComputedAgain) {
     EXPECT_EQ(fused("graph g(x: f32[32,16], w: f32[16,8], v: f32[16,8]) { %y = relu(x) %a = matmul(%y, w) %b = "
                     "matmul(%y, v) return %a, %b }"),

@@ -13,6 +13,7 @@ constexpr double kCostly = 16;     // operations of an element: a function of it
 constexpr double kLaunch = 20000;  // operations that a kernel of its own costs
 constexpr double kGather = 48;     // operations that are as slow as fetching one element by itself
 constexpr double kQuotient = 8;    // and as finding an element by a quotient, its neighbours being the same ones
+constexpr double kStep = 8;        // and as fetching every second one
 constexpr size_t kMaxNodes = 600;  // of an expression after inlining
 constexpr int kMaxPlaces = 8;      // loads of padded elements in one expression
 constexpr size_t kMaxStages = 4;   // that a map with work in it is copied into
@@ -140,6 +141,7 @@ class MapFusion {
     Decision worth_inlining(int n, const Definition& d, const std::vector<Site>& sites) {
         const double work = operations(acc_.body(n)) + (gathers(n)   ? kGather
                                                         : divides(n) ? kQuotient
+                                                        : steps(n)   ? kStep
                                                                      : 0),
                      elements = std::max(1.0, elements_of(d.shape));
         double times = 0, inputs = 0;
@@ -180,6 +182,18 @@ class MapFusion {
     bool divides(int n) const {
         for (const Reading& a : acc_.reads(n))
             if (!a.at.empty() && divides_place(a.at[size_t(acc_.order(a.source).back())])) return true;
+        return false;
+    }
+
+    // Whether neighbours in memory are made of every second element, or of fewer.
+    bool steps(int n) const {
+        if (acc_.def(n).shape.empty()) return false;
+        const Expr var = index_vars(acc_.def(n).shape)[size_t(acc_.order(n).back())];
+        for (const Reading& a : acc_.reads(n)) {
+            if (a.at.empty()) continue;
+            const auto step = step_of(a.at[size_t(acc_.order(a.source).back())], var);
+            if (step && step->as_int().value_or(1) > 1) return true;
+        }
         return false;
     }
 
