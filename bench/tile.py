@@ -65,7 +65,7 @@ def cases(threads):
     text = (f"graph g(q: f32[1,{heads},{length},{size}], k: f32[1,{heads},{length},{size}], v: f32[1,{heads},{length},{size}]) {{\n"
             "  return attention(q, k, v)\n}")
     yield "attention 8x1024x64", 4 * heads * length**2 * size / 1e9, "GFLOP/s", {
-        "tile": lambda: attention_lesson.attention[(length // 64, heads)](q, k, v, out, size**-0.5, length, D=size, BM=64, BN=64, CAUSAL=False),
+        "tile": lambda: attention_lesson.attention[(length // 128, heads)](q, k, v, out, size**-0.5, length, D=size, BM=128, BN=64, CAUSAL=False),
         "graph": graph(text, threads, q=q[None], k=k[None], v=v[None])}
 
 

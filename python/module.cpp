@@ -556,6 +556,7 @@ void bind_compiler(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_tessera, m) {
+    nb::set_leak_warnings(false);  // kernels live as long as the modules that have them
     m.doc() = "The compiled part of tessera.";
     bind_data(m);
     bind_models(m);

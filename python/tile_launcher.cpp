@@ -30,24 +30,6 @@ char element_of(const char* format, Py_ssize_t size) {
     return (is_signed ? kSigned : kUnsigned)[place];
 }
 
-// Of an element type of PyTorch's, by its name; 0 where kernels have no such elements. Types live as long as the
-// process.
-char element_of_torch(PyObject* dtype) {
-    static std::unordered_map<PyObject*, char> known;
-    auto [found, fresh] = known.try_emplace(dtype, 0);
-    if (!fresh) return found->second;
-    constexpr std::pair<std::string_view, char> kNames[] = {
-        {"torch.float32", 'f'}, {"torch.float64", 'd'},       {"torch.float16", 'e'},    {"torch.bfloat16", 'w'},
-        {"torch.bool", '?'},    {"torch.int8", 'b'},          {"torch.int16", 'h'},      {"torch.int32", 'i'},
-        {"torch.int64", 'q'},   {"torch.uint8", 'B'},         {"torch.uint16", 'H'},     {"torch.uint32", 'I'},
-        {"torch.uint64", 'Q'},  {"torch.float8_e4m3fn", 'x'}, {"torch.float8_e5m2", 'y'}};
-    const std::string name = nb::cast<std::string>(nb::str(nb::handle(dtype)));
-    for (const auto& [text, element] : kNames)
-        if (name == text) found->second = element;
-    if (found->second) Py_INCREF(dtype);
-    return found->second;
-}
-
 size_t bytes_of(char element) {
     return std::strchr("?bBxy", element) ? 1 : std::strchr("ewhH", element) ? 2 : std::strchr("fiI", element) ? 4 : 8;
 }
@@ -58,18 +40,6 @@ void append(std::string& key, const T& value) {
 }
 
 nb::object interned(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
-
-// What a tensor of PyTorch's is asked for. It lives as long as the process.
-struct TensorWords {
-    nb::object contiguous = interned("is_contiguous"), device = interned("get_device"), dtype = interned("dtype"),
-               address = interned("data_ptr"), count = interned("numel"), on_processor = interned("is_cpu"),
-               on_gpu = interned("is_cuda");
-};
-
-const TensorWords& tensor_words() {
-    static const auto* words = new TensorWords();
-    return *words;
-}
 
 bool is_interpreted() {
     const char* how = std::getenv("TESSERA_INTERPRET");
@@ -93,7 +63,7 @@ TileLauncher::TileLauncher(const std::vector<std::string>& names, Defaults defau
 
 void TileLauncher::Read::clear() {
     key.clear(), memory.clear(), numbers.clear(), elements.clear(), placed.clear(), spans.clear();
-    device = kProcessor;
+    device = TorchTensor::kProcessor;
 }
 
 bool TileLauncher::read_array(PyObject* value, Read& into) {
@@ -112,34 +82,18 @@ bool TileLauncher::read_array(PyObject* value, Read& into) {
     char* begin = static_cast<char*>(view.buf);
     const Py_ssize_t size = view.itemsize;
     PyBuffer_Release(&view);
-    forward &= into.device == kProcessor;
+    forward &= into.device == TorchTensor::kProcessor;
     return forward && add_array(element, begin, reach / size, static_cast<size_t>(size), into);
 }
 
-// A tensor of PyTorch that lies on the processor, or on a GPU, as one piece.
 bool TileLauncher::read_tensor(PyObject* value, Read& into) {
-    const nb::handle tensor(value);
-    const TensorWords& words = tensor_words();
-    static auto& types = *new std::unordered_map<PyObject*, bool>();
-    auto [known, fresh] = types.try_emplace(tensor.type().ptr(), false);
-    if (fresh) {
-        known->second = nb::cast<std::string>(nb::str(tensor.type().attr("__module__"))).starts_with("torch") &&
-                        nb::hasattr(tensor, words.on_processor) && nb::hasattr(tensor, words.address);
-        Py_INCREF(tensor.type().ptr());
-    }
-    if (!known->second || !nb::cast<bool>(tensor.attr(words.contiguous)())) return false;
-    const auto device = nb::cast<int64_t>(tensor.attr(words.device)());
-    static_assert(kProcessor == -1, "as PyTorch counts devices");
-    if (!nb::cast<bool>(tensor.attr(device == kProcessor ? words.on_processor : words.on_gpu))) return false;
-    if (!into.spans.empty() && into.device != device) return false;
-    into.device = device;
-    const char element = element_of_torch(nb::object(tensor.attr(words.dtype)).ptr());
-    if (!element) return false;
-    char* begin = reinterpret_cast<char*>(nb::cast<uintptr_t>(tensor.attr(words.address)()));
+    const auto tensor = read_torch(value);
+    if (!tensor || tensor->count <= 0 || (!into.spans.empty() && into.device != tensor->device)) return false;
+    into.device = tensor->device;
     constexpr uintptr_t kVector = 16;  // bytes that a GPU's code takes at once
-    if (device != kProcessor && reinterpret_cast<uintptr_t>(begin) % kVector) return false;
-    const auto count = nb::cast<int64_t>(tensor.attr(words.count)());
-    return count > 0 && add_array(element, begin, count, bytes_of(element), into);
+    const bool on_gpu = tensor->device != TorchTensor::kProcessor;
+    if (on_gpu && reinterpret_cast<uintptr_t>(tensor->begin) % kVector) return false;
+    return add_array(tensor->element, tensor->begin, tensor->count, bytes_of(tensor->element), into);
 }
 
 bool TileLauncher::add_array(char element, char* begin, int64_t count, size_t size, Read& into) {
@@ -155,17 +109,18 @@ bool TileLauncher::add_array(char element, char* begin, int64_t count, size_t si
 }
 
 // The arguments by parameter. False where there are too few or too many, or words that something depends on.
-bool TileLauncher::place(const nb::args& args, const nb::kwargs& kwargs, std::vector<PyObject*>& values,
-                         Shape& shape) const {
-    const size_t given = args.size();
+bool TileLauncher::place(PyObject* args, PyObject* kwargs, std::vector<PyObject*>& values, Shape& shape) const {
+    const auto given = static_cast<size_t>(PyTuple_Size(args));
     if (given > names_.size()) return false;
     values.assign(names_.size(), nullptr);
-    for (size_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args.ptr(), static_cast<Py_ssize_t>(i));
+    for (size_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args, static_cast<Py_ssize_t>(i));
     PyObject *key = nullptr, *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
+    for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) {
+        // Words are mostly one object each.
         size_t i = given;
         while (i < names_.size() && names_[i].ptr() != key) ++i;
-        if (i == names_.size())  // words are mostly one object each
+        const bool option = key == warps_.ptr() || key == stages_.ptr();
+        if (i == names_.size() && !option)
             for (i = given; i < names_.size() && PyUnicode_Compare(names_[i].ptr(), key) != 0;) ++i;
         if (i < names_.size()) {
             values[i] = value;
@@ -267,31 +222,27 @@ bool TileLauncher::read(const std::vector<PyObject*>& values, const Grid& grid, 
     return true;
 }
 
-void* TileLauncher::current_stream(int64_t device) {
-    if (!stream_of_.is_valid()) stream_of_ = nb::module_::import_("torch._C").attr("_cuda_getCurrentRawStream");
-    return reinterpret_cast<void*>(nb::cast<uintptr_t>(stream_of_(device)));
-}
-
-nb::object TileLauncher::call(nb::object& grid, const nb::args& args, const nb::kwargs& kwargs) {
+nb::object TileLauncher::call(nb::object& grid, PyObject* args, PyObject* kwargs) {
     if (is_interpreted()) return {};
     Shape shape;
-    std::vector<PyObject*> values;
+    // Kept from launch to launch, for their memory.
+    static thread_local std::vector<PyObject*> values;
+    static thread_local Read arguments;
     if (!place(args, kwargs, values, shape)) return {};
     const auto size = size_of(grid, values);
-    // Kept from launch to launch, for its memory.
-    static thread_local Read arguments;
     arguments.clear();
     if (!size || !read(values, *size, shape, arguments)) return {};
     auto found = known_.find(arguments.key);
     if (found == known_.end()) return {};
-    const Known known = found->second;
-    void* stream = arguments.device == kProcessor ? nullptr : current_stream(arguments.device);
+    const Function function = found->second.function;
+    const nb::object launched = found->second.object;
+    void* stream = arguments.device == TorchTensor::kProcessor ? nullptr : torch_stream(arguments.device);
     tessera::Status status = [&] {
         nb::gil_scoped_release release;
-        return known.function.launch(*size, arguments.memory, arguments.numbers, stream);
+        return function.launch(*size, arguments.memory, arguments.numbers, stream);
     }();
     unwrap(std::move(status));
-    return known.object;
+    return launched;
 }
 
 void TileLauncher::keep(Values values, const Grid& grid, int warps, int stages, nb::object function) {
@@ -309,29 +260,109 @@ void TileLauncher::keep(Values values, const Grid& grid, int warps, int stages, 
     known_.insert_or_assign(arguments.key, Known{made, std::move(function)});
 }
 
+namespace {
+
+// Slots of Python's types, called without anything between.
+
+PyObject* over_grid(PyObject* self, PyObject* grid) {
+    Launchable& kernel = *nb::inst_ptr<Launchable>(self);
+    const bool by_python = !kernel.launcher.is_valid() || PyList_Size(kernel.listeners.ptr()) != 0;
+    try {
+        if (by_python) {
+            const nb::object partial = nb::module_::import_("functools").attr("partial");
+            return partial(nb::handle(self).attr("run"), nb::arg("grid") = nb::handle(grid)).release().ptr();
+        }
+        // What nobody else holds is taken again.
+        if (!kernel.spare.is_valid() || Py_REFCNT(kernel.spare.ptr()) != 1) kernel.spare = nb::cast(LaunchOver{});
+        *nb::inst_ptr<LaunchOver>(kernel.spare) = {nb::borrow(self), nb::borrow(grid)};
+        return kernel.spare.inc_ref().ptr();
+    } catch (nb::python_error& e) {
+        e.restore();
+        return nullptr;
+    }
+}
+
+PyObject* launch_over(PyObject* self, PyObject* args, PyObject* kwargs) {
+    // It may be taken for another grid before this one ends.
+    LaunchOver over = *nb::inst_ptr<LaunchOver>(self);
+    const nb::object launcher = nb::inst_ptr<Launchable>(over.kernel)->launcher;
+    try {
+        nb::object launched;
+        if (launcher.is_valid()) launched = nb::inst_ptr<TileLauncher>(launcher)->call(over.grid, args, kwargs);
+        if (launched.is_valid()) return launched.release().ptr();
+        const auto words = kwargs ? nb::borrow<nb::dict>(kwargs) : nb::dict();
+        return over.kernel.attr("run")(*nb::borrow<nb::args>(args), nb::arg("grid") = over.grid, **words)
+            .release()
+            .ptr();
+    } catch (nb::python_error& e) {
+        e.restore();
+    } catch (const std::exception& e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+}
+
+int traverse_launchable(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    Launchable& kernel = *nb::inst_ptr<Launchable>(self);
+    Py_VISIT(kernel.launcher.ptr());
+    Py_VISIT(kernel.listeners.ptr());
+    Py_VISIT(kernel.spare.ptr());
+    return 0;
+}
+
+int clear_launchable(PyObject* self) {
+    *nb::inst_ptr<Launchable>(self) = {};
+    return 0;
+}
+
+int traverse_over(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    LaunchOver& over = *nb::inst_ptr<LaunchOver>(self);
+    Py_VISIT(over.kernel.ptr());
+    Py_VISIT(over.grid.ptr());
+    return 0;
+}
+
+int clear_over(PyObject* self) {
+    *nb::inst_ptr<LaunchOver>(self) = {};
+    return 0;
+}
+
+template <typename F>
+void* slot(F function) {
+    return reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
 void bind_launcher(nb::module_& m) {
-    nb::class_<LaunchOver>(m, "LaunchOver")
-        .def(
-            "__call__",
-            [](LaunchOver& self, nb::args args, nb::kwargs kwargs) -> nb::object {
-                nb::object grid = self.grid;
-                nb::object launched = self.launcher.call(grid, args, kwargs);
-                if (launched.is_valid()) return launched;
-                return self.slow(*args, nb::arg("grid") = grid, **kwargs);
-            },
-            nb::arg("args"), nb::arg("kwargs"),
-            nb::sig("def __call__(self, *args: object, **kwargs: object) -> object"));
+    static const PyType_Slot kOver[] = {{Py_tp_call, slot(launch_over)},
+                                        {Py_tp_traverse, slot(traverse_over)},
+                                        {Py_tp_clear, slot(clear_over)},
+                                        {0, nullptr}};
+    nb::class_<LaunchOver>(m, "LaunchOver", nb::type_slots(kOver));
+    static const PyType_Slot kLaunchable[] = {{Py_mp_subscript, slot(over_grid)},
+                                              {Py_tp_traverse, slot(traverse_launchable)},
+                                              {Py_tp_clear, slot(clear_launchable)},
+                                              {0, nullptr}};
     nb::class_<TileLauncher>(m, "TileLauncher")
         .def(nb::init<const std::vector<std::string>&, TileLauncher::Defaults, std::vector<bool>, std::vector<bool>,
                       TileLauncher::Words>(),
              nb::arg("names"), nb::arg("defaults"), nb::arg("fixed"), nb::arg("whole"), nb::arg("options"))
-        .def(
-            "over",
-            [](nb::handle_t<TileLauncher> self, nb::object grid, nb::object slow) {
-                return LaunchOver{nb::cast<TileLauncher&>(self), nb::borrow(self), std::move(grid), std::move(slow)};
-            },
-            nb::arg("grid"), nb::arg("slow"),
-            "Gives the kernel over a grid; slow(*args, grid=grid, **kwargs) is its launch by Python.")
         .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("stages"),
              nb::arg("function"));
+    nb::class_<Launchable>(m, "Launchable", nb::type_slots(kLaunchable))
+        .def(nb::init<>())
+        .def(
+            "launch_by",
+            [](Launchable& self, nb::object launcher, nb::typed<nb::list, nb::object> listeners) {
+                self.launcher = launcher.is_none() ? nb::object() : std::move(launcher);
+                self.listeners = std::move(listeners);
+            },
+            nb::arg("launcher").none(), nb::arg("listeners"),
+            nb::sig("def launch_by(self, launcher: TileLauncher | None, listeners: list) -> None"),
+            "Launches by a launcher, or by Python alone; and by Python where `listeners` has any.");
 }

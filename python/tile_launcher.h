@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/tile.h"
+#include "torch_tensors.h"
 
 class TileLauncher {
   public:
@@ -24,7 +25,7 @@ class TileLauncher {
 
     // Launches what was kept for arguments like these, and gives it. Null: there is none, or arguments that are not
     // read here; a grid that is computed is then `grid` from here on.
-    nanobind::object call(nanobind::object& grid, const nanobind::args& args, const nanobind::kwargs& kwargs);
+    nanobind::object call(nanobind::object& grid, PyObject* args, PyObject* kwargs);
     // `warps` and `stages`: of a GPU's blocks, and of their loops.
     void keep(Values values, const Grid& grid, int warps, int stages, nanobind::object function);
 
@@ -41,37 +42,37 @@ class TileLauncher {
         std::vector<std::array<char, 8>> elements;      // numbers that are given by their address
         std::vector<std::pair<size_t, size_t>> placed;  // which of `memory` are those of `elements`
         std::vector<std::pair<char*, char*>> spans;
-        int64_t device = kProcessor;  // of the arrays; a GPU's number
+        int64_t device = TorchTensor::kProcessor;  // of the arrays
     };
-    static constexpr int64_t kProcessor = -1;
     struct Known {
         tessera::tile::Function function;
         nanobind::object object;  // the same, as Python has it
     };
-    bool place(const nanobind::args& args, const nanobind::kwargs& kwargs, std::vector<PyObject*>& values,
-               Shape& shape) const;
+    bool place(PyObject* args, PyObject* kwargs, std::vector<PyObject*>& values, Shape& shape) const;
     std::optional<Grid> size_of(nanobind::object& grid, const std::vector<PyObject*>& values) const;
     bool read(const std::vector<PyObject*>& values, const Grid& grid, Shape shape, Read& into) const;
     static bool read_array(PyObject* value, Read& into);
     static bool read_tensor(PyObject* value, Read& into);
     static bool add_array(char element, char* begin, int64_t count, size_t size, Read& into);
 
-    void* current_stream(int64_t device);
-
     std::vector<nanobind::object> names_, defaults_;  // null where there is none
     std::vector<bool> fixed_, whole_;
     nanobind::object warps_, stages_;  // the words for them
     Words options_;
-    nanobind::object stream_of_;  // a function of PyTorch's
     std::unordered_map<std::string, Known> known_;
     std::vector<nanobind::object> kept_;  // constants whose identity is part of a key
 };
 
-// A kernel over a grid: called, it launches by itself or else by `slow`, which takes any arguments.
+// What a kernel in Python derives from: kernel[grid] gives it over a grid.
+struct Launchable {
+    nanobind::object launcher;   // a TileLauncher, or null: all launches are by Python
+    nanobind::object listeners;  // a list; where somebody is in it, all launches are by Python too
+    nanobind::object spare;      // a LaunchOver, for its memory
+};
+
+// A kernel over a grid: called, it launches by itself or else by the kernel's `run`, which takes any arguments.
 struct LaunchOver {
-    TileLauncher& launcher;
-    nanobind::object owner;  // of the launcher
-    nanobind::object grid, slow;
+    nanobind::object kernel, grid;
 };
 
 void bind_launcher(nanobind::module_& m);

@@ -32,7 +32,10 @@ bool is_threads_own(const Kernel& kernel, const Alloc& a) {
     bool own = true;
     auto look = [&](int buffer, const std::vector<Expr>& indices) {
         if (buffer != a.buffer) return;
-        for (size_t d = 0; d < 3; ++d) own &= indices[d].is(ExprKind::Var) && vars[d].contains(indices[d].node().name);
+        for (size_t d = 0; d < 3; ++d) {
+            const bool only = b.shape[d].is_int(1) && vars[d].empty();  // one thread along it
+            own &= only || (indices[d].is(ExprKind::Var) && vars[d].contains(indices[d].node().name));
+        }
     };
     visit(a.body, [&](const Stmt& s) {
         if (const Store* st = s->as<Store>()) look(st->to.buffer, st->to.indices);

@@ -477,6 +477,31 @@ TEST(DefaultSchedule, ReciprocalsOfRows) {
     EXPECT_EQ(to_string(strict->start()).find("1.0 / "), std::string::npos);
 }
 
+// A softmax knows that its exponents are not positive; of others that is not known.
+TEST(DefaultSchedule, ExponentsAreBounded) {
+    auto exps = [](const std::string& of, const std::string& largest) {
+        return parsed(
+            "compute r() (x: f32[40, 40], z: f32[40, 40], y: f32[40, 40]) {\n  m: f32[40] global\n  k: f32[40, 1] "
+            "global\n"
+            "  m for i < 40: m[i] max= x[i, j] over j < 40\n"
+            "  k for i < 40, j < 1: k[i, j] = m[i]\n"
+            "  y for i < 40, j < 40: y[i, j] = exp(" +
+            of + "[i, j] - " + largest + ")\n}\n");
+    };
+    auto bounded = [](const Compute& compute) {
+        auto schedule = default_schedule(compute, {.machine = processors()[0].machine, .threads = 1});
+        EXPECT_TRUE(schedule.ok());
+        return to_string(schedule->start()).find("exp(min(") != std::string::npos;
+    };
+    for (const char* largest : {"m[i]", "k[i, 0]"}) {
+        check(exps("x", largest));
+        EXPECT_TRUE(bounded(exps("x", largest)));
+        EXPECT_FALSE(bounded(exps("z", largest)));
+    }
+    EXPECT_FALSE(bounded(exps("x", "m[j]")));  // of another row
+    check(exps("x", "m[j]"));
+}
+
 // The largest of many elements, as of few: tiles over a padded copy whose columns are apart by their remainders.
 TEST(DefaultSchedule, LargeMaximaSlideOverACopy) {
     check(max_pool(20, 33, 3, 15, 2, 7));

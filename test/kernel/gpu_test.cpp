@@ -64,6 +64,20 @@ TEST(Gpu, RowsAreSharedByBlocks) {
                 testing::AllOf(testing::HasSubstr("on block.x"), testing::HasSubstr("shared")));
 }
 
+// What one thread alone touches has a place for each thread, in f32, and is not rounded on the way.
+TEST(Gpu, WhatIsKeptOfRowsStaysWithItsThread) {
+    for (const char* dtype : {"f16", "bf16"})
+        for (int64_t length : {64, 256, 768, 2048, 8192, 12288})
+            expect_in_any_order(
+                fmt::format("graph g(x: {}[2,{}]) {{\n  return softmax(x, axis=-1)\n}}\n", dtype, length));
+    expect_in_any_order(
+        "graph g(x: f16[2,768], s: f16[768], b: f16[768]) {\n  return layer_normalization(x, s, b)\n}\n");
+    expect_in_any_order("graph g(x: f16[3,7,256]) {\n  %0 = softmax(x, axis=-1)\n  return reduce_sum(%0, [2])\n}\n");
+    const std::string kernel = kernels_of(for_blocks("graph g(x: f16[8,1024]) {\n  return softmax(x, axis=-1)\n}\n"));
+    EXPECT_THAT(kernel, testing::AllOf(testing::HasSubstr("f32[1, 1, 32, 32] shared"), testing::HasSubstr("pow(2.0")));
+    EXPECT_THAT(kernel, testing::Not(testing::HasSubstr("f32(f16(")));
+}
+
 TEST(Gpu, TranspositionsAreSquares) {
     for (const char* shape : {"32,32", "96,100", "33,40"})
         expect_in_any_order(fmt::format("graph g(x: f32[{}]) {{\n  return transpose(x, perm=[1,0])\n}}\n", shape));

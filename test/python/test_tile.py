@@ -1,6 +1,7 @@
 """The tile language: every group of functions against NumPy, on the processor and in the interpreter."""
 
 import itertools
+import os
 import pathlib
 import subprocess
 import sys
@@ -438,6 +439,29 @@ def test_choosing_parameters():
     y[:] = 0
     guessed[(1,)](x, y, 1000)
     np.testing.assert_array_equal(y, x + 1)
+
+
+def test_choices_that_a_device_cannot_run_are_passed_over():
+    if os.environ.get("TESSERA_INTERPRET"):
+        pytest.skip("nothing is timed there")
+
+    def times(call, quantiles=None):
+        tried.append(call)
+        if len(tried) != 2:
+            raise tessera.Error("E0604", "too much for this device")
+        call()
+        return 1.0
+
+    x, y = numbers(100, "float32"), np.zeros(100, np.float32)
+    configs = [tile.Config({"N": n}) for n in (64, 128, 256)]
+    tried = []
+    chosen = tile.autotune(configs, key=["n"], do_bench=times)(tuned.fn)
+    chosen[lambda meta: (tile.cdiv(100, meta["N"]),)](x, y, 100)
+    np.testing.assert_array_equal(y, x + 1)
+    assert len(tried) == 3 and chosen.best_config is configs[1]
+    tried = [None, None]
+    with pytest.raises(tessera.Error, match="too much for this device"):
+        tile.autotune(configs, key=["n"], do_bench=times)(tuned.fn)[(2,)](x, y, 100)
 
 
 @tile.jit

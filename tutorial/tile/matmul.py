@@ -14,7 +14,7 @@ def leaky_relu(x):
     return tl.where(x >= 0, x, 0.01 * x)
 
 
-@tile.autotune([tile.Config({"BM": m, "BN": n, "BK": k, "GROUP": 8}) for m, n, k in [(32, 64, 32), (64, 64, 64), (128, 128, 64), (256, 128, 128), (512, 256, 128)]],
+@tile.autotune([tile.Config({"BM": m, "BN": n, "BK": k, "GROUP": 8}) for m, n, k in [(32, 64, 32), (64, 64, 64), (128, 128, 64), (256, 128, 128), (256, 256, 256), (128, 512, 256)]],
                key=["M", "N", "K"])
 @tile.jit
 def matmul(a, b, c, M, N, K, sam, sak, sbk, sbn, scm, scn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,

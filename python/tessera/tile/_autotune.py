@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from .._errors import Error
 from . import testing
 from .language._core import value_of
 
@@ -85,10 +86,18 @@ class Autotuner(_Wrapper):
 
         bench = self.do_bench or (lambda f, quantiles=None: testing.do_bench(f, self.warmup, self.rep, quantiles or [0.5]))
         times = {}
+        failure = None
         for config in configs:
-            times[config] = bench(lambda: once(config))
+            try:
+                times[config] = bench(lambda: once(config))
+            except Error as e:
+                if e.code != "E0604":  # other than that the device has too little for it
+                    raise
+                times[config], failure = float("inf"), e
             for n, value in kept.items():
                 named[n][...] = value
+        if failure and all(t == float("inf") for t in times.values()):
+            raise failure
         self.configs_timings = times
         for n in self.zeroed:
             named[n][...] = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import inspect
 import os
@@ -12,7 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _tessera
 from .._errors import Error
@@ -83,12 +82,13 @@ class KernelParam:
     def has_default(self) -> bool: return self.default is not inspect.Parameter.empty
 
 
-class JITFunction:
+class JITFunction(_tessera.Launchable):
     """A kernel: `kernel[grid](arguments)` launches it. Called inside of another kernel, it becomes part of that."""
 
     def __init__(self, fn: Callable[..., Any], version: Any = None, do_not_specialize: Any = None,
                  do_not_specialize_on_alignment: Any = None, debug: Any = None, noinline: Any = None, repr: Any = None,
                  launch_metadata: Any = None, **_: Any):
+        super().__init__()
         self.fn, self.name, self.__name__, self.__doc__ = fn, fn.__name__, fn.__name__, fn.__doc__
         self.__qualname__, self.__module__ = fn.__qualname__, fn.__module__
         self.debug, self.noinline = debug, noinline
@@ -115,10 +115,11 @@ class JITFunction:
         self.lines: list[str] = []
         self.first_line = self.fn.__code__.co_firstlineno
         # Numbers of a declared type are read by Python.
-        self._quick = all(k is None for k in self._kinds) and not self.pre_run_hooks
+        self._quick = all(k is None for k in self._kinds) and not self.pre_run_hooks and not self.debug
         defaults = {p.name: p.default for p in self.params if p.has_default}
         self._launcher = _tessera.TileLauncher(self.arg_names, defaults, self._static,
                                                [p.do_not_specialize for p in self.params], _OPTIONS - {"warmup", "debug"})
+        self.launch_by(self._launcher if self._quick else None, on_launch)
 
     @property
     def src(self) -> str:
@@ -163,6 +164,7 @@ class JITFunction:
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
         self.pre_run_hooks.append(hook)
         self._quick = False
+        self.launch_by(None, on_launch)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise CallError("E0501", f"{self.name} is a kernel and cannot be called outside of the scope of a kernel", "", "",
@@ -191,9 +193,8 @@ class JITFunction:
         finally:
             core._local.generator = outer
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        quick = self._quick and not self.debug and not on_launch
-        return self._launcher.over(grid, self.run) if quick else functools.partial(self.run, grid=grid)
+    if TYPE_CHECKING:
+        def __getitem__(self, grid: Any) -> Callable[..., Any]: ...
 
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
         """Compiled for arguments like these, and not launched. An element type stands for an array."""
@@ -292,7 +293,8 @@ class ConstexprFunction:
         return self if owner is None else lambda *args, **kwargs: self(owner, *args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = self.fn(*(value_of(a) for a in args), **{k: value_of(v) for k, v in kwargs.items()})
+        plain = [a if type(a) is int else value_of(a) for a in args]
+        made = self.fn(*plain, **{k: value_of(v) for k, v in kwargs.items()}) if kwargs else self.fn(*plain)
         return constexpr(made) if getattr(core._local, "builder", None) is not None and made is not None else made
 
 

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "kernel/cpu/padding.h"
 #include "kernel/cpu/places.h"
-#include "kernel/cpu/reciprocals.h"
+#include "kernel/cpu/known_bounds.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
 
@@ -351,7 +351,7 @@ std::optional<Expr> open_row_length(const Compute& compute, const Machine& machi
 
 Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
     compute = with_words(std::move(compute), options.machine);
-    if (!options.strict) compute = with_reciprocals(std::move(compute));
+    if (!options.strict) compute = with_bounded_exps(with_reciprocals(std::move(compute)));
     if (options.care == Care::None) compute = with_places(with_padding(std::move(compute), options.machine));
     Schedule s(std::move(compute));
     TRY(inline_maps(s));

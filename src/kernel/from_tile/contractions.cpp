@@ -26,6 +26,9 @@ namespace {
 constexpr int64_t kSumRegisters = 24, kFewSumRegisters = 8;  // of a register tile, where there are 32, and where 16
 constexpr int64_t kDepthAtOnce = 4;                          // steps along k in one iteration
 constexpr int64_t kLeastRowBytes = 256;                      // of a row of a panel, at least
+constexpr int64_t kLeastColumns = 32;                        // where rows are worth turning
+constexpr int64_t kManyLanesBytes = 32;                      // of a vector
+constexpr int64_t kRowsAtOnce = 8;                           // of what is put into panels
 
 }  // namespace
 
@@ -39,34 +42,133 @@ TileProduct TileLowering::plan_product(int a, int b, DType dtype) {
     const bool many = machine_.vector_registers >= 32;
     p.lane = std::min(lanes, p.columns);
     p.wide = std::min<int64_t>(many && !machine_.lane_multiply ? 4 : 2, p.columns / p.lane);
-    p.deep = machine_.lane_multiply ? std::min(p.depth, lanes) : 1;
+    const int64_t most = machine_.lane_multiply ? (many ? 8 : 4) : (many ? kSumRegisters : kFewSumRegisters) / p.wide;
+    p.high = std::min<int64_t>(p.rows, most);
+    // Elements of a column side by side are fetched for all rows at once, by few loads.
+    p.row_panels = machine_.lane_multiply && p.lane == lanes && p.rows % p.high == 0 && p.high % lanes == 0 &&
+                   p.depth % lanes == 0 && p.columns >= kLeastColumns;
+    p.deep = machine_.lane_multiply && !p.row_panels ? std::min(p.depth, lanes) : 1;
     // Rows of wide blocks lie too far apart for the first cache, unless they are put together.
     const int64_t width = p.lane * p.wide;
-    p.panels = tile(b).buffer < 0 && p.columns > width && (p.deep > 1 || width * bytes >= kLeastRowBytes) &&
+    p.panels = tile(b).buffer < 0 && p.columns > width && (machine_.lane_multiply || width * bytes >= kLeastRowBytes) &&
                p.depth * width * bytes <= machine_.l1_bytes;
     return p;
 }
 
+// Whether elements that follow each other along k do so in memory.
+bool TileLowering::lies_along_depth(int b) {
+    const tile::Type& of = type(b);
+    TileIndices at;
+    for (int64_t size : of.shape) at.push_back(variable(size));
+    const Expr k = at[at.size() - 2];
+    bool along = false;
+    visit(element(b, at), [&](const Expr& e) {
+        if (!e.is(ExprKind::Load) || e.args().size() != 1) return;
+        const Expr next = substitute(e.arg(0), {{k.node().name, k + Expr(1)}});
+        along |= (next - e.arg(0)).is_int(1);
+    });
+    return along;
+}
+
+// A few rows at a time, all panels of them: not in steps from row to row, each on another page.
 int TileLowering::in_panels(int value, const TileProduct& p) {
-    const int64_t width = p.lane * p.wide;
-    std::vector<int64_t> shape(type(value).shape.begin(), type(value).shape.end() - 2);
+    const int64_t width = p.lane * p.wide, rows = std::min(p.depth, kRowsAtOnce);
+    const std::vector<int64_t> outer(type(value).shape.begin(), type(value).shape.end() - 2);
+    const auto number = [&](const TileIndices& at) {
+        return number_of(element(value, at), type(value).dtype, p.dtype);
+    };
+    std::vector<int64_t> shape = outer, loops = outer;
+    if (p.depth % p.lane == 0 && lies_along_depth(value)) {
+        shape.insert(shape.end(), {p.columns, p.depth});
+        const int columns = local(p.dtype, shape);
+        emit(over(shape, [&](const TileIndices& at) {
+            TileIndices from = at;
+            std::swap(from.back(), from[from.size() - 2]);
+            return store(columns, at, number(from));
+        }));
+        return turned(columns, width, p);
+    }
     shape.insert(shape.end(), {p.columns / width, p.depth, width});
+    loops.insert(loops.end(), {p.depth / rows, p.columns / width, rows, width});
     const int slot = local(p.dtype, shape);
-    emit(over(shape, [&](const TileIndices& at) {
-        TileIndices from(at.begin(), at.end() - 3);
-        from.insert(from.end(), {at[at.size() - 2], at[at.size() - 3] * Expr(width) + at.back()});
-        return store(slot, at, number_of(element(value, from), type(value).dtype, p.dtype));
+    emit(over(loops, [&](const TileIndices& at) {
+        const auto first = at.begin() + static_cast<std::ptrdiff_t>(outer.size());
+        TileIndices from(at.begin(), first), to(at.begin(), first);
+        const Expr k = first[0] * Expr(rows) + first[2];
+        from.insert(from.end(), {k, first[1] * Expr(width) + first[3]});
+        to.insert(to.end(), {first[1], k, first[3]});
+        return store(slot, to, number(from));
     }));
     return slot;
 }
 
-// Sums of one register tile: `high` rows from `row` on, `wide` vectors of `lane` columns of block `block`. `a` comes by
-// vectors along k where the processor multiplies by a lane.
+// Of lines along k: panels of `width` lines side by side. Squares are turned in registers.
+int TileLowering::turned(int lines, int64_t width, const TileProduct& p) {
+    std::vector<int64_t> shape;
+    for (const Expr& size : kernel_.buffers[static_cast<size_t>(lines)].shape) shape.push_back(*size.as_int());
+    const int64_t count = shape[shape.size() - 2];
+    const std::vector<int64_t> outer(shape.begin(), shape.end() - 2);
+    shape = outer;
+    shape.insert(shape.end(), {count / width, p.depth, width});
+    const int slot = local(p.dtype, shape);
+    std::vector<int64_t> squares = outer;
+    squares.insert(squares.end(), {count / width, p.depth / p.lane, width / p.lane});
+    const auto vector = [&](const std::function<Stmt(const Expr&)>& f) {
+        return unrolled(p.lane, f, LoopKind::Vector);
+    };
+    emit(each(squares, [&](const TileIndices& at) {
+        const auto first = at.begin() + static_cast<std::ptrdiff_t>(outer.size());
+        const Expr panel = first[0], steps = first[1] * Expr(p.lane), part = first[2] * Expr(p.lane);
+        const size_t before = allocated_.size();
+        const int square = local(p.dtype, {p.lane, p.lane}, Scope::Register);
+        allocated_.resize(before);  // it is allocated here
+        const auto place = [&](std::initializer_list<Expr> indices) {
+            TileIndices all(at.begin(), first);
+            all.insert(all.end(), indices);
+            return all;
+        };
+        const Stmt take = unrolled(p.lane, [&](const Expr& i) {
+            return vector([&](const Expr& k) {
+                return store(square, {i, k}, at_buffer(lines, place({panel * Expr(width) + part + i, steps + k})));
+            });
+        });
+        const Stmt put = unrolled(p.lane, [&](const Expr& k) {
+            return vector([&](const Expr& i) {
+                return store(slot, place({panel, steps + k, part + i}), at_buffer(square, {i, k}));
+            });
+        });
+        return alloc(square, seq({take, put}));
+    }));
+    return slot;
+}
+
+int TileLowering::in_row_panels(int value, const TileProduct& p) {
+    const auto made = row_panels_.find(value);
+    return made != row_panels_.end() ? made->second : turned(packed(value, p.dtype), p.high, p);
+}
+
+// The first operand of a product in a loop that it does not change in is put into panels before that.
+void TileLowering::put_in_row_panels(int value) {
+    const auto v = static_cast<size_t>(value);
+    const Instruction* user = uses_.last[v];
+    if (warps_ || !uses_.inside[v] || uses_.count[v] != 1 || !user || user->kind != Kind::Dot) return;
+    if (user->inputs[0] != value || user->inputs[1] == value) return;
+    const TileProduct p = plan_product(value, user->inputs[1], sum_type_of(*user));
+    if (p.row_panels) row_panels_[value] = in_row_panels(value, p);
+}
+
+DType TileLowering::sum_type_of(const Instruction& dot) const {
+    const DType dtype = type(dot.outputs[0]).dtype;
+    return is_float(dtype) && dtype != DType::f64 ? DType::f32 : dtype;
+}
+
+// Sums of one register tile: `high` rows from `row` on, `wide` vectors of `lane` columns of block `block`. Where the
+// processor multiplies by a lane, `a` comes by vectors: along the rows of a panel, or else along k.
 Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int64_t high, const Expr& block) {
     const Expr column = block * Expr(p.lane * p.wide);
     const size_t before = allocated_.size();
     const int sums = local(p.dtype, {high, p.wide * p.lane}, Scope::Register);
-    const int taken = p.deep > 1 ? local(p.dtype, {high, p.deep}, Scope::Register) : -1;
+    const int taken = p.deep > 1 || p.row_panels ? local(p.dtype, {high, p.deep}, Scope::Register) : -1;
     allocated_.resize(before);  // they are allocated here
     const auto at = [&](Expr i, Expr j) { return p.batch ? TileIndices{*p.batch, i, j} : TileIndices{i, j}; };
     const auto each_sum = [&](const std::function<Stmt(const Expr&, const Expr&)>& f) {
@@ -83,7 +185,7 @@ Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int
     };
     const auto place = [&](const Expr& i, const Expr& j) { return at(row + i, column + j); };
     const Stmt fetch = each_sum([&](const Expr& i, const Expr& j) {
-        return store(sums, {i, j}, at_buffer(p.out, place(i, j)));
+        return store(sums, {i, j}, p.adds ? at_buffer(p.out, place(i, j)) : constant(0, p.dtype));
     });
     const Stmt put = each_sum([&](const Expr& i, const Expr& j) {
         return store(p.out, place(i, j), at_buffer(sums, {i, j}));
@@ -96,9 +198,22 @@ Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int
     };
     const Expr k = variable(p.depth / p.deep);
     For along{.var = k, .extent = p.depth / p.deep, .body = nullptr};
+    if (p.deep == 1 && p.depth % kDepthAtOnce == 0) along.notes = {{"unroll", kDepthAtOnce}};
     if (taken < 0) {
-        if (p.depth % kDepthAtOnce == 0) along.notes = {{"unroll", kDepthAtOnce}};
         along.body = add(k, 0);
+    } else if (p.row_panels) {
+        const Stmt take = unrolled(high / p.lane, [&](const Expr& part) {
+            return unrolled(
+                p.lane,
+                [&](const Expr& lane) {
+                    const Expr i = part * Expr(p.lane) + lane, panel = row / Expr(p.high);
+                    return store(
+                        taken, {i, 0},
+                        at_buffer(p.a, p.batch ? TileIndices{*p.batch, panel, k, i} : TileIndices{panel, k, i}));
+                },
+                LoopKind::Vector);
+        });
+        along.body = alloc(taken, seq({take, add(k, 0)}));
     } else {
         const Stmt take = unrolled(high, [&](const Expr& i) {
             return unrolled(
@@ -113,11 +228,10 @@ Stmt TileLowering::multiply_registers(const TileProduct& p, const Expr& row, int
     return alloc(sums, seq({fetch, for_loop(std::move(along)), put}));
 }
 
-// One product: out += a b, tile by tile of registers. A panel meets all rows while it is in the first cache.
+// One product: out += a b, or out = a b, tile by tile of registers. A panel meets all rows while it is in the first
+// cache.
 Stmt TileLowering::multiply(TileProduct p, int64_t batches) {
-    const bool many = machine_.vector_registers >= 32;
-    const int64_t most = machine_.lane_multiply ? (many ? 8 : 4) : (many ? kSumRegisters : kFewSumRegisters) / p.wide;
-    const int64_t high = std::min<int64_t>(p.rows, most), left = p.rows % high;
+    const int64_t high = p.high, left = p.rows % high;
     const auto serial = [&](int64_t extent, const std::function<Stmt(const Expr&)>& f) {
         return unrolled(extent, f, LoopKind::Serial);
     };
@@ -146,10 +260,10 @@ Stmt TileLowering::multiply(TileProduct p, int64_t batches) {
 
 Status TileLowering::lower_dot(const Instruction& i) {
     const int a = i.inputs[0], b = i.inputs[1], out = i.outputs[0];
-    const DType dtype = type(out).dtype, sum_type = is_float(dtype) && dtype != DType::f64 ? DType::f32 : dtype;
+    const DType dtype = type(out).dtype, sum_type = sum_type_of(i);
     TileProduct product = plan_product(a, b, sum_type);
     if (!warps_) {
-        product.a = packed(a, sum_type);
+        product.a = product.row_panels ? in_row_panels(a, product) : packed(a, sum_type);
         product.b = product.panels ? in_panels(b, product) : packed(b, sum_type);
     }
     int slot = -1;
@@ -170,7 +284,9 @@ Status TileLowering::lower_dot(const Instruction& i) {
         }
     } else {
         slot = local(sum_type, type(out).shape);
-        emit(over(type(out).shape, [&](const TileIndices& at) { return store(slot, at, constant(0, sum_type)); }));
+        product.adds = warps_ > 0;
+        if (product.adds)
+            emit(over(type(out).shape, [&](const TileIndices& at) { return store(slot, at, constant(0, sum_type)); }));
     }
     product.out = slot;
     if (warps_)
@@ -233,19 +349,10 @@ Status TileLowering::lower_reduce(const Instruction& i) {
         define_buffer(out, slot);
         return {};
     }
-    // Lanes of partial results, which meet at the end.
+    // Lanes of partial results, which meet at the end. A tile that was just written is reduced on the way.
+    const Stmt written = take_copy(x, width);
     TileIndices at;
-    std::function<Stmt(size_t)> nest = [&](size_t d) -> Stmt {
-        if (d < outer.size())
-            return unrolled(
-                outer[d],
-                [&](const Expr& var) {
-                    at.push_back(var);
-                    Stmt inner = nest(d + 1);
-                    at.pop_back();
-                    return inner;
-                },
-                LoopKind::Serial);
+    const auto row = [&](const Stmt& copy) {
         const size_t before = allocated_.size();
         const int partial = local(dtype, {width}, Scope::Register);
         allocated_.resize(before);
@@ -253,21 +360,68 @@ Status TileLowering::lower_reduce(const Instruction& i) {
             return unrolled(width, f, LoopKind::Vector);
         };
         const Stmt clear = vector([&](const Expr& lane) { return store(partial, {lane}, start); });
-        const Stmt add = unrolled(
-            shape[axis] / width,
-            [&](const Expr& k) {
-                return vector([&](const Expr& lane) {
-                    return store(partial, {lane}, element(x, with(at, k * Expr(width) + lane)), op);
-                });
-            },
-            LoopKind::Serial);
+        const auto add = [&](const Expr& k) {
+            return vector([&](const Expr& lane) {
+                return store(partial, {lane}, element(x, with(at, k * Expr(width) + lane)), op);
+            });
+        };
+        Stmt all;
+        if (!copy) {
+            all = unrolled(shape[axis] / width, add, LoopKind::Serial);
+        } else if (copy->as<For>()->kind == LoopKind::Vector) {
+            all = seq({copy, add(0)});
+        } else {
+            For made = *copy->as<For>();
+            made.body = seq({made.body, add(made.var)});
+            all = make_stmt(std::move(made));
+        }
         const Stmt begin = store(slot, at, start);
         const Stmt meet = vector([&](const Expr& lane) { return store(slot, at, at_buffer(partial, {lane}), op); });
-        return alloc(partial, seq({clear, add, begin, meet}));
+        return alloc(partial, seq({clear, all, begin, meet}));
     };
-    emit(nest(0));
+    std::function<Stmt(size_t, const Stmt&)> nest = [&](size_t d, const Stmt& copy) -> Stmt {
+        if (d == outer.size()) return row(copy);
+        For loop = copy ? *copy->as<For>() : For{.var = variable(outer[d]), .extent = outer[d], .body = nullptr};
+        at.push_back(loop.var);
+        loop.body = nest(d + 1, loop.body);
+        at.pop_back();
+        return for_loop(std::move(loop));
+    };
+    emit(nest(0, written));
     define_buffer(out, slot);
     return {};
+}
+
+// The loops that have just written a tile, whose innermost has vectors of `width`; they are no longer there.
+Stmt TileLowering::take_copy(int value, int64_t width) {
+    const std::vector<int64_t>& shape = type(value).shape;
+    const std::set<int> read = reads_of(value);
+    if (apart_ || statements_.empty() || read.size() != 1 || !read.contains(last_copied_)) return nullptr;
+    TileIndices probe;
+    for (int64_t size : shape) probe.push_back(variable(size));
+    if (!reads_only_at(value, last_copied_, probe, probe)) return nullptr;
+    Stmt inner = statements_.back();
+    for (size_t d = 0; d < shape.size(); ++d) {
+        const bool last = d + 1 == shape.size();
+        const For* loop = inner ? inner->as<For>() : nullptr;
+        const int64_t extent = last && shape[d] > width ? shape[d] / width : shape[d];
+        const LoopKind kind = last && shape[d] <= width ? LoopKind::Vector : LoopKind::Serial;
+        if (!loop || loop->kind != kind || !loop->extent.is_int(extent)) return nullptr;
+        inner = loop->body;
+        if (!last || kind == LoopKind::Vector) continue;
+        const For* vector = inner->as<For>();
+        if (!vector || vector->kind != LoopKind::Vector || !vector->extent.is_int(width)) return nullptr;
+        inner = vector->body;
+    }
+    const Store* store = inner->as<Store>();
+    if (!store || store->to.buffer != last_copied_) return nullptr;
+    // Functions, where vectors are short, leave no registers for partial results.
+    bool calls = false;
+    visit(store->value, [&](const Expr& e) { calls |= e.is(ExprKind::Call) && e.node().fn >= Fn::Sqrt; });
+    if (calls && machine_.vector_bytes < kManyLanesBytes) return nullptr;
+    Stmt copy = statements_.back();
+    statements_.pop_back();
+    return copy;
 }
 
 Status TileLowering::lower_combine(const Instruction& i) {

@@ -1,4 +1,5 @@
 #include "kernel/from_tile/from_tile.h"
+#include "kernel/from_tile/bound_exps.h"
 
 #include <fmt/format.h>
 
@@ -31,7 +32,10 @@ TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<t
       stages_(options.stages) {
     add_in_dots(program_);
     divide_once(program_);
-    if (warps_) by_powers_of_two(program_);
+    if (warps_)
+        by_powers_of_two(program_);
+    else
+        bound_exps(program_);
     hoist_invariants(program_);
     uses_ = count_uses(program_);
     remaining_ = uses_.count;
@@ -140,8 +144,10 @@ Result<Kernel> TileLowering::run() {
     if (apart_) return std::move(kernel_);
     drop_unit_loops(kernel_);
     unwrap_lanes(kernel_, bounded_);
+    hoist_divisions_of_loops(kernel_);
     simplify_kernel(kernel_);
     prefetch_rows(kernel_);
+    prefetch_steps(kernel_);
     return std::move(kernel_);
 }
 
@@ -198,7 +204,10 @@ Result<Stmt> TileLowering::lower_region(const tile::Region& region, const std::f
     region_ = ++regions_;
     for (int argument : region.arguments) region_of_[static_cast<size_t>(argument)] = region_;
     if (begin) begin();
-    for (const Instruction& i : region.instructions) TRY(lower(i));
+    for (const Instruction& i : region.instructions) {
+        TRY(lower(i));
+        for (int o : i.outputs) put_in_row_panels(o);
+    }
     TRY(end());
     Stmt body = seq(std::move(statements_));
     for (size_t a = allocated_.size(); a-- > 0;) body = body ? alloc(allocated_[a], body) : body;

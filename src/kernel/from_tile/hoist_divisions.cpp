@@ -12,6 +12,12 @@ namespace {
 
 constexpr int64_t kMostKept = 16;  // numbers of each thread
 
+// A quotient or remainder by a number that is not known.
+bool divides(const Expr& e) {
+    return (e.is(ExprKind::Mod) || e.is(ExprKind::Rem) || e.is(ExprKind::FloorDiv)) && e.dtype() == DType::i64 &&
+           !e.arg(1).as_int();
+}
+
 class HoistDivisions {
   public:
     explicit HoistDivisions(Kernel& kernel) : kernel_(kernel) {}
@@ -32,8 +38,7 @@ class HoistDivisions {
     };
 
     bool is_one(const Expr& e, const For& loop, const std::set<int>& written) const {
-        const bool divides = e.is(ExprKind::Mod) || e.is(ExprKind::Rem) || e.is(ExprKind::FloorDiv);
-        if (!divides || e.dtype() != DType::i64 || e.arg(1).as_int() || depends_on(e, loop.var)) return false;
+        if (!divides(e) || depends_on(e, loop.var)) return false;
         bool same = true;
         visit(e, [&](const Expr& x) { same &= !x.is(ExprKind::Load) || !written.contains(x.node().slot); });
         return same;
@@ -134,7 +139,53 @@ class HoistDivisions {
     Kernel& kernel_;
 };
 
+// In front of a serial loop, those of its body that depend on nothing that it changes.
+Stmt in_front_of(Kernel& kernel, const For& loop) {
+    std::set<std::string> own{loop.var.node().name};
+    visit(loop.body, [&](const Stmt& s) {
+        if (const For* inner = s->as<For>()) own.insert(inner->var.node().name);
+    });
+    const std::set<int> written = written_buffers(loop.body);
+    std::vector<std::pair<Expr, int>> kept;
+    std::vector<Stmt> before;
+    For made = loop;
+    made.body = map_exprs(loop.body, [&](const Expr& whole) {
+        return rewrite(whole, [&](const Expr& e) {
+            if (!divides(e)) return e;
+            const std::vector<std::string> names = free_symbols(e);
+            bool same = std::none_of(names.begin(), names.end(), [&](const std::string& n) { return own.contains(n); });
+            // What is read behind a condition may not be there: of loads, only numbers that the kernel keeps.
+            visit(e, [&](const Expr& x) {
+                if (!x.is(ExprKind::Load)) return;
+                const Scope scope = kernel.buffers[static_cast<size_t>(x.node().slot)].scope;
+                same &= x.args().empty() && scope != Scope::Global && !written.contains(x.node().slot);
+            });
+            if (!same) return e;
+            const auto known = std::find_if(kept.begin(), kept.end(), [&](const auto& k) { return k.first.same(e); });
+            if (known != kept.end()) return load(known->second, DType::i64, {});
+            const int slot = static_cast<int>(kernel.buffers.size());
+            kernel.buffers.push_back(
+                {.name = fmt::format("left{}", slot), .dtype = DType::i64, .shape = {}, .scope = Scope::Local});
+            kept.emplace_back(e, slot);
+            before.push_back(store(slot, {}, e));
+            return load(slot, DType::i64, {});
+        });
+    });
+    if (before.empty()) return make_stmt(loop);
+    before.push_back(make_stmt(std::move(made)));
+    Stmt whole = seq(std::move(before));
+    for (const auto& [expr, slot] : kept) whole = alloc(slot, whole);
+    return whole;
+}
+
 }  // namespace
+
+void hoist_divisions_of_loops(Kernel& kernel) {
+    kernel.body = mutate(kernel.body, [&](const Stmt& s) -> Stmt {
+        const For* loop = s ? s->as<For>() : nullptr;
+        return loop && loop->kind == LoopKind::Serial ? in_front_of(kernel, *loop) : s;
+    });
+}
 
 void hoist_divisions(Kernel& kernel) { kernel.body = HoistDivisions(kernel).in(kernel.body); }
 

@@ -7,5 +7,7 @@ namespace tessera::from_tile_detail {
 
 // In loops of a block: of indices such as (i + place) % n, each thread keeps what is left.
 void hoist_divisions(Kernel& kernel);
+// In serial loops of a processor.
+void hoist_divisions_of_loops(Kernel& kernel);
 
 }  // namespace tessera::from_tile_detail

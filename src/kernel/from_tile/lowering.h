@@ -15,8 +15,10 @@ struct TileProduct {
     int64_t depth;  // along k
     int64_t lane = 1, wide = 1,
             deep = 1;  // columns of a vector, vectors of a register tile, steps that `a` is taken by
-    int64_t rows = 1, columns = 1;
-    bool panels = false;  // `b` lies column block by column block, each as wide as a register tile
+    int64_t rows = 1, columns = 1, high = 1;  // `high`: rows of a register tile
+    bool panels = false;                      // `b` lies column block by column block, each as wide as a register tile
+    bool row_panels = false;                  // `a` lies row block by row block, each as high as one, rows side by side
+    bool adds = true;                         // to what is there
     std::optional<Expr> batch = {};
 };
 
@@ -60,6 +62,7 @@ class TileLowering {
     void define(int value, LoweredTile made);  // and computes it now if that is better
     Expr element(int value, const TileIndices& indices);
     std::set<int> reads_of(int value) const;
+    std::vector<int> sources_in_memory(int value) const;  // that its elements are computed from
     bool is_costly(int value) const;
     void materialise(int value, bool in_place = true);
     void define_buffer(int value, int slot);
@@ -82,6 +85,7 @@ class TileLowering {
     Stmt lanes(int64_t extent, const std::function<Stmt(const Expr&)>& body);
     Stmt unrolled(int64_t extent, const std::function<Stmt(const Expr&)>& body, LoopKind kind = LoopKind::Unrolled);
     void copy_into(int slot, int value);  // a whole tile
+    Stmt take_copy(int value, int64_t width);
     Expr at_buffer(int slot, const TileIndices& indices) const;
 
     // Of a bounded program. A number that is read from memory: nothing is taken for known of what is computed with it,
@@ -120,7 +124,12 @@ class TileLowering {
     // Products.
     int packed(int value, DType dtype);
     TileProduct plan_product(int a, int b, DType dtype);
+    DType sum_type_of(const tile::Instruction& dot) const;
+    bool lies_along_depth(int b);
     int in_panels(int value, const TileProduct& p);
+    int in_row_panels(int value, const TileProduct& p);
+    int turned(int lines, int64_t width, const TileProduct& p);
+    void put_in_row_panels(int value);
     Stmt multiply_registers(const TileProduct& p, const Expr& row, int64_t high, const Expr& block);
     Stmt multiply(TileProduct p, int64_t batches);
 
@@ -159,6 +168,8 @@ class TileLowering {
     std::vector<int> region_of_;             // where a value is given
     std::vector<int> waiting_;               // values that are not in memory, and read it
     std::vector<int> pointers_;              // given so far
+    int last_copied_ = -1;                   // by the last statement, or by one before
+    std::map<int, int> row_panels_;          // slots of operands that lie so already
     struct Memo {
         TileIndices indices;
         Expr value = 0;

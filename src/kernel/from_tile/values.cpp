@@ -137,6 +137,19 @@ std::set<int> TileLowering::reads_of(int value) const {
     return all;
 }
 
+std::vector<int> TileLowering::sources_in_memory(int value) const {
+    std::vector<int> all;
+    for (int source : sources_[static_cast<size_t>(value)]) {
+        if (tiles_[static_cast<size_t>(source)].buffer >= 0) {
+            all.push_back(source);
+            continue;
+        }
+        const std::vector<int> further = sources_in_memory(source);
+        all.insert(all.end(), further.begin(), further.end());
+    }
+    return all;
+}
+
 bool TileLowering::is_costly(int value) const {
     if (value < 0) return false;
     const LoweredTile& t = tiles_[static_cast<size_t>(value)];
@@ -188,11 +201,10 @@ int TileLowering::place_for(int value, bool in_place) {
             return std::any_of(pointers_.begin(), pointers_.end(),
                                [&](int p) { return is_read_later(p) && reads_of(p).count(slot) > 0; });
         };
-        for (int source : sources_[static_cast<size_t>(value)]) {
+        for (int source : sources_in_memory(value)) {
             const LoweredTile& s = tile(source);
-            if (s.buffer < 0 || is_pointed_by(s.buffer) || s.type != of ||
-                remaining_[static_cast<size_t>(source)] > 0 || region_of_[static_cast<size_t>(source)] != region_ ||
-                uses_.inside[static_cast<size_t>(source)])
+            if (is_pointed_by(s.buffer) || s.type != of || remaining_[static_cast<size_t>(source)] > 0 ||
+                region_of_[static_cast<size_t>(source)] != region_ || uses_.inside[static_cast<size_t>(source)])
                 continue;
             if (reads_only_at(value, s.buffer, probe, probe)) return s.buffer;
         }
@@ -223,6 +235,7 @@ void TileLowering::copy_into(int slot, int value) {
         return;
     }
     emit(over(type(value).shape, [&](const TileIndices& at) { return store(slot, to(at), element(value, at)); }));
+    last_copied_ = slot;
 }
 
 void TileLowering::compute_waiting() {

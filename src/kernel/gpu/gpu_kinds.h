@@ -7,8 +7,8 @@ namespace tessera {
 
 // How many neighbours along the innermost axis one thread takes: as many as fill the widest access, 16 bytes, of all
 // that is read and written there. 1 where the extent is no multiple of it, or where some would be guarded and others
-// not. `own`: a buffer that its thread keeps in registers.
-int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along, int own = -1);
+// not. `own`: buffers that are not asked, such as what its thread keeps in registers.
+int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along, const std::set<int>& own = {});
 
 // A stage without reduction, one thread for each element or each vector of them; in squares where it reads across.
 Status map_to_threads(Schedule& s, const std::string& stage, bool share_squares);

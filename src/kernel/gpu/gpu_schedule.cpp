@@ -5,6 +5,8 @@
 #include "kernel/gpu/attention_kernel.h"
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
+#include "kernel/gpu/keep_wide.h"
+#include "kernel/gpu/own_elements.h"
 #include "kernel/gpu/prepare_operand.h"
 
 namespace tessera {
@@ -41,9 +43,11 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
                               std::string* traces) {
     auto try_one = [&](bool share) -> Result<Lowered> {
         Compute with = compute;
+        if (share && !options.strict) keep_wide(with);
         auto prepared = prepare_window(with);
         const Schedule schedule = TRY(scheduled(std::move(with), share));
         Lowered lowered = TRY(lower(schedule));
+        own_elements(lowered.kernel);
         if (prepared) {
             lowered.prepare = std::move(prepared->prepare);
             lowered.prepare_args = {prepared->from, prepared->to};

@@ -26,7 +26,7 @@ Result<Loop> fused(Schedule& s, const std::vector<Loop>& loops) {
 
 }  // namespace
 
-int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along, int own) {
+int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along, const std::set<int>& own) {
     const auto extent = along.extent.as_int();
     if (!extent || guards_lanes(stage.value, along.var)) return 1;
     int64_t widest = 1;
@@ -34,7 +34,7 @@ int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& al
     auto look = [&](int buffer, const std::vector<Expr>& indices) {
         auto step = stride_of(s, buffer, indices, along.var);
         regular &= step && (step->is_int(0) || step->is_int(1));
-        if (!step || !step->is_int(1) || buffer == own) return;
+        if (!step || !step->is_int(1) || own.contains(buffer)) return;
         contiguous = true;
         widest = std::max(widest, int64_t(dtype_bytes(s.compute().buffers[size_t(buffer)].dtype)));
     };

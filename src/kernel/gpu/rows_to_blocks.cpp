@@ -72,7 +72,19 @@ class RowsInBlocks {
         const ReduceAxis inner = stage.axes.back();
         std::vector<Loop> loops = s_.loops(name);
         return share(name, std::vector<Loop>(loops.begin() + std::ptrdiff_t(first), loops.end()),
-                     access_width(s_, stage, inner));
+                     width_for(stage, inner));
+    }
+
+    // As wide as memory outside of the block asks for. What is kept of a row has the same threads everywhere.
+    int64_t width_for(const Stage& stage, const ReduceAxis& along) const {
+        std::set<int> kept;
+        for (const std::string& m : group_.members) kept.insert(find_stage(s_, m).buffer);
+        const int64_t plain = access_width(s_, stage, along), outside = access_width(s_, stage, along, kept);
+        if (plain == 1 || outside > 1) return outside;
+        const Stage& out = find_stage(s_, out_);
+        const int64_t of_row = access_width(s_, out, out.axes.back(), kept);
+        const auto extent = along.extent.as_int();
+        return of_row > 1 && extent && *extent % of_row == 0 ? of_row : plain;
     }
 
     Status share(const std::string& name, const std::vector<Loop>& loops, int64_t width) {
@@ -121,7 +133,7 @@ class RowsInBlocks {
         std::vector<Loop> reduced;
         for (const Loop& l : s_.loops(name))
             if (s_.reduces(l)) reduced.push_back(l);
-        const int64_t width = access_width(s_, stage, stage.reduce.back());
+        const int64_t width = width_for(stage, stage.reduce.back());
         Loop inner = reduced.back();
         std::optional<Loop> lane;
         if (width > 1) {

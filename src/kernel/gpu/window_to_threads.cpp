@@ -36,7 +36,7 @@ Result<std::vector<std::string>> window_to_threads(Schedule& s, const std::strin
     auto applied = [&]() -> Status {
         const Stage sum = find_stage(s, window);
         const int64_t width =
-            std::min(access_width(s, out, out.axes.back(), sum.buffer), access_width(s, sum, sum.axes.back()));
+            std::min(access_width(s, out, out.axes.back(), {sum.buffer}), access_width(s, sum, sum.axes.back()));
         std::vector<Loop> loops = s.loops(map);
         if (width > 1) {
             auto [vectors, lane] = TRY(s.split(loops.back(), width));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <unordered_map>
 
 #include "base/gcd.h"
 #include "expr/simplify.h"
@@ -181,47 +182,63 @@ bool stands_alone(const Expr& atom, const Expr& e) {
 
 // Whether e <= limit for all values of the running variables. An arm of a min is chosen before the variables in it get
 // their ends, since those are what makes one arm the smaller.
-bool stays_below(const Expr& e, int64_t limit, const Extents& running, int arms) {
-    if (at_most(e, limit)) return true;
-    if (arms > 0) {
-        for (auto [kind, positive] : {std::pair{ExprKind::Min, true}, std::pair{ExprKind::Max, false}})
-            if (const Expr* atom = find_atom(e, kind, positive)) {
-                auto with = [&](const Expr& arm) {
-                    return stays_below(replace(e, *atom, arm), limit, running, arms - 1);
-                };
-                // Any arm is a bound, but of this term alone: elsewhere the atom may count the other way.
-                return stands_alone(*atom, e) ? std::any_of(atom->args().begin(), atom->args().end(), with)
-                                              : std::all_of(atom->args().begin(), atom->args().end(), with);
-            }
-        for (auto [kind, positive] : {std::pair{ExprKind::Max, true}, std::pair{ExprKind::Min, false}})
-            if (const Expr* atom = find_atom(e, kind, positive))
-                return std::all_of(atom->args().begin(), atom->args().end(), [&](const Expr& arm) {
-                    return stays_below(replace(e, *atom, arm), limit, running, arms - 1);
-                });
+class UpperBounds {
+  public:
+    explicit UpperBounds(const Extents& running) : running_(running) {}
+
+    bool stays_below(const Expr& e, int64_t limit, int arms) {
+        if (at_most(e, limit)) return true;
+        // What could not be shown with as many arms is not tried again: many ways lead to the same sum.
+        const auto tried = failed_.find(e);
+        if (tried != failed_.end() && limit <= tried->second.first && arms <= tried->second.second) return false;
+        if (shown(e, limit, arms)) return true;
+        failed_.insert_or_assign(e, std::pair{limit, arms});
+        return false;
     }
-    if (std::optional<std::string> name = innermost(e, running)) {
-        std::optional<Interval> i = interval_of(e, {{*name, running.at(*name)}});
-        if (i && !mentions(i->last(), *name) && stays_below(i->last(), limit, running, arms)) return true;
-    }
-    if (arms == 0) return false;
-    // x - d + 1 <= d * floordiv(x, d) <= x.
-    for (const Expr& term : terms_of(e)) {
-        Monomial m = as_monomial(term);
-        if (m.count != 1 || !m.atoms[0].is(ExprKind::FloorDiv)) continue;
-        std::optional<int64_t> d = m.atoms[0].arg(1).as_int();
-        if (!d || *d <= 0 || *d > kMaxScale) continue;
-        if (m.coefficient % *d != 0) {  // e <= limit where c*e <= c*limit + c - 1
-            int64_t c = *d / gcd_of(*d, m.coefficient);
-            if (limit > -kMaxScale && limit < kMaxScale && stays_below(e * c, limit * c + c - 1, running, arms - 1))
-                return true;
-            continue;
+
+  private:
+    bool shown(const Expr& e, int64_t limit, int arms) {
+        if (arms > 0) {
+            for (auto [kind, positive] : {std::pair{ExprKind::Min, true}, std::pair{ExprKind::Max, false}})
+                if (const Expr* atom = find_atom(e, kind, positive)) {
+                    auto with = [&](const Expr& arm) { return stays_below(replace(e, *atom, arm), limit, arms - 1); };
+                    // Any arm is a bound, but of this term alone: elsewhere the atom may count the other way.
+                    return stands_alone(*atom, e) ? std::any_of(atom->args().begin(), atom->args().end(), with)
+                                                  : std::all_of(atom->args().begin(), atom->args().end(), with);
+                }
+            for (auto [kind, positive] : {std::pair{ExprKind::Max, true}, std::pair{ExprKind::Min, false}})
+                if (const Expr* atom = find_atom(e, kind, positive))
+                    return std::all_of(atom->args().begin(), atom->args().end(), [&](const Expr& arm) {
+                        return stays_below(replace(e, *atom, arm), limit, arms - 1);
+                    });
         }
-        Expr x = m.atoms[0].arg(0);
-        Expr bound = m.coefficient > 0 ? x : x - (*d - 1);
-        if (stays_below(e - term + (m.coefficient / *d) * bound, limit, running, arms - 1)) return true;
+        if (std::optional<std::string> name = innermost(e, running_)) {
+            std::optional<Interval> i = interval_of(e, {{*name, running_.at(*name)}});
+            if (i && !mentions(i->last(), *name) && stays_below(i->last(), limit, arms)) return true;
+        }
+        if (arms == 0) return false;
+        // x - d + 1 <= d * floordiv(x, d) <= x.
+        for (const Expr& term : terms_of(e)) {
+            Monomial m = as_monomial(term);
+            if (m.count != 1 || !m.atoms[0].is(ExprKind::FloorDiv)) continue;
+            std::optional<int64_t> d = m.atoms[0].arg(1).as_int();
+            if (!d || *d <= 0 || *d > kMaxScale) continue;
+            if (m.coefficient % *d != 0) {  // e <= limit where c*e <= c*limit + c - 1
+                int64_t c = *d / gcd_of(*d, m.coefficient);
+                if (limit > -kMaxScale && limit < kMaxScale && stays_below(e * c, limit * c + c - 1, arms - 1))
+                    return true;
+                continue;
+            }
+            Expr x = m.atoms[0].arg(0);
+            Expr bound = m.coefficient > 0 ? x : x - (*d - 1);
+            if (stays_below(e - term + (m.coefficient / *d) * bound, limit, arms - 1)) return true;
+        }
+        return false;
     }
-    return false;
-}
+
+    const Extents& running_;
+    std::unordered_map<Expr, std::pair<int64_t, int>, ExprHash> failed_;  // below what, and with how many arms
+};
 
 // The condition as difference > 0 (or >= 1).
 std::optional<Expr> as_positive(const Expr& condition) {
@@ -330,7 +347,7 @@ bool always(const Expr& condition, const Extents& running) {
     if (condition.is(ExprKind::Or)) return always(condition.arg(0), running) || always(condition.arg(1), running);
     std::optional<Expr> difference = as_positive(condition);
     if (!difference) return false;
-    return stays_below(-*difference, -1, running, kMaxArms);
+    return UpperBounds(running).stays_below(-*difference, -1, kMaxArms);
 }
 
 bool never(const Expr& condition, const Extents& running) {

@@ -24,6 +24,8 @@ void place_registers(Kernel& kernel);
 
 // What the next iteration of a parallel loop reads, a row, comes into the cache while functions of this one are computed.
 void prefetch_rows(Kernel& kernel);
+// The same for iterations that copy tiles and multiply them.
+void prefetch_steps(Kernel& kernel);
 
 // What is allocated nowhere any more is no buffer of the kernel.
 void drop_unused_buffers(Kernel& kernel);

@@ -33,6 +33,7 @@ bool is_global(const Kernel& kernel, int slot) {
 std::optional<Row> row_of(const Kernel& kernel, const For& loop, const Expr& instance, bool written) {
     if (loop.kind != LoopKind::Serial) return {};
     Stmt s = loop.body;
+    if (const Seq* list = s->as<Seq>()) s = list->stmts.front();
     if (const If* branch = s->as<If>()) s = branch->then;
     const For* vector = s ? s->as<For>() : nullptr;
     if (!vector || vector->kind != LoopKind::Vector || !vector->extent.as_int()) return {};

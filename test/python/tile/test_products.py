@@ -218,3 +218,38 @@ def test_eight_bits_are_moved(kind):
     wanted = np.where(np.arange(64) % 2 == 0, wide(x), np.abs(wide(x)))
     wanted[-1] = 1
     np.testing.assert_array_equal(wide(z), wanted)
+
+
+@triton.jit
+def against_all(a, b, z, count, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TWICE: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, K)
+    x = tl.load(a + m[:, None] * K + k[None, :])
+    sums = tl.zeros((M, K), tl.float32)
+    for begin in range(0, count, N):
+        n = begin + tl.arange(0, N)
+        y = tl.load(b + n[None, :] * K + k[:, None], mask=n[None, :] < count, other=0.0)
+        r = tl.dot(x, y)
+        if TWICE:
+            r += tl.sum(x, 1)[:, None]
+        v = tl.load(b + n[:, None] * K + k[None, :], mask=n[:, None] < count, other=0.0)
+        sums = tl.dot(r.to(v.dtype), v, sums * 0.5)
+    tl.store(z + m[:, None] * K + k[None, :], sums)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("shape", [(16, 16, 16), (64, 32, 64), (8, 64, 32), (32, 128, 16), (4, 32, 8), (128, 64, 64)])
+def test_operands_that_stay_while_others_come(kind, twice, shape):
+    m, n, k = shape
+    count = 2 * n + 5
+    a, b = ((numbers((rows, k), kind, seed=rows) * 0.25).astype(kind) for rows in (m, count))
+    z = np.zeros((m, k), np.float32)
+    against_all[(1,)](a, b, z, count, m, n, k, twice)
+    wanted = np.zeros((m, k))
+    for begin in range(0, count, n):
+        part = b[begin:begin + n].astype(np.float64)
+        r = a.astype(np.float64) @ part.T
+        if twice:
+            r += a.astype(np.float64).sum(1)[:, None]
+        wanted = wanted * 0.5 + r @ part
+    np.testing.assert_allclose(z, wanted, rtol=2e-2 if kind == "float16" else 1e-4, atol=(2e-2 if kind == "float16" else 1e-4) * np.abs(wanted).max())

@@ -167,3 +167,30 @@ def test_reductions_of_or():
     x = numbers((16,), "int32")
     assert run("tl.reduce_or(x, 0)", x, shape=())[()] == np.bitwise_or.reduce(x)
     assert all(d in NUMBERS for d in INTEGERS) and close is not None
+
+
+@triton.jit
+def exp_of_differences(x, z, N: tl.constexpr, AXIS: tl.constexpr, ALONG: tl.constexpr, MORE: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    v = tl.load(x + i * N + j)
+    m = tl.max(v, AXIS)
+    if MORE == "larger":
+        m = tl.maximum(m, 0.5)
+    elif MORE == "smaller":
+        m = tl.minimum(m, 0.5)
+    m = m[:, None] if ALONG == 1 else m[None, :]
+    tl.store(z + i * N + j, tl.exp(v - m))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("along", [0, 1])
+@pytest.mark.parametrize("more", ["", "larger", "smaller"])
+def test_exponents_of_either_sign(axis, along, more):
+    x = numbers((32, 32), "float32") * 3
+    x[5, 7], x[9, 9], x[11, 3] = np.nan, -np.inf, -200
+    z = np.zeros_like(x)
+    exp_of_differences[(1,)](x, z, 32, axis, along, more)
+    m = np.nanmax(x, axis)
+    m = np.maximum(m, 0.5) if more == "larger" else np.minimum(m, 0.5) if more == "smaller" else m
+    wanted = np.exp((x - (m[:, None] if along == 1 else m[None, :])).astype(np.float64))
+    np.testing.assert_allclose(z, wanted, rtol=1e-5, atol=1e-37)

@@ -1,4 +1,4 @@
-// Many divisions by one number as one, and products.
+// What is known of numbers, and cheaper for that: largest elements, sums of a softmax, roots.
 #pragma once
 
 #include "kernel/ir/compute.h"
@@ -9,5 +9,8 @@ namespace tessera {
 // where that is normal wherever the number is finite and none of zero: roots, and the sums of a softmax, which are at
 // least 1.
 Compute with_reciprocals(Compute compute);
+
+// exp(x - m), m the largest x of its row, is exp(min(x - m, 0)): of what is not positive, a shorter one will do.
+Compute with_bounded_exps(Compute compute);
 
 }  // namespace tessera
