@@ -290,6 +290,17 @@ TEST(DefaultSchedule, WindowsAreReadFromLines) {
     }
 }
 
+// Places of padded lines of open length are not divided by it: each line is packed by itself.
+TEST(DefaultSchedule, OpenLinesArePackedApart) {
+    const Compute conv = parsed(
+        "compute conv(N) (x: f32[1, 30, 5, N], w: f32[6, 30, 3, 3], y: f32[1, 5, N, 6]) {\n  known w\n"
+        "  conv for n < 1, i < 5, j < N, f < 6: y[n, i, j, f] += select(0 < i + p && i + p <= 5 && (0 < j + q && j + q "
+        "<= N), x[n, c, i + p - 1, j + q - 1], 0.0) * w[f, c, p, q] over c < 30, p < 3, q < 3\n}\n");
+    for (int64_t n : {1, 3, 8, 21}) check(conv, {{"N", n}});
+    for (const Processor& p : processors())
+        EXPECT_EQ(trace_on(p.machine, conv).find(";1,2;"), std::string::npos) << p.name << trace_on(p.machine, conv);
+}
+
 // The lines between those that a dilated window reads are not copied for each line of the result.
 TEST(DefaultSchedule, DilatedWindowsCopyNoLinesBetween) {
     const Compute dilated = parsed(
@@ -300,6 +311,18 @@ TEST(DefaultSchedule, DilatedWindowsCopyNoLinesBetween) {
     check(dilated);
     for (const Processor& p : processors())
         EXPECT_EQ(trace_on(p.machine, dilated).find("compute_at(conv_padded"), std::string::npos) << p.name;
+}
+
+// One output reads each place once: however many there are, no window is packed for it.
+TEST(DefaultSchedule, WindowsOfOneOutputAreNotPacked) {
+    const Compute one = parsed(
+        "compute conv() (x: f32[1, 40, 9, 40], w: f32[1, 40, 3, 3], y: f32[1, 1, 9, 40]) {\n  known w\n"
+        "  conv for n < 1, f < 1, i < 9, j < 40: y[n, f, i, j] += select(2 <= i + 2*p && i + 2*p < 11 && (2 <= j + "
+        "2*q && j + 2*q < 42), x[n, c, i + 2*p - 2, j + 2*q - 2], 0.0) * w[f, c, p, q] over c < 40, p < 3, q < "
+        "3\n}\n");
+    check(one);
+    for (const Processor& p : processors())
+        EXPECT_EQ(trace_on(p.machine, one).find("reindex(conv"), std::string::npos) << p.name;
 }
 
 // Columns in steps, of lines whose neighbours above are padded, or that several outputs read; and bounds of windows in
@@ -335,6 +358,29 @@ TEST(DefaultSchedule, WindowsInStepsReadACopy) {
                 EXPECT_NE(trace_on(processor.machine, dilated).find("conv_padded"), std::string::npos)
                     << processor.name;
             }
+    }
+}
+
+// Rows of a copy have room for whole vectors, also of open sizes: none is stored in parts.
+TEST(DefaultSchedule, RowsOfCopiesAreWholeVectors) {
+    const Compute pool = parsed(
+        "compute pool(N) (x: f32[2, N, N], y: f32[2, floordiv(N, 2), floordiv(N - 1, 2)]) {\n  pool for c < 2, i < "
+        "floordiv(N, 2), j < floordiv(N - 1, 2): y[c, i, j] max= x[c, 2*i + p, 2*j + q] over p < 2, q < 3\n}\n");
+    for (int64_t n : {1, 3, 9, 16, 40, 43}) check(pool, {{"N", n}});
+    for (const Processor& p : processors())
+        EXPECT_NE(trace_on(p.machine, pool).find("pad(pool_padded, 1, 1, "), std::string::npos) << p.name;
+}
+
+// Tiles of windows along lines of open length reach beyond them in a copy: no place of a window is decided by lanes.
+TEST(DefaultSchedule, WindowsAlongOpenLinesReadACopy) {
+    for (int64_t steps : {1, 2}) {
+        const Compute pool = parsed(
+            fmt::format("compute pool(N) (x: f32[3, 7, N], y: f32[3, 5, floordiv(N - 1, {0})]) {{\n  pool for c < 3, i "
+                        "< 5, j < floordiv(N - 1, {0}): y[c, i, j] max= x[c, i + p, {0}*j + q] over p < 3, q < 2\n}}\n",
+                        steps));
+        for (int64_t n : {1, 2, 3, 8, 9, 17, 40}) check(pool, {{"N", n}});
+        for (const Processor& p : processors())
+            EXPECT_NE(trace_on(p.machine, pool).find("pool_padded"), std::string::npos) << p.name;
     }
 }
 
@@ -589,6 +635,9 @@ TEST(DefaultSchedule, Maps) {
     check(transpose({37, 41}, {1, 0}));
     check(transpose({3, 17, 5}, {0, 2, 1}));
     check(transpose({3, 17, 70}, {2, 0, 1}));
+    const Compute open =
+        parsed("compute t(N) (x: f32[9, N], y: f32[N, 9]) {\n  t for i < N, j < 9: y[i, j] = x[j, i]\n}\n");
+    for (int64_t n : {1, 3, 4, 7, 16, 22, 37}) check(open, {{"N", n}});
     check(gather_rows(10, 9, 4));
 }
 

@@ -82,6 +82,13 @@ TEST(Groups, WhatFeedsRowsIsComputedOnce) {
     EXPECT_EQ(step_labels(p), (Labels{"tanh+add+softmax"}));
 }
 
+// Along another axis than the last, sums and quotients are kernels of their own: the exponentials are kept for both.
+TEST(Groups, CostlyMapOfTwoKernelsIsKept) {
+    Program p = lowered("graph g(x: f32[8,96,40]) { %s = softmax(x, axis=1) return %s }");
+    EXPECT_THAT(reason_of(p, "into"), testing::HasSubstr("no: computed 2.0 times"));
+    expect_as_evaluated("graph g(x: f32[N,M,6]) { %s = softmax(x, axis=1) return %s }", {{"N", 3}, {"M", 900}});
+}
+
 TEST(Groups, AttentionOfFewQueriesIsThreeKernels) {
     EXPECT_EQ(fused(R"(graph g(q: f32[1,5,32], k: f32[1,5,32], v: f32[1,5,32]) {
         %q4 = reshape(q, [0,0,4,8]) %k4 = reshape(k, [0,0,4,8]) %v4 = reshape(v, [0,0,4,8])
@@ -103,6 +110,18 @@ TEST(Groups, CostlyMapBeforeAWindowIsKept) {
     Program p = lowered(text);
     EXPECT_EQ(step_labels(p), (Labels{"tanh", "conv"}));
     EXPECT_THAT(reason_of(p, "into"), testing::HasSubstr("no: computed 8."));
+}
+
+// What is picked in steps, or by quotients, is not picked again for each place of a window.
+TEST(Groups, ResizeBeforeAWindowIsKept) {
+    for (const char* resize : {R"(resize(x, _, [1.0,1.0,0.5,0.5], mode="linear"))",
+                               R"(resize(x, _, [1.0,1.0,0.75,0.75], coordinate_transformation_mode="align_corners"))",
+                               R"(resize(x, _, [1.0,1.0,0.75,0.75]))"}) {
+        const Labels labels = fused(fmt::format(
+            "graph g(x: f32[1,6,40,36], w: f32[8,6,3,3]) {{ %r = {} %z = conv(%r, w) return %z }}", resize));
+        EXPECT_EQ(labels.back(), "conv") << resize;
+        EXPECT_GE(labels.size(), 2u) << resize;
+    }
 }
 
 TEST(Groups, CheapMapWithTwoReadersIsComputedAgain) {

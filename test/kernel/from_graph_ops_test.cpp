@@ -191,6 +191,30 @@ TEST(LowerOps, SizesThatFailAreLeftToARun) {
     EXPECT_TRUE(program->kernels.empty());
 }
 
+// Indices that are clipped to what they pick from are not checked again; those that may lie outside are.
+TEST(LowerOps, IndicesThatStayInsideAreNotChecked) {
+    auto checks = [](std::string_view text) {
+        Program p = lowered(text);
+        return std::any_of(p.steps.begin(), p.steps.end(),
+                           [](const Step& s) { return std::holds_alternative<CheckStep>(s); });
+    };
+    EXPECT_FALSE(checks("graph g(x: f32[5,3], i: i64[4]) { %c = clip(i, 0, 4) %y = gather(x, %c) return %y }"));
+    EXPECT_FALSE(
+        checks("graph g(x: f32[5,3], i: i64[4]) { %c = clip(i, 0, 3) %d = add(%c, 1) %m = min(%d, 4) %y = gather(x, "
+               "%m) return %y }"));
+    EXPECT_TRUE(checks("graph g(x: f32[5,3], i: i64[4]) { %c = clip(i, 0, 5) %y = gather(x, %c) return %y }"));
+    EXPECT_TRUE(checks("graph g(x: f32[5,3], i: i64[4]) { %c = clip(i, -1, 4) %y = gather(x, %c) return %y }"));
+    EXPECT_TRUE(
+        checks("graph g(x: f32[5,3], i: i64[4]) { %d = add(i, 1) %c = max(%d, 0) %y = gather(x, %c) return %y }"));
+    EXPECT_TRUE(checks("graph g(x: f32[N,3], i: i64[4]) { %c = clip(i, 0, 4) %y = gather(x, %c) return %y }"));
+    // Where there may be nothing to pick from, there is only nothing to check if nothing is picked then.
+    const char* to_size =
+        "%s = shape(x, start=0, end=1) %z = squeeze(%s, [0]) %l = sub(%z, 1) %c = clip(i, 0, %l) %y = gather(x, %c) "
+        "return %y }";
+    EXPECT_FALSE(checks(fmt::format("graph g(x: f32[N,3], i: i64[N]) {{ {}", to_size)));
+    EXPECT_TRUE(checks(fmt::format("graph g(x: f32[N,3], i: i64[4]) {{ {}", to_size)));
+}
+
 TEST(LowerOps, HostSteps) {
     std::string_view text =
         "graph g(x: f32[4,5]) { %y = relu(x) %r = random_uniform_like(%y, seed=1.0) %s = reduce_sum(%r, [1]) return %s "

@@ -241,6 +241,22 @@ TEST_P(OddShapes, Resizes) {
                        type(x, chance(0.3) ? 0.4 : 0, false), x[1], scales, attrs, conv));
 }
 
+// Points inside, on the edges and outside, in one to three dimensions.
+TEST_P(OddShapes, GridSamples) {
+    const char *paddings[] = {"zeros", "border", "reflection"}, *modes[] = {"linear", "linear", "nearest"};
+    const size_t spatial = size_t(draw(1, 3));
+    std::vector<int64_t> x{draw(1, 2), draw(1, 9)}, grid{x[0]};
+    for (size_t i = 0; i < spatial; ++i) {
+        x.push_back(draw(1, 9));
+        grid.push_back(draw(1, 7));
+    }
+    grid.push_back(int64_t(spatial));
+    expect(
+        fmt::format("graph g(x: {}, p: f32[{}]) {{ %g = mul(p, 0.75) %y = grid_sample(x, %g, mode=\"{}\", "
+                    "padding_mode=\"{}\", align_corners={}) return %y }}",
+                    type(x, 0, false), joined(grid), modes[draw(0, 2)], paddings[draw(0, 2)], draw(0, 1)));
+}
+
 TEST_P(OddShapes, Pools) {
     const size_t rank = size_t(pick({1, 2, 2, 3}));
     Spatial s;

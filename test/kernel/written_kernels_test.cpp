@@ -103,6 +103,10 @@ TEST(WrittenKernels, TopK) {
     for (int64_t n : {1, 7, 100, 1000})
         expect_everywhere(fmt::format("graph g(x: f32[2,{0}]) {{ %v, %i = top_k(x, [{0}]) return %v, %i }}", n));
     expect_everywhere("graph g(x: i32[4,500]) { %v, %i = top_k(x, [50], largest=0) return %v, %i }");
+    // Few are kept in order, more in a heap; whole numbers have many equals.
+    for (int k : {1, 15, 16, 17})
+        for (const char* type : {"i32[3,40]", "i64[2,300]", "f32[2,300]", "f16[3,40]"})
+            expect_everywhere(fmt::format("graph g(x: {}) {{ %v, %i = top_k(x, [{}]) return %v, %i }}", type, k));
     for (const SymbolValues& s :
          std::vector<SymbolValues>{{{"N", 3}, {"M", 9}}, {{"N", 1}, {"M", 3}}, {{"N", 0}, {"M", 40}}})
         expect_everywhere("graph g(x: f32[N,M]) { %v, %i = top_k(x, [3]) return %v, %i }", s);

@@ -9,6 +9,7 @@ ForKernels for_kernels(const OpDef& op) {
         {"batch_normalization", batch_norm_by_factors},
         {"conv_transpose", conv_transpose_by_phases},
         {"dft", dft_by_products},
+        {"grid_sample", grid_sample_by_corners},
         {"max_pool", max_pool_by_axes},
         {"resize", resize_by_axes},
         {"stft", stft_by_products},

@@ -20,9 +20,11 @@ bool feeds_bytes(const Node& node);  // it dequantizes bytes for nothing but pro
 Result<std::vector<Value*>> batch_norm_by_factors(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+// Sums over the corners around each point, which all channels share.
+Result<std::vector<Value*>> grid_sample_by_corners(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // Large windows along one axis after the other.
 Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
-// Linear interpolation between neighbours along one axis after the other, where their places are known.
+// Linear interpolation between neighbours along one axis after the other; so too the nearest of places that are known.
 Result<std::vector<Value*>> resize_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> stft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 

@@ -367,6 +367,8 @@ const OpDef kResize{
     .layout = Layout::ChannelsLast,
 };
 
+bool is_known(const ResizedAxis& a) { return a.known_scale && a.input.as_int() && a.output.as_int(); }
+
 // The place in the input that each element along an axis comes from: what the op makes of 0, 1, 2, ...
 Result<std::vector<double>> places_along(const OpView& op, const ResizedAxis& a) {
     const int64_t size = *a.input.as_int();
@@ -379,7 +381,8 @@ Result<std::vector<double>> places_along(const OpView& op, const ResizedAxis& a)
     else
         inputs[kScales] = Datum(Tensor::of<float>({1}, {float(*a.known_scale)}));
     AttrMap attrs;
-    for (const char* name : {"coordinate_transformation_mode", "mode"}) attrs[name] = Attr(op.string(name));
+    for (const char* name : {"coordinate_transformation_mode", "mode", "nearest_mode"})
+        attrs[name] = Attr(op.string(name));
     attrs["exclude_outside"] = Attr(op.integer("exclude_outside"));
     const auto results = TRY(evaluate_op(kResize, inputs, attrs, 1, {}));
     std::vector<double> places;
@@ -387,11 +390,14 @@ Result<std::vector<double>> places_along(const OpView& op, const ResizedAxis& a)
     return places;
 }
 
-// x[.., low, ..] * (1 - w) + x[.., low + 1, ..] * w along an axis.
-Value* between_neighbours(Value* x, const ResizedAxis& a, int64_t rank, const std::vector<double>& places, DType dtype,
-                          Builder& b) {
+// Neighbours along an axis, and what they weigh (f64), for each element of the result.
+struct Neighbours {
+    Value *low, *high, *below, *above;
+};
+
+Neighbours known_neighbours(const ResizedAxis& a, const std::vector<double>& places, Builder& b) {
     const int64_t last = *a.input.as_int() - 1;
-    std::vector<int64_t> low, high, shape(size_t(rank - a.axis), 1);
+    std::vector<int64_t> low, high;
     std::vector<double> below, above;
     for (double place : places) {
         low.push_back(std::clamp<int64_t>(int64_t(std::floor(place)), 0, last));
@@ -399,34 +405,91 @@ Value* between_neighbours(Value* x, const ResizedAxis& a, int64_t rank, const st
         above.push_back(place - double(low.back()));
         below.push_back(1 - above.back());
     }
-    shape[0] = int64_t(places.size());
-    auto weighted = [&](const std::vector<int64_t>& from, const std::vector<double>& weights) {
-        Value* w = b.cast(b.constant(Tensor::of<double>(shape, weights)), dtype);
-        return b.mul(b.op("gather", {x, b.ints(from)}, {{"axis", Attr(a.axis)}}), w);
+    auto numbers = [&](const std::vector<double>& of) {
+        return b.constant(Tensor::of<double>({int64_t(of.size())}, of));
     };
-    return b.add(weighted(low, below), weighted(high, above));
+    return {b.ints(low), b.ints(high), numbers(below), numbers(above)};
+}
+
+// The same for sizes that a run brings.
+Neighbours open_neighbours(const OpView& op, const ResizedAxis& a, const std::vector<Value*>& in, Builder& b) {
+    Value* size = b.squeeze(b.op("shape", {in[0]}, {{"start", Attr(a.axis)}, {"end", Attr(a.axis + 1)}}), {0});
+    auto whole = [&](double v) { return b.scalar(v, DType::i64); };
+    Value* ramp = b.cast(b.op("range", {whole(0), size, whole(1)}), DType::f64);
+    std::vector<Value*> inputs{ramp, nullptr, nullptr, nullptr};
+    const size_t by = given(op, kSizes) ? kSizes : kScales;
+    inputs[by] = by == kScales && a.known_scale ? b.constant(Tensor::of<float>({1}, {float(*a.known_scale)}))
+                                                : b.slice(in[by], {a.position}, {a.position + 1}, {0});
+    AttrMap attrs;
+    for (const char* name : {"coordinate_transformation_mode", "mode"}) attrs[name] = Attr(op.string(name));
+    attrs["exclude_outside"] = Attr(op.integer("exclude_outside"));
+    Value* places = b.op("resize", inputs, attrs);
+    Value* last = b.sub(size, whole(1));
+    Value* low = b.op("clip", {b.cast(b.op("floor", {places}), DType::i64), whole(0), last});
+    Value* high = b.op("min", {b.add(low, whole(1)), last});
+    Value* above = b.sub(places, b.cast(low, DType::f64));
+    return {low, high, b.sub(b.scalar(1, DType::f64), above), above};
+}
+
+// x[.., low, ..] * (1 - w) + x[.., low + 1, ..] * w along an axis.
+Value* between_neighbours(Value* x, const ResizedAxis& a, int64_t rank, const Neighbours& n, DType dtype, Builder& b) {
+    std::vector<int64_t> shape(size_t(rank - a.axis), 1);
+    shape[0] = -1;
+    auto weighted = [&](Value* from, Value* weights) {
+        return b.mul(b.op("gather", {x, from}, {{"axis", Attr(a.axis)}}), b.reshape(b.cast(weights, dtype), shape));
+    };
+    return b.add(weighted(n.low, n.below), weighted(n.high, n.above));
+}
+
+// To the nearest, to more elements along several axes: what lies along the last axis is picked one by one while there
+// is less of it, and then whole rows are. Not where places are quotients by small numbers, which loops take apart.
+Result<std::vector<Value*>> nearest_by_axes(const OpView& op, Value* x, Builder& b) {
+    const std::vector<Value*> none;
+    if (crops(op) || op.string("keep_aspect_ratio_policy") != "stretch") return none;
+    ResizePlan plan = TRY(resize_plan(op));
+    std::vector<ResizedAxis> axes;
+    for (const ResizedAxis& a : plan.axes) {
+        if (untouched(op, a)) continue;
+        if (!is_known(a) || *a.known_scale < 1 || a.input.is_int(0)) return none;
+        axes.push_back(a);
+    }
+    if (axes.size() < 2 || axes.back().axis != op.rank(0) - 1) return none;
+    const ResizedAxis& last = axes.back();
+    if (whole_origin(op, last, 0) && op.string("coordinate_transformation_mode") != "align_corners") return none;
+    for (auto a = axes.rbegin(); a != axes.rend(); ++a) {
+        std::vector<int64_t> from;
+        for (double place : TRY(places_along(op, *a))) from.push_back(int64_t(place));
+        x = b.op("gather", {x, b.ints(from)}, {{"axis", Attr(a->axis)}});
+    }
+    return std::vector<Value*>{x};
 }
 
 }  // namespace
 
 Result<std::vector<Value*>> resize_by_axes(const OpView& op, const std::vector<Value*>& in, Builder& b) {
     const std::vector<Value*> none;
+    if (op.string("mode") == "nearest") return nearest_by_axes(op, in[0], b);
     if (op.string("mode") != "linear" || op.integer("antialias") || crops(op) || !is_float(op.dtype(0))) return none;
     if (op.string("keep_aspect_ratio_policy") != "stretch") return none;
     ResizePlan plan = TRY(resize_plan(op));
     std::vector<ResizedAxis> axes;
     for (const ResizedAxis& a : plan.axes) {
         if (untouched(op, a)) continue;
-        if (!a.known_scale || a.input.as_int().value_or(0) < 1 || a.output.as_int().value_or(0) < 1) return none;
+        if (a.input.is_int(0) || a.output.is_int(0)) return none;
         axes.push_back(a);
     }
-    if (axes.empty()) return none;
+    const bool is_ramp = op.rank(0) == 1;  // of places along one axis
+    if (axes.empty() || (is_ramp && !is_known(axes[0]))) return none;
     // What lies along the last axis is picked one by one: while there is less of it.
-    const bool last_first = *axes[0].known_scale >= 1;
+    const bool last_first = axes[0].known_scale.value_or(1) >= 1;
     if (last_first) std::reverse(axes.begin(), axes.end());
     const DType dtype = op.dtype(0) == DType::f64 ? DType::f64 : DType::f32;
     Value* y = b.cast(in[0], dtype);
-    for (const ResizedAxis& a : axes) y = between_neighbours(y, a, op.rank(0), TRY(places_along(op, a)), dtype, b);
+    for (const ResizedAxis& a : axes) {
+        const Neighbours n =
+            is_known(a) ? known_neighbours(a, TRY(places_along(op, a)), b) : open_neighbours(op, a, in, b);
+        y = between_neighbours(y, a, op.rank(0), n, dtype, b);
+    }
     return std::vector<Value*>{b.cast(y, op.dtype(0))};
 }
 

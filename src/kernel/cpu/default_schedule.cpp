@@ -232,14 +232,14 @@ bool slides_along_columns(const Schedule& s, const Stage& stage, const Contracti
 // One row times a B that would be copied, each element for one use: a window that slides over it. Or a few rows.
 // A few terms of a B that lies along the columns are not worth a copy either.
 bool is_window(const Schedule& s, const Stage& stage, const Contraction& c, const Machine& machine) {
-    constexpr int64_t kMostTaps = 192, kFewTerms = 4, kFewRows = 8;
+    constexpr int64_t kMostTaps = 192, kMostOfOneRow = 4096, kFewTerms = 4, kFewRows = 8;
     const int64_t terms = elements_of(stage.reduce).as_int().value_or(INT64_MAX);
     if (terms <= 1) return true;
     const ContractionShape shape = measure_contraction(s, stage, c);
     if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
-    if (terms > kMostTaps || shape.packed_ahead || shape.b_along_columns) return false;
+    if (terms > kMostOfOneRow || shape.packed_ahead || shape.b_along_columns) return false;
     if (rows_of(stage, c).is_int(1)) return true;
-    return shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c, machine) &&
+    return terms <= kMostTaps && shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c, machine) &&
            !outgrows_cache(stage, c, machine);
 }
 
@@ -311,10 +311,10 @@ std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& m
     return contractions == 1 ? found : std::nullopt;
 }
 
-std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
+std::optional<OpenLines> open_lines(const Compute& compute, const Machine& machine) {
     Schedule s(with_padding(with_words(compute, machine), machine));
     if (!inline_maps(s).ok()) return std::nullopt;
-    std::optional<Expr> found;
+    std::optional<OpenLines> found;
     for (const Stage& stage : s.compute().stages) {
         if (stage.reduce.empty()) continue;
         const bool slides = padded_copy(s, stage) != nullptr;
@@ -325,7 +325,12 @@ std::optional<Expr> open_lines(const Compute& compute, const Machine& machine) {
             if (!lie_densely(s, stage, stage.axes[i], stage.axes[i + 1])) break;
             line = stage.axes[i].extent * line;
         }
-        if (!line.as_int()) found = line;
+        bool window = slides;
+        for (const Expr& load : loads_of(stage))
+            for (const Expr& index : load.args())
+                for (const ReduceAxis& r : stage.reduce)
+                    window |= depends_on(index, r.var) && depends_on(index, stage.axes.back().var);
+        if (!line.as_int()) found = OpenLines{line, window};
     }
     return found;
 }

@@ -318,14 +318,16 @@ std::vector<Asked> for_columns(const Compute& compute, const ScheduleOptions& op
     return asked;
 }
 
-// Tiles of one vector, where the lines of a pool or of a reduction over outer axes turn out short.
+// Tiles of one vector, where the lines of a pool or of a reduction over outer axes turn out short: a wider tile would
+// be decided lane by lane. A reduction is read again for each.
 std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& options) {
-    const auto line = open_lines(compute, options.machine);
-    if (!line) return {};
+    const auto open = open_lines(compute, options.machine);
+    if (!open) return {};
     ScheduleOptions own = options;
     own.tile_columns = std::max<int64_t>(1, options.machine.vector_bytes / kBytesOfElement);
-    const Expr guard = le(*line, own.tile_columns);
-    return {{own, guard, fmt::format("lines of up to {}", own.tile_columns), to_string(guard)}};
+    const int64_t most = (open->slides ? 4 : 2) * own.tile_columns - 1;
+    const Expr guard = le(open->line, most);
+    return {{own, guard, fmt::format("lines of up to {}", most), to_string(guard)}};
 }
 
 // Rows of a few elements in lanes, where their length is not known and turns out short.

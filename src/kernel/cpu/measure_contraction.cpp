@@ -9,6 +9,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kOpenBatch = 16;    // what a batch of unknown size is taken for
+constexpr int64_t kPackedRows = 16;   // of a product, that cost less than to pack its columns by quotients
 constexpr int64_t kLongRow = 24;      // of an image: it is tiled by itself
 constexpr int64_t kLongColumns = 12;  // the same where they are columns, which are packed element by element
 constexpr int64_t kManyPlaces = 64, kOpenLine = 8;  // of lines that lie as one, which are tiled by themselves
@@ -94,6 +95,7 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
 
 void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const ScheduleOptions& options) {
     const bool always = options.care == Care::RowsApart;
+    const bool few_rows = constant_or(rows_of(stage, c), kPackedRows + 1) <= kPackedRows;
     auto dense = [&](const Expr& operand, int i, int j) {
         bool all = true;
         visit(operand, [&](const Expr& x) {
@@ -102,7 +104,11 @@ void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, cons
             auto a = stride_of(s, x, outer.var), b = stride_of(s, x, inner.var);
             all &= a && b && *a == *b * inner.extent;
         });
-        return all;
+        // What is decided by places would divide by an open size, for each lane that is packed; a few rows do not make
+        // up for that in columns.
+        const ReduceAxis& inner = stage.axes[size_t(j)];
+        const bool dear = &operand == &stage.value.arg(size_t(c.a)) || few_rows;
+        return all && !(dear && !inner.extent.as_int() && used_beside_loads(operand, inner.var));
     };
     auto keep = [&](std::vector<int>& group, const Expr& operand, int64_t enough, int64_t open) {
         std::vector<int> larger;

@@ -12,8 +12,9 @@ constexpr std::string_view kPadded = "_padded";
 constexpr int64_t kMostSteps = 4, kFewestTaps = 3;  // of a window whose columns are kept apart by their remainders
 constexpr int64_t kFewRows = 8;  // of a group's product, each of which would be summed from packed windows
 constexpr int64_t kSomeRows = 64, kShortLine = 40;
-constexpr int64_t kBroadcastLine = 24;  // of an image, that is tiled by itself
-constexpr int64_t kWindowed = 192;      // taps of a window that reads where things lie
+constexpr int64_t kBroadcastLine = 24;   // of an image, that is tiled by itself
+constexpr int64_t kWindowed = 192;       // taps of a window that reads where things lie
+constexpr int64_t kWindowedOnce = 4096;  // the same where each place is read for one result
 
 // What a reduction reads: an element, or a constant beside it.
 struct Element {
@@ -71,15 +72,27 @@ std::optional<Element> padded_element(const Stage& stage, const Expr& lanes) {
     return Element{*found, *from, found->arg(0), found->arg(2), found->arg(1)};
 }
 
-// The one element that is read in steps along the lanes, several places of each row.
-std::optional<Element> spaced_element(const Stage& stage, const Expr& lanes) {
+// Does a load slide along lines of open length, several places of each at a time? Tiles that reach beyond them would be
+// decided lane by lane.
+bool slides_openly(const Stage& stage, const Expr& load, const ReduceAxis& lanes) {
+    if (lanes.extent.as_int() || load.args().empty() || !depends_on(load.args().back(), lanes.var)) return false;
+    const auto step = step_of(load.args().back(), lanes.var);
+    return step && step->as_int().value_or(0) >= 1 &&
+           std::any_of(stage.reduce.begin(), stage.reduce.end(), [&](const ReduceAxis& r) {
+               return !r.extent.is_int(1) && depends_on(load.args().back(), r.var);
+           });
+}
+
+// The one element that is read in steps along the lanes, several places of each row; or along lines of open length.
+std::optional<Element> spaced_element(const Stage& stage, const ReduceAxis& line) {
+    const Expr& lanes = line.var;
     std::optional<Element> found;
     bool one = true;
     visit(stage.value, [&](const Expr& e) {
         one &= !e.is(ExprKind::Select);
         if (!e.is(ExprKind::Load) || e.args().empty() || !depends_on(e, lanes)) return;
         one &= !found;
-        if (is_spaced(stage, e, lanes))
+        if (is_spaced(stage, e, lanes) || slides_openly(stage, e, line))
             found = Element{e, e, int_const(1, DType::boolean), identity(ReduceOp::Sum, e.dtype()), e};
     });
     return one ? found : std::nullopt;
@@ -127,7 +140,8 @@ bool sums_where_it_lies(const Stage& stage, const Machine& machine) {
     Expr taps = 1;
     for (const ReduceAxis& r : stage.reduce) taps = taps * r.extent;
     const int64_t few = is_float(stage.value.dtype()) ? kFewRows : 1;
-    return rows.as_int().value_or(few + 1) <= few && taps.as_int().value_or(kWindowed + 1) <= kWindowed;
+    const int64_t most = rows.is_int(1) ? kWindowedOnce : kWindowed;
+    return rows.as_int().value_or(few + 1) <= few && taps.as_int().value_or(most + 1) <= most;
 }
 
 // Windows are packed for some rows only, from lines of an image that are short or of open size: most of what is packed
@@ -227,7 +241,7 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
         rows = nullptr;
         if (!in_place && !packs_short_lines(stage, *lanes) && !reads_lines(compute, stage, *lanes)) return std::nullopt;
         element = padded_element(stage, lanes->var);
-        if (!element && in_place) element = spaced_element(stage, lanes->var);
+        if (!element && in_place) element = spaced_element(stage, *lanes);
     }
     if (!element) return std::nullopt;
     const Expr& from = element->from;

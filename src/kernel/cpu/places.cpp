@@ -23,6 +23,9 @@ bool is_worth_keeping(const Expr& e) {
     visit(e, [&](const Expr& x) {
         if (x.is(ExprKind::Cast) && x.dtype() == DType::i64) found |= is_float(x.arg(0).dtype());
         if (x.is(ExprKind::Div)) found |= is_float(x.dtype());
+        // What is computed in f64 halves the lanes.
+        if (x.is(ExprKind::Cast) && x.dtype() == DType::f32)
+            found |= x.arg(0).dtype() == DType::f64 && !x.arg(0).is(ExprKind::Load);
         chooses |= x.is(ExprKind::Select) || x.is(ExprKind::Min) || x.is(ExprKind::Max);
     });
     return found || (chooses && e.dtype() == DType::i64 && e.node().reads);

@@ -76,7 +76,11 @@ struct OpenColumns {
 std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& machine);
 
 // The length of the lines that a pool or a reduction over outer axes goes along, where that is not known.
-std::optional<Expr> open_lines(const Compute& compute, const Machine& machine);
+struct OpenLines {
+    Expr line;
+    bool slides;  // a window goes along them
+};
+std::optional<OpenLines> open_lines(const Compute& compute, const Machine& machine);
 
 // The length of the rows that reductions go along, contiguous elements, where that is not known.
 std::optional<Expr> open_row_length(const Compute& compute, const Machine& machine);

@@ -401,11 +401,20 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
         size_t outer = loops.size() - 1;
         std::vector<Loop> order(loops.begin(), loops.end() - 1);
         Loop inner_across = across;
+        std::optional<Loop> small;
         if (!within(across, side)) {
+            const bool open = !s.extent(across).as_int();
             auto [o, i] = TRY(s.split(across, side));
             order[*crossing] = o;
             inner_across = i;
             TRY(s.loop_partition(o));
+            // What an open size leaves is turned in smaller squares.
+            if (open && side > lanes) {
+                auto [squares, in_square] = TRY(s.split(i, lanes));
+                TRY(s.loop_partition(squares));
+                small = squares;
+                inner_across = in_square;
+            }
         } else {
             order.erase(order.begin() + std::ptrdiff_t(*crossing));
             --outer;
@@ -417,9 +426,10 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
             TRY(s.loop_partition(o));
             along = i;
         }
+        if (small) order.push_back(*small);
         order.insert(order.end(), {inner_across, along});
         TRY(s.reorder(order));
-        TRY(vectorize_map(s, name, outer + 1, options));
+        TRY(vectorize_map(s, name, outer + (small ? 2 : 1), options));
         (void)TRY(make_tasks(s, name, outer, element * double(side * lanes), options));
         return {};
     }

@@ -384,9 +384,8 @@ struct Window {
     Status make_copy(const std::optional<Loop>& inside);
 };
 
-// Where a window takes several places of a row in steps of more than one, those of one remainder lie together in its
-// copy. Gives the steps.
-int64_t part_columns(Schedule& s, const Stage& stage, const Stage& copy) {
+// By how much a window goes from column to column, where it takes several places of a row in steps of more than one.
+int64_t steps_of_columns(const Stage& stage, const Stage& copy) {
     constexpr int64_t kMostSteps = 4, kFewestTaps = 3;
     for (const Expr& load : loads_of(stage, copy.buffer)) {
         const Expr& index = load.args().back();
@@ -398,8 +397,22 @@ int64_t part_columns(Schedule& s, const Stage& stage, const Stage& copy) {
         if (taps < 2) continue;
         for (const ReduceAxis& a : stage.axes)
             if (!depends_on(load, a.var)) taps *= a.extent.as_int().value_or(1);
-        if (taps < kFewestTaps) continue;
-        const int64_t steps = *step->as_int();
+        if (taps >= kFewestTaps) return *step->as_int();
+    }
+    return 1;
+}
+
+// Rows of a copy have room for whole vectors, so that none of them is stored in parts.
+void fill_vectors(Schedule& s, const Stage& stage, const Stage& copy, int64_t lanes) {
+    std::vector<int64_t> multiples(copy.axes.size(), 1);
+    multiples.back() = lanes * steps_of_columns(stage, copy);
+    (void)s.pad(copy.name, multiples);  // refused where what it reads is not bounded: then the last are stored in parts
+}
+
+// Where a window goes in steps, places of one remainder lie together in its copy. Gives the steps.
+int64_t part_columns(Schedule& s, const Stage& stage, const Stage& copy) {
+    const int64_t steps = steps_of_columns(stage, copy);
+    if (steps > 1) {
         IndexMap map;
         for (const ReduceAxis& axis : copy.axes) {
             map.vars.push_back(index_var("d" + std::to_string(map.vars.size()), axis.extent.as_int()));
@@ -435,7 +448,10 @@ Window look_at(Schedule& s, const std::string& sum, const std::string& out, cons
         if (s.pad(sum, multiples)) tiles = wider;
         stage = find_stage(s, sum);
         copy = padded_copy(s, stage);
-        if (stage.axes.size() > 1 && axes_around_padding(stage, *copy) > 0) steps = part_columns(s, stage, *copy);
+        if (stage.axes.size() > 1 && axes_around_padding(stage, *copy) > 0) {
+            fill_vectors(s, stage, *copy, lanes);
+            steps = part_columns(s, stage, *padded_copy(s, stage));
+        }
     }
     double work = double(tiles.taps) * double(channels.value_or(64));
     for (const ReduceAxis& a : stage.axes) work *= double(a.extent.as_int().value_or(64));
@@ -476,6 +492,7 @@ Status Window::cut_tiles() {
 // The loop over blocks of channels, where their tiles are taken in such.
 Result<std::optional<Loop>> Window::cut_channel_blocks() {
     if (!tiles.small || !in_lanes || !channels || *channels % tile_channels()) return std::optional<Loop>();
+    if (around) return std::optional<Loop>();  // lines of a copy are read as they lie
     const int64_t each = channel_block(stage, *channels, tile_channels(), options.machine);
     if (each <= 0) return std::optional<Loop>();
     auto [o, i] = TRY(s.split(at, each));

@@ -21,6 +21,19 @@ bool divides_place(const Expr& index) {
     return found;
 }
 
+bool scales_place(const Expr& index) {
+    bool found = false;
+    visit(index, [&](const Expr& e) {
+        const int64_t divisor = e.is(ExprKind::FloorDiv) ? e.arg(1).as_int().value_or(0) : 0;
+        if (divisor == 0) return;
+        for (const Expr& term : e.arg(0).is(ExprKind::Add) ? e.arg(0).args() : std::vector<Expr>{e.arg(0)}) {
+            const int64_t c = term.is(ExprKind::Mul) ? term.arg(0).as_int().value_or(1) : 1;
+            found |= !term.as_int() && c != 0 && c % divisor != 0 && divisor % c != 0;
+        }
+    });
+    return found;
+}
+
 Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept)
     : all_(all),
       layouts_(layouts),
@@ -43,6 +56,7 @@ Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<b
         auto places = [](const Expr& at) { return !at.node().reads && !chooses_place(at); };
         view_[size_t(n)] = d.kind == Definition::Kind::Map && !kept_[size_t(n)] && b.is(ExprKind::Load) &&
                            b.dtype() == d.dtype && std::all_of(b.args().begin(), b.args().end(), places) &&
+                           std::none_of(b.args().begin(), b.args().end(), scales_place) &&
                            !(std::any_of(b.args().begin(), b.args().end(), divides_place) &&
                              elements_of(d.shape) > elements_of(def(b.node().slot).shape));
         if (view_[size_t(n)]) continue;

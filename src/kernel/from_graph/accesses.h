@@ -60,6 +60,8 @@ double bytes_of(const Definition& d);
 bool chooses_place(const Expr& index);
 // Does it take quotients or remainders?
 bool divides_place(const Expr& index);
+// By a quotient with another step than one of its own: places of a resize to fewer elements.
+bool scales_place(const Expr& index);
 double operations(const Expr& body);  // of one element, costly functions by what they cost; sums of indices are free
 
 }  // namespace tessera

@@ -532,7 +532,7 @@ class Defining {
 
     // The op's check of contents, now where they are constants; otherwise before the kernel. It looks at some inputs.
     Decision add_check(const Node& node, const std::function<bool(size_t)>& looks_at) {
-        if (!node.op().check) return yes();
+        if (!node.op().check || indices_stay_inside(node, all_)) return yes();
         bool constant = true;
         HostNode host{&node, true, {}, {}, {}, "checks indices"};
         for (size_t i = 0; i < node.inputs().size(); ++i) {

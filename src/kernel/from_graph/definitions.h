@@ -30,8 +30,8 @@ struct Definition {
     bool has_body() const { return kind == Kind::Map || kind == Kind::Reduction; }
 };
 
-// A node that is a step of its own: the evaluator computes it, only checks it or only infers sizes of it; or a kernel was
-// written out for it.
+// A node that is a step of its own: the evaluator computes it, only checks it or only infers sizes of it; or a kernel
+// was written out for it.
 struct HostNode {
     const Node* node;
     bool check_only = false;
@@ -53,11 +53,15 @@ struct Definitions {
     std::vector<int> outputs;          // of the graph
     int number(const Value* v) const;  // CHECKs that there is one
     std::unordered_map<const Value*, int> numbers;
-    std::unordered_map<std::string, int> sizes;  // symbols that a host step defines, by the definition they are a size of
+    std::unordered_map<std::string, int>
+        sizes;  // symbols that a host step defines, by the definition they are a size of
     std::vector<int> size_sources(int n) const;  // of those that a definition uses
 };
 
 Definitions define(const Graph& graph, const Machine& machine);
+
+// Whether what the node's indices are computed by keeps them inside of what they pick from: then nothing is checked.
+bool indices_stay_inside(const Node& node, const Definitions& all);
 
 // Constants whose elements are functions of their places become maps: where reading memory costs more than computing.
 void write_positions(Definitions& all);

@@ -7,13 +7,16 @@
 namespace tessera {
 namespace {
 
-constexpr double kFlopsPerByte = 4;  // what can be computed while a byte is moved
-constexpr double kLaunch = 20000;    // operations that a kernel of its own costs
-constexpr double kGather = 48;       // operations that are as slow as fetching one element by itself
-constexpr double kQuotient = 8;      // and as finding an element by a quotient, its neighbours being the same ones
-constexpr size_t kMaxNodes = 600;    // of an expression after inlining
-constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
-constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
+constexpr double kFlopsPerByte = 4;                            // what can be computed while a byte is moved
+constexpr double kNearBytes = 4 << 20, kFlopsPerNearByte = 1;  // the same where a cache of a processor holds them
+constexpr double kCostly = 16;     // operations of an element: a function of it is among them
+constexpr double kLaunch = 20000;  // operations that a kernel of its own costs
+constexpr double kGather = 48;     // operations that are as slow as fetching one element by itself
+constexpr double kQuotient = 8;    // and as finding an element by a quotient, its neighbours being the same ones
+constexpr double kStep = 8;        // and as fetching every second one
+constexpr size_t kMaxNodes = 600;  // of an expression after inlining
+constexpr int kMaxPlaces = 8;      // loads of padded elements in one expression
+constexpr size_t kMaxStages = 4;   // that a map with work in it is copied into
 
 // Where a map would be computed if it were inlined: in a stage, so many times.
 struct Site {
@@ -163,6 +166,7 @@ class MapFusion {
     Decision worth_inlining(int n, const Definition& d, const std::vector<Site>& sites) {
         const double work = operations(acc_.body(n)) + (gathers(n)   ? kGather
                                                         : divides(n) ? kQuotient
+                                                        : steps(n)   ? kStep
                                                                      : 0),
                      elements = std::max(1.0, elements_of(d.shape));
         double times = 0, inputs = 0;
@@ -179,7 +183,11 @@ class MapFusion {
         if (!once && has_phases(acc_.body(n))) return no("its neighbours are made of the same elements in other ways");
         if (int places = most_places(n, sites); places > kMaxPlaces && chooses(acc_.body(n)))
             return no("each of the {} places where it is read would ask for its padding", places);
-        if (again > std::max(0.0, saved) * kFlopsPerByte + kLaunch)
+        const bool apart = std::any_of(sites.begin(), sites.end(), [&](const Site& s) {
+            return fusion_.group_of[size_t(s.stage)] != fusion_.group_of[size_t(sites[0].stage)];
+        });
+        const bool near = !fusion_.blocks && apart && work >= kCostly && own + inputs <= kNearBytes;
+        if (again > std::max(0.0, saved) * (near ? kFlopsPerNearByte : kFlopsPerByte) + kLaunch)
             return no("computed {:.1f} times: {:.0f} Kflop again against {:.0f} KB", times / elements, again / 1000,
                       saved / 1000);
         if (saved < 0 && -saved * kFlopsPerByte > kLaunch)
@@ -199,6 +207,18 @@ class MapFusion {
     bool divides(int n) const {
         for (const Reading& a : acc_.reads(n))
             if (!a.at.empty() && divides_place(a.at[size_t(acc_.order(a.source).back())])) return true;
+        return false;
+    }
+
+    // Whether neighbours in memory are made of every second element, or of fewer.
+    bool steps(int n) const {
+        if (acc_.def(n).shape.empty()) return false;
+        const Expr var = index_vars(acc_.def(n).shape)[size_t(acc_.order(n).back())];
+        for (const Reading& a : acc_.reads(n)) {
+            if (a.at.empty()) continue;
+            const auto step = step_of(a.at[size_t(acc_.order(a.source).back())], var);
+            if (step && step->as_int().value_or(1) > 1) return true;
+        }
         return false;
     }
 

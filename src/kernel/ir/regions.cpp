@@ -1,6 +1,7 @@
 #include "kernel/ir/regions.h"
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 
 #include "base/gcd.h"
@@ -387,6 +388,29 @@ std::vector<Expr> conjuncts(const Expr& condition) {
     for (const Expr& side : condition.args())
         for (Expr& e : conjuncts(side)) all.push_back(std::move(e));
     return all;
+}
+
+bool chooses_inside(const Expr& value, const Expr& load, size_t d, const Expr& extent) {
+    std::vector<Expr> known;
+    // `room` is at least 0: by itself, or since that of a known bound is no more.
+    auto holds = [&](const Expr& room) {
+        auto implies = [&](const Expr& k) {
+            if (!k.is(ExprKind::Lt) && !k.is(ExprKind::Le)) return false;
+            return always(le(k.arg(1) - k.arg(0) - (k.is(ExprKind::Lt) ? 1 : 0), room), {});
+        };
+        return always(le(0, room), {}) || std::any_of(known.begin(), known.end(), implies);
+    };
+    std::function<bool(const Expr&)> look = [&](const Expr& e) {
+        if (e == load) return holds(load.arg(d)) && holds(extent - 1 - load.arg(d));
+        if (!e.node().reads) return true;
+        if (!e.is(ExprKind::Select)) return std::all_of(e.args().begin(), e.args().end(), look);
+        const size_t before = known.size();
+        for (const Expr& c : conjuncts(e.arg(0))) known.push_back(c);
+        const bool chosen = look(e.arg(1));
+        known.resize(before);
+        return chosen && look(e.arg(0)) && look(e.arg(2));
+    };
+    return look(value);
 }
 
 }  // namespace tessera

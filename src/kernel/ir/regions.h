@@ -41,4 +41,7 @@ bool mentions_any(const Expr& e, const Extents& names);
 
 std::vector<Expr> conjuncts(const Expr& condition);  // of an And; anything else is its own
 
+// Whether `value` loads only where choices around the load say that its index number `d` lies in [0, extent).
+bool chooses_inside(const Expr& value, const Expr& load, size_t d, const Expr& extent);
+
 }  // namespace tessera

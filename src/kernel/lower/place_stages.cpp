@@ -265,7 +265,7 @@ class Placing {
                 const ReduceAxis& axis = p.stage->axes[a];
                 const Expr& value = p.values.at(axis.var.node().name);
                 conditions.push_back(le(0, value));
-                conditions.push_back(lt(value, substitute(axis.extent, p.values)));
+                if (!reaches_beyond(p, a)) conditions.push_back(lt(value, substitute(axis.extent, p.values)));
             }
         Extents running = p.running();
         for (const Expr& condition : conditions) {
@@ -278,6 +278,20 @@ class Placing {
                 }
             p.guards.push_back(std::move(guard));
         }
+    }
+
+    // A copy of whole vectors, which says itself what it reads: it has room for places behind its last.
+    bool reaches_beyond(const PlacedStage& p, size_t axis) const {
+        if (axis >= p.plan->multiples.size() || p.plan->multiples[axis] < 2 || p.plan->scope != Scope::Local)
+            return false;
+        if (!p.stage->reduce.empty()) return false;
+        const Expr& var = p.stage->axes[axis].var;
+        for (const Expr& load : loads_in(p.stage->value))
+            for (size_t d = 0; d < load.args().size(); ++d)
+                if (depends_on(load.arg(d), var) &&
+                    !chooses_inside(p.stage->value, load, d, compute_.buffers[size_t(load.node().slot)].shape[d]))
+                    return false;
+        return true;
     }
 
     // A loop runs only as far as some iteration inside it counts; guards that then always hold are gone.

@@ -316,7 +316,7 @@ Status Schedule::pad(std::string_view name, const std::vector<int64_t>& multiple
         std::vector<Expr> shape;
         for (const ReduceAxis& axis : stage.axes) shape.push_back(axis.extent);
         compute_.buffers[static_cast<size_t>(stage.buffer)].shape = shape;
-        for (const Expr& l : loads_in(stage.value)) TRY(widen(l, running, stage.name));
+        for (const Expr& l : loads_in(stage.value)) TRY(widen(stage.value, l, running, stage.name));
         if (!vanishes && !inside.is(ExprKind::Const)) {
             DType dtype = stage.value.dtype();
             stage.value = select(inside, stage.value, identity(stage.combine, dtype));
@@ -335,7 +335,7 @@ Status Schedule::pad(std::string_view name, const std::vector<int64_t>& multiple
 }
 
 // Makes the stage that fills what is loaded cover every index that the loops reach; the rest of it is 0.
-Status Schedule::widen(const Expr& load, const Extents& running, const std::string& reader) {
+Status Schedule::widen(const Expr& value, const Expr& load, const Extents& running, const std::string& reader) {
     int buffer = load.node().slot;
     std::optional<size_t> w;
     if (!is_parameter(buffer)) w = writer(buffer);
@@ -347,6 +347,7 @@ Status Schedule::widen(const Expr& load, const Extents& running, const std::stri
         std::optional<Interval> reach = interval_of(load.arg(d), running);
         if (reach && always(lt(reach->last(), shape[d]), {}) && always(le(0, reach->begin), {})) continue;
         if (load.arg(d).is(ExprKind::Select) && stays_inside(load.arg(d), shape[d], running, {})) continue;
+        if (chooses_inside(value, load, d, shape[d])) continue;
         const std::string& of = compute_.buffers[static_cast<size_t>(buffer)].name;
         if (!reach || !always(le(0, reach->begin), {}))
             return Error(Code::E0602, "which elements of {} the padded {} reads is not known: index {}", of, reader,

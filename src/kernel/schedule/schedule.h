@@ -119,7 +119,8 @@ class Schedule {
     std::string fresh_stage_name(std::string name) const;
     size_t insert_stage(size_t before, Stage stage);
     int add_buffer(std::string name, DType dtype, std::vector<Expr> shape);
-    Status widen(const Expr& load, const std::map<std::string, Expr>& running, const std::string& reader);
+    Status widen(const Expr& value, const Expr& load, const std::map<std::string, Expr>& running,
+                 const std::string& reader);
     void merge_parameters(size_t stage, const std::vector<int>& group);
     void redirect(size_t stage, int from, int to);       // its loads
     Result<std::pair<Loop, Loop>> split_loop(const Loop& loop, int64_t amount, LoopRelation::Kind kind);

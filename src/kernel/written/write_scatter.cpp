@@ -95,18 +95,20 @@ Stmt write_scatter_nd(KernelWriter& w) {
     const Expr rows = elements_between(x, 0, *depth), inner = elements_between(x, *depth, x.rank());
     Target target(w, {rows, inner});
     Elements at = w.in(1, {count, Expr(*depth)}), updates = w.in(2, {count, inner});
-    constexpr int64_t kColumns = 256;
+    // Rows are read as they lie for as long as tasks are enough for some threads.
+    constexpr int64_t kFewTasks = 32, kFewest = 256, kMost = 4096;
+    const int64_t columns = std::clamp(inner.as_int().value_or(0) / kFewTasks, kFewest, kMost);
     auto row_of = [&](const Expr& i) {
         Expr row = 0;
         for (int64_t k = 0; k < *depth; ++k) row = row * x[k] + position(at.at({i, Expr(k)}), x[k]);
         return row;
     };
-    return target.around(w, w.parallel(ceil_div(inner, kColumns), [&](const Expr& block) {
+    return target.around(w, w.parallel(ceil_div(inner, columns), [&](const Expr& block) {
         return w.local(DType::i64, {}, [&](const Elements& row) {
             return w.loop(count, [&](const Expr& i) {
-                Expr here = min(Expr(kColumns), inner - block * kColumns);
+                Expr here = min(Expr(columns), inner - block * columns);
                 return seq({row.set({}, row_of(i)), w.lanes(here, [&](const Expr& c) {
-                                Expr column = block * kColumns + c;
+                                Expr column = block * columns + c;
                                 return target.write({row.at({}), column}, updates.at({i, column}));
                             })});
             });

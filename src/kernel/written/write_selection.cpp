@@ -1,5 +1,6 @@
 // The k largest or smallest of each row: a heap of the best so far with the worst of them on top, then taken apart in
-// order. Equal elements come in the order of their places; NaN is larger than every number.
+// order. A few are kept in order instead. Equal elements come in the order of their places; NaN is larger than every
+// number.
 #include "kernel/written/write_kernel.h"
 
 namespace tessera {
@@ -23,6 +24,14 @@ class TopK {
             Expr o = floor_div(lane, inner_), j = mod(lane, inner_);
             return with_state([&] {
                 auto element = [&](const Expr& i) { return x_.at({o, i, j}); };
+                if (is_few()) {
+                    return seq({
+                        put(0, element(0), 0),
+                        each_of_few([&](int64_t i) { return i ? insert(element(i), i, i) : Stmt(); }),
+                        offer_rest(element),
+                        each_of_few([&](int64_t i) { return give(i, i, o, j); }),
+                    });
+                }
                 return seq({
                     levels_of_heap(),
                     w_.loop(k_, [&](const Expr& i) { return put(i, element(i), i); }),
@@ -71,13 +80,48 @@ class TopK {
                     })});
     }
 
-    // Whether a comes before b, by their values alone.
+    // Few enough to be kept in order in registers.
+    bool is_few() const {
+        constexpr int64_t kFew = 16;
+        return k_.as_int() && *k_.as_int() >= 1 && *k_.as_int() <= kFew;
+    }
+
+    template <typename Body>
+    Stmt each_of_few(const Body& body) {
+        std::vector<Stmt> all;
+        for (int64_t i = 0; i < *k_.as_int(); ++i)
+            if (Stmt s = body(i)) all.push_back(std::move(s));
+        return seq(std::move(all));
+    }
+
+    // Among the first `count`, which are in order: what it is better than moves on by one, and the last leaves.
+    Stmt insert(const Expr& value, const Expr& place, int64_t count) {
+        const int64_t last = std::min(count, *k_.as_int() - 1);
+        std::vector<Stmt> moves;
+        return w_.local(x_.read_as(), {}, [&](const Elements& kept) {
+            moves.push_back(kept.set({}, value));
+            const Expr v = kept.at({});
+            for (int64_t i = last; i >= 0; --i) {
+                const Expr here = i == count ? int_const(1, DType::boolean) : better(v, values_.at({i}));
+                Expr next = select(here, v, values_.at({i})), at = select(here, place, places_.at({i}));
+                if (i > 0) {
+                    const Expr before = better(v, values_.at({i - 1}));
+                    next = select(before, values_.at({i - 1}), next);
+                    at = select(before, places_.at({i - 1}), at);
+                }
+                moves.push_back(w_.local(x_.read_as(), {}, [&](const Elements& moved) {
+                    return seq({moved.set({}, next), places_.set({i}, at), values_.set({i}, moved.at({}))});
+                }));
+            }
+            return seq(std::move(moves));
+        });
+    }
+
+    // Whether a comes before b, by their values alone: NaN is no number's equal or less.
     Expr better(const Expr& a, const Expr& b) const {
-        Expr more = largest_ ? gt(a, b) : lt(a, b);
-        if (!is_float(a.dtype())) return more;
-        Expr nan_a = call(Fn::IsNan, {a}), nan_b = call(Fn::IsNan, {b});
-        Expr alone = largest_ ? logical_and(nan_a, logical_not(nan_b)) : logical_and(nan_b, logical_not(nan_a));
-        return logical_or(more, alone);
+        if (!is_float(a.dtype())) return largest_ ? gt(a, b) : lt(a, b);
+        const Expr& number = largest_ ? b : a;
+        return logical_and(logical_not(largest_ ? le(a, b) : ge(a, b)), eq(number, number));
     }
 
     // Whether entry a of the heap comes after entry b.
@@ -119,40 +163,47 @@ class TopK {
 
     // A later element replaces the worst where it is better; where they are equal, it is not.
     Stmt offer(const Expr& place, const Expr& value) {
-        return if_then(better(value, values_.at({Expr(0)})), seq({put(0, value, place), sink(0, k_)}));
+        return if_then(better(value, worst()),
+                       is_few() ? insert(value, place, *k_.as_int()) : seq({put(0, value, place), sink(0, k_)}));
     }
+
+    Expr worst() const { return values_.at({is_few() ? k_ - 1 : Expr(0)}); }
 
     // Elements that lie side by side are looked at several at a time: mostly, none of them is better.
     template <typename Element>
     Stmt offer_rest(const Element& element) {
-        constexpr int64_t kAtOnce = 32;
-        const Expr rest = n_ - k_, blocks = inner_.is_int(1) ? floor_div(rest, kAtOnce) : Expr(0);
+        constexpr int64_t kLongRow = 256;
+        const int64_t at_once = n_.as_int().value_or(kLongRow) < kLongRow ? 8 : 32;
+        const Expr rest = n_ - k_, blocks = inner_.is_int(1) ? floor_div(rest, at_once) : Expr(0);
         auto one = [&](const Expr& i) { return offer(i, element(i)); };
-        Stmt last = w_.loop(rest - blocks * kAtOnce, [&](const Expr& i) { return one(k_ + blocks * kAtOnce + i); });
+        Stmt last = w_.loop(rest - blocks * at_once, [&](const Expr& i) { return one(k_ + blocks * at_once + i); });
         if (blocks.is_int(0)) return last;
         Stmt first = w_.local(DType::i32, {}, [&](const Elements& found) {
             return w_.loop(blocks, [&](const Expr& block) {
-                const Expr from = k_ + block * kAtOnce;
+                const Expr from = k_ + block * at_once;
                 auto count = [&](const Expr& i) {
-                    Expr better_than_worst = better(element(from + i), values_.at({Expr(0)}));
+                    Expr better_than_worst = better(element(from + i), worst());
                     return found.add({}, cast(better_than_worst, DType::i32));
                 };
-                return seq({found.set({}, int_const(0, DType::i32)), w_.loop(kAtOnce, count, LoopKind::Vector),
+                return seq({found.set({}, int_const(0, DType::i32)), w_.loop(at_once, count, LoopKind::Vector),
                             if_then(gt(found.at({}), int_const(0, DType::i32)),
-                                    w_.loop(kAtOnce, [&](const Expr& i) { return one(from + i); }))});
+                                    w_.loop(at_once, [&](const Expr& i) { return one(from + i); }))});
             });
         });
         return seq({first, last});
     }
 
+    // Entry `from` as element `to` of the results.
+    Stmt give(const Expr& from, const Expr& to, const Expr& o, const Expr& j) {
+        std::vector<Stmt> out;
+        if (y_[0]) out.push_back(y_[0]->set({o, to, j}, values_.at({from})));
+        if (y_[1]) out.push_back(y_[1]->set({o, to, j}, places_.at({from})));
+        return seq(std::move(out));
+    }
+
     // The worst of what is left goes to place `last`, and the one from there to the top.
     Stmt take_worst(const Expr& last, const Expr& o, const Expr& j) {
-        std::vector<Stmt> out;
-        if (y_[0]) out.push_back(y_[0]->set({o, last, j}, values_.at({Expr(0)})));
-        if (y_[1]) out.push_back(y_[1]->set({o, last, j}, places_.at({Expr(0)})));
-        out.push_back(put(0, values_.at({last}), places_.at({last})));
-        out.push_back(sink(0, last));
-        return seq(std::move(out));
+        return seq({give(0, last, o, j), put(0, values_.at({last}), places_.at({last})), sink(0, last)});
     }
 
     KernelWriter& w_;
