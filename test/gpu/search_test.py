@@ -67,7 +67,7 @@ class SearchOnAGpu(unittest.TestCase):
         self.assertEqual(len(self.costs()), 2)
 
     def test_mutants_are_searched_to_the_end(self):
-        done = self.optimized("dilated.tsr", "--mutate=10", "--target", "cuda", "--check")
+        done = self.optimized("dilated.tsr", "--mutate=60", "--target", "cuda", "--check")
         self.assertGreater(len(done["search"]["mutate"]["rules"]), 0)
         self.expect_equal(done)
 
