@@ -363,6 +363,7 @@ void bind_launcher(nb::module_& m) {
                 self.listeners = std::move(listeners);
             },
             nb::arg("launcher").none(), nb::arg("listeners"),
-            nb::sig("def launch_by(self, launcher: TileLauncher | None, listeners: list) -> None"),
+            nb::sig("def launch_by(self, launcher: TileLauncher | None, listeners: list[collections.abc.Callable[..., "
+                    "None]]) -> None"),
             "Launches by a launcher, or by Python alone; and by Python where `listeners` has any.");
 }
