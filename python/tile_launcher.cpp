@@ -39,8 +39,6 @@ void append(std::string& key, const T& value) {
     key.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-nb::object interned(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
-
 bool is_interpreted() {
     const char* how = std::getenv("TESSERA_INTERPRET");
     return how && (!std::strcmp(how, "1") || !std::strcmp(how, "gpu"));

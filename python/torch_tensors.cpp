@@ -21,8 +21,6 @@ struct ExchangeTable {
 
 constexpr int kDlProcessor = 1, kDlGpu = 2, kDlPinned = 3;
 
-nb::object interned(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
-
 // What a tensor is asked for where there is no table. It lives as long as the process.
 struct Words {
     nb::object contiguous = interned("is_contiguous"), device = interned("get_device"), dtype = interned("dtype"),

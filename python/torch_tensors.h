@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <optional>
 
+// A word that Python has once.
+inline nanobind::object interned(const char* name) { return nanobind::steal(PyUnicode_InternFromString(name)); }
+
 struct TorchTensor {
     static constexpr int64_t kProcessor = -1;  // as PyTorch counts devices
 

@@ -22,7 +22,10 @@ void merge_dimension(Kernel& kernel, int slot, size_t d);  // d and d + 1 of a p
 // memory.
 void place_registers(Kernel& kernel);
 
-// What the next iteration of a parallel loop reads, a row, comes into the cache while functions of this one are computed.
+constexpr int64_t kSecondCache = 2;  // where `prefetch` brings things
+
+// What the next iteration of a parallel loop reads, a row, comes into the cache while functions of this one are
+// computed.
 void prefetch_rows(Kernel& kernel);
 // The same for iterations that copy tiles and multiply them.
 void prefetch_steps(Kernel& kernel);

@@ -8,7 +8,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kLineBytes = 64, kLeastBytes = 2 << 10, kMostBytes = 128 << 10;  // of a row
-constexpr int64_t kNearness = 2;                                                   // the second cache
 
 // The loops that run one after the other in an iteration.
 void collect(const Stmt& s, std::vector<Stmt>& loops) {
@@ -90,7 +89,7 @@ Stmt with_prefetches(const Kernel& kernel, const For& parallel) {
     for (size_t c = 0; c < loops.size(); ++c) {
         const For& loop = *loops[c]->as<For>();
         if (!computes(kernel, loop)) continue;
-        Call call{.name = "prefetch", .writes = {}, .reads = {}, .args = {kNearness}};
+        Call call{.name = "prefetch", .writes = {}, .reads = {}, .args = {kSecondCache}};
         for (size_t u = 0; u < loops.size(); ++u) {
             const For& user = *loops[u]->as<For>();
             if (user.extent != loop.extent) continue;

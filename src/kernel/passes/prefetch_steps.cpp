@@ -1,12 +1,8 @@
 // Loops whose iterations copy tiles and multiply them: what the next iteration copies comes into the cache meanwhile.
-#include <algorithm>
-
 #include "kernel/passes/clean_up.h"
 
 namespace tessera {
 namespace {
-
-constexpr int64_t kSecondCache = 2;
 
 bool has_product(const Kernel& kernel, const Stmt& s) {
     bool found = false;
