@@ -301,7 +301,8 @@ Result<std::vector<Datum>> NodeEvaluator::run(const Node& node, const Find& find
 
 namespace {
 
-// A node's use of its op in a run, before inference. Inputs that `find` has not are of their declared type, sized by `symbols`.
+// A node's use of its op in a run, before inference. Inputs that `find` has not are of their declared type, sized by
+// `symbols`.
 OpView view_in_run(const Node& node, const NodeEvaluator::Find& find, const SymbolValues& symbols) {
     std::vector<Type> types;
     std::vector<const Tensor*> tensors;
@@ -320,10 +321,31 @@ OpView view_in_run(const Node& node, const NodeEvaluator::Find& find, const Symb
 }  // namespace
 
 Status NodeEvaluator::check(const Node& node, const Find& find, const SymbolValues& symbols) {
-    if (!node.op().check) return {};
     OpView view = view_in_run(node, find, symbols);
-    view.with_outputs(TRY(infer_types(view)));
-    return node.op().check(view);
+    const Types outputs = TRY(infer_types(view));
+    view.with_outputs(outputs);
+    if (node.op().check) TRY(node.op().check(view));
+    auto is_empty = [](const Type& t) { return t.is_tensor() && t.tensor().shape.elements().is_int(0); };
+    bool reads_nothing = false;
+    for (size_t i = 0; i < node.inputs().size(); ++i) reads_nothing |= node.inputs()[i] && is_empty(view.type(i));
+    if (!reads_nothing || !node.op().body || std::all_of(outputs.begin(), outputs.end(), is_empty)) return {};
+    return made_of_nothing(node, find, view);
+}
+
+// Computes it to see that it can be, with zeros for contents that are not looked at.
+Status NodeEvaluator::made_of_nothing(const Node& node, const Find& find, const OpView& view) {
+    std::vector<std::pair<const Value*, Datum>> zeros;
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+        const Value* v = node.inputs()[i];
+        if (!v || find(v) || v->is_constant() || !view.type(i).is_tensor()) continue;
+        if (auto sizes = view.shape(i).sizes()) zeros.emplace_back(v, TRY(Tensor::zeros(view.dtype(i), *sizes)));
+    }
+    TRY(run(node, [&](const Value* v) -> const Datum* {
+        for (const auto& [value, datum] : zeros)
+            if (value == v) return &datum;
+        return find(v);
+    }));
+    return {};
 }
 
 Result<std::vector<Type>> NodeEvaluator::infer(const Node& node, const Find& find, const SymbolValues& symbols) {

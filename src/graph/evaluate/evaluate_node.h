@@ -19,12 +19,15 @@ class NodeEvaluator {
 
     // What the node computes; outputs that nobody uses are empty.
     Result<std::vector<Datum>> run(const Node& node, const Find& find);
-    // Only the op's own check of its inputs. Those that `find` has not are of their declared type, sized by `symbols`.
+    // Only the op's own check of its inputs, and that nothing is read of what is empty. Inputs that `find` has not are of
+    // their declared type, sized by `symbols`.
     Status check(const Node& node, const Find& find, const SymbolValues& symbols);
     // Only its outputs' types; inputs likewise.
     Result<std::vector<Type>> infer(const Node& node, const Find& find, const SymbolValues& symbols);
 
   private:
+    Status made_of_nothing(const Node& node, const Find& find, const OpView& view);
+
     struct State;
     std::unique_ptr<State> state_;
 };

@@ -433,6 +433,7 @@ class Defining {
             const Value* v = node.inputs()[size_t(slot)];
             return v->is_constant() ? &*v->tensor() : nullptr;
         };
+        if (may_read_of_nothing(node, meaning, type.shape.dims())) check_sizes(node);
         if (machine_.blocks && node.is(Trait::OwnSums)) return define_as(node, i, meaning);
         return define_as(node, i, spell_out_sums(meaning, known, node.is(Trait::OwnSums)));
     }
@@ -530,6 +531,18 @@ class Defining {
         });
     }
 
+    // Sees before the kernel that nothing is read of what is empty, which is known with sizes and a few numbers.
+    void check_sizes(const Node& node) {
+        auto checks_it = [&](const HostNode& h) { return h.node == &node && h.check_only; };
+        if (std::any_of(all_.hosts.begin(), all_.hosts.end(), checks_it) || indices_stay_inside(node, all_)) return;
+        HostNode host{&node, true, {}, {}, {}, "checks sizes"};
+        for (const Value* v : node.inputs()) {
+            const bool few = v && v->type().tensor().shape.elements().as_int().value_or(INT64_MAX) <= kMaxContents;
+            host.inputs.push_back(few && !v->is_constant() ? number_of(v) : -1);
+        }
+        all_.hosts.push_back(std::move(host));
+    }
+
     // The op's check of contents, now where they are constants; otherwise before the kernel. It looks at some inputs.
     Decision add_check(const Node& node, const std::function<bool(size_t)>& looks_at) {
         if (!node.op().check || indices_stay_inside(node, all_)) return yes();
@@ -541,6 +554,9 @@ class Defining {
             constant &= !looked_at || v->is_constant();
             host.inputs.push_back(looked_at ? number_of(v) : -1);
         }
+        if (node.op().indexed_axes)
+            for (int64_t axis : node.op().indexed_axes(node.view()))
+                constant &= node.input(0)->type().tensor().shape[axis].as_int().has_value();
         if (!constant) {
             all_.hosts.push_back(std::move(host));
             return yes();

@@ -63,6 +63,10 @@ Definitions define(const Graph& graph, const Machine& machine);
 // Whether what the node's indices are computed by keeps them inside of what they pick from: then nothing is checked.
 bool indices_stay_inside(const Node& node, const Definitions& all);
 
+// Whether a body, of the elements of `shape`, may read an input along an axis that a run brings and that is empty then.
+// Its loads are of the node's inputs.
+bool may_read_of_nothing(const Node& node, const Expr& body, const std::vector<Expr>& shape);
+
 // Constants whose elements are functions of their places become maps: where reading memory costs more than computing.
 void write_positions(Definitions& all);
 

@@ -52,7 +52,7 @@ struct ControlStep {
     std::vector<int> inputs;        // buffers; -1 where not given
     std::vector<int> outputs;       // buffers; -1 where nobody asks
 };
-// Only the op's check of its inputs' contents.
+// Only the op's check of its inputs' contents, and that nothing is read of what turns out empty.
 struct CheckStep {
     const Node* node;
     std::vector<int> inputs;        // buffers; -1 where it needs no contents
