@@ -237,7 +237,8 @@ bool Emitter::speculatable(const Expr& e, const std::vector<Expr>& done) const {
         if (std::find(done.begin(), done.end(), e) != done.end()) return true;
         for (const Expr& a : e.args())
             if (!speculatable(a, done)) return false;
-        return in_bounds(slots_[e.node().slot], e.args());
+        const Slot& slot = slots_[e.node().slot];
+        return in_bounds(slot, e.args()) || is_where_stored(slot, e.args());
     }
     for (const Expr& a : e.args())
         if (!speculatable(a, done)) return false;

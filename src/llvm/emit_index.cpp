@@ -185,6 +185,15 @@ bool Emitter::in_bounds(const Slot& slot, const std::vector<Expr>& indices) cons
     return true;
 }
 
+// Whether it is the place of the element that is being stored, which the buffer that is stored to has too.
+bool Emitter::is_where_stored(const Slot& slot, const std::vector<Expr>& indices) const {
+    if (!storing_ || storing_->indices.size() != indices.size()) return false;
+    const std::vector<Expr>& stored = slots_[storing_->buffer].shape;
+    for (size_t d = 0; d < indices.size(); ++d)
+        if (!indices[d].same(storing_->indices[d]) || !(slot.shape[d] == stored[d])) return false;
+    return true;
+}
+
 std::optional<bool> Emitter::decided(const Linear& gap) const {
     if (gap.irregular || gap.wraps) return {};
     std::optional<int64_t> low = gap.constant, high = gap.constant;

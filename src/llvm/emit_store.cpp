@@ -308,10 +308,12 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
 void Emitter::emit_store(const Store& s) {
     const Slot& slot = slots_[s.to.buffer];
     CHECK(slot.base, "kernel {}: {} is written outside its Alloc", kernel_.name, kernel_.buffers[s.to.buffer].name);
+    storing_ = &s.to;
     if (s.combine)
         emit_combine(s);
     else if (!copy_vector(s))
         store_lanes(slot, offset_of(slot, s.to.indices), to_memory(emit(s.value), slot.dtype));
+    storing_ = nullptr;
     forget_loads(s.to.buffer);
 }
 

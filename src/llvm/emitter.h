@@ -368,6 +368,7 @@ class Emitter {
     Linear linear_quotient(const Expr& e);
     Linear offset_of(const Slot& slot, const std::vector<Expr>& indices);
     bool in_bounds(const Slot& slot, const std::vector<Expr>& indices) const;
+    bool is_where_stored(const Slot& slot, const std::vector<Expr>& indices) const;
     int depth_of(const Expr& e) const;
     Value* sum_of(const Linear& l);                             // without its lane part
     Value* address(const Slot& slot, const Linear& at);         // of lane 0
@@ -468,7 +469,8 @@ class Emitter {
     Loads loads_;
     int lanes_ = 1;
     std::string lane_var_;
-    Value* mask_ = nullptr;  // null: all lanes
+    Value* mask_ = nullptr;             // null: all lanes
+    const Access* storing_ = nullptr;  // of the store in progress
     int depth_ = 0;
     std::vector<OpenLoop> open_loops_;
 };

@@ -102,7 +102,14 @@ class ProgramRun {
         return {};
     }
 
-    Status run(const CheckStep& step) { return evaluator_.check(*step.node, find(), symbols_); }
+    Status run(const CheckStep& step) {
+        auto given = [&](const Value* v) -> const Datum* {
+            for (size_t i = 0; i < step.inputs.size(); ++i)
+                if (step.inputs[i] >= 0 && step.node->input(i) == v) return find()(v);
+            return nullptr;
+        };
+        return evaluator_.check(*step.node, given, symbols_);
+    }
 
     Status run(const InferStep& step) {
         for (size_t i : step.contents)

@@ -210,11 +210,23 @@ std::optional<int64_t> interleaved(const Stage& stage) {
     return count;
 }
 
-// Whether places along an axis decide what is computed there: those in the middle of padding are alike.
-bool chooses_along(const Stage& stage, const Expr& var) {
+// Whether all that is read lies at the places of the elements that are made of it: it is there, whatever is chosen.
+bool reads_in_place(const Schedule& s, const Stage& stage, const Expr& value) {
+    const std::vector<Expr>& shape = s.compute().buffers[size_t(stage.buffer)].shape;
+    bool in_place = true;
+    visit(value, [&](const Expr& e) {
+        if (!e.is(ExprKind::Load)) return;
+        in_place &= e.args() == stage.store && s.compute().buffers[size_t(e.node().slot)].shape == shape;
+    });
+    return in_place;
+}
+
+// Whether places along an axis decide what is read there: those in the middle of padding are alike.
+bool chooses_along(const Schedule& s, const Stage& stage, const Expr& var) {
     bool found = false;
     visit(stage.value, [&](const Expr& e) {
-        if (e.is(ExprKind::Select) && !e.arg(0).node().reads) found |= depends_on(e.arg(0), var);
+        if (e.is(ExprKind::Select) && !e.arg(0).node().reads && depends_on(e.arg(0), var))
+            found |= !reads_in_place(s, stage, e);
     });
     return found;
 }
@@ -234,7 +246,8 @@ Status schedule_interleaved(Schedule& s, const std::string& name, int64_t count,
     TRY(s.reorder(order));
     TRY(s.unroll(phase));
     TRY(s.vectorize(lane));
-    if (!extent || *extent % (count * lanes) || chooses_along(find_stage(s, name), find_stage(s, name).axes.back().var))
+    if (!extent || *extent % (count * lanes) ||
+        chooses_along(s, find_stage(s, name), find_stage(s, name).axes.back().var))
         TRY(s.loop_partition(outer));
     (void)TRY(make_tasks(s, name, loops.size() - 1, element * double(extent.value_or(256)), options));
     return {};
@@ -261,7 +274,7 @@ Status schedule_few_wide(Schedule& s, const std::string& name, double element, c
     TRY(s.reorder({outer, few, lane}));
     TRY(s.unroll(few));
     TRY(s.vectorize(lane));
-    if (!extent || *extent % lanes || chooses_along(stage, stage.axes[loops.size() - 2].var))
+    if (!extent || *extent % lanes || chooses_along(s, stage, stage.axes[loops.size() - 2].var))
         TRY(s.loop_partition(outer));
     (void)TRY(make_tasks(s, name, loops.size() - 2, place * double(extent.value_or(256)), options));
     return {};
@@ -352,7 +365,7 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
     constexpr int64_t kFewVectors = 8;
     if (makes_padding(stage) && extent && *extent <= kFewVectors * lanes) return s.unroll(iterations);
     if (together == 1) TRY(s.annotate(iterations, "unroll", 4));
-    if (!extent || *extent % lanes || chooses_along(find_stage(s, name), stage.axes.back().var))
+    if (!extent || *extent % lanes || chooses_along(s, find_stage(s, name), stage.axes.back().var))
         TRY(s.loop_partition(iterations));
     return {};
 }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kMaxSplat = 4096;    // elements of a constant that are compared to see whether they are all the same
 constexpr int64_t kMaxIndices = 1024;  // elements of a constant list of indices that is looked at
+constexpr int64_t kMovedLine = 16;     // elements that are worth an index of their own when they are moved
 
 bool computable(const Type& t) {
     return t.is_tensor() && t.tensor().shape.ranked() && kBodyTypes.has(t.tensor().dtype);
@@ -358,12 +359,16 @@ class Defining {
         return yes();
     }
 
-    // A concat of the end of a tensor and its beginning rotates it: one load, of an index that wraps.
+    // A concat of the end of a tensor and its beginning rotates it: one load, of an index that wraps. Not where it would
+    // wrap from lane to lane.
     bool roll(const Node& node) {
         if (node.inputs().size() != 2) return false;
         const Value* v = node.output();
         const std::vector<Expr>& shape = v->type().tensor().shape.dims();
         const int64_t axis = node.op().joined_axis(node.view());
+        Expr line = 1;  // that an index moves as one
+        for (size_t i = size_t(axis) + 1; i < shape.size(); ++i) line = line * shape[i];
+        if (line.as_int().value_or(kMovedLine) < kMovedLine) return false;
         const std::vector<Expr> vars = index_vars(shape);
         int from[2];
         Expr start[2];

@@ -23,17 +23,30 @@ class EmptyReads {
     // `around`: the extents of all loops around the load.
     bool may_be_empty(const Expr& load, const std::vector<Expr>& around) const {
         const Shape& shape = node_.inputs()[size_t(load.node().slot)]->type().tensor().shape;
+        if (elements(around) == elements(shape.dims())) return false;
         for (size_t d = 0; d < load.args().size(); ++d) {
             const Expr& extent = shape[int64_t(d)];
-            if (always(le(1, extent), {})) continue;
-            auto ends_with_it = [&](const Expr& e) {
-                if (e == extent) return true;
-                return extent.is(ExprKind::Var) && substitute(e, {{extent.node().name, 0}}).is_int(0);
-            };
-            if (std::any_of(around.begin(), around.end(), ends_with_it)) continue;
+            if (always(le(1, extent), {}) || ends_loops(extent, around)) continue;
             if (!chooses_inside(body_, load, d, extent)) return true;
         }
         return false;
+    }
+
+    static Expr elements(const std::vector<Expr>& extents) {
+        Expr count = 1;
+        for (const Expr& e : extents) count = count * e;
+        return count;
+    }
+
+    // Whether there is a loop without iterations where `extent` is 0.
+    static bool ends_loops(const Expr& extent, const std::vector<Expr>& around) {
+        if (extent.is(ExprKind::Mul))
+            return std::all_of(extent.args().begin(), extent.args().end(), [&](const Expr& factor) {
+                return factor.as_int().value_or(0) != 0 || ends_loops(factor, around);
+            });
+        return std::any_of(around.begin(), around.end(), [&](const Expr& e) {
+            return e == extent || (extent.is(ExprKind::Var) && substitute(e, {{extent.node().name, 0}}).is_int(0));
+        });
     }
 
     const Node& node_;

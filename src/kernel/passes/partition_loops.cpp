@@ -38,7 +38,18 @@ class Partition {
         std::vector<std::pair<Expr, Expr>> minima;  // min(...), and its constant
     };
 
-    static Varying varying_in(const Stmt& body) {
+    // Chooses a store between what is read where it stores, and something else? That is there, whatever is chosen.
+    bool chooses_in_place(const Store& to, const Expr& choice) const {
+        bool in_place = !to.combine;
+        visit(choice, [&](const Expr& e) {
+            if (!e.is(ExprKind::Load)) return;
+            in_place &= e.args() == to.to.indices;
+            in_place &= kernel_.buffers[size_t(e.node().slot)].shape == kernel_.buffers[size_t(to.to.buffer)].shape;
+        });
+        return in_place;
+    }
+
+    Varying varying_in(const Stmt& body) const {
         Varying found;
         auto add = [&](const Expr& condition) {
             for (const Expr& c : conjuncts(condition))
@@ -46,8 +57,13 @@ class Partition {
                                  [&](const Expr& k) { return k.same(c); }))
                     found.conditions.push_back(c);
         };
+        std::vector<Expr> in_place;
         visit(body, [&](const Stmt& s) {
             if (const If* branch = s->as<If>()) add(branch->condition);
+            if (const Store* to = s->as<Store>())
+                visit(to->value, [&](const Expr& e) {
+                    if (e.is(ExprKind::Select) && chooses_in_place(*to, e)) in_place.push_back(e);
+                });
             if (const For* loop = s->as<For>())
                 visit(loop->extent, [&](const Expr& e) {
                     if (e.is(ExprKind::Min) && e.args().back().as_int()) found.minima.emplace_back(e, e.args().back());
@@ -55,7 +71,9 @@ class Partition {
         });
         visit_exprs(body, [&](const Expr& e) {
             visit(e, [&](const Expr& x) {
-                if (x.is(ExprKind::Select)) add(x.arg(0));
+                if (!x.is(ExprKind::Select)) return;
+                if (std::none_of(in_place.begin(), in_place.end(), [&](const Expr& e) { return e.same(x); }))
+                    add(x.arg(0));
             });
         });
         return found;
