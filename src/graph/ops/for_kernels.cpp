@@ -18,4 +18,6 @@ ForKernels for_kernels(const OpDef& op) {
     return found == kForms.end() ? nullptr : found->second;
 }
 
+ForKernels before_resize(const OpDef& op) { return op.name == "conv" ? conv_before_resize : nullptr; }
+
 }  // namespace tessera

@@ -16,8 +16,12 @@ ForKernels for_kernels(const OpDef& op);  // null: it has none
 ForKernels by_bytes(const OpDef& op);
 bool feeds_bytes(const Node& node);  // it dequantizes bytes for nothing but products that are better done with those
 
+// Of the op whose first input is resized: the resize comes after it, where it has less to do before.
+ForKernels before_resize(const OpDef& op);
+
 // What is divided by the deviation is divided once, where it is known.
 Result<std::vector<Value*>> batch_norm_by_factors(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+Result<std::vector<Value*>> conv_before_resize(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // Sums over the corners around each point, which all channels share.

@@ -38,6 +38,7 @@ Result<Changed> write_all(Graph& graph, ForKernels (*form_of)(const OpDef&), Pas
         const std::string name = node.output()->name();
         Decision decision = write(graph, node, form, context);
         changed |= bool(decision);
+        if (form_of == before_resize && !decision) continue;  // of nearly all that are asked
         context.choices.push_back({fmt::format("{} for {}", node.op().name, name), std::move(decision)});
     }
     if (graph.nodes().size() != count) {
@@ -50,7 +51,8 @@ Result<Changed> write_all(Graph& graph, ForKernels (*form_of)(const OpDef&), Pas
 }  // namespace
 
 Result<Changed> write_for_kernels(Graph& graph, PassContext& context) {
-    const Changed changed = TRY(write_all(graph, for_kernels, context));
+    Changed changed = TRY(write_all(graph, before_resize, context));
+    changed |= TRY(write_all(graph, for_kernels, context));
     if (changed) TRY(fold_what_was_made(graph, context));
     return changed;
 }
