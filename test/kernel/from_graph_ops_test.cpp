@@ -215,6 +215,23 @@ TEST(LowerOps, IndicesThatStayInsideAreNotChecked) {
     EXPECT_TRUE(checks(fmt::format("graph g(x: f32[N,3], i: i64[4]) {{ {}", to_size)));
 }
 
+// Innermost axes of open sizes, which turn out to be less than a vector: nests of their own.
+TEST(LowerOps, NarrowSizes) {
+    for (const char* text : {
+             "graph g(x: f32[M,5,4,N]) { %a = reduce_min(x, [1,3]) return %a }",
+             "graph g(x: f32[M,6,N]) { %a = transpose(x, perm=[1,0,2]) return %a }",
+             "graph g(x: f32[M,6,N], y: f32[6,1]) { %a = sub(x, y) return %a }",
+             "graph g(x: f32[M,9,N]) { %a = log_softmax(x, axis=1) return %a }",
+             "graph g(x: f32[2,N,M]) { %a = transpose(x, perm=[0,2,1]) %b = exp(%a) return %b }",
+         }) {
+        for (int64_t n : {0, 1, 2, 3, 4, 7}) expect_as_evaluated(text, {{"N", n}, {"M", 11}});
+        const Program p = lowered(text);
+        EXPECT_TRUE(std::any_of(p.choices.begin(), p.choices.end(), [](const Choice& c) {
+            return c.decision && c.subject.find("== 3") != std::string::npos;
+        })) << text;
+    }
+}
+
 TEST(LowerOps, HostSteps) {
     std::string_view text =
         "graph g(x: f32[4,5]) { %y = relu(x) %r = random_uniform_like(%y, seed=1.0) %s = reduce_sum(%r, [1]) return %s "

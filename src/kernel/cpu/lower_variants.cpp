@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "kernel/cpu/attention.h"
 #include "kernel/cpu/halved_product.h"
+#include "kernel/cpu/narrow_sizes.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/ir/renamed_copy.h"
 #include "kernel/ir/verified.h"
@@ -18,6 +19,7 @@ constexpr int64_t kDescribed = 64;
 constexpr int64_t kLongLine = 12;       // of columns: it is tiled by itself
 constexpr int64_t kBytesOfElement = 4;  // of most images
 constexpr int64_t kRowsUncopied = 4;    // of a product, that are not worth a copy of its B
+constexpr int64_t kNarrow = 4;          // elements of an innermost axis, that others are worth a vector along
 constexpr int64_t kShortRow = 15;       // elements, that are not worth a vector along the row
 
 bool prepare_alike(const Lowered& a, const Lowered& b) {
@@ -266,6 +268,8 @@ struct Asked {
     ScheduleOptions options;
     Expr guard;
     std::string subject, sizes;
+    std::string narrow = {};  // a symbol that is a number for it
+    int64_t size = 0;
 };
 
 // Register tiles of other rows, where the number of rows is not known.
@@ -340,6 +344,18 @@ std::vector<Asked> for_short_rows(const Compute& compute, const ScheduleOptions&
     return {{own, guard, fmt::format("rows of up to {}", kShortRow), to_string(guard)}};
 }
 
+// Innermost axes of less than a vector, where their size is not known: lanes run along others.
+std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, const ScheduleOptions& options) {
+    std::vector<Asked> asked;
+    const int64_t lanes = options.machine.vector_bytes / kBytesOfElement;
+    for (const std::string& name : open_last_axes(compute, schedule))
+        for (int64_t size = 1; size < std::min(lanes, kNarrow); ++size) {
+            const Expr guard = eq(symbol(name), size);
+            asked.push_back({options, guard, to_string(guard), to_string(guard), name, size});
+        }
+    return asked;
+}
+
 }  // namespace
 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
@@ -364,12 +380,14 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
         if (asked.empty()) asked = for_lines(compute, options);
         if (asked.empty()) asked = for_short_rows(compute, options);
         for (Asked& few : for_few_rows(compute, options)) asked.insert(asked.begin(), std::move(few));
+        for (Asked& one : for_narrow(compute, best.schedule, options)) asked.insert(asked.begin(), std::move(one));
     }
     std::vector<Variant> variants;
     for (Asked& a : asked) {
         if (evaluate_int(a.guard, {}) == 0) continue;  // no size asks for it
         const std::string subject = fmt::format("specialise {} for {}", compute.name, a.subject);
-        auto schedule = default_schedule(compute, a.options);
+        const bool narrow = !a.narrow.empty();
+        auto schedule = default_schedule(narrow ? with_size(compute, a.narrow, a.size) : compute, a.options);
         auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
         if (!lowered.ok()) {
             choices.push_back({subject, no("{}", lowered.error().message())});
@@ -377,7 +395,8 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
             choices.push_back({subject, no("its schedule is that of all sizes")});
         } else if (!prepare_alike(*lowered, best.lowered)) {
             choices.push_back({subject, no("the weights would have to be prepared a second time")});
-        } else if (!align_dimensions(*lowered, best.lowered)) {
+        } else if ((narrow && !align_sizes(*lowered, best.lowered, a.narrow)) ||
+                   !align_dimensions(*lowered, best.lowered)) {
             choices.push_back({subject, no("it has other dimensions than the general code")});
         } else {
             choices.push_back({subject, yes("{}", a.sizes)});
