@@ -118,7 +118,7 @@ std::optional<size_t> crossing_axis(const Schedule& s, const Stage& stage) {
     return std::nullopt;
 }
 
-constexpr int64_t kMostPhases = 10, kMostCopies = 64;
+constexpr int64_t kMostPhases = 10, kMostCopies = 64, kLongRow = 64;
 
 }  // namespace
 
@@ -213,7 +213,7 @@ std::optional<int64_t> interleaved(const Stage& stage) {
 // Whether all that is read lies at the places of the elements that are made of it: it is there, whatever is chosen.
 bool reads_in_place(const Schedule& s, const Stage& stage, const Expr& value) {
     const std::vector<Expr>& shape = s.compute().buffers[size_t(stage.buffer)].shape;
-    bool in_place = true;
+    bool in_place = value.node().reads;
     visit(value, [&](const Expr& e) {
         if (!e.is(ExprKind::Load)) return;
         in_place &= e.args() == stage.store && s.compute().buffers[size_t(e.node().slot)].shape == shape;
@@ -460,6 +460,11 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
     if (options.threads > 1 && !s.extent(loops.back()).as_int() && rows_may_be_few(s, loops, options))
         return cut_rows(s, name, loops, element, options);
     double row = element * double(stage.axes.back().extent.as_int().value_or(256));
+    // What is decided for each row costs as much as a few elements of it.
+    const size_t before = loops.size() - 2;
+    if (stage.axes.back().extent.as_int().value_or(kLongRow) < kLongRow &&
+        chooses_along(s, stage, stage.axes[before].var))
+        TRY(s.loop_partition(loops[before]));
     TRY(vectorize_map(s, name, loops.size() - 1, options));
     (void)TRY(make_tasks(s, name, loops.size() - 1, row, options));
     return {};

@@ -40,7 +40,7 @@ class Partition {
 
     // Chooses a store between what is read where it stores, and something else? That is there, whatever is chosen.
     bool chooses_in_place(const Store& to, const Expr& choice) const {
-        bool in_place = !to.combine;
+        bool in_place = !to.combine && choice.node().reads;
         visit(choice, [&](const Expr& e) {
             if (!e.is(ExprKind::Load)) return;
             in_place &= e.args() == to.to.indices;
