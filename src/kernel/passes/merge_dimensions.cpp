@@ -29,8 +29,23 @@ int divisions(const Expr& e) {
     return count;
 }
 
+// A place in two dimensions, as one. A quotient by the inner size and what is left by it are one number again; where
+// that size is 0, there are no places.
+Expr place(const Expr& outer, const Expr& inner, const Expr& size) {
+    Expr sum = outer * size + inner;
+    std::vector<Expr> divided;
+    visit(inner, [&](const Expr& x) {
+        if (x.is(ExprKind::Mod) && x.arg(1) == size) divided.push_back(x.arg(0));
+    });
+    for (const Expr& x : divided) {
+        const Expr whole = sum - floor_div(x, size) * size - mod(x, size) + x;
+        if (divisions(whole) < divisions(sum)) sum = whole;
+    }
+    return sum;
+}
+
 std::vector<Expr> merged(std::vector<Expr> indices, size_t d, const Expr& inner) {
-    indices[d] = indices[d] * inner + indices[d + 1];
+    indices[d] = place(indices[d], indices[d + 1], inner);
     indices.erase(indices.begin() + static_cast<ptrdiff_t>(d) + 1);
     return indices;
 }
@@ -40,7 +55,7 @@ bool pays(const std::vector<std::vector<Expr>>& accesses, size_t d, const Expr& 
     int saved = 0;
     for (const auto& indices : accesses) {
         int before = divisions(indices[d]) + divisions(indices[d + 1]);
-        int after = divisions(indices[d] * inner + indices[d + 1]);
+        int after = divisions(place(indices[d], indices[d + 1], inner));
         if (after > before) return false;
         saved += before - after;
     }
