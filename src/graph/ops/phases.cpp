@@ -185,10 +185,10 @@ const OpDef kJoinTaps{
 // Products of all taps, where that takes less time than all phases at once: in cycles for each place of the input.
 bool worth_taps(const std::vector<TapsOfAxis>& axes, int64_t inputs, int64_t outputs) {
     constexpr double kMultiply = 0.04, kPackWindow = 0.25, kPack = 0.15, kJoin = 0.4;
-    constexpr int64_t kMostTerms = 16;
+    constexpr int64_t kMostTerms = 32, kFewOutputs = 8;
     int64_t taps = 1, terms = 1, phases = 1;
     for (const TapsOfAxis& axis : axes) taps *= axis.kernel, terms *= axis.count(), phases *= axis.stride;
-    if (phases == 1 || terms == 1 || terms > kMostTerms) return false;
+    if (terms == 1 || terms > kMostTerms || (phases == 1 && outputs > kFewOutputs)) return false;
     const double by_phases = double(inputs * terms) * (kMultiply * double(outputs * phases) + kPackWindow);
     const double by_taps =
         double(inputs) * (kMultiply * double(outputs * taps) + kPack) + kJoin * double(outputs * taps);
