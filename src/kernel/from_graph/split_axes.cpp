@@ -28,7 +28,7 @@ class Splitting {
             for (size_t a = 0; a < stage.axes.size(); ++a)
                 if (auto by = divisor(stage, stage.axes[a])) {
                     std::vector<Place> shared;
-                    if (collect({s, a}, shared)) {
+                    if (collect({s, a}, *by, shared)) {
                         for (const Place& p : shared) split_axis(p, *by);
                         return true;
                     }
@@ -73,8 +73,16 @@ class Splitting {
         return found;
     }
 
+    // Is an index a multiple of `by`, and something less, as it is written?
+    static bool falls_apart(const Expr& index, int64_t by) {
+        bool divided = false;
+        for (const Expr& part : {floor_div(index, by), mod(index, by)})
+            visit(part, [&](const Expr& e) { divided |= e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod); });
+        return !divided;
+    }
+
     // The axis, those of stages that read what it runs over, and those of stages whose results it reads.
-    bool collect(const Place& start, std::vector<Place>& all) const {
+    bool collect(const Place& start, int64_t by, std::vector<Place>& all) const {
         all = {start};
         for (size_t i = 0; i < all.size(); ++i) {
             const Place at = all[i];
@@ -92,10 +100,10 @@ class Splitting {
                         const auto& axes = c_.stages[other].axes;
                         auto found =
                             std::find_if(axes.begin(), axes.end(), [&](const ReduceAxis& a) { return a.var == index; });
-                        if (found == axes.end())
-                            fits = false;
-                        else
+                        if (found != axes.end())
                             add({other, size_t(found - axes.begin())});
+                        else
+                            fits &= falls_apart(index, by);
                     } else if (index == var) {
                         add({other, d});
                     }
