@@ -236,7 +236,8 @@ bool is_window(const Schedule& s, const Stage& stage, const Contraction& c, cons
     const int64_t terms = elements_of(stage.reduce).as_int().value_or(INT64_MAX);
     if (terms <= 1) return true;
     const ContractionShape shape = measure_contraction(s, stage, c);
-    if (terms <= kFewTerms && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
+    const bool few = terms <= kFewTerms && !sums_words(stage);
+    if (few && shape.b_along_columns && shape.n_known && shape.n >= 32) return true;
     if (terms > kMostOfOneRow || shape.packed_ahead || shape.b_along_columns) return false;
     if (rows_of(stage, c).is_int(1)) return true;
     return terms <= kMostTaps && shape.m_known && shape.m <= kFewRows && slides_along_columns(s, stage, c, machine) &&

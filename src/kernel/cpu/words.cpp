@@ -8,9 +8,9 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kBytes = 4;                     // of a word
-constexpr int64_t kMostTaps = 49;                 // of a window that is written out
-constexpr int64_t kFewTerms = 17, kFewTaps = 20;  // of a sum along one axis, of a window: not worth it
+constexpr int64_t kBytes = 4;                    // of a word
+constexpr int64_t kMostTaps = 49;                // of a window that is written out
+constexpr int64_t kFewTerms = 8, kFewTaps = 20;  // of a sum along one axis, of a window: not worth it
 // What turns signed bytes into unsigned ones that are 128 more, and back.
 constexpr int64_t kTopBits = 0x80;
 constexpr uint32_t kAllTopBits = 0x80808080;
