@@ -328,11 +328,25 @@ Result<Loop> cut_tasks(Schedule& s, const std::vector<Loop>& around, const Loop&
     return inside;
 }
 
+namespace {
+
+// Nothing but elements, each moved from a place that is read.
+bool moves_from_read_places(const Stage& stage) {
+    if (!stage.value.is(ExprKind::Load)) return false;
+    const auto& at = stage.value.args();
+    return std::any_of(at.begin(), at.end(),
+                       [&](const Expr& e) { return e.node().reads && depends_on(e, stage.axes.back().var); });
+}
+
+}  // namespace
+
 Status vectorize_map(Schedule& s, const std::string& name, size_t first, const ScheduleOptions& options) {
     const Stage& stage = find_stage(s, name);
     std::vector<Loop> loops = s.loops(name);
     if (loops.size() <= first) return {};
     const Loop inner = loops.back();
+    // Where no instruction gathers them, places would go through vectors in vain.
+    if (!options.machine.masked && moves_from_read_places(stage)) return s.annotate(inner, "unroll", 4);
     int64_t lanes = lanes_of(s, stage, options.machine);
     auto extent = s.extent(inner).as_int();
     // Long chains of instructions run best side by side: each on several vectors.
