@@ -20,8 +20,24 @@ class TopK {
     }
 
     Stmt write() {
-        return w_.parallel(outer_ * inner_, [&](const Expr& lane) {
-            Expr o = floor_div(lane, inner_), j = mod(lane, inner_);
+        if (!k_.is_int(1)) return each_row(inner_, 0);
+        if (inner_.is_int(1)) return w_.parallel(outer_, [&](const Expr& o) { return best_of_row(o); });
+        // Rows that lie side by side, a vector of them at a time.
+        const int64_t lanes = inner_.as_int().value_or(kLanes) < kLanes ? kLanes / 4 : kLanes;
+        const Expr blocks = floor_div(inner_, lanes), rest = inner_ - blocks * lanes;
+        Stmt beside = w_.parallel(outer_ * blocks, [&](const Expr& block) {
+            return best_of_rows(floor_div(block, blocks), mod(block, blocks) * lanes, lanes);
+        });
+        return rest.is_int(0) ? beside : seq({beside, each_row(rest, blocks * lanes)});
+    }
+
+  private:
+    static constexpr int64_t kLanes = 16;
+
+    // One row after the other: of each group of inner rows, `count` from `first` on.
+    Stmt each_row(const Expr& count, const Expr& first) {
+        return w_.parallel(outer_ * count, [&](const Expr& lane) {
+            Expr o = floor_div(lane, count), j = first + mod(lane, count);
             return with_state([&] {
                 auto element = [&](const Expr& i) { return x_.at({o, i, j}); };
                 if (is_few()) {
@@ -43,7 +59,95 @@ class TopK {
         });
     }
 
-  private:
+    // The best of a row: for each lane of it by itself, and then of those.
+    Stmt best_of_row(const Expr& o) {
+        const Expr blocks = floor_div(n_, kLanes);
+        auto element = [&](const Expr& i) { return x_.at({o, i, 0}); };
+        return with_state([&] {
+            auto keep = [&](const Expr& value, const Expr& place) {
+                return if_then(better(value, values_.at({0})), put(0, value, place));
+            };
+            Stmt lanes = with_lanes(kLanes, DType::i32, [&](const Elements& best, const Elements& block) {
+                return seq({
+                    w_.loop(
+                        kLanes,
+                        [&](const Expr& l) {
+                            return seq({best.set({l}, element(l)), at_start(block, l)});
+                        },
+                        LoopKind::Vector),
+                    w_.loop(blocks - 1,
+                            [&](const Expr& b) {
+                                return w_.loop(
+                                    kLanes,
+                                    [&](const Expr& l) {
+                                        return replace(best, block, l, element((b + 1) * kLanes + l), b + 1);
+                                    },
+                                    LoopKind::Vector);
+                            }),
+                    w_.loop(kLanes,
+                            [&](const Expr& l) {
+                                const Expr place = cast(block.at({l}), DType::i64) * kLanes + l;
+                                const Expr as_good = logical_not(better(values_.at({0}), best.at({l})));
+                                const Expr earlier = logical_and(as_good, lt(place, places_.at({0})));
+                                return if_then(logical_or(better(best.at({l}), values_.at({0})), earlier),
+                                               put(0, best.at({l}), place));
+                            }),
+                });
+            });
+            return seq({
+                put(0, element(0), 0),
+                if_then(gt(blocks, 0), lanes),
+                w_.loop(n_ - blocks * kLanes,
+                        [&](const Expr& i) { return keep(element(blocks * kLanes + i), blocks * kLanes + i); }),
+                give(0, 0, o, 0),
+            });
+        });
+    }
+
+    // The best of each of `lanes` rows that lie side by side.
+    Stmt best_of_rows(const Expr& o, const Expr& first, int64_t lanes) {
+        const DType counts = n_.as_int().value_or(INT64_MAX) <= INT32_MAX ? DType::i32 : DType::i64;
+        return with_lanes(lanes, counts, [&](const Elements& best, const Elements& place) {
+            auto each = [&](const std::function<Stmt(const Expr&)>& body) {
+                return w_.loop(lanes, body, LoopKind::Vector);
+            };
+            return seq({
+                each([&](const Expr& l) {
+                    return seq({best.set({l}, x_.at({o, 0, first + l})), at_start(place, l)});
+                }),
+                w_.loop(n_ - 1,
+                        [&](const Expr& i) {
+                            return each([&](const Expr& l) {
+                                return replace(best, place, l, x_.at({o, i + 1, first + l}), i + 1);
+                            });
+                        }),
+                each([&](const Expr& l) {
+                    std::vector<Stmt> out;
+                    if (y_[0]) out.push_back(y_[0]->set({o, 0, first + l}, best.at({l})));
+                    if (y_[1]) out.push_back(y_[1]->set({o, 0, first + l}, cast(place.at({l}), DType::i64)));
+                    return seq(std::move(out));
+                }),
+            });
+        });
+    }
+
+    template <typename Body>
+    Stmt with_lanes(int64_t lanes, DType counts, const Body& body) {
+        return w_.local(x_.read_as(), {lanes}, [&](const Elements& best) {
+            return w_.local(counts, {lanes}, [&](const Elements& place) { return body(best, place); });
+        });
+    }
+
+    static Stmt at_start(const Elements& place, const Expr& lane) {
+        return place.set({lane}, int_const(0, place.read_as()));
+    }
+
+    Stmt replace(const Elements& best, const Elements& place, const Expr& lane, const Expr& value, const Expr& at) {
+        const Expr taken = better(value, best.at({lane}));
+        return seq({place.set({lane}, select(taken, cast(at, place.read_as()), place.at({lane}))),
+                    best.set({lane}, select(taken, value, best.at({lane})))});
+    }
+
     template <typename Body>
     Stmt with_state(const Body& body) {
         return w_.local(x_.read_as(), {k_}, [&](const Elements& values) {
