@@ -132,12 +132,10 @@ void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, cons
     const int64_t last = constant_or(stage.reduce[size_t(c.depth.back())].extent, 1024);
     const bool by_depth = lies_along_depth(s, stage, c) && (last % lanes == 0 || last > kLongRow);
     if (always || !by_depth) keep(c.rows, a, kLongRow, kLongRow);
-    // What is packed ahead lies as one; what is stored need not.
+    // What is packed lies as one; what is stored need not.
     const Expr made = load(stage.buffer, s.compute().buffers[size_t(stage.buffer)].dtype, stage.store);
-    if (always || !is_known(s, b))
-        keep(c.columns, b, kLongColumns, options.short_lines ? 1 : kLongColumns);
-    else
-        keep(c.columns, made, kLongRow, kLongRow);
+    if (always || !is_known(s, b)) keep(c.columns, b, kLongColumns, options.short_lines ? 1 : kLongColumns);
+    keep(c.columns, made, kLongRow, kLongRow);
     std::sort(c.batch.begin(), c.batch.end());
 }
 
