@@ -9,14 +9,15 @@ namespace {
 
 constexpr double kFlopsPerByte = 4;                            // what can be computed while a byte is moved
 constexpr double kNearBytes = 4 << 20, kFlopsPerNearByte = 1;  // the same where a cache of a processor holds them
-constexpr double kCostly = 16;     // operations of an element: a function of it is among them
-constexpr double kLaunch = 20000;  // operations that a kernel of its own costs
-constexpr double kGather = 48;     // operations that are as slow as fetching one element by itself
-constexpr double kQuotient = 8;    // and as finding an element by a quotient, its neighbours being the same ones
-constexpr double kStep = 8;        // and as fetching every second one
-constexpr size_t kMaxNodes = 600;  // of an expression after inlining
-constexpr int kMaxPlaces = 8;      // loads of padded elements in one expression
-constexpr size_t kMaxStages = 4;   // that a map with work in it is copied into
+constexpr double kCostly = 16;       // operations of an element: a function of it is among them
+constexpr double kLaunch = 20000;    // operations that a kernel of its own costs
+constexpr double kGather = 48;       // operations that are as slow as fetching one element by itself
+constexpr double kQuotient = 8;      // and as finding an element by a quotient, its neighbours being the same ones
+constexpr double kStep = 8;          // and as fetching every second one
+constexpr size_t kMaxNodes = 600;    // of an expression after inlining
+constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
+constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
+constexpr double kColumnsOfRow = 8;  // of a product, that ask for an element of its only row once, as lanes would
 
 // Where a map would be computed if it were inlined: in a stage, so many times.
 struct Site {
@@ -108,7 +109,7 @@ class MapFusion {
     }
 
     // How often a stage asks for elements by this access. An operand of a contraction is packed: it is asked for once
-    // for each element of the panel.
+    // for each element of the panel. The only row of one is not: it is asked for by each tile of columns, one by one.
     double evaluations(int stage, const Reading& a) const {
         const Definition& d = acc_.def(stage);
         const Expr& body = acc_.body(stage);
@@ -118,9 +119,10 @@ class MapFusion {
                 for (int slot : loaded_slots(operand))
                     if (slot == a.source) within = &operand;
         }
-        double times = 1;
+        double times = 1, others = 1;
         for (const ReduceAxis& axis : d.axes())
-            if (!within || depends_on_any(*within, {axis})) times *= size_of(axis.extent);
+            (!within || depends_on_any(*within, {axis}) ? times : others) *= size_of(axis.extent);
+        if (within && times <= 1) times = std::max(1.0, others / kColumnsOfRow);
         for (const ReduceAxis& axis : d.reduce)
             if (!within || depends_on_any(*within, {axis})) times *= size_of(axis.extent);
         return times;
