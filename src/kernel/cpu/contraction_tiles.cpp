@@ -33,7 +33,7 @@ constexpr double kFarBytesPerCycle = 12;              // from memory, to one cor
 constexpr double kRowOfTile = 0.35;                   // cycles for each row and step of k that nothing hides
 constexpr int64_t kMostRows = 16;                     // of a register tile
 constexpr int kMostRowTiles = 2;                      // besides the one for many rows
-constexpr int64_t kSmallB = 32 << 10;                 // elements, of which few rows take no time worth more code
+constexpr int64_t kSmallB = 2 << 10;                  // elements, of which few rows take no time worth more code
 constexpr double kFastEnough = 1.15;                  // times the best there is, for any size
 constexpr double kMatrixStep = 7, kMatrixTile = 200;  // cycles of a matrix tile for each step of k, and beside
 
