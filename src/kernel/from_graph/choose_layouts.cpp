@@ -111,7 +111,7 @@ class Choosing {
     // What is computed as well from lines one after the other as from channels side by side: few channels of long
     // lines, each channel by itself, or products of all channels of a place with the one at the same place.
     static bool is_small_product(const Node& node) {
-        constexpr int64_t kFewChannels = 64, kSomeChannels = 256, kLongLine = 24;
+        constexpr int64_t kFewChannels = 64, kSomeChannels = 256, kLongLine = 24, kShortLine = 8;
         constexpr int64_t kWorthPacking = 5, kFewTaps = 192;  // of results and of windows in lines of open size
         if (!node.is(Trait::Window) || pools(node) || node.output_count() != 1 || !node.input(1)) return false;
         const Type &from = node.input(0)->type(), &type = node.output()->type(), &weights = node.input(1)->type();
@@ -125,13 +125,18 @@ class Choosing {
             return true;
         };
         if (all_one(y)) return true;  // the same memory either way
-        if (y[rank - 1].as_int().value_or(kLongLine) < kLongLine || !y[1].as_int() || !w[1].as_int()) return false;
+        if (!y[1].as_int() || !w[1].as_int()) return false;
+        const int64_t line = y[rank - 1].as_int().value_or(kLongLine);
+        int64_t places = line;
+        for (int64_t d = 2; d + 1 < rank; ++d) places *= y[d].as_int().value_or(kLongLine);
         const int64_t most = std::max(*y[1].as_int(), *w[1].as_int());
         int64_t taps = *w[1].as_int();
         for (int64_t d = 2; d < rank; ++d) taps *= w[d].as_int().value_or(kFewTaps + 1);
         const bool pointwise = all_one(w) && x[rank - 1] == y[rank - 1];
-        if (is_one(w[1]) || (pointwise && most <= kSomeChannels)) return true;
-        return most <= kSomeChannels && *y[1].as_int() * *w[1].as_int() <= kFewChannels * kFewChannels &&
+        if (is_one(w[1]) && line >= kShortLine) return true;
+        if (pointwise && most <= kSomeChannels && places >= kLongLine) return true;
+        return line >= kLongLine && most <= kSomeChannels &&
+               *y[1].as_int() * *w[1].as_int() <= kFewChannels * kFewChannels &&
                (y[rank - 1].as_int() || *y[1].as_int() >= kWorthPacking || taps <= kFewTaps);
     }
 
