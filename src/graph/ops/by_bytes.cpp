@@ -78,11 +78,15 @@ Value* conv_of(Builder& b, const OpView& op, const Operands& o) {
     return b.op("conv_integer", {o.a.bytes, o.b.bytes, scalar_of(b, o.a.zero), zero}, std::move(attrs));
 }
 
-// Few channels in a group are no sum that is worth it.
+// Few channels in a group are no sum that is worth it, unless there are several places of them.
 bool wide_groups(const Value& weights) {
-    constexpr int64_t kFewChannels = 8;
+    constexpr int64_t kManyChannels = 8, kFewChannels = 3, kManyTerms = 24;
     const Shape& w = weights.type().tensor().shape;
-    return w.rank() > 2 && w[1].as_int().value_or(0) >= kFewChannels;
+    if (w.rank() < 3) return false;
+    const int64_t channels = w[1].as_int().value_or(0);
+    int64_t terms = channels;
+    for (int64_t d = 2; d < w.rank(); ++d) terms *= w[d].as_int().value_or(1);
+    return channels >= kManyChannels || (channels >= kFewChannels && terms >= kManyTerms);
 }
 
 Result<std::vector<Value*>> conv_by_bytes(const OpView& op, const std::vector<Value*>& in, Builder& b) {
