@@ -219,6 +219,7 @@ TEST(LowerOps, IndicesThatStayInsideAreNotChecked) {
 TEST(LowerOps, NarrowSizes) {
     for (const char* text : {
              "graph g(x: f32[M,5,4,N]) { %a = reduce_min(x, [1,3]) return %a }",
+             "graph g(x: f32[1,M,40,N]) { %a = reduce_prod(x, [1,3], keepdims=0) return %a }",
              "graph g(x: f32[M,6,N]) { %a = transpose(x, perm=[1,0,2]) return %a }",
              "graph g(x: f32[M,6,N], y: f32[6,1]) { %a = sub(x, y) return %a }",
              "graph g(x: f32[M,9,N]) { %a = log_softmax(x, axis=1) return %a }",

@@ -47,8 +47,10 @@ bool align_dimensions(Lowered& a, Lowered& b) {
             if (!x.strides.empty() || !y.strides.empty()) return false;
             size_t i = x.shape.size(), j = y.shape.size();
             while (i > 0 && j > 0 && x.shape[i - 1] == y.shape[j - 1]) --i, --j;
-            if (std::max(i, j) < 2) return false;
-            merge_dimension(i > j ? a.kernel : b.kernel, int(slot), std::max(i, j) - 2);
+            const Buffer& longer = i > j ? x : y;
+            const bool leading = i + j == 1 && longer.shape.size() > 1 && longer.shape[0].is_int(1);
+            if (std::max(i, j) < 2 && !leading) return false;
+            merge_dimension(i > j ? a.kernel : b.kernel, int(slot), leading ? 0 : std::max(i, j) - 2);
         }
     }
     return true;

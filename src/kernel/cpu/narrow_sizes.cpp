@@ -25,9 +25,15 @@ std::vector<std::string> open_last_axes(const Compute& compute, const Schedule& 
     std::vector<std::string> symbols;
     for (const Stage& stage : compute.stages)
         if (match_contraction(stage) || stage.fold || slides(stage)) return {};
+    // Rows of open length have a variant of their own.
+    auto is_row = [&](const Stage& stage, const Expr& extent) {
+        return stage.reduce.size() == 1 && stage.reduce[0].extent == extent;
+    };
     auto add = [&](const Expr& extent) {
         const std::string& name = extent.node().name;
         if (!extent.is(ExprKind::Var) || std::count(symbols.begin(), symbols.end(), name)) return;
+        for (const Stage& stage : compute.stages)
+            if (is_row(stage, extent)) return;
         if (std::count(compute.symbols.begin(), compute.symbols.end(), name)) symbols.push_back(name);
     };
     for (const Stage& stage : compute.stages)

@@ -6,6 +6,8 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kFewElements = 8;  // of a row, whatever the vectors
+
 std::vector<std::string> stages_of(const std::string& out, const RowGroup& group) {
     std::vector<std::string> names = group.members;
     names.push_back(out);
@@ -24,6 +26,12 @@ std::optional<int64_t> elements_of_row(const Stage& stage, size_t rows) {
         n *= *r.extent.as_int();
     }
     return n;
+}
+
+// Does a stage combine a few elements that lie together, for each of many that lie apart?
+bool combines_few_of_many(const Stage& stage, size_t rows, int64_t lanes) {
+    return stage.axes.size() == rows && stage.reduce.size() > 1 && !stage.reduce[0].extent.is_int(1) &&
+           stage.reduce.back().extent.as_int().value_or(lanes) < lanes;
 }
 
 // The axes of rows that can be one, in all stages.
@@ -71,9 +79,9 @@ Status write_out(Schedule& s, const std::string& name, size_t row, int64_t lanes
     auto [vectors, lane] = TRY(s.split(loops[row], lanes));
     order.insert(order.end(), {vectors, lane});
     TRY(s.reorder(order));
-    order.pop_back();
-    for (const Loop& l : order)
-        if (s.extent(l).as_int()) TRY(s.unroll(l));
+    for (size_t i = 0; i + 2 < order.size(); ++i)
+        if (s.extent(order[i]).as_int().value_or(kFewElements + 1) <= kFewElements) TRY(s.unroll(order[i]));
+    TRY(s.unroll(vectors));
     return s.vectorize(lane);
 }
 
@@ -81,7 +89,7 @@ Status write_out(Schedule& s, const std::string& name, size_t row, int64_t lanes
 
 Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowGroup& group,
                                  const ScheduleOptions& options) {
-    constexpr int64_t kFewest = 4, kFewElements = 8;
+    constexpr int64_t kFewest = 4, kSideBySide = 4;
     const std::vector<std::string> names = stages_of(out, group);
     int64_t lanes = INT64_MAX;
     double bytes = 0;
@@ -90,17 +98,21 @@ Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowG
     // Wide elements take several registers.
     if (options.machine.vector_bytes >= kFewest * 4) lanes = std::max(lanes, kFewest);
     if (lanes < kFewest) return false;
+    int64_t together = lanes;
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
         auto elements = elements_of_row(stage, group.axes);
         const bool few = elements ? *elements < lanes || *elements <= kFewElements : options.short_rows;
-        if (stage.fold || !few) return false;
+        const bool of_many = names.size() == 2 && combines_few_of_many(stage, group.axes, lanes);
+        if (stage.fold || (!few && !of_many)) return false;
+        if (!few) together = kSideBySide * lanes;  // long sums do not wait for each other
         bytes += 4 * double(elements.value_or(kFewElements));
     }
     std::vector<std::vector<int>> groups = rows_as_one(s, names, group.axes);
     Expr last = 1;
     for (int i : groups.back()) last = last * find_stage(s, out).axes[size_t(i)].extent;
     if (last.as_int().value_or(lanes) < lanes) return false;
+    if (last.as_int().value_or(together) < together) together = lanes;
     const size_t row = groups.size() - 1;
     if (groups.size() < group.axes)
         for (const std::string& name : names) {
@@ -112,8 +124,8 @@ Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowG
     std::vector<Loop> loops = s.loops(out);
     Loop rows = loops[row];
     auto count = s.extent(rows).as_int();
-    rows = TRY(cut_tasks(s, {loops.begin(), loops.begin() + std::ptrdiff_t(row)}, rows, lanes, bytes, options));
-    auto [blocks, lane] = TRY(s.split(rows, lanes));
+    rows = TRY(cut_tasks(s, {loops.begin(), loops.begin() + std::ptrdiff_t(row)}, rows, together, bytes, options));
+    auto [blocks, lane] = TRY(s.split(rows, together));
     std::vector<Loop> order{blocks};
     order.insert(order.end(), loops.begin() + std::ptrdiff_t(row) + 1, loops.end());
     for (size_t i = 1; i < order.size(); ++i)
@@ -121,7 +133,7 @@ Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowG
     order.push_back(lane);
     TRY(s.reorder(order));
     TRY(s.vectorize(lane));
-    if (!count || *count % lanes) TRY(s.loop_partition(blocks));
+    if (!count || *count % together) TRY(s.loop_partition(blocks));
     for (auto m = group.members.rbegin(); m != group.members.rend(); ++m) {
         TRY(s.compute_at(*m, blocks));
         TRY(s.set_scope(*m, keeps_open(find_stage(s, *m), row) ? Scope::Local : Scope::Register));
