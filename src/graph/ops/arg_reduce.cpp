@@ -38,8 +38,13 @@ OpDef position(std::string name, const char* onnx, ReduceOp extreme) {
                 Expr here = element(k.var), best = reduce(extreme, {j}, element(j.var));
                 Expr found = eq(here, best);
                 if (is_float(x.dtype())) found = logical_or(found, call(Fn::IsNan, {here}));
-                if (op.integer("select_last_index")) return reduce_max({k}, select(found, k.var, Expr(-1)));
-                return reduce_min({k}, select(found, k.var, x.dim(axis)));
+                // Places that fit are numbers of 32 bits: twice as many are compared at once.
+                const auto size = x.dim(axis).as_int();
+                const DType places = size && *size <= INT32_MAX ? DType::i32 : DType::i64;
+                auto place = [&](const Expr& e) { return cast(e, places); };
+                const bool last = op.integer("select_last_index") != 0;
+                const Expr chosen = select(found, place(k.var), place(last ? Expr(-1) : x.dim(axis)));
+                return cast(last ? reduce_max({k}, chosen) : reduce_min({k}, chosen), DType::i64);
             },
         .canonical = axis_from_front,
     };
