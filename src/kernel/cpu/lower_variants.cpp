@@ -350,11 +350,20 @@ std::vector<Asked> for_short_rows(const Compute& compute, const ScheduleOptions&
 std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, const ScheduleOptions& options) {
     std::vector<Asked> asked;
     const int64_t lanes = options.machine.vector_bytes / kBytesOfElement;
-    for (const std::string& name : open_last_axes(compute, schedule))
-        for (int64_t size = 1; size < std::min(lanes, kNarrow); ++size) {
+    const bool maps = std::all_of(compute.stages.begin(), compute.stages.end(),
+                                  [](const Stage& stage) { return stage.reduce.empty(); });
+    for (const std::string& name : open_last_axes(compute, schedule)) {
+        if (maps) {
+            ScheduleOptions own = options;
+            own.short_rows = true;
+            const Expr guard = lt(symbol(name), 2 * lanes);
+            asked.push_back({own, guard, "lines of " + to_string(guard), to_string(guard)});
+        }
+        for (int64_t size = 1; size < std::min(lanes, kNarrow) + (maps ? 1 : 0); ++size) {
             const Expr guard = eq(symbol(name), size);
             asked.push_back({options, guard, to_string(guard), to_string(guard), name, size});
         }
+    }
     return asked;
 }
 

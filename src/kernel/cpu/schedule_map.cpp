@@ -404,6 +404,25 @@ Status cut_rows(Schedule& s, const std::string& name, const std::vector<Loop>& l
     return vectorize_map(s, name, 1, options);
 }
 
+// A transposition to short lines: vectors along what lies without gaps, whose elements are stored one by one.
+Status schedule_short_lines(Schedule& s, const std::string& name, size_t crossing, int64_t lanes, double element,
+                            const ScheduleOptions& options) {
+    constexpr int64_t kBlock = 64;
+    std::vector<Loop> loops = s.loops(name);
+    auto [blocks, inside] = TRY(s.split(loops[crossing], kBlock));
+    auto [vectors, lane] = TRY(s.split(inside, lanes));
+    std::vector<Loop> order;
+    for (size_t i = 0; i + 1 < loops.size(); ++i)
+        if (i != crossing) order.push_back(loops[i]);
+    order.insert(order.end(), {blocks, loops.back(), vectors, lane});
+    TRY(s.reorder(order));
+    TRY(s.loop_partition(blocks));
+    TRY(s.loop_partition(vectors));
+    TRY(s.vectorize(lane));
+    (void)TRY(make_tasks(s, name, order.size() - 3, element * double(kBlock), options));
+    return {};
+}
+
 }  // namespace
 
 Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions& options) {
@@ -421,6 +440,8 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
         return schedule_interleaved(s, name, *count, element, options);
     if (is_few_wide(stage, lanes)) return schedule_few_wide(s, name, element, options);
     if (auto crossing = crossing_axis(s, stage); crossing && lanes > 1) {
+        if (options.short_rows && !s.extent(loops.back()).as_int())
+            return schedule_short_lines(s, name, *crossing, lanes, element, options);
         // As much as a cache line of what is read, and a vector of what is written: squares, turned in registers.
         const int64_t side = std::max<int64_t>(lanes, 64 / std::max(1, int(element / 2)));
         Loop across = loops[*crossing], along = loops.back();
