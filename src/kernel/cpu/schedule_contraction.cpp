@@ -102,6 +102,8 @@ class ContractionSchedule {
         for (const auto& g : {c_.batch, c_.rows, c_.columns})
             if (!g.empty()) groups.push_back(g);
         has_batch_ = !c_.batch.empty();
+        // Quotients by an open size do not say which part of a copy is read: there is one of everything then.
+        for (size_t i = 1; i < c_.batch.size(); ++i) hides_places_ |= !stage.axes[size_t(c_.batch[i])].extent.as_int();
         has_rows_ = !c_.rows.empty();
         Groups out_groups = groups;
         if (out_.empty()) {
@@ -451,7 +453,7 @@ class ContractionSchedule {
 
     Status attach_operands() {
         for (const std::string& copy : {copy_, b_copy_}) {
-            if (copy.empty() || !task_loop_) continue;
+            if (copy.empty() || !task_loop_ || hides_places_) continue;
             TRY(s_.compute_at(copy, *task_loop_));
             TRY(s_.set_scope(copy, Scope::Local));
             TRY(vectorize_map(s_, copy, find_stage(s_, copy).axes.size() - 1, options_));
@@ -582,6 +584,7 @@ class ContractionSchedule {
     std::string mm_, out_, a_, b_;
     std::string rows_;           // A as it lies, where a_ is transposed
     std::string copy_, b_copy_;  // of A, of B, with filled edges, where it is not packed
+    bool hides_places_ = false;  // the batch, as one axis, which of its places are asked for
     std::string tile_;           // the sums of a tile in memory, where the epilogue reads them there
     Contraction c_;
     ContractionTiles tiles_;
