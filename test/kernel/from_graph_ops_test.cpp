@@ -233,6 +233,34 @@ TEST(LowerOps, NarrowSizes) {
     }
 }
 
+// Kinds of shapes that have ways of their own to be computed.
+TEST(LowerOps, OddKinds) {
+    for (const char* upper : {"0", "1"})
+        for (const char* shape : {"5,7,9", "2,19,6", "3,2,40", "4,9,2"})
+            expect_as_evaluated(
+                fmt::format("graph g(x: f32[{}]) {{ %a = trilu(x, 1, upper={}) return %a }}", shape, upper));
+    for (const char* axis : {"0", "1"})  // rotated
+        expect_as_evaluated(
+            fmt::format("graph g(x: f32[12,20]) {{ %b = slice(x, [5], [99], [{0}]) %e = slice(x, [0], [5], [{0}]) "
+                        "%a = concat(%b, %e, axis={0}) return %a }}",
+                        axis));
+    expect_as_evaluated(
+        "graph g(x: f32[1,70,4,5,6], w: f32[70,2,3,3,2]) { %a = conv_transpose(x, w, pads=[1,1,0,1,1,0]) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[N,8,3,M], w: f32[8,5,2,4]) { %a = conv_transpose(x, w, strides=[1,4], group=2) "
+        "%y = relu(%a) return %y }",
+        {{"N", 2}, {"M", 5}});
+    expect_as_evaluated("graph g(x: f32[20,3], w: f32[4,3,31]) { %a = matmul(x, w) return %a }");
+    expect_as_evaluated(
+        "graph g(x: f32[N,8,H,20], w: f32[4,4,4,3]) { %a = conv(x, w, group=2, pads=[1,1,1,1]) return %a }",
+        {{"N", 2}, {"H", 7}});
+    expect_as_evaluated("graph g(x: u8[30,9], w: i8[9,40]) { %a = matmul_integer(x, w) return %a }");
+    for (const char* last : {"0", "1"})
+        expect_as_evaluated(fmt::format(
+            "graph g(x: f32[3,50]) {{ %r = round(x) %a = arg_max(%r, axis=1, select_last_index={}) return %a }}",
+            last));
+}
+
 TEST(LowerOps, HostSteps) {
     std::string_view text =
         "graph g(x: f32[4,5]) { %y = relu(x) %r = random_uniform_like(%y, seed=1.0) %s = reduce_sum(%r, [1]) return %s "

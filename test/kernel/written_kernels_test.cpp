@@ -113,6 +113,17 @@ TEST(WrittenKernels, TopK) {
     for (const char* attrs : {"", ", largest=0"})
         expect_everywhere(fmt::format("graph g(x: f32[8]) {{ %v, %i = top_k(x, [6]{}) return %v, %i }}", attrs), {},
                           with("x", {1, kNan, kInf, -kInf, 1, kNan, -0.0, 0.0}));
+    // The best one: lanes are parts of a row, or rows.
+    for (const char* shape : {"i32[2,37]", "i32[9,18]", "f32[9,5]", "i64[7,40]"})
+        for (int axis : {0, 1})
+            expect_everywhere(
+                fmt::format("graph g(x: {}) {{ %v, %i = top_k(x, [1], axis={}) return %v, %i }}", shape, axis));
+    for (const char* shape : {"20", "2,10", "10,2"})
+        for (const char* attrs : {"", ", largest=0"})
+            expect_everywhere(
+                fmt::format("graph g(x: f32[{}]) {{ %v, %i = top_k(x, [1], axis=0{}) return %v, %i }}", shape, attrs),
+                {},
+                with("x", {1, 5, 2, -kInf, 0.0, -0.0, 5, kNan, 3, kInf, 1, 5, kNan, -kInf, 0.0, kInf, 5, 2, 3, kNan}));
     expect_everywhere("graph g(x: f32[3,6]) { %v, %i = top_k(x, [2], axis=-2) return %i }");
     expect_everywhere("graph g(x: f32[3,6]) { %v, %i = top_k(x, [2], axis=0) %a = exp(%v) return %a }");
 }

@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 // Is something read at a place that is the sum of an axis and one that is reduced?
-bool slides(const Stage& stage) {
+bool moves_a_window(const Stage& stage) {
     for (const Expr& load : loads_of(stage))
         for (const Expr& index : load.args())
             for (const ReduceAxis& r : stage.reduce)
@@ -24,7 +24,7 @@ bool slides(const Stage& stage) {
 std::vector<std::string> open_last_axes(const Compute& compute, const Schedule& schedule) {
     std::vector<std::string> symbols;
     for (const Stage& stage : compute.stages)
-        if (match_contraction(stage) || stage.fold || slides(stage)) return {};
+        if (match_contraction(stage) || stage.fold || moves_a_window(stage)) return {};
     // Rows of open length have a variant of their own.
     auto is_row = [&](const Stage& stage, const Expr& extent) {
         return stage.reduce.size() == 1 && stage.reduce[0].extent == extent;
