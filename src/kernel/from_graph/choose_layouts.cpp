@@ -132,7 +132,8 @@ class Choosing {
         const int64_t most = std::max(*y[1].as_int(), *w[1].as_int());
         int64_t taps = *w[1].as_int();
         for (int64_t d = 2; d < rank; ++d) taps *= w[d].as_int().value_or(kFewTaps + 1);
-        const bool pointwise = all_one(w) && x[rank - 1] == y[rank - 1];
+        const bool halved = node.attrs().contains("halvings");  // by places, which are rows then
+        const bool pointwise = all_one(w) && x[rank - 1] == y[rank - 1] && !halved;
         if (is_one(w[1]) && line >= kShortLine) return true;
         if (pointwise && most <= kSomeChannels && places >= kLongLine) return true;
         return line >= kLongLine && most <= kSomeChannels &&
