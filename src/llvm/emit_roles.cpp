@@ -236,7 +236,7 @@ void Emitter::emit_fetched_loop(const For& loop) {
         if (!call || !brings_tile(*call)) return;
         copies.push_back(call);
         const TileCopy copy = *tile_copy(kernel_, *call);
-        bytes += copy.rows * copy.columns * static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
+        bytes += copy.copied * copy.columns * static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
     });
     const auto first_map = static_cast<unsigned>(function_->arg_size() - plan_->shape.maps.size());
     emit_loop(builder_.getInt64(0), emit_alone(loop.extent), 1, false, [&](Value* i) {
