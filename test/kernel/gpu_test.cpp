@@ -5,6 +5,7 @@
 
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/wgmma_kernel.h"
+#include "kernel/gpu/wgmma_kernel.h"
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 #include "rewrite/passes/lowering_passes.h"
@@ -293,11 +294,11 @@ TEST(Gpu, WideMatrixInstructionsReadTilesThatAreCopiedAhead) {
 TEST(Gpu, LongProductsOfFewTilesAreCut) {
     for (int64_t rows : {16, 72}) {
         const std::string text = fmt::format(
-            "graph g(a: f16[{},1016], b: f16[1016,64], c: f16[64]) {{\n  %0 = matmul(a, b)\n  %1 = add(%0, c)\n"
+            "graph g(a: f16[{},2040], b: f16[2040,64], c: f16[64]) {{\n  %0 = matmul(a, b)\n  %1 = add(%0, c)\n"
             "  return relu(%1)\n}}\n",
             rows);
         EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")),
-                    testing::AllOf(testing::HasSubstr("call wgmma"), testing::HasSubstr("part < 4 on block.z")));
+                    testing::AllOf(testing::HasSubstr("call wgmma"), testing::HasSubstr("on block.z")));
         expect_in_any_order(text, {}, 5, "sm_90a");
     }
     // So are convolutions of one image, and products that are copied by threads.
@@ -311,7 +312,33 @@ TEST(Gpu, LongProductsOfFewTilesAreCut) {
     }
     EXPECT_EQ(choose_parts({128, 128, 64}, 1, 4096, 4096, 64), 1);
     EXPECT_EQ(choose_parts({64, 64, 64}, 1, 64, 4096, 64), 4);
+    // Of matrix instructions of four warps: the largest tiles for large products, smaller ones and parts for small.
+    for (const auto& [m, n, steps, tile_m, tile_n, parts] :
+         std::vector<std::array<int64_t, 6>>{{4096, 4096, 64, 128, 128, 1},
+                                             {1024, 1024, 16, 64, 128, 1},
+                                             {64, 4096, 64, 64, 64, 1},
+                                             {128, 768, 48, 64, 64, 4}}) {
+        const WgmmaShape shape = choose_wgmma(1, m, n, steps);
+        EXPECT_EQ(shape.tile.m, tile_m) << m;
+        EXPECT_EQ(shape.tile.n, tile_n) << m;
+        EXPECT_EQ(shape.parts, parts) << m;
+    }
     EXPECT_EQ(choose_parts({64, 64, 32}, 1, 512, 49, 144), 16);
+}
+
+// Weights may be copied before the launches before are done; of few rows only those that there are are copied.
+TEST(Gpu, TilesOfWeightsComeEarly) {
+    std::string numbers;
+    for (int i = 0; i < 64 * 128; ++i) numbers += fmt::format("{}{:.2f}", i ? "," : "", 0.01 * (i * i % 197) - 1);
+    const std::string body = "  return relu(matmul(x, w))\n}\n";
+    const std::string known =
+        fmt::format("graph g(x: f16[24,64]) {{\n  const w: f16[64,128] = [{}]\n{}", numbers, body);
+    const std::string given = "graph g(x: f16[24,64], w: f16[64,128]) {\n" + body;
+    EXPECT_THAT(kernels_of(for_blocks(known, "sm_90a")),
+                testing::AllOf(testing::HasSubstr("early=2"), testing::HasSubstr("; 0, 1, 24)")));
+    EXPECT_THAT(kernels_of(for_blocks(given, "sm_90a")),
+                testing::AllOf(testing::Not(testing::HasSubstr("early")), testing::HasSubstr("; 0, 1, 24)")));
+    for (const std::string& text : {known, given}) expect_in_any_order(text, {}, 5, "sm_90a");
 }
 
 // What is copied is there when it was waited for, and not before.

@@ -243,10 +243,14 @@ class WgmmaContraction : ContractionBuilder {
         std::vector<Stmt> body{bring(a_, block_m_ * tile_.m, step), bring(b_, block_n_ * tile_.n, step)};
         for (int tile : {a_.tile, b_.tile}) body.push_back(make_stmt(Call{kWaitTile, {{tile, {0, 0}}}, {}, {}}));
         body.push_back(multiply());
-        return for_loop({.var = step,
-                         .extent = count,
-                         .notes = {{"pipeline", kRingRows / (tile_.m + tile_.n)}},
-                         .body = seq(std::move(body))});
+        std::map<std::string, int64_t> notes{{"pipeline", kRingRows / (tile_.m + tile_.n)}};
+        if (const int64_t early = (is_known(a_) ? 1 : 0) | (is_known(b_) ? 2 : 0)) notes.emplace("early", early);
+        return for_loop({.var = step, .extent = count, .notes = std::move(notes), .body = seq(std::move(body))});
+    }
+
+    bool is_known(const TileOperand& o) const {
+        const auto slot = size_t(o.view.buffer);
+        return slot < compute_.known.size() && compute_.known[slot];
     }
 
     Stmt multiply() const {
@@ -335,7 +339,7 @@ class WgmmaContraction : ContractionBuilder {
 // takes one after the other, or to read the operands once; the last tile's end; with parts a second launch, and sums
 // that go through memory.
 double wgmma_time(const WgmmaShape& s, int64_t batch, int64_t m, int64_t n, int64_t steps) {
-    constexpr double kBytesRead = 4.2e6, kSumBytes = 3e6, kSecondLaunch = 2.2;
+    constexpr double kBytesRead = 4.2e6, kSumBytes = 3e6, kSecondLaunch = 1.5;
     const double x = double(s.tile.m) / 64, y = double(s.tile.n) / 64;
     const double turns = double(batch * divide_up(m, s.tile.m) * divide_up(n, s.tile.n) * s.parts) / kMultiprocessors;
     const double step = 0.01 + 0.095 * x + 0.05 * y;
