@@ -5,7 +5,6 @@
 
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/wgmma_kernel.h"
-#include "kernel/gpu/wgmma_kernel.h"
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 #include "rewrite/passes/lowering_passes.h"
@@ -339,6 +338,18 @@ TEST(Gpu, TilesOfWeightsComeEarly) {
     EXPECT_THAT(kernels_of(for_blocks(given, "sm_90a")),
                 testing::AllOf(testing::Not(testing::HasSubstr("early")), testing::HasSubstr("; 0, 1, 24)")));
     for (const std::string& text : {known, given}) expect_in_any_order(text, {}, 5, "sm_90a");
+}
+
+// A known matrix is turned once, so that each block adds up what lies together.
+TEST(Gpu, MatricesOfOneRowAreTurned) {
+    std::string numbers;
+    for (int i = 0; i < 64 * 40; ++i) numbers += fmt::format("{}{:.2f}", i ? "," : "", 0.01 * (i * i % 197) - 1);
+    const std::string text = fmt::format(
+        "graph g(x: f16[1,64], b: f16[40]) {{\n  const w: f16[64,40] = [{}]\n  %0 = matmul(x, w)\n"
+        "  return relu(add(%0, b))\n}}\n",
+        numbers);
+    EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")), testing::HasSubstr("_prepared: f16[40, 64]"));
+    for (const char* target : {"sm_80", "sm_90a"}) expect_in_any_order(text, {}, 5, target);
 }
 
 // What is copied is there when it was waited for, and not before.
