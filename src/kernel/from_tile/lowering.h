@@ -95,7 +95,7 @@ class TileLowering {
     Expr inside(int base, const Expr& place, int mask, const TileIndices& at);
 
     // On a GPU (threads.cpp): `warps_` is above 0.
-    Result<Kernel> finish_blocks(Stmt body);
+    Result<Kernel> finish_blocks(Stmt body, const std::array<Expr, 3>& blocks, const std::array<Expr, 3>& extents);
     Status choose_layouts();
     const TileLayout& layout_of(const std::vector<int64_t>& shape);
     // Of a load for a product, where its neighbours in memory are not those of the usual layout.
