@@ -50,7 +50,8 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const Contrac
     const double bytes = double(mr + vectors * lanes) * s.element_bytes;
     // Rows of A that lie apart are a stream each; lanes come from registers that were just loaded.
     double fetch = 0.02 * loads + 0.004 * bytes;
-    if (m.load_broadcast) fetch += 0.002 * bytes + double(mr) * (s.k * s.element_bytes > 512 ? 0.14 : 0.05);
+    if (m.load_broadcast)
+        fetch += 0.04 * loads + 0.002 * bytes + double(mr) * (s.k * s.element_bytes > 512 ? 0.14 : 0.05);
     if (m.lane_multiply) fetch += 0.03 * loads + 0.04 * double(a_registers);
     return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + fetch;
 }
@@ -332,7 +333,7 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.parallel &= best.tasks > 1 || is_open(s);
     best.a_ahead &= best.parallel;
     const int64_t tiles = divide_up(s.m, best.mr);
-    const bool fits = double(best.nc * s.k) * s.element_bytes < double(machine.l2_bytes) / 2;
+    const bool fits = double(best.nc * s.k) * s.element_bytes <= double(machine.l2_bytes) / 2;
     best.prefetch = best.pack_b && !best.b_in_task && tiles > 1 && s.n > best.nr &&
                     (tiles <= kFewTiles || !s.m_known || (keeps_a_near(machine, best) && !fits));
     // Where the second cache has room for all panels of a task, each tile of A is fetched once, and C is written in
