@@ -237,6 +237,7 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
         Node& node = *graph.nodes()[i];
         auto c = conv_tiles(node);
         if (!c || !node.input(1)->is_constant()) continue;
+        if (machine.blocks && !c->asked && !c->of_3x3()) continue;
         if (machine.blocks) c = fastest_tiles(*c, machine);
         const auto& uses = node.output()->uses();
         const bool leaves = std::any_of(uses.begin(), uses.end(), [](const Use& use) { return !use.node; });
