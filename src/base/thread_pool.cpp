@@ -265,12 +265,16 @@ class Pool {
         self.cores.begin();
         for (;;) {
             auto idle_since = std::chrono::steady_clock::now();
+            bool in_run = false;
             for (;;) {
                 if (help(worker)) idle_since = std::chrono::steady_clock::now();
                 if (self.moved.load(std::memory_order_relaxed)) break;
                 pause();
-                const bool in_run = callers_.load(std::memory_order_relaxed) > 0;
-                if (std::chrono::steady_clock::now() - idle_since > (in_run ? kSpinInRun : kSpin)) break;
+                const auto now = std::chrono::steady_clock::now();
+                const bool running = callers_.load(std::memory_order_relaxed) > 0;
+                if (in_run && !running) idle_since = now;  // the next run may begin at once
+                in_run = running;
+                if (now - idle_since > (in_run ? kSpinInRun : kSpin)) break;
             }
             self.moved.store(false, std::memory_order_relaxed);
             uint32_t seen = signal_.load(std::memory_order_seq_cst);
