@@ -14,7 +14,7 @@ constexpr int64_t kUnpackedRows = 16;     // of such a B
 constexpr int64_t kFewTiles = 32;         // of rows: with more, it does not matter that the first wait for a panel of B
 constexpr int64_t kLongPanel = 6;         // first caches that a panel of B may fill before k is cut
 constexpr int64_t kShortSum = 64;         // k, up to which writing C takes longest
-constexpr int64_t kPanelOfSecond = 8;     // of the second cache, what such a panel may fill where it streams from there
+constexpr int64_t kPanelOfSecond = 5;     // of the second cache, what such a panel may fill where it streams from there
 
 // Times are in multiply-adds.
 constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
@@ -177,7 +177,9 @@ double choose_tasks(const ContractionShape& s, const Machine& machine, int worke
                     ContractionTiles& best) {
     const int64_t row_tiles = divide_up(s.m, best.mr), column_tiles = divide_up(s.n, best.nr);
     // A block of A lies in the second cache, beside the panels of B that pass.
-    const int64_t room = keeps_a_near(machine, best) ? machine.l2_bytes / 2 : machine.l2_bytes * 2;
+    const int64_t panels = 2 * best.nr * best.kc * s.element_bytes;
+    const int64_t beside = std::max(machine.l2_bytes * 3 / 4 - panels, machine.l2_bytes / 4);
+    const int64_t room = keeps_a_near(machine, best) ? beside : machine.l2_bytes * 2;
     const int64_t most = std::max<int64_t>(1, room / (best.kc * s.element_bytes) / best.mr);
     std::vector<ContractionShape> shapes{s};
     if (!s.m_known || !s.n_known) {
