@@ -32,6 +32,7 @@ TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<t
       stages_(options.stages) {
     add_in_dots(program_);
     divide_once(program_);
+    if (warps_ && matrices != Matrices::None) multiply_bytes_as_halves(program_);
     if (warps_)
         by_powers_of_two(program_);
     else
