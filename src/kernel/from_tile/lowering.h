@@ -115,6 +115,7 @@ class TileLowering {
     Matrices matrices_of(const tile::Instruction& i) const;  // that a product can be of
     bool multiplies_matrices(const tile::Instruction& i) const { return matrices_of(i) != Matrices::None; }
     bool is_turned_operand(int value) const;   // that matrix instructions read as it was before
+    bool may_have_sums(int value) const;
     bool comes_from_threads(int value) const;  // the first operand of instructions of four warps
     bool is_stored_turned(int value) const;    // an operand of those, columns first
     int shared_operand(int value, bool& transposed);

@@ -162,8 +162,9 @@ def test_products_of_bytes_are_matrix_instructions(dtype, depth, turn, monkeypat
     z = np.zeros((64, 64), np.float32 if floats else np.int32)
     given = (a, np.ascontiguousarray(b.T) if turn else b, z, k, *((1, k) if turn else (64, 1)))
     named = {"BK": depth, "SUM": tl.float32 if floats else tl.int32, "TURN": turn, "num_warps": 4}
-    blocks = triton.compile(product_of_bytes, *given, grid=(1,), **named).emit("blocks")
-    assert "call wide_" in blocks or "call warps_" in blocks
+    made = triton.compile(product_of_bytes, *given, grid=(1,), **named)
+    assert "call wide_" in made.emit("blocks") or "call warps_" in made.emit("blocks")
+    assert "mma" in made.emit("ptx")
     product_of_bytes[1,](*given, **named)
     wanted = wide(a).astype(np.float64) @ wide(b).astype(np.float64)
     np.testing.assert_allclose(z, wanted, rtol=1e-5 if floats else 0, atol=1e-4 if floats else 0)
