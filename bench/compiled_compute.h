@@ -91,11 +91,11 @@ inline double spin(int64_t steps) { return __builtin_cpu_supports("avx512f") ? s
 #endif
 
 // On all threads at once, each by its own processor time: a core that others take part of is as fast as it was.
-inline double measure_peak(int threads) {
+inline double measure_peak(int threads, int64_t steps = 4'000'000) {
     std::vector<double> speed(size_t(threads), 0.0);
     auto work = [&](int i) {
         double start = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-        double done = spin(4'000'000);
+        double done = spin(steps);
         speed[size_t(i)] = done / (seconds_of(CLOCK_THREAD_CPUTIME_ID) - start);
     };
     std::vector<std::thread> others;

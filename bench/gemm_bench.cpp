@@ -1,6 +1,7 @@
 // Matrix products of one list of shapes: ours against OpenBLAS, where its library is installed, and against the peak of
-// multiply-adds measured in the same run. Rounds are interleaved; the median of each counts. B is packed ahead in one
-// column (a weight), and at run time in another, as OpenBLAS has it.
+// multiply-adds. Rounds are interleaved. On a machine that others use too, a core is faster at one time than at
+// another: each product is compared with the peak just before and just after it, and the median of these shares counts.
+// B is packed ahead in one column (a weight), and at run time in another, as OpenBLAS has it.
 //
 //   gemm_bench [--threads N] [--rounds N] [--print] [m,n,k ...]
 #include <dlfcn.h>
@@ -63,6 +64,12 @@ void wait_until_idle() {
     }
 }
 
+constexpr int64_t kPeakSteps = 100'000;  // half a millisecond
+
+struct Measured {
+    std::vector<double> rates, shares;  // FLOP/s, and beside the peak around it
+};
+
 void compare(Shape3 s, int threads, int rounds, const OpenBlas& blas, bool print) {
     AlignedFloats a(s.m * s.k), b(s.k * s.n), c(s.m * s.n), d(s.m * s.n), e(s.m * s.n);
     Compiled ahead(product(s, true), threads, {a.data, b.data, c.data});
@@ -70,31 +77,34 @@ void compare(Shape3 s, int threads, int rounds, const OpenBlas& blas, bool print
     if (print) fmt::print("{}\n", ahead.text());
     const double flops = 2.0 * double(s.m) * double(s.n) * double(s.k);
     const int repeats = std::max(1, int(2e6 / flops));
-    std::vector<double> peak, times[3];
-    auto time = [&](std::vector<double>& list, const std::function<void()>& f) {
+    std::vector<double> peak;
+    Measured measured[3];
+    auto time = [&](Measured& of, const std::function<void()>& f) {
         if (threads > 1) wait_until_idle();
         f();
-        double start = now();
+        const double before = measure_peak(threads, kPeakSteps), start = now();
         for (int i = 0; i < repeats; ++i) f();
-        list.push_back((now() - start) / repeats);
+        const double rate = flops * repeats / (now() - start);
+        peak.push_back((before + measure_peak(threads, kPeakSteps)) / 2);
+        of.rates.push_back(rate);
+        of.shares.push_back(rate / peak.back());
     };
     for (int r = 0; r < rounds; ++r) {
-        if (r % 8 == 0) peak.push_back(measure_peak(threads));
-        time(times[0], [&] { ahead.run(); });
-        time(times[1], [&] { fresh.run(); });
-        if (blas.found()) time(times[2], [&] { blas.run(s, a.data, b.data, e.data); });
+        time(measured[0], [&] { ahead.run(); });
+        time(measured[1], [&] { fresh.run(); });
+        if (blas.found()) time(measured[2], [&] { blas.run(s, a.data, b.data, e.data); });
     }
     double error = 0;
     if (blas.found())
         for (int64_t i = 0; i < s.m * s.n; ++i)
             error = std::max({error, double(std::abs(c.data[i] - e.data[i])), double(std::abs(d.data[i] - e.data[i]))});
-    double top = median(peak), mine = median(times[0]), run = median(times[1]);
-    double theirs = blas.found() ? median(times[2]) : 0;
-    fmt::print("{:>5} x {:>5} x {:>5} | {:7.1f} | {:7.1f} {:5.1f}% | {:7.1f} {:5.1f}%", s.m, s.n, s.k, top / 1e9,
-               flops / mine / 1e9, 100 * flops / mine / top, flops / run / 1e9, 100 * flops / run / top);
+    fmt::print("{:>5} x {:>5} x {:>5} | {:7.1f}", s.m, s.n, s.k, median(peak) / 1e9);
+    for (const Measured& m : measured)
+        if (!m.rates.empty()) fmt::print(" | {:7.1f} {:5.1f}%", median(m.rates) / 1e9, 100 * median(m.shares));
     if (blas.found())
-        fmt::print(" | {:7.1f} {:5.1f}% | {:5.2f}x {:5.2f}x{}", flops / theirs / 1e9, 100 * flops / theirs / top,
-                   theirs / mine, theirs / run, error > 1e-3 * std::sqrt(double(s.k)) ? "  WRONG" : "");
+        fmt::print(" | {:5.2f}x {:5.2f}x{}", median(measured[0].shares) / median(measured[2].shares),
+                   median(measured[1].shares) / median(measured[2].shares),
+                   error > 1e-3 * std::sqrt(double(s.k)) ? "  WRONG" : "");
     fmt::print("\n");
     std::fflush(stdout);
 }

@@ -56,7 +56,6 @@ class Team {
     struct Slot;
 
   private:
-    void wait_for_workers();
     void share_out(int64_t extent, Body body, void* context, bool wakes, RangeTime* time);
 
     int limit_;

@@ -188,11 +188,19 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     describe_aliases();
     scratch_ = function_->getArg(params + symbols);
     builder_.SetInsertPoint(body);
-    // A launch may begin early, and waits here until all before it is done. Where all blocks run at once, the next may
-    // be brought then: with more, to say so costs each of them more than it saves.
+    if (!waits_in_roles(plan)) wait_for_launches();
+}
+
+bool Emitter::waits_in_roles(const LaunchPlan& plan) const {
+    return begins_early(target_) && plan.roles && plan.roles->ahead->notes.contains("early");
+}
+
+// A launch may begin early, and waits here until all before it is done. Where all blocks run at once, the next may be
+// brought by then: with more, to say so costs each of them more than it saves.
+void Emitter::wait_for_launches() {
     if (!begins_early(target_)) return;
+    if (runs_at_once(*plan_)) assembly("griddepcontrol.launch_dependents;", "", {});
     assembly("griddepcontrol.wait;", "", {});
-    if (runs_at_once(plan)) assembly("griddepcontrol.launch_dependents;", "", {});
 }
 
 Value* Emitter::place_of(const std::string& axis) {

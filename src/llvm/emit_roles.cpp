@@ -19,9 +19,16 @@ constexpr unsigned kSharedMemory = 3;
 constexpr uint32_t kRasterRows = 16;  // blocks below each other that come together
 constexpr uint32_t kProducerRegisters = 40, kConsumerRegisters = 232;
 constexpr uint32_t kGroupThreads = 128;
+constexpr int64_t kEarlySteps = 4;
 enum Barriers : int64_t { kFull, kEmpty, kTurn };
 
 using Place = TargetCode::Place;
+
+// Whether a copy of the loop, by its number, is of what is known before the program runs.
+bool begins_with(const For& loop, size_t copy) {
+    const auto early = loop.notes.find("early");
+    return early != loop.notes.end() && (early->second >> copy & 1);
+}
 
 }  // namespace
 
@@ -188,6 +195,7 @@ void Emitter::emit_producer(const BoundNest& nest) {
     builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_dec_sync_aligned_u32, {},
                              {builder_.getInt32(kProducerRegisters)});
     builder_.CreateStore(builder_.getInt32(1), roles_->phase);  // all places are free at first
+    builder_.CreateStore(builder_.getInt32(0), roles_->turn);   // nothing is copied yet
     emit_where(is_first_thread(), [&] {
         emit_tiles(nest, target_.code->place(builder_, Place::Block, 0),
                    target_.code->place(builder_, Place::Blocks, 0), kRasterRows, [&] { emit_fetched(nest.body); });
@@ -228,57 +236,90 @@ std::vector<Value*> Emitter::tile_coordinates(const TileCopy& copy, const Access
     return at;
 }
 
+// One of the copies of a step, into its place in the ring.
+void Emitter::emit_fetch(const Call& call, Value* stage) {
+    const auto first_map = static_cast<unsigned>(function_->arg_size() - plan_->shape.maps.size());
+    const TileCopy copy = *tile_copy(kernel_, call);
+    const auto size = static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
+    const int64_t panel = kPanelBytes / size, panel_bytes = copy.rows * kPanelBytes;
+    const int64_t stage_bytes = copy.rows * copy.columns * size;
+    Value* to = builder_.CreateMul(stage, builder_.getInt32(static_cast<uint32_t>(stage_bytes)));
+    to = builder_.CreateAdd(to, roles_->base);
+    const unsigned map = first_map + static_cast<unsigned>(plan_->roles->maps.at(&call));
+    for (int64_t p = 0; p * panel < copy.columns; ++p) {
+        std::vector<Value*> at = tile_coordinates(copy, call.reads[0], p * panel);
+        const int64_t offset = plan_->roles->ring.at(copy.tile) + p * panel_bytes;
+        std::string places, kinds;
+        for (size_t d = 0; d < at.size(); ++d) {
+            places += fmt::format("{}${}", d ? ", " : "", d + 2);
+            kinds += "r,";
+        }
+        std::vector<Value*> arguments{builder_.CreateAdd(to, builder_.getInt32(static_cast<uint32_t>(offset))),
+                                      function_->getArg(map)};
+        arguments.insert(arguments.end(), at.begin(), at.end());
+        arguments.push_back(ring_slot(kFull, stage));
+        std::string mode = "tile", further;
+        if (copy.places) {
+            mode = "im2col", further = fmt::format(", {{${}, ${}}}", at.size() + 3, at.size() + 4);
+            for (const Expr& e : {copy.places->further_x, copy.places->further_y})
+                arguments.push_back(builder_.CreateTrunc(emit_alone(e), builder_.getInt16Ty()));
+        }
+        assembly(fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.{}.mbarrier::complete_tx::"
+                             "bytes [$0], [$1, {{{}}}], [${}]{};",
+                             at.size(), mode, places, at.size() + 2, further),
+                 "r,l," + kinds + (copy.places ? "r,h,h" : "r"), arguments);
+    }
+}
+
+// Of the first block, some of what is known before the program runs is copied before the launches before this one are
+// done, and the rest after. With more, what is not known would come late where there is no launch before.
 void Emitter::emit_fetched_loop(const For& loop) {
-    std::vector<const Call*> copies;
+    llvm::Type* word = builder_.getInt32Ty();
+    std::vector<const Call*> copies, known, others;
     int64_t bytes = 0;
     visit(loop.body, [&](const Stmt& s) {
         const Call* call = s->as<Call>();
         if (!call || !brings_tile(*call)) return;
+        (begins_with(loop, copies.size()) ? known : others).push_back(call);
         copies.push_back(call);
         const TileCopy copy = *tile_copy(kernel_, *call);
-        bytes += copy.rows * copy.columns * static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
+        bytes += copy.copied * copy.columns * static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
     });
-    const auto first_map = static_cast<unsigned>(function_->arg_size() - plan_->shape.maps.size());
-    emit_loop(builder_.getInt64(0), emit_alone(loop.extent), 1, false, [&](Value* i) {
-        Value* stage = builder_.CreateLoad(builder_.getInt32Ty(), roles_->stage);
-        wait_for(ring_slot(kEmpty, stage), builder_.CreateLoad(builder_.getInt32Ty(), roles_->phase));
-        Value* full = ring_slot(kFull, stage);
-        assembly(fmt::format("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], {};", bytes), "r", {full});
+    auto fetch = [&](Value* i, Value* stage, const std::vector<const Call*>& which) {
         with_binding(loop.var, {i, 0, false, depth_, last_of(loop.extent)}, [&] {
-            for (const Call* call : copies) {
-                const TileCopy copy = *tile_copy(kernel_, *call);
-                const auto size = static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
-                const int64_t panel = kPanelBytes / size, panel_bytes = copy.rows * kPanelBytes;
-                const int64_t stage_bytes = copy.rows * copy.columns * size;
-                Value* to = builder_.CreateMul(stage, builder_.getInt32(static_cast<uint32_t>(stage_bytes)));
-                to = builder_.CreateAdd(to, roles_->base);
-                const unsigned map = first_map + static_cast<unsigned>(plan_->roles->maps.at(call));
-                for (int64_t p = 0; p * panel < copy.columns; ++p) {
-                    std::vector<Value*> at = tile_coordinates(copy, call->reads[0], p * panel);
-                    const int64_t offset = plan_->roles->ring.at(copy.tile) + p * panel_bytes;
-                    std::string places, kinds;
-                    for (size_t d = 0; d < at.size(); ++d) {
-                        places += fmt::format("{}${}", d ? ", " : "", d + 2);
-                        kinds += "r,";
-                    }
-                    std::vector<Value*> arguments{
-                        builder_.CreateAdd(to, builder_.getInt32(static_cast<uint32_t>(offset))),
-                        function_->getArg(map)};
-                    arguments.insert(arguments.end(), at.begin(), at.end());
-                    arguments.push_back(full);
-                    std::string mode = "tile", further;
-                    if (copy.places) {
-                        mode = "im2col", further = fmt::format(", {{${}, ${}}}", at.size() + 3, at.size() + 4);
-                        for (const Expr& e : {copy.places->further_x, copy.places->further_y})
-                            arguments.push_back(builder_.CreateTrunc(emit_alone(e), builder_.getInt16Ty()));
-                    }
-                    assembly(fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.{}.mbarrier::complete_tx::"
-                                         "bytes [$0], [$1, {{{}}}], [${}]{};",
-                                         at.size(), mode, places, at.size() + 2, further),
-                             "r,l," + kinds + (copy.places ? "r,h,h" : "r"), arguments);
-                }
-            }
+            for (const Call* call : which) emit_fetch(*call, stage);
         });
+    };
+    auto expect = [&](Value* stage) {
+        assembly(fmt::format("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], {};", bytes), "r",
+                 {ring_slot(kFull, stage)});
+    };
+    Value *steps = emit_alone(loop.extent), *begin = builder_.getInt64(0);
+    if (waits_in_roles(*plan_)) {
+        Value* fresh = builder_.CreateICmpEQ(builder_.CreateLoad(word, roles_->turn), builder_.getInt32(0));
+        Value* places = builder_.getInt64(static_cast<uint64_t>(std::min(kEarlySteps, plan_->roles->stages)));
+        Value* early = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, steps, places);
+        begin = builder_.CreateSelect(fresh, early, begin);
+        emit_where(fresh, [&] {
+            auto fill = [&](const std::vector<const Call*>& which, bool first) {
+                emit_loop(builder_.getInt64(0), early, 1, false, [&](Value* i) {
+                    Value* stage = builder_.CreateTrunc(i, word);
+                    if (first) expect(stage);
+                    fetch(i, stage, which);
+                });
+            };
+            fill(known, true);
+            wait_for_launches();
+            fill(others, false);
+            advance(builder_.CreateTrunc(early, word));
+            builder_.CreateStore(builder_.getInt32(1), roles_->turn);
+        });
+    }
+    emit_loop(begin, steps, 1, false, [&](Value* i) {
+        Value* stage = builder_.CreateLoad(word, roles_->stage);
+        wait_for(ring_slot(kEmpty, stage), builder_.CreateLoad(word, roles_->phase));
+        expect(stage);
+        fetch(i, stage, copies);
         advance(builder_.getInt32(1));
     });
 }
@@ -286,6 +327,7 @@ void Emitter::emit_fetched_loop(const For& loop) {
 void Emitter::emit_consumer(const BoundNest& nest) {
     builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_inc_sync_aligned_u32, {},
                              {builder_.getInt32(kConsumerRegisters)});
+    if (waits_in_roles(*plan_)) wait_for_launches();
     // The blocks that the other takes lie between.
     Value* steps = builder_.CreateTrunc(emit_alone(plan_->roles->ahead->extent), builder_.getInt32Ty());
     advance(builder_.CreateMul(roles_->group, steps));

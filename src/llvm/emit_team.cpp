@@ -142,7 +142,7 @@ void Emitter::emit_team_copy(const Call& call) {
     wait_in_team(copy.tile, true);
     Value *stage = team_stage(copy.tile), *full = team_slot(copy.tile, false, stage);
     assembly(fmt::format("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], {};",
-                         copy.rows * copy.columns * size),
+                         copy.copied * copy.columns * size),
              "r", {full});
     const auto map =
         static_cast<unsigned>(function_->arg_size() - plan_->shape.maps.size() + plan_->team->maps.at(&call));

@@ -209,6 +209,10 @@ class Emitter {
     void emit_consumer(const BoundNest& nest);
     void emit_fetched(const Stmt& s);
     void emit_fetched_loop(const For& loop);
+    void emit_fetch(const Call& call, Value* stage);
+    // Whether the roles wait for launches before this one, each where it needs them.
+    bool waits_in_roles(const LaunchPlan& plan) const;
+    void wait_for_launches();
     void emit_consumed(const For& loop);
     void emit_tile_call(const Call& call);
     void leave_stored(const Stmt& s);

@@ -104,7 +104,7 @@ TileMap map_of(const Kernel& kernel, const TileCopy& copy) {
     for (size_t d = b.shape.size(); d-- > 0;) {
         map.sizes.push_back(b.shape[d]);
         if (d + 1 < b.shape.size()) map.strides.push_back(strides[d]);
-        map.box.push_back(d == copy.along_rows      ? copy.rows
+        map.box.push_back(d == copy.along_rows      ? copy.copied
                           : d == copy.along_columns ? kPanelBytes / static_cast<int64_t>(dtype_bytes(b.dtype))
                                                     : 1);
     }
@@ -244,7 +244,7 @@ Status plan_team(const Kernel& kernel, LaunchPlan& plan) {
             status = Error(Code::E0604, "kernel {}: a tile that cannot be copied at once", kernel.name);
         TileCopy of_group = *copy;
         if (call->name == kStoreTile) {
-            of_group.rows /= 2;
+            of_group.rows /= 2, of_group.copied /= 2;
             team.stored[copy->tile] = 0;
             if (!groups_write_halves(plan.stmt, copy->tile, of_group.rows))
                 status = Error(Code::E0604, "kernel {}: a group of warps writes rows of the other's", kernel.name);
@@ -333,7 +333,8 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks)
         if (plan.bound && !plan.in_scratch.empty())
             return Error(Code::E0604, "kernel {}: {} is too large for one thread of a block", kernel.name,
                          kernel.buffers[static_cast<size_t>(plan.in_scratch.begin()->first)].name);
-        if (plan.bound && has_tile_calls(s)) TRY(is_for_team(s) ? plan_team(kernel, plan) : plan_roles(kernel, plan));
+        if (plan.bound && has_tile_calls(s))
+            TRY(is_for_team(s) ? plan_team(kernel, plan) : plan_roles(kernel, plan));
         else if (plan.bound)
             TRY(plan_shared(kernel, plan));
         plans.push_back(std::move(plan));

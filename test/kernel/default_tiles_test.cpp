@@ -47,7 +47,22 @@ TEST(Tiles, FillTheRegisters) {
     EXPECT_TRUE(deep.prefetch);
     EXPECT_FALSE(t.prefetch);                                          // many tiles of rows hide that the first wait
     ContractionTiles long_sum = tiles(2048, 2048, 2048, 1, avx512());  // a panel streams from the second cache
-    EXPECT_EQ(long_sum.k_blocks, 2);
+    EXPECT_EQ(long_sum.k_blocks, 1);
+    EXPECT_GT(tiles(2048, 2048, 4096, 1, avx512()).k_blocks, 1);
+}
+
+// What AVX-512 reads again and again: a block of A beside two panels of B, or all of B beside a tile of A.
+TEST(Tiles, WhatIsReadAgainStaysInTheSecondCache) {
+    const Machine machine = avx512();
+    for (int64_t size : {1024, 2048}) {
+        const ContractionTiles far = tiles(size, size, size, 1, machine);
+        EXPECT_LE((far.mc * far.kc + 2 * far.nr * far.kc) * 4, machine.l2_bytes * 3 / 4);
+        EXPECT_TRUE(far.prefetch);
+        EXPECT_FALSE(far.along_rows);
+    }
+    const ContractionTiles near = tiles(512, 512, 512, 1, machine);
+    EXPECT_TRUE(near.along_rows);
+    EXPECT_FALSE(near.prefetch);
 }
 
 // Bytes that are multiplied in whole tiles of 32 by 32.
@@ -175,6 +190,13 @@ TEST(Contraction, TellsAxesApart) {
     EXPECT_EQ(conv->rows, (std::vector<int>{0, 1, 2}));
     EXPECT_EQ(conv->columns, (std::vector<int>{3}));
     EXPECT_EQ(conv->depth, (std::vector<int>{1, 2, 0}));
+    // The same where each channel has a factor, whatever its axes.
+    Stage scaled = sample::conv({.n = 1, .h = 5, .w = 5, .c = 3, .filters = 4, .kernel = 3}).stages[0];
+    const Expr factor = load(9, DType::f32, {scaled.axes[0].var, scaled.reduce[0].var, 0, 0});
+    scaled.value = factor * scaled.value.arg(0) * scaled.value.arg(1);
+    auto with_factors = match_contraction(scaled);
+    ASSERT_TRUE(with_factors);
+    EXPECT_EQ(with_factors->depth, (std::vector<int>{1, 2, 0}));
     EXPECT_FALSE(match(sample::depthwise(5, 5, 8, 3, 1, 1)));
     EXPECT_FALSE(match(sample::reduce_last(5, 6, ReduceOp::Sum)));
 }

@@ -293,11 +293,11 @@ TEST(Gpu, WideMatrixInstructionsReadTilesThatAreCopiedAhead) {
 TEST(Gpu, LongProductsOfFewTilesAreCut) {
     for (int64_t rows : {16, 72}) {
         const std::string text = fmt::format(
-            "graph g(a: f16[{},1016], b: f16[1016,64], c: f16[64]) {{\n  %0 = matmul(a, b)\n  %1 = add(%0, c)\n"
+            "graph g(a: f16[{},2040], b: f16[2040,64], c: f16[64]) {{\n  %0 = matmul(a, b)\n  %1 = add(%0, c)\n"
             "  return relu(%1)\n}}\n",
             rows);
         EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")),
-                    testing::AllOf(testing::HasSubstr("call wgmma"), testing::HasSubstr("part < 4 on block.z")));
+                    testing::AllOf(testing::HasSubstr("call wgmma"), testing::HasSubstr("on block.z")));
         expect_in_any_order(text, {}, 5, "sm_90a");
     }
     // So are convolutions of one image, and products that are copied by threads.
@@ -311,7 +311,45 @@ TEST(Gpu, LongProductsOfFewTilesAreCut) {
     }
     EXPECT_EQ(choose_parts({128, 128, 64}, 1, 4096, 4096, 64), 1);
     EXPECT_EQ(choose_parts({64, 64, 64}, 1, 64, 4096, 64), 4);
+    // Of matrix instructions of four warps: the largest tiles for large products, smaller ones and parts for small.
+    for (const auto& [m, n, steps, tile_m, tile_n, parts] :
+         std::vector<std::array<int64_t, 6>>{{4096, 4096, 64, 128, 128, 1},
+                                             {1024, 1024, 16, 64, 128, 1},
+                                             {64, 4096, 64, 64, 64, 1},
+                                             {128, 768, 48, 64, 64, 4}}) {
+        const WgmmaShape shape = choose_wgmma(1, m, n, steps);
+        EXPECT_EQ(shape.tile.m, tile_m) << m;
+        EXPECT_EQ(shape.tile.n, tile_n) << m;
+        EXPECT_EQ(shape.parts, parts) << m;
+    }
     EXPECT_EQ(choose_parts({64, 64, 32}, 1, 512, 49, 144), 16);
+}
+
+// Weights may be copied before the launches before are done; of few rows only those that there are are copied.
+TEST(Gpu, TilesOfWeightsComeEarly) {
+    std::string numbers;
+    for (int i = 0; i < 64 * 128; ++i) numbers += fmt::format("{}{:.2f}", i ? "," : "", 0.01 * (i * i % 197) - 1);
+    const std::string body = "  return relu(matmul(x, w))\n}\n";
+    const std::string known =
+        fmt::format("graph g(x: f16[24,64]) {{\n  const w: f16[64,128] = [{}]\n{}", numbers, body);
+    const std::string given = "graph g(x: f16[24,64], w: f16[64,128]) {\n" + body;
+    EXPECT_THAT(kernels_of(for_blocks(known, "sm_90a")),
+                testing::AllOf(testing::HasSubstr("early=2"), testing::HasSubstr("; 0, 1, 24)")));
+    EXPECT_THAT(kernels_of(for_blocks(given, "sm_90a")),
+                testing::AllOf(testing::Not(testing::HasSubstr("early")), testing::HasSubstr("; 0, 1, 24)")));
+    for (const std::string& text : {known, given}) expect_in_any_order(text, {}, 5, "sm_90a");
+}
+
+// A known matrix is turned once, so that each block adds up what lies together.
+TEST(Gpu, MatricesOfOneRowAreTurned) {
+    std::string numbers;
+    for (int i = 0; i < 64 * 40; ++i) numbers += fmt::format("{}{:.2f}", i ? "," : "", 0.01 * (i * i % 197) - 1);
+    const std::string text = fmt::format(
+        "graph g(x: f16[1,64], b: f16[40]) {{\n  const w: f16[64,40] = [{}]\n  %0 = matmul(x, w)\n"
+        "  return relu(add(%0, b))\n}}\n",
+        numbers);
+    EXPECT_THAT(kernels_of(for_blocks(text, "sm_90a")), testing::HasSubstr("_prepared: f16[40, 64]"));
+    for (const char* target : {"sm_80", "sm_90a"}) expect_in_any_order(text, {}, 5, target);
 }
 
 // What is copied is there when it was waited for, and not before.
@@ -341,6 +379,183 @@ TEST(Gpu, TilesLandAtTheirWait) {
 TEST(Gpu, TilesFollowSizes) {
     EXPECT_EQ(choose_block_tile(1, 4096, 4096), (BlockTile{128, 128, 16}));
     EXPECT_LE(choose_block_tile(1, 64, 64).m, 32);
+}
+
+// A graph whose node runs a tile program; its text, in which lines end.
+std::string with_tile(const std::string& before, std::string program, const std::string& rest) {
+    for (size_t at = 0; (at = program.find('\n', at)) != std::string::npos; ++at) program.replace(at, 1, " ");
+    return before + "kernel=\"" + program + "\", " + rest;
+}
+
+// Tile kernels of a model are blocks of threads too. What they reach outside of their tensors is 0, or is dropped.
+TEST(Gpu, TileKernelsOfModels) {
+    const std::string softmax = R"(tile softmax(y: ptr<f32>, x: ptr<f32>, stride: i32, n: i32) {
+  %4: i32 = program_id() [0]
+  %5: i32[128] = arange() [0, 128]
+  %6: i32 = map {x0 * x1}(%4, stride)
+  %7: ptr<f32> = offset(x, %6)
+  %8: ptr<f32>[128] = broadcast(%7)
+  %9: ptr<f32>[128] = offset(%8, %5)
+  %10: i32[128] = broadcast(n)
+  %11: bool[128] = map {x0 < x1}(%5, %10)
+  %12: f32 = constant {-inf}()
+  %13: f32[128] = broadcast(%12)
+  %14: f32[128] = load(%9, %11, %13)
+  %15: bool[128] = map {x0 != x1}(%14, %14)
+  %16: f32 = constant {-inf}()
+  %17: f32[128] = broadcast(%16)
+  %18: f32[128] = map {select(x0, x1, x2)}(%15, %17, %14)
+  %19: f32 = reduce max(%18) [0]
+  %20: f32[128] = broadcast(%19)
+  %21: f32[128] = map {x0 - x1}(%14, %20)
+  %22: f32[128] = map {exp(x0)}(%21)
+  %23: i32 = map {x0 * x1}(%4, stride)
+  %24: ptr<f32> = offset(y, %23)
+  %25: ptr<f32>[128] = broadcast(%24)
+  %26: ptr<f32>[128] = offset(%25, %5)
+  %27: f32 = reduce sum(%22) [0]
+  %28: f32[128] = broadcast(%27)
+  %29: f32[128] = map {x0 / x1}(%22, %28)
+  %30: i32[128] = broadcast(n)
+  %31: bool[128] = map {x0 < x1}(%5, %30)
+  store(%26, %29, %31)
+}
+)";
+    const std::string product = R"(tile product(c: ptr<f16>, a: ptr<f16>, b: ptr<f16>, m: i32, n: i32, k: i32) {
+  %6: i32 = program_id() [0]
+  %7: i32 = constant {32_i32}()
+  %8: i32 = map {x0 * x1}(%6, %7)
+  %9: i32[32] = arange() [0, 32]
+  %10: i32[32] = broadcast(%8)
+  %11: i32[32] = map {x0 + x1}(%10, %9)
+  %12: i32 = program_id() [1]
+  %13: i32 = constant {32_i32}()
+  %14: i32 = map {x0 * x1}(%12, %13)
+  %15: i32[32] = arange() [0, 32]
+  %16: i32[32] = broadcast(%14)
+  %17: i32[32] = map {x0 + x1}(%16, %15)
+  %18: i32[32] = arange() [0, 32]
+  %19: f32 = constant {0.0}()
+  %20: f32[32, 32] = broadcast(%19)
+  %21: i32 = constant {0_i32}()
+  %22: i32 = constant {32_i32}()
+  %77: f32[32, 32] = for(%21, k, %22, %20) { %23, %24 ->
+    %25: i32[32, 1] = reshape(%11)
+    %26: i32[32, 1] = broadcast(k)
+    %27: i32[32, 1] = map {x0 * x1}(%25, %26)
+    %28: ptr<f16>[32, 1] = broadcast(a)
+    %29: ptr<f16>[32, 1] = offset(%28, %27)
+    %30: i32[32] = broadcast(%23)
+    %31: i32[32] = map {x0 + x1}(%30, %18)
+    %32: i32[1, 32] = reshape(%31)
+    %33: ptr<f16>[32, 32] = broadcast(%29)
+    %34: i32[32, 32] = broadcast(%32)
+    %35: ptr<f16>[32, 32] = offset(%33, %34)
+    %36: i32[32, 1] = reshape(%11)
+    %37: i32[32, 1] = broadcast(m)
+    %38: bool[32, 1] = map {x0 < x1}(%36, %37)
+    %39: i32[32] = broadcast(%23)
+    %40: i32[32] = map {x0 + x1}(%39, %18)
+    %41: i32[1, 32] = reshape(%40)
+    %42: i32[1, 32] = broadcast(k)
+    %43: bool[1, 32] = map {x0 < x1}(%41, %42)
+    %44: bool[32, 32] = broadcast(%38)
+    %45: bool[32, 32] = broadcast(%43)
+    %46: bool[32, 32] = map {x0 && x1}(%44, %45)
+    %47: f16 = constant {0.0_f16}()
+    %48: f16[32, 32] = broadcast(%47)
+    %49: f16[32, 32] = load(%35, %46, %48)
+    %50: i32[32] = broadcast(%23)
+    %51: i32[32] = map {x0 + x1}(%50, %18)
+    %52: i32[32, 1] = reshape(%51)
+    %53: i32[32, 1] = broadcast(n)
+    %54: i32[32, 1] = map {x0 * x1}(%52, %53)
+    %55: ptr<f16>[32, 1] = broadcast(b)
+    %56: ptr<f16>[32, 1] = offset(%55, %54)
+    %57: i32[1, 32] = reshape(%17)
+    %58: ptr<f16>[32, 32] = broadcast(%56)
+    %59: i32[32, 32] = broadcast(%57)
+    %60: ptr<f16>[32, 32] = offset(%58, %59)
+    %61: i32[32] = broadcast(%23)
+    %62: i32[32] = map {x0 + x1}(%61, %18)
+    %63: i32[32, 1] = reshape(%62)
+    %64: i32[32, 1] = broadcast(k)
+    %65: bool[32, 1] = map {x0 < x1}(%63, %64)
+    %66: i32[1, 32] = reshape(%17)
+    %67: i32[1, 32] = broadcast(n)
+    %68: bool[1, 32] = map {x0 < x1}(%66, %67)
+    %69: bool[32, 32] = broadcast(%65)
+    %70: bool[32, 32] = broadcast(%68)
+    %71: bool[32, 32] = map {x0 && x1}(%69, %70)
+    %72: f16 = constant {0.0_f16}()
+    %73: f16[32, 32] = broadcast(%72)
+    %74: f16[32, 32] = load(%60, %71, %73)
+    %75: f32[32, 32] = dot(%49, %74)
+    %76: f32[32, 32] = map {x0 + x1}(%24, %75)
+    give %76
+  }
+  %78: i32[32, 1] = reshape(%11)
+  %79: i32[32, 1] = broadcast(n)
+  %80: i32[32, 1] = map {x0 * x1}(%78, %79)
+  %81: ptr<f16>[32, 1] = broadcast(c)
+  %82: ptr<f16>[32, 1] = offset(%81, %80)
+  %83: i32[1, 32] = reshape(%17)
+  %84: ptr<f16>[32, 32] = broadcast(%82)
+  %85: i32[32, 32] = broadcast(%83)
+  %86: ptr<f16>[32, 32] = offset(%84, %85)
+  %87: f16[32, 32] = map {f16(x0)}(%77)
+  %88: i32[32, 1] = reshape(%11)
+  %89: i32[32, 1] = broadcast(m)
+  %90: bool[32, 1] = map {x0 < x1}(%88, %89)
+  %91: i32[1, 32] = reshape(%17)
+  %92: i32[1, 32] = broadcast(n)
+  %93: bool[1, 32] = map {x0 < x1}(%91, %92)
+  %94: bool[32, 32] = broadcast(%90)
+  %95: bool[32, 32] = broadcast(%93)
+  %96: bool[32, 32] = map {x0 && x1}(%94, %95)
+  store(%86, %87, %96)
+}
+)";
+    const std::string wild = R"(tile wild(y: ptr<f32>, x: ptr<f32>, n: i32) {
+  %3: i32[64] = arange() [0, 64]
+  %4: i32 = constant {3_i32}()
+  %5: i32[64] = broadcast(%4)
+  %6: i32[64] = map {x0 * x1}(%3, %5)
+  %7: i32 = constant {7_i32}()
+  %8: i32[64] = broadcast(%7)
+  %9: i32[64] = map {x0 - x1}(%6, %8)
+  %10: ptr<f32>[64] = broadcast(y)
+  %11: ptr<f32>[64] = offset(%10, %9)
+  %12: i32 = constant {5_i32}()
+  %13: i32[64] = broadcast(%12)
+  %14: i32[64] = map {x0 * x1}(%9, %13)
+  %15: ptr<f32>[64] = broadcast(x)
+  %16: ptr<f32>[64] = offset(%15, %14)
+  %17: f32[64] = load(%16)
+  %18: f32 = constant {1.0}()
+  %19: f32[64] = broadcast(%18)
+  %20: f32[64] = map {x0 + x1}(%17, %19)
+  store(%11, %20)
+}
+)";
+    const std::string rows = with_tile(
+        "graph g(x: f32[M, N]) {\n  %s = mul(x, 0.125)\n  %p = tile_kernel(%s, arguments=[\"out0\", \"in0\", "
+        "\"in0.d1\", "
+        "\"in0.d1\"], grid=[\"in0.d0\"], ",
+        softmax, "outputs=[\"f32[in0.d0, in0.d1]\"])\n  return add(%p, x)\n}\n");
+    const std::string products = with_tile(
+        "graph g(a: f16[M, K], b: f16[K, N]) {\n  %p = tile_kernel(a, b, arguments=[\"out0\", \"in0\", \"in1\", "
+        "\"in0.d0\", \"in1.d1\", \"in0.d1\"], grid=[\"(in0.d0 + 31) / 32\", \"(in1.d1 + 31) / 32\"], ",
+        product, "outputs=[\"f16[in0.d0, in1.d1]\"])\n  return relu(%p)\n}\n");
+    const std::string outside = with_tile(
+        "graph g(x: f32[N]) {\n  return tile_kernel(x, arguments=[\"out0\", \"in0\", \"in0.d0\"], grid=[\"1\"], ", wild,
+        "outputs=[\"f32[in0.d0]\"])\n}\n");
+    for (const char* target : {"sm_80", "sm_90a"}) {
+        EXPECT_THAT(kernels_of(for_blocks(rows, target)), testing::HasSubstr("on thread.x")) << "it is on the host";
+        for (int64_t n : {1, 60, 128}) expect_in_any_order(rows, {{"M", 3}, {"N", n}}, 5, target);
+        expect_in_any_order(products, {{"M", 33}, {"N", 20}, {"K", 70}}, 5, target);
+        for (int64_t n : {1, 50, 200}) expect_in_any_order(outside, {{"N", n}}, 5, target);
+    }
 }
 
 }  // namespace

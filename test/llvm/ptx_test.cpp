@@ -133,6 +133,31 @@ TEST(Ptx, ProductsOf16BitsAreMatrixInstructions) {
             }
 }
 
+// What is known before the program runs is copied while launches before are not done; what they may write is not.
+TEST(Ptx, WeightsAreCopiedEarly) {
+    const std::string text = product_of("bf16", 512, false), copies = "cp.async.bulk.tensor",
+                      waits = "griddepcontrol.wait";
+    std::string kernel = to_string(kernels_of(text, "sm_90a")[0]);
+    auto plain = emit_assembly(kernels_of(text, "sm_90a"), {.target = "sm_90a"});
+    ASSERT_TRUE(plain.ok()) << plain.error().to_string();
+    EXPECT_LT(plain->find(waits), plain->find(copies));
+    const size_t note = kernel.find("with pipeline=");
+    ASSERT_NE(note, std::string::npos) << kernel;
+    auto known = parse_kernels(kernel.insert(note + 5, "early=2, "));
+    ASSERT_TRUE(known.ok()) << known.error().to_string();
+    auto ptx = emit_assembly(*known, {.target = "sm_90a"});
+    ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+    const size_t first = ptx->find(copies), wait = ptx->find(waits), next = ptx->find(copies, wait);
+    EXPECT_LT(first, wait);
+    EXPECT_EQ(ptx->find(copies, first + 1), next) << "more than the weights before the wait";
+    EXPECT_NE(ptx->find(waits, wait + 1), std::string::npos) << "the other threads wait too";
+    if (const std::string ptxas = find_assembler(); !ptxas.empty()) {
+        const Assembled made = assemble(ptxas, *ptx, "sm_90a");
+        EXPECT_EQ(made.status, 0) << made.log;
+        EXPECT_EQ(made.log.find("warning"), std::string::npos) << made.log;
+    }
+}
+
 // A thread reads each element of a tile once, and has all of the tile in registers.
 TEST(Ptx, WinogradTransformsStayInRegisters) {
     const std::string ptxas = find_assembler();

@@ -246,6 +246,20 @@ TEST(Optimize, SharesLargeConstants) {
     EXPECT_EQ(graph.nodes().size(), 2u);
 }
 
+TEST(Optimize, MultipliesConstantsWhereThatIsSoonDone) {
+    for (int64_t rows : {8, 1100}) {
+        Graph graph("g");
+        Value* last = graph.add_input("x", Type(DType::f32, Shape{1, rows}));
+        for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{rows, 1000}, {1000, 1000}}) {
+            Value* w = graph.constant(*Tensor::zeros(DType::f32, sizes), fmt::format("w{}", graph.constants().size()));
+            last = (*graph.add({.op = find_op("matmul"), .inputs = {last, w}}))->output();
+        }
+        graph.add_output(last);
+        ASSERT_TRUE(optimize(graph).ok());
+        EXPECT_EQ(graph.nodes().size(), rows == 8 ? 1u : 2u);
+    }
+}
+
 TEST(Peak, CountsWhatIsAliveAtTheSameTime) {
     auto graph = graph_of("graph g(x: f32[N]) { %a = neg(x) %b = abs(%a) %c = add(%b, x) return %c }");
     // x and a; x, a and b; x, b and c.

@@ -8,10 +8,20 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kUsualSide = 4, kUsualKernel = 3;
+constexpr int64_t kUsualSide = 4;
 constexpr int64_t kMostPoints = 10;  // with more, what is rounded away in between is too much
+constexpr int64_t kUsualPoints = 6;  // the same along two axes, where nobody asked
+
+// The side of tiles that is taken where nobody asks; 0: none.
+int64_t usual_side(int64_t kernel, int64_t other) {
+    if (kernel == 1) return 1;
+    const int64_t side = std::min(kUsualSide, (other == 1 ? kMostPoints : kUsualPoints) - kernel + 1);
+    return side < 2 ? 0 : side;
+}
 
 }  // namespace
+
+bool ConvTiles::of_3x3() const { return axes[0].kernel == 3 && axes[1].kernel == 3; }
 
 double ConvTiles::tiles() const {
     return double(images.as_int().value_or(1)) * double(axes[0].tiles() * axes[1].tiles());
@@ -40,19 +50,21 @@ std::optional<ConvTiles> conv_tiles(const Node& node) {
     auto window = weight_window(view, 0, 1);
     if (!window.ok() || !w[0].as_int() || !w[1].as_int()) return std::nullopt;
     ConvTiles c{};
-    std::vector<int64_t> sides = {kUsualSide, kUsualSide};
+    std::vector<int64_t> sides;
     if (view.has_attr("tiles") && view.ints("tiles").size() == 2) {
         sides = view.ints("tiles");
         c.asked = true;
     }
     for (size_t i = 0; i < 2; ++i) {
         const WindowAxis& axis = window->axes[i];
+        const Dim& other = window->axes[1 - i].kernel;
         if (axis.stride != 1 || axis.dilation != 1) return std::nullopt;
         if (!axis.kernel.as_int() || !axis.pad_begin.as_int() || !axis.pad_end.as_int() || !axis.output.as_int())
             return std::nullopt;
+        if (!other.as_int()) return std::nullopt;
+        if (!c.asked) sides.push_back(usual_side(*axis.kernel.as_int(), *other.as_int()));
         c.axes[i] = {*axis.kernel.as_int(), *axis.output.as_int(), *axis.pad_begin.as_int(), *axis.pad_end.as_int(),
                      sides[i]};
-        if (!c.asked && c.axes[i].kernel != kUsualKernel) return std::nullopt;
         if (sides[i] < 1 || sides[i] > kMostPoints || c.axes[i].output < 1 || c.axes[i].points() > kMostPoints)
             return std::nullopt;
     }
@@ -104,7 +116,7 @@ double tiled_seconds(const ConvTiles& c, const Machine& machine, bool leaves) {
 
 ConvTiles fastest_tiles(const ConvTiles& c, const Machine& machine) {
     ConvTiles best = c;
-    for (int64_t side = kUsualSide - 1; side >= 2 && !c.asked; --side) {
+    for (int64_t side = c.axes[0].side - 1; side >= 2 && !c.asked; --side) {
         ConvTiles with = c;
         for (ConvTiles::Axis& axis : with.axes) axis.side = side;
         if (tiled_seconds(with, machine) < tiled_seconds(best, machine)) best = with;
@@ -116,7 +128,7 @@ std::optional<double> conv_seconds(const Node& node, bool known, const Machine& 
     if (node.op().name != "conv") return std::nullopt;
     const OpView view = node.view();
     if (view.dtype(0) != DType::f32) return std::nullopt;
-    if (auto tiles = known ? conv_tiles(node) : std::nullopt) {
+    if (auto tiles = known ? conv_tiles(node) : std::nullopt; tiles && (tiles->asked || tiles->of_3x3())) {
         const ConvTiles best = fastest_tiles(*tiles, machine);
         const double tiled = tiled_seconds(best, machine);
         return best.asked ? tiled : std::min(tiled, direct_seconds(best, machine));

@@ -21,6 +21,7 @@ struct ConvTiles {
     bool asked = false;  // by the attribute
 
     double tiles() const;  // of all images
+    bool of_3x3() const;   // the kernel is; GPUs take tiles of no other without being asked
     // Operations, additions and multiplications apart; those of the transforms are as many as products in that time.
     double direct() const, products() const, transforms() const;
 };

@@ -9,11 +9,22 @@ namespace tessera {
 
 namespace {
 
-// How far apart in memory, in elements, a load's neighbours along var lie; -1 where that is no constant.
-int64_t stride_along(const Expr& operand, const Expr& var, bool words) {
+// How far apart in memory, in elements, a load's neighbours along var lie; -1 where that is no constant. What is the
+// same for all rows, a factor for each channel, counts only where nothing else is loaded.
+int64_t stride_along(const Stage& stage, const std::vector<int>& rows, const Expr& operand, const Expr& var,
+                     bool words) {
+    auto reads_along = [&](const Expr& x, int row) {
+        const ReduceAxis& axis = stage.axes[size_t(row)];
+        return !axis.extent.is_int(1) && depends_on(x, axis.var);
+    };
+    auto of_rows = [&](const Expr& x) {
+        return x.is(ExprKind::Load) && std::any_of(rows.begin(), rows.end(), [&](int i) { return reads_along(x, i); });
+    };
+    bool some = false;
+    visit(operand, [&](const Expr& x) { some |= of_rows(x); });
     int64_t worst = 0;
     visit(operand, [&](const Expr& x) {
-        if (!x.is(ExprKind::Load)) return;
+        if (!x.is(ExprKind::Load) || (some && !of_rows(x))) return;
         for (size_t d = 0; d < x.args().size(); ++d) {
             auto step = step_of(x.arg(d), var);
             int64_t here = !step                                                                                ? -1
@@ -63,8 +74,9 @@ std::optional<Contraction> match_contraction(const Stage& stage) {
     const Expr& a = swap ? y : x;
     for (size_t i = 0; i < stage.reduce.size(); ++i) c.depth.push_back(int(i));
     const bool words = sums_words(stage);
-    auto contiguous = std::find_if(c.depth.begin(), c.depth.end(),
-                                   [&](int i) { return stride_along(a, stage.reduce[size_t(i)].var, words) == 1; });
+    auto contiguous = std::find_if(c.depth.begin(), c.depth.end(), [&](int i) {
+        return stride_along(stage, c.rows, a, stage.reduce[size_t(i)].var, words) == 1;
+    });
     if (contiguous != c.depth.end()) std::rotate(contiguous, contiguous + 1, c.depth.end());
     return c;
 }

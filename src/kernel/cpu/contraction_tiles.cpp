@@ -14,7 +14,7 @@ constexpr int64_t kUnpackedRows = 16;     // of such a B
 constexpr int64_t kFewTiles = 32;         // of rows: with more, it does not matter that the first wait for a panel of B
 constexpr int64_t kLongPanel = 6;         // first caches that a panel of B may fill before k is cut
 constexpr int64_t kShortSum = 64;         // k, up to which writing C takes longest
-constexpr int64_t kPanelOfSecond = 8;     // of the second cache, what such a panel may fill where it streams from there
+constexpr int64_t kPanelOfSecond = 5;     // of the second cache, what such a panel may fill where it streams from there
 
 // Times are in multiply-adds.
 constexpr double kPackRow = 12, kPackB = 8;  // packing an element of A, of B
@@ -50,7 +50,8 @@ double cycles_per_step(int64_t mr, int64_t vectors, int64_t lanes, const Contrac
     const double bytes = double(mr + vectors * lanes) * s.element_bytes;
     // Rows of A that lie apart are a stream each; lanes come from registers that were just loaded.
     double fetch = 0.02 * loads + 0.004 * bytes;
-    if (m.load_broadcast) fetch += 0.002 * bytes + double(mr) * (s.k * s.element_bytes > 512 ? 0.14 : 0.05);
+    if (m.load_broadcast)
+        fetch += 0.04 * loads + 0.002 * bytes + double(mr) * (s.k * s.element_bytes > 512 ? 0.14 : 0.05);
     if (m.lane_multiply) fetch += 0.03 * loads + 0.04 * double(a_registers);
     return std::max({multiply, loads / 2, 1.25 * m.fma_latency}) + 0.1 + fetch;
 }
@@ -116,6 +117,12 @@ bool rows_collide(const ContractionShape& s, int64_t mr) {
     return divide_up(mr, apart) > kFewWays;
 }
 
+// AVX-512 reads panels so fast that what comes from behind the second cache holds it up: a block of A stays there with
+// two panels of B, the one in use and the next, which is prefetched. Sums of several blocks of k would fill it as well.
+bool keeps_a_near(const Machine& machine, const ContractionTiles& t) {
+    return machine.load_broadcast && t.pack_a && t.pack_b && t.k_blocks == 1;
+}
+
 bool is_open(const ContractionShape& s) { return !s.m_known || !s.n_known || s.least_batch > 0; }
 
 // The time of all tasks of so many tiles of rows and columns each, until the last is done. `slowness` is what a
@@ -170,7 +177,10 @@ double choose_tasks(const ContractionShape& s, const Machine& machine, int worke
                     ContractionTiles& best) {
     const int64_t row_tiles = divide_up(s.m, best.mr), column_tiles = divide_up(s.n, best.nr);
     // A block of A lies in the second cache, beside the panels of B that pass.
-    const int64_t most = std::max<int64_t>(1, machine.l2_bytes * 2 / (best.kc * s.element_bytes) / best.mr);
+    const int64_t panels = 2 * best.nr * best.kc * s.element_bytes;
+    const int64_t beside = std::max(machine.l2_bytes * 3 / 4 - panels, machine.l2_bytes / 4);
+    const int64_t room = keeps_a_near(machine, best) ? beside : machine.l2_bytes * 2;
+    const int64_t most = std::max<int64_t>(1, room / (best.kc * s.element_bytes) / best.mr);
     std::vector<ContractionShape> shapes{s};
     if (!s.m_known || !s.n_known) {
         shapes.clear();
@@ -325,12 +335,13 @@ ContractionTiles choose_tiles(const ContractionShape& given, const Machine& mach
     best.parallel &= best.tasks > 1 || is_open(s);
     best.a_ahead &= best.parallel;
     const int64_t tiles = divide_up(s.m, best.mr);
-    best.prefetch = best.pack_b && !best.b_in_task && tiles > 1 && (tiles <= kFewTiles || !s.m_known) && s.n > best.nr;
+    const bool fits = double(best.nc * s.k) * s.element_bytes <= double(machine.l2_bytes) / 2;
+    best.prefetch = best.pack_b && !best.b_in_task && tiles > 1 && s.n > best.nr &&
+                    (tiles <= kFewTiles || !s.m_known || (keeps_a_near(machine, best) && !fits));
     // Where the second cache has room for all panels of a task, each tile of A is fetched once, and C is written in
     // order.
     best.along_rows = (machine.load_broadcast || s.k <= kShortSum) && best.pack_b && best.nc > best.nr &&
-                      (!best.prefetch || s.k <= kShortSum) &&
-                      double(best.nc * s.k) * s.element_bytes < double(machine.l2_bytes) / 2;
+                      (!best.prefetch || s.k <= kShortSum) && fits;
     best.prefetch &= !best.along_rows;
     // Another task's panel is not worth it.
     if (best.parallel && best.nc == best.nr && s.m_known && s.n_known) best.prefetch &= best.k_blocks > 1;

@@ -293,6 +293,7 @@ class ContractionSchedule {
         if (row_tiles) order.insert(tiles_.along_rows ? order.end() - 1 : order.end(), *row_tiles);
         tile_loop_ = order.back();
         panel_loop_ = column_tiles;
+        if (row_tiles && tiles_.along_rows && options_.machine.load_broadcast) rows_loop_ = row_tiles;
         if (rows) order.push_back(*rows);
         order.insert(order.end(), {vectors, lanes});
         TRY(s_.reorder(order));
@@ -463,15 +464,12 @@ class ContractionSchedule {
             const bool ahead = tiles_.a_ahead || (a_known_ && task_loop_) || (has_batch_ && !a_batch_);
             if (ahead) {
                 TRY(s_.set_scope(a_, Scope::Global));
-            } else if (block_loop_) {
-                TRY(s_.compute_at(a_, *block_loop_));
-                TRY(s_.set_scope(a_, Scope::Local));
-            } else if (task_loop_) {
-                TRY(s_.compute_at(a_, *task_loop_));
+            } else if (const auto& at = block_loop_ ? block_loop_ : rows_loop_ ? rows_loop_ : task_loop_) {
+                TRY(s_.compute_at(a_, *at));
                 TRY(s_.set_scope(a_, Scope::Local));
             }
             // Rows an odd number of cache lines apart, so that they do not fight for places.
-            if (by_rows_ && !ahead && (task_loop_ || block_loop_))
+            if (by_rows_ && !ahead && (task_loop_ || block_loop_ || rows_loop_))
                 TRY(s_.storage_align(a_, a_batch_ ? 2 : 1, 2 * line(), line()));
             const bool parallel = ahead && tiles_.parallel;
             TRY(by_rows_        ? pack_by_rows(parallel)
@@ -598,6 +596,7 @@ class ContractionSchedule {
     bool even_blocks_ = true;      // all blocks of k are of one size
     Loop tile_loop_, panel_loop_;  // over register tiles, over panels of B
     std::optional<Loop> task_loop_, block_loop_;
+    std::optional<Loop> rows_loop_;  // over tiles of A, each of which is packed into the first cache when it is used
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<t
       stages_(options.stages) {
     add_in_dots(program_);
     divide_once(program_);
+    if (warps_ && matrices != Matrices::None) multiply_bytes_as_halves(program_);
     if (warps_)
         by_powers_of_two(program_);
     else
@@ -137,9 +138,10 @@ Result<Kernel> TileLowering::run() {
                 static_cast<int>(axis) < grid_rank_ ? index_var(fmt::format("block_{}", axes[axis] + 5), {}) : Expr(0);
         TRY(choose_layouts());
     }
+    const std::array<Expr, 3> blocks = ids_, extents = grid_;
     Stmt body = TRY(lower_region(
         program_.body, [] { return Status(); }, [&] { hide_numbers(); }));
-    if (warps_) return finish_blocks(std::move(body));
+    if (warps_) return finish_blocks(std::move(body), blocks, extents);
     kernel_.body = for_loop({.var = instance, .extent = count, .kind = LoopKind::Parallel, .body = std::move(body)});
     if (apart_) return std::move(kernel_);
     drop_unit_loops(kernel_);
@@ -151,10 +153,11 @@ Result<Kernel> TileLowering::run() {
     return std::move(kernel_);
 }
 
-Result<Kernel> TileLowering::finish_blocks(Stmt body) {
+Result<Kernel> TileLowering::finish_blocks(Stmt body, const std::array<Expr, 3>& blocks,
+                                           const std::array<Expr, 3>& extents) {
     for (size_t axis = 0; axis < static_cast<size_t>(grid_rank_); ++axis)
-        body = for_loop({.var = ids_[axis],
-                         .extent = grid_[axis],
+        body = for_loop({.var = blocks[axis],
+                         .extent = extents[axis],
                          .kind = LoopKind::Bound,
                          .axis = fmt::format("block.{}", static_cast<char>('x' + axis)),
                          .body = std::move(body)});
@@ -165,7 +168,7 @@ Result<Kernel> TileLowering::finish_blocks(Stmt body) {
     }
     compute_everywhere(kernel_, warps_, names_);
     drop_unit_loops(kernel_);
-    unwrap_lanes(kernel_);
+    unwrap_lanes(kernel_, bounded_);
     hoist_divisions(kernel_);
     fetch_ahead(kernel_, stages_ - 1);
     simplify_kernel(kernel_);
@@ -253,7 +256,6 @@ Result<TileKernel> from_tile(const tile::Program& program, const std::vector<til
                              const Machine& machine, const TileOptions& options) {
     using from_tile_detail::Matrices;
     using from_tile_detail::TileLowering;
-    if (options.bounded && machine.blocks) return Error(Code::E0604, "{}: on a GPU", program.data().name);
     TileOptions tried = options;
     for (Matrices matrices = machine.has("wgmma") ? Matrices::OfFour : Matrices::OfWarp;;) {
         TileLowering lowering(program.data(), arguments, grid_rank, machine, tried, matrices);

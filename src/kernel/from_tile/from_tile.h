@@ -26,7 +26,7 @@ struct TileOptions {
     int warps = 4;            // of a block, on a GPU
     int stages = 3;  // of loops with products there: tiles are brought one iteration less before they are needed
     // For programs that nobody vouches for: what is loaded outside of an array is 0, what is stored there is dropped, a
-    // tile is read inside of it, and a loop ends after tile::kMostTrips iterations. On a processor; no addresses.
+    // tile is read inside of it, and a loop ends after tile::kMostTrips iterations. No addresses.
     bool bounded = false;
 };
 // On a GPU one block is one instance, its tiles spread over the block's threads (layout.h). Shared memory is free of

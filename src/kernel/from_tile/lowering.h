@@ -95,7 +95,7 @@ class TileLowering {
     Expr inside(int base, const Expr& place, int mask, const TileIndices& at);
 
     // On a GPU (threads.cpp): `warps_` is above 0.
-    Result<Kernel> finish_blocks(Stmt body);
+    Result<Kernel> finish_blocks(Stmt body, const std::array<Expr, 3>& blocks, const std::array<Expr, 3>& extents);
     Status choose_layouts();
     const TileLayout& layout_of(const std::vector<int64_t>& shape);
     // Of a load for a product, where its neighbours in memory are not those of the usual layout.
@@ -115,6 +115,7 @@ class TileLowering {
     Matrices matrices_of(const tile::Instruction& i) const;  // that a product can be of
     bool multiplies_matrices(const tile::Instruction& i) const { return matrices_of(i) != Matrices::None; }
     bool is_turned_operand(int value) const;   // that matrix instructions read as it was before
+    bool may_have_sums(int value) const;
     bool comes_from_threads(int value) const;  // the first operand of instructions of four warps
     bool is_stored_turned(int value) const;    // an operand of those, columns first
     int shared_operand(int value, bool& transposed);

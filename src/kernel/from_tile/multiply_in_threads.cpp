@@ -44,13 +44,25 @@ bool TileLowering::is_turned_operand(int value) const {
     return made != made_by_.end() && made->second->kind == Kind::Permute && multiplies_matrices(*user);
 }
 
+// Whether something that may be sums is in it, and not only what is in memory.
+bool TileLowering::may_have_sums(int value) const {
+    if (type(value).shape.empty()) return false;
+    auto made = made_by_.find(value);
+    if (made == made_by_.end()) return true;
+    const Instruction& i = *made->second;
+    if (i.kind == Kind::Dot || !i.regions.empty()) return true;
+    if (i.kind == Kind::Load || i.kind == Kind::Atomic) return false;
+    return std::any_of(i.inputs.begin(), i.inputs.end(),
+                       [&](int input) { return !type(input).pointer && may_have_sums(input); });
+}
+
 // What was computed from sums, and lies with the threads as sums do.
 bool TileLowering::comes_from_threads(int value) const {
     auto made = made_by_.find(value);
     const Instruction* user = uses_.last[static_cast<size_t>(value)];
     if (made == made_by_.end() || made->second->kind != Kind::Map || uses_.count[static_cast<size_t>(value)] != 1)
         return false;
-    if (of_warps_.contains(type(value).shape)) return false;
+    if (of_warps_.contains(type(value).shape) || !may_have_sums(value)) return false;
     const auto layout = wide_layout(type(value).shape, warps_);
     const auto sums = user ? wide_layout(type(user->outputs[0]).shape, warps_) : std::nullopt;
     if (!layout || !sums || layout->across > 1 || sums->across > 1 || layout->down != sums->down) return false;

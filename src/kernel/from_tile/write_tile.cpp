@@ -11,7 +11,7 @@ namespace {
 
 using As = TileCall::Argument::As;
 
-constexpr int64_t kFilled = 4096;  // elements at a time
+constexpr int64_t kFilled = 4096;  // elements at a time, on a processor
 
 class TileWriter {
   public:
@@ -91,24 +91,25 @@ class TileWriter {
             const int from = call_.initial[o] < 0 ? -1 : slot_of(As::Input, static_cast<size_t>(call_.initial[o]));
             const Buffer& buffer = kernel.buffers[static_cast<size_t>(to)];
             const Expr extent = buffer.shape[0];
+            const int64_t filled = machine_.blocks ? 1 : kFilled;
             const Expr part = index_var(fmt::format("part{}", o), {}), each = index_var(fmt::format("each{}", o), {});
-            const Expr at = part * Expr(kFilled) + each;
+            const Expr at = part * Expr(filled) + each;
             const Expr value = from < 0 ? constant(0, buffer.dtype) : load(from, buffer.dtype, {at});
             const Stmt inner = for_loop({.var = each,
-                                         .extent = min(Expr(kFilled), extent - part * Expr(kFilled)),
+                                         .extent = min(Expr(filled), extent - part * Expr(filled)),
                                          .body = store(to, {at}, value)});
-            all.push_back(for_loop(
-                {.var = part, .extent = ceil_div(extent, kFilled), .kind = LoopKind::Parallel, .body = inner}));
+            all.push_back(
+                for_loop({.var = part, .extent = ceil_div(extent, filled), .kind = LoopKind::Parallel, .body = inner}));
         }
         if (kernel.body) all.push_back(instances(kernel.body));
         kernel.body = seq(std::move(all));
     }
 
-    // The loop over instances, marked as such; a loop that ran once is made again.
+    // The loop over instances, or blocks, marked as such; a loop that ran once is made again.
     static Stmt instances(const Stmt& body) {
         const For* loop = body->as<For>();
         For made{.var = index_var("instance", 1), .extent = 1, .kind = LoopKind::Parallel, .body = body};
-        if (loop && loop->kind == LoopKind::Parallel) made = *loop;
+        if (loop && (loop->kind == LoopKind::Parallel || loop->kind == LoopKind::Bound)) made = *loop;
         made.notes.emplace(kInstances, 1);
         return make_stmt(std::move(made));
     }

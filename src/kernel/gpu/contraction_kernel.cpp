@@ -375,9 +375,9 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         return std::optional(
             TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
     if (wide) {
-        WgmmaPlan wgmma{choose_wgmma_tile(f.batch, f.m, f.n), 1, window ? f.inner.value_or(0) : 0, std::move(window)};
-        wgmma.parts = choose_parts(wgmma.tile, f.batch, f.m, f.n, steps_along(merged, wgmma.inner, wgmma.tile.k));
-        if (f.m < kFewestWide && wgmma.parts == 1) return std::optional<TiledKernel>();
+        const size_t inner = window ? f.inner.value_or(0) : 0;
+        const auto [tile, parts] = choose_wgmma(f.batch, f.m, f.n, steps_along(merged, inner, kWideDepth));
+        const WgmmaPlan wgmma{tile, parts, inner, std::move(window)};
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns

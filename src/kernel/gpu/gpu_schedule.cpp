@@ -43,10 +43,12 @@ Result<Schedule> gpu_schedule(Compute compute, const ScheduleOptions&) { return 
 
 Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices,
                               std::string* traces) {
+    Compute of_row = compute;
+    const auto matrix = prepare_matrix_of_row(of_row);
     auto try_one = [&](bool share) -> Result<Lowered> {
-        Compute with = compute;
+        Compute with = matrix ? of_row : compute;
         if (share && !options.strict) keep_wide(with);
-        auto prepared = prepare_window(with);
+        auto prepared = matrix ? matrix : prepare_window(with);
         const Schedule schedule = TRY(scheduled(std::move(with), share));
         Lowered lowered = TRY(lower(schedule));
         own_elements(lowered.kernel);
@@ -64,7 +66,7 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         if (traces) *traces += fmt::format("// {}: attention in one kernel, no schedule\n", compute.name);
         return std::move(**attention);
     }
-    auto tiled = contraction_kernel(compute, options.machine);
+    auto tiled = matrix ? Result(std::optional<Lowered>()) : contraction_kernel(compute, options.machine);
     if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);

@@ -83,6 +83,8 @@ std::optional<PreparedOperand> prepare_operand(Compute& compute, const Expr& ope
         if (stage.buffer >= first) ++stage.buffer;
     }
     compute.buffers.insert(compute.buffers.begin() + first, std::move(made));
+    compute.known.resize(compute.params);
+    compute.known.push_back(true);
     ++compute.params;
     return prepared;
 }

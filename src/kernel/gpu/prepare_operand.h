@@ -17,6 +17,10 @@ struct PreparedOperand {
 std::optional<PreparedOperand> prepare_operand(Compute& compute, const Expr& operand,
                                                const std::vector<ReduceAxis>& order);
 
+// The matrix that a single row is multiplied by, along what is added up: a block then has all of a sum. Nothing where it
+// lies so, or is not known.
+std::optional<PreparedOperand> prepare_matrix_of_row(Compute& compute);
+
 // The weights of a window for each channel, as vectors along channels. Nothing where they lie so, or there are none.
 std::optional<PreparedOperand> prepare_window(Compute& compute);
 

@@ -86,6 +86,24 @@ class RowContraction : ContractionBuilder {
 
 }  // namespace
 
+std::optional<PreparedOperand> prepare_matrix_of_row(Compute& compute) {
+    if (compute.stages.empty() || compute.stages.size() > 2) return {};
+    const Stage sum = compute.stages[0];
+    const auto c = match_contraction(sum);
+    if (!c || sum.fold || !c->batch.empty() || c->columns.empty() || sum.reduce.size() != 1) return {};
+    for (int i : c->rows)
+        if (!sum.axes[size_t(i)].extent.is_int(1)) return {};
+    const auto k = sum.reduce[0].extent.as_int();
+    const Expr operand = sum.value.arg(size_t(c->b)), read = operand.is(ExprKind::Cast) ? operand.arg(0) : operand;
+    if (!read.is(ExprKind::Load) || dtype_bytes(read.dtype()) != 2 || !k || *k % (kRowVectorBytes / 2)) return {};
+    const auto step = stride_of(Schedule(compute), read, sum.axes[size_t(c->columns.back())].var);
+    if (!step || !step->is_int(1)) return {};
+    std::vector<ReduceAxis> order;
+    for (int i : c->columns) order.push_back(sum.axes[size_t(i)]);
+    order.push_back(sum.reduce[0]);
+    return prepare_operand(compute, operand, order);
+}
+
 std::optional<TiledKernel> row_kernel(const Schedule& s, const Stage& sum, const Stage& out, int a) {
     if (sum.reduce.size() != 1 || sum.axes.size() != 2) return {};
     const auto m = sum.axes[0].extent.as_int(), n = sum.axes[1].extent.as_int(), k = sum.reduce[0].extent.as_int();

@@ -17,6 +17,7 @@ constexpr int64_t kRingRows = 6 * 256;   // of tiles on their way, both operands
 constexpr int64_t kAlignedElements = 8;  // of 16 bits, that rows begin at multiples of
 constexpr size_t kMostTileDims = 5;      // of a buffer that tiles are copied of
 constexpr double kMultiprocessors = 132;
+constexpr int64_t kMostParts = 16, kShortestPart = 4;  // of k; steps of one
 
 // A buffer as [outer axes, rows, columns], columns lying together; with those outer axes that it has.
 struct MatrixView {
@@ -210,7 +211,13 @@ class WgmmaContraction : ContractionBuilder {
         const Expr step = part_ * steps_of_part() + step_of_part, k = floor_div(step, others_) * kWgmmaDepth;
         if (window_ && &o == &a_) return bring_places(first, step, k);
         std::vector<Expr> at = o.along_k ? place(o.view, first, k, step) : place(o.view, k, first, step);
-        return copy(kCopyTile, {o.tile, {0, 0}}, {o.view.buffer, std::move(at)});
+        Stmt brought = copy(kCopyTile, {o.tile, {0, 0}}, {o.view.buffer, std::move(at)});
+        // Rows that there are not would be filled with zeros, which takes time.
+        const int64_t there = o.along_k ? o.view.shape[o.view.shape.size() - 2].as_int().value_or(o.side) : o.side;
+        if (there >= o.side) return brought;
+        Call some = *brought->as<Call>();
+        some.args.push_back(there);
+        return make_stmt(std::move(some));
     }
 
     Stmt bring_places(const Expr& first, const Expr& step, const Expr& k) const {
@@ -236,10 +243,14 @@ class WgmmaContraction : ContractionBuilder {
         std::vector<Stmt> body{bring(a_, block_m_ * tile_.m, step), bring(b_, block_n_ * tile_.n, step)};
         for (int tile : {a_.tile, b_.tile}) body.push_back(make_stmt(Call{kWaitTile, {{tile, {0, 0}}}, {}, {}}));
         body.push_back(multiply());
-        return for_loop({.var = step,
-                         .extent = count,
-                         .notes = {{"pipeline", kRingRows / (tile_.m + tile_.n)}},
-                         .body = seq(std::move(body))});
+        std::map<std::string, int64_t> notes{{"pipeline", kRingRows / (tile_.m + tile_.n)}};
+        if (const int64_t early = (is_known(a_) ? 1 : 0) | (is_known(b_) ? 2 : 0)) notes.emplace("early", early);
+        return for_loop({.var = step, .extent = count, .notes = std::move(notes), .body = seq(std::move(body))});
+    }
+
+    bool is_known(const TileOperand& o) const {
+        const auto slot = size_t(o.view.buffer);
+        return slot < compute_.known.size() && compute_.known[slot];
     }
 
     Stmt multiply() const {
@@ -324,22 +335,35 @@ class WgmmaContraction : ContractionBuilder {
     std::vector<int> tiles_c_;  // what is stored
 };
 
+// What a launch takes, in microseconds on an H200, beside what all do: the steps of the tiles that a multiprocessor
+// takes one after the other, or to read the operands once; the last tile's end; with parts a second launch, and sums
+// that go through memory.
+double wgmma_time(const WgmmaShape& s, int64_t batch, int64_t m, int64_t n, int64_t steps) {
+    constexpr double kBytesRead = 4.2e6, kSumBytes = 3e6, kSecondLaunch = 1.5;
+    const double x = double(s.tile.m) / 64, y = double(s.tile.n) / 64;
+    const double turns = double(batch * divide_up(m, s.tile.m) * divide_up(n, s.tile.n) * s.parts) / kMultiprocessors;
+    const double step = 0.01 + 0.095 * x + 0.05 * y;
+    const double read = double(batch * (m + n) * steps * kPanelBytes) / kBytesRead;
+    double time = std::max(read, (turns < 4 ? std::ceil(turns) : turns) * double(divide_up(steps, s.parts)) * step);
+    time += 0.25 * x * y;
+    return s.parts == 1 ? time : time + kSecondLaunch + double(2 * s.parts * m * n * 4) / kSumBytes;
+}
+
 }  // namespace
 
-// Tiles that each multiprocessor takes one after the other, and what each costs beside its products.
-BlockTile choose_wgmma_tile(int64_t batch, int64_t m, int64_t n) {
-    BlockTile best;
+WgmmaShape choose_wgmma(int64_t batch, int64_t m, int64_t n, int64_t steps) {
+    WgmmaShape best;
     double least = 0;
     for (int64_t bm : {128, 64})
-        for (int64_t bn : {128, 64}) {
-            const double tiles = double(batch) * double((m + bm - 1) / bm) * double((n + bn - 1) / bn);
-            const double x = double(bm) / 64, y = double(bn) / 64;
-            const double turns = std::max(1.0, tiles / kMultiprocessors);
-            const double cost = (x * y + 0.1 * (x + y) + 0.1) * (turns < 4 ? std::ceil(turns) : turns);
-            if (best.m && cost >= least) continue;
-            least = cost;
-            best = {bm, bn, kWgmmaDepth};
-        }
+        for (int64_t bn : {128, 64})
+            for (int64_t parts = 1; parts <= (batch > 1 ? 1 : kMostParts); ++parts) {
+                if (parts > 1 && (steps % parts || steps / parts < kShortestPart)) continue;
+                const WgmmaShape shape{{bm, bn, kWgmmaDepth}, parts};
+                const double time = wgmma_time(shape, batch, m, n, std::max<int64_t>(steps, 1));
+                if (best.tile.m && time >= least) continue;
+                least = time;
+                best = shape;
+            }
     return best;
 }
 

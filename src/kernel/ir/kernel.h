@@ -65,7 +65,7 @@ struct For {
     Expr extent;
     LoopKind kind = LoopKind::Serial;
     std::string axis = {};                       // Bound: "block.x", "thread.y"
-    std::map<std::string, int64_t> notes = {};   // hints: "unroll", "prefetch", "pipeline", "ahead", "brings"; "line", "column": in the source
+    std::map<std::string, int64_t> notes = {};   // hints: "unroll", "prefetch", "pipeline", "early", "ahead", "brings"; "line", "column": in the source
     Stmt body;
 };
 struct Seq {

@@ -269,17 +269,20 @@ class NestFinder {
         }
         const BoundNest nest = bound_nest(*loop);
         const std::set<int> written = written_buffers(nest.body);
+        const bool before = global_;
+        global_ &= !loop->notes.contains(kInstances);
         TRY(RaceFinder(kernel_, nest, conditions_, written, global_).run(nest.body));
         const size_t around = conditions_.size();
         for (const For* each : nest.loops) conditions_.push_back(lt(each->var, each->extent));
         TRY(walk(nest.body));
         conditions_.resize(around);
+        global_ = before;
         return {};
     }
 
   private:
     const Kernel& kernel_;
-    const bool global_;
+    bool global_;
     std::vector<Expr> conditions_;
 };
 

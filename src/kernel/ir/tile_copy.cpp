@@ -81,7 +81,7 @@ class CopyWriter {
         CHECK(copy, "kernel {}: a copy of no tile", kernel_.name);
         const bool stores = call.name == kStoreTile;
         ++number_;
-        const Expr i = variable("copied", copy->rows), j = variable("copied_in", copy->columns);
+        const Expr i = variable("copied", copy->copied), j = variable("copied_in", copy->columns);
         const Access& first = stores ? call.writes[0] : call.reads[0];
         const Buffer& global = kernel_.buffers[static_cast<size_t>(copy->global)];
         std::vector<Expr> at = first.indices;
@@ -103,7 +103,7 @@ class CopyWriter {
             const Expr value = select(inside, load(copy->global, global.dtype, at), constant(0, global.dtype));
             body = store(incoming_.at(copy->tile), {i, j}, value);
         }
-        return serial(i, copy->rows, serial(j, copy->columns, std::move(body)));
+        return serial(i, copy->copied, serial(j, copy->columns, std::move(body)));
     }
 };
 
@@ -222,7 +222,8 @@ std::optional<TileCopy> tile_copy(const Kernel& kernel, const Call& call) {
     const bool stores = call.name == kStoreTile, places = call.name == kCopyPlaces;
     if (!stores && !brings_tile(call)) return {};
     if (call.writes.size() != 1 || call.reads.size() != 1) return {};
-    if (!places && call.args.size() != 2) return {};
+    const bool some = call.name == kCopyTile && call.args.size() == 3;
+    if (!places && !some && call.args.size() != 2) return {};
     const Access &tile = stores ? call.reads[0] : call.writes[0], &global = stores ? call.writes[0] : call.reads[0];
     const Buffer &t = kernel.buffers[static_cast<size_t>(tile.buffer)],
                  &g = kernel.buffers[static_cast<size_t>(global.buffer)];
@@ -241,13 +242,16 @@ std::optional<TileCopy> tile_copy(const Kernel& kernel, const Call& call) {
     auto size = [&](size_t i) { return *t.shape[i].as_int(); };
     const auto bytes = static_cast<int64_t>(dtype_bytes(t.dtype));
     if (stores && (size(2) != kPieces || size(3) * bytes != kPieceBytes || size(1) % kPieces)) return {};
+    const int64_t rows = size(stores ? 1 : 0), copied = some ? call.args[2].as_int().value_or(0) : rows;
+    if (copied < 1 || copied > rows) return {};
     return TileCopy{tile.buffer,
                     global.buffer,
-                    size(stores ? 1 : 0),
+                    rows,
                     stores ? size(0) * size(2) * size(3) : size(1),
                     static_cast<size_t>(*d),
                     static_cast<size_t>(*e),
-                    at};
+                    at,
+                    copied};
 }
 
 Kernel expand_tile_copies(const Kernel& kernel) {

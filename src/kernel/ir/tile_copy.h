@@ -3,6 +3,7 @@
 //
 //   call copy_tile(tile[0, 0]; from[at]; d, e)      tile[i, j] = from, i further along its dimension d and j along e,
 //                                                   and 0 outside of it
+//   call copy_tile(tile[0, 0]; from[at]; d, e, n)   the same for the first n rows i; the others may be anything
 //   call copy_places(tile[0, 0]; from[0, 0, 0, c]; place, h, w, sy, sx, y, x, dy, dx)
 //                                                   tile[i, j] = from[n, sy * oy + y + dy, sx * ox + x + dx, c + j],
 //                                                   and 0 outside of it, where place + i is number [n, oy, ox] of [:,
@@ -45,6 +46,7 @@ struct TileCopy {
     int64_t rows = 0, columns = 0;
     size_t along_rows = 0, along_columns = 0;
     std::optional<TilePlaces> places = {};  // instead of a dimension that rows run along
+    int64_t copied = 0;                     // of the rows, the first
 };
 // Of copy_tile, copy_places and store_tile; nothing where a rule above is broken.
 std::optional<TileCopy> tile_copy(const Kernel& kernel, const Call& call);

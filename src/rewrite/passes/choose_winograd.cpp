@@ -44,6 +44,7 @@ Polynomial times_root(const Polynomial& p, double root) {  // p(x) * (x - root)
 using Axis = ConvTiles::Axis;
 
 constexpr double kWorthwhile = 1.3;  // times as fast, by what is counted
+constexpr int kWideVector = 64;  // bytes: transforms in such vectors wait for memory, and are better off in one pass
 
 Decision pays_on_gpu(const ConvTiles& c, bool leaves, const Machine& machine) {
     const double direct = direct_seconds(c, machine), tiled = tiled_seconds(c, machine, leaves);
@@ -79,7 +80,7 @@ Tensor as_f32(const Tensor& t) {
 }
 
 // One axis is transformed after the other, so that few values are at hand at a time; or both at once, where a tile
-// has room in registers.
+// has room in registers or is written in wide vectors.
 class Tiling {
   public:
     Tiling(Graph& graph, Node& node, const ConvTiles& c, bool at_once)
@@ -236,13 +237,15 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
         Node& node = *graph.nodes()[i];
         auto c = conv_tiles(node);
         if (!c || !node.input(1)->is_constant()) continue;
+        if (machine.blocks && !c->asked && !c->of_3x3()) continue;
         if (machine.blocks) c = fastest_tiles(*c, machine);
         const auto& uses = node.output()->uses();
         const bool leaves = std::any_of(uses.begin(), uses.end(), [](const Use& use) { return !use.node; });
         Decision decision = pays(*c, leaves, machine);
         if (decision) {
             Rewriting rewriting(context, "tiles", {&node});
-            Result<Changed> done = Tiling(graph, node, *c, machine.blocks).run();
+            const bool at_once = machine.blocks || machine.vector_bytes >= kWideVector;
+            Result<Changed> done = Tiling(graph, node, *c, at_once).run();
             if (!done.ok()) decision = no("{}", done.error().message());
             if (done.ok() && *done) rewriting.done();
             changed |= done.ok() && *done;

@@ -181,7 +181,7 @@ class Instantiation {
         }
         if (given > context_.fold_inputs) return false;
         const int64_t bytes = context_.fold_limit + given;
-        Result<std::vector<Datum>> results = evaluate_op(op, data, attrs, outputs);
+        Result<std::vector<Datum>> results = evaluate_op(op, data, attrs, outputs, {.cancel = context_.cancel});
         if (!results.ok()) return false;
         for (const Datum& d : *results)
             if (!d.is_tensor() || d.tensor().bytes() > bytes) return false;

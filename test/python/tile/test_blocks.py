@@ -130,6 +130,46 @@ def test_products_are_assembled(tile, warps, turn, tmp_path, monkeypatch):
     assert "serialized" not in said, said
 
 
+@triton.jit
+def product_of_bytes(a, b, z, K, bk, bn, BK: tl.constexpr, SUM: tl.constexpr, TURN: tl.constexpr):
+    m, n, k = tl.arange(0, 64), tl.arange(0, 64), tl.arange(0, BK)
+    sums = tl.zeros((64, 64), dtype=SUM)
+    for step in range(0, tl.cdiv(K, BK)):
+        at = step * BK + k
+        x = tl.load(a + m[:, None] * K + at[None, :])
+        if TURN:
+            y = tl.trans(tl.load(b + n[:, None] * bn + at[None, :] * bk))
+        else:
+            y = tl.load(b + at[:, None] * bk + n[None, :] * bn)
+        sums += tl.dot(x, y)
+    tl.store(z + m[:, None] * 64 + n[None, :], sums)
+
+
+@pytest.mark.parametrize("dtype, depth", [("float8_e4m3fn", 64), ("float8_e5m2", 128), ("int8", 64), ("int8", 256),
+                                          ("uint8", 32)])
+@pytest.mark.parametrize("turn", [False, True])
+def test_products_of_bytes_are_matrix_instructions(dtype, depth, turn, monkeypatch):
+    """All values of 8 bits are values of f16, and sums of their products are exact: also of the largest there are."""
+    if os.environ.get("TESSERA_TILE_DEVICE") != "cuda":
+        monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
+    rng, floats, k = np.random.default_rng(depth), dtype.startswith("float8"), 2 * depth
+    if floats:
+        a, b = (rng.standard_normal(s).astype(np_dtype(dtype)) for s in ((64, k), (k, 64)))
+    else:
+        low, high = (-128, 127) if dtype == "int8" else (0, 255)
+        a, b = (rng.integers(low, high + 1, s).astype(dtype) for s in ((64, k), (k, 64)))
+        a[:8], b[:, :8] = low or high, low or high
+    z = np.zeros((64, 64), np.float32 if floats else np.int32)
+    given = (a, np.ascontiguousarray(b.T) if turn else b, z, k, *((1, k) if turn else (64, 1)))
+    named = {"BK": depth, "SUM": tl.float32 if floats else tl.int32, "TURN": turn, "num_warps": 4}
+    made = triton.compile(product_of_bytes, *given, grid=(1,), **named)
+    assert "call wide_" in made.emit("blocks") or "call warps_" in made.emit("blocks")
+    assert "mma" in made.emit("ptx")
+    product_of_bytes[1,](*given, **named)
+    wanted = wide(a).astype(np.float64) @ wide(b).astype(np.float64)
+    np.testing.assert_allclose(z, wanted, rtol=1e-5 if floats else 0, atol=1e-4 if floats else 0)
+
+
 def test_products_on_older_gpus(tmp_path, monkeypatch):
     """Tiles are brought ahead there too, for instructions of one warp."""
     monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
