@@ -381,15 +381,7 @@ TEST(Gpu, TilesFollowSizes) {
     EXPECT_LE(choose_block_tile(1, 64, 64).m, 32);
 }
 
-// A graph whose node runs a tile program; its text, in which lines end.
-std::string with_tile(const std::string& before, std::string program, const std::string& rest) {
-    for (size_t at = 0; (at = program.find('\n', at)) != std::string::npos; ++at) program.replace(at, 1, " ");
-    return before + "kernel=\"" + program + "\", " + rest;
-}
-
-// Tile kernels of a model are blocks of threads too. What they reach outside of their tensors is 0, or is dropped.
-TEST(Gpu, TileKernelsOfModels) {
-    const std::string softmax = R"(tile softmax(y: ptr<f32>, x: ptr<f32>, stride: i32, n: i32) {
+constexpr const char* kTileSoftmax = R"(tile softmax(y: ptr<f32>, x: ptr<f32>, stride: i32, n: i32) {
   %4: i32 = program_id() [0]
   %5: i32[128] = arange() [0, 128]
   %6: i32 = map {x0 * x1}(%4, stride)
@@ -421,7 +413,8 @@ TEST(Gpu, TileKernelsOfModels) {
   store(%26, %29, %31)
 }
 )";
-    const std::string product = R"(tile product(c: ptr<f16>, a: ptr<f16>, b: ptr<f16>, m: i32, n: i32, k: i32) {
+
+constexpr const char* kTileProduct = R"(tile product(c: ptr<f16>, a: ptr<f16>, b: ptr<f16>, m: i32, n: i32, k: i32) {
   %6: i32 = program_id() [0]
   %7: i32 = constant {32_i32}()
   %8: i32 = map {x0 * x1}(%6, %7)
@@ -516,7 +509,8 @@ TEST(Gpu, TileKernelsOfModels) {
   store(%86, %87, %96)
 }
 )";
-    const std::string wild = R"(tile wild(y: ptr<f32>, x: ptr<f32>, n: i32) {
+
+constexpr const char* kTileOutside = R"(tile wild(y: ptr<f32>, x: ptr<f32>, n: i32) {
   %3: i32[64] = arange() [0, 64]
   %4: i32 = constant {3_i32}()
   %5: i32[64] = broadcast(%4)
@@ -538,18 +532,27 @@ TEST(Gpu, TileKernelsOfModels) {
   store(%11, %20)
 }
 )";
+
+// A graph whose node runs a tile program; its text, in which lines end.
+std::string with_tile(const std::string& before, std::string program, const std::string& rest) {
+    for (size_t at = 0; (at = program.find('\n', at)) != std::string::npos; ++at) program.replace(at, 1, " ");
+    return before + "kernel=\"" + program + "\", " + rest;
+}
+
+// Tile kernels of a model are blocks of threads too. What they reach outside of their tensors is 0, or is dropped.
+TEST(Gpu, TileKernelsOfModels) {
     const std::string rows = with_tile(
         "graph g(x: f32[M, N]) {\n  %s = mul(x, 0.125)\n  %p = tile_kernel(%s, arguments=[\"out0\", \"in0\", "
         "\"in0.d1\", "
         "\"in0.d1\"], grid=[\"in0.d0\"], ",
-        softmax, "outputs=[\"f32[in0.d0, in0.d1]\"])\n  return add(%p, x)\n}\n");
+        kTileSoftmax, "outputs=[\"f32[in0.d0, in0.d1]\"])\n  return add(%p, x)\n}\n");
     const std::string products = with_tile(
         "graph g(a: f16[M, K], b: f16[K, N]) {\n  %p = tile_kernel(a, b, arguments=[\"out0\", \"in0\", \"in1\", "
         "\"in0.d0\", \"in1.d1\", \"in0.d1\"], grid=[\"(in0.d0 + 31) / 32\", \"(in1.d1 + 31) / 32\"], ",
-        product, "outputs=[\"f16[in0.d0, in1.d1]\"])\n  return relu(%p)\n}\n");
+        kTileProduct, "outputs=[\"f16[in0.d0, in1.d1]\"])\n  return relu(%p)\n}\n");
     const std::string outside = with_tile(
-        "graph g(x: f32[N]) {\n  return tile_kernel(x, arguments=[\"out0\", \"in0\", \"in0.d0\"], grid=[\"1\"], ", wild,
-        "outputs=[\"f32[in0.d0]\"])\n}\n");
+        "graph g(x: f32[N]) {\n  return tile_kernel(x, arguments=[\"out0\", \"in0\", \"in0.d0\"], grid=[\"1\"], ",
+        kTileOutside, "outputs=[\"f32[in0.d0]\"])\n}\n");
     for (const char* target : {"sm_80", "sm_90a"}) {
         EXPECT_THAT(kernels_of(for_blocks(rows, target)), testing::HasSubstr("on thread.x")) << "it is on the host";
         for (int64_t n : {1, 60, 128}) expect_in_any_order(rows, {{"M", 3}, {"N", n}}, 5, target);
