@@ -1,10 +1,13 @@
 #include "base/thread_pool.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -52,7 +55,8 @@ struct alignas(128) Team::Slot {
     };
     std::atomic<uint32_t> turn{0};
     std::atomic<bool> taken{false};
-    int number = 0;  // from 1 on
+    int number = 0;                       // from 1 on
+    std::atomic<int>* callers = nullptr;  // of its pool
     Body body = nullptr;
     void* context = nullptr;
     int64_t extent = 0, pieces = 1;
@@ -86,11 +90,10 @@ struct alignas(128) Team::Slot {
     }
 
     int64_t work(int thread) noexcept {
-        ThreadTrace* trace = ThreadTrace::current();
-        if (!trace) return share(thread);
+        if (!ThreadTrace::wanted()) return share(thread);
         const auto began = std::chrono::steady_clock::now();
         const int64_t done = share(thread);
-        if (done > 0) trace->add({thread, began, std::chrono::steady_clock::now()});
+        if (done > 0) ThreadTrace::add({thread, began, std::chrono::steady_clock::now()});
         return done;
     }
 
@@ -121,12 +124,20 @@ namespace {
 
 using Slot = Team::Slot;
 
-// Never destroyed: its threads outlive the end of main.
+// Never destroyed: its threads outlive the end of main. A process that was forked has none of them, and starts a pool
+// of its own.
 class Pool {
   public:
     static Pool& shared() {
-        static Pool* pool = new Pool();
-        return *pool;
+        static std::atomic<Pool*> pool{nullptr};
+        static std::mutex starting;  // not held by anybody while the process is forked
+        if (Pool* running = pool.load(std::memory_order_acquire)) return *running;
+        static const int watched = pthread_atfork([] { starting.lock(); }, [] { starting.unlock(); },
+                                                  [] { pool.store(nullptr), starting.unlock(); });
+        (void)watched;
+        std::lock_guard lock(starting);
+        if (!pool.load()) pool.store(new Pool());
+        return *pool.load();
     }
 
     int threads() const { return threads_; }
@@ -146,8 +157,9 @@ class Pool {
         }
         return nullptr;
     }
-    void give_back(Slot* slot) {
-        callers_.fetch_sub(1, std::memory_order_relaxed);
+    // To the pool it is of, which after a fork is another.
+    static void give_back(Slot* slot) {
+        slot->callers->fetch_sub(1, std::memory_order_relaxed);
         slot->taken.store(false, std::memory_order_release);
     }
 
@@ -213,8 +225,12 @@ class Pool {
     }
 
     Pool() : threads_(usable_cores()), workers_(new Worker[static_cast<size_t>(threads_)]) {
-        for (int i = 0; i < kSlots; ++i) slots_[i].number = i + 1;
-        for (int i = 1; i < threads_; ++i) std::thread([this, i] { serve(i); }).detach();
+        for (int i = 0; i < kSlots; ++i) slots_[i].number = i + 1, slots_[i].callers = &callers_;
+        try {
+            for (int i = 1; i < threads_; ++i) std::thread([this, i] { serve(i); }).detach();
+        } catch (const std::system_error&) {
+            // The system gives no more threads. Those that are missing never ask for work, which callers then do.
+        }
     }
 
     // Where no core is idle, a worker may be woken on its caller's, and wait there for the caller to end. So workers of
@@ -253,7 +269,7 @@ class Pool {
             turn = slot.turn.load(std::memory_order_seq_cst);
             const int number = Slot::is_open(turn) ? slot.number_of(worker) : -1;
             if (number >= 0) found |= slot.work(number) > 0;
-            self.serves.store(0, std::memory_order_release);
+            self.serves.store(0, std::memory_order_seq_cst);  // before it looks whether somebody sleeps
             self.serves.notify_one();
             self.last = &slot, self.last_turn = turn;
         }
@@ -308,7 +324,7 @@ Team::Team(int limit) {
 }
 
 Team::~Team() {
-    if (slot_) Pool::shared().give_back(slot_);
+    if (slot_) Pool::give_back(slot_);
 }
 
 void Team::run(int64_t extent, Body body, void* context, RangeTime* time) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 #include <vector>
 
 namespace tessera {
@@ -20,12 +19,11 @@ class ThreadTrace {
     ThreadTrace(const ThreadTrace&) = delete;
     ThreadTrace& operator=(const ThreadTrace&) = delete;
 
-    std::vector<Worked> take();  // since the last call
-    void add(const Worked& worked);
-    static ThreadTrace* current();
+    std::vector<Worked> take();             // since the last call
+    static bool wanted();                   // whether one lives
+    static void add(const Worked& worked);  // to the one that lives, if it still does
 
   private:
-    std::mutex mutex_;
     std::vector<Worked> worked_;
 };
 

@@ -1,10 +1,16 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <thread>
 #include <vector>
+
+#include "base/thread_trace.h"
 
 namespace tessera {
 namespace {
@@ -126,6 +132,83 @@ TEST(ThreadPool, TimeOfARangeIsThatOfOneThread) {
     };
     team.run(64, body, nullptr, &time);
     EXPECT_GE(time.ns(), 64 * 50'000);
+}
+
+// The sanitizers start no threads in forked processes, and need more memory than those may have.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+// The status of a forked process that does something; one that hangs is ended.
+template <typename F>
+int status_of_fork(F&& f) {
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        _exit(f());
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+// Two pieces that wait for one another, which takes two threads.
+bool two_threads_work(Team& team) {
+    std::atomic<int> came{0}, met{0};
+    team.each(2, [&](int64_t, int) {
+        const auto began = std::chrono::steady_clock::now();
+        ++came;
+        while (came < 2 && std::chrono::steady_clock::now() - began < std::chrono::seconds(5))
+            std::this_thread::yield();
+        met += came == 2;
+    });
+    return met == 2;
+}
+
+TEST(ThreadPool, ForkedProcessesHaveWorkersToo) {
+    if (Team().threads() < 2) GTEST_SKIP() << "one core";
+    std::atomic<int> n{0};
+    Team().each(100, [&](int64_t, int) { ++n; });
+    EXPECT_EQ(status_of_fork([] {
+                  Team team;
+                  return two_threads_work(team) ? 0 : 1;
+              }),
+              0);
+    Team held;
+    EXPECT_EQ(status_of_fork([&] {
+                  std::atomic<int> n{0};
+                  held.each(100, [&](int64_t, int) { ++n; });
+                  Team team;
+                  return n == 100 && two_threads_work(team) ? 0 : 1;
+              }),
+              0);
+}
+
+TEST(ThreadPool, WorksWhereThereAreNoMoreThreads) {
+    EXPECT_EQ(status_of_fork([] {
+                  long pages = 0;
+                  std::ifstream("/proc/self/statm") >> pages;
+                  const rlim_t room = rlim_t(pages) * rlim_t(sysconf(_SC_PAGESIZE)) + (1 << 20);  // less than a stack
+                  const rlimit limit{room, room};
+                  if (setrlimit(RLIMIT_AS, &limit) != 0) return 2;
+                  std::atomic<int> n{0};
+                  for (int i = 0; i < 3; ++i) Team().each(100, [&](int64_t, int) { ++n; });
+                  return n == 300 ? 0 : 1;
+              }),
+              0);
+}
+#endif
+
+// Others work while a trace ends: what they did is not added to it any more.
+TEST(ThreadPool, TracesEndWhileOthersWork) {
+    std::atomic<bool> over{false};
+    std::thread other([&] {
+        while (!over) Team().each(8, [](int64_t, int) { std::this_thread::yield(); });
+    });
+    for (int round = 0; round < 2000; ++round) {
+        ThreadTrace trace;
+        Team().each(8, [](int64_t, int) {});
+        EXPECT_GE(trace.take().size(), 1U);
+    }
+    over = true;
+    other.join();
 }
 
 }  // namespace
