@@ -126,8 +126,8 @@ TEST(winograd, what_is_asked_for_and_cannot_be_stays_direct) {
         return choices_of(g).size();
     };
     EXPECT_EQ(choices_for({6, 6}, {}), 1u);
-    EXPECT_EQ(choices_for({1, 1}, {}), 0u);   // directly
-    EXPECT_EQ(choices_for({9, 9}, {}), 0u);   // too many points
+    EXPECT_EQ(choices_for({1, 1}, {}), 0u);  // directly
+    EXPECT_EQ(choices_for({9, 9}, {}), 0u);  // too many points
     EXPECT_EQ(choices_for({-4, 4}, {}), 0u);
     EXPECT_EQ(choices_for({std::numeric_limits<int64_t>::max(), 4}, {}), 0u);
     EXPECT_EQ(choices_for({6, 6}, {{"strides", Attr(std::vector<int64_t>{2, 2})}}), 0u);
@@ -146,6 +146,26 @@ TEST(winograd, small_products_stay_direct) {
 }
 
 // Few tiles read all of the weights, which are four times as many: the faster the arithmetic, the worse that is.
+TEST(winograd, strict_precision_takes_tiles_only_where_asked) {
+    for (bool asked : {false, true})
+        for (Precision precision : {Precision::Strict, Precision::Default}) {
+            Graph g("g");
+            Value* x = g.add_input("x", Type(DType::f32, Shape{1, 64, 32, 32}));
+            NodeSpec spec{find_op("conv"), {x, g.constant(*Tensor::zeros(DType::f32, {64, 64, 3, 3}))}};
+            if (asked) spec.attrs["tiles"] = Attr(std::vector<int64_t>{4, 4});
+            auto node = g.add(std::move(spec));
+            ASSERT_TRUE(node.ok());
+            auto after = g.add({find_op("neg"), {(*node)->output()}});
+            ASSERT_TRUE(after.ok());
+            g.add_output((*after)->output(), "y");
+            PassContext context;
+            context.precision = precision;
+            auto changed = choose_winograd(g, {}, context);
+            ASSERT_TRUE(changed.ok());
+            EXPECT_EQ(*changed, asked || precision == Precision::Default);
+        }
+}
+
 TEST(winograd, few_tiles_are_direct_where_arithmetic_is_fast) {
     for (int bytes : {16, 64}) {
         Graph g("g");

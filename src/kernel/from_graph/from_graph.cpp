@@ -11,6 +11,7 @@ Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOpti
     std::shared_ptr<Graph> copy = graph.clone();
     copy->erase_unused();
     copy->sort();
+    if (options.strict) context.precision = Precision::Strict;
     Pipeline pipeline(*copy, lowering_passes(options.machine, options.fuse, options.unrolled), context, options.watch);
     for (Phase phase : {Phase::WriteOut, Phase::Tidy}) TRY(pipeline.run_phase(phase));
     return copy;

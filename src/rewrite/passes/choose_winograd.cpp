@@ -241,7 +241,9 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
         if (machine.blocks) c = fastest_tiles(*c, machine);
         const auto& uses = node.output()->uses();
         const bool leaves = std::any_of(uses.begin(), uses.end(), [](const Use& use) { return !use.node; });
-        Decision decision = pays(*c, leaves, machine);
+        const bool admitted = c->asked || admits(context.precision, Exactness::Reassociates);
+        Decision decision =
+            admitted ? pays(*c, leaves, machine) : no("it rounds differently, and the precision is strict");
         if (decision) {
             Rewriting rewriting(context, "tiles", {&node});
             const bool at_once = machine.blocks || machine.vector_bytes >= kWideVector;
