@@ -265,7 +265,9 @@ Expr TileLowering::inside(int base, const Expr& place, int mask, const TileIndic
     Expr holds = mask < 0 ? int_const(1, DType::boolean) : widened_condition(element(mask, at));
     if (!bounded_) return holds;
     const Expr extent = kernel_.buffers[static_cast<size_t>(base)].shape[0];
-    return logical_and(holds, logical_and(le(Expr(0), place), lt(place, extent)));
+    // A place that overflows may be below what its parts are not: nothing is concluded from them.
+    const Expr computed = place + nothing_;
+    return logical_and(holds, logical_and(le(Expr(0), computed), lt(computed, extent)));
 }
 
 Status TileLowering::lower_atomic(const Instruction& i) {

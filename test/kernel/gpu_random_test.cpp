@@ -1,0 +1,163 @@
+// Random graphs for blocks of threads, thread by thread: products of odd sizes, and tile kernels of a model that reach
+// far outside of their tensors.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <limits>
+#include <random>
+
+#include "kernel/lower_text.h"
+#include "llvm/compile_kernels.h"
+
+namespace tessera::test {
+namespace {
+
+using Races = InterpretOptions::Races;
+
+// Those of TESSERA_SEED and TESSERA_COUNT, where they are given.
+template <typename F>
+void for_seeds(unsigned count, F&& check) {
+    const char *given = std::getenv("TESSERA_SEED"), *many = std::getenv("TESSERA_COUNT");
+    const auto first = static_cast<unsigned>(given ? std::atoi(given) : 1);
+    if (given || many) count = static_cast<unsigned>(many ? std::atoi(many) : 1);
+    for (unsigned seed = first; seed < first + count && !testing::Test::HasFailure(); ++seed) check(seed);
+}
+
+class Chooser {
+  public:
+    explicit Chooser(unsigned seed) : random_(seed) {}
+    template <typename T>
+    T of(std::initializer_list<T> all) {
+        return all.begin()[random_() % all.size()];
+    }
+    bool one_in(unsigned n) { return random_() % n == 0; }
+
+  private:
+    std::mt19937 random_;
+};
+
+void expect_what_is_evaluated(const std::string& text, const SymbolValues& symbols, unsigned seed, const char* target) {
+    SCOPED_TRACE(fmt::format("seed {} for {}\n{}", seed, target, text));
+    auto graph = graph_of(text);
+    const Inputs inputs = random_inputs(*graph, symbols, seed);
+    auto want = evaluate(*graph, inputs);
+    ASSERT_TRUE(want.ok()) << want.error().to_string();
+    LowerOptions options;
+    options.machine = *describe_target(target);
+    auto program = from_graph(graph, options);
+    ASSERT_TRUE(program.ok()) << program.error().to_string();
+    for (bool backwards : {false, true}) {
+        auto got = run_program(*program, inputs, {.backwards = backwards, .races = Races::Find});
+        ASSERT_TRUE(got.ok()) << got.error().to_string();
+        for (size_t i = 0; i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
+    }
+}
+
+std::string random_product(Chooser& choose) {
+    auto size = [&] { return choose.of<int64_t>({1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 40, 64, 65, 72, 100, 128, 130}); };
+    const int64_t m = size(), n = size(), k = size();
+    const std::string type = choose.of<const char*>({"f16", "f16", "bf16", "f32"});
+    const std::string batch = choose.of<const char*>({"", "", "1,", "2,", "3,"});
+    const bool left = choose.one_in(3), right = choose.one_in(3), shared = choose.one_in(2);
+    const std::string batch_b = shared ? "" : batch;
+    const std::string a = left ? fmt::format("{},{}", k, m) : fmt::format("{},{}", m, k);
+    const std::string b = right ? fmt::format("{},{}", n, k) : fmt::format("{},{}", k, n);
+    auto turned = [](const std::string& name, const std::string& of, bool with_batch) {
+        return fmt::format("  %{} = transpose({}, perm=[{}])\n", name, of, with_batch ? "0,2,1" : "1,0");
+    };
+    std::string text =
+        fmt::format("graph g(a: {0}[{1}{2}], b: {0}[{3}{4}], c: {0}[{5}]) {{\n", type, batch, a, batch_b, b, n);
+    if (left) text += turned("at", "a", !batch.empty());
+    if (right) text += turned("bt", "b", !batch_b.empty());
+    text += fmt::format("  %p = matmul({}, {})\n", left ? "%at" : "a", right ? "%bt" : "b");
+    text += choose.of<const char*>({"  return %p\n}\n", "  %q = add(%p, c)\n  return relu(%q)\n}\n",
+                                    "  %q = mul(%p, c)\n  return transpose(%q)\n}\n"});
+    return text;
+}
+
+TEST(GpuRandom, Products) {
+    for_seeds(12, [](unsigned seed) {
+        Chooser choose(seed);
+        const std::string text = random_product(choose);
+        expect_what_is_evaluated(text, {}, seed, choose.of<const char*>({"sm_80", "sm_90", "sm_90a"}));
+    });
+}
+
+// Elements of y at random places become those of x at random places and what an instance is. Each place is of one
+// instance: what several write depends on their order.
+std::string random_tile_kernel(Chooser& choose, bool wide) {
+    const std::string type = wide ? "i64" : "i32";
+    std::string lines;
+    int next = 10;
+    auto line = [&](const std::string& of, const std::string& value) {
+        lines += fmt::format(" %{}: {} = {} ", next, of, value);
+        return fmt::format("%{}", next++);
+    };
+    const int64_t lanes = choose.of<int64_t>({1, 2, 32, 64, 256});
+    const std::string many = fmt::format("{}[{}]", type, lanes), pointers = fmt::format("ptr<f32>[{}]", lanes);
+    auto constant = [&](int64_t value) {
+        return line(many, "broadcast(" + line(type, fmt::format("constant {{{}_{}}}()", value, type)) + ")");
+    };
+    auto small_number = [&] { return constant(choose.of<int64_t>({1, -1, 3, -7, 64, 100})); };
+    // Places may overflow, and what is computed for them in 64 bits. Masks must not.
+    auto number = [&](bool of_place = false) {
+        const int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+        if (wide && choose.one_in(2))
+            return constant(
+                choose.of({most, least + 1, most / 2 + 1, least / 4, int64_t{1} << 32, (int64_t{1} << 32) + 1}));
+        if (of_place && choose.one_in(2))
+            return constant(choose.of<int64_t>({INT32_MAX, INT32_MIN + 1, 1 << 30, 65537}));
+        return small_number();
+    };
+    std::string places = line(fmt::format("i32[{}]", lanes), fmt::format("arange() [0, {}]", lanes));
+    std::string instance = line("i32", "program_id() [0]");
+    if (wide)
+        places = line(many, "map {i64(x0)}(" + places + ")"), instance = line("i64", "map {i64(x0)}(" + instance + ")");
+    const std::string spread = line(many, "broadcast(" + instance + ")");
+    auto some_place = [&] {
+        std::string at = choose.one_in(2) ? places : line(many, fmt::format("map {{x0 + x1}}({}, {})", places, spread));
+        for (int i = 0; i < 3; ++i)
+            if (choose.one_in(2))
+                at = line(many, fmt::format("map {{x0 {} x1}}({}, {})", choose.of<const char*>({"*", "+", "-"}), at,
+                                            number()));
+        return at;
+    };
+    auto pointer_to = [&](const std::string& array) {
+        std::string at =
+            line(pointers, fmt::format("offset({}, {})", line(pointers, "broadcast(" + array + ")"), some_place()));
+        if (choose.one_in(2)) at = line(pointers, fmt::format("offset({}, {})", at, number(true)));
+        return at;
+    };
+    auto loaded = [&] {
+        const std::string from = pointer_to("x"), all = fmt::format("[{}]", lanes);
+        if (choose.one_in(2)) return line("f32" + all, "load(" + from + ")");
+        const std::string word = choose.of<const char*>({"<", "<=", ">", ">="});
+        const std::string limit = small_number(), at = choose.one_in(2) ? places : spread;
+        const std::string mask = line("bool" + all, fmt::format("map {{x0 {} x1}}({}, {})", word, at, limit));
+        const std::string other = line("f32" + all, "broadcast(" + line("f32", "constant {0.5}()") + ")");
+        return line("f32" + all, fmt::format("load({}, {}, {})", from, mask, other));
+    };
+    const std::string one = loaded(), other = loaded();
+    const std::string sum = line(fmt::format("f32[{}]", lanes), fmt::format("map {{x0 + x1}}({}, {})", one, other));
+    std::string at = line(many, fmt::format("map {{x0 * x1 + x2}}({}, {}, {})", spread, constant(lanes), places));
+    if (choose.one_in(2)) at = line(many, fmt::format("map {{x0 + x1}}({}, {})", at, number()));
+    std::string to = line(pointers, fmt::format("offset({}, {})", line(pointers, "broadcast(y)"), at));
+    if (choose.one_in(2)) to = line(pointers, fmt::format("offset({}, {})", to, number(true)));
+    const std::string grid = choose.of<const char*>({"1", "2", "in0.d0", "in0.d0 + 3", "0 * in0.d0", "in0.d0 - 3"});
+    return fmt::format(
+        "graph g(x: f32[N]) {{\n  return tile_kernel(x, arguments=[\"out0\", \"in0\"], grid=[\"{}\"], kernel=\"tile "
+        "wild(y: ptr<f32>, x: ptr<f32>) {{{} store({}, {}) }}\", outputs=[\"f32[in0.d0 + 5]\"])\n}}\n",
+        grid, lines, to, sum);
+}
+
+TEST(GpuRandom, WildTileKernels) {
+    for_seeds(40, [](unsigned seed) {
+        Chooser choose(seed);
+        const std::string text = random_tile_kernel(choose, choose.one_in(2));
+        expect_what_is_evaluated(text, {{"N", choose.of<int64_t>({1, 3, 17, 70})}}, seed,
+                                 choose.of<const char*>({"sm_80", "sm_90a", "x86_64-avx2", "aarch64-neon"}));
+    });
+}
+
+}  // namespace
+}  // namespace tessera::test
