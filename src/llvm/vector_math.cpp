@@ -126,9 +126,10 @@ VectorMath::Value* VectorMath::exp_up_to_one(Value* x) {
     return b_.CreateFMul(e, from_bits(b_.CreateShl(bits(shifted), integer(x, 23)), x));
 }
 
-// exp as above, but with a shorter polynomial (relative error 1.1e-7) and no need for more than the normal numbers.
+// exp as above, but with a shorter polynomial (relative error 1.1e-7) and no need for more than the normal numbers: for
+// 88.6, 2^n is infinite and the result 0.
 VectorMath::Value* VectorMath::sigmoid_of_minus(Value* x) {
-    x = at_least(at_most(x, 88.0f), -87.0f);
+    x = at_least(at_most(x, 88.6f), -87.0f);
     Value* rounder = real(x, kRounder + 127);
     Value* shifted = fma(x, kLog2e, rounder);
     Value* n = b_.CreateFSub(shifted, rounder);
@@ -160,9 +161,10 @@ VectorMath::Value* VectorMath::expm1(Value* x) {
     return choose(b_.CreateFCmpOEQ(x, real(x, 0)), x, b_.CreateFAdd(e, e));
 }
 
-// x p(x^2) / q(x^2), relative error 2e-8 up to where tanh rounds to 1.
+// x p(x^2) / q(x^2), relative error 2e-8 up to where tanh rounds to 1. Beyond, the quotient is so much above 1 that it
+// is 1 whatever was rounded: 1 + tanh(x) is 0 for all small x.
 VectorMath::Value* VectorMath::tanh(Value* x) {
-    Value* y = at_most(at_least(x, -9.02f), 9.02f);
+    Value* y = at_most(at_least(x, -10.0f), 10.0f);
     Value* z = b_.CreateFMul(y, y);
     Value* p = polynomial(z, {0.999999979028658, 0.13379723489009382, 0.0034940408688846447, 2.058357399120417e-05,
                               1.3319180008851371e-08});
@@ -173,7 +175,7 @@ VectorMath::Value* VectorMath::tanh(Value* x) {
 
 // The same for erf.
 VectorMath::Value* VectorMath::erf(Value* x) {
-    Value* y = at_most(at_least(x, -3.93f), 3.93f);
+    Value* y = at_most(at_least(x, -4.2f), 4.2f);
     Value* z = b_.CreateFMul(y, y);
     Value* p = polynomial(z, {1.1283791454356336, 0.19078190328496936, 0.05278991876391392, 0.003779490100245767,
                               0.0002847997196692338, 2.0419076983997806e-06});

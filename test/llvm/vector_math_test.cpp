@@ -76,13 +76,15 @@ TEST(VectorMath, KeepsItsErrorBounds) {
     for (size_t k = 0; k < kBounds.size(); ++k) {
         const Fn fn = kBounds[k].fn;
         double worst = 0;
-        bool above_one = false;
+        bool above_one = false, short_of_one = false;
         float worst_at = 0;
         auto check = [&] {
             run_launches((*compiled)->kernels()[k], buffers, {}, {});
             for (int64_t i = 0; i < kCount; ++i) {
                 double e = ulps(y[i], exact(fn, x[i]));
                 if ((fn == Fn::Tanh || fn == Fn::Erf) && std::abs(y[i]) > 1) above_one = true;
+                // What multiplies 1 + tanh(x) may be large.
+                if (std::abs(x[i]) >= (fn == Fn::Tanh ? 10 : 4.2f) && std::abs(y[i]) < 1) short_of_one = true;
                 if (e > worst) worst = e, worst_at = x[i];
             }
         };
@@ -102,6 +104,7 @@ TEST(VectorMath, KeepsItsErrorBounds) {
         for (int i = -60000; i < 60000; ++i) add(static_cast<float>(i) * 0.0000173f);
         while (filled) add(0);
         EXPECT_FALSE(above_one) << fn_name(fn);
+        EXPECT_FALSE(short_of_one && (fn == Fn::Tanh || fn == Fn::Erf)) << fn_name(fn);
         RecordProperty(std::string(fn_name(fn)), std::to_string(worst));
         EXPECT_LE(worst, kBounds[k].ulps) << fn_name(fn) << " at " << worst_at;
         if (std::getenv("TESSERA_SHOW_MATH")) fmt::print("{:8} {:.3f} ulp at {}\n", fn_name(fn), worst, worst_at);
@@ -160,9 +163,9 @@ TEST(VectorMath, Sigmoid) {
         in[0] = inf, in[1] = -inf, in[2] = std::nanf(""), in[3] = -200, in[4] = 1e30f;
         run_launches((*compiled)->kernels()[0], {in, out}, {}, {});
         EXPECT_EQ(out[0], 1);
-        EXPECT_LE(out[1], 1e-38f);
+        EXPECT_EQ(out[1], 0);
         EXPECT_TRUE(std::isnan(out[2]));
-        EXPECT_LE(out[3], 1e-38f);
+        EXPECT_EQ(out[3], 0);
         EXPECT_EQ(out[4], 1);
         for (int64_t k = 5; k < kCount; ++k)
             worst = std::max(worst, ulps(out[k], 1 / (1 + std::exp(-static_cast<double>(in[k])))));
