@@ -1,11 +1,12 @@
-// Random graphs for blocks of threads, thread by thread: products of odd sizes, and tile kernels of a model that reach
-// far outside of their tensors.
+// Random graphs for blocks of threads, thread by thread: products of odd sizes, convolutions by tiles, and tile kernels
+// of a model that reach far outside of their tensors.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <limits>
 #include <random>
 
+#include "graph/text/print.h"
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 
@@ -36,9 +37,9 @@ class Chooser {
     std::mt19937 random_;
 };
 
-void expect_what_is_evaluated(const std::string& text, const SymbolValues& symbols, unsigned seed, const char* target) {
-    SCOPED_TRACE(fmt::format("seed {} for {}\n{}", seed, target, text));
-    auto graph = graph_of(text);
+void expect_what_is_evaluated(const std::shared_ptr<const Graph>& graph, const SymbolValues& symbols, unsigned seed,
+                              const char* target) {
+    SCOPED_TRACE(fmt::format("seed {} for {}\n{}", seed, target, print(*graph)));
     const Inputs inputs = random_inputs(*graph, symbols, seed);
     auto want = evaluate(*graph, inputs);
     ASSERT_TRUE(want.ok()) << want.error().to_string();
@@ -79,7 +80,48 @@ TEST(GpuRandom, Products) {
     for_seeds(12, [](unsigned seed) {
         Chooser choose(seed);
         const std::string text = random_product(choose);
-        expect_what_is_evaluated(text, {}, seed, choose.of<const char*>({"sm_80", "sm_90", "sm_90a"}));
+        expect_what_is_evaluated(graph_of(text), {}, seed, choose.of<const char*>({"sm_80", "sm_90", "sm_90a"}));
+    });
+}
+
+// Convolutions by Winograd tiles, asked for or not, with what is transformed at once or one axis after the other.
+std::shared_ptr<Graph> random_convolution(Chooser& choose, unsigned seed) {
+    struct Kernel2 {
+        int64_t h, w, tiles_h, tiles_w;
+    };
+    const auto k = choose.of<Kernel2>({{3, 3, 4, 4},
+                                       {3, 3, 2, 3},
+                                       {1, 7, 1, 4},
+                                       {7, 1, 4, 1},
+                                       {5, 5, 2, 2},
+                                       {5, 1, 4, 1},
+                                       {2, 2, 4, 4},
+                                       {1, 3, 1, 4},
+                                       {3, 5, 4, 2}});
+    const int64_t c = choose.of<int64_t>({1, 3, 8, 16, 17}), o = choose.of<int64_t>({1, 5, 16, 32});
+    const int64_t h = choose.of<int64_t>({1, 4, 7, 9}) + k.h - 1, w = choose.of<int64_t>({1, 4, 5, 11}) + k.w - 1;
+    auto graph = std::make_shared<Graph>("g");
+    Value* x = graph->add_input("x", Type(DType::f32, Shape{choose.of<int64_t>({1, 2}), c, h, w}));
+    Tensor weight = *Tensor::zeros(DType::f32, {o, c, k.h, k.w});
+    std::mt19937 random(seed);
+    for (int64_t i = 0; i < weight.elements(); ++i) weight.set_real(i, double(random() % 2001) / 1000 - 1);
+    NodeSpec spec{find_op("conv"), {x, graph->constant(weight)}};
+    const int64_t top = choose.of<int64_t>({0, k.h / 2}), left = choose.of<int64_t>({0, k.w / 2});
+    spec.attrs["pads"] = Attr(std::vector<int64_t>{top, left, choose.of<int64_t>({top, k.h - 1}), left});
+    spec.attrs["tiles"] = Attr(std::vector<int64_t>{k.tiles_h, k.tiles_w});
+    Value* y = (*graph->add(std::move(spec)))->output();
+    if (choose.one_in(2)) y = (*graph->add({find_op("relu"), {y}}))->output();
+    graph->add_output(y, "y");
+    return graph;
+}
+
+TEST(GpuRandom, Convolutions) {
+    for_seeds(12, [](unsigned seed) {
+        Chooser choose(seed);
+        auto graph = random_convolution(choose, seed);
+        expect_what_is_evaluated(
+            graph, {}, seed,
+            choose.of<const char*>({"sm_80", "sm_90a", "x86_64-avx512", "x86_64-avx2", "aarch64-neon"}));
     });
 }
 
@@ -154,7 +196,7 @@ TEST(GpuRandom, WildTileKernels) {
     for_seeds(40, [](unsigned seed) {
         Chooser choose(seed);
         const std::string text = random_tile_kernel(choose, choose.one_in(2));
-        expect_what_is_evaluated(text, {{"N", choose.of<int64_t>({1, 3, 17, 70})}}, seed,
+        expect_what_is_evaluated(graph_of(text), {{"N", choose.of<int64_t>({1, 3, 17, 70})}}, seed,
                                  choose.of<const char*>({"sm_80", "sm_90a", "x86_64-avx2", "aarch64-neon"}));
     });
 }
