@@ -19,13 +19,13 @@ constexpr unsigned kSharedMemory = 3;
 constexpr uint32_t kRasterRows = 16;  // blocks below each other that come together
 constexpr uint32_t kProducerRegisters = 40, kConsumerRegisters = 232;
 constexpr uint32_t kGroupThreads = 128;
-constexpr int64_t kEarlySteps = 4;
+constexpr int64_t kEarlySteps = 4;  // whose weights are copied before the launch waits
 enum Barriers : int64_t { kFull, kEmpty, kTurn };
 
 using Place = TargetCode::Place;
 
 // Whether a copy of the loop, by its number, is of what is known before the program runs.
-bool begins_with(const For& loop, size_t copy) {
+bool is_early(const For& loop, size_t copy) {
     const auto early = loop.notes.find("early");
     return early != loop.notes.end() && (early->second >> copy & 1);
 }
@@ -195,7 +195,8 @@ void Emitter::emit_producer(const BoundNest& nest) {
     builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_dec_sync_aligned_u32, {},
                              {builder_.getInt32(kProducerRegisters)});
     builder_.CreateStore(builder_.getInt32(1), roles_->phase);  // all places are free at first
-    builder_.CreateStore(builder_.getInt32(0), roles_->turn);   // nothing is copied yet
+    roles_->fetched = stack_memory(builder_, builder_.getInt1Ty(), "fetched");
+    builder_.CreateStore(builder_.getFalse(), roles_->fetched);
     emit_where(is_first_thread(), [&] {
         emit_tiles(nest, target_.code->place(builder_, Place::Block, 0),
                    target_.code->place(builder_, Place::Blocks, 0), kRasterRows, [&] { emit_fetched(nest.body); });
@@ -280,7 +281,7 @@ void Emitter::emit_fetched_loop(const For& loop) {
     visit(loop.body, [&](const Stmt& s) {
         const Call* call = s->as<Call>();
         if (!call || !brings_tile(*call)) return;
-        (begins_with(loop, copies.size()) ? known : others).push_back(call);
+        (is_early(loop, copies.size()) ? known : others).push_back(call);
         copies.push_back(call);
         const TileCopy copy = *tile_copy(kernel_, *call);
         bytes += copy.copied * copy.columns * static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
@@ -296,7 +297,7 @@ void Emitter::emit_fetched_loop(const For& loop) {
     };
     Value *steps = emit_alone(loop.extent), *begin = builder_.getInt64(0);
     if (waits_in_roles(*plan_)) {
-        Value* fresh = builder_.CreateICmpEQ(builder_.CreateLoad(word, roles_->turn), builder_.getInt32(0));
+        Value* fresh = builder_.CreateNot(builder_.CreateLoad(builder_.getInt1Ty(), roles_->fetched));
         Value* places = builder_.getInt64(static_cast<uint64_t>(std::min(kEarlySteps, plan_->roles->stages)));
         Value* early = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, steps, places);
         begin = builder_.CreateSelect(fresh, early, begin);
@@ -312,7 +313,7 @@ void Emitter::emit_fetched_loop(const For& loop) {
             wait_for_launches();
             fill(others, false);
             advance(builder_.CreateTrunc(early, word));
-            builder_.CreateStore(builder_.getInt32(1), roles_->turn);
+            builder_.CreateStore(builder_.getTrue(), roles_->fetched);
         });
     }
     emit_loop(begin, steps, 1, false, [&](Value* i) {

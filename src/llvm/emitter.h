@@ -190,6 +190,7 @@ class Emitter {
         Value* base;                                                           // of shared memory
         Value *warp, *group;                                                   // of the thread
         llvm::AllocaInst *stage = nullptr, *phase = nullptr, *turn = nullptr;  // where in the ring it is
+        llvm::AllocaInst* fetched = nullptr;                                   // whether its first block is
         int stored = -1;                                                       // the tile that was stored last
         struct Ring {
             llvm::AllocaInst *stage = nullptr, *phase = nullptr;
