@@ -47,8 +47,9 @@ struct Options {
     fs::path excluded, write;
     bool round_trip = false, optimize = false, compiled = false, interpreted = false, list = false, verbose = false;
     int jobs = 2;
-    size_t batch = 1;   // tests a process
-    int timeout = 300;  // seconds a test
+    size_t batch = 1;            // tests a process
+    size_t part = 0, parts = 0;  // each so-many-th test from one on, all in this process; 0: in processes of their own
+    int timeout = 300;           // seconds a test
 };
 
 struct Tolerance {
@@ -371,6 +372,15 @@ struct Job {
 
 constexpr char kEnd = '\0';  // of a test's text
 
+// "ok" and what is left to the host, or "x" and what is wrong.
+std::string outcome_of(const fs::path& folder, const Options& options) {
+    HostSteps hosts;
+    std::string text = run_test(folder, options, hosts);
+    text = text.empty() ? "ok" : "x" + text;
+    if (text == "ok" && hosts) text += fmt::format("\n{}", fmt::join(*hosts, "\n"));
+    return text;
+}
+
 Job start(std::vector<fs::path> folders, const Options& options) {
     int ends[2];
     if (pipe(ends) != 0) std::abort();
@@ -380,10 +390,7 @@ Job start(std::vector<fs::path> folders, const Options& options) {
         close(ends[0]);
         if (!options.verbose && !std::freopen("/dev/null", "w", stderr)) std::abort();
         for (const fs::path& folder : folders) {
-            HostSteps hosts;
-            std::string text = run_test(folder, options, hosts);
-            text = text.empty() ? "ok" : "x" + text;
-            if (text == "ok" && hosts) text += fmt::format("\n{}", fmt::join(*hosts, "\n"));
+            std::string text = outcome_of(folder, options);
             if (folders.size() > 1) text += kEnd;
             size_t at = 0;
             while (at < text.size()) {
@@ -504,8 +511,28 @@ void note_hosts(const std::string& test, const std::string& text, Outcome& outco
     }
 }
 
+void note(const fs::path& folder, const std::string& said, const Options& options, Outcome& outcome) {
+    const std::string name = folder.filename().string();
+    Counts& count = outcome.counts[folder.parent_path().filename().string()];
+    if (said.starts_with("ok")) {
+        ++count.passed;
+        if (options.verbose) fmt::print("passed {}\n", name);
+        note_hosts(name, said, outcome);
+    } else {
+        ++count.failed;
+        const std::string text = said.substr(1);
+        if (options.verbose) fmt::print("FAILED {}: {}\n", name, text);
+        outcome.failures[cause(text)].emplace_back(name, text);
+    }
+}
+
 void run_tests(const std::vector<fs::path>& tests, const Options& options, Outcome& outcome) {
     std::vector<Job> running;
+    for (size_t i = options.part; options.parts > 0 && i < tests.size(); i += options.parts) {
+        note(tests[i], outcome_of(tests[i], options), options, outcome);
+        std::fflush(stdout);
+    }
+    if (options.parts > 0) return;
     for (size_t next = 0; next < tests.size() || !running.empty();) {
         while (next < tests.size() && running.size() < static_cast<size_t>(options.jobs)) {
             const size_t end = std::min(tests.size(), next + options.batch);
@@ -519,20 +546,7 @@ void run_tests(const std::vector<fs::path>& tests, const Options& options, Outco
                 ++i;
                 continue;
             }
-            for (size_t k = 0; k < job.folders.size(); ++k) {
-                const std::string name = job.folders[k].filename().string(), said = text_of(job, k);
-                Counts& count = outcome.counts[job.folders[k].parent_path().filename().string()];
-                if (said.starts_with("ok")) {
-                    ++count.passed;
-                    if (options.verbose) fmt::print("passed {}\n", name);
-                    note_hosts(name, said, outcome);
-                } else {
-                    ++count.failed;
-                    const std::string text = said.substr(1);
-                    if (options.verbose) fmt::print("FAILED {}: {}\n", name, text);
-                    outcome.failures[cause(text)].emplace_back(name, text);
-                }
-            }
+            for (size_t k = 0; k < job.folders.size(); ++k) note(job.folders[k], text_of(job, k), options, outcome);
             running.erase(running.begin() + static_cast<ptrdiff_t>(i));
         }
     }
@@ -588,7 +602,8 @@ int run_all(const Options& options) {
     }
     for (const auto& [step, list] : outcome.left)
         fmt::print("left to the evaluator: {} ({})\n", step, fmt::join(list, " "));
-    if (options.compiled && options.filter == Options().filter) all.failed += count_false_claims(tests, outcome);
+    const bool whole = options.filter == Options().filter && options.parts == 0;
+    if (options.compiled && whole) all.failed += count_false_claims(tests, outcome);
     fmt::print("all: {} passed, {} failed{}\n", all.passed, all.failed,
                options.compiled
                    ? fmt::format(", {} of them without a host step, {} without one that computes with numbers",
@@ -603,11 +618,13 @@ int usage() {
         "usage: onnx_suite DIR [--filter REGEX] [--round-trip] [--optimize] [--compiled] [--interpreted] [--target "
         "NAME] [--list]\n"
         "                  [--jobs N] [--batch N] [--timeout SECONDS] [--exclude FILE] [--write DIR] [--verbose]\n"
+        "                  [--part I/N]\n"
         "--round-trip goes ONNX -> graph -> text -> graph -> ONNX -> graph first; --write keeps those ONNX files\n"
         "--optimize optimizes the model first, and once more with its integer inputs as constants\n"
         "--compiled runs machine code, and once more with its integer inputs as constants; --interpreted runs the\n"
         "  kernels as they are written, every access checked\n"
-        "--batch runs so many tests in one process, which opens a device once for all of them\n");
+        "--batch runs so many tests in one process, which opens a device once for all of them\n"
+        "--part I/N runs each Nth test from I on in this process, for tools that watch one process\n");
     return 2;
 }
 
@@ -630,7 +647,9 @@ int main(int argc, char** argv) {
             options.jobs = std::max(1, std::atoi(value().c_str()));
         else if (arg == "--batch")
             options.batch = static_cast<size_t>(std::max(1, std::atoi(value().c_str())));
-        else if (arg == "--timeout")
+        else if (arg == "--part") {
+            if (std::sscanf(value().c_str(), "%zu/%zu", &options.part, &options.parts) != 2) return usage();
+        } else if (arg == "--timeout")
             options.timeout = std::max(1, std::atoi(value().c_str()));
         else if (arg == "--round-trip")
             options.round_trip = true;
