@@ -17,7 +17,6 @@ namespace {
 
 using Place = TargetCode::Place;
 
-constexpr int64_t kStepBytes = 32;  // of 16 elements along a row
 
 }  // namespace
 
@@ -145,7 +144,7 @@ bool Emitter::copy_vector(const Store& s) {
 // `further` in bytes.
 Value* Emitter::panel_descriptor(int buffer, bool along_k, Value* further) {
     const Slot& slot = slots_[static_cast<size_t>(buffer)];
-    const int64_t row_bytes = 2 * slot.panel, next_panel = along_k ? 16 : *slot.shape[0].as_int() * row_bytes;
+    const int64_t row_bytes = static_cast<int64_t>(dtype_bytes(slot.dtype)) * slot.panel, next_panel = along_k ? 16 : *slot.shape[0].as_int() * row_bytes;
     const int64_t exchanged = row_bytes == kPanelBytes ? 1 : row_bytes == kPanelBytes / 2 ? 2 : 3;  // how pieces are
     Value* at = builder_.CreatePtrToInt(slot.base, builder_.getInt32Ty());
     if (further) at = builder_.CreateAdd(at, further);
@@ -170,12 +169,13 @@ void Emitter::emit_wide(const Call& call) {
         int64_t side(int64_t elements) const { return along_k ? elements * row : elements * 2 / row * panel; }
         int64_t step(int64_t i) const {
             if (!along_k) return i * 16 * row;
-            return i * kStepBytes / row * panel + i * kStepBytes % row;
+            return i * kMatrixBytes / row * panel + i * kMatrixBytes % row;
         }
     };
     auto operand = [&](size_t read) {
         const Slot& slot = slots_[static_cast<size_t>(call.reads[read].buffer)];
-        return Operand{stride(read + 1, kQ) == 1, 2 * slot.panel, *slot.shape[0].as_int() * 2 * slot.panel};
+        const int64_t row = static_cast<int64_t>(dtype_bytes(slot.dtype)) * slot.panel;
+        return Operand{stride(read + 1, kQ) == 1, row, *slot.shape[0].as_int() * row};
     };
     const Operand left = operand(0), right = operand(1);
     // As the compiler sees, the same in all threads of a warp.
@@ -201,7 +201,7 @@ void Emitter::emit_wide(const Call& call) {
     };
     assembly("wgmma.fence.sync.aligned;", "", {});
     for (int64_t square = 0; square < squares; ++square)
-        for (int64_t step = 0; step < depth / 16; ++step) {
+        for (int64_t step = 0; step < depth / matrix_depth(known.multiplied); ++step) {
             std::vector<Value*> operands;
             if (a) operands.push_back(further(a, left.step(step) + left.side(64 * groups) * square));
             for (int64_t i = 0; !a && i < 4; ++i) {  // pairs of columns, by half and then by 8
@@ -215,7 +215,7 @@ void Emitter::emit_wide(const Call& call) {
             add_wide_product({.sums = call.writes[0].buffer,
                               .first = square * stride(0, kV),
                               .columns = columns,
-                              .dtype = known.operands[0],
+                              .dtype = known.multiplied,
                               .a_across = !left.along_k,
                               .b_across = !right.along_k},
                              operands);

@@ -129,7 +129,7 @@ void Emitter::emit_mma(const Call& call) {
     auto at = [&](Value* address, int64_t elements) { return builder_.CreateAdd(address, number(2 * elements)); };
 
     const Slot& sums = slots_[static_cast<size_t>(call.writes[0].buffer)];
-    const DType dtype = known->operands[0];
+    const DType dtype = known->multiplied;
     auto sum_at = [&](int64_t v, int64_t x, int64_t e) {
         return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base,
                                                    static_cast<uint64_t>(v * stride(0, kV) + x * stride(0, kX) + e));

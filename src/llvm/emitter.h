@@ -81,6 +81,7 @@ T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
 
 // A buffer in shared memory that has a place for each thread, which it alone uses.
 bool is_threads_own(const Kernel& kernel, const Alloc& a);
+std::string_view matrix_type_name(DType dtype);  // as instructions have it
 // Whether an atomic update is one that locks are made of.
 inline bool orders_memory(const Call& call) { return call.name == "atomic_exchange" || call.name == "atomic_compare"; }
 std::set<int> threads_own_buffers(const Kernel& kernel, const Stmt& s);
@@ -107,7 +108,7 @@ class Emitter {
         llvm::MDNode *scope = nullptr, *noalias = nullptr;
         int per_lane = 0;  // allocated inside a Vector loop: so many copies, one per lane, interleaved
         int64_t own = 0;   // elements, where it lies on the stack or, better, in registers
-        // Above 0: a tile [rows, columns] of 16 bits lies in panels of so many columns, pieces of 16 bytes exchanged.
+        // Above 0: a tile [rows, columns] lies in panels of so many columns, pieces of 16 bytes exchanged.
         int64_t panel = 0;
     };
     // The sum of terms and a constant, plus `lane` times the lane's number, plus a vector where it is not so regular.
@@ -234,6 +235,7 @@ class Emitter {
         bool fresh = false;                       // the sums are not read
         bool a_across = false, b_across = false;  // operands that do not lie along what is added up
     };
+    const char* sum_constraint(int buffer) const;  // of the registers that hold them
     void add_wide_product(const WideProduct& product, const std::vector<Value*>& operands);
     Value* tile_descriptor(const Access& tile, int64_t side, bool along_k);
 

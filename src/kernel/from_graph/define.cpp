@@ -7,7 +7,7 @@
 #include "kernel/from_graph/op_lowering.h"
 #include "kernel/from_graph/run_contents.h"
 #include "kernel/from_tile/write_tile.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 #include "rewrite/edit.h"
 
 namespace tessera {

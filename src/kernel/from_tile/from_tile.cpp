@@ -10,7 +10,7 @@
 #include "kernel/from_tile/unwrap_lanes.h"
 #include "kernel/ir/tile_calls.h"
 #include "kernel/passes/clean_up.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 namespace tessera {
 namespace from_tile_detail {

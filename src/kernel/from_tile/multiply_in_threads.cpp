@@ -2,7 +2,7 @@
 #include "kernel/from_tile/lowering.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/tile_copy.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
 

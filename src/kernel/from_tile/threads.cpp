@@ -7,7 +7,7 @@
 #include "kernel/from_tile/lowering.h"
 #include "kernel/ir/group_steps.h"
 #include "kernel/ir/intrinsic.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
 

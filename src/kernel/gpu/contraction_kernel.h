@@ -26,7 +26,7 @@ int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n,
 
 // The kernel of a Compute that is one contraction, and the map that reads it where there is one. Weights are laid out
 // ahead where their tiles would not be read in vectors. Empty: it is not worth it, or not of that form. E0601 where
-// blocks cannot be shown to write different elements.
-Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine);
+// blocks cannot be shown to write different elements. `strict`: sums have all digits of f32.
+Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine, bool strict = false);
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/matrix_operand.h"
 #include "kernel/ir/intrinsic.h"
 
 namespace tessera {
@@ -166,21 +167,6 @@ class MmaContraction : ContractionBuilder {
 };
 
 }  // namespace
-
-std::optional<Expr> narrowed(const Expr& e) {
-    if (e.is(ExprKind::Cast) && e.dtype() == DType::f32) return e.arg(0);
-    if (!e.is(ExprKind::Select) || !e.arg(2).is(ExprKind::Const) || e.arg(2).node().real != 0) return {};
-    auto taken = narrowed(e.arg(1));
-    if (!taken) return {};
-    return select(e.arg(0), *taken, constant(0, taken->dtype()));
-}
-
-Expr as_narrow(Expr e) {
-    while (e.is(ExprKind::Cast) && e.arg(0).is(ExprKind::Cast) && e.arg(0).dtype() == DType::f32 &&
-           e.arg(0).arg(0).dtype() == e.dtype())
-        e = Expr(e.arg(0).arg(0));
-    return e;
-}
 
 std::string mma_name(DType dtype, const BlockTile& tile) {
     return fmt::format("mma_{}_{}x{}", dtype_name(dtype), tile.m, tile.n);

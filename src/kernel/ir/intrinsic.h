@@ -20,7 +20,15 @@ struct Intrinsic {
     // Of those: it goes on after its call, until wait_product (group_steps.h); out = value, not +=; the first operand
     // lies with the threads, as sums do.
     bool later = false, fresh = false, from_threads = false;
+    DType multiplied = DType::f32;  // of those: what operands hold; floats of 8 bits are bytes in memory
 };
+
+// What matrix instructions of a GPU multiply, the type of their sums, and how many they take along what is added up:
+// 32 bytes. Operands of instructions of four warps that are not of 16 bits lie along that.
+constexpr DType kMatrixTypes[] = {DType::f16, DType::bf16, DType::f8e4m3fn, DType::f8e5m2};
+constexpr int64_t kMatrixBytes = 32;
+DType matrix_sum(DType dtype);
+int64_t matrix_depth(DType dtype);
 
 const std::vector<Intrinsic>& all_intrinsics();
 const Intrinsic* find_intrinsic(std::string_view name);
