@@ -58,8 +58,8 @@ class Program {
     std::string to_string() const;
     // What to_string gives, read back. E0301, E0302: no such text. E0601: no program that a builder could have made.
     static Result<Program> parse(std::string_view text);
-    // By lines. `numbers`: of each parameter, where it is a whole number that is known. Both branches of an if count, and
-    // masks are taken to hold.
+    // By lines. `numbers`: of each parameter, where it is a whole number that is known. Both branches of an if count,
+    // and masks are taken to hold.
     std::vector<LineWork> work(const std::vector<std::optional<int64_t>>& numbers,
                                const std::array<int64_t, 3>& grid) const;
 
@@ -114,7 +114,10 @@ class Builder {
     // "exchange"; or "compare", which exchanges where an element is `expected`.
     Result<Value> atomic(std::string_view how, const Value& pointer, const Operand& value,
                          const std::optional<Operand>& mask = {}, const std::optional<Operand>& expected = {});
-    Result<Value> dot(const Value& a, const Value& b, const std::optional<Value>& add = {}, DType out = DType::f32);
+    // `imprecise`: of floats of 8 bits, whose products a GPU adds up with few digits: so many of them along k at most,
+    // before they are added up in f32. 0: as many as there are.
+    Result<Value> dot(const Value& a, const Value& b, const std::optional<Value>& add = {}, DType out = DType::f32,
+                      int64_t imprecise = 0);
 
     Result<Value> reduce(Reduction how, const Value& x, int64_t axis, bool keep = false);
     // By a function of the user: of two elements of each, written between begin_ and end_.
@@ -153,11 +156,11 @@ class Builder {
 // How a parameter is given at launch.
 struct Argument {
     enum class As : uint8_t {
-        Array,    // a pointer to memory of its own; with it comes how many elements are there
-        Shared,   // a pointer into the memory of parameter `of`; with it comes how many elements in
-        Size,     // an integer that is not negative
-        Element,  // any other number, by its address
-        Anywhere, // an Array that shares memory with one of another type: the program reaches memory by addresses
+        Array,     // a pointer to memory of its own; with it comes how many elements are there
+        Shared,    // a pointer into the memory of parameter `of`; with it comes how many elements in
+        Size,      // an integer that is not negative
+        Element,   // any other number, by its address
+        Anywhere,  // an Array that shares memory with one of another type: the program reaches memory by addresses
     } as = As::Array;
     int of = -1;
     // On a GPU: of a Size, a number that divides it whenever the program is launched. Arrays begin at multiples of 16
@@ -179,7 +182,8 @@ struct Target {
     int stages = 3;             // of loops with products there: tiles are brought one iteration less before
 };
 
-// A program as machine code for this processor, or for a GPU, kept in the user's cache. Calls from many threads wait for each other.
+// A program as machine code for this processor, or for a GPU, kept in the user's cache. Calls from many threads wait
+// for each other.
 class Function {
   public:
     // `grid_rank`: of axes from there on there is one instance. E0604: what no kernel can do.
@@ -196,8 +200,8 @@ class Function {
     Status interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
                      const std::vector<int64_t>& numbers, bool threads = false) const;
     Result<std::string> emit(std::string_view what) const;  // "tile", "kernel", "llvm", "asm", "blocks", "ptx",
-                                                            // or "layouts": a picture (SVG) of which thread of a GPU has
-                                                            // which elements of the tiles
+                                                            // or "layouts": a picture (SVG) of which thread of a GPU
+                                                            // has which elements of the tiles
     // For a target that list_targets gives. E0604: it prints, asserts, or its arrays share memory.
     Result<AheadOfTime> ahead_of_time(std::string_view target = "host") const;
 

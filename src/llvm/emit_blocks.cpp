@@ -19,7 +19,7 @@ constexpr uint64_t kParamAlignment = 16;
 constexpr uint64_t kMapBytes = 128, kMapAlignment = 64;  // of a description of tiles
 constexpr int64_t kMostRows = 65535;                     // blocks along y and z
 constexpr int64_t kMostAtOnce = int64_t{132} * 512;      // threads
-constexpr int kMostSpread = 256;  // threads of a block of a Parallel loop
+constexpr int kMostSpread = 256;                         // threads of a block of a Parallel loop
 
 using Place = TargetCode::Place;
 

@@ -139,10 +139,10 @@ Emitter::Linear Emitter::offset_of(const Slot& slot, const std::vector<Expr>& gi
         const int64_t piece = kPieceBytes / static_cast<int64_t>(dtype_bytes(slot.dtype));  // elements
         const int64_t pieces = slot.panel / piece;
         const Expr row = given[0], column = given[1];
-        indices = {floor_div(column, slot.panel), row,
-                   bit(ExprKind::BitXor, mod(floor_div(column, piece), pieces),
-                       mod(floor_div(row, kPieces / pieces), pieces)),
-                   mod(column, piece)};
+        indices = {
+            floor_div(column, slot.panel), row,
+            bit(ExprKind::BitXor, mod(floor_div(column, piece), pieces), mod(floor_div(row, kPieces / pieces), pieces)),
+            mod(column, piece)};
     }
     CHECK(indices.size() == slot.strides.size(), "kernel {}: {} indices of a buffer of rank {}", kernel_.name,
           indices.size(), slot.strides.size());

@@ -10,9 +10,9 @@ namespace {
 
 enum WgmmaAxis : size_t { kWarp, kRows64, kColumns8, kHalf, kGroup, kPair, kInPair, kDepth, kWgmmaAxes };
 constexpr int64_t kSteps = kPanelBytes / kMatrixBytes;  // along k, of one call
-constexpr int64_t kEightRows = 1024;         // bytes of eight rows of a panel
-constexpr int64_t kSquare = 8 * kEightRows;  // bytes of a panel of 64 rows
-constexpr int64_t kExchanged = 1;            // how pieces of 16 bytes lie: as exchanged in rows of 128
+constexpr int64_t kEightRows = 1024;                    // bytes of eight rows of a panel
+constexpr int64_t kSquare = 8 * kEightRows;             // bytes of a panel of 64 rows
+constexpr int64_t kExchanged = 1;                       // how pieces of 16 bytes lie: as exchanged in rows of 128
 
 std::string repeated(const char* one, int64_t count) {
     std::string out;
@@ -33,7 +33,8 @@ std::string registers(int64_t count) {
     return out;
 }
 
-// An instruction up to its operands, and what follows them: factors of floats, and whether operands of 16 bits lie across.
+// An instruction up to its operands, and what follows them: factors of floats, and whether operands of 16 bits lie
+// across.
 std::string wide_instruction(DType dtype, int64_t columns) {
     const std::string_view type = matrix_type_name(dtype);
     return fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{}", columns, matrix_depth(dtype),
@@ -125,24 +126,22 @@ void Emitter::add_wide_product(const WideProduct& p, const std::vector<Value*>& 
     const bool registers_first = operands.size() > 2;
     std::string text = fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {} {{{}}}, ", p.fresh ? 0 : 1,
                                    wide_instruction(p.dtype, p.columns), registers(count));
-    text += registers_first ? fmt::format("{{${}, ${}, ${}, ${}}}, ${}, p{}; }}", first, first + 1, first + 2,
-                                          first + 3, first + 4, wide_flags(p.dtype, {p.b_across}))
-                            : fmt::format("${}, ${}, p{}; }}", first, first + 1,
-                                          wide_flags(p.dtype, {p.a_across, p.b_across}));
-    const std::string constraints =
-        repeated(sum_constraint(p.sums), count) + (p.fresh ? "" : tied(count)) + (registers_first ? "r,r,r,r,l" : "l,l");
+    text += registers_first
+                ? fmt::format("{{${}, ${}, ${}, ${}}}, ${}, p{}; }}", first, first + 1, first + 2, first + 3, first + 4,
+                              wide_flags(p.dtype, {p.b_across}))
+                : fmt::format("${}, ${}, p{}; }}", first, first + 1, wide_flags(p.dtype, {p.a_across, p.b_across}));
+    const std::string constraints = repeated(sum_constraint(p.sums), count) + (p.fresh ? "" : tied(count)) +
+                                    (registers_first ? "r,r,r,r,l" : "l,l");
     const Slot& sums = slots_[static_cast<size_t>(p.sums)];
     llvm::Type* sum_type = memory_type(sums.dtype);
     auto sum_at = [&](int64_t i) {
-        return builder_.CreateConstInBoundsGEP1_64(sum_type, sums.base,
-                                                   static_cast<uint64_t>(p.first + i));
+        return builder_.CreateConstInBoundsGEP1_64(sum_type, sums.base, static_cast<uint64_t>(p.first + i));
     };
     std::vector<Value*> arguments;
-    for (int64_t i = 0; !p.fresh && i < count; ++i)
-        arguments.push_back(builder_.CreateLoad(sum_type, sum_at(i)));
+    for (int64_t i = 0; !p.fresh && i < count; ++i) arguments.push_back(builder_.CreateLoad(sum_type, sum_at(i)));
     arguments.insert(arguments.end(), operands.begin(), operands.end());
-    auto* result = llvm::StructType::get(module_.getContext(),
-                                         std::vector<llvm::Type*>(static_cast<size_t>(count), sum_type));
+    auto* result =
+        llvm::StructType::get(module_.getContext(), std::vector<llvm::Type*>(static_cast<size_t>(count), sum_type));
     Value* made = assembly(text, constraints, arguments, result);
     for (int64_t i = 0; i < count; ++i)
         builder_.CreateStore(builder_.CreateExtractValue(made, static_cast<unsigned>(i)), sum_at(i));
@@ -157,8 +156,7 @@ void Emitter::settle_sums(int buffer, int others) {
     };
     std::vector<Value*> arguments;
     for (int64_t i = 0; i < sums.own; ++i) arguments.push_back(builder_.CreateLoad(sum_type, sum_at(i)));
-    auto* result =
-        llvm::StructType::get(module_.getContext(), std::vector<llvm::Type*>(arguments.size(), sum_type));
+    auto* result = llvm::StructType::get(module_.getContext(), std::vector<llvm::Type*>(arguments.size(), sum_type));
     std::string constraints = repeated(sum_constraint(buffer), sums.own) + tied(sums.own);
     constraints.pop_back();
     Value* made = assembly(fmt::format("wgmma.wait_group.sync.aligned {};", others), constraints, arguments, result);

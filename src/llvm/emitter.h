@@ -290,6 +290,12 @@ class Emitter {
     bool copy_vector(const Store& s);  // false: it is no plain copy
     void emit_wide(const Call& call);
     Value* panel_descriptor(int buffer, bool along_k, Value* further);
+    struct Part {
+        Value* base = nullptr;  // of all sums
+        int64_t own = 0;
+    };
+    Part begin_part(int sums, int64_t count);
+    void add_part(const Part& whole, int sums, int64_t first);
     void settle_touched(const Stmt& s);  // products whose sums a statement uses
     void settle_all();
     void without_bringing(const std::function<void()>& body);
@@ -476,7 +482,7 @@ class Emitter {
     Loads loads_;
     int lanes_ = 1;
     std::string lane_var_;
-    Value* mask_ = nullptr;             // null: all lanes
+    Value* mask_ = nullptr;            // null: all lanes
     const Access* storing_ = nullptr;  // of the store in progress
     int depth_ = 0;
     std::vector<OpenLoop> open_loops_;

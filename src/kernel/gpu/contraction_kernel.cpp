@@ -252,7 +252,7 @@ std::optional<size_t> inner_axis(const Stage& stage, int64_t tile) {
 struct Found {
     Contraction c;
     int64_t batch = 1, m = 1, n = 1;
-    bool narrow = false;  // matrix instructions take it
+    bool narrow = false;        // matrix instructions take it
     std::optional<DType> wide;  // what those of four warps multiply of it
     BlockTile tile;
     std::optional<size_t> inner;

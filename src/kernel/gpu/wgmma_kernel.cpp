@@ -13,11 +13,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kWgmmaRows = 64;       // of one instruction
-constexpr int64_t kSquareColumns = 64;   // that are stored at a time
-constexpr int64_t kRingRows = 6 * 256;   // of tiles on their way, both operands together
-constexpr int64_t kAlignedBytes = 16;    // that rows begin at multiples of
-constexpr size_t kMostTileDims = 5;      // of a buffer that tiles are copied of
+constexpr int64_t kWgmmaRows = 64;      // of one instruction
+constexpr int64_t kSquareColumns = 64;  // that are stored at a time
+constexpr int64_t kRingRows = 6 * 256;  // of tiles on their way, both operands together
+constexpr int64_t kAlignedBytes = 16;   // that rows begin at multiples of
+constexpr size_t kMostTileDims = 5;     // of a buffer that tiles are copied of
 constexpr double kMultiprocessors = 132;
 constexpr int64_t kMostParts = 16, kShortestPart = 4;  // of k; steps of one
 

@@ -275,6 +275,13 @@ std::string wide_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t
                        depth, down, across);
 }
 
+int64_t columns_in_parts(const Call& wide) {
+    constexpr size_t kColumns8 = 3;  // of the axes
+    const Intrinsic& known = *find_intrinsic(wide.name);
+    const size_t strides = 3 * (known.axes.size() + known.reduce.size());
+    return wide.args.size() > strides ? *known.axes[kColumns8].extent.as_int() * 8 : 0;
+}
+
 const Intrinsic* find_intrinsic(std::string_view name) {
     if (const Intrinsic* made = find_warp_matrix(name)) return made;
     const std::vector<Intrinsic>& all = all_intrinsics();

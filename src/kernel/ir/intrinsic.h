@@ -40,9 +40,11 @@ std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool f
 // Of tiles in shared memory, by the warps of a block, `down` by `across` of them, each with `mma` instructions: made
 // when it is first asked for. See warp_matrix in intrinsic.cpp.
 std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across);
-// The same by instructions of four warps: see wide_matrix there.
+// The same by instructions of four warps: see wide_matrix there. A call may have one more argument: sums are added up
+// by these instructions for so many products along what is added up at most, and then in f32.
 std::string wide_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
                              bool from_threads);
+int64_t columns_in_parts(const Call& wide);  // of a warp; 0: a call without that argument
 
 // Products of 32 rows and 32 columns of words of bytes, over so many words: see word_tiles in intrinsic.cpp.
 constexpr int64_t kWordsOfTiles[] = {16, 32, 48, 64, 96, 128, 192, 256};
