@@ -164,7 +164,7 @@ void TileLowering::multiply_by_four(const Instruction& i, int slot) {
               .reads = {{left, {0, 0}}, {right, {0, 0}}},
               .args = {}};
     for (int64_t stride : strides) call.args.emplace_back(stride);
-    if (!i.numbers.empty() && dtype_bytes(of_a.dtype) == 1) call.args.emplace_back(i.numbers[0]);
+    if (!i.numbers.empty() && is_narrow(of_a.dtype)) call.args.emplace_back(i.numbers[0]);
     sums_.insert(slot);
     if (of_threads) sums_.insert(left);
     emit(make_stmt(std::move(call)));

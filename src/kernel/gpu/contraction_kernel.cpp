@@ -287,7 +287,8 @@ std::optional<Found> find_contraction(const Schedule& s, bool strict) {
     if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
     f.narrow = takes_matrices(s, stage, a, b) && f.m >= kFewestSide && f.n >= kFewestSide;
-    if (s.compute().buffers[size_t(stage.buffer)].dtype == DType::f32) f.wide = wide_type(a, b, strict);
+    f.wide = wide_type(a, b, strict);
+    if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
     f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n) : choose_block_tile(f.batch, f.m, f.n);
     f.inner = inner_axis(stage, f.tile.k);
     return f;

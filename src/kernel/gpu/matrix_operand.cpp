@@ -64,6 +64,11 @@ Expr as_narrow(Expr e) {
 
 std::optional<MatrixLoad> matrix_load(const Expr& operand) {
     if (auto byte = byte_float(operand)) return byte;
+    if (operand.is(ExprKind::Cast) && operand.dtype() == DType::i32) {
+        const Expr& byte = operand.arg(0);
+        const bool reads = byte.is(ExprKind::Load) && (byte.dtype() == DType::i8 || byte.dtype() == DType::u8);
+        return reads ? std::optional(MatrixLoad{byte, byte.dtype()}) : std::nullopt;
+    }
     const auto narrow = narrowed(operand);
     if (!narrow) return {};
     const Expr e = as_narrow(*narrow);

@@ -25,7 +25,8 @@ struct Intrinsic {
 
 // What matrix instructions of a GPU multiply, the type of their sums, and how many they take along what is added up:
 // 32 bytes. Operands of instructions of four warps that are not of 16 bits lie along that.
-constexpr DType kMatrixTypes[] = {DType::f16, DType::bf16, DType::f8e4m3fn, DType::f8e5m2};
+constexpr DType kMatrixTypes[] = {DType::f16,    DType::bf16, DType::f8e4m3fn,
+                                  DType::f8e5m2, DType::i8,   DType::u8};
 constexpr int64_t kMatrixBytes = 32;
 DType matrix_sum(DType dtype);
 int64_t matrix_depth(DType dtype);
