@@ -116,8 +116,10 @@ class Builder {
                          const std::optional<Operand>& mask = {}, const std::optional<Operand>& expected = {});
     // `imprecise`: of floats of 8 bits, whose products a GPU adds up with few digits: so many of them along k at most,
     // before they are added up in f32. 0: as many as there are.
+    // `precision`: of f32, what a GPU makes of it: "tf32" multiplies numbers of 19 bits, "tf32x3" three of those for each
+    // pair, anything else f32.
     Result<Value> dot(const Value& a, const Value& b, const std::optional<Value>& add = {}, DType out = DType::f32,
-                      int64_t imprecise = 0);
+                      int64_t imprecise = 0, std::string_view precision = {});
 
     Result<Value> reduce(Reduction how, const Value& x, int64_t axis, bool keep = false);
     // By a function of the user: of two elements of each, written between begin_ and end_.

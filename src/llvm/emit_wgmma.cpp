@@ -55,6 +55,7 @@ std::string_view matrix_type_name(DType dtype) {
         case DType::bf16: return "bf16";
         case DType::f8e4m3fn: return "e4m3";
         case DType::f8e5m2: return "e5m2";
+        case DType::f32: return "tf32";
         case DType::i8: return "s8";
         case DType::u8: return "u8";
         default: CHECK(false, "{} is not multiplied by matrix instructions", dtype_name(dtype));

@@ -305,6 +305,8 @@ class Emitter {
 
     // emit_mma.cpp
     void emit_mma(const Call& call);
+    void emit_mma_of_words(const Call& call, const Intrinsic& known);
+    std::vector<Value*> cut_number(Value* number, bool twice);
     std::vector<Value*> load_matrices(Value* address, bool transposed);
     std::vector<Value*> multiply_matrices(DType dtype, const std::vector<Value*>& a, Value* b0, Value* b1,
                                           const std::vector<Value*>& sums);

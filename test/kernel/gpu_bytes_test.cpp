@@ -1,4 +1,4 @@
-// Products of bytes for blocks of threads, thread by thread: what they compute is what the evaluator gives.
+// Products of bytes and of tf32 for blocks of threads, thread by thread: what they compute is what the evaluator gives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,10 +12,11 @@ using Races = InterpretOptions::Races;
 using testing::HasSubstr;
 using testing::Not;
 
-Program bytes_for_blocks(const std::string& text, const char* target, bool strict = false) {
+Program bytes_for_blocks(const std::string& text, const char* target, Precision precision) {
     LowerOptions options;
     options.machine = *describe_target(target);
-    options.strict = strict;
+    options.strict = precision == Precision::Strict;
+    options.fast = precision == Precision::Fast;
     return lowered(text, options);
 }
 
@@ -26,13 +27,14 @@ std::string text_of(const Program& program) {
 }
 
 // What its kernels say.
-std::string expect_as_evaluated(const std::string& text, const char* target = "sm_90a", bool strict = false) {
+std::string expect_as_evaluated(const std::string& text, const char* target = "sm_90a",
+                                Precision precision = Precision::Default) {
     SCOPED_TRACE(text);
     const auto graph = graph_of(text);
     const Inputs inputs = random_inputs(*graph, {}, 5);
     const auto want = evaluate(*graph, inputs);
     EXPECT_TRUE(want.ok()) << want.error().to_string();
-    const Program program = bytes_for_blocks(text, target, strict);
+    const Program program = bytes_for_blocks(text, target, precision);
     for (bool backwards : {false, true}) {
         const auto got = run_program(program, inputs, {.backwards = backwards, .races = Races::Find});
         EXPECT_TRUE(got.ok()) << got.error().to_string();
@@ -84,7 +86,7 @@ TEST(GpuBytes, FloatsOf8BitsAreMultipliedAsTheyAre) {
 TEST(GpuBytes, StrictSumsHaveAllDigits) {
     for (const char* as : {"cast(%, to=10)", "cast(%, to=1)"}) {
         const std::string text = BytesProduct{.as = as}.text();
-        EXPECT_THAT(expect_as_evaluated(text, "sm_90a", true),
+        EXPECT_THAT(expect_as_evaluated(text, "sm_90a", Precision::Strict),
                     testing::AllOf(HasSubstr("call mma_f16"), Not(HasSubstr("wgmma"))));
         EXPECT_THAT(expect_as_evaluated(text, "sm_80"), HasSubstr("call mma_f16"));
     }
@@ -101,6 +103,41 @@ TEST(GpuBytes, KnownMatricesAreTurned) {
         "  %b = cast(w, to=10)\n  return matmul(%a, %b)\n}}\n",
         numbers);
     EXPECT_THAT(expect_as_evaluated(known), HasSubstr("call wgmma_f8e4m3fn"));
+}
+
+// Sums of bytes are exact, also where parts of k are added up by blocks of their own.
+TEST(GpuBytes, BytesAreMultipliedAsTheyAre) {
+    for (const char* dtype : {"i8", "u8"})
+        for (const auto& [m, n, k] : {std::array{72, 80, 144}, std::array{64, 64, 2048}}) {
+            const std::string text = fmt::format(
+                "graph g(x: {0}[{1},{3}], w: {0}[{2},{3}]) {{\n  %b = transpose(w, perm=[1,0])\n"
+                "  return matmul_integer(x, %b)\n}}\n",
+                dtype, m, n, k);
+            const std::string made = expect_as_evaluated(text);
+            EXPECT_THAT(made, HasSubstr(fmt::format("call wgmma_{}", dtype))) << text;
+            if (k > 1000) EXPECT_THAT(made, HasSubstr("partial: i32")) << text;
+        }
+    // What is not known does not lie along k.
+    EXPECT_THAT(expect_as_evaluated("graph g(x: i8[72,64], w: i8[64,80]) {\n  return matmul_integer(x, w)\n}\n"),
+                Not(HasSubstr("wgmma")));
+    std::string numbers;
+    for (int i = 0; i < 64 * 96; ++i) numbers += fmt::format("{}{}", i ? "," : "", i * i % 251 - 125);
+    EXPECT_THAT(expect_as_evaluated(fmt::format("graph g(x: i8[72,64]) {{\n  const w: i8[64,96] = [{}]\n"
+                                                "  return matmul_integer(x, w)\n}}\n",
+                                                numbers)),
+                HasSubstr("call wgmma_i8"));
+}
+
+// Where operands of f32 may lose digits, matrix instructions take them.
+TEST(GpuBytes, FastProductsOfF32) {
+    const std::string along = BytesProduct{.dtype = "f32", .as = "cast(%, to=1)"}.text(),
+                      across = BytesProduct{.dtype = "f32", .as = "cast(%, to=1)", .turned = false}.text();
+    for (const std::string& text : {along, across}) {
+        EXPECT_THAT(expect_as_evaluated(text), Not(HasSubstr("mma")));
+        EXPECT_THAT(expect_as_evaluated(text, "sm_80", Precision::Fast), HasSubstr("call mma_f32"));
+    }
+    EXPECT_THAT(expect_as_evaluated(along, "sm_90a", Precision::Fast), HasSubstr("call wgmma_f32"));
+    EXPECT_THAT(expect_as_evaluated(across, "sm_90a", Precision::Fast), HasSubstr("call mma_f32"));
 }
 
 }  // namespace

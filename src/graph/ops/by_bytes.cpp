@@ -139,7 +139,7 @@ std::optional<DType> byte_float_of(const Value& v) {
 bool is_large_product(const Node& product) {
     constexpr int64_t kFewestRows = 16, kFewestColumns = 64, kDeep = 16;
     const OpView op = product.view();
-    if (op.rank(0) < 2 || op.rank(1) < 2) return false;
+    if (!op.shape(0).ranked() || !op.shape(1).ranked() || op.rank(0) < 2 || op.rank(1) < 2) return false;
     const Shape &a = op.shape(0), &y = op.out().shape;
     const auto depth = a[-1].as_int(), rows = y[-2].as_int(), columns = y[-1].as_int();
     return depth && *depth % kDeep == 0 && rows.value_or(kFewestRows) >= kFewestRows &&

@@ -15,6 +15,11 @@ namespace {
 
 bool is_short_float(DType t) { return t == DType::f16 || t == DType::bf16; }
 
+constexpr std::string_view kThrice = "tf32x3";
+
+// Of f32, where not all digits are asked for.
+bool is_cut(const Instruction& dot) { return !dot.word.empty(); }
+
 }  // namespace
 
 // Operands of instructions of four warps lie in panels of 128 bytes, or in one of 64 or 32; those of bytes along what
@@ -35,15 +40,17 @@ bool TileLowering::fits_four(const Instruction& i) const {
         const int64_t row = type(value).shape[columns ? 0 : 1];
         return row % panel == 0 || row == panel / 2 || row == panel / 4;
     };
-    return !of_warps_.contains(type(i.outputs[0]).shape) && wide_layout(type(i.outputs[0]).shape, warps_) &&
-           in_panels(true) && ((is_short_float(dtype) && comes_from_threads(i.inputs[0])) || in_panels(false));
+    return i.word != kThrice && !of_warps_.contains(type(i.outputs[0]).shape) &&
+           wide_layout(type(i.outputs[0]).shape, warps_) && in_panels(true) &&
+           ((is_short_float(dtype) && comes_from_threads(i.inputs[0])) || in_panels(false));
 }
 
 Matrices TileLowering::matrices_of(const Instruction& i) const {
     const tile::Type &a = type(i.inputs[0]), &b = type(i.inputs[1]), &out = type(i.outputs[0]);
     if (matrices_ == Matrices::None || a.shape.size() != 2 || a.dtype != b.dtype) return Matrices::None;
     const bool bytes = of_bytes_.contains(i.outputs[0]);
-    if ((!is_short_float(a.dtype) && !bytes) || a.shape[1] % matrix_depth(a.dtype)) return Matrices::None;
+    const bool takes = is_short_float(a.dtype) || bytes || (a.dtype == DType::f32 && is_cut(i));
+    if (!takes || a.shape[1] % matrix_depth(a.dtype)) return Matrices::None;
     if (out.dtype != matrix_sum(a.dtype) && !is_short_float(out.dtype)) return Matrices::None;
     if (matrices_ == Matrices::OfFour && fits_four(i)) return Matrices::OfFour;
     return !bytes && product_layout(out.shape, warps_, false) ? Matrices::OfWarp : Matrices::None;
@@ -120,7 +127,8 @@ bool TileLowering::comes_by_columns(int value) const {
 }
 
 bool TileLowering::is_stored_turned(int value) const {
-    return comes_by_columns(value) && (is_short_float(type(value).dtype) || is_operand_of_bytes(value));
+    return comes_by_columns(value) &&
+           (is_short_float(type(value).dtype) || is_operand_of_bytes(value) || is_cut(*product_of(value)));
 }
 
 int TileLowering::shared_operand(int value, bool& transposed) {
@@ -194,14 +202,15 @@ void TileLowering::multiply_in_threads(const Instruction& i, int slot, DType dty
     const TileLayout& layout = layout_of(type(i.outputs[0]).shape);
     if (layout.wide) return multiply_by_four(i, slot);
     bool turned_a = false, turned_b = false;
-    const auto with_skew = [&](int value, bool& turned) {
+    const auto with_skew = [&](int value, bool& turned, bool second) {
         const int of_value = shared_operand(value, turned);
         Buffer& operand = kernel_.buffers[static_cast<size_t>(of_value)];
+        const int64_t skew = of_a.dtype == DType::f32 && turned == second ? kSkew / 2 : kSkew;  // along k
         if (operand.shape.size() == 2 && operand.strides.empty())
-            operand.strides = {*operand.shape[1].as_int() + kSkew, 1};
+            operand.strides = {*operand.shape[1].as_int() + skew, 1};
         return of_value;
     };
-    const int left = with_skew(a, turned_a), right = with_skew(b, turned_b);
+    const int left = with_skew(a, turned_a, false), right = with_skew(b, turned_b, true);
     const int64_t rows = of_a.shape[0], columns = of_b.shape[1], depth = of_a.shape[1];
     const auto row = [&](int buffer) { return *kernel_.buffers[static_cast<size_t>(buffer)].strides[0].as_int(); };
     const int64_t a_row = turned_a ? 1 : row(left), a_k = turned_a ? row(left) : 1;
@@ -235,7 +244,7 @@ void TileLowering::multiply_in_threads(const Instruction& i, int slot, DType dty
                                        2 * b_column,
                                        b_column,
                                        b_k};
-    Call call{.name = warp_matrix_name(of_a.dtype, rows, columns, depth, layout.down, layout.across),
+    Call call{.name = warp_matrix_name(of_a.dtype, rows, columns, depth, layout.down, layout.across, i.word == kThrice),
               .writes = {{slot, {0, 0}}},
               .reads = {{left, {0, 0}}, {right, {0, 0}}},
               .args = {}};

@@ -32,7 +32,8 @@ ContractionBuilder::ContractionBuilder(const Compute& compute, const Stage& sum,
     // Sums of parts go to memory that is the kernel's own.
     part_ = loop_var("part", parts);
     partial_ = int(kernel_.params++);
-    kernel_.buffers.push_back({.name = "partial", .dtype = compute.buffers[size_t(sum.buffer)].dtype, .shape = {parts, rows(), columns()}});
+    kernel_.buffers.push_back(
+        {.name = "partial", .dtype = compute.buffers[size_t(sum.buffer)].dtype, .shape = {parts, rows(), columns()}});
 }
 
 int ContractionBuilder::add(std::string name, DType dtype, const std::vector<int64_t>& sizes, Scope scope) {

@@ -211,10 +211,11 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
     return along;
 }
 
-// Sums in f32 of products of two operands of 16 bits, of one type.
-bool takes_matrices(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b) {
+// Sums in f32 of products of two operands of 16 bits, of one type; or of f32.
+bool takes_matrices(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b, Digits digits) {
     if (s.compute().buffers[size_t(stage.buffer)].dtype != DType::f32) return false;
     const auto x = narrowed(a), y = narrowed(b);
+    if (!x && !y) return digits == Digits::Few && a.dtype() == DType::f32 && b.dtype() == DType::f32;
     return x && y && x->dtype() == y->dtype() && (x->dtype() == DType::f16 || x->dtype() == DType::bf16);
 }
 
@@ -266,14 +267,16 @@ struct Found {
 };
 
 // Operands that are simply read, of one type. Sums of products of floats of 8 bits have few digits.
-std::optional<DType> wide_type(const Expr& a, const Expr& b, bool strict) {
+std::optional<DType> wide_type(const Expr& a, const Expr& b, Digits digits) {
     const auto x = matrix_load(a), y = matrix_load(b);
     if (!x || !y || x->dtype != y->dtype) return {};
     const bool known = std::find(std::begin(kMatrixTypes), std::end(kMatrixTypes), x->dtype) != std::end(kMatrixTypes);
-    return known && !(strict && kNarrowFloats.has(x->dtype)) ? std::optional(x->dtype) : std::nullopt;
+    const bool enough =
+        x->dtype == DType::f32 ? digits == Digits::Few : digits != Digits::All || !kNarrowFloats.has(x->dtype);
+    return known && enough ? std::optional(x->dtype) : std::nullopt;
 }
 
-std::optional<Found> find_contraction(const Schedule& s, bool strict) {
+std::optional<Found> find_contraction(const Schedule& s, Digits digits) {
     const auto& stages = s.compute().stages;
     if (stages.empty() || stages.size() > 2) return {};
     const Stage& stage = stages[0];
@@ -286,8 +289,8 @@ std::optional<Found> find_contraction(const Schedule& s, bool strict) {
     f.n = product_of(stage.axes, c->columns);
     if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
-    f.narrow = takes_matrices(s, stage, a, b) && f.m >= kFewestSide && f.n >= kFewestSide;
-    f.wide = wide_type(a, b, strict);
+    f.narrow = takes_matrices(s, stage, a, b, digits) && f.m >= kFewestSide && f.n >= kFewestSide;
+    f.wide = wide_type(a, b, digits);
     if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
     f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n) : choose_block_tile(f.batch, f.m, f.n);
     f.inner = inner_axis(stage, f.tile.k);
@@ -467,11 +470,12 @@ Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found
 
 }  // namespace
 
-Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine, bool strict) {
+Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine, Digits digits) {
     Schedule s(compute);
     TRY(inline_maps(s));
-    if (auto made = strict ? std::nullopt : with_factors_behind(s.compute())) s = Schedule(std::move(*made));
-    const std::optional<Found> found = find_contraction(s, strict);
+    if (auto made = digits == Digits::All ? std::nullopt : with_factors_behind(s.compute()))
+        s = Schedule(std::move(*made));
+    const std::optional<Found> found = find_contraction(s, digits);
     if (!found) return std::optional<Lowered>();
     std::vector<Found> ways{*found};
     if (auto apart = with_columns_apart(s, *found)) ways.push_back(std::move(*apart));

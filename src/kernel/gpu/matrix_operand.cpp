@@ -69,6 +69,7 @@ std::optional<MatrixLoad> matrix_load(const Expr& operand) {
         const bool reads = byte.is(ExprKind::Load) && (byte.dtype() == DType::i8 || byte.dtype() == DType::u8);
         return reads ? std::optional(MatrixLoad{byte, byte.dtype()}) : std::nullopt;
     }
+    if (operand.is(ExprKind::Load) && operand.dtype() == DType::f32) return MatrixLoad{operand, DType::f32};
     const auto narrow = narrowed(operand);
     if (!narrow) return {};
     const Expr e = as_narrow(*narrow);

@@ -12,8 +12,8 @@ std::optional<Expr> narrowed(const Expr& operand);
 // A value of 16 bits that was widened to f32 and narrowed again, before that.
 Expr as_narrow(Expr e);
 
-// The load that an operand is, and what it is of: f16, bf16, i8 and u8 for sums in i32, or a float of 8 bits, which lies
-// in memory as a byte.
+// The load that an operand is, and what it is of: f16, bf16, i8 and u8 for sums in i32, or a float of 8 bits, which
+// lies in memory as a byte.
 struct MatrixLoad {
     Expr load;
     DType dtype = DType::f16;

@@ -32,6 +32,9 @@ struct MmaOperand {
     int64_t vectors() const { return each() / plan.width / rows(); }                         // in each of them
 };
 
+// Of f32, the operand itself.
+Expr narrowed_or_wide(const Expr& operand) { return narrowed(operand).value_or(operand); }
+
 class MmaContraction : ContractionBuilder {
   public:
     MmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
@@ -40,8 +43,9 @@ class MmaContraction : ContractionBuilder {
           plan_(plan),
           in_rows_(plan.tile.m / kWarps / 16),
           in_columns_(plan.tile.n / 8) {
-        a_.name = "a", a_.value = *narrowed(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
-        b_.name = "b", b_.value = *narrowed(sum.value.arg(size_t(1 - a))), b_.plan = plan.b, b_.side = plan.tile.n;
+        a_.name = "a", a_.value = narrowed_or_wide(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
+        b_.name = "b", b_.value = narrowed_or_wide(sum.value.arg(size_t(1 - a))), b_.plan = plan.b,
+        b_.side = plan.tile.n;
         a_.axis = row_axis_, b_.axis = column_axis_;
     }
 

@@ -89,14 +89,14 @@ Intrinsic block_matrix(const char* kind, DType dtype, int64_t rows, int64_t colu
 }
 
 // The same of any number of warps, which share columns too (c).
-Intrinsic warp_matrix(DType dtype, const std::array<int64_t, 5>& sizes) {
+Intrinsic warp_matrix(DType dtype, const std::array<int64_t, 5>& sizes, bool thrice) {
     const auto [rows, columns, depth, down, across] = sizes;
     ReduceAxis u = axis("u", down), c = axis("c", across), v = axis("v", rows / down / 16);
     ReduceAxis x = axis("x", columns / across / 8), h = axis("h", 2), g = axis("g", 8), t = axis("t", 4);
     ReduceAxis p = axis("p", 2), k = axis("k", depth);
     Expr a = matrix_element(0, dtype, {u.var, v.var, h.var, g.var, k.var});
     Expr b = matrix_element(1, dtype, {c.var, x.var, t.var, p.var, k.var});
-    return {.name = warp_matrix_name(dtype, rows, columns, depth, down, across),
+    return {.name = warp_matrix_name(dtype, rows, columns, depth, down, across, thrice),
             .axes = {u, c, v, x, h, g, t, p},
             .reduce = {k},
             .out = matrix_sum(dtype),
@@ -104,7 +104,8 @@ Intrinsic warp_matrix(DType dtype, const std::array<int64_t, 5>& sizes) {
             .value = a * b,
             .needs = "ptx80",
             .by_block = true,
-            .multiplied = dtype};
+            .multiplied = dtype,
+            .thrice = thrice};
 }
 
 // The same by instructions of four warps each, which take rows 16 by 16 in turn. What is added up is cut as columns are
@@ -128,7 +129,7 @@ Intrinsic wide_matrix(DType dtype, const std::array<int64_t, 5>& sizes, bool fro
             .multiplied = dtype};
 }
 
-constexpr std::string_view kWarps = "warps", kWide = "wide", kWideOfThreads = "wide_own";
+constexpr std::string_view kWarps = "warps", kWarpsThrice = "warps_thrice", kWide = "wide", kWideOfThreads = "wide_own";
 
 const Intrinsic* find_warp_matrix(std::string_view name) {
     if (!name.starts_with(kWarps) && !name.starts_with(kWide)) return nullptr;
@@ -136,7 +137,7 @@ const Intrinsic* find_warp_matrix(std::string_view name) {
     static std::map<std::string, Intrinsic, std::less<>> made;
     std::lock_guard lock(mutex);
     if (auto found = made.find(name); found != made.end()) return &found->second;
-    for (std::string_view kind : {kWarps, kWide, kWideOfThreads})
+    for (std::string_view kind : {kWarps, kWarpsThrice, kWide, kWideOfThreads})
         for (DType dtype : kMatrixTypes) {
             std::array<int64_t, 5> sizes{};
             const std::string text(name), form = fmt::format("{}_{}_%ldx%ldx%ld_%ldx%ld%n", kind, dtype_name(dtype));
@@ -148,8 +149,9 @@ const Intrinsic* find_warp_matrix(std::string_view name) {
                 continue;
             if (sizes[0] % (16 * sizes[3]) || sizes[1] % (16 * sizes[4]) || sizes[2] % matrix_depth(dtype)) continue;
             const bool halves = dtype_bytes(dtype) == 2;
-            if (kind == kWarps && !halves) continue;
-            if (kind == kWarps) return &made.emplace(text, warp_matrix(dtype, sizes)).first->second;
+            const bool thrice = kind == kWarpsThrice, warps = kind == kWarps || thrice;
+            if (warps && (dtype_bytes(dtype) == 1 || (thrice && dtype != DType::f32))) continue;
+            if (warps) return &made.emplace(text, warp_matrix(dtype, sizes, thrice)).first->second;
             const bool from_threads = kind == kWideOfThreads;
             if (sizes[3] % 4 || sizes[1] / sizes[4] > 256 || (from_threads && (sizes[4] > 1 || !halves))) continue;
             return &made.emplace(text, wide_matrix(dtype, sizes, from_threads)).first->second;
@@ -189,7 +191,7 @@ std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
     for (DType dtype : kMatrixTypes)
         for (int64_t rows : {128, 64})
             for (int64_t columns : {128, 64}) {
-                if (dtype_bytes(dtype) == 2) all.push_back(block_matrix("mma", dtype, rows, columns, 32, "ptx80"));
+                if (dtype_bytes(dtype) > 1) all.push_back(block_matrix("mma", dtype, rows, columns, 32, "ptx80"));
                 all.push_back(block_matrix("wgmma", dtype, rows, columns,
                                            kPanelBytes / static_cast<int64_t>(dtype_bytes(dtype)), "wgmma"));
             }
@@ -265,8 +267,10 @@ const std::vector<Intrinsic>& all_intrinsics() {
     return kAll;
 }
 
-std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across) {
-    return fmt::format("{}_{}_{}x{}x{}_{}x{}", kWarps, dtype_name(dtype), rows, columns, depth, down, across);
+std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
+                             bool thrice) {
+    return fmt::format("{}_{}_{}x{}x{}_{}x{}", thrice ? kWarpsThrice : kWarps, dtype_name(dtype), rows, columns, depth,
+                       down, across);
 }
 
 std::string wide_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
