@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -188,8 +189,8 @@ class Function {
     // `memory`: of each Array and Element; `numbers`: of each Array, Shared and Size; in the order of the parameters.
     // On a GPU, memory of Arrays is the GPU's, and `stream` one of its driver's, on which the program runs some time
     // later.
-    Status launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                  const std::vector<int64_t>& numbers, void* stream = nullptr) const;
+    Status launch(const std::array<int64_t, 3>& grid, std::span<void* const> memory, std::span<const int64_t> numbers,
+                  void* stream = nullptr) const;
     // The same, element by element, every access checked: E0406 outside of an array, E0601 where instances race; the
     // error says at which place of the source ("file 0, line 7, column 5"). With `threads`, as blocks of threads of a
     // GPU, each for itself.
