@@ -357,6 +357,15 @@ class Emitter {
     Value* lane_steps(int64_t step);   // 0, step, 2 * step, ... by lane
     llvm::Instruction* gather(llvm::Type* vector, Value* places, llvm::Align align, bool masked);
 
+    // emit_streamed.cpp
+    void find_streams(const LaunchPlan& plan);
+    void end_streams();
+    Value* streams_to(int buffer) const;  // null: it never does
+    // False: nothing was stored. `otherwise` stores as usual, where it is not that much.
+    bool stream_lanes(const Slot& slot, const Linear& at, Value* v, Value* large,
+                      const std::function<void()>& otherwise);
+    void emit_either(Value* condition, const std::function<void()>& then, const std::function<void()>& otherwise);
+
     // emit_atomic.cpp
     void emit_atomic(const Call& call);
     Value* exchange_until(Value* at, DType dtype, const std::function<Value*(Value*)>& made);
@@ -474,8 +483,9 @@ class Emitter {
     Loads loads_;
     int lanes_ = 1;
     std::string lane_var_;
-    Value* mask_ = nullptr;             // null: all lanes
+    Value* mask_ = nullptr;            // null: all lanes
     const Access* storing_ = nullptr;  // of the store in progress
+    std::map<int, Value*> streams_;    // by buffer: whether stores into it pass the caches by
     int depth_ = 0;
     std::vector<OpenLoop> open_loops_;
 };
