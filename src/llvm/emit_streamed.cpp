@@ -32,13 +32,13 @@ bool is_in_order(const Kernel& kernel, const Store& s, const std::vector<const F
     if (s.combine || around.empty() || around.back()->kind != LoopKind::Vector || s.to.indices.empty() ||
         !buffer.strides.empty())
         return false;
-    bool registers = false;  // tiles are written row by row
+    bool tiled = false;  // tiles of registers are written row by row
     visit(s.value, [&](const Expr& e) {
-        registers |=
-            e.is(ExprKind::Load) && kernel.buffers[static_cast<size_t>(e.node().slot)].scope == Scope::Register;
+        if (!e.is(ExprKind::Load)) return;
+        tiled |= kernel.buffers[static_cast<size_t>(e.node().slot)].scope == Scope::Register && !e.args().empty();
     });
     for (const For* loop : around)
-        if (registers || !mentions_any(s.to.indices, loop->var)) return false;
+        if (tiled || !mentions_any(s.to.indices, loop->var)) return false;
     const std::vector<Expr> rows(s.to.indices.begin(), s.to.indices.end() - 1);
     const auto least = kLeastRun / static_cast<int64_t>(dtype_bytes(buffer.dtype));
     int64_t run = 1;

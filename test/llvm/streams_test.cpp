@@ -67,6 +67,16 @@ TEST(Streams, NotPiecesThatLieApart) {
                 streams);
 }
 
+TEST(Streams, NotTilesOfRegisters) {
+    const auto scaled = [](const std::string& shape, const std::string& at) {
+        return "kernel k(n) (x: f32[n, 4096], y: f32[n, 4096]) { parallel i < n { alloc t: f32[" + shape +
+               "] register { " + (at.empty() ? "t[] = x[i, 0]" : "vector l < 16 { t[l] = x[i, l] }") +
+               " for c < 256 { vector j < 16 { y[i, 16*c + j] = x[i, 16*c + j] * t[" + at + "] } } } } }";
+    };
+    EXPECT_THAT(assembly(scaled("", "")), streams);
+    EXPECT_THAT(assembly(scaled("16", "j")), never_streams);
+}
+
 TEST(Streams, NotWherePresentStoresReadNothing) {
     EXPECT_THAT(assembly(rows("n"), "aarch64-neon"), Not(HasSubstr("stnp")));
 }
