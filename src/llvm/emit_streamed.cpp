@@ -12,8 +12,9 @@
 namespace tessera::codegen {
 namespace {
 
-constexpr int64_t kPieceBytes = 16;     // that every such store has, and is aligned to
-constexpr int64_t kLeastRun = 1 << 10;  // bytes that are written one after the other: lines are written whole
+constexpr int64_t kPieceBytes = 16;        // that every such store has, and is aligned to
+constexpr int64_t kLeastBytes = 32 << 20;  // of a launch, whatever cache the target is said to have
+constexpr int64_t kLeastRun = 1 << 10;     // bytes that are written one after the other: lines are written whole
 
 // How many elements a launch stores at one place of its code, and whether each is another and follows the one before.
 struct Stored {
@@ -76,8 +77,8 @@ void collect(const Kernel& kernel, const Stmt& s, std::vector<const For*>& aroun
 
 void Emitter::find_streams(const LaunchPlan& plan) {
     streams_.clear();
-    const int64_t most = target_.machine.l3_bytes / 2;  // what is read takes as much
-    if (!target_.code->streams() || most <= 0) return;
+    if (!target_.code->streams()) return;
+    const int64_t most = std::max(target_.machine.l3_bytes / 2, kLeastBytes);  // what is read takes as much
     std::set<int> others;  // buffers that are used in other ways too
     visit_exprs(kernel_.body, [&](const Expr& whole) {
         if (!whole.node().reads) return;
