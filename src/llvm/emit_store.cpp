@@ -377,10 +377,10 @@ Value* Emitter::combined(ReduceOp op, DType dtype, Value* old, const Expr& value
     if (op == ReduceOp::Sum)
         if (auto sum = fused(dtype, value, old, false)) return *sum;
     const bool largest = op == ReduceOp::Max;
-    if (auto x = number_or_nothing(value, largest); x && (largest || op == ReduceOp::Min) && !has_blocks()) {
-        Value* v = emit(*x);
-        match(old, v);
-        return target_.code->extreme_of_numbers(builder_, target_.machine, largest, v, old);
+    if (auto x = number_or_nothing(value, largest); x && (largest || op == ReduceOp::Min)) {
+        Value *v = emit(*x), *before = old;
+        match(before, v);
+        if (Value* made = target_.code->extreme_of_numbers(builder_, target_.machine, largest, v, before)) return made;
     }
     const ExprKind kinds[] = {ExprKind::Add, ExprKind::Mul, ExprKind::Min, ExprKind::Max};
     return binary(kinds[static_cast<int>(op)], dtype, old, emit(value));

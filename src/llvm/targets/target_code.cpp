@@ -15,10 +15,6 @@ Value* TargetCode::extreme(llvm::IRBuilderBase& b, const Machine&, bool largest,
     return b.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, x, y);
 }
 
-Value* TargetCode::extreme_of_numbers(llvm::IRBuilderBase& b, const Machine&, bool largest, Value* x, Value* y) const {
-    return b.CreateSelect(largest ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y), x, y);
-}
-
 std::span<const TargetCode* const> target_families() {
     static const std::array<const TargetCode*, 4> kAll{&aarch64_code(), &nvptx_code(), &wasm_code(), &x86_code()};
     return kAll;

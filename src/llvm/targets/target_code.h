@@ -32,9 +32,10 @@ class TargetCode {
 
     // The larger (smaller) of two floats, or NaN where one is.
     virtual Value* extreme(llvm::IRBuilderBase& b, const Machine& machine, bool largest, Value* x, Value* y) const;
-    // The same of x and y, or y where x is NaN.
-    virtual Value* extreme_of_numbers(llvm::IRBuilderBase& b, const Machine& machine, bool largest, Value* x,
-                                      Value* y) const;
+    // The same of x and y, or y where x is NaN; null where there is no instruction for it.
+    virtual Value* extreme_of_numbers(llvm::IRBuilderBase&, const Machine&, bool, Value*, Value*) const {
+        return nullptr;
+    }
     // Whether stores that pass the caches by (LLVM's nontemporal ones) save reading what they overwrite. Before other
     // threads are told of them, end_streams.
     virtual bool streams() const { return false; }

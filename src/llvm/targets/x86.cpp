@@ -80,7 +80,7 @@ class X86Code : public TargetCode {
             auto* f = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr;
             return f && !f->isNaN();
         };
-        auto pick = [&](Value* p, Value* q) { return TargetCode::extreme_of_numbers(b, m, largest, p, q); };
+        auto pick = [&](Value* p, Value* q) { return either(b, largest, p, q); };
         if (known_number(y)) return pick(y, x);
         if (known_number(x)) return pick(x, y);
         return b.CreateSelect(b.CreateFCmpUNO(x, x), x, second_if_unlike(b, m, largest, x, y, pick));
@@ -88,9 +88,11 @@ class X86Code : public TargetCode {
 
     Value* extreme_of_numbers(llvm::IRBuilderBase& b, const Machine& m, bool largest, Value* x,
                               Value* y) const override {
-        return second_if_unlike(b, m, largest, x, y, [&](Value* p, Value* q) {
-            return TargetCode::extreme_of_numbers(b, m, largest, p, q);
-        });
+        return second_if_unlike(b, m, largest, x, y, [&](Value* p, Value* q) { return either(b, largest, p, q); });
+    }
+
+    static Value* either(llvm::IRBuilderBase& b, bool largest, Value* x, Value* y) {
+        return b.CreateSelect(largest ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y), x, y);
     }
 
     bool streams() const override { return true; }
