@@ -255,8 +255,9 @@ nb::object TileLauncher::call(nb::object& grid, PyObject* args, PyObject* kwargs
     void* stream = arguments.device == TorchTensor::kProcessor ? nullptr : torch_stream(arguments.device);
     tessera::Status status = [&] {
         nb::gil_scoped_release release;
-        return function.launch(*size, {arguments.memory.data(), arguments.memory_count},
-                               {arguments.numbers.data(), arguments.number_count}, stream);
+        const std::span<void* const> memory(arguments.memory.data(), arguments.memory_count);
+        const std::span<const int64_t> numbers(arguments.numbers.data(), arguments.number_count);
+        return function.launch(*size, memory, numbers, stream);
     }();
     if (!status.ok()) unwrap(std::move(status));
     return launched;

@@ -191,6 +191,10 @@ class Function {
     // later.
     Status launch(const std::array<int64_t, 3>& grid, std::span<void* const> memory, std::span<const int64_t> numbers,
                   void* stream = nullptr) const;
+    Status launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
+                  const std::vector<int64_t>& numbers, void* stream = nullptr) const {
+        return launch(grid, std::span(memory), std::span(numbers), stream);
+    }
     // The same, element by element, every access checked: E0406 outside of an array, E0601 where instances race; the
     // error says at which place of the source ("file 0, line 7, column 5"). With `threads`, as blocks of threads of a
     // GPU, each for itself.
