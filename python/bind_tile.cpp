@@ -125,8 +125,10 @@ void bind_builder(nb::module_& m) {
         }, nb::arg("how"), nb::arg("pointer"), nb::arg("value"), nb::arg("mask").none() = nb::none(),
              nb::arg("expected").none() = nb::none())
         .def("dot", [](Builder& b, const Value& x, const Value& y, const std::optional<Value>& add,
-                       const std::string& out) { return unwrap(b.dot(x, y, add, dtype_named(out))); },
-             nb::arg("a"), nb::arg("b"), nb::arg("add").none() = nb::none(), nb::arg("out") = "f32");
+                       const std::string& out, int64_t imprecise, const std::string& precision) {
+            return unwrap(b.dot(x, y, add, dtype_named(out), imprecise, precision));
+        }, nb::arg("a"), nb::arg("b"), nb::arg("add").none() = nb::none(), nb::arg("out") = "f32",
+             nb::arg("imprecise") = 0, nb::arg("precision") = "");
 }
 
 void bind_structure(nb::module_& m) {

@@ -31,12 +31,21 @@ char element_of(const char* format, Py_ssize_t size) {
 }
 
 size_t bytes_of(char element) {
-    return std::strchr("?bBxy", element) ? 1 : std::strchr("ewhH", element) ? 2 : std::strchr("fiI", element) ? 4 : 8;
-}
-
-template <typename T>
-void append(std::string& key, const T& value) {
-    key.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    switch (element) {
+        case '?':
+        case 'b':
+        case 'B':
+        case 'x':
+        case 'y': return 1;
+        case 'e':
+        case 'w':
+        case 'h':
+        case 'H': return 2;
+        case 'f':
+        case 'i':
+        case 'I': return 4;
+        default: return 8;
+    }
 }
 
 bool is_interpreted() {
@@ -46,22 +55,40 @@ bool is_interpreted() {
 
 }  // namespace
 
-TileLauncher::TileLauncher(const std::vector<std::string>& names, Defaults defaults, std::vector<bool> fixed,
-                           std::vector<bool> whole, Words options)
-    : fixed_(std::move(fixed)),
-      whole_(std::move(whole)),
-      warps_(interned("num_warps")),
-      stages_(interned("num_stages")),
-      options_(std::move(options)) {
-    for (const std::string& name : names) {
-        names_.push_back(interned(name.c_str()));
-        defaults_.push_back(defaults.contains(names_.back()) ? nb::object(defaults[names_.back()]) : nb::object());
+TileLauncher::TileLauncher(const std::vector<std::string>& names, Defaults defaults, const std::vector<bool>& fixed,
+                           const std::vector<bool>& whole, Words options)
+    : warps_(interned("num_warps")), stages_(interned("num_stages")), options_(std::move(options)) {
+    for (size_t i = 0; i < names.size(); ++i) {
+        nb::object name = interned(names[i].c_str());
+        nb::object fallback = defaults.contains(name) ? nb::object(defaults[name]) : nb::object();
+        parameters_.push_back({std::move(name), std::move(fallback), fixed[i], whole[i]});
     }
 }
 
-void TileLauncher::Read::clear() {
-    key.clear(), memory.clear(), numbers.clear(), elements.clear(), placed.clear(), spans.clear();
-    device = TorchTensor::kProcessor;
+void TileLauncher::Read::note(const void* from, size_t count) {
+    if (key_bytes + count <= kMostKeyBytes) std::memcpy(bytes.data() + key_bytes, from, count);
+    key_bytes += count;
+}
+
+void TileLauncher::Read::add_element(char kind, const void* value, size_t count) {
+    note('e');
+    note(kind);
+    int64_t& place = elements[memory_count];
+    place = 0;
+    std::memcpy(&place, value, count);
+    memory[memory_count++] = &place;
+}
+
+bool TileLauncher::Read::add_array(char element, char* begin, int64_t count, size_t size) {
+    char* end = begin + static_cast<size_t>(count) * size;
+    for (size_t i = 0; i < array_count; ++i)
+        if (begin < spans[i].end && spans[i].begin < end) return false;  // they share memory
+    spans[array_count++] = {begin, end};
+    note('a');
+    note(element);
+    memory[memory_count++] = begin;
+    add_number(count);
+    return true;
 }
 
 bool TileLauncher::read_array(PyObject* value, Read& into) {
@@ -81,48 +108,37 @@ bool TileLauncher::read_array(PyObject* value, Read& into) {
     const Py_ssize_t size = view.itemsize;
     PyBuffer_Release(&view);
     forward &= into.device == TorchTensor::kProcessor;
-    return forward && add_array(element, begin, reach / size, static_cast<size_t>(size), into);
+    return forward && into.add_array(element, begin, reach / size, static_cast<size_t>(size));
 }
 
 bool TileLauncher::read_tensor(PyObject* value, Read& into) {
     const auto tensor = read_torch(value);
-    if (!tensor || tensor->count <= 0 || (!into.spans.empty() && into.device != tensor->device)) return false;
+    if (!tensor || tensor->count <= 0 || (into.array_count && into.device != tensor->device)) return false;
     into.device = tensor->device;
     constexpr uintptr_t kVector = 16;  // bytes that a GPU's code takes at once
     const bool on_gpu = tensor->device != TorchTensor::kProcessor;
     if (on_gpu && reinterpret_cast<uintptr_t>(tensor->begin) % kVector) return false;
-    return add_array(tensor->element, tensor->begin, tensor->count, bytes_of(tensor->element), into);
-}
-
-bool TileLauncher::add_array(char element, char* begin, int64_t count, size_t size, Read& into) {
-    char* end = begin + static_cast<size_t>(count) * size;
-    for (const auto& [from, to] : into.spans)
-        if (begin < to && from < end) return false;  // they share memory
-    into.spans.emplace_back(begin, end);
-    into.key += 'a';
-    into.key += element;
-    into.memory.push_back(begin);
-    into.numbers.push_back(count);
-    return true;
+    return into.add_array(tensor->element, tensor->begin, tensor->count, bytes_of(tensor->element));
 }
 
 // The arguments by parameter. False where there are too few or too many, or words that something depends on.
-bool TileLauncher::place(PyObject* args, PyObject* kwargs, std::vector<PyObject*>& values, Shape& shape) const {
+bool TileLauncher::place(PyObject* args, PyObject* kwargs, Given& values, Shape& shape) const {
     const auto given = static_cast<size_t>(PyTuple_Size(args));
-    if (given > names_.size()) return false;
-    values.assign(names_.size(), nullptr);
+    const size_t count = parameters_.size();
+    if (given > count || count > kMostArguments) return false;
     for (size_t i = 0; i < given; ++i) values[i] = PyTuple_GetItem(args, static_cast<Py_ssize_t>(i));
+    for (size_t i = given; i < count; ++i) values[i] = nullptr;
     PyObject *key = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) {
         // Words are mostly one object each.
         size_t i = given;
-        while (i < names_.size() && names_[i].ptr() != key) ++i;
+        while (i < count && parameters_[i].name.ptr() != key) ++i;
         const bool option = key == warps_.ptr() || key == stages_.ptr();
-        if (i == names_.size() && !option)
-            for (i = given; i < names_.size() && PyUnicode_Compare(names_[i].ptr(), key) != 0;) ++i;
-        if (i < names_.size()) {
+        if (i == count && !option)
+            for (i = given; i < count && PyUnicode_Compare(parameters_[i].name.ptr(), key) != 0;) ++i;
+        if (i < count) {
             values[i] = value;
-        } else if (const bool warps = PyUnicode_Compare(warps_.ptr(), key) == 0;
+        } else if (const bool warps = key == warps_.ptr() || PyUnicode_Compare(warps_.ptr(), key) == 0;
                    warps || PyUnicode_Compare(stages_.ptr(), key) == 0) {
             if (!PyLong_CheckExact(value)) return false;
             const auto number = static_cast<int>(PyLong_AsLong(value));
@@ -133,17 +149,17 @@ bool TileLauncher::place(PyObject* args, PyObject* kwargs, std::vector<PyObject*
             return false;
         }
     }
-    for (size_t i = given; i < values.size(); ++i) {
-        if (!values[i]) values[i] = defaults_[i].ptr();
+    for (size_t i = given; i < count; ++i) {
+        if (!values[i]) values[i] = parameters_[i].fallback.ptr();
         if (!values[i]) return false;
     }
     return true;
 }
 
-std::optional<TileLauncher::Grid> TileLauncher::size_of(nb::object& grid, const std::vector<PyObject*>& values) const {
+std::optional<TileLauncher::Grid> TileLauncher::size_of(nb::object& grid, const Given& values) const {
     if (PyCallable_Check(grid.ptr())) {
         nb::dict named;
-        for (size_t i = 0; i < values.size(); ++i) named[names_[i]] = nb::handle(values[i]);
+        for (size_t i = 0; i < parameters_.size(); ++i) named[parameters_[i].name] = nb::handle(values[i]);
         grid = grid(named);
     }
     Grid size{1, 1, 1};
@@ -162,100 +178,106 @@ std::optional<TileLauncher::Grid> TileLauncher::size_of(nb::object& grid, const 
     return size;
 }
 
-bool TileLauncher::read(const std::vector<PyObject*>& values, const Grid& grid, Shape shape, Read& into) const {
-    append(into.key, shape.warps);
-    append(into.key, shape.stages);
-    into.key += grid[2] != 1 ? '3' : grid[1] != 1 ? '2' : '1';
-    const auto element = [&](char kind, const auto& value) {
-        std::array<char, 8> bytes{};
-        std::memcpy(bytes.data(), &value, sizeof(value));
-        into.key += 'e';
-        into.key += kind;
-        into.placed.emplace_back(into.memory.size(), into.elements.size());
-        into.elements.push_back(bytes);
-        into.memory.push_back(nullptr);
-    };
-    for (size_t i = 0; i < fixed_.size(); ++i) {
+bool TileLauncher::read_number(const Parameter& parameter, PyObject* value, Read& into) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow) return false;
+    const bool narrow = number == static_cast<int32_t>(number);
+    if (parameter.fixed || (number == 1 && !parameter.whole)) {
+        into.note('=');
+        into.note_value(number);
+    } else if (number >= 0) {
+        into.note(number % 16 ? 's' : 'S');
+        into.note(narrow ? 'i' : 'q');
+        into.add_number(number);
+    } else {
+        into.add_element(narrow ? 'i' : 'q', &number, narrow ? sizeof(int32_t) : sizeof(int64_t));
+    }
+    return true;
+}
+
+bool TileLauncher::read(const Given& values, const Grid& grid, Shape shape, Read& into) const {
+    into.note_value(shape);
+    into.note(grid[2] != 1 ? '3' : grid[1] != 1 ? '2' : '1');
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+        const Parameter& parameter = parameters_[i];
         PyObject* value = values[i];
         if (PyLong_CheckExact(value)) {
-            int overflow = 0;
-            const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-            if (overflow) return false;
-            const bool narrow = number == static_cast<int32_t>(number);
-            if (fixed_[i] || (number == 1 && !whole_[i])) {
-                into.key += '=';
-                append(into.key, number);
-            } else if (number >= 0) {
-                into.key += number % 16 ? 's' : 'S';
-                into.key += narrow ? 'i' : 'q';
-                into.numbers.push_back(number);
-            } else if (narrow) {
-                element('i', static_cast<int32_t>(number));
-            } else {
-                element('q', static_cast<int64_t>(number));
-            }
-        } else if (fixed_[i] && PyFloat_CheckExact(value)) {
-            into.key += 'f';
-            append(into.key, PyFloat_AsDouble(value));
-        } else if (fixed_[i] && PyUnicode_Check(value)) {
+            if (!read_number(parameter, value, into)) return false;
+        } else if (parameter.fixed && PyFloat_CheckExact(value)) {
+            into.note('f');
+            into.note_value(PyFloat_AsDouble(value));
+        } else if (parameter.fixed && PyUnicode_Check(value)) {
             Py_ssize_t length = 0;
             const char* text = PyUnicode_AsUTF8AndSize(value, &length);
             if (!text) throw nb::python_error();
-            into.key += 't';
-            append(into.key, length);
-            into.key.append(text, static_cast<size_t>(length));
-        } else if (fixed_[i] || value == Py_None) {
-            into.key += 'o';
-            append(into.key, value);  // the same object
+            into.note('t');
+            into.note_value(length);
+            into.note(text, static_cast<size_t>(length));
+        } else if (parameter.fixed || value == Py_None) {
+            into.note('o');
+            into.note_value(value);  // the same object
         } else if (PyBool_Check(value)) {
-            element('?', value == Py_True);
+            const bool is_true = value == Py_True;
+            into.add_element('?', &is_true, sizeof(is_true));
         } else if (PyFloat_CheckExact(value)) {
-            element('f', static_cast<float>(PyFloat_AsDouble(value)));
+            const auto real = static_cast<float>(PyFloat_AsDouble(value));
+            into.add_element('f', &real, sizeof(real));
         } else if (!(PyObject_CheckBuffer(value) ? read_array(value, into) : read_tensor(value, into))) {
             return false;
         }
     }
-    for (const auto& [slot, which] : into.placed) into.memory[slot] = into.elements[which].data();
-    append(into.key, into.device);
+    into.note_value(into.device);
     return true;
+}
+
+const TileLauncher::Known* TileLauncher::find(std::string_view key) {
+    if (last_ && last_->first == key) return &last_->second;
+    const auto found = known_.find(key);
+    if (found == known_.end()) return nullptr;
+    last_ = &*found;
+    return &found->second;
 }
 
 nb::object TileLauncher::call(nb::object& grid, PyObject* args, PyObject* kwargs) {
     if (is_interpreted()) return {};
     Shape shape;
-    // Kept from launch to launch, for their memory.
-    static thread_local std::vector<PyObject*> values;
-    static thread_local Read arguments;
+    Given values;
+    Read arguments;
     if (!place(args, kwargs, values, shape)) return {};
     const auto size = size_of(grid, values);
-    arguments.clear();
     if (!size || !read(values, *size, shape, arguments)) return {};
-    auto found = known_.find(arguments.key);
-    if (found == known_.end()) return {};
-    const Function function = found->second.function;
-    const nb::object launched = found->second.object;
+    const auto key = arguments.key();
+    const Known* known = key ? find(*key) : nullptr;
+    if (!known) return {};
+    const nb::object launched = known->object;  // which has the function, whatever becomes of what is known
+    const Function& function = *known->function;
     void* stream = arguments.device == TorchTensor::kProcessor ? nullptr : torch_stream(arguments.device);
     tessera::Status status = [&] {
         nb::gil_scoped_release release;
-        return function.launch(*size, arguments.memory, arguments.numbers, stream);
+        const std::span<void* const> memory(arguments.memory.data(), arguments.memory_count);
+        const std::span<const int64_t> numbers(arguments.numbers.data(), arguments.number_count);
+        return function.launch(*size, memory, numbers, stream);
     }();
-    unwrap(std::move(status));
+    if (!status.ok()) unwrap(std::move(status));
     return launched;
 }
 
 void TileLauncher::keep(Values values, const Grid& grid, int warps, int stages, nb::object function) {
+    if (values.size() != parameters_.size() || values.size() > kMostArguments) return;
     Read arguments;
-    std::vector<PyObject*> pointers;
-    for (nb::handle value : values) pointers.push_back(value.ptr());
-    if (!read(pointers, grid, {warps, stages}, arguments)) return;
+    Given given;
+    for (size_t i = 0; i < values.size(); ++i) given[i] = nb::object(values[i]).ptr();
+    if (!read(given, grid, {warps, stages}, arguments) || !arguments.key()) return;
     if (known_.size() >= kMostKept) {
         known_.clear();
         kept_.clear();
+        last_ = nullptr;
     }
-    for (size_t i = 0; i < fixed_.size(); ++i)
-        if (fixed_[i]) kept_.push_back(nb::borrow(pointers[i]));
-    const Function& made = nb::cast<const Function&>(function);
-    known_.insert_or_assign(arguments.key, Known{made, std::move(function)});
+    for (size_t i = 0; i < parameters_.size(); ++i)
+        if (parameters_[i].fixed) kept_.push_back(nb::borrow(given[i]));
+    const Function* made = &nb::cast<const Function&>(function);
+    known_.insert_or_assign(std::string(*arguments.key()), Known{std::move(function), made});
 }
 
 namespace {
@@ -347,8 +369,8 @@ void bind_launcher(nb::module_& m) {
                                               {Py_tp_clear, slot(clear_launchable)},
                                               {0, nullptr}};
     nb::class_<TileLauncher>(m, "TileLauncher")
-        .def(nb::init<const std::vector<std::string>&, TileLauncher::Defaults, std::vector<bool>, std::vector<bool>,
-                      TileLauncher::Words>(),
+        .def(nb::init<const std::vector<std::string>&, TileLauncher::Defaults, const std::vector<bool>&,
+                      const std::vector<bool>&, TileLauncher::Words>(),
              nb::arg("names"), nb::arg("defaults"), nb::arg("fixed"), nb::arg("whole"), nb::arg("options"))
         .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("stages"),
              nb::arg("function"));

@@ -94,12 +94,16 @@ const ExchangeTable* seen_table = nullptr;
 
 const TensorType& type_of(nb::handle tensor) {
     static auto& types = *new std::unordered_map<PyObject*, TensorType>();
-    auto [found, fresh] = types.try_emplace(tensor.type().ptr());
+    static const std::pair<PyObject* const, TensorType>* last = nullptr;  // most tensors are of one type
+    PyObject* const type = tensor.type().ptr();
+    if (last && last->first == type) return last->second;
+    auto [found, fresh] = types.try_emplace(type);
     if (fresh) {
-        Py_INCREF(tensor.type().ptr());
+        Py_INCREF(type);
         found->second = look_at(tensor);
         if (found->second.table) seen_table = found->second.table;
     }
+    last = &*found;
     return found->second;
 }
 

@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 Status add_computes(std::string_view text, const std::string& path, const LowerOptions& lower, TextStages& made) {
-    const ScheduleOptions schedule{lower.machine, lower.threads, lower.strict};
+    const ScheduleOptions schedule{lower.machine, lower.threads, lower.strict, lower.fast};
     std::vector<Choice> choices;
     for (const Compute& compute : TRY(parse_computes(text, path))) {
         TRY(verify(compute));

@@ -80,6 +80,7 @@ Result<LowerOptions> lower_options(const CompileOptions& options, Precision prec
     lower.threads = threads;
     lower.fuse = options.fuse;
     lower.strict = precision == Precision::Strict;
+    lower.fast = precision == Precision::Fast;
     lower.keep_stages = options.keep_weights;
     lower.watch = watch_of(options);
     return lower;

@@ -55,6 +55,7 @@ struct Function::State {
     std::unique_ptr<Stream> stream;
     std::mutex busy;
     // Of the last call: most calls are like the one before.
+    std::vector<int64_t> asked;  // its grid and numbers, as they were given
     std::vector<int64_t> symbols;
     std::vector<Launch> launches;
     // For the interpreter, made when it is first asked for.
@@ -69,8 +70,9 @@ struct Function::State {
     void* last_stream = nullptr;                          // that `stream` is
     std::map<std::string, std::shared_ptr<void>> placed;  // numbers that are given by address, by their bytes
     std::vector<void*> on_device;
+    std::vector<size_t> by_their_address;  // which of the buffers are numbers
 
-    std::vector<int64_t> all_symbols(const std::array<int64_t, 3>& grid, const std::vector<int64_t>& numbers) const {
+    std::vector<int64_t> all_symbols(const std::array<int64_t, 3>& grid, std::span<const int64_t> numbers) const {
         std::vector<int64_t> all(grid.begin(), grid.end());
         all.insert(all.end(), numbers.begin(), numbers.end());
         return device ? divided(std::move(all)) : all;
@@ -85,10 +87,12 @@ struct Function::State {
         }
         return all;
     }
-    Status check(const std::vector<void*>& memory, const std::vector<int64_t>& all) const {
-        if (memory.size() != kernel.params || all.size() != kernel.symbols.size())
-            return Error(Code::E0402, "{} takes {} addresses and {} numbers, not {} and {}", kernel.name, kernel.params,
-                         kernel.symbols.size(), memory.size(), all.size());
+    Status check_counts(size_t addresses, size_t count) const {
+        if (addresses == kernel.params && count == kernel.symbols.size()) return {};
+        return Error(Code::E0402, "{} takes {} addresses and {} numbers, not {} and {}", kernel.name, kernel.params,
+                     kernel.symbols.size(), addresses, count);
+    }
+    Status check_sizes(const std::vector<int64_t>& all) const {
         for (size_t i = 0; i < all.size(); ++i)
             if (all[i] < 0) return Error(Code::E0405, "{} is {}, and not a size", kernel.symbols[i], all[i]);
         return {};
@@ -106,41 +110,51 @@ struct Function::State {
         TRY(own->synchronize());
         return placed.emplace(std::move(bytes), std::move(made)).first->second.get();
     }
-    Status launch_on_device(std::vector<int64_t> all, const std::vector<void*>& memory, void* on) {
-        TRY(check(memory, all));
-        std::lock_guard lock(busy);
-        on_device = memory;
-        for (size_t a = 0, slot = 0; a < arguments.size(); ++a) {
-            const bool element = arguments[a].as == Argument::As::Element;
-            if (element) on_device[slot] = TRY(number_on_device(memory[slot], kernel.buffers[slot].dtype));
-            slot += element || (arguments[a].as == Argument::As::Array && !by_address);
-        }
-        if (!stream || on != last_stream) stream = TRY(device->borrow_stream(on)), last_stream = on;
-        if (all != symbols || launches.empty()) {
-            launches = TRY(bind_launches(module->kernels()[0], values(all)));
-            symbols = std::move(all);
-        }
-        for (const Launch& each : launches) TRY(stream->launch(each, {on_device, symbols}));
+    // What is launched from here on, for these sizes.
+    Status bind(std::vector<int64_t> all) {
+        if (all == symbols && !launches.empty()) return {};
+        launches.clear();
+        TRY(check_sizes(all));
+        std::vector<Launch> bound = TRY(bind_launches(module->kernels()[0], values(all)));
+        if (!device) TRY(stream->reserve(most_local_bytes(bound)));
+        launches = std::move(bound);
+        symbols = std::move(all);
         return {};
     }
-    Status launch(std::vector<int64_t> all, const std::vector<void*>& memory, void* on = nullptr) {
-        if (device) return launch_on_device(std::move(all), memory, on);
-        TRY(check(memory, all));
-        std::lock_guard lock(busy);
-        if (all != symbols || launches.empty()) {
-            launches = TRY(bind_launches(module->kernels()[0], values(all)));
-            TRY(stream->reserve(most_local_bytes(launches)));
-            symbols = std::move(all);
-        }
+    Status run_bound(std::span<void* const> memory, void* on) {
+        if (device) return run_on_device(memory, on);
         for (const Launch& each : launches) TRY(stream->launch(each, {memory, symbols}));
         TRY(stream->synchronize());
         if (!has_reports()) return {};
         const auto failure = take_failure();
         return failure ? Status(Error(Code::E0407, "{}", *failure).at(kernel.name)) : Status();
     }
+    Status run_on_device(std::span<void* const> memory, void* on) {
+        if (!by_their_address.empty()) {
+            on_device.assign(memory.begin(), memory.end());
+            for (size_t slot : by_their_address)
+                on_device[slot] = TRY(number_on_device(memory[slot], kernel.buffers[slot].dtype));
+            memory = on_device;
+        }
+        if (!stream || on != last_stream) stream = TRY(device->borrow_stream(on)), last_stream = on;
+        for (const Launch& each : launches) TRY(stream->launch(each, {memory, symbols}));
+        return {};
+    }
+    Status launch(const std::array<int64_t, 3>& grid, std::span<void* const> memory, std::span<const int64_t> numbers,
+                  void* on) {
+        TRY(check_counts(memory.size(), grid.size() + numbers.size()));
+        std::lock_guard lock(busy);
+        if (launches.empty() || !std::equal(grid.begin(), grid.end(), asked.begin()) ||
+            !std::equal(numbers.begin(), numbers.end(), asked.begin() + grid.size())) {
+            TRY(bind(all_symbols(grid, numbers)));
+            asked.assign(grid.begin(), grid.end());
+            asked.insert(asked.end(), numbers.begin(), numbers.end());
+        }
+        return run_bound(memory, on);
+    }
     // Arrays come as addresses instead of buffers, and all of memory behind what is left.
-    Status launch_by_address(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                             const std::vector<int64_t>& numbers, void* on) {
+    Status launch_by_address(const std::array<int64_t, 3>& grid, std::span<void* const> memory,
+                             std::span<const int64_t> numbers, void* on) {
         std::vector<void*> left;
         std::vector<int64_t> all(grid.begin(), grid.end());
         size_t place = 0, number = 0;
@@ -155,7 +169,10 @@ struct Function::State {
         }
         all.push_back(kAllElements);
         left.resize(kernel.params, nullptr);
-        return launch(std::move(all), left, on);
+        TRY(check_counts(left.size(), all.size()));
+        std::lock_guard lock(busy);
+        TRY(bind(std::move(all)));
+        return run_bound(left, on);
     }
     SymbolValues values(const std::vector<int64_t>& all) const {
         SymbolValues named;
@@ -193,6 +210,7 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
                                                   .module = std::move(module),
                                                   .stream = {},
                                                   .busy = {},
+                                                  .asked = {},
                                                   .symbols = {},
                                                   .launches = {},
                                                   .arguments = arguments,
@@ -204,19 +222,25 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
                                                   .device = device,
                                                   .last_stream = nullptr,
                                                   .placed = {},
-                                                  .on_device = {}});
+                                                  .on_device = {},
+                                                  .by_their_address = {}});
             made->target.name = name;
+            size_t slot = 0;
+            for (const Argument& a : arguments) {
+                if (a.as == Argument::As::Element) made->by_their_address.push_back(slot);
+                slot += a.as == Argument::As::Element || (a.as == Argument::As::Array && !made->by_address);
+            }
             if (!machine.blocks) made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
             return Function(std::move(made));
         });
 }
 
-Status Function::launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                        const std::vector<int64_t>& numbers, void* stream) const {
+Status Function::launch(const std::array<int64_t, 3>& grid, std::span<void* const> memory,
+                        std::span<const int64_t> numbers, void* stream) const {
     State& s = *state_;
     if (!s.device && !s.stream) return Error(Code::E0701, "{} is compiled for a GPU that is not here", s.kernel.name);
     if (s.by_address) return s.launch_by_address(grid, memory, numbers, stream);
-    return s.launch(s.all_symbols(grid, numbers), memory, stream);
+    return s.launch(grid, memory, numbers, stream);
 }
 
 Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
@@ -226,7 +250,8 @@ Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector
         return Error(Code::E0604, "{} reaches memory by addresses, and is not interpreted", s.kernel.name);
     std::vector<int64_t> all = s.all_symbols(grid, numbers);
     if (threads && !s.device) all = s.divided(std::move(all));
-    TRY(s.check(memory, all));
+    TRY(s.check_counts(memory.size(), all.size()));
+    TRY(s.check_sizes(all));
     const SymbolValues symbols = s.values(all);
     take_failure();
     std::lock_guard lock(s.busy);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -58,8 +59,8 @@ class Program {
     std::string to_string() const;
     // What to_string gives, read back. E0301, E0302: no such text. E0601: no program that a builder could have made.
     static Result<Program> parse(std::string_view text);
-    // By lines. `numbers`: of each parameter, where it is a whole number that is known. Both branches of an if count, and
-    // masks are taken to hold.
+    // By lines. `numbers`: of each parameter, where it is a whole number that is known. Both branches of an if count,
+    // and masks are taken to hold.
     std::vector<LineWork> work(const std::vector<std::optional<int64_t>>& numbers,
                                const std::array<int64_t, 3>& grid) const;
 
@@ -114,7 +115,12 @@ class Builder {
     // "exchange"; or "compare", which exchanges where an element is `expected`.
     Result<Value> atomic(std::string_view how, const Value& pointer, const Operand& value,
                          const std::optional<Operand>& mask = {}, const std::optional<Operand>& expected = {});
-    Result<Value> dot(const Value& a, const Value& b, const std::optional<Value>& add = {}, DType out = DType::f32);
+    // `imprecise`: of floats of 8 bits, whose products a GPU adds up with few digits: so many of them along k at most,
+    // before they are added up in f32. 0: as many as there are.
+    // `precision`: of f32, what a GPU makes of it: "tf32" multiplies numbers of 19 bits, "tf32x3" three of those for each
+    // pair, anything else f32.
+    Result<Value> dot(const Value& a, const Value& b, const std::optional<Value>& add = {}, DType out = DType::f32,
+                      int64_t imprecise = 0, std::string_view precision = {});
 
     Result<Value> reduce(Reduction how, const Value& x, int64_t axis, bool keep = false);
     // By a function of the user: of two elements of each, written between begin_ and end_.
@@ -153,11 +159,11 @@ class Builder {
 // How a parameter is given at launch.
 struct Argument {
     enum class As : uint8_t {
-        Array,    // a pointer to memory of its own; with it comes how many elements are there
-        Shared,   // a pointer into the memory of parameter `of`; with it comes how many elements in
-        Size,     // an integer that is not negative
-        Element,  // any other number, by its address
-        Anywhere, // an Array that shares memory with one of another type: the program reaches memory by addresses
+        Array,     // a pointer to memory of its own; with it comes how many elements are there
+        Shared,    // a pointer into the memory of parameter `of`; with it comes how many elements in
+        Size,      // an integer that is not negative
+        Element,   // any other number, by its address
+        Anywhere,  // an Array that shares memory with one of another type: the program reaches memory by addresses
     } as = As::Array;
     int of = -1;
     // On a GPU: of a Size, a number that divides it whenever the program is launched. Arrays begin at multiples of 16
@@ -179,7 +185,8 @@ struct Target {
     int stages = 3;             // of loops with products there: tiles are brought one iteration less before
 };
 
-// A program as machine code for this processor, or for a GPU, kept in the user's cache. Calls from many threads wait for each other.
+// A program as machine code for this processor, or for a GPU, kept in the user's cache. Calls from many threads wait
+// for each other.
 class Function {
   public:
     // `grid_rank`: of axes from there on there is one instance. E0604: what no kernel can do.
@@ -188,16 +195,20 @@ class Function {
     // `memory`: of each Array and Element; `numbers`: of each Array, Shared and Size; in the order of the parameters.
     // On a GPU, memory of Arrays is the GPU's, and `stream` one of its driver's, on which the program runs some time
     // later.
+    Status launch(const std::array<int64_t, 3>& grid, std::span<void* const> memory, std::span<const int64_t> numbers,
+                  void* stream = nullptr) const;
     Status launch(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
-                  const std::vector<int64_t>& numbers, void* stream = nullptr) const;
+                  const std::vector<int64_t>& numbers, void* stream = nullptr) const {
+        return launch(grid, std::span(memory), std::span(numbers), stream);
+    }
     // The same, element by element, every access checked: E0406 outside of an array, E0601 where instances race; the
     // error says at which place of the source ("file 0, line 7, column 5"). With `threads`, as blocks of threads of a
     // GPU, each for itself.
     Status interpret(const std::array<int64_t, 3>& grid, const std::vector<void*>& memory,
                      const std::vector<int64_t>& numbers, bool threads = false) const;
     Result<std::string> emit(std::string_view what) const;  // "tile", "kernel", "llvm", "asm", "blocks", "ptx",
-                                                            // or "layouts": a picture (SVG) of which thread of a GPU has
-                                                            // which elements of the tiles
+                                                            // or "layouts": a picture (SVG) of which thread of a GPU
+                                                            // has which elements of the tiles
     // For a target that list_targets gives. E0604: it prints, asserts, or its arrays share memory.
     Result<AheadOfTime> ahead_of_time(std::string_view target = "host") const;
 

@@ -46,6 +46,7 @@ struct KernelLaunch {
     Expr scratch_bytes;           // that each thread needs
     bool parallel = false;
     LaunchShape shape = {};       // on a target with blocks
+    bool begins_early = false;    // on a GPU: while launches before it still run, for which its code waits
 };
 
 struct CompiledKernel {

@@ -17,8 +17,6 @@ namespace {
 
 using Place = TargetCode::Place;
 
-constexpr int64_t kStepBytes = 32;  // of 16 elements along a row
-
 }  // namespace
 
 Emitter::Ring Emitter::ring_at(const AheadPlan& plan, Value* place) {
@@ -145,7 +143,8 @@ bool Emitter::copy_vector(const Store& s) {
 // `further` in bytes.
 Value* Emitter::panel_descriptor(int buffer, bool along_k, Value* further) {
     const Slot& slot = slots_[static_cast<size_t>(buffer)];
-    const int64_t row_bytes = 2 * slot.panel, next_panel = along_k ? 16 : *slot.shape[0].as_int() * row_bytes;
+    const int64_t row_bytes = static_cast<int64_t>(dtype_bytes(slot.dtype)) * slot.panel,
+                  next_panel = along_k ? 16 : *slot.shape[0].as_int() * row_bytes;
     const int64_t exchanged = row_bytes == kPanelBytes ? 1 : row_bytes == kPanelBytes / 2 ? 2 : 3;  // how pieces are
     Value* at = builder_.CreatePtrToInt(slot.base, builder_.getInt32Ty());
     if (further) at = builder_.CreateAdd(at, further);
@@ -153,6 +152,32 @@ Value* Emitter::panel_descriptor(int buffer, bool along_k, Value* further) {
     at = builder_.CreateOr(at, builder_.getInt32(static_cast<uint32_t>((next_panel >> 4) << 16)));
     const auto high = static_cast<uint64_t>((8 * row_bytes >> 4) | (exchanged << 30));
     return builder_.CreateOr(builder_.CreateZExt(at, i64()), builder_.getInt64(high << 32));
+}
+
+// Sums of some products alone, in registers of their own: these take the place of the sums until they are added to
+// them.
+Emitter::Part Emitter::begin_part(int sums, int64_t count) {
+    settle_all();
+    Slot& slot = slots_[static_cast<size_t>(sums)];
+    auto* type = llvm::ArrayType::get(memory_type(slot.dtype), static_cast<uint64_t>(count));
+    return {std::exchange(slot.base, stack_memory(builder_, type, "part")), std::exchange(slot.own, count)};
+}
+
+// To the sums from element `first` on.
+void Emitter::add_part(const Part& whole, int sums, int64_t first) {
+    assembly("wgmma.commit_group.sync.aligned;", "", {});
+    settle_sums(sums);
+    const Slot& part = slots_[static_cast<size_t>(sums)];
+    llvm::Type* type = memory_type(part.dtype);
+    const auto at = [&](Value* base, int64_t i) {
+        return builder_.CreateConstInBoundsGEP1_64(type, base, static_cast<uint64_t>(i));
+    };
+    for (int64_t i = 0; i < part.own; ++i) {
+        Value* to = at(whole.base, first + i);
+        builder_.CreateStore(
+            builder_.CreateFAdd(builder_.CreateLoad(type, to), builder_.CreateLoad(type, at(part.base, i))), to);
+    }
+    assembly("wgmma.fence.sync.aligned;", "", {});
 }
 
 void Emitter::emit_wide(const Call& call) {
@@ -170,12 +195,13 @@ void Emitter::emit_wide(const Call& call) {
         int64_t side(int64_t elements) const { return along_k ? elements * row : elements * 2 / row * panel; }
         int64_t step(int64_t i) const {
             if (!along_k) return i * 16 * row;
-            return i * kStepBytes / row * panel + i * kStepBytes % row;
+            return i * kMatrixBytes / row * panel + i * kMatrixBytes % row;
         }
     };
     auto operand = [&](size_t read) {
         const Slot& slot = slots_[static_cast<size_t>(call.reads[read].buffer)];
-        return Operand{stride(read + 1, kQ) == 1, 2 * slot.panel, *slot.shape[0].as_int() * 2 * slot.panel};
+        const int64_t row = static_cast<int64_t>(dtype_bytes(slot.dtype)) * slot.panel;
+        return Operand{stride(read + 1, kQ) == 1, row, *slot.shape[0].as_int() * row};
     };
     const Operand left = operand(0), right = operand(1);
     // As the compiler sees, the same in all threads of a warp.
@@ -199,9 +225,15 @@ void Emitter::emit_wide(const Call& call) {
     auto further = [&](Value* from, int64_t bytes) {
         return builder_.CreateAdd(from, builder_.getInt64(static_cast<uint64_t>(bytes >> 4)));
     };
+    const int64_t steps = depth / matrix_depth(known.multiplied);
+    const bool in_parts = columns_in_parts(call) > 0;
+    const int64_t every =
+        in_parts ? std::clamp<int64_t>(*call.args.back().as_int() / matrix_depth(known.multiplied), 1, steps) : steps;
+    const int sums = call.writes[0].buffer;
+    const Part whole = in_parts ? begin_part(sums, columns / 2) : Part();
     assembly("wgmma.fence.sync.aligned;", "", {});
     for (int64_t square = 0; square < squares; ++square)
-        for (int64_t step = 0; step < depth / 16; ++step) {
+        for (int64_t step = 0; step < steps; ++step) {
             std::vector<Value*> operands;
             if (a) operands.push_back(further(a, left.step(step) + left.side(64 * groups) * square));
             for (int64_t i = 0; !a && i < 4; ++i) {  // pairs of columns, by half and then by 8
@@ -212,17 +244,28 @@ void Emitter::emit_wide(const Call& call) {
                 operands.push_back(builder_.CreateLoad(builder_.getInt32Ty(), at));
             }
             operands.push_back(further(b, right.step(step)));
-            add_wide_product({.sums = call.writes[0].buffer,
-                              .first = square * stride(0, kV),
+            add_wide_product({.sums = sums,
+                              .first = in_parts ? 0 : square * stride(0, kV),
                               .columns = columns,
-                              .dtype = known.operands[0],
+                              .dtype = known.multiplied,
+                              .fresh = in_parts && step % every == 0,
                               .a_across = !left.along_k,
                               .b_across = !right.along_k},
                              operands);
+            if (in_parts && (step + 1 == steps || (step + 1) % every == 0))
+                add_part(whole, sums, square * stride(0, kV));
         }
+    if (in_parts) {
+        slots_[static_cast<size_t>(sums)].base = whole.base;
+        slots_[static_cast<size_t>(sums)].own = whole.own;
+        forget_loads(sums);
+        if (rings_.empty()) return;
+        if (auto begin = std::exchange(rings_.back().bring, {})) begin();
+        return;
+    }
     assembly("wgmma.commit_group.sync.aligned;", "", {});
-    begun_.push_back({call.writes[0].buffer, known.from_threads ? call.reads[0].buffer : -1});
-    forget_loads(call.writes[0].buffer);
+    begun_.push_back({sums, known.from_threads ? call.reads[0].buffer : -1});
+    forget_loads(sums);
     if (rings_.empty()) return settle_all();
     if (auto begin = std::exchange(rings_.back().bring, {})) begin();
     // What else it reads must stay as it is: nothing in the loop writes it, or takes its place.

@@ -19,8 +19,7 @@ constexpr uint64_t kParamAlignment = 16;
 constexpr uint64_t kMapBytes = 128, kMapAlignment = 64;  // of a description of tiles
 constexpr int64_t kMostRows = 65535;                     // blocks along y and z
 constexpr int64_t kMostAtOnce = int64_t{132} * 512;      // threads
-constexpr int64_t kPanelElements = kPanelBytes / 2, kPieceElements = kPieceBytes / 2;
-constexpr int kMostSpread = 256;  // threads of a block of a Parallel loop
+constexpr int kMostSpread = 256;                         // threads of a block of a Parallel loop
 
 using Place = TargetCode::Place;
 
@@ -182,8 +181,9 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
     }
     for (int tile : plan.panels) {
         Slot& slot = slots_[static_cast<size_t>(tile)];
-        slot.panel = std::min(kPanelElements, *slot.shape[1].as_int());
-        slot.strides = {slot.shape[0] * slot.panel, slot.panel, kPieceElements, 1};
+        const auto bytes = static_cast<int64_t>(dtype_bytes(slot.dtype));
+        slot.panel = std::min(kPanelBytes / bytes, *slot.shape[1].as_int());
+        slot.strides = {slot.shape[0] * slot.panel, slot.panel, kPieceBytes / bytes, 1};
     }
     describe_aliases();
     scratch_ = function_->getArg(params + symbols);

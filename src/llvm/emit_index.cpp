@@ -136,13 +136,13 @@ Emitter::Linear Emitter::offset_of(const Slot& slot, const std::vector<Expr>& gi
     std::vector<Expr> indices = given;
     if (slot.panel) {
         // In 128 bytes are one row, two or four: those of eight rows that follow each other begin in different banks.
-        constexpr int64_t kPiece = kPieceBytes / 2;  // elements
-        const int64_t pieces = slot.panel / kPiece;
+        const int64_t piece = kPieceBytes / static_cast<int64_t>(dtype_bytes(slot.dtype));  // elements
+        const int64_t pieces = slot.panel / piece;
         const Expr row = given[0], column = given[1];
-        indices = {floor_div(column, slot.panel), row,
-                   bit(ExprKind::BitXor, mod(floor_div(column, kPiece), pieces),
-                       mod(floor_div(row, kPieces / pieces), pieces)),
-                   mod(column, kPiece)};
+        indices = {
+            floor_div(column, slot.panel), row,
+            bit(ExprKind::BitXor, mod(floor_div(column, piece), pieces), mod(floor_div(row, kPieces / pieces), pieces)),
+            mod(column, piece)};
     }
     CHECK(indices.size() == slot.strides.size(), "kernel {}: {} indices of a buffer of rank {}", kernel_.name,
           indices.size(), slot.strides.size());

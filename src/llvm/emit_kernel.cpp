@@ -14,6 +14,7 @@ Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     if (has_blocks()) return emit_blocks(plan, symbol);
     open_function(symbol);
     Value *begin = function_->getArg(2), *end = function_->getArg(3);
+    find_streams(plan);
     Value* callers_mode = options_.flush_subnormals ? target_.code->flush_subnormals(builder_) : nullptr;
     if (plan.parallel) {
         emit_loop(begin, end, 1, false, [&](Value* i) {
@@ -23,6 +24,7 @@ Status Emitter::emit(const LaunchPlan& plan, const std::string& symbol) {
     } else {
         emit_loop(begin, end, 1, false, [&](Value*) { emit(plan.stmt); });
     }
+    end_streams();
     if (callers_mode) target_.code->restore_mode(builder_, callers_mode);
     builder_.CreateRetVoid();
     return status_;

@@ -74,9 +74,10 @@ std::vector<Value*> Emitter::multiply_matrices(DType dtype, const std::vector<Va
                                                const std::vector<Value*>& sums) {
     llvm::Type *word = builder_.getInt32Ty(), *real = builder_.getFloatTy();
     auto* four = llvm::StructType::get(module_.getContext(), {real, real, real, real});
-    const std::string type = dtype == DType::f16 ? "f16" : "bf16";
-    const std::string text = "mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type +
-                             ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};";
+    const std::string text = fmt::format(
+        "mma.sync.aligned.m16n8k{0}.row.col.f32.{1}.{1}.f32 {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
+        "{{$10, $11, $12, $13}};",
+        matrix_depth(dtype), matrix_type_name(dtype));
     auto* function = llvm::FunctionType::get(four, {word, word, word, word, word, word, real, real, real, real}, false);
     auto* code = llvm::InlineAsm::get(function, text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", false);
     llvm::CallInst* call =
@@ -89,9 +90,87 @@ std::vector<Value*> Emitter::multiply_matrices(DType dtype, const std::vector<Va
     return out;
 }
 
+// A number of f32 as one of 19 bits, and what that leaves over as another.
+std::vector<Value*> Emitter::cut_number(Value* number, bool twice) {
+    auto* word = builder_.getInt32Ty();
+    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(word, {builder_.getFloatTy()}, false),
+                                      "cvt.rna.tf32.f32 $0, $1;", "=r,f", false);
+    std::vector<Value*> made{builder_.CreateCall(code, {number})};
+    if (!twice) return made;
+    Value* rest = builder_.CreateFSub(number, builder_.CreateBitCast(made[0], builder_.getFloatTy()));
+    made.push_back(builder_.CreateCall(code, {rest}));
+    return made;
+}
+
+// Products of f32: threads read the elements that they have of each operand.
+void Emitter::emit_mma_of_words(const Call& call, const Intrinsic& known) {
+    const size_t axes = known.axes.size() + 1, more = known.axes.size() > kK ? 1 : 0;
+    auto stride = [&](size_t operand, size_t axis) {
+        return *call.args[operand * axes + axis + (axis > kU ? more : 0)].as_int();
+    };
+    const int64_t rows = *known.axes[kV + more].extent.as_int(), columns = *known.axes[kX + more].extent.as_int();
+    const int64_t deep = matrix_depth(known.multiplied), steps = *known.reduce[0].extent.as_int() / deep;
+    const int64_t across = more ? *known.axes[kColumnAxis].extent.as_int() : 1;
+    const size_t parts = known.thrice ? 2 : 1;
+    auto place = [&](int dim) { return target_.code->place(builder_, Place::Thread, dim); };
+    auto number = [&](int64_t n) { return builder_.getInt32(static_cast<uint32_t>(n)); };
+    auto scaled = [&](Value* v, int64_t by) { return builder_.CreateMul(v, number(by)); };
+    Value *group = place(1), *pair = place(0);
+    Value* down = across > 1 ? builder_.CreateUDiv(place(2), number(across)) : place(2);
+    Value* in_a = builder_.CreateAdd(scaled(down, stride(1, kU)), scaled(group, stride(1, kG)));
+    in_a = builder_.CreateAdd(in_a, scaled(pair, stride(1, kK)));
+    Value* in_b = builder_.CreateAdd(scaled(group, stride(2, kP)), scaled(pair, stride(2, kK)));
+    if (across > 1)
+        in_b = builder_.CreateAdd(
+            in_b, scaled(builder_.CreateURem(place(2), number(across)), *call.args[2 * axes + kColumnAxis].as_int()));
+    llvm::Type* real = builder_.getFloatTy();
+    auto base = [&](size_t operand, Value* offset) {
+        const Slot& slot = slots_[static_cast<size_t>(call.reads[operand - 1].buffer)];
+        return builder_.CreateInBoundsGEP(real, slot.base, offset);
+    };
+    Value *a_at = base(1, in_a), *b_at = base(2, in_b);
+    auto taken = [&](Value* from, int64_t element) {
+        Value* at = builder_.CreateConstInBoundsGEP1_64(real, from, static_cast<uint64_t>(element));
+        return cut_number(builder_.CreateAlignedLoad(real, at, llvm::Align(4)), known.thrice);
+    };
+    const Slot& sums = slots_[static_cast<size_t>(call.writes[0].buffer)];
+    auto sum_at = [&](int64_t v, int64_t x, int64_t e) {
+        return builder_.CreateConstInBoundsGEP1_64(real, sums.base,
+                                                   static_cast<uint64_t>(v * stride(0, kV) + x * stride(0, kX) + e));
+    };
+    using Cut = std::vector<std::vector<Value*>>;  // by part, then by register
+    for (int64_t step = 0; step < steps; ++step) {
+        std::vector<Cut> a(static_cast<size_t>(rows), Cut(parts));
+        for (int64_t v = 0; v < rows; ++v)
+            for (int64_t i = 0; i < 4; ++i) {
+                const int64_t k = deep * step + i / 2 * 4;
+                const auto both = taken(a_at, v * stride(1, kV) + i % 2 * 8 * stride(1, kG) + k * stride(1, kK));
+                for (size_t p = 0; p < parts; ++p) a[static_cast<size_t>(v)][p].push_back(both[p]);
+            }
+        for (int64_t x = 0; x < columns; ++x) {
+            Cut b(parts);
+            for (int64_t i = 0; i < 2; ++i) {
+                const auto both = taken(b_at, x * stride(2, kX) + (deep * step + i * 4) * stride(2, kK));
+                for (size_t p = 0; p < parts; ++p) b[p].push_back(both[p]);
+            }
+            for (int64_t v = 0; v < rows; ++v) {
+                std::vector<Value*> own;
+                for (int64_t e = 0; e < 4; ++e) own.push_back(builder_.CreateLoad(real, sum_at(v, x, e)));
+                // The smallest products first; those of two rests are too small.
+                for (auto [p, q] : {std::pair<size_t, size_t>{1, 0}, {0, 1}, {0, 0}})
+                    if (p < parts && q < parts)
+                        own = multiply_matrices(known.multiplied, a[static_cast<size_t>(v)][p], b[q][0], b[q][1], own);
+                for (int64_t e = 0; e < 4; ++e) builder_.CreateStore(own[static_cast<size_t>(e)], sum_at(v, x, e));
+            }
+        }
+    }
+    forget_loads(call.writes[0].buffer);
+}
+
 void Emitter::emit_mma(const Call& call) {
     const Intrinsic* known = find_intrinsic(call.name);
     CHECK(known, "there is no intrinsic {}", call.name);
+    if (known->multiplied == DType::f32) return emit_mma_of_words(call, *known);
     const size_t axes = known->axes.size() + 1;
     const size_t more = known->axes.size() > kK ? 1 : 0;  // axes, of column warps
     auto stride = [&](size_t operand, size_t axis) {
@@ -129,7 +208,7 @@ void Emitter::emit_mma(const Call& call) {
     auto at = [&](Value* address, int64_t elements) { return builder_.CreateAdd(address, number(2 * elements)); };
 
     const Slot& sums = slots_[static_cast<size_t>(call.writes[0].buffer)];
-    const DType dtype = known->operands[0];
+    const DType dtype = known->multiplied;
     auto sum_at = [&](int64_t v, int64_t x, int64_t e) {
         return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base,
                                                    static_cast<uint64_t>(v * stride(0, kV) + x * stride(0, kX) + e));

@@ -155,11 +155,14 @@ int64_t threads_of(const LaunchPlan& plan) {
     return threads;
 }
 
-// Registers of sums.
+// Registers of sums, and of those that are added up in parts.
 int64_t sums_of_thread(const Kernel& kernel, const LaunchPlan& plan) {
     std::set<int> sums;
-    for (const Call* call : plan.wide) sums.insert(call->writes[0].buffer);
     int64_t all = 0;
+    for (const Call* call : plan.wide) {
+        sums.insert(call->writes[0].buffer);
+        if (const int64_t columns = columns_in_parts(*call)) all = std::max(all, columns / 2);
+    }
     for (int slot : sums) all += kernel.buffers[static_cast<size_t>(slot)].shape.back().as_int().value_or(0);
     return all;
 }

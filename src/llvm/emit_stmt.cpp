@@ -192,15 +192,22 @@ void Emitter::emit_call(const Call& call) {
     if (call.name != "prefetch" || (call.reads.empty() && call.writes.empty()))
         return fail(Error(Code::E0604, "kernel {}: there is no intrinsic {} on a processor", kernel_.name, call.name));
     const int64_t nearness = call.args.empty() ? 3 : call.args[0].as_int().value_or(3);  // 3: the first cache
-    const auto fetch = [&](const Access& a, unsigned to_write) {
+    const auto fetch = [&](const Access& a, bool to_write) {
         const Slot& slot = slots_[a.buffer];
         Value* at = address(slot, offset_of(slot, a.indices));
-        builder_.CreateIntrinsic(
-            llvm::Intrinsic::prefetch, {builder_.getPtrTy()},
-            {at, builder_.getInt32(to_write), builder_.getInt32(unsigned(nearness)), builder_.getInt32(1)});
+        const auto one = [&] {
+            builder_.CreateIntrinsic(
+                llvm::Intrinsic::prefetch, {builder_.getPtrTy()},
+                {at, builder_.getInt32(to_write ? 1 : 0), builder_.getInt32(unsigned(nearness)), builder_.getInt32(1)});
+        };
+        Value* past_the_caches = to_write ? streams_to(a.buffer) : nullptr;
+        if (past_the_caches)
+            emit_where(builder_.CreateNot(past_the_caches), one);
+        else
+            one();
     };
-    for (const Access& a : call.reads) fetch(a, 0);
-    for (const Access& a : call.writes) fetch(a, 1);
+    for (const Access& a : call.reads) fetch(a, false);
+    for (const Access& a : call.writes) fetch(a, true);
 }
 
 Tile Emitter::tile_of(const Access& first, std::vector<int64_t> extents, std::vector<Value*> strides) {

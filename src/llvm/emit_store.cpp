@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "base/check.h"
@@ -49,6 +50,14 @@ Value* load_spaced(llvm::IRBuilder<>& builder, llvm::FixedVectorType* vector, Va
         out = builder.CreateShuffleVector(out ? out : llvm::PoisonValue::get(vector), part, taken);
     }
     return out;
+}
+
+// Of select(x == x, x, -inf), which is no larger than anything where x is NaN, x; or of +inf, which is no smaller.
+std::optional<Expr> number_or_nothing(const Expr& e, bool largest) {
+    if (!e.is(ExprKind::Select) || e.dtype() != DType::f32 || !e.arg(0).is(ExprKind::Eq)) return {};
+    const Expr &a = e.arg(0).arg(0), &b = e.arg(0).arg(1), &x = e.arg(1), &nothing = e.arg(2);
+    if (!a.same(x) || !b.same(x) || !nothing.is(ExprKind::Const) || !std::isinf(nothing.node().real)) return {};
+    return std::signbit(nothing.node().real) == largest ? std::optional(x) : std::nullopt;
 }
 
 }  // namespace
@@ -238,6 +247,12 @@ bool Emitter::store_by_vectors(const Slot& slot, const Linear& at, Value* v) {
 }
 
 void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
+    if (storing_ && streams_to(storing_->buffer) && v->getType()->isVectorTy()) {
+        const Access* storing = std::exchange(storing_, nullptr);
+        const bool done = stream_lanes(slot, at, v, streams_to(storing->buffer), [&] { store_lanes(slot, at, v); });
+        storing_ = storing;
+        if (done) return;
+    }
     llvm::Type* type = memory_type(slot.dtype);
     const llvm::Align align(dtype_bytes(slot.dtype));
     auto save = [&](Value* what, Value* to) {
@@ -361,6 +376,12 @@ void Emitter::emit_combine(const Store& s) {
 Value* Emitter::combined(ReduceOp op, DType dtype, Value* old, const Expr& value) {
     if (op == ReduceOp::Sum)
         if (auto sum = fused(dtype, value, old, false)) return *sum;
+    const bool largest = op == ReduceOp::Max;
+    if (auto x = number_or_nothing(value, largest); x && (largest || op == ReduceOp::Min)) {
+        Value *v = emit(*x), *before = old;
+        match(before, v);
+        if (Value* made = target_.code->extreme_of_numbers(builder_, target_.machine, largest, v, before)) return made;
+    }
     const ExprKind kinds[] = {ExprKind::Add, ExprKind::Mul, ExprKind::Min, ExprKind::Max};
     return binary(kinds[static_cast<int>(op)], dtype, old, emit(value));
 }

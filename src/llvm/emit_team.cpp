@@ -306,7 +306,7 @@ void Emitter::emit_team_product(const Call& call, const Intrinsic& known) {
         operands.push_back(further(b, along ? in_rows(step, panel_bytes(1)) : step * 2 * kEightRowBytes));
         add_wide_product({.sums = call.writes[0].buffer,
                           .columns = columns,
-                          .dtype = known.operands[0],
+                          .dtype = known.multiplied,
                           .fresh = known.fresh && step == 0,
                           .b_across = !along},
                          operands);

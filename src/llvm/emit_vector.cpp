@@ -9,8 +9,8 @@
 namespace tessera::codegen {
 namespace {
 
-constexpr int64_t kMostChunks = 16;  // that are emitted one by one
-constexpr int64_t kMostLanes = 8;    // of a thread on a target with blocks
+constexpr int64_t kMostChunks = 16;                  // that are emitted one by one
+constexpr int64_t kMostLanes = 8, kMostCopied = 16;  // of a thread on a target with blocks: computed, only copied
 
 bool mentions(const Expr& e, const std::string& var) {
     if (e.is(ExprKind::Var)) return e.node().name == var;
@@ -112,7 +112,8 @@ void Emitter::emit_vector(const For& loop) {
     const auto extent = loop.extent.as_int();
     int lanes = lanes_for(loop);
     if (extent && has_blocks()) {
-        lanes = static_cast<int>(std::bit_floor(static_cast<uint64_t>(std::min<int64_t>(*extent, kMostLanes))));
+        lanes = static_cast<int>(
+            std::bit_floor(static_cast<uint64_t>(std::min<int64_t>(*extent, bringing_ ? kMostCopied : kMostLanes))));
     } else if (extent) {
         const int at_once = lanes > 1 ? registers_at_once(loop) : 1;
         lanes = static_cast<int>(

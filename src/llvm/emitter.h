@@ -81,6 +81,7 @@ T* tag(T* access, llvm::MDNode* scope, llvm::MDNode* noalias) {
 
 // A buffer in shared memory that has a place for each thread, which it alone uses.
 bool is_threads_own(const Kernel& kernel, const Alloc& a);
+std::string_view matrix_type_name(DType dtype);  // as instructions have it
 // Whether an atomic update is one that locks are made of.
 inline bool orders_memory(const Call& call) { return call.name == "atomic_exchange" || call.name == "atomic_compare"; }
 std::set<int> threads_own_buffers(const Kernel& kernel, const Stmt& s);
@@ -107,7 +108,7 @@ class Emitter {
         llvm::MDNode *scope = nullptr, *noalias = nullptr;
         int per_lane = 0;  // allocated inside a Vector loop: so many copies, one per lane, interleaved
         int64_t own = 0;   // elements, where it lies on the stack or, better, in registers
-        // Above 0: a tile [rows, columns] of 16 bits lies in panels of so many columns, pieces of 16 bytes exchanged.
+        // Above 0: a tile [rows, columns] lies in panels of so many columns, pieces of 16 bytes exchanged.
         int64_t panel = 0;
     };
     // The sum of terms and a constant, plus `lane` times the lane's number, plus a vector where it is not so regular.
@@ -234,6 +235,7 @@ class Emitter {
         bool fresh = false;                       // the sums are not read
         bool a_across = false, b_across = false;  // operands that do not lie along what is added up
     };
+    const char* sum_constraint(int buffer) const;  // of the registers that hold them
     void add_wide_product(const WideProduct& product, const std::vector<Value*>& operands);
     Value* tile_descriptor(const Access& tile, int64_t side, bool along_k);
 
@@ -288,6 +290,12 @@ class Emitter {
     bool copy_vector(const Store& s);  // false: it is no plain copy
     void emit_wide(const Call& call);
     Value* panel_descriptor(int buffer, bool along_k, Value* further);
+    struct Part {
+        Value* base = nullptr;  // of all sums
+        int64_t own = 0;
+    };
+    Part begin_part(int sums, int64_t count);
+    void add_part(const Part& whole, int sums, int64_t first);
     void settle_touched(const Stmt& s);  // products whose sums a statement uses
     void settle_all();
     void without_bringing(const std::function<void()>& body);
@@ -297,6 +305,8 @@ class Emitter {
 
     // emit_mma.cpp
     void emit_mma(const Call& call);
+    void emit_mma_of_words(const Call& call, const Intrinsic& known);
+    std::vector<Value*> cut_number(Value* number, bool twice);
     std::vector<Value*> load_matrices(Value* address, bool transposed);
     std::vector<Value*> multiply_matrices(DType dtype, const std::vector<Value*>& a, Value* b0, Value* b1,
                                           const std::vector<Value*>& sums);
@@ -356,6 +366,15 @@ class Emitter {
     bool gathers(size_t bytes) const;  // elements of so many bytes, from anywhere, with one instruction
     Value* lane_steps(int64_t step);   // 0, step, 2 * step, ... by lane
     llvm::Instruction* gather(llvm::Type* vector, Value* places, llvm::Align align, bool masked);
+
+    // emit_streamed.cpp
+    void find_streams(const LaunchPlan& plan);
+    void end_streams();
+    Value* streams_to(int buffer) const;  // null: it never does
+    // False: nothing was stored. `otherwise` stores as usual, where it is not that much.
+    bool stream_lanes(const Slot& slot, const Linear& at, Value* v, Value* large,
+                      const std::function<void()>& otherwise);
+    void emit_either(Value* condition, const std::function<void()>& then, const std::function<void()>& otherwise);
 
     // emit_atomic.cpp
     void emit_atomic(const Call& call);
@@ -474,8 +493,9 @@ class Emitter {
     Loads loads_;
     int lanes_ = 1;
     std::string lane_var_;
-    Value* mask_ = nullptr;             // null: all lanes
+    Value* mask_ = nullptr;            // null: all lanes
     const Access* storing_ = nullptr;  // of the store in progress
+    std::map<int, Value*> streams_;    // by buffer: whether stores into it pass the caches by
     int depth_ = 0;
     std::vector<OpenLoop> open_loops_;
 };

@@ -16,7 +16,8 @@ namespace tessera {
 
 using Changed = bool;
 
-// One rewrite, for --explain and the report. Values are named as they are once it is done, those that went as they were.
+// One rewrite, for --explain and the report. Values are named as they are once it is done, those that went as they
+// were.
 struct Application {
     struct NodeText {
         std::string op, attrs;                     // "perm=[1,0], axis=1"
@@ -41,12 +42,13 @@ struct PassContext {
     int64_t fold_limit = int64_t{1} << 24;  // bytes that one folded constant may take beyond its inputs
     int64_t fold_inputs = INT64_MAX;        // where a rule's constants take more bytes, what is made of them stays ops
     bool fold_bytes = false;                // also what dequantizes weights for a product of bytes
+    bool fold_byte_floats = false;          // the same for a product of floats of 8 bits
     bool record = false;                    // keep `applications`
     std::string pass;                       // the one that runs
     std::vector<Application> applications = {};
-    size_t rewrites = 0;  // counted with or without a record
-    std::vector<Choice> choices = {};                           // what was decided, with reasons
-    std::unordered_map<const Node*, Origin> origins = {};       // of nodes that stand for a part of another
+    size_t rewrites = 0;                                   // counted with or without a record
+    std::vector<Choice> choices = {};                      // what was decided, with reasons
+    std::unordered_map<const Node*, Origin> origins = {};  // of nodes that stand for a part of another
     const std::atomic<bool>* cancel = nullptr;
 };
 

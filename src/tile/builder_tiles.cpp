@@ -188,7 +188,8 @@ Result<Value> Builder::atomic(std::string_view how, const Value& pointer, const 
     return state_->add(std::move(instruction), {.dtype = dtype, .pointer = false, .shape = std::move(shape)});
 }
 
-Result<Value> Builder::dot(const Value& a, const Value& b, const std::optional<Value>& add, DType out) {
+Result<Value> Builder::dot(const Value& a, const Value& b, const std::optional<Value>& add, DType out,
+                           int64_t imprecise, std::string_view precision) {
     const std::vector<int64_t>&sa = a.type.shape, &sb = b.type.shape;
     const size_t rank = sa.size();
     if ((rank != 2 && rank != 3) || sb.size() != rank || sa[rank - 1] != sb[rank - 2] || (rank == 3 && sa[0] != sb[0]))
@@ -204,6 +205,8 @@ Result<Value> Builder::dot(const Value& a, const Value& b, const std::optional<V
               .shape = sa};
     type.shape[rank - 1] = sb[rank - 1];
     Instruction instruction{.kind = Kind::Dot, .inputs = {a.number, b.number}};
+    if (imprecise > 0) instruction.numbers = {imprecise};
+    if (a.type.dtype == DType::f32 && precision.starts_with("tf32")) instruction.word = precision;
     if (add) {
         if (add->type.shape != type.shape)
             return Error(Code::E0210, "dot() gives {}, and {} is added to it", type.to_string(), add->type.to_string());

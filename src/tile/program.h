@@ -29,7 +29,8 @@ enum class Kind : uint8_t {
     Flip,    // numbers: axis
     Load,    // pointer, or pointer and mask, or pointer, mask and other
     Store,   // pointer and value, or with mask
-    Dot,     // a, b, or a, b and what is added
+    Dot,     // a, b, or a, b and what is added; numbers: none, or how many products may be added up with few digits;
+             // word: of f32, "tf32" or "tf32x3" where that is enough
     Reduce,  // numbers: axis; word: sum, min, max, xor; or a region that combines two of each input
     Scan,    // numbers: axis, reverse; a region
     Atomic,  // pointer, value or two, mask; word: add, min, ..., exchange, compare; gives what was there

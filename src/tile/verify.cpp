@@ -261,7 +261,9 @@ class Verifier {
     }
 
     Status product() const {
-        TRY(counts(at_->inputs.size() == 3 ? 3 : 2, 1));
+        TRY(counts(at_->inputs.size() == 3 ? 3 : 2, 1, at_->numbers.empty() ? 0 : 1));
+        TRY(expect(at_->numbers.empty() || at_->numbers[0] > 0, "its number of products is not positive"));
+        TRY(expect(at_->word.empty() || at_->word == "tf32" || at_->word == "tf32x3", "its precision is none"));
         const std::vector<int64_t>&a = in(0).shape, &b = in(1).shape;
         const size_t rank = a.size();
         TRY(expect(!in(0).pointer && !in(1).pointer && (rank == 2 || rank == 3) && b.size() == rank &&

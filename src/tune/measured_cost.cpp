@@ -80,6 +80,7 @@ Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& g
     lower.machine = TRY(describe_target(options.target));
     lower.threads = 1;
     lower.strict = options.precision == Precision::Strict;
+    lower.fast = options.precision == Precision::Fast;
     std::unique_ptr<MeasuredCost> made(new MeasuredCost(options, device, std::move(lower)));
     made->timer_ = TRY(KernelTimer::make(device));
     if (!cache.enabled()) return made;

@@ -159,6 +159,24 @@ TEST(CompileKernels, SumsOverLanes) {
                "w[i] max= x[i, j] * x[i, j]\n      }\n    }\n  }\n}"));
 }
 
+// Roots of what is negative are NaN, and left out.
+TEST(CompileKernels, LargestOfNumbers) {
+    const Kernel k = parsed(
+        "kernel k() (x: f32[6, 100], y: f32[6], z: f32[6], w: f32[6, 100]) {\n  for i < 6 {\n    y[i] = -inf\n    z[i] "
+        "= "
+        "inf\n    vector j < 100 {\n      y[i] max= select(sqrt(x[i, j]) == sqrt(x[i, j]), sqrt(x[i, j]), -inf)\n      "
+        "z[i] min= select(sqrt(x[i, j]) == sqrt(x[i, j]), sqrt(x[i, j]), inf)\n      w[i, j] max= select(sqrt(x[i, j]) "
+        "== sqrt(x[i, j]), sqrt(x[i, j]), -inf)\n    }\n  }\n}");
+    compare(k);
+    // One instruction.
+    auto text = emit_assembly({parsed("kernel k() (x: f32[64], y: f32[64]) { vector j < 64 { y[j] max= select(x[j] == "
+                                      "x[j], x[j], -inf) } }")},
+                              {.target = "x86_64-avx512"});
+    ASSERT_TRUE(text.ok());
+    EXPECT_THAT(*text, HasSubstr("vmaxps"));
+    EXPECT_THAT(*text, Not(HasSubstr("vcmp")));
+}
+
 TEST(CompileKernels, ElementsThatLanesMeetIn) {
     compare(
         parsed("kernel histogram() (x: i64[40], y: f32[8]) {\n  for i < 8 {\n    y[i] = 0.0\n  }\n"

@@ -253,6 +253,30 @@ TEST(Ptx, WideMatrixInstructionsAreNotHeldUp) {
             }
 }
 
+// The same of floats of 8 bits, of which instructions take 32 along k.
+TEST(Ptx, FloatsOf8BitsAreNotHeldUp) {
+    const std::string ptxas = find_assembler();
+    for (const auto& [dtype, name] : {std::pair("f8e4m3fn", "e4m3"), std::pair("f8e5m2", "e5m2")})
+        for (int64_t size : {64, 208, 4096}) {
+            const std::string text = fmt::format(
+                "graph g(a: {0}[{1},{1}], b: {0}[{1},{1}], s: f32[], t: f32[]) {{\n  %x = dequantize_linear(a, s)\n"
+                "  %y = dequantize_linear(b, t)\n  %z = transpose(%y, perm=[1,0])\n  %0 = matmul(%x, %z)\n"
+                "  return cast(%0, to=16)\n}}\n",
+                dtype, size);
+            SCOPED_TRACE(text);
+            auto ptx = emit_assembly(kernels_of(text, "sm_90a"), {.target = "sm_90a"});
+            ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+            EXPECT_THAT(*ptx, HasSubstr(fmt::format("k32.f32.{0}.{0}", name)));
+            EXPECT_THAT(*ptx, HasSubstr("cp.async.bulk.tensor.2d.shared::cluster.global.tile"));
+            if (ptxas.empty()) continue;
+            const Assembled made = assemble(ptxas, *ptx, "sm_90a");
+            EXPECT_EQ(made.status, 0) << made.log;
+            EXPECT_EQ(made.spilled, 0) << made.log;
+            EXPECT_EQ(made.log.find("warning"), std::string::npos) << made.log;
+            EXPECT_EQ(made.log.find("C75"), std::string::npos) << made.log;
+        }
+}
+
 // Whatever a kernel computes, no function of a library is left over.
 TEST(Ptx, FunctionsAreWrittenOut) {
     const std::string ptxas = find_assembler();

@@ -73,9 +73,12 @@ void CompileFlags::add_options(CLI::App& command) {
         .add_option("--target", options.target,
                     "Processor to generate code for (host); tessera compile --help lists them")
         ->option_text("NAME");
-    command.add_option("--precision", options.precision, "strict gives the same bits whatever the number of threads")
-        ->option_text("default|strict")
-        ->check(CLI::IsMember({"default", "strict"}));
+    command
+        .add_option("--precision", options.precision,
+                    "strict gives the same bits whatever the number of threads; fast has products of f32 lose digits "
+                    "where that is faster")
+        ->option_text("default|strict|fast")
+        ->check(CLI::IsMember({"default", "strict", "fast"}));
     command.add_option("--cache-dir", options.cache, "Folder for compiled code (one for each user)")
         ->option_text("DIR");
     command.add_flag("--no-cache", no_cache, "Do not read or write compiled code");

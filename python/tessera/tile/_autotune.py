@@ -12,6 +12,9 @@ from . import testing
 from .language._core import value_of
 
 
+_PLAIN = frozenset({int, float, bool, str, type(None)})  # arguments that have no element type
+
+
 class Config:
     """One choice of parameters."""
 
@@ -48,20 +51,30 @@ class Autotuner(_Wrapper):
         super().__init__(fn)
         self.configs = configs or [Config({})]
         self.keys, self.prune = key, prune_configs_by or {}
+        never = len(self.arg_names)  # the place of what is only given by name
+        self._key_places = [(k, self.arg_names.index(k) if k in self.arg_names else never) for k in key]
         self.zeroed, self.restored = reset_to_zero or [], restore_value or []
         self.warmup, self.rep, self.do_bench = warmup, rep, do_bench
         self.cache: dict[Any, Config] = {}
         self.best_config: Config | None = None
 
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
-        named = {**dict(zip(self.arg_names, args)), **kwargs}
-        key = (*(value_of(named.get(k)) for k in self.keys), *(getattr(v, "dtype", None) for v in named.values()))
-        if key not in self.cache:
-            self.cache[key] = self._choose(named, args, grid, kwargs)
-        self.best_config = self.cache[key]
-        if self.best_config.pre_hook:
-            self.best_config.pre_hook({**named, **self.best_config.all_kwargs()})
-        return self.fn[grid](*args, **{**kwargs, **self.best_config.launched()})
+        given, count = [], len(args)
+        for name, place in self._key_places:
+            value = args[place] if place < count else kwargs.get(name)
+            given.append(value if type(value) is int else value_of(value))
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            given.append(None if type(value) in _PLAIN else getattr(value, "dtype", None))
+        key = tuple(given)
+        config = self.cache.get(key)
+        if config is None:
+            named = {**dict(zip(self.arg_names, args)), **kwargs}
+            config = self.cache[key] = self._choose(named, args, grid, kwargs)
+        self.best_config = config
+        if config.pre_hook:
+            config.pre_hook({**dict(zip(self.arg_names, args)), **kwargs, **config.all_kwargs()})
+        words = config.launched()
+        return self.fn[grid](*args, **({**kwargs, **words} if kwargs else words))
 
     def _choose(self, named: dict[str, Any], args: Any, grid: Any, kwargs: dict[str, Any]) -> Config:
         configs = self.configs

@@ -293,9 +293,16 @@ class ConstexprFunction:
         return self if owner is None else lambda *args, **kwargs: self(owner, *args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        outside = getattr(core._local, "builder", None) is None
+        if outside and not kwargs:
+            for a in args:
+                if type(a) is not int:
+                    break
+            else:
+                return self.fn(*args)
         plain = [a if type(a) is int else value_of(a) for a in args]
         made = self.fn(*plain, **{k: value_of(v) for k, v in kwargs.items()}) if kwargs else self.fn(*plain)
-        return constexpr(made) if getattr(core._local, "builder", None) is not None and made is not None else made
+        return made if outside or made is None else constexpr(made)
 
 
 def set_threads(count: int) -> None:

@@ -123,6 +123,39 @@ Result<std::vector<Value*>> gemm_by_bytes(const OpView& op, const std::vector<Va
     return b.finish({op.has(2) ? b.add(y, in[2]) : y});
 }
 
+// The type of 8 bits of which a value is a wider float, turned or not.
+std::optional<DType> byte_float_of(const Value& v) {
+    constexpr DTypes kByteFloats{DType::f8e4m3fn, DType::f8e5m2};
+    const Node* node = v.node();
+    while (node && node->op().name == "transpose") node = node->input(0)->node();
+    if (!node || (node->op().name != "dequantize_linear" && node->op().name != "cast")) return {};
+    const OpView op = node->view();
+    if (!kByteFloats.has(op.dtype(0)) || !kFloats.has(op.out().dtype)) return {};
+    if (node->op().name == "dequantize_linear" && op.integer("block_size") != 0) return {};
+    return op.dtype(0);
+}
+
+// Tiles of these are multiplied.
+bool is_large_product(const Node& product) {
+    constexpr int64_t kFewestRows = 16, kFewestColumns = 64, kDeep = 16;
+    const OpView op = product.view();
+    if (!op.shape(0).ranked() || !op.shape(1).ranked() || op.rank(0) < 2 || op.rank(1) < 2) return false;
+    const Shape &a = op.shape(0), &y = op.out().shape;
+    const auto depth = a[-1].as_int(), rows = y[-2].as_int(), columns = y[-1].as_int();
+    return depth && *depth % kDeep == 0 && rows.value_or(kFewestRows) >= kFewestRows &&
+           columns.value_or(kFewestColumns) >= kFewestColumns;
+}
+
+bool all_multiply(const Value& v, DType dtype) {
+    return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), [&](const Use& use) {
+        if (use.node && use.node->op().name == "transpose") return all_multiply(*use.node->output(), dtype);
+        const bool product = use.node && (use.node->op().name == "matmul" || use.node->op().name == "gemm");
+        if (!product || use.index != 1 || !is_large_product(*use.node)) return false;
+        const Value& other = *use.node->input(0);
+        return !other.is_constant() && byte_float_of(other) == dtype;
+    });
+}
+
 }  // namespace
 
 ForKernels by_bytes(const OpDef& op) {
@@ -139,6 +172,12 @@ bool feeds_bytes(const Node& node) {
         const Value& other = *use.node->input(0);
         return !other.is_constant() && match_dequantized(other);
     });
+}
+
+bool feeds_byte_floats(const Node& node) {
+    if (node.output_count() != 1 || node.op().name == "transpose") return false;
+    const auto dtype = byte_float_of(*node.output());
+    return dtype && all_multiply(*node.output(), *dtype);
 }
 
 }  // namespace tessera

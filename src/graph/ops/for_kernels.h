@@ -15,6 +15,8 @@ ForKernels for_kernels(const OpDef& op);  // null: it has none
 // The same where a machine multiplies bytes faster than floats: of operands that were dequantized.
 ForKernels by_bytes(const OpDef& op);
 bool feeds_bytes(const Node& node);  // it dequantizes bytes for nothing but products that are better done with those
+// The same of floats of 8 bits, which GPUs multiply.
+bool feeds_byte_floats(const Node& node);
 
 // Of the op whose first input is resized: the resize comes after it, where it has less to do before.
 ForKernels before_resize(const OpDef& op);

@@ -19,6 +19,7 @@ struct ScheduleOptions {
     Machine machine;
     int threads = 1;
     bool strict = false;
+    bool fast = false;      // operands of products may lose digits
     int64_t tile_rows = 0;  // of the register tile of a contraction whose rows are not known; 0: chosen
     bool few_rows = false;  // of a contraction whose rows are not known: its B is not worth a copy
     Care care = Care::None;

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 namespace tessera {
 namespace {

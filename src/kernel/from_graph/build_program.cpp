@@ -274,7 +274,7 @@ class Assembly {
     }
 
     void lower_compute(const Compute& compute, Shared& shared) const {
-        const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict};
+        const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict, options_.fast};
         std::string* kept = options_.keep_stages ? &shared.traces : nullptr;
         auto lowered = !options_.schedule        ? plainly(compute)
                        : options_.machine.blocks ? lower_for_gpu(compute, schedule, shared.choices, kept)

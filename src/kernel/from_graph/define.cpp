@@ -7,7 +7,7 @@
 #include "kernel/from_graph/op_lowering.h"
 #include "kernel/from_graph/run_contents.h"
 #include "kernel/from_tile/write_tile.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 #include "rewrite/edit.h"
 
 namespace tessera {
@@ -359,8 +359,8 @@ class Defining {
         return yes();
     }
 
-    // A concat of the end of a tensor and its beginning rotates it: one load, of an index that wraps. Not where it would
-    // wrap from lane to lane.
+    // A concat of the end of a tensor and its beginning rotates it: one load, of an index that wraps. Not where it
+    // would wrap from lane to lane.
     bool roll(const Node& node) {
         if (node.inputs().size() != 2) return false;
         const Value* v = node.output();

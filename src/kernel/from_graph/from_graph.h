@@ -16,6 +16,7 @@ struct LowerOptions {
     bool fuse = true;                   // false: a kernel for each node
     bool schedule = true;               // false: plain nests, one loop after the other
     bool strict = false;                // one order of summation whatever the number of threads
+    bool fast = false;                  // operands of products may lose digits: tf32 on a GPU
     bool keep_stages = false;           // Program::stages
     int64_t unrolled = kUnrolledSteps;  // of a scan: more are a control step
     enum class Attention : uint8_t { WherePays, Always, Never };

@@ -2,7 +2,7 @@
 
 #include "base/numeric.h"
 #include "kernel/from_graph/definitions.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 namespace tessera {
 namespace {

@@ -16,7 +16,8 @@ bool is_byte_int(DType t) { return t == DType::i8 || t == DType::u8; }
 
 class BytesInDots {
   public:
-    explicit BytesInDots(tile::ProgramData& program) : types_(program.types), uses_(count_uses(program)) {}
+    BytesInDots(tile::ProgramData& program, const std::set<int>& but)
+        : types_(program.types), uses_(count_uses(program)), but_(but) {}
 
     void walk(tile::Region& region) {
         std::vector<Instruction> before = std::move(region.instructions);
@@ -36,7 +37,7 @@ class BytesInDots {
 
     bool takes(const Instruction& i) const {
         const tile::Type &a = type(i.inputs[0]), &b = type(i.inputs[1]), &out = type(i.outputs[0]);
-        if (a.shape.size() != 2) return false;
+        if (a.shape.size() != 2 || but_.contains(i.outputs[0])) return false;
         if (is_byte_float(a.dtype) && is_byte_float(b.dtype)) return is_float(out.dtype) && out.dtype != DType::f64;
         return is_byte_int(a.dtype) && is_byte_int(b.dtype) && out.dtype == DType::i32 && a.shape[1] <= kMostExact;
     }
@@ -89,11 +90,14 @@ class BytesInDots {
 
     std::vector<tile::Type>& types_;
     const TileUses uses_;
+    const std::set<int>& but_;
     std::vector<Instruction> made_;
 };
 
 }  // namespace
 
-void multiply_bytes_as_halves(tile::ProgramData& program) { BytesInDots(program).walk(program.body); }
+void multiply_bytes_as_halves(tile::ProgramData& program, const std::set<int>& but) {
+    BytesInDots(program, but).walk(program.body);
+}
 
 }  // namespace tessera::from_tile_detail

@@ -87,7 +87,7 @@ Result<std::string> draw_layouts(const tile::Program& program, const std::vector
     Result<std::string> drawn = Error(Code::E0604, "{}: no tiles", program.data().name);
     for (const Matrices matrices : {Matrices::OfFour, Matrices::OfWarp, Matrices::None}) {
         if (matrices == Matrices::OfFour && !machine.has("wgmma")) continue;
-        TileLowering lowering(program.data(), arguments, grid_rank, machine, options, matrices);
+        TileLowering lowering(program.data(), arguments, grid_rank, machine, options, matrices, false);
         const Result<Kernel> made = lowering.run();
         if (!made.ok() && lowering.needs_other_products() && matrices != Matrices::None) continue;
         if (!made.ok() && !lowering.needs_addresses()) return made.error();

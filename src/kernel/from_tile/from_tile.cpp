@@ -8,9 +8,9 @@
 #include "kernel/from_tile/hoist_divisions.h"
 #include "kernel/from_tile/lowering.h"
 #include "kernel/from_tile/unwrap_lanes.h"
+#include "kernel/ir/narrow_floats.h"
 #include "kernel/ir/tile_calls.h"
 #include "kernel/passes/clean_up.h"
-#include "kernel/written/narrow_floats.h"
 
 namespace tessera {
 namespace from_tile_detail {
@@ -19,7 +19,8 @@ using tile::Instruction;
 using tile::Kind;
 
 TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments,
-                           int grid_rank, const Machine& machine, const TileOptions& options, Matrices matrices)
+                           int grid_rank, const Machine& machine, const TileOptions& options, Matrices matrices,
+                           bool bytes)
     : program_(program),
       arguments_(arguments),
       grid_rank_(grid_rank),
@@ -32,7 +33,8 @@ TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<t
       stages_(options.stages) {
     add_in_dots(program_);
     divide_once(program_);
-    if (warps_ && matrices != Matrices::None) multiply_bytes_as_halves(program_);
+    if (warps_ && matrices == Matrices::OfFour && bytes) find_products_of_bytes();
+    if (warps_ && matrices != Matrices::None) multiply_bytes_as_halves(program_, of_bytes_);
     if (warps_)
         by_powers_of_two(program_);
     else
@@ -257,12 +259,15 @@ Result<TileKernel> from_tile(const tile::Program& program, const std::vector<til
     using from_tile_detail::Matrices;
     using from_tile_detail::TileLowering;
     TileOptions tried = options;
+    bool bytes = true;
     for (Matrices matrices = machine.has("wgmma") ? Matrices::OfFour : Matrices::OfWarp;;) {
-        TileLowering lowering(program.data(), arguments, grid_rank, machine, tried, matrices);
+        TileLowering lowering(program.data(), arguments, grid_rank, machine, tried, matrices, bytes);
         Result<Kernel> made = lowering.run();
         if (made.ok()) return TileKernel{std::move(*made), tried.by_address};
         if (lowering.needs_addresses() && !tried.by_address && !tried.bounded)
             tried.by_address = true;
+        else if (lowering.needs_other_products() && lowering.multiplies_bytes())
+            bytes = false;
         else if (lowering.needs_other_products() && matrices != Matrices::None)
             matrices = matrices == Matrices::OfFour ? Matrices::OfWarp : Matrices::None;
         else

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "kernel/from_tile/lowering.h"
+#include "kernel/ir/narrow_floats.h"
 #include "kernel/ir/tile_calls.h"
-#include "kernel/written/narrow_floats.h"
 #include "tile/verify.h"
 
 namespace tessera::from_tile_detail {

@@ -28,11 +28,13 @@ enum class Matrices { None, OfWarp, OfFour };
 class TileLowering {
   public:
     TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments, int grid_rank,
-                 const Machine& machine, const TileOptions& options, Matrices matrices = Matrices::OfFour);
+                 const Machine& machine, const TileOptions& options, Matrices matrices = Matrices::OfFour,
+                 bool bytes = true);
     Result<Kernel> run();
     bool needs_addresses() const { return needs_addresses_; }
     const std::map<std::vector<int64_t>, TileLayout>& layouts() const { return layouts_; }
     bool needs_other_products() const { return needs_other_products_; }  // not those of these instructions
+    bool multiplies_bytes() const { return !of_bytes_.empty(); }         // some of those take bytes as they are
 
   private:
     // Instructions.
@@ -96,6 +98,7 @@ class TileLowering {
 
     // On a GPU (threads.cpp): `warps_` is above 0.
     Result<Kernel> finish_blocks(Stmt body, const std::array<Expr, 3>& blocks, const std::array<Expr, 3>& extents);
+    Status look_at_memory();
     Status choose_layouts();
     const TileLayout& layout_of(const std::vector<int64_t>& shape);
     // Of a load for a product, where its neighbours in memory are not those of the usual layout.
@@ -114,10 +117,15 @@ class TileLowering {
                          const std::vector<int>& in_block, const std::function<Stmt(Stmt)>& around);
     Matrices matrices_of(const tile::Instruction& i) const;  // that a product can be of
     bool multiplies_matrices(const tile::Instruction& i) const { return matrices_of(i) != Matrices::None; }
-    bool is_turned_operand(int value) const;   // that matrix instructions read as it was before
+    bool fits_four(const tile::Instruction& i) const;  // operands lie as those of four warps read them
+    void find_products_of_bytes();
+    bool is_turned_operand(int value) const;  // that matrix instructions read as it was before
     bool may_have_sums(int value) const;
-    bool comes_from_threads(int value) const;  // the first operand of instructions of four warps
-    bool is_stored_turned(int value) const;    // an operand of those, columns first
+    bool comes_from_threads(int value) const;              // the first operand of instructions of four warps
+    const tile::Instruction* product_of(int value) const;  // that alone reads it, turned or not
+    bool is_operand_of_bytes(int value) const;             // of such a product, as bytes
+    bool comes_by_columns(int value) const;                // for a product, from memory
+    bool is_stored_turned(int value) const;                // an operand of those, columns first
     int shared_operand(int value, bool& transposed);
     void multiply_in_threads(const tile::Instruction& i, int slot, DType dtype);
     void multiply_by_four(const tile::Instruction& i, int slot);
@@ -160,6 +168,7 @@ class TileLowering {
     std::map<const tile::Instruction*, size_t> stored_along_;
     std::set<std::vector<int64_t>> of_warps_;  // shapes whose products are not of instructions of four warps
     std::set<int> sums_;                       // buffers that matrix instructions add to
+    std::set<int> of_bytes_;                   // products whose operands are bytes, which four warps multiply
     bool needs_addresses_ = false;
     tile::Place place_;  // of the instruction that is being lowered
     TileUses uses_;

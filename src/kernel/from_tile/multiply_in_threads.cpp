@@ -1,8 +1,10 @@
 // Products of tiles that are spread over the threads of a block: by matrix instructions, or by loops of each thread.
+#include <algorithm>
+
 #include "kernel/from_tile/lowering.h"
 #include "kernel/ir/intrinsic.h"
+#include "kernel/ir/narrow_floats.h"
 #include "kernel/ir/tile_copy.h"
-#include "kernel/written/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
 
@@ -11,29 +13,61 @@ using tile::Kind;
 
 namespace {
 
-constexpr int64_t kPanelElements = kPanelBytes / 2;  // of 16 bits, in a row of an operand of instructions of four warps
-
 bool is_short_float(DType t) { return t == DType::f16 || t == DType::bf16; }
+
+constexpr std::string_view kThrice = "tf32x3";
+
+// Of f32, where not all digits are asked for.
+bool is_cut(const Instruction& dot) { return !dot.word.empty(); }
 
 }  // namespace
 
+// Operands of instructions of four warps lie in panels of 128 bytes, or in one of 64 or 32; those of bytes along what
+// is added up.
+bool TileLowering::fits_four(const Instruction& i) const {
+    const DType dtype = type(i.inputs[0]).dtype;
+    const int64_t panel = kPanelBytes / static_cast<int64_t>(dtype_bytes(dtype));
+    const auto in_panels = [&](bool second) {
+        int value = i.inputs[second ? 1 : 0];
+        bool along_k = !second;
+        for (auto made = made_by_.find(value); made != made_by_.end() && made->second->kind == Kind::Permute;
+             made = made_by_.find(value)) {
+            value = made->second->inputs[0];
+            along_k = !along_k;
+        }
+        const bool columns = comes_by_columns(value);
+        if (dtype_bytes(dtype) != 2 && along_k == columns) return false;
+        const int64_t row = type(value).shape[columns ? 0 : 1];
+        return row % panel == 0 || row == panel / 2 || row == panel / 4;
+    };
+    return i.word != kThrice && !of_warps_.contains(type(i.outputs[0]).shape) &&
+           wide_layout(type(i.outputs[0]).shape, warps_) && in_panels(true) &&
+           ((is_short_float(dtype) && comes_from_threads(i.inputs[0])) || in_panels(false));
+}
+
 Matrices TileLowering::matrices_of(const Instruction& i) const {
     const tile::Type &a = type(i.inputs[0]), &b = type(i.inputs[1]), &out = type(i.outputs[0]);
-    if (matrices_ == Matrices::None || a.shape.size() != 2 || a.dtype != b.dtype || !is_short_float(a.dtype))
-        return Matrices::None;
-    if ((out.dtype != DType::f32 && !is_short_float(out.dtype)) || a.shape[1] % 16) return Matrices::None;
-    // Operands of those of four warps lie in panels of 128 bytes, or in one of 64 or 32.
-    const auto in_panels = [&](int value) {
-        for (auto made = made_by_.find(value); made != made_by_.end() && made->second->kind == Kind::Permute;
-             made = made_by_.find(value))
-            value = made->second->inputs[0];
-        const int64_t row = type(value).shape[is_stored_turned(value) ? 0 : 1];
-        return row % kPanelElements == 0 || row == kPanelElements / 2 || row == kPanelElements / 4;
-    };
-    if (matrices_ == Matrices::OfFour && !of_warps_.contains(out.shape) && wide_layout(out.shape, warps_) &&
-        in_panels(i.inputs[1]) && (comes_from_threads(i.inputs[0]) || in_panels(i.inputs[0])))
-        return Matrices::OfFour;
-    return product_layout(out.shape, warps_, false) ? Matrices::OfWarp : Matrices::None;
+    if (matrices_ == Matrices::None || a.shape.size() != 2 || a.dtype != b.dtype) return Matrices::None;
+    const bool bytes = of_bytes_.contains(i.outputs[0]);
+    const bool takes = is_short_float(a.dtype) || bytes || (a.dtype == DType::f32 && is_cut(i));
+    if (!takes || a.shape[1] % matrix_depth(a.dtype)) return Matrices::None;
+    if (out.dtype != matrix_sum(a.dtype) && !is_short_float(out.dtype)) return Matrices::None;
+    if (matrices_ == Matrices::OfFour && fits_four(i)) return Matrices::OfFour;
+    return !bytes && product_layout(out.shape, warps_, false) ? Matrices::OfWarp : Matrices::None;
+}
+
+void TileLowering::find_products_of_bytes() {
+    uses_ = count_uses(program_);
+    if (!look_at_memory().ok()) return;
+    each_instruction(program_.body, [&](const Instruction& i) {
+        if (i.kind != Kind::Dot) return;
+        const DType dtype = type(i.inputs[0]).dtype;
+        if (dtype_bytes(dtype) != 1 ||
+            std::find(std::begin(kMatrixTypes), std::end(kMatrixTypes), dtype) == std::end(kMatrixTypes))
+            return;
+        of_bytes_.insert(i.outputs[0]);
+        if (matrices_of(i) != Matrices::OfFour) of_bytes_.erase(i.outputs[0]);
+    });
 }
 
 bool TileLowering::is_turned_operand(int value) const {
@@ -73,14 +107,28 @@ bool TileLowering::comes_from_threads(int value) const {
     return is_product;
 }
 
-bool TileLowering::is_stored_turned(int value) const {
-    auto fastest = fastest_.find(value);
-    if (matrices_ != Matrices::OfFour || fastest == fastest_.end() || fastest->second != 0) return false;
-    if (type(value).shape.size() != 2 || uses_.count[static_cast<size_t>(value)] != 1) return false;
+const Instruction* TileLowering::product_of(int value) const {
+    if (uses_.count[static_cast<size_t>(value)] != 1) return nullptr;
     const Instruction* user = uses_.last[static_cast<size_t>(value)];
     if (user && user->kind == Kind::Permute && uses_.count[static_cast<size_t>(user->outputs[0])] == 1)
         user = uses_.last[static_cast<size_t>(user->outputs[0])];
-    return user && user->kind == Kind::Dot && is_short_float(type(value).dtype);
+    return user && user->kind == Kind::Dot ? user : nullptr;
+}
+
+bool TileLowering::is_operand_of_bytes(int value) const {
+    const Instruction* product = product_of(value);
+    return product && of_bytes_.contains(product->outputs[0]);
+}
+
+bool TileLowering::comes_by_columns(int value) const {
+    auto fastest = fastest_.find(value);
+    return matrices_ == Matrices::OfFour && fastest != fastest_.end() && fastest->second == 0 &&
+           type(value).shape.size() == 2 && product_of(value);
+}
+
+bool TileLowering::is_stored_turned(int value) const {
+    return comes_by_columns(value) &&
+           (is_short_float(type(value).dtype) || is_operand_of_bytes(value) || is_cut(*product_of(value)));
 }
 
 int TileLowering::shared_operand(int value, bool& transposed) {
@@ -124,6 +172,7 @@ void TileLowering::multiply_by_four(const Instruction& i, int slot) {
               .reads = {{left, {0, 0}}, {right, {0, 0}}},
               .args = {}};
     for (int64_t stride : strides) call.args.emplace_back(stride);
+    if (!i.numbers.empty() && is_narrow(of_a.dtype)) call.args.emplace_back(i.numbers[0]);
     sums_.insert(slot);
     if (of_threads) sums_.insert(left);
     emit(make_stmt(std::move(call)));
@@ -132,7 +181,8 @@ void TileLowering::multiply_by_four(const Instruction& i, int slot) {
 void TileLowering::multiply_in_threads(const Instruction& i, int slot, DType dtype) {
     const int a = i.inputs[0], b = i.inputs[1];
     const tile::Type &of_a = type(a), &of_b = type(b);
-    if (!multiplies_matrices(i) || !layout_of(type(i.outputs[0]).shape).of_products || dtype != DType::f32) {
+    if (!multiplies_matrices(i) || !layout_of(type(i.outputs[0]).shape).of_products ||
+        dtype != matrix_sum(of_a.dtype)) {
         materialise(a, false);
         materialise(b, false);
         const TilePlace place = new_place(type(i.outputs[0]).shape);
@@ -152,14 +202,15 @@ void TileLowering::multiply_in_threads(const Instruction& i, int slot, DType dty
     const TileLayout& layout = layout_of(type(i.outputs[0]).shape);
     if (layout.wide) return multiply_by_four(i, slot);
     bool turned_a = false, turned_b = false;
-    const auto with_skew = [&](int value, bool& turned) {
+    const auto with_skew = [&](int value, bool& turned, bool second) {
         const int of_value = shared_operand(value, turned);
         Buffer& operand = kernel_.buffers[static_cast<size_t>(of_value)];
+        const int64_t skew = of_a.dtype == DType::f32 && turned == second ? kSkew / 2 : kSkew;  // along k
         if (operand.shape.size() == 2 && operand.strides.empty())
-            operand.strides = {*operand.shape[1].as_int() + kSkew, 1};
+            operand.strides = {*operand.shape[1].as_int() + skew, 1};
         return of_value;
     };
-    const int left = with_skew(a, turned_a), right = with_skew(b, turned_b);
+    const int left = with_skew(a, turned_a, false), right = with_skew(b, turned_b, true);
     const int64_t rows = of_a.shape[0], columns = of_b.shape[1], depth = of_a.shape[1];
     const auto row = [&](int buffer) { return *kernel_.buffers[static_cast<size_t>(buffer)].strides[0].as_int(); };
     const int64_t a_row = turned_a ? 1 : row(left), a_k = turned_a ? row(left) : 1;
@@ -193,7 +244,7 @@ void TileLowering::multiply_in_threads(const Instruction& i, int slot, DType dty
                                        2 * b_column,
                                        b_column,
                                        b_k};
-    Call call{.name = warp_matrix_name(of_a.dtype, rows, columns, depth, layout.down, layout.across),
+    Call call{.name = warp_matrix_name(of_a.dtype, rows, columns, depth, layout.down, layout.across, i.word == kThrice),
               .writes = {{slot, {0, 0}}},
               .reads = {{left, {0, 0}}, {right, {0, 0}}},
               .args = {}};

@@ -1,7 +1,7 @@
 #include "kernel/from_tile/narrow.h"
 
 #include "base/numeric.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
 namespace {

@@ -7,7 +7,7 @@
 #include "kernel/from_tile/lowering.h"
 #include "kernel/ir/group_steps.h"
 #include "kernel/ir/intrinsic.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
 
@@ -148,11 +148,11 @@ struct Steps {
 
 }  // namespace
 
-Status TileLowering::choose_layouts() {
-    std::map<std::vector<int64_t>, int64_t> lanes;
-    std::set<std::vector<int64_t>> rows, cut;
-    std::map<std::vector<int64_t>, Matrices> products;
-    std::map<std::vector<int64_t>, size_t> fastest;
+// Who gives each value, and along which dimension what is loaded and stored lies together.
+Status TileLowering::look_at_memory() {
+    made_by_.clear();
+    fastest_.clear();
+    stored_along_.clear();
     Steps steps{program_};
     steps.walk(program_.body);
     Status status;
@@ -161,21 +161,33 @@ Status TileLowering::choose_layouts() {
             if (!are_powers_of_two(type(out).shape)) status = cannot(i, "a size that is no power of two, on a GPU");
             made_by_[out] = &i;
         }
+        if (i.kind != Kind::Load && i.kind != Kind::Store) return;
+        const auto along = steps.neighbours(i.inputs[0]);
+        if (along && i.kind == Kind::Load) fastest_.emplace(i.outputs[0], *along);
+        if (along && i.kind == Kind::Store) stored_along_.emplace(&i, *along);
+    });
+    return status;
+}
+
+Status TileLowering::choose_layouts() {
+    std::map<std::vector<int64_t>, int64_t> lanes;
+    std::set<std::vector<int64_t>> rows, cut;
+    std::map<std::vector<int64_t>, Matrices> products;
+    std::map<std::vector<int64_t>, size_t> fastest;
+    TRY(look_at_memory());
+    each_instruction(program_.body, [&](const Instruction& i) {
         if (i.kind == Kind::Load || i.kind == Kind::Store) {
             const tile::Type& of = type(i.inputs[0]);
             const auto bytes = static_cast<int64_t>(dtype_bytes(stored_as(of.dtype)));
             int64_t& most = lanes.try_emplace(of.shape, 1).first->second;
             most = std::max(most, std::clamp<int64_t>(kVectorBytes / bytes, 1, kMostLanes));
             // Loads count more than stores, the first more than others.
-            const auto along = steps.neighbours(i.inputs[0]);
-            if (along && i.kind == Kind::Load)
-                fastest.try_emplace(of.shape, *along), fastest_.emplace(i.outputs[0], *along);
-            if (along && i.kind == Kind::Store) stored_along_.emplace(&i, *along);
+            auto along = i.kind == Kind::Load ? fastest_.find(i.outputs[0]) : fastest_.end();
+            if (along != fastest_.end()) fastest.try_emplace(of.shape, along->second);
         }
         if (i.kind == Kind::Reduce && i.numbers[0] == 1) rows.insert(type(i.inputs[0]).shape);
         if (i.kind == Kind::Reduce || i.kind == Kind::Scan) cut.insert(type(i.inputs[0]).shape);
     });
-    TRY(std::move(status));
     // All products of one shape are of the same instructions, and one may need another's.
     for (bool changed = true; changed;) {
         changed = false;
@@ -189,6 +201,13 @@ Status TileLowering::choose_layouts() {
             if (of_all != Matrices::OfFour) changed |= of_warps_.insert(shape).second;
         });
     }
+    Status status;
+    each_instruction(program_.body, [&](const Instruction& i) {
+        if (i.kind != Kind::Dot || !of_bytes_.contains(i.outputs[0]) || matrices_of(i) == Matrices::OfFour) return;
+        needs_other_products_ = true;
+        status = cannot(i, "its bytes do not lie as instructions of four warps take them");
+    });
+    TRY(std::move(status));
     for (const tile::Type& each : program_.types) {
         if (each.shape.empty() || layouts_.contains(each.shape) || !are_powers_of_two(each.shape)) continue;
         std::optional<TileLayout> made;
@@ -233,9 +252,11 @@ std::optional<TileLayout> TileLowering::layout_of_load(int value) {
     if (user->kind != Kind::Dot && user->kind != Kind::Permute) return {};
     const tile::Type& of = type(value);
     const TileLayout& usual = layout_of(of.shape);
-    if (!usual.of_products && usual.order[0] == fastest->second) return {};
     const auto bytes = static_cast<int64_t>(dtype_bytes(stored_as(of.dtype)));
-    return spread_tile(of.shape, warps_, std::clamp<int64_t>(kVectorBytes / bytes, 1, kMostLanes), fastest->second);
+    const int64_t most = kVectorBytes / bytes;
+    const bool enough = most <= kMostLanes || !is_operand_of_bytes(value);
+    if (enough && !usual.of_products && usual.order[0] == fastest->second) return {};
+    return spread_tile(of.shape, warps_, enough ? std::clamp<int64_t>(most, 1, kMostLanes) : most, fastest->second);
 }
 
 // Threads that have sums have two elements of a row each: too few to store at a time. Such a tile goes through shared

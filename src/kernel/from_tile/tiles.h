@@ -46,8 +46,9 @@ void divide_once(tile::ProgramData& program);
 // exp(x) of f32 becomes 2 to the power of x log2(e), which a GPU has an instruction for.
 void by_powers_of_two(tile::ProgramData& program);
 
-// Products of bytes become products of f16, which give the same: what those are converted to is exact.
-void multiply_bytes_as_halves(tile::ProgramData& program);
+// Products of bytes become products of f16, which give the same: what those are converted to is exact. But for some, by
+// the number of what they give.
+void multiply_bytes_as_halves(tile::ProgramData& program, const std::set<int>& but);
 
 // x + dot(a, b), where nobody else wants the product, becomes dot(a, b, x).
 void add_in_dots(tile::ProgramData& program);

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "kernel/from_tile/lowering.h"
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
 namespace {

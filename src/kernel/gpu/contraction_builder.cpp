@@ -32,7 +32,8 @@ ContractionBuilder::ContractionBuilder(const Compute& compute, const Stage& sum,
     // Sums of parts go to memory that is the kernel's own.
     part_ = loop_var("part", parts);
     partial_ = int(kernel_.params++);
-    kernel_.buffers.push_back({.name = "partial", .dtype = DType::f32, .shape = {parts, rows(), columns()}});
+    kernel_.buffers.push_back(
+        {.name = "partial", .dtype = compute.buffers[size_t(sum.buffer)].dtype, .shape = {parts, rows(), columns()}});
 }
 
 int ContractionBuilder::add(std::string name, DType dtype, const std::vector<int64_t>& sizes, Scope scope) {
@@ -63,8 +64,9 @@ Stmt ContractionBuilder::add_parts() const {
     const Expr across = floor_div(columns(), width), total = rows() * across;
     const Expr element = loop_var("element", total), in = loop_var("in_element", width);
     const Expr row = floor_div(element, across), column = mod(element, across) * width + in;
-    Expr own = load(partial_, DType::f32, {0, row, column});
-    for (int64_t p = 1; p < parts_; ++p) own = own + load(partial_, DType::f32, {p, row, column});
+    const DType dtype = kernel_.buffers[size_t(partial_)].dtype;
+    Expr own = load(partial_, dtype, {0, row, column});
+    for (int64_t p = 1; p < parts_; ++p) own = own + load(partial_, dtype, {p, row, column});
     Finished made = finished(row, column, own);
     Stmt body = store(out_.buffer, std::move(made.to), std::move(made.value));
     body = loop_over(in, width, width > 1 ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));

@@ -7,11 +7,13 @@
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/matrix_operand.h"
 #include "kernel/gpu/mma_kernel.h"
 #include "kernel/gpu/prepare_operand.h"
 #include "kernel/gpu/row_kernel.h"
 #include "kernel/gpu/wgmma_kernel.h"
 #include "kernel/ir/intrinsic.h"
+#include "kernel/ir/tile_copy.h"
 #include "kernel/passes/clean_up.h"
 
 namespace tessera {
@@ -26,7 +28,7 @@ constexpr int64_t kUnknownSide = 512;  // what rows or columns are at least that
 constexpr int64_t kMmaVector = 8;      // elements of 16 bits that are read at a time
 constexpr int64_t kFewestSide = 16;    // of an output that is worth matrix instructions
 constexpr int64_t kFewestWide = 64;    // the same of instructions of four warps
-constexpr int64_t kWideDepth = 64;     // of k, that these take at a time
+constexpr int64_t kWideDepth = 64;     // of k, elements of 16 bits that these take at a time
 constexpr int64_t kFewest = 256;       // elements of an output that is worth tiles
 
 int64_t size_of(const Expr& e) { return e.as_int().value_or(kUnknown); }
@@ -209,10 +211,11 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
     return along;
 }
 
-// Sums in f32 of products of two operands of 16 bits, of one type.
-bool takes_matrices(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b) {
+// Sums in f32 of products of two operands of 16 bits, of one type; or of f32.
+bool takes_matrices(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b, Digits digits) {
     if (s.compute().buffers[size_t(stage.buffer)].dtype != DType::f32) return false;
     const auto x = narrowed(a), y = narrowed(b);
+    if (!x && !y) return digits == Digits::Few && a.dtype() == DType::f32 && b.dtype() == DType::f32;
     return x && y && x->dtype() == y->dtype() && (x->dtype() == DType::f16 || x->dtype() == DType::bf16);
 }
 
@@ -250,7 +253,8 @@ std::optional<size_t> inner_axis(const Stage& stage, int64_t tile) {
 struct Found {
     Contraction c;
     int64_t batch = 1, m = 1, n = 1;
-    bool narrow = false;  // matrix instructions take it
+    bool narrow = false;        // matrix instructions take it
+    std::optional<DType> wide;  // what those of four warps multiply of it
     BlockTile tile;
     std::optional<size_t> inner;
 
@@ -262,7 +266,17 @@ struct Found {
     }
 };
 
-std::optional<Found> find_contraction(const Schedule& s) {
+// Operands that are simply read, of one type. Sums of products of floats of 8 bits have few digits.
+std::optional<DType> wide_type(const Expr& a, const Expr& b, Digits digits) {
+    const auto x = matrix_load(a), y = matrix_load(b);
+    if (!x || !y || x->dtype != y->dtype) return {};
+    const bool known = std::find(std::begin(kMatrixTypes), std::end(kMatrixTypes), x->dtype) != std::end(kMatrixTypes);
+    const bool enough =
+        x->dtype == DType::f32 ? digits == Digits::Few : digits != Digits::All || !kNarrowFloats.has(x->dtype);
+    return known && enough ? std::optional(x->dtype) : std::nullopt;
+}
+
+std::optional<Found> find_contraction(const Schedule& s, Digits digits) {
     const auto& stages = s.compute().stages;
     if (stages.empty() || stages.size() > 2) return {};
     const Stage& stage = stages[0];
@@ -275,18 +289,22 @@ std::optional<Found> find_contraction(const Schedule& s) {
     f.n = product_of(stage.axes, c->columns);
     if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
-    f.narrow = takes_matrices(s, stage, a, b) && f.m >= kFewestSide && f.n >= kFewestSide;
+    f.narrow = takes_matrices(s, stage, a, b, digits) && f.m >= kFewestSide && f.n >= kFewestSide;
+    f.wide = wide_type(a, b, digits);
+    if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
     f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n) : choose_block_tile(f.batch, f.m, f.n);
     f.inner = inner_axis(stage, f.tile.k);
     return f;
 }
 
-// Whether rows of an operand that lies along its side begin where tiles cannot be copied, and along k would not.
-bool begins_anywhere(const Schedule& s, const Expr& operand, const ReduceAxis& depth) {
-    const auto narrow = narrowed(operand);
-    if (!narrow || !narrow->is(ExprKind::Load) || size_of(depth.extent) % kMmaVector) return false;
-    const auto step = stride_of(s, *narrow, depth.var);
-    return step && step->as_int() && *step->as_int() % kMmaVector;
+// Whether tiles of an operand that lies along its side cannot be copied, or not be multiplied, and along k could be:
+// where rows begin anywhere, and those of bytes.
+bool lies_wrong(const Schedule& s, const Expr& operand, const ReduceAxis& depth) {
+    const auto found = matrix_load(operand);
+    const int64_t vector = found ? kPieceBytes / int64_t(dtype_bytes(found->dtype)) : 1;
+    if (!found || size_of(depth.extent) % vector) return false;
+    const auto step = stride_of(s, found->load, depth.var);
+    return step && step->as_int() && (dtype_bytes(found->dtype) != 2 || *step->as_int() % vector);
 }
 
 // Operands that are known, and lie neither along k nor along their side: along the side, in the order of steps. Those
@@ -301,7 +319,7 @@ std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f,
         const Expr& before = s.compute().stages[0].value.arg(size_t(rows ? f.c.a : f.c.b));
         if (lies_along(s, before, stage.reduce[along].var)) continue;
         const bool turned = lies_along(s, before, stage.axes[size_t(side.back())].var);
-        if (turned && !(wide && f.narrow && begins_anywhere(s, before, stage.reduce[along]))) continue;
+        if (turned && !(wide && f.wide && lies_wrong(s, before, stage.reduce[along]))) continue;
         std::vector<ReduceAxis> order;
         for (int i : f.c.batch) order.push_back(stage.axes[size_t(i)]);
         for (int i : f.c.depth)
@@ -371,15 +389,17 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
     const int64_t width = access_width(s, out, out.axes.back());
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
     if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a);
-    if (!f.narrow)
-        return std::optional(
-            TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
     if (wide) {
         const size_t inner = window ? f.inner.value_or(0) : 0;
-        const auto [tile, parts] = choose_wgmma(f.batch, f.m, f.n, steps_along(merged, inner, kWideDepth));
+        const DType dtype = window ? DType::f16 : *f.wide;
+        const int64_t steps = steps_along(merged, inner, kPanelBytes / int64_t(dtype_bytes(dtype)));
+        const auto [tile, parts] = choose_wgmma(f.batch, f.m, f.n, steps, dtype);
         const WgmmaPlan wgmma{tile, parts, inner, std::move(window)};
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }
+    if (!f.narrow)
+        return std::optional(
+            TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
     const ReduceAxis& along = merged.reduce[depth.inner];
     const MmaPlan plan{
@@ -413,8 +433,10 @@ bool suits(Means means, const Found& f, const Machine& machine) {
     switch (means) {
         case Means::Rows: return f.m <= kMostFewRows && f.c.batch.empty();
         case Means::Narrow: return f.m > 1;
-        default: return f.m > 1 && machine.has("wgmma") && f.narrow && f.n >= kFewestWide;
+        case Means::Wide: return f.m > 1 && machine.has("wgmma") && f.wide && f.n >= kFewestWide;
+        case Means::Windows: return f.m > 1 && machine.has("wgmma") && f.narrow && f.n >= kFewestWide;
     }
+    return false;
 }
 
 Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, Means means) {
@@ -448,10 +470,12 @@ Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found
 
 }  // namespace
 
-Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine) {
+Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine, Digits digits) {
     Schedule s(compute);
     TRY(inline_maps(s));
-    const std::optional<Found> found = find_contraction(s);
+    if (auto made = digits == Digits::All ? std::nullopt : with_factors_behind(s.compute()))
+        s = Schedule(std::move(*made));
+    const std::optional<Found> found = find_contraction(s, digits);
     if (!found) return std::optional<Lowered>();
     std::vector<Found> ways{*found};
     if (auto apart = with_columns_apart(s, *found)) ways.push_back(std::move(*apart));

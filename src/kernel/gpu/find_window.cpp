@@ -1,4 +1,4 @@
-#include "kernel/gpu/mma_kernel.h"
+#include "kernel/gpu/matrix_operand.h"
 #include "kernel/gpu/wgmma_kernel.h"
 
 namespace tessera {

@@ -66,7 +66,8 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         if (traces) *traces += fmt::format("// {}: attention in one kernel, no schedule\n", compute.name);
         return std::move(**attention);
     }
-    auto tiled = matrix ? Result(std::optional<Lowered>()) : contraction_kernel(compute, options.machine);
+    const Digits digits = options.strict ? Digits::All : options.fast ? Digits::Few : Digits::Usual;
+    auto tiled = matrix ? Result(std::optional<Lowered>()) : contraction_kernel(compute, options.machine, digits);
     if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/matrix_operand.h"
 #include "kernel/ir/intrinsic.h"
 
 namespace tessera {
@@ -31,6 +32,9 @@ struct MmaOperand {
     int64_t vectors() const { return each() / plan.width / rows(); }                         // in each of them
 };
 
+// Of f32, the operand itself.
+Expr narrowed_or_wide(const Expr& operand) { return narrowed(operand).value_or(operand); }
+
 class MmaContraction : ContractionBuilder {
   public:
     MmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
@@ -39,8 +43,9 @@ class MmaContraction : ContractionBuilder {
           plan_(plan),
           in_rows_(plan.tile.m / kWarps / 16),
           in_columns_(plan.tile.n / 8) {
-        a_.name = "a", a_.value = *narrowed(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
-        b_.name = "b", b_.value = *narrowed(sum.value.arg(size_t(1 - a))), b_.plan = plan.b, b_.side = plan.tile.n;
+        a_.name = "a", a_.value = narrowed_or_wide(sum.value.arg(size_t(a))), a_.plan = plan.a, a_.side = plan.tile.m;
+        b_.name = "b", b_.value = narrowed_or_wide(sum.value.arg(size_t(1 - a))), b_.plan = plan.b,
+        b_.side = plan.tile.n;
         a_.axis = row_axis_, b_.axis = column_axis_;
     }
 
@@ -166,21 +171,6 @@ class MmaContraction : ContractionBuilder {
 };
 
 }  // namespace
-
-std::optional<Expr> narrowed(const Expr& e) {
-    if (e.is(ExprKind::Cast) && e.dtype() == DType::f32) return e.arg(0);
-    if (!e.is(ExprKind::Select) || !e.arg(2).is(ExprKind::Const) || e.arg(2).node().real != 0) return {};
-    auto taken = narrowed(e.arg(1));
-    if (!taken) return {};
-    return select(e.arg(0), *taken, constant(0, taken->dtype()));
-}
-
-Expr as_narrow(Expr e) {
-    while (e.is(ExprKind::Cast) && e.arg(0).is(ExprKind::Cast) && e.arg(0).dtype() == DType::f32 &&
-           e.arg(0).arg(0).dtype() == e.dtype())
-        e = Expr(e.arg(0).arg(0));
-    return e;
-}
 
 std::string mma_name(DType dtype, const BlockTile& tile) {
     return fmt::format("mma_{}_{}x{}", dtype_name(dtype), tile.m, tile.n);

@@ -22,12 +22,6 @@ struct MmaPlan {
     int64_t parts = 1;  // of the steps along k, which they divide
 };
 
-// An operand before it was widened for the sum, where it was: also in a branch, the other one being zero.
-std::optional<Expr> narrowed(const Expr& operand);
-
-// A value of 16 bits that was widened to f32 and narrowed again, before that.
-Expr as_narrow(Expr e);
-
 // The intrinsic for tiles of that type and size, where there is one.
 std::string mma_name(DType dtype, const BlockTile& tile);
 BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n);

@@ -3,12 +3,16 @@
 #include <algorithm>
 
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/matrix_operand.h"
 
 namespace tessera {
 namespace {
 
 // The load that an operand is, cast or not.
-const Expr& load_of(const Expr& operand) { return operand.is(ExprKind::Cast) ? operand.arg(0) : operand; }
+Expr load_of(const Expr& operand) {
+    if (const auto found = matrix_load(operand)) return found->load;
+    return operand.is(ExprKind::Cast) ? operand.arg(0) : operand;
+}
 
 // A thread for each element: where it lies in the new order, and in the old.
 Kernel copy_kernel(const Compute& compute, const Expr& load, const Buffer& to, const std::vector<ReduceAxis>& order) {

@@ -4,18 +4,20 @@
 
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/matrix_operand.h"
 #include "kernel/gpu/mma_kernel.h"
+#include "kernel/ir/intrinsic.h"
+#include "kernel/ir/narrow_floats.h"
 #include "kernel/ir/tile_copy.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kWgmmaDepth = 64;      // of k at a time: a panel of 128 bytes
-constexpr int64_t kWgmmaRows = 64;       // of one instruction
-constexpr int64_t kSquareColumns = 64;   // that are stored at a time
-constexpr int64_t kRingRows = 6 * 256;   // of tiles on their way, both operands together
-constexpr int64_t kAlignedElements = 8;  // of 16 bits, that rows begin at multiples of
-constexpr size_t kMostTileDims = 5;      // of a buffer that tiles are copied of
+constexpr int64_t kWgmmaRows = 64;      // of one instruction
+constexpr int64_t kSquareColumns = 64;  // that are stored at a time
+constexpr int64_t kRingRows = 6 * 256;  // of tiles on their way, both operands together
+constexpr int64_t kAlignedBytes = 16;   // that rows begin at multiples of
+constexpr size_t kMostTileDims = 5;     // of a buffer that tiles are copied of
 constexpr double kMultiprocessors = 132;
 constexpr int64_t kMostParts = 16, kShortestPart = 4;  // of k; steps of one
 
@@ -51,6 +53,7 @@ Expr address_of(const Buffer& b, const std::vector<Expr>& indices) {
 std::optional<MatrixView> view_of(const Buffer& b, int slot, const std::vector<Expr>& indices,
                                   const std::vector<ReduceAxis>& axes) {
     const Expr address = address_of(b, indices);
+    const int64_t aligned = kAlignedBytes / int64_t(dtype_bytes(b.dtype));
     const size_t rows = axes.size() - 2, columns = axes.size() - 1;
     Expr rest = address;
     MatrixView view{.buffer = slot, .outer = {}, .shape = {}, .strides = {}};
@@ -60,7 +63,7 @@ std::optional<MatrixView> view_of(const Buffer& b, int slot, const std::vector<E
         rest = rest - *step * axes[d].var;
         if (d < rows && (step->is_int(0) || axes[d].extent.is_int(1))) continue;
         if (step->is_int(0)) return {};
-        if (d == columns ? !step->is_int(1) : !divides(kAlignedElements, *step)) return {};
+        if (d == columns ? !step->is_int(1) : !divides(aligned, *step)) return {};
         if (d < rows) view.outer.push_back(axes[d].var);
         view.shape.push_back(axes[d].extent);
         view.strides.push_back(*step);
@@ -69,19 +72,12 @@ std::optional<MatrixView> view_of(const Buffer& b, int slot, const std::vector<E
     return view;
 }
 
-// The load that an operand is, also where it was widened on the way.
-std::optional<Expr> plain_load(const Expr& operand) {
-    auto narrow = narrowed(operand);
-    if (!narrow) return {};
-    const Expr e = as_narrow(*narrow);
-    return e.is(ExprKind::Load) ? std::optional(e) : std::nullopt;
-}
-
 class WgmmaContraction : ContractionBuilder {
   public:
     WgmmaContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, const WgmmaPlan& plan)
         : ContractionBuilder(compute, sum, out, has_batch, plan.inner, has_batch ? 1 : plan.parts),
           tile_(plan.tile),
+          depth_(plan.tile.k),
           window_(plan.window) {}
 
     std::optional<TiledKernel> make(int a) {
@@ -91,21 +87,22 @@ class WgmmaContraction : ContractionBuilder {
         } else if (!find_operand(sum_.value.arg(size_t(a)), row_axis_, tile_.m, a_)) {
             return {};
         }
-        if (!find_operand(sum_.value.arg(size_t(1 - a)), column_axis_, tile_.n, b_)) return {};
+        if (!find_operand(sum_.value.arg(size_t(1 - a)), column_axis_, tile_.n, b_) || a_.dtype != b_.dtype) return {};
         if (parts_ == 1) stored_ = stored_view();
         for (const MatrixView* view : {&a_.view, &b_.view, stored_ ? &*stored_ : nullptr})
             if (view && !(window_ && view == &a_.view) && !take(*view)) return {};
         block_m_ = loop_var("block_m", ceil_div(rows(), tile_.m));
         block_n_ = loop_var("block_n", ceil_div(columns(), tile_.n));
         a_.tile = tile_of(a_, "a"), b_.tile = tile_of(b_, "b");
-        sums_ = add("sums", DType::f32, {kWarps, kGroups, kPairs, per_thread()});
+        sums_ = add("sums", matrix_sum(a_.dtype), {kWarps, kGroups, kPairs, per_thread()});
         if (stored_ || stores_lines())
             for (int i = 0; i < 2; ++i)
                 tiles_c_.push_back(add(fmt::format("tile_c{}", i), kernel_.buffers[size_t(out_.buffer)].dtype,
                                        {1, kWgmmaRows, kPieces, kPieceBytes / 2}));
         Stmt begin = over_warps("begin", [&](const WarpThread& t) {
             const Expr e = loop_var("cleared", per_thread());
-            return loop_over(e, per_thread(), LoopKind::Unrolled, store(sums_, t.own(e), constant(0, DType::f32)));
+            return loop_over(e, per_thread(), LoopKind::Unrolled,
+                             store(sums_, t.own(e), constant(0, matrix_sum(a_.dtype))));
         });
         Stmt body = seq({begin, steps(), finish()});
         for (int own : tiles_c_) body = alloc(own, std::move(body));
@@ -134,17 +131,18 @@ class WgmmaContraction : ContractionBuilder {
     }
 
     bool find_operand(const Expr& operand, size_t axis, int64_t side, TileOperand& to) const {
-        const auto narrow = plain_load(operand);
-        if (!narrow) return false;
-        const int slot = narrow->node().slot;
+        const auto found = matrix_load(operand);
+        if (!found || kPanelBytes / int64_t(dtype_bytes(found->dtype)) != depth_) return false;
+        const int slot = found->load.node().slot;
         if (size_t(slot) >= compute_.params) return false;
         const Buffer& b = compute_.buffers[size_t(slot)];
-        to.side = side, to.dtype = narrow->dtype();
+        to.side = side, to.dtype = found->dtype;
         for (bool along_k : {true, false}) {
+            if (!along_k && dtype_bytes(to.dtype) != 2) continue;
             std::vector<ReduceAxis> axes = outer_axes();
             axes.push_back(along_k ? sum_.axes[axis] : inner());
             axes.push_back(along_k ? inner() : sum_.axes[axis]);
-            auto view = view_of(b, slot, narrow->args(), axes);
+            auto view = view_of(b, slot, found->load.args(), axes);
             if (!view) continue;
             to.view = std::move(*view), to.along_k = along_k;
             return true;
@@ -186,8 +184,8 @@ class WgmmaContraction : ContractionBuilder {
     }
 
     int tile_of(const TileOperand& o, const std::string& name) {
-        return add("tile_" + name, o.dtype,
-                   o.along_k ? std::vector<int64_t>{o.side, kWgmmaDepth} : std::vector<int64_t>{kWgmmaDepth, o.side});
+        return add("tile_" + name, stored_as(o.dtype),
+                   o.along_k ? std::vector<int64_t>{o.side, depth_} : std::vector<int64_t>{depth_, o.side});
     }
 
     std::vector<Expr> place(const MatrixView& view, const Expr& row, const Expr& column, const Expr& step) const {
@@ -208,7 +206,7 @@ class WgmmaContraction : ContractionBuilder {
     }
 
     Stmt bring(const TileOperand& o, const Expr& first, const Expr& step_of_part) const {
-        const Expr step = part_ * steps_of_part() + step_of_part, k = floor_div(step, others_) * kWgmmaDepth;
+        const Expr step = part_ * steps_of_part() + step_of_part, k = floor_div(step, others_) * depth_;
         if (window_ && &o == &a_) return bring_places(first, step, k);
         std::vector<Expr> at = o.along_k ? place(o.view, first, k, step) : place(o.view, k, first, step);
         Stmt brought = copy(kCopyTile, {o.tile, {0, 0}}, {o.view.buffer, std::move(at)});
@@ -236,7 +234,7 @@ class WgmmaContraction : ContractionBuilder {
         return make_stmt(std::move(call));
     }
 
-    Expr steps_of_part() const { return ceil_div(ceil_div(inner().extent, kWgmmaDepth) * others_, parts_); }
+    Expr steps_of_part() const { return ceil_div(ceil_div(inner().extent, depth_) * others_, parts_); }
 
     Stmt steps() const {
         const Expr count = steps_of_part(), step = loop_var("step", count);
@@ -255,8 +253,8 @@ class WgmmaContraction : ContractionBuilder {
 
     Stmt multiply() const {
         const int64_t own = per_thread(), none = 0;
-        const int64_t a = a_.along_k ? kWgmmaDepth : 1, a_k = a_.along_k ? 1 : a_.side;
-        const int64_t b = b_.along_k ? kWgmmaDepth : 1, b_k = b_.along_k ? 1 : b_.side;
+        const int64_t a = a_.along_k ? depth_ : 1, a_k = a_.along_k ? 1 : a_.side;
+        const int64_t b = b_.along_k ? depth_ : 1, b_k = b_.along_k ? 1 : b_.side;
         Call call{
             "wg" + mma_name(a_.dtype, tile_), {{sums_, {0, 0, 0, 0}}}, {{a_.tile, {0, 0}}, {b_.tile, {0, 0}}}, {}};
         // Along warps, 64 rows, 8 columns, half, group, pair, which of it; then k.
@@ -294,7 +292,7 @@ class WgmmaContraction : ContractionBuilder {
             const Expr row = block_m_ * tile_.m + first_row + in_row;
             const Expr column = block_n_ * tile_.n + first_column + x * 8 + t.pair * 2;
             const int64_t first = first_row / kWgmmaRows * (tile_.n / 2) + first_column / 2;
-            const Expr own = load(sums_, DType::f32, t.own(x * 4 + half * 2 + in + first));
+            const Expr own = load(sums_, matrix_sum(a_.dtype), t.own(x * 4 + half * 2 + in + first));
             Finished made = finished_part(row, column + in, own);
             if (!tiles_c_.empty()) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
             Stmt body = store(to, std::move(made.to), std::move(made.value));
@@ -319,7 +317,7 @@ class WgmmaContraction : ContractionBuilder {
             const DType dtype = kernel_.buffers[size_t(from)].dtype;
             const Expr kept =
                 load(from, dtype, {0, t.warp * 16 + in_row, bit(ExprKind::BitXor, piece, mod(in_row, 8)), in_piece});
-            Stmt body = store(out_.buffer, finished(row, column, constant(0, DType::f32)).to, kept);
+            Stmt body = store(out_.buffer, finished(row, column, constant(0, matrix_sum(a_.dtype))).to, kept);
             if (!divides(tile_.n, columns())) body = if_then(lt(column, columns()), std::move(body));
             if (!divides(tile_.m, rows())) body = if_then(lt(row, rows()), std::move(body));
             body = loop_over(turn, 2, LoopKind::Unrolled, std::move(body));
@@ -328,6 +326,7 @@ class WgmmaContraction : ContractionBuilder {
     }
 
     const BlockTile tile_;
+    const int64_t depth_;  // of k at a time: a panel
     const std::optional<Window> window_;
     TileOperand a_, b_;
     std::optional<MatrixView> stored_;
@@ -351,14 +350,15 @@ double wgmma_time(const WgmmaShape& s, int64_t batch, int64_t m, int64_t n, int6
 
 }  // namespace
 
-WgmmaShape choose_wgmma(int64_t batch, int64_t m, int64_t n, int64_t steps) {
+WgmmaShape choose_wgmma(int64_t batch, int64_t m, int64_t n, int64_t steps, DType dtype) {
+    const int64_t depth = kPanelBytes / int64_t(dtype_bytes(dtype));
     WgmmaShape best;
     double least = 0;
     for (int64_t bm : {128, 64})
         for (int64_t bn : {128, 64})
             for (int64_t parts = 1; parts <= (batch > 1 ? 1 : kMostParts); ++parts) {
                 if (parts > 1 && (steps % parts || steps / parts < kShortestPart)) continue;
-                const WgmmaShape shape{{bm, bn, kWgmmaDepth}, parts};
+                const WgmmaShape shape{{bm, bn, depth}, parts};
                 const double time = wgmma_time(shape, batch, m, n, std::max<int64_t>(steps, 1));
                 if (best.tile.m && time >= least) continue;
                 least = time;

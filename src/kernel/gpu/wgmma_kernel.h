@@ -14,8 +14,8 @@ struct WgmmaShape {
     BlockTile tile;
     int64_t parts = 1;  // of the steps along k, which they divide
 };
-// By the sizes of the output and the steps along k; 0 steps: not known.
-WgmmaShape choose_wgmma(int64_t batch, int64_t m, int64_t n, int64_t steps);
+// By the sizes of the output and the steps along k, of 128 bytes each; 0 steps: not known.
+WgmmaShape choose_wgmma(int64_t batch, int64_t m, int64_t n, int64_t steps, DType dtype = DType::f16);
 // How a window goes over images [n, y, x, channels]: rows of the contraction are the places where it stands, each
 // image's line by line.
 struct Window {

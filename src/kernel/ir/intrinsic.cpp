@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "kernel/ir/group_steps.h"
+#include "kernel/ir/narrow_floats.h"
 #include "kernel/ir/tile_copy.h"
 
 namespace tessera {
@@ -60,6 +61,13 @@ Intrinsic word_tiles(bool rows_unsigned, int64_t words) {
         word_tiles_name(rows_unsigned, words), {i, x, j}, {k}, DType::i32, {DType::i32, DType::i32}, value, "amx-int8"};
 }
 
+// An operand of matrix instructions of a GPU, as a number of the type that these add up.
+Expr matrix_element(size_t operand, DType dtype, const std::vector<Expr>& at) {
+    const auto slot = static_cast<int>(operand);
+    if (kNarrowFloats.has(dtype)) return decoded(dtype, load(slot, stored_as(dtype), at));
+    return cast(load(slot, dtype, at), matrix_sum(dtype));
+}
+
 // What the four warps of a block multiply: out[i, j] += sum over k of a[i, k] * b[k, j]. Rows i are those of a warp
 // (u), of 16 (v), of one half of them (h) and one of its 8 (g); columns j those of 8 (x), of 2 (t) and one of those
 // (p). So the elements of one thread, which is t of group g of warp u, follow each other. `mma` are instructions of one
@@ -67,33 +75,37 @@ Intrinsic word_tiles(bool rows_unsigned, int64_t words) {
 Intrinsic block_matrix(const char* kind, DType dtype, int64_t rows, int64_t columns, int64_t depth, const char* needs) {
     ReduceAxis u = axis("u", 4), v = axis("v", rows / 4 / 16), x = axis("x", columns / 8), h = axis("h", 2);
     ReduceAxis g = axis("g", 8), t = axis("t", 4), p = axis("p", 2), k = axis("k", depth);
-    Expr a = cast(load(0, dtype, {u.var, v.var, h.var, g.var, k.var}), DType::f32);
-    Expr b = cast(load(1, dtype, {x.var, t.var, p.var, k.var}), DType::f32);
-    return {fmt::format("{}_{}_{}x{}", kind, dtype_name(dtype), rows, columns),
-            {u, v, x, h, g, t, p},
-            {k},
-            DType::f32,
-            {dtype, dtype},
-            a * b,
-            needs,
-            true};
+    Expr a = matrix_element(0, dtype, {u.var, v.var, h.var, g.var, k.var});
+    Expr b = matrix_element(1, dtype, {x.var, t.var, p.var, k.var});
+    return {.name = fmt::format("{}_{}_{}x{}", kind, dtype_name(dtype), rows, columns),
+            .axes = {u, v, x, h, g, t, p},
+            .reduce = {k},
+            .out = matrix_sum(dtype),
+            .operands = {stored_as(dtype), stored_as(dtype)},
+            .value = a * b,
+            .needs = needs,
+            .by_block = true,
+            .multiplied = dtype};
 }
 
 // The same of any number of warps, which share columns too (c).
-Intrinsic warp_matrix(DType dtype, const std::array<int64_t, 5>& sizes) {
+Intrinsic warp_matrix(DType dtype, const std::array<int64_t, 5>& sizes, bool thrice) {
     const auto [rows, columns, depth, down, across] = sizes;
     ReduceAxis u = axis("u", down), c = axis("c", across), v = axis("v", rows / down / 16);
     ReduceAxis x = axis("x", columns / across / 8), h = axis("h", 2), g = axis("g", 8), t = axis("t", 4);
     ReduceAxis p = axis("p", 2), k = axis("k", depth);
-    Expr a = cast(load(0, dtype, {u.var, v.var, h.var, g.var, k.var}), DType::f32);
-    Expr b = cast(load(1, dtype, {c.var, x.var, t.var, p.var, k.var}), DType::f32);
-    return {.name = warp_matrix_name(dtype, rows, columns, depth, down, across),
+    Expr a = matrix_element(0, dtype, {u.var, v.var, h.var, g.var, k.var});
+    Expr b = matrix_element(1, dtype, {c.var, x.var, t.var, p.var, k.var});
+    return {.name = warp_matrix_name(dtype, rows, columns, depth, down, across, thrice),
             .axes = {u, c, v, x, h, g, t, p},
             .reduce = {k},
-            .operands = {dtype, dtype},
+            .out = matrix_sum(dtype),
+            .operands = {stored_as(dtype), stored_as(dtype)},
             .value = a * b,
             .needs = "ptx80",
-            .by_block = true};
+            .by_block = true,
+            .multiplied = dtype,
+            .thrice = thrice};
 }
 
 // The same by instructions of four warps each, which take rows 16 by 16 in turn. What is added up is cut as columns are
@@ -103,19 +115,21 @@ Intrinsic wide_matrix(DType dtype, const std::array<int64_t, 5>& sizes, bool fro
     ReduceAxis u = axis("u", down), c = axis("c", across), v = axis("v", rows / down / 16);
     ReduceAxis x = axis("x", columns / across / 8), h = axis("h", 2), g = axis("g", 8), t = axis("t", 4);
     ReduceAxis p = axis("p", 2), y = axis("y", depth / 8), s = axis("s", 4), q = axis("q", 2);
-    Expr a = cast(load(0, dtype, {u.var, v.var, h.var, g.var, y.var, s.var, q.var}), DType::f32);
-    Expr b = cast(load(1, dtype, {c.var, x.var, t.var, p.var, y.var, s.var, q.var}), DType::f32);
+    Expr a = matrix_element(0, dtype, {u.var, v.var, h.var, g.var, y.var, s.var, q.var});
+    Expr b = matrix_element(1, dtype, {c.var, x.var, t.var, p.var, y.var, s.var, q.var});
     return {.name = wide_matrix_name(dtype, rows, columns, depth, down, across, from_threads),
             .axes = {u, c, v, x, h, g, t, p},
             .reduce = {y, s, q},
-            .operands = {dtype, dtype},
+            .out = matrix_sum(dtype),
+            .operands = {stored_as(dtype), stored_as(dtype)},
             .value = a * b,
             .needs = "wgmma",
             .by_block = true,
-            .from_threads = from_threads};
+            .from_threads = from_threads,
+            .multiplied = dtype};
 }
 
-constexpr std::string_view kWarps = "warps", kWide = "wide", kWideOfThreads = "wide_own";
+constexpr std::string_view kWarps = "warps", kWarpsThrice = "warps_thrice", kWide = "wide", kWideOfThreads = "wide_own";
 
 const Intrinsic* find_warp_matrix(std::string_view name) {
     if (!name.starts_with(kWarps) && !name.starts_with(kWide)) return nullptr;
@@ -123,8 +137,8 @@ const Intrinsic* find_warp_matrix(std::string_view name) {
     static std::map<std::string, Intrinsic, std::less<>> made;
     std::lock_guard lock(mutex);
     if (auto found = made.find(name); found != made.end()) return &found->second;
-    for (std::string_view kind : {kWarps, kWide, kWideOfThreads})
-        for (DType dtype : {DType::f16, DType::bf16}) {
+    for (std::string_view kind : {kWarps, kWarpsThrice, kWide, kWideOfThreads})
+        for (DType dtype : kMatrixTypes) {
             std::array<int64_t, 5> sizes{};
             const std::string text(name), form = fmt::format("{}_{}_%ldx%ldx%ld_%ldx%ld%n", kind, dtype_name(dtype));
             int read = 0;
@@ -133,10 +147,13 @@ const Intrinsic* find_warp_matrix(std::string_view name) {
             const bool whole = count == 5 && static_cast<size_t>(read) == text.size();
             if (!whole || std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n < 1 || n > 4096; }))
                 continue;
-            if (sizes[0] % (16 * sizes[3]) || sizes[1] % (16 * sizes[4]) || sizes[2] % 16) continue;
-            if (kind == kWarps) return &made.emplace(text, warp_matrix(dtype, sizes)).first->second;
+            if (sizes[0] % (16 * sizes[3]) || sizes[1] % (16 * sizes[4]) || sizes[2] % matrix_depth(dtype)) continue;
+            const bool halves = dtype_bytes(dtype) == 2;
+            const bool thrice = kind == kWarpsThrice, warps = kind == kWarps || thrice;
+            if (warps && (dtype_bytes(dtype) == 1 || (thrice && dtype != DType::f32))) continue;
+            if (warps) return &made.emplace(text, warp_matrix(dtype, sizes, thrice)).first->second;
             const bool from_threads = kind == kWideOfThreads;
-            if (sizes[3] % 4 || sizes[1] / sizes[4] > 256 || (from_threads && sizes[4] > 1)) continue;
+            if (sizes[3] % 4 || sizes[1] / sizes[4] > 256 || (from_threads && (sizes[4] > 1 || !halves))) continue;
             return &made.emplace(text, wide_matrix(dtype, sizes, from_threads)).first->second;
         }
     return nullptr;
@@ -159,7 +176,8 @@ Intrinsic team_matrix(DType dtype, int64_t columns, int64_t depth, bool from_thr
             .by_block = true,
             .later = true,
             .fresh = !from_threads,
-            .from_threads = from_threads};
+            .from_threads = from_threads,
+            .multiplied = dtype};
 }
 
 std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
@@ -170,11 +188,12 @@ std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
             all.push_back(team_matrix(dtype, 128, side, false));
             all.push_back(team_matrix(dtype, side, 128, true));
         }
-    for (DType dtype : {DType::f16, DType::bf16})
+    for (DType dtype : kMatrixTypes)
         for (int64_t rows : {128, 64})
             for (int64_t columns : {128, 64}) {
-                all.push_back(block_matrix("mma", dtype, rows, columns, 32, "ptx80"));
-                all.push_back(block_matrix("wgmma", dtype, rows, columns, 64, "wgmma"));
+                if (dtype_bytes(dtype) > 1) all.push_back(block_matrix("mma", dtype, rows, columns, 32, "ptx80"));
+                all.push_back(block_matrix("wgmma", dtype, rows, columns,
+                                           kPanelBytes / static_cast<int64_t>(dtype_bytes(dtype)), "wgmma"));
             }
     return all;
 }
@@ -205,6 +224,10 @@ std::vector<Expr> moved(const Buffer& b, std::vector<Expr> at, const Expr& by, c
 }
 
 }  // namespace
+
+DType matrix_sum(DType dtype) { return is_int(dtype) ? DType::i32 : DType::f32; }
+
+int64_t matrix_depth(DType dtype) { return kMatrixBytes / static_cast<int64_t>(dtype_bytes(dtype)); }
 
 std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool from_threads) {
     return fmt::format("wgmma_{}_{}_128x{}x{}", from_threads ? "add" : "set", dtype_name(dtype), columns, depth);
@@ -244,14 +267,23 @@ const std::vector<Intrinsic>& all_intrinsics() {
     return kAll;
 }
 
-std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across) {
-    return fmt::format("{}_{}_{}x{}x{}_{}x{}", kWarps, dtype_name(dtype), rows, columns, depth, down, across);
+std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
+                             bool thrice) {
+    return fmt::format("{}_{}_{}x{}x{}_{}x{}", thrice ? kWarpsThrice : kWarps, dtype_name(dtype), rows, columns, depth,
+                       down, across);
 }
 
 std::string wide_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
                              bool from_threads) {
     return fmt::format("{}_{}_{}x{}x{}_{}x{}", from_threads ? kWideOfThreads : kWide, dtype_name(dtype), rows, columns,
                        depth, down, across);
+}
+
+int64_t columns_in_parts(const Call& wide) {
+    constexpr size_t kColumns8 = 3;  // of the axes
+    const Intrinsic& known = *find_intrinsic(wide.name);
+    const size_t strides = 3 * (known.axes.size() + known.reduce.size());
+    return wide.args.size() > strides ? *known.axes[kColumns8].extent.as_int() * 8 : 0;
 }
 
 const Intrinsic* find_intrinsic(std::string_view name) {

@@ -20,7 +20,17 @@ struct Intrinsic {
     // Of those: it goes on after its call, until wait_product (group_steps.h); out = value, not +=; the first operand
     // lies with the threads, as sums do.
     bool later = false, fresh = false, from_threads = false;
+    DType multiplied = DType::f32;  // of those: what operands hold; floats of 8 bits are bytes in memory
+    bool thrice = false;            // of f32: by three products, which have nearly all digits
 };
+
+// What matrix instructions of a GPU multiply, the type of their sums, and how many they take along what is added up:
+// 32 bytes. Operands of instructions of four warps that are not of 16 bits lie along that.
+constexpr DType kMatrixTypes[] = {DType::f16, DType::bf16, DType::f8e4m3fn, DType::f8e5m2,
+                                  DType::i8,  DType::u8,   DType::f32};  // of which 19 bits are multiplied (tf32)
+constexpr int64_t kMatrixBytes = 32;
+DType matrix_sum(DType dtype);
+int64_t matrix_depth(DType dtype);
 
 const std::vector<Intrinsic>& all_intrinsics();
 const Intrinsic* find_intrinsic(std::string_view name);
@@ -31,10 +41,13 @@ std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool f
 
 // Of tiles in shared memory, by the warps of a block, `down` by `across` of them, each with `mma` instructions: made
 // when it is first asked for. See warp_matrix in intrinsic.cpp.
-std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across);
-// The same by instructions of four warps: see wide_matrix there.
+std::string warp_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
+                             bool thrice = false);
+// The same by instructions of four warps: see wide_matrix there. A call may have one more argument: sums are added up
+// by these instructions for so many products along what is added up at most, and then in f32.
 std::string wide_matrix_name(DType dtype, int64_t rows, int64_t columns, int64_t depth, int64_t down, int64_t across,
                              bool from_threads);
+int64_t columns_in_parts(const Call& wide);  // of a warp; 0: a call without that argument
 
 // Products of 32 rows and 32 columns of words of bytes, over so many words: see word_tiles in intrinsic.cpp.
 constexpr int64_t kWordsOfTiles[] = {16, 32, 48, 64, 96, 128, 192, 256};

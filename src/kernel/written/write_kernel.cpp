@@ -3,9 +3,9 @@
 #include <array>
 #include <map>
 
+#include "kernel/ir/narrow_floats.h"
 #include "kernel/ir/verified.h"
 #include "kernel/passes/clean_up.h"
-#include "kernel/written/narrow_floats.h"
 
 namespace tessera {
 namespace {

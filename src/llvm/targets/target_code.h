@@ -32,6 +32,15 @@ class TargetCode {
 
     // The larger (smaller) of two floats, or NaN where one is.
     virtual Value* extreme(llvm::IRBuilderBase& b, const Machine& machine, bool largest, Value* x, Value* y) const;
+    // The same of x and y, or y where x is NaN; null where there is no instruction for it.
+    virtual Value* extreme_of_numbers(llvm::IRBuilderBase&, const Machine&, bool, Value*, Value*) const {
+        return nullptr;
+    }
+    // Whether stores that pass the caches by (LLVM's nontemporal ones) save reading what they overwrite. Before other
+    // threads are told of them, end_streams.
+    virtual bool streams() const { return false; }
+    virtual void end_streams(llvm::IRBuilderBase&) const {}
+
     // From here on subnormal numbers are zero, where the processor is slow at them. Gives where the caller's mode is
     // kept for restore_mode; null where nothing has changed.
     virtual Value* flush_subnormals(llvm::IRBuilderBase&) const { return nullptr; }

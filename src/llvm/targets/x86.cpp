@@ -72,7 +72,7 @@ class X86Code : public TargetCode {
         }
     }
 
-    // max and min give the second operand where the two do not compare.
+    // max and min, one instruction each, give the second operand where the two do not compare.
     Value* extreme(llvm::IRBuilderBase& b, const Machine& m, bool largest, Value* x, Value* y) const override {
         auto known_number = [](Value* v) {
             auto* c = llvm::dyn_cast<llvm::Constant>(v);
@@ -80,12 +80,24 @@ class X86Code : public TargetCode {
             auto* f = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr;
             return f && !f->isNaN();
         };
-        auto pick = [&](Value* p, Value* q) {  // one instruction
-            return b.CreateSelect(largest ? b.CreateFCmpOGT(p, q) : b.CreateFCmpOLT(p, q), p, q);
-        };
+        auto pick = [&](Value* p, Value* q) { return either(b, largest, p, q); };
         if (known_number(y)) return pick(y, x);
         if (known_number(x)) return pick(x, y);
         return b.CreateSelect(b.CreateFCmpUNO(x, x), x, second_if_unlike(b, m, largest, x, y, pick));
+    }
+
+    Value* extreme_of_numbers(llvm::IRBuilderBase& b, const Machine& m, bool largest, Value* x,
+                              Value* y) const override {
+        return second_if_unlike(b, m, largest, x, y, [&](Value* p, Value* q) { return either(b, largest, p, q); });
+    }
+
+    static Value* either(llvm::IRBuilderBase& b, bool largest, Value* x, Value* y) {
+        return b.CreateSelect(largest ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y), x, y);
+    }
+
+    bool streams() const override { return true; }
+    void end_streams(llvm::IRBuilderBase& b) const override {
+        b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
     }
 
     // As an instruction by name: LLVM would join a comparison and a choice with the choices around them.

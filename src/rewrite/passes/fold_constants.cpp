@@ -97,6 +97,7 @@ Result<Changed> fold_constants(Graph& graph, PassContext& context) {
             if (context.cancel && *context.cancel) return Error(Code::E0410, "folding constants was cancelled");
             std::vector<std::optional<Tensor>> values(node->output_count());
             if (foldable(*node) && !context.fold_bytes && feeds_bytes(*node)) continue;
+            if (foldable(*node) && !context.fold_byte_floats && feeds_byte_floats(*node)) continue;
             if (foldable(*node)) {
                 std::vector<Tensor> all = values_of(*node, context);
                 std::move(all.begin(), all.end(), values.begin());

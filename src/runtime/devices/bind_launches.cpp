@@ -41,6 +41,7 @@ Result<BoundMap> bind_map(const TileMap& open, const SymbolValues& symbols) {
 Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols) {
     Launch launch;
     launch.handle = open.handle;
+    launch.begins_early = open.begins_early;
     if (!open.shape.fixed) {
         auto extent = evaluate_int(open.extent, symbols), scratch = evaluate_int(open.scratch_bytes, symbols);
         if (!extent || !scratch)

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "base/check.h"
@@ -80,7 +79,7 @@ Status describe_tiles(const Driver& driver, const BoundMap& map, void* base, Til
         every[d] = 1;
         if (d < map.strides.size()) strides[d] = static_cast<uint64_t>(map.strides[d]);
     }
-    const int type = map.dtype == DType::bf16 ? 9 : map.dtype == DType::f32 ? 7 : 6;
+    const int type = map.dtype == DType::bf16 ? 9 : map.dtype == DType::f32 ? 7 : dtype_bytes(map.dtype) == 1 ? 0 : 6;
     if (!map.every.empty()) {
         std::array<int, kMostDims> first{}, last{};
         for (size_t d = 0; d < map.every.size(); ++d) {
@@ -146,13 +145,12 @@ class CudaDevice : public Device {
 
     const Driver& driver() const { return driver_; }
     int64_t multiprocessors() const { return multiprocessors_; }
-    // Whether a kernel's code waits for the launches before it: then it may begin while they run.
-    bool waits(Handle kernel) const {
-        std::lock_guard lock(mutex_);
-        return waiting_.contains(kernel);
+    // Calls of the driver are about the context of the thread that makes them. It mostly is the one already.
+    Status enter() const {
+        Handle now = nullptr;
+        if (driver_.cuCtxGetCurrent(&now) == 0 && now == context_) return {};
+        return driver_.check(driver_.cuCtxSetCurrent(context_), "entering its context");
     }
-    // Calls of the driver are about the context of the thread that makes them.
-    Status enter() const { return driver_.check(driver_.cuCtxSetCurrent(context_), "entering its context"); }
 
   private:
     Result<Handle> assemble(std::string_view text) const;
@@ -161,8 +159,6 @@ class CudaDevice : public Device {
     Handle context_;
     std::string name_, target_;
     int64_t multiprocessors_, cache_bytes_;
-    mutable std::mutex mutex_;
-    std::set<Handle> waiting_;  // kernels
 };
 
 class CudaStream : public Stream {
@@ -202,7 +198,7 @@ class CudaStream : public Stream {
                                         count(launch.shared_bytes),
                                         stream_,
                                         &early,
-                                        device_.waits(launch.handle) ? 1u : 0u};
+                                        launch.begins_early ? 1u : 0u};
         return driver_.check(driver_.cuLaunchKernelEx(&config, launch.handle, values_.data(), nullptr),
                              "launching a kernel");
     }
@@ -367,11 +363,7 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
                     TRY(driver_.check(driver_.cuModuleGetFunction(&l.handle, modules[i], l.symbol.c_str()),
                                       "finding a kernel"));
                     const bool waits = parts[i].find("griddepcontrol.wait") != std::string_view::npos;
-                    std::lock_guard lock(mutex_);
-                    if (waits && driver_.version >= kBeginsEarlyIn)
-                        waiting_.insert(l.handle);
-                    else
-                        waiting_.erase(l.handle);
+                    l.begins_early = waits && driver_.version >= kBeginsEarlyIn;
                 }
             if (l.handle && l.shape.shared_bytes > 0)
                 TRY(driver_.check(

@@ -34,6 +34,7 @@ struct LaunchConfig {
     X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                              \
     X(cuDevicePrimaryCtxRetain, (Handle * context, int device))                                                   \
     X(cuCtxSetCurrent, (Handle context))                                                                          \
+    X(cuCtxGetCurrent, (Handle * context))                                                                        \
     X(cuMemGetInfo, (size_t * free, size_t * total))                                                              \
     X(cuMemAlloc, (Pointer * made, size_t bytes))                                                                 \
     X(cuMemFree, (Pointer memory))                                                                                \

@@ -34,6 +34,7 @@ struct Launch {
     int64_t local_bytes = 0;  // scratch: of each thread on the CPU, of all together on a GPU
     bool spread = false;      // over the threads of the CPU: it is worth waking them
     bool in_turn = false;     // a GPU's blocks, x of them, are taken in turn by as many as it runs at once
+    bool begins_early = false;  // on a GPU, while launches before it run: its code waits for them
     int64_t shared_bytes = 0;
     std::vector<BoundMap> maps = {};
     mutable RangeTime time = {};  // on one thread of the CPU, as measured

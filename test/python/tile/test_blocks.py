@@ -4,6 +4,7 @@ Runs a sample of the language's tests. All of them: TESSERA_INTERPRET=gpu pytest
 """
 
 import os
+import re
 import pathlib
 import shutil
 import subprocess
@@ -145,6 +146,9 @@ def product_of_bytes(a, b, z, K, bk, bn, BK: tl.constexpr, SUM: tl.constexpr, TU
     tl.store(z + m[:, None] * 64 + n[None, :], sums)
 
 
+CORE = {"float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2", "int8": "i8", "uint8": "u8"}
+
+
 @pytest.mark.parametrize("dtype, depth", [("float8_e4m3fn", 64), ("float8_e5m2", 128), ("int8", 64), ("int8", 256),
                                           ("uint8", 32)])
 @pytest.mark.parametrize("turn", [False, True])
@@ -165,9 +169,100 @@ def test_products_of_bytes_are_matrix_instructions(dtype, depth, turn, monkeypat
     made = triton.compile(product_of_bytes, *given, grid=(1,), **named)
     assert "call wide_" in made.emit("blocks") or "call warps_" in made.emit("blocks")
     assert "mma" in made.emit("ptx")
+    assert (f"call wide_{CORE[dtype]}_" in made.emit("blocks")) == turn  # as they are, where they lie along k
     product_of_bytes[1,](*given, **named)
     wanted = wide(a).astype(np.float64) @ wide(b).astype(np.float64)
     np.testing.assert_allclose(z, wanted, rtol=1e-5 if floats else 0, atol=1e-4 if floats else 0)
+
+
+@triton.jit
+def product_in_parts(a, b, z, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, EVERY: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    sums = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, K, BK):
+        x = tl.load(a + m[:, None] * K + (step + k)[None, :])
+        y = tl.load(b + n[None, :] * K + (step + k)[:, None], mask=(step + k)[:, None] < K, other=0.0)
+        sums = tl.dot(x, y, sums, max_num_imprecise_acc=EVERY)
+    tl.store(z + m[:, None] * BN + n[None, :], sums)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("every, shape, warps", [(None, (64, 64, 128), 4), (64, (64, 128, 128), 4), (32, (128, 128, 64), 8),
+                                                 (0, (64, 32, 32), 4)])
+def test_floats_of_8_bits_are_added_up_in_parts(dtype, every, shape, warps, tmp_path, monkeypatch):
+    """Few digits of a sum are kept by the instructions: after so many products it is added to one of f32."""
+    if os.environ.get("TESSERA_TILE_DEVICE") != "cuda":
+        monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
+    (m, n, depth), rng = shape, np.random.default_rng(1)
+    k = 2 * depth
+    a, b = (rng.standard_normal(s).astype(np_dtype(dtype)) for s in ((m, k), (n, k)))
+    z = np.zeros((m, n), np.float32)
+    named = {"BM": m, "BN": n, "BK": depth, "EVERY": every, "num_warps": warps}
+    made = triton.compile(product_in_parts, a, b, z, k, grid=(1,), **named)
+    ptx = made.emit("ptx")
+    assert f"call wide_{CORE[dtype]}_" in made.emit("blocks") and "cp.async.cg.shared.global" in ptx
+    assert ptx.count("wgmma.commit_group") == (1 if every is None else depth // max(every, 32) * (m // 16 // warps or 1))
+    product_in_parts[1,](a, b, z, k, **named)
+    np.testing.assert_allclose(z, wide(a).astype(np.float64) @ wide(b).astype(np.float64).T, rtol=1e-5, atol=1e-4)
+    ptxas = shutil.which("ptxas", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
+    if ptxas:
+        (tmp_path / "made.ptx").write_text(ptx)
+        said = subprocess.run([ptxas, "-v", "-arch=sm_90a", str(tmp_path / "made.ptx"), "-o", str(tmp_path / "made.cubin")],
+                              check=True, capture_output=True, text=True).stderr
+        assert " 0 bytes spill stores" in said and "C75" not in said and "warning" not in said, said
+
+
+@triton.jit
+def product_of_words(a, b, z, K, bk, bn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, HOW: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    sums = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, K, BK):
+        x = tl.load(a + m[:, None] * K + (step + k)[None, :])
+        y = tl.load(b + (step + k)[:, None] * bk + n[None, :] * bn)
+        sums = tl.dot(x, y, sums, input_precision=HOW)
+    tl.store(z + m[:, None] * BN + n[None, :], sums)
+
+
+@pytest.mark.parametrize("how, along, shape, warps", [
+    (None, True, (64, 64, 32), 4), (None, False, (64, 64, 32), 4), ("tf32", True, (128, 64, 64), 8),
+    ("tf32", False, (32, 32, 16), 4), ("tf32x3", True, (64, 64, 32), 4), ("tf32x3", False, (64, 32, 16), 2),
+    ("ieee", True, (64, 64, 32), 4)])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_products_of_words_are_matrix_instructions(how, along, shape, warps, target, tmp_path, monkeypatch):
+    """Of f32, as Triton has it: by numbers of 19 bits, three products of them, or not at all."""
+    monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
+    compile_tile, made = _runtime._tessera.compile_tile, []
+
+    def for_target(program, arguments, rank, threads, _, num_warps, stages):
+        made.append(compile_tile(program, arguments, rank, threads, target, num_warps, stages))
+        return made[-1]
+
+    monkeypatch.setattr(_runtime._tessera, "compile_tile", for_target)
+    (m, n, depth), rng = shape, np.random.default_rng(2)
+    k = 2 * depth
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (n, k) if along else (k, n)))
+    z = np.zeros((m, n), np.float32)
+    given, named = (a, b, z, k, *((1, k) if along else (n, 1))), {"BM": m, "BN": n, "BK": depth, "HOW": how}
+    product_of_words._compiled.clear()
+    product_of_words[1,](*given, **named, num_warps=warps)
+    np.testing.assert_allclose(z, a.astype(np.float64) @ (b.T if along else b).astype(np.float64), rtol=1e-4, atol=1e-4)
+    blocks, ptx = made[0].emit("blocks"), made[0].emit("ptx")
+    wide = target == "sm_90a" and along and how in (None, "tf32")
+    wanted = None if how == "ieee" else "wide_f32_" if wide else "warps_thrice_f32_" if how == "tf32x3" else "warps_f32_"
+    assert ("mma" in ptx) == (wanted is not None) and (wanted is None or f"call {wanted}" in blocks)
+    ptxas = shutil.which("ptxas", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
+    if ptxas:
+        (tmp_path / "made.ptx").write_text(ptx)
+        said = subprocess.run([ptxas, "-v", f"-arch={target}", str(tmp_path / "made.ptx"), "-o", str(tmp_path / "made.cubin")],
+                              check=True, capture_output=True, text=True).stderr
+        assert how == "ieee" or int(re.search(r"(\d+) bytes spill stores", said)[1]) <= 64, said
+        assert "C75" not in said and "warning" not in said, said
+
+
+def test_more_imprecise_products_than_there_are():
+    with pytest.raises(Exception, match="must be <= K"):
+        x = np.zeros((64, 64), np_dtype("float8_e5m2"))
+        product_in_parts[1,](x, x.copy(), np.zeros((64, 64), np.float32), 64, BM=64, BN=64, BK=64, EVERY=128)
 
 
 def test_products_on_older_gpus(tmp_path, monkeypatch):

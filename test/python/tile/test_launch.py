@@ -1,5 +1,6 @@
 """Launching: arguments of every kind, tensors of PyTorch, what is compiled and not launched, and what kernels say."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -163,6 +164,39 @@ def test_later_launches_that_are_wrong():
             scale[(1,)](x, out, 8, num_warps=3)
         with pytest.raises(ZeroDivisionError):
             scale[lambda meta: (1 // 0,)](x, out, 8)
+
+
+def test_launches_of_many_kinds_in_turn():
+    seed = int.from_bytes(os.urandom(4), "little")
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    for _ in range(300):
+        dtype = rng.choice([np.float32, np.float64, np.int32])
+        x = rng.integers(-50, 50, 64).astype(dtype)
+        out, n, block = np.zeros(64, dtype), int(rng.integers(1, 65)), int(rng.choice([8, 16, 64]))
+        factor = rng.choice([-3, 1, 2, 16, 2**40] if dtype != np.int32 else [-3, 1, 2, 16]).item()
+        grid = (-(-n // block), 1, 1)[:rng.integers(1, 4)]
+        scale[grid](x, out, n, factor, BLOCK=block)
+        np.testing.assert_array_equal(out, np.where(np.arange(64) < n, x * dtype(factor), 0))
+
+
+@triton.jit
+def length_of(z, TEXT: tl.constexpr):
+    tl.store(z, len(TEXT))
+
+
+def test_many_arguments_and_long_constants():
+    names = [f"n{i}" for i in range(140)]
+    add = kernel("""
+        def add(z, NAMES):
+            tl.store(z, SUM)""", NAMES=", ".join(names), SUM=" + ".join(names))
+    z = np.zeros(1, np.int32)
+    for first in (0, 5, 5):
+        add[(1,)](z, *range(first, first + 140))
+        assert z[0] == sum(range(first, first + 140))
+    for letter in "aab":
+        length_of[(1,)](z, letter * 3000 + "b")
+        assert z[0] == 3001
 
 
 def test_arguments_that_are_none_of_these():

@@ -1,5 +1,7 @@
 """Loads, stores, block pointers, descriptors of arrays, pointers as numbers, and updates that nothing comes between."""
 
+import os
+
 import numpy as np
 import pytest
 from cases import NUMBERS, np_dtype, numbers, sample, wide
@@ -335,3 +337,22 @@ def test_pointers_to_pointers():
     twice_removed[(1,)](table, out, N=4, BLOCK=8)
     np.testing.assert_array_equal(out, sum(rows) + sum(r[0] for r in rows))
     np.testing.assert_array_equal(table, before[[3, 1, 2, 0]])
+
+
+@triton.jit
+def doubled(x, y, stride, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    row = tl.program_id(0) * stride
+    tl.store(y + row + at, tl.load(x + row + at, mask=at < n) * 2, mask=at < n)
+
+
+@pytest.mark.skipif("TESSERA_INTERPRET" in os.environ, reason="large arrays take the interpreter minutes")
+@pytest.mark.parametrize("skipped", [0, 4, 1])
+def test_more_than_caches_hold(skipped):
+    """Results that may be stored past the caches, at places of any alignment."""
+    rows, n = 8192, 4096
+    x = (np.arange(rows * n + skipped) % 1000).astype(np.float32)[skipped:].reshape(rows, n)
+    y = np.zeros(rows * n + skipped, np.float32)[skipped:].reshape(rows, n)
+    doubled[(rows,)](x, y, n, n - 3, BLOCK=n)
+    np.testing.assert_array_equal(y[:, : n - 3], 2 * x[:, : n - 3])
+    assert not y[:, n - 3 :].any()

@@ -21,7 +21,15 @@ def dot(input: tensor, other: tensor, acc: Any = None, input_precision: Any = No
         raise ValueError(f"input_precision must be one of {_PRECISIONS[1:]}. Got {input_precision}")
     if input.dtype.is_int() and input.dtype.primitive_bitwidth != 8:
         raise TypeError(f"products of integers are of 8 bits, not of {input.dtype}")
-    return tensor(builder().dot(input.handle, other.handle, None if acc is None else to_tensor(acc).handle, out_dtype.core))
+    if input_precision is None:
+        input_precision = "ieee" if allow_tf32 is not None and not allow_tf32 else "tf32"
+    imprecise, depth = 0, input.shape[-1]
+    if max_num_imprecise_acc is not None and input.dtype.is_fp8() and other.dtype.is_fp8():
+        if max_num_imprecise_acc > depth:
+            raise ValueError(f"max_num_imprecise_acc ({max_num_imprecise_acc}) must be <= K ({depth})")
+        imprecise = max(int(max_num_imprecise_acc), 1)
+    return tensor(builder().dot(input.handle, other.handle, None if acc is None else to_tensor(acc).handle, out_dtype.core,
+                                imprecise, input_precision))
 
 
 def _scales(scale: tensor) -> tensor:

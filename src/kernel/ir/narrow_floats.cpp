@@ -1,4 +1,4 @@
-#include "kernel/written/narrow_floats.h"
+#include "kernel/ir/narrow_floats.h"
 
 #include <cmath>
 #include <limits>

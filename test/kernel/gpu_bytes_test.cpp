@@ -1,0 +1,144 @@
+// Products of bytes and of tf32 for blocks of threads, thread by thread: what they compute is what the evaluator gives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernel/lower_text.h"
+#include "llvm/compile_kernels.h"
+
+namespace tessera::test {
+namespace {
+
+using Races = InterpretOptions::Races;
+using testing::HasSubstr;
+using testing::Not;
+
+Program bytes_for_blocks(const std::string& text, const char* target, Precision precision) {
+    LowerOptions options;
+    options.machine = *describe_target(target);
+    options.strict = precision == Precision::Strict;
+    options.fast = precision == Precision::Fast;
+    return lowered(text, options);
+}
+
+std::string text_of(const Program& program) {
+    std::string text;
+    for (const Kernel& k : program.kernels) text += to_string(k);
+    return text;
+}
+
+// What its kernels say.
+std::string expect_as_evaluated(const std::string& text, const char* target = "sm_90a",
+                                Precision precision = Precision::Default) {
+    SCOPED_TRACE(text);
+    const auto graph = graph_of(text);
+    const Inputs inputs = random_inputs(*graph, {}, 5);
+    const auto want = evaluate(*graph, inputs);
+    EXPECT_TRUE(want.ok()) << want.error().to_string();
+    const Program program = bytes_for_blocks(text, target, precision);
+    for (bool backwards : {false, true}) {
+        const auto got = run_program(program, inputs, {.backwards = backwards, .races = Races::Find});
+        EXPECT_TRUE(got.ok()) << got.error().to_string();
+        for (size_t i = 0; got.ok() && i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
+    }
+    return text_of(program);
+}
+
+// [m, k] times [n, k] turned, or times [k, n]; read as f32 or f16, or by scales.
+struct BytesProduct {
+    const char* dtype = "f8e4m3fn";
+    int64_t m = 72, n = 80, k = 144;
+    const char* as = "cast(%, to=10)";
+    bool turned = true;
+    const char* out = "  return %d\n";
+
+    std::string text() const {
+        auto read = [&](const char* name, const char* scale) {
+            std::string made = as;
+            made.replace(made.find('%'), 1, name);
+            if (const size_t at = made.find('$'); at != std::string::npos) made.replace(at, 1, scale);
+            return made;
+        };
+        return fmt::format(
+            "graph g(x: {}[{},{}], w: {}[{},{}], s: f32[], t: f32[{}]) {{\n  %a = {}\n  %v = {}\n{}"
+            "  %d = matmul(%a, {})\n{}}}\n",
+            dtype, m, k, dtype, turned ? n : k, turned ? k : n, n, read("x", "s"), read("w", "s"),
+            turned ? "  %b = transpose(%v, perm=[1,0])\n" : "", turned ? "%b" : "%v", out);
+    }
+};
+
+TEST(GpuBytes, FloatsOf8BitsAreMultipliedAsTheyAre) {
+    for (const char* dtype : {"f8e4m3fn", "f8e5m2"})
+        for (const char* as : {"cast(%, to=10)", "cast(%, to=16)", "cast(%, to=1)", "dequantize_linear(%, $)"}) {
+            const std::string text = BytesProduct{.dtype = dtype, .as = as}.text();
+            EXPECT_THAT(expect_as_evaluated(text), HasSubstr(fmt::format("call wgmma_{}", dtype))) << text;
+        }
+    // What follows, and a scale for each column.
+    expect_as_evaluated(
+        BytesProduct{.m = 128, .n = 192, .k = 32, .out = "  %e = relu(%d)\n  return cast(%e, to=1)\n"}.text());
+    EXPECT_THAT(expect_as_evaluated("graph g(x: f8e4m3fn[72,64], w: f8e4m3fn[96,64], s: f32[], t: f32[96]) {\n"
+                                    "  %a = dequantize_linear(x, s)\n  %b = dequantize_linear(w, t, axis=0)\n"
+                                    "  %c = transpose(%b, perm=[1,0])\n  %d = matmul(%a, %c)\n"
+                                    "  return cast(%d, to=16)\n}\n"),
+                HasSubstr("call wgmma_f8e4m3fn"));
+}
+
+// Sums of floats of 8 bits have few digits there: where all are wanted, f16 is multiplied, which holds what 8 bits do.
+TEST(GpuBytes, StrictSumsHaveAllDigits) {
+    for (const char* as : {"cast(%, to=10)", "cast(%, to=1)"}) {
+        const std::string text = BytesProduct{.as = as}.text();
+        EXPECT_THAT(expect_as_evaluated(text, "sm_90a", Precision::Strict),
+                    testing::AllOf(HasSubstr("call mma_f16"), Not(HasSubstr("wgmma"))));
+        EXPECT_THAT(expect_as_evaluated(text, "sm_80"), HasSubstr("call mma_f16"));
+    }
+}
+
+// Instructions take bytes that lie along what is added up: what is known is turned when it is loaded.
+TEST(GpuBytes, KnownMatricesAreTurned) {
+    const std::string given = BytesProduct{.turned = false}.text();
+    EXPECT_THAT(expect_as_evaluated(given), testing::AllOf(HasSubstr("call mma_f16"), Not(HasSubstr("wgmma"))));
+    std::string numbers;
+    for (int i = 0; i < 64 * 96; ++i) numbers += fmt::format("{}{}", i ? "," : "", (i * i % 17) * 0.25 - 2);
+    const std::string known = fmt::format(
+        "graph g(x: f8e4m3fn[72,64]) {{\n  const w: f8e4m3fn[64,96] = [{}]\n  %a = cast(x, to=10)\n"
+        "  %b = cast(w, to=10)\n  return matmul(%a, %b)\n}}\n",
+        numbers);
+    EXPECT_THAT(expect_as_evaluated(known), HasSubstr("call wgmma_f8e4m3fn"));
+}
+
+// Sums of bytes are exact, also where parts of k are added up by blocks of their own.
+TEST(GpuBytes, BytesAreMultipliedAsTheyAre) {
+    for (const char* dtype : {"i8", "u8"})
+        for (const auto& [m, n, k] : {std::array{72, 80, 144}, std::array{64, 64, 2048}}) {
+            const std::string text = fmt::format(
+                "graph g(x: {0}[{1},{3}], w: {0}[{2},{3}]) {{\n  %b = transpose(w, perm=[1,0])\n"
+                "  return matmul_integer(x, %b)\n}}\n",
+                dtype, m, n, k);
+            const std::string made = expect_as_evaluated(text);
+            EXPECT_THAT(made, HasSubstr(fmt::format("call wgmma_{}", dtype))) << text;
+            if (k > 1000) EXPECT_THAT(made, HasSubstr("partial: i32")) << text;
+        }
+    // What is not known does not lie along k.
+    EXPECT_THAT(expect_as_evaluated("graph g(x: i8[72,64], w: i8[64,80]) {\n  return matmul_integer(x, w)\n}\n"),
+                Not(HasSubstr("wgmma")));
+    std::string numbers;
+    for (int i = 0; i < 64 * 96; ++i) numbers += fmt::format("{}{}", i ? "," : "", i * i % 251 - 125);
+    EXPECT_THAT(expect_as_evaluated(fmt::format("graph g(x: i8[72,64]) {{\n  const w: i8[64,96] = [{}]\n"
+                                                "  return matmul_integer(x, w)\n}}\n",
+                                                numbers)),
+                HasSubstr("call wgmma_i8"));
+}
+
+// Where operands of f32 may lose digits, matrix instructions take them.
+TEST(GpuBytes, FastProductsOfF32) {
+    const std::string along = BytesProduct{.dtype = "f32", .as = "cast(%, to=1)"}.text(),
+                      across = BytesProduct{.dtype = "f32", .as = "cast(%, to=1)", .turned = false}.text();
+    for (const std::string& text : {along, across}) {
+        EXPECT_THAT(expect_as_evaluated(text), Not(HasSubstr("mma")));
+        EXPECT_THAT(expect_as_evaluated(text, "sm_80", Precision::Fast), HasSubstr("call mma_f32"));
+    }
+    EXPECT_THAT(expect_as_evaluated(along, "sm_90a", Precision::Fast), HasSubstr("call wgmma_f32"));
+    EXPECT_THAT(expect_as_evaluated(across, "sm_90a", Precision::Fast), HasSubstr("call mma_f32"));
+}
+
+}  // namespace
+}  // namespace tessera::test
