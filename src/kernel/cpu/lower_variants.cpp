@@ -353,7 +353,8 @@ std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, 
     const bool maps = std::all_of(compute.stages.begin(), compute.stages.end(),
                                   [](const Stage& stage) { return stage.reduce.empty(); });
     for (const std::string& name : open_last_axes(compute, schedule)) {
-        if (maps) {
+        // Without masks, lines that are left of squares are stored so anyway.
+        if (maps && options.machine.masked) {
             ScheduleOptions own = options;
             own.short_rows = true;
             const Expr guard = lt(symbol(name), 2 * lanes);
