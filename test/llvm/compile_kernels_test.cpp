@@ -208,6 +208,12 @@ TEST(CompileKernels, InPlace) {
     run_launches(module->kernels()[0], {memory.get(), memory.get()}, {}, {});
     for (int i = 0; i < 100; ++i) EXPECT_EQ(floats(memory)[i], static_cast<float>(i * 2 + 1));
 
+    // Elements that are made twice would be made of what was made before.
+    Kernel again = parsed(
+        "kernel scale() (x: f32[100], y: f32[100]) {\n  for o < 4 {\n    vector i < 32 {\n"
+        "      y[min(32*o, 68) + i] = x[min(32*o, 68) + i] * 2.0\n    }\n  }\n}");
+    EXPECT_FALSE(may_share_memory(again, 0, 1));
+
     Kernel reversed =
         parsed("kernel reverse() (x: f32[100], y: f32[100]) {\n  vector i < 100 {\n    y[i] = x[99 - i]\n  }\n}");
     EXPECT_FALSE(may_share_memory(reversed, 0, 1));

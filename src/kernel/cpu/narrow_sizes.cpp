@@ -43,9 +43,9 @@ std::vector<std::string> open_last_axes(const Compute& compute, const Schedule& 
     return symbols;
 }
 
-Compute with_size(const Compute& compute, const std::string& symbol, int64_t size) {
+Compute with_size(const Compute& compute, const std::string& symbol, const Expr& size) {
     Compute made = compute;
-    const Bindings known{{symbol, Expr(size)}};
+    const Bindings known{{symbol, size}};
     for (Buffer& b : made.buffers)
         for (auto* list : {&b.shape, &b.strides})
             for (Expr& e : *list) e = substitute(e, known);
@@ -62,6 +62,14 @@ Compute with_size(const Compute& compute, const std::string& symbol, int64_t siz
         stage.value = substitute(stage.value, bindings);
     }
     return made;
+}
+
+void replace_size(Lowered& lowered, const std::string& symbol, const Expr& size) {
+    const Bindings known{{symbol, size}};
+    for (Buffer& b : lowered.kernel.buffers)
+        for (auto* list : {&b.shape, &b.strides})
+            for (Expr& e : *list) e = substitute(e, known);
+    lowered.kernel.body = substitute(lowered.kernel.body, known);
 }
 
 bool align_sizes(Lowered& narrow, Lowered& general, const std::string& symbol) {

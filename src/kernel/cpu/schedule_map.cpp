@@ -62,9 +62,6 @@ bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer,
     return !used_beside_loads(stage.value, outer.var) && !used_beside_loads(stage.value, inner.var);
 }
 
-namespace {
-
-// Is something read or written at quotients or remainders by an open size? Each element would be divided for.
 bool divides_by_open(const Stage& stage) {
     bool found = false;
     auto look = [&](const Expr& index) {
@@ -77,8 +74,6 @@ bool divides_by_open(const Stage& stage) {
         for (const Expr& index : load.args()) look(index);
     return found;
 }
-
-}  // namespace
 
 Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
     const Stage& stage = find_stage(s, name);

@@ -159,8 +159,13 @@ Status merge_rows(Schedule& s, const std::string& sum, const std::string& out) {
             groups.push_back({int(i) + 1});
     }
     if (groups.size() == stage.axes.size()) return {};
-    TRY(s.merge_axes(sum, groups));
-    return s.merge_axes(out, groups);
+    const bool before = divides_by_open(stage) || divides_by_open(last);
+    Schedule merged = s;
+    TRY(merged.merge_axes(sum, groups));
+    TRY(merged.merge_axes(out, groups));
+    if (before || !(divides_by_open(find_stage(merged, sum)) || divides_by_open(find_stage(merged, out))))
+        s = std::move(merged);
+    return {};
 }
 
 // Axes of one element (kept dimensions) from number `first` on are part of those before them, or behind.

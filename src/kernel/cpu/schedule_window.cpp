@@ -479,7 +479,8 @@ Status Window::cut_tiles() {
     // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
     in_memory = in_lanes && pixel && is_costly(find_stage(s, out).value);
     if (!in_lanes) return {};
-    auto [o, i] = TRY(s.split(loops[last], tile_channels()));
+    auto [o, i] = options.whole_tiles ? TRY(s.split_whole(loops[last], tile_channels()))
+                                      : TRY(s.split(loops[last], tile_channels()));
     at = o;
     lane = i;
     if (in_memory) return {};
@@ -565,7 +566,8 @@ Status Window::arrange(std::vector<Loop> order) {
     if (vector) TRY(s.unroll(*vector));
     if (!lane) return {};
     TRY(s.vectorize(*lane));
-    if (!channels || *channels % tile_channels() || padding.lanes) TRY(s.loop_partition(at));
+    const bool whole = options.whole_tiles || (channels && *channels % tile_channels() == 0);
+    if (!whole || padding.lanes) TRY(s.loop_partition(at));
     return {};
 }
 
