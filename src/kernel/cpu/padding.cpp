@@ -309,8 +309,13 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
 // What a window of one place along an axis reads is that place.
 Expr without_unit_steps(const Stage& stage) {
     Bindings first;
-    for (const ReduceAxis& r : stage.reduce)
-        if (r.extent.is_int(1)) first.emplace(r.var.node().name, 0);
+    for (const ReduceAxis& r : stage.reduce) {
+        bool slides = false;
+        for (const Expr& load : loads_of(stage))
+            for (const Expr& index : load.args())
+                for (const ReduceAxis& a : stage.axes) slides |= depends_on(index, r.var) && depends_on(index, a.var);
+        if (slides && r.extent.is_int(1)) first.emplace(r.var.node().name, 0);
+    }
     return first.empty() ? stage.value : substitute(stage.value, first);
 }
 
