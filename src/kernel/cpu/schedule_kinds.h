@@ -82,6 +82,8 @@ struct OpenLines {
 };
 std::optional<OpenLines> open_lines(const Compute& compute, const Machine& machine);
 
+// How many elements that lie without gaps a reduction combines at a time.
+Expr length_of_run(const Schedule& s, const Stage& stage);
 // The length of the rows that reductions go along, contiguous elements, where that is not known.
 std::optional<Expr> open_row_length(const Compute& compute, const Machine& machine);
 

@@ -94,6 +94,17 @@ std::vector<std::vector<int>> dense_reduction(const Schedule& s, const Stage& st
     return groups;
 }
 
+}  // namespace
+
+Expr length_of_run(const Schedule& s, const Stage& stage) {
+    Expr length = 1;
+    const std::vector<std::vector<int>> groups = dense_reduction(s, stage);
+    for (int i : groups.back()) length = length * stage.reduce[size_t(i)].extent;
+    return length;
+}
+
+namespace {
+
 Status merge_reduction(Schedule& s, const std::string& name) {
     const Stage& stage = find_stage(s, name);
     std::vector<std::vector<int>> axes, groups = dense_reduction(s, stage);
