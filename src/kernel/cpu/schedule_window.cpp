@@ -57,8 +57,9 @@ Status merge_unit_axes(Schedule& s, const std::string& sum, const std::string& o
         groups.back().push_back(int(i));
     }
     if (groups.size() == axes.size()) return {};
+    const bool alike = find_stage(s, out).axes.size() == axes.size();  // it may have none of one element left
     TRY(s.merge_axes(sum, groups));
-    return s.merge_axes(out, groups);
+    return alike ? s.merge_axes(out, groups) : Status();
 }
 
 struct WindowTiles {
@@ -274,13 +275,17 @@ Status sum_in_parts(Schedule& s, const std::string& sum, int64_t lanes) {
     for (const Loop& l : s.loops(sum))
         if (s.reduces(l)) reduced.push_back(l);
     Loop outer = reduced[0];
+    bool cut = false;  // the last part has less
     if (reduced.size() == 1) {
+        cut = s.extent(outer).as_int().value_or(1) % kPart != 0;
         auto [parts, part] = TRY(s.split(outer, kPart));
         outer = parts;
     }
     std::string partial = TRY(s.rfactor(outer));
     const Loop parts = TRY(add_parts_up(s, sum, lanes));
-    return s.annotate(TRY(schedule_part(s, partial, parts, lanes)), "unroll", 4);
+    const Loop last = TRY(schedule_part(s, partial, parts, lanes));
+    if (cut) TRY(s.loop_partition(last));
+    return s.annotate(last, "unroll", 4);
 }
 
 // Sums of many rows that are too long for registers: parts of them in the first cache, to which a few rows are added at
