@@ -170,12 +170,16 @@ Status merge_rows(Schedule& s, const std::string& sum, const std::string& out) {
             groups.push_back({int(i) + 1});
     }
     if (groups.size() == stage.axes.size()) return {};
-    const bool before = divides_by_open(stage) || divides_by_open(last);
     Schedule merged = s;
     TRY(merged.merge_axes(sum, groups));
     TRY(merged.merge_axes(out, groups));
-    if (before || !(divides_by_open(find_stage(merged, sum)) || divides_by_open(find_stage(merged, out))))
-        s = std::move(merged);
+    // Places that lie apart would be divided for, one by one.
+    if (divides_by_open(find_stage(merged, sum)))
+        for (const Expr& load : loads_of(stage)) {
+            auto step = stride_of(s, load, stage.axes.back().var);
+            if (!step || !(step->is_int(0) || step->is_int(1))) return {};
+        }
+    s = std::move(merged);
     return {};
 }
 

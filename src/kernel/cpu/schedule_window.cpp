@@ -162,7 +162,7 @@ int64_t channel_block(const Stage& stage, int64_t channels, int64_t tile, const 
     };
     int64_t row = x.extent.as_int().value_or(64) * stride_along(x.var) * 4;
     int64_t window = stage.reduce[0].extent.as_int().value_or(3);
-    if (stride_along(y.var) >= window) return 0;  // they share nothing
+    if (stride_along(y.var) >= window || !slides_along(stage, y.var)) return 0;  // they share nothing
     int64_t fits = machine.l1_bytes * 3 / 4 / std::max<int64_t>(row * window, 1);
     if (fits >= channels) return 0;
     int64_t whole_lines = std::max<int64_t>(tile, 16);
