@@ -300,6 +300,18 @@ TEST_P(OddShapes, LargePools) {
         draw(0, 1)));
 }
 
+TEST_P(OddShapes, Transposes) {
+    const size_t rank = size_t(draw(2, 4));
+    std::vector<int64_t> x, order;
+    for (size_t i = 0; i < rank; ++i) {
+        x.push_back(chance(0.3) ? draw(9, 40) : draw(1, 8));
+        order.push_back(int64_t(i));
+    }
+    std::shuffle(order.begin(), order.end(), gen);
+    for (double open : {0.0, 0.5, 1.0})
+        expect(fmt::format("graph g(x: {}) {{ %a = transpose(x, [{}]) return %a }}", type(x, open), joined(order)));
+}
+
 TEST_P(OddShapes, Reductions) {
     const size_t rank = size_t(draw(1, 4));
     std::vector<int64_t> x, axes;

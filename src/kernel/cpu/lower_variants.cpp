@@ -380,6 +380,11 @@ std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, 
     const int64_t lanes = options.machine.vector_bytes / kBytesOfElement;
     const bool maps = std::all_of(compute.stages.begin(), compute.stages.end(),
                                   [](const Stage& stage) { return stage.reduce.empty(); });
+    // Lines of one element go across nothing.
+    for (const std::string& name : open_inner_sizes(compute)) {
+        const Expr guard = eq(symbol(name), 1);
+        asked.push_back({options, guard, to_string(guard), to_string(guard), name, 1});
+    }
     for (const std::string& name : open_last_axes(compute, schedule)) {
         // Without masks, lines that are left of squares are stored so anyway.
         if (maps && options.machine.masked) {

@@ -43,6 +43,27 @@ std::vector<std::string> open_last_axes(const Compute& compute, const Schedule& 
     return symbols;
 }
 
+std::vector<std::string> open_inner_sizes(const Compute& compute) {
+    constexpr int64_t kFew = 8;
+    std::vector<std::string> symbols;
+    auto add = [&](const Expr& size) {
+        const std::string& name = size.node().name;
+        if (size.is(ExprKind::Var) && std::count(compute.symbols.begin(), compute.symbols.end(), name) &&
+            !std::count(symbols.begin(), symbols.end(), name))
+            symbols.push_back(name);
+    };
+    for (const Stage& stage : compute.stages) {
+        if (!stage.reduce.empty()) return {};
+        if (!stage.value.is(ExprKind::Load) || stage.axes.size() < 2) continue;
+        if (stage.axes.back().extent.as_int().value_or(kFew) < kFew) add(stage.axes[stage.axes.size() - 2].extent);
+        for (const Expr& load : loads_of(stage)) {
+            const std::vector<Expr>& shape = compute.buffers[size_t(load.node().slot)].shape;
+            if (!shape.empty() && !depends_on(load.args().back(), stage.axes.back().var)) add(shape.back());
+        }
+    }
+    return symbols;
+}
+
 Compute with_size(const Compute& compute, const std::string& symbol, const Expr& size) {
     Compute made = compute;
     const Bindings known{{symbol, size}};
