@@ -78,6 +78,14 @@ int64_t largest_divisor(int64_t n, int64_t most) {
     return 1;
 }
 
+// Parts of so many of n, or down to half as many, that have the least to do again.
+int64_t most_even(int64_t n, int64_t most) {
+    int64_t best = std::min(n, most);
+    for (int64_t p = best; p > 1 && 2 * p >= most; --p)
+        if (divide_up(n, p) * p < divide_up(n, best) * best) best = p;
+    return best;
+}
+
 bool slides_along(const Stage& stage, const Expr& axis) {
     bool found = false;
     for (const Expr& load : loads_of(stage))
@@ -123,10 +131,10 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
     auto channels = stage.axes.back().extent.as_int();
     if (t.small && t.taps > 1 && slides(stage)) {
         auto width = stage.axes[stage.axes.size() - 2].extent.as_int();
-        if (width)
-            t.pixels = largest_divisor(*width, std::min<int64_t>(sums / 2, 8));
-        else
-            t.pixels = 4;
+        const int64_t most = std::min<int64_t>(sums / 2, 8);
+        t.pixels = width ? largest_divisor(*width, most) : 4;
+        // Rather some of them twice than each by itself.
+        if (width && 2 * t.pixels<most&& * width> t.pixels) t.pixels = most_even(*width, most);
     }
     if (!in_lanes) return t;
     t.vectors = std::max<int64_t>(1, std::min<int64_t>(4, sums / t.pixels));
@@ -472,7 +480,11 @@ Status Window::cut_tiles() {
     const size_t last = loops.size() - 1;
     outer.assign(loops.begin(), loops.end() - 1);
     if (tiles.pixels > 1) {
-        auto [o, i] = TRY(s.split(loops[last - 1], tiles.pixels));
+        const auto extent = s.extent(loops[last - 1]).as_int();
+        const bool whole =
+            extent && *extent >= tiles.pixels && *extent % tiles.pixels && !padded_copy(s, find_stage(s, sum));
+        auto [o, i] =
+            whole ? TRY(s.split_whole(loops[last - 1], tiles.pixels)) : TRY(s.split(loops[last - 1], tiles.pixels));
         outer.back() = o;
         columns = o;
         pixel = i;
