@@ -41,9 +41,17 @@ void Emitter::add_linear(Linear& to, const Linear& from, int64_t factor) {
     to.lane += from.lane * factor;
     to.wraps |= from.wraps;
     if (from.irregular) {
-        Value* v = factor == 1 ? from.irregular
-                               : builder_.CreateMul(from.irregular, of_int(from.irregular->getType(), factor));
-        to.irregular = to.irregular ? builder_.CreateAdd(to.irregular, v) : v;
+        auto scaled = [&](Value* v) { return factor == 1 ? v : builder_.CreateMul(v, of_int(v->getType(), factor)); };
+        auto sum = [&](Value* before, Value* v) {
+            return to.irregular ? builder_.CreateAdd(before, scaled(v)) : scaled(v);
+        };
+        if (from.even && (to.even || !to.irregular)) {
+            const Linear::Even before = to.even.value_or(Linear::Even{});
+            to.even = {sum(before.first, from.even->first), sum(before.step, from.even->step)};
+        } else {
+            to.even.reset();
+        }
+        to.irregular = sum(to.irregular, from.irregular);
     }
 }
 
@@ -89,11 +97,29 @@ Emitter::Linear Emitter::linear(const Expr& e) {
     if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(v))
         out.constant = known->getSExtValue();
     else if (v->getType()->isVectorTy())
-        out.irregular = v;
+        out.irregular = v, out.even = even_product(e);
     else
         out.terms.push_back({v, 1, depth_of(e), bounds(e), divisor_of(e)});
     out.wraps = e.node().reads;
     return out;
+}
+
+// A factor that grows evenly from lane to lane, times others that are the same in all.
+std::optional<Emitter::Linear::Even> Emitter::even_product(const Expr& e) {
+    if (!e.is(ExprKind::Mul) || e.node().reads) return {};
+    std::optional<Linear> grows;
+    Value* others = nullptr;
+    for (const Expr& a : e.args()) {
+        Linear factor = linear(a);
+        if (factor.irregular || (grows && !factor.uniform())) return {};
+        if (factor.uniform())
+            others = others ? builder_.CreateMul(others, sum_of(factor)) : sum_of(factor);
+        else
+            grows = std::move(factor);
+    }
+    if (!grows || !others) return {};
+    return Linear::Even{builder_.CreateMul(sum_of(*grows), others),
+                        builder_.CreateMul(others, builder_.getInt64(static_cast<uint64_t>(grows->lane)))};
 }
 
 // A quotient by a constant, or the remainder, where most terms are multiples of the divisor and what is left of them
@@ -157,6 +183,9 @@ Emitter::Linear Emitter::offset_of(const Slot& slot, const std::vector<Expr>& gi
         Linear scaled;
         if (!index.uniform()) {
             scaled.irregular = builder_.CreateMul(lane_offsets(index), splat(stride));
+            if (!index.irregular)
+                scaled.even = {builder_.CreateMul(sum_of(index), stride),
+                               builder_.CreateMul(stride, builder_.getInt64(static_cast<uint64_t>(index.lane)))};
         } else if (index.is_constant()) {
             scaled.terms.push_back({stride, index.constant, 0});
         } else {
@@ -307,6 +336,29 @@ Value* Emitter::lane_offsets(const Linear& at) {
         sum = builder_.CreateAdd(sum, llvm::ConstantVector::get(steps));
     }
     return at.irregular ? builder_.CreateAdd(sum, at.irregular) : sum;
+}
+
+std::vector<Value*> Emitter::lane_addresses(const Slot& slot, const Linear& at) {
+    llvm::Type* type = memory_type(slot.dtype);
+    Value *first = slot.base, *offsets = nullptr;
+    Linear regular = at;
+    regular.irregular = nullptr;
+    if (!at.irregular || at.even)
+        first = address(slot, regular);
+    else
+        offsets = lane_offsets(at);
+    Value* step = builder_.getInt64(static_cast<uint64_t>(at.lane));
+    if (at.even) {
+        first = builder_.CreateGEP(type, first, at.even->first);
+        step = builder_.CreateAdd(at.even->step, step);
+    }
+    std::vector<Value*> places;
+    for (int i = 0; i < lanes_; ++i) {
+        Value* offset = offsets ? builder_.CreateExtractElement(offsets, i)
+                                : builder_.CreateMul(step, builder_.getInt64(static_cast<uint64_t>(i)));
+        places.push_back(builder_.CreateGEP(type, first, offset));
+    }
+    return places;
 }
 
 }  // namespace tessera::codegen

@@ -190,9 +190,9 @@ Value* Emitter::load_from(const Slot& slot, const Linear& at, bool in_bounds) {
     }
     auto one_by_one = [&](bool masked) {
         Value* out = llvm::PoisonValue::get(vector);
+        const std::vector<Value*> places = lane_addresses(slot, at);
         for (int i = 0; i < lanes_; ++i) {
-            Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
-            Value* from = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
+            Value* from = places[static_cast<size_t>(i)];
             if (masked) from = chosen_address(builder_.CreateExtractElement(mask_, i), from);
             out = builder_.CreateInsertElement(out, load(type, from), i);
         }
@@ -297,9 +297,9 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
         return;
     }
     auto one_by_one = [&] {
+        const std::vector<Value*> places = lane_addresses(slot, at);
         for (int i = 0; i < lanes_; ++i) {
-            Value* offset = offsets ? builder_.CreateExtractElement(offsets, i) : builder_.getInt64(i * at.lane);
-            Value* to = builder_.CreateGEP(type, offsets ? slot.base : first, offset);
+            Value* to = places[static_cast<size_t>(i)];
             if (mask_) to = chosen_address(builder_.CreateExtractElement(mask_, i), to);
             save(builder_.CreateExtractElement(v, i), to);
         }

@@ -22,34 +22,37 @@ std::optional<int64_t> step_of(const std::vector<Expr>& strides, const std::vect
     return sum;
 }
 
-// Does an access move by the same distance each time that a variable grows by one, whatever the strides are?
-bool moves_evenly(const std::vector<Expr>& indices, const Expr& var) {
-    const Bindings next{{var.node().name, var + 1}};
-    return std::all_of(indices.begin(), indices.end(),
-                       [&](const Expr& i) { return (substitute(i, next) - i).as_int().has_value(); });
-}
-
 bool mentions(const Expr& e, const Expr& var) {
     bool found = false;
     visit(e, [&](const Expr& x) { found |= x.is(ExprKind::Var) && x.node().name == var.node().name; });
     return found;
 }
 
+// Does an access move by the same distance each time that a variable grows by one, whatever the strides are?
+bool moves_evenly(const std::vector<Expr>& indices, const Expr& var) {
+    const Bindings next{{var.node().name, var + 1}};
+    return std::none_of(indices.begin(), indices.end(),
+                        [&](const Expr& i) { return mentions(substitute(i, next) - i, var); });
+}
+
 }  // namespace
 
-// The one store inside unrolled loops and a vector loop, which reads along `along` and writes along the lanes.
-const Store* Emitter::transposed_store(const Stmt& body, const Expr& along, int64_t side) const {
+// One store inside unrolled loops and a vector loop, which reads along `along` and writes along the lanes: all of them,
+// or those that a condition chooses.
+bool Emitter::is_transposed(const Stmt& body, const Expr& along, int64_t side) const {
     const For* loop = body ? body->as<For>() : nullptr;
-    if (!loop) return nullptr;
+    if (!loop) return false;
     const auto extent = loop->extent.as_int();
-    if (loop->kind == LoopKind::Unrolled && extent) return transposed_store(loop->body, along, side);
-    const Store* store = loop->body ? loop->body->as<Store>() : nullptr;
-    if (loop->kind != LoopKind::Vector || !extent || *extent % side != 0 || !store || store->combine) return nullptr;
+    if (loop->kind == LoopKind::Unrolled && extent) return is_transposed(loop->body, along, side);
+    const If* some = loop->body ? loop->body->as<If>() : nullptr;
+    if (some && (some->otherwise || mentions(some->condition, along) || target_.machine.masked)) return false;
+    const Stmt& inner = some ? some->then : loop->body;
+    const Store* store = inner ? inner->as<Store>() : nullptr;
+    if (loop->kind != LoopKind::Vector || !extent || *extent % side != 0 || !store || store->combine) return false;
     const Slot& to = slots_[store->to.buffer];
     if (to.per_lane || dtype_bytes(to.dtype) != 4 || kernel_.buffers[store->to.buffer].scope == Scope::Register)
-        return nullptr;
-    if (step_of(to.strides, store->to.indices, loop->var) != 1 || !moves_evenly(store->to.indices, along))
-        return nullptr;
+        return false;
+    if (step_of(to.strides, store->to.indices, loop->var) != 1 || !moves_evenly(store->to.indices, along)) return false;
     bool fits = true, across = false;
     visit(store->value, [&](const Expr& e) {
         if (e.is(ExprKind::Select)) fits &= !mentions(e.arg(0), along);
@@ -63,14 +66,14 @@ const Store* Emitter::transposed_store(const Stmt& body, const Expr& along, int6
         fits &= step == 0 || step == 1;
         across |= step == 1 && lane != 1 && lane != 0;
     });
-    return fits && across ? store : nullptr;
+    return fits && across;
 }
 
 bool Emitter::emit_transposed(const For& loop) {
     const int side = target_.machine.vector_bytes / 4;
     const auto extent = loop.extent.as_int();
     if (lanes_ != 1 || loop.kind != LoopKind::Serial || !extent || *extent < side) return false;
-    if (!transposed_store(loop.body, loop.var, side)) return false;
+    if (!is_transposed(loop.body, loop.var, side)) return false;
     const int64_t whole = *extent / side * side;
     emit_loop(builder_.getInt64(0), builder_.getInt64(whole), side, true,
               [&](Value* i) { emit_squares(loop.body, loop, i, side); });
@@ -85,9 +88,24 @@ void Emitter::emit_squares(const Stmt& body, const For& along, Value* at, int si
             with_binding(loop.var, {nullptr, i, false, 0}, [&] { emit_squares(loop.body, along, at, side); });
         return;
     }
+    const auto most = last_of(along.extent, side);
+    if (loop.body->as<If>()) {
+        // Rows that are chosen one by one, each element stored where it belongs.
+        for (int64_t i = 0; i < *loop.extent.as_int(); ++i)
+            with_binding(loop.var, {nullptr, i, false, 0}, [&] {
+                lanes_ = side;
+                lane_var_ = along.var.node().name;
+                with_binding(along.var, {at, 0, true, depth_, most}, [&] {
+                    FreshMemo memo(*this);
+                    emit(loop.body);
+                });
+                lanes_ = 1;
+                lane_var_.clear();
+            });
+        return;
+    }
     const Store& store = *loop.body->as<Store>();
     const Slot& to = slots_[store.to.buffer];
-    const auto most = last_of(along.extent, side);
     for (int64_t first = 0; first < *loop.extent.as_int(); first += side) {
         std::vector<Value*> rows;
         lanes_ = side;

@@ -121,9 +121,14 @@ class Emitter {
             int64_t multiple = 1;  // the value is one of this
         };
         std::vector<Term> terms;
+        // By how much it is more in the first lane, and in each lane than in the one before it.
+        struct Even {
+            Value *first, *step;
+        };
         int64_t constant = 0, lane = 0;
         Value* irregular = nullptr;
-        bool wraps = false;  // depends on run-time values
+        std::optional<Even> even = {};  // what `irregular` is, where that is known
+        bool wraps = false;             // depends on run-time values
         bool uniform() const { return lane == 0 && !irregular; }
         bool is_constant() const { return terms.empty() && uniform(); }
     };
@@ -344,7 +349,7 @@ class Emitter {
 
     // emit_transposed.cpp
     bool emit_transposed(const For& loop);  // false: nothing of the kind
-    const Store* transposed_store(const Stmt& body, const Expr& along, int64_t side) const;
+    bool is_transposed(const Stmt& body, const Expr& along, int64_t side) const;
     void emit_squares(const Stmt& body, const For& along, Value* at, int side);
     void turn(std::vector<Value*>& rows);
 
@@ -390,6 +395,7 @@ class Emitter {
     Linear linear(const Expr& e);
     void add_linear(Linear& to, const Linear& from, int64_t factor);
     Linear linear_quotient(const Expr& e);
+    std::optional<Linear::Even> even_product(const Expr& e);
     Linear offset_of(const Slot& slot, const std::vector<Expr>& indices);
     bool in_bounds(const Slot& slot, const std::vector<Expr>& indices) const;
     bool is_where_stored(const Slot& slot, const std::vector<Expr>& indices) const;
@@ -398,7 +404,8 @@ class Emitter {
     Value* address(const Slot& slot, const Linear& at);         // of lane 0
     Value* moving_pointer(const Slot& slot, const Linear& at);  // null: it does not move with the innermost loop
     void close_loop(const OpenLoop& loop, Value* begin, llvm::BasicBlock* end);
-    Value* lane_offsets(const Linear& at);  // a vector, or a scalar where uniform
+    Value* lane_offsets(const Linear& at);                                   // a vector, or a scalar where uniform
+    std::vector<Value*> lane_addresses(const Slot& slot, const Linear& at);  // one by one
     bool depends_on_lane(const Expr& e) const;
 
     // emit_expr.cpp

@@ -371,7 +371,10 @@ bool may_share_memory(const Kernel& kernel, size_t read, size_t written) {
             const bool to_read = st->to.buffer == static_cast<int>(read),
                        to_written = st->to.buffer == static_cast<int>(written);
             if (to_read || (to_written && st->combine)) share = false;
-            check(st->value, to_written ? &st->to.indices : nullptr);
+            // Where parts of a loop overlap, elements are made again of what was read.
+            bool again = false;
+            for (const Expr& e : st->to.indices) visit(e, [&](const Expr& x) { again |= x.is(ExprKind::Min); });
+            check(st->value, to_written && !again ? &st->to.indices : nullptr);
             for (const Expr& e : st->to.indices) check(e, nullptr);
         } else if (const If* branch = s->as<If>()) {
             check(branch->condition, nullptr);

@@ -179,6 +179,21 @@ TEST(LowerVariants, RowsOfOpenLength) {
     }
 }
 
+// Pools and sums whose lines are of open length: tiles that fill a line, and others for shorter ones.
+TEST(LowerVariants, LinesOfOpenLength) {
+    for (const char* text : {"compute pool(M) (x: f32[3, 12, M], y: f32[3, 5, M]) {\n"
+                             "  most for c < 3, i < 5, j < M: y[c, i, j] max= x[c, 2*i + r, j] over r < 3\n}\n",
+                             "compute pool(M) (x: f32[3, 7, 2*M + 1], y: f32[3, 5, M]) {\n"
+                             "  most for c < 3, i < 5, j < M: y[c, i, j] max= x[c, i + r, 2*j + q] over r < 3, q < 3\n"
+                             "}\n",
+                             "compute total(M) (x: f32[3, 70, M], y: f32[3, M]) {\n"
+                             "  sum for c < 3, j < M: y[c, j] += x[c, i, j] over i < 70\n}\n"}) {
+        auto compute = parse_compute(text);
+        ASSERT_TRUE(compute.ok()) << compute.error().to_string();
+        EXPECT_GE(check(*compute, {0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 70, 128, 131}), 3u) << text;
+    }
+}
+
 // Every variant writes its number, so that the result tells which of them ran.
 TEST(LowerVariants, TheFirstWhoseGuardHolds) {
     for (LoopKind kind : {LoopKind::Serial, LoopKind::Parallel}) {

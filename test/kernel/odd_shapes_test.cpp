@@ -20,6 +20,12 @@ class OddShapes : public testing::TestWithParam<unsigned> {
         return text;
     }
 
+    static int64_t elements(const std::vector<int64_t>& sizes) {
+        int64_t n = 1;
+        for (int64_t d : sizes) n *= d;
+        return n;
+    }
+
     // A type with some dimensions left open, whose sizes go to symbols_.
     std::string type(const std::vector<int64_t>& sizes, double open, bool first_two = true) {
         std::string text;
@@ -294,6 +300,18 @@ TEST_P(OddShapes, LargePools) {
         draw(0, 1)));
 }
 
+TEST_P(OddShapes, Transposes) {
+    const size_t rank = size_t(draw(2, 4));
+    std::vector<int64_t> x, order;
+    for (size_t i = 0; i < rank; ++i) {
+        x.push_back(chance(0.3) ? draw(9, 40) : draw(1, 8));
+        order.push_back(int64_t(i));
+    }
+    std::shuffle(order.begin(), order.end(), gen);
+    for (double open : {0.0, 0.5, 1.0})
+        expect(fmt::format("graph g(x: {}) {{ %a = transpose(x, [{}]) return %a }}", type(x, open), joined(order)));
+}
+
 TEST_P(OddShapes, Reductions) {
     const size_t rank = size_t(draw(1, 4));
     std::vector<int64_t> x, axes;
@@ -307,6 +325,15 @@ TEST_P(OddShapes, Reductions) {
     const bool empty = std::count(x.begin(), x.end(), 0) > 0;
     expect(fmt::format("graph g(x: {}) {{ %a = {}(x, [{}], keepdims={}) return %a }}", type(x, chance(0.4) ? 0.5 : 0),
                        empty ? "reduce_sum" : op, joined(axes), draw(0, 1)));
+    // Some of one element beside those of many, which stay or go; sums of few terms and of many, in a number that is
+    // open.
+    std::vector<int64_t> y = x;
+    for (int64_t& n : y) n = pick({1, 1, 3, 20, 70, 130});
+    if (!empty && elements(y) < 20000)
+        expect(fmt::format("graph g(x: {}) {{ %e = abs(x) %a = {}(%e, [{}], keepdims={}) return %a }}",
+                           type(y, chance(0.4) ? 0.5 : 0), op, joined(axes), draw(0, 1)));
+    expect(fmt::format("graph g(x: {}) {{ %a = reduce_sum(x, [0], keepdims=1) return %a }}",
+                       type({draw(2, 9), pick({8, 40}), 1}, chance(0.4) ? 0.5 : 0)));
     const int64_t axis = draw(0, int64_t(rank) - 1);
     if (!empty) expect(fmt::format("graph g(x: {}) {{ %a = softmax(x, axis={}) return %a }}", type(x, 0.2), axis));
 }

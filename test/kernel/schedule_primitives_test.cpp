@@ -56,6 +56,28 @@ TEST(ScheduleLoops, ASplitThatDoesNotComeOutEvenIsCutShort) {
     expect_same(c, s);
 }
 
+TEST(ScheduleLoops, TheLastOfWholePartsBeginsEarlier) {
+    for (int64_t n : {4, 7, 8, 9}) {
+        Compute c = chain(10, n);
+        Schedule s(c);
+        auto made = s.split_whole({"pair.j"}, 4);
+        ASSERT_TRUE(made.ok()) << made.error().to_string();
+        EXPECT_EQ(s.extent(made->first), Expr((n + 3) / 4));
+        EXPECT_EQ(s.extent(made->second), Expr(4));
+        EXPECT_EQ(lowered_text(s).find("if "), std::string::npos) << lowered_text(s);
+        ASSERT_OK(s.vectorize(made->second));
+        expect_same(c, s);
+        EXPECT_FALSE(s.split_whole({"row.i"}, 4).ok());    // sums would be added to twice
+        EXPECT_FALSE(s.split_whole({"pair.i"}, 11).ok());  // there are fewer
+    }
+    Schedule open(chain(symbol("M"), 7));
+    EXPECT_FALSE(open.split_whole({"pair.i"}, 2).ok());  // there may be fewer
+    Schedule more(chain(symbol("M") + 2, 7));
+    EXPECT_TRUE(more.split_whole({"pair.i"}, 2).ok());
+    ASSERT_OK(more.compute_at("pair", {"row.i"}));
+    EXPECT_FALSE(lower(more).ok());  // there is one of them
+}
+
 TEST(ScheduleLoops, FusedLoopsTakeTheirIndicesApart) {
     Compute c = chain(3, 5);
     Schedule s(c);

@@ -57,7 +57,7 @@ class RandomSchedule {
         Loop at = host_loops.empty() ? Loop{"none"} : host_loops[pick(host_loops.size())];
         int64_t factor = 1 + static_cast<int64_t>(pick(5));
         switch (pick(32)) {
-            case 0:
+            case 0: return s.split_whole(loop, factor).ok();
             case 1:
             case 2: return s.split(loop, factor).ok();
             case 3: return s.split_parts(loop, factor).ok();

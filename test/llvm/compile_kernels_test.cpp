@@ -138,6 +138,38 @@ TEST(CompileKernels, Transposes) {
                                value)));
 }
 
+// Places as sums of products with open sizes, and squares of which some rows are left out.
+TEST(CompileKernels, TransposesOfOpenSize) {
+    for (int64_t n : {1, 3, 4, 5, 7, 8, 14})
+        for (int64_t m : {1, 9, 16, 21})
+            for (const char* type : {"f32", "i32", "f64"})
+                compare(
+                    parsed(fmt::format("kernel turn(N, M) (x: {0}[N*M], y: {0}[M*N]) {{\n"
+                                       "  for p < floordiv(M, 9) {{\n    for o < floordiv(N + 7, 8) {{\n"
+                                       "      for i < 9 {{\n        vector j < 8 {{\n          if j + 8*o < N {{\n"
+                                       "            y[N*i + 9*N*p + j + 8*o] = x[M*j + 8*M*o + i + 9*p]\n"
+                                       "          }}\n        }}\n      }}\n    }}\n"
+                                       "    for q < floordiv(N, 4) {{\n      for k < 9 {{\n        vector l < 4 {{\n"
+                                       "          y[N*k + 9*N*p + l + 4*q] = x[M*l + 4*M*q + k + 9*p]\n"
+                                       "        }}\n      }}\n    }}\n  }}\n}}",
+                                       type)),
+                    {{"N", n}, {"M", m}});
+}
+
+// Lanes as far apart as an open size says: read, stored, and both under masks.
+TEST(CompileKernels, LanesApartByOpenSizes) {
+    for (int64_t n : {1, 2, 5, 9})
+        for (int64_t m : {1, 3, 8, 11})
+            compare(parsed("kernel apart(N, M) (x: f32[N*M], y: f32[M, N], z: f32[2*N*M + 3*N], w: i64[N, M]) {\n"
+                           "  for i < N {\n    for o < floordiv(M + 3, 4) {\n      vector j < 4 {\n"
+                           "        if j + 4*o < M {\n          y[j + 4*o, i] = x[i*M + j + 4*o] * 2.0\n"
+                           "          z[2*N*(j + 4*o) + 3*i] = x[i + N*(j + 4*o)] + y[j + 4*o, i]\n"
+                           "        }\n      }\n    }\n  }\n"
+                           "  for p < floordiv(N, 4) {\n    for b < M {\n      vector l < 4 {\n"
+                           "        w[l + 4*p, b] = w[l + 4*p, b] + i64(x[M*(l + 4*p) + b])\n      }\n    }\n  }\n}"),
+                    {{"N", n}, {"M", m}});
+}
+
 TEST(CompileKernels, ScratchBeyondTheStack) {
     Kernel k = parsed(
         "kernel scratch(N) (x: f32[N, 64], y: f32[N, 64]) {\n  parallel i < N {\n"
@@ -193,6 +225,12 @@ TEST(CompileKernels, InPlace) {
     for (int i = 0; i < 100; ++i) floats(memory)[i] = static_cast<float>(i);
     run_launches(module->kernels()[0], {memory.get(), memory.get()}, {}, {});
     for (int i = 0; i < 100; ++i) EXPECT_EQ(floats(memory)[i], static_cast<float>(i * 2 + 1));
+
+    // Elements that are made twice would be made of what was made before.
+    Kernel again = parsed(
+        "kernel scale() (x: f32[100], y: f32[100]) {\n  for o < 4 {\n    vector i < 32 {\n"
+        "      y[min(32*o, 68) + i] = x[min(32*o, 68) + i] * 2.0\n    }\n  }\n}");
+    EXPECT_FALSE(may_share_memory(again, 0, 1));
 
     Kernel reversed =
         parsed("kernel reverse() (x: f32[100], y: f32[100]) {\n  vector i < 100 {\n    y[i] = x[99 - i]\n  }\n}");

@@ -28,7 +28,7 @@ Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std
 Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // Sums over the corners around each point, which all channels share.
 Result<std::vector<Value*>> grid_sample_by_corners(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
-// Large windows along one axis after the other.
+// Large windows along one axis after the other; and windows of lines, which are compared before what is in them.
 Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // Linear interpolation between neighbours along one axis after the other; so too the nearest of places that are known.
 Result<std::vector<Value*>> resize_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);

@@ -111,11 +111,11 @@ class Corners {
 }  // namespace
 
 Result<std::vector<Value*>> grid_sample_by_corners(const OpView& op, const std::vector<Value*>& in, Builder& b) {
-    constexpr int64_t kFewestChannels = 4, kMostDimensions = 3;  // worth a list of places; not too many corners
+    constexpr int64_t kMostDimensions = 3;  // not too many corners
     const std::vector<Value*> none;
     if (op.string("mode") != "linear" || op.string("padding_mode") == "reflection") return none;
     if (!is_float(op.dtype(0)) || op.rank(0) > 2 + kMostDimensions) return none;
-    if (op.shape(0)[1].as_int().value_or(0) < kFewestChannels) return none;
+    if (op.shape(0)[1].as_int().value_or(0) < 1) return none;
     return std::vector<Value*>{Corners(op, in[0], in[1], b).sum()};
 }
 

@@ -306,6 +306,22 @@ const OpDef kMaxUnpool{
 
 }  // namespace
 
+namespace {
+
+// Does it come from outside, changed by nothing but ops that leave it in its order? Then the last axis lies in lanes.
+bool lies_in_lines(const Value* x) {
+    while (x && x->kind() == Value::Kind::Result) {
+        const Node& from = *x->node();
+        if (from.inputs().empty() ||
+            !(from.is(Trait::Elementwise) || (from.is(Trait::Window) && from.inputs().size() == 1)))
+            return false;
+        x = from.inputs()[0];
+    }
+    return x != nullptr;
+}
+
+}  // namespace
+
 // The largest of a window is that of the largest along one axis. Elements that are compared for each output: all of the
 // window's, or those along the axis, in the lines that no stride along the others has left out yet, and the others'.
 Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector<Value*>& in, Builder& b) {
@@ -336,7 +352,22 @@ Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector
                      {"ceil_mode", Attr(op.integer("ceil_mode"))}});
     };
     Value* y = in[0];
-    for (size_t left = rank; left > 1; --left) {
+    // Lines are compared with each other in whole vectors, unlike neighbours in one. That comes first, or last where
+    // only then all of them are needed.
+    constexpr int64_t kFewCompared = 4, kOfNeighbours = 3, kOfLines = 2;  // the costs of which are as those
+    const std::vector<bool> last_alone = [&] {
+        std::vector<bool> along(rank, false);
+        along.back() = true;
+        return along;
+    }();
+    int64_t lines = 1, lines_left_out = 1;
+    for (size_t d = 0; d + 1 < rank; ++d) lines *= kernel[d], lines_left_out *= strides[d];
+    const bool apart = lines > 1 && kernel.back() > 1 && lines * kernel.back() > kFewCompared && lies_in_lines(in[0]);
+    const bool lines_last = kOfNeighbours * (lines_left_out * (kernel.back() + kStore) + lines) <
+                            kOfLines * (strides.back() * (lines + kStore) + kernel.back());
+    if (apart) open.back() = false;
+    if (apart && lines_last) y = pool(y, last_alone);
+    for (size_t left = apart ? rank - 1 : rank; left > 1; --left) {
         int64_t window = 1;
         size_t best = rank;
         for (size_t d = 0; d < rank; ++d) {
@@ -349,8 +380,9 @@ Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector
         along[best] = true, open[best] = false;
         y = pool(y, along);
     }
-    if (y == in[0]) return std::vector<Value*>{};
-    return std::vector<Value*>{pool(y, open)};
+    if (y == in[0] && !apart) return std::vector<Value*>{};
+    y = pool(y, open);
+    return std::vector<Value*>{apart && !lines_last ? pool(y, last_alone) : y};
 }
 
 std::vector<OpDef> pool_ops() {

@@ -343,7 +343,7 @@ std::optional<Expr> open_row_length(const Compute& compute, const Machine& machi
     for (const Stage& stage : s.compute().stages) {
         if (stage.reduce.empty()) continue;
         if (match_contraction(stage) || stage.axes.empty() || !reduces_along_lanes(s, stage)) return std::nullopt;
-        const Expr length = elements_of(stage.reduce);
+        const Expr length = length_of_run(s, stage);
         if (length.as_int() || (found && !found->same(length))) return std::nullopt;
         found = length;
     }

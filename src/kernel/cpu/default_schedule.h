@@ -24,6 +24,7 @@ struct ScheduleOptions {
     bool few_rows = false;  // of a contraction whose rows are not known: its B is not worth a copy
     Care care = Care::None;
     int64_t tile_columns = 0;  // of the register tile of a contraction whose columns are not known; 0: chosen
+    bool whole_tiles = false;  // lines of unknown length that windows go along: they have tile_columns, or more
     bool short_lines = false;  // columns of a contraction that come in lines of unknown length: they are short
     bool short_rows = false;   // rows of unknown length that are reduced have a few elements
 };

@@ -8,6 +8,7 @@
 #include "kernel/cpu/halved_product.h"
 #include "kernel/cpu/narrow_sizes.h"
 #include "kernel/cpu/schedule_kinds.h"
+#include "kernel/ir/regions.h"
 #include "kernel/ir/renamed_copy.h"
 #include "kernel/ir/verified.h"
 #include "kernel/passes/clean_up.h"
@@ -272,6 +273,7 @@ struct Asked {
     std::string subject, sizes;
     std::string narrow = {};  // a symbol that is a number for it
     int64_t size = 0;
+    std::string large = {};  // a symbol that is at least that number
 };
 
 // Register tiles of other rows, where the number of rows is not known.
@@ -324,16 +326,42 @@ std::vector<Asked> for_columns(const Compute& compute, const ScheduleOptions& op
     return asked;
 }
 
+// From which size of its one symbol on an extent is so large; no symbol where that is not known.
+std::pair<std::string, int64_t> least_size(const Expr& extent, int64_t wanted) {
+    constexpr int64_t kMost = 1024;
+    const std::vector<std::string> symbols = free_symbols(extent);
+    if (symbols.size() != 1) return {};
+    int64_t size = 0;
+    while (size < kMost && evaluate_int(extent, {{symbols[0], size}}).value_or(0) < wanted) ++size;
+    const Expr larger = substitute(extent, {{symbols[0], symbol(symbols[0]) + size}});
+    if (!always(le(wanted, larger), {})) return {};
+    return {symbols[0], size};
+}
+
 // Tiles of one vector, where the lines of a pool or of a reduction over outer axes turn out short: a wider tile would
 // be decided lane by lane. A reduction is read again for each.
 std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& options) {
     const auto open = open_lines(compute, options.machine);
     if (!open) return {};
+    const int64_t lanes = std::max<int64_t>(1, options.machine.vector_bytes / kBytesOfElement);
+    std::vector<Asked> asked;
+    // Of tiles that fill a line, the last begins earlier: nothing is decided lane by lane.
+    const int64_t widest = lanes * (open->slides ? 2 : std::clamp<int64_t>(options.machine.vector_registers / 8, 1, 4));
+    for (int64_t columns : {widest, lanes}) {
+        const auto [symbol, size] = least_size(open->line, columns == lanes ? lanes : 2 * columns);
+        if (symbol.empty() || columns < 2) continue;
+        ScheduleOptions own = options;
+        own.tile_columns = columns;
+        own.whole_tiles = true;
+        const Expr guard = le(size, tessera::symbol(symbol));
+        asked.push_back({own, guard, fmt::format("lines of {} or more", columns), to_string(guard), "", size, symbol});
+    }
     ScheduleOptions own = options;
-    own.tile_columns = std::max<int64_t>(1, options.machine.vector_bytes / kBytesOfElement);
-    const int64_t most = (open->slides ? 4 : 2) * own.tile_columns - 1;
+    own.tile_columns = lanes;
+    const int64_t most = (open->slides ? 4 : 2) * lanes - 1;
     const Expr guard = le(open->line, most);
-    return {{own, guard, fmt::format("lines of up to {}", most), to_string(guard)}};
+    asked.push_back({own, guard, fmt::format("lines of up to {}", most), to_string(guard)});
+    return asked;
 }
 
 // Rows of a few elements in lanes, where their length is not known and turns out short.
@@ -352,8 +380,14 @@ std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, 
     const int64_t lanes = options.machine.vector_bytes / kBytesOfElement;
     const bool maps = std::all_of(compute.stages.begin(), compute.stages.end(),
                                   [](const Stage& stage) { return stage.reduce.empty(); });
+    // Lines of one element go across nothing.
+    for (const std::string& name : open_inner_sizes(compute)) {
+        const Expr guard = eq(symbol(name), 1);
+        asked.push_back({options, guard, to_string(guard), to_string(guard), name, 1});
+    }
     for (const std::string& name : open_last_axes(compute, schedule)) {
-        if (maps) {
+        // Without masks, lines that are left of squares are stored so anyway.
+        if (maps && options.machine.masked) {
             ScheduleOptions own = options;
             own.short_rows = true;
             const Expr guard = lt(symbol(name), 2 * lanes);
@@ -397,9 +431,13 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
     for (Asked& a : asked) {
         if (evaluate_int(a.guard, {}) == 0) continue;  // no size asks for it
         const std::string subject = fmt::format("specialise {} for {}", compute.name, a.subject);
-        const bool narrow = !a.narrow.empty();
-        auto schedule = default_schedule(narrow ? with_size(compute, a.narrow, a.size) : compute, a.options);
+        const bool narrow = !a.narrow.empty(), large = !a.large.empty();
+        const Compute sized = narrow  ? with_size(compute, a.narrow, a.size)
+                              : large ? with_size(compute, a.large, symbol(a.large) + a.size)
+                                      : compute;
+        auto schedule = default_schedule(sized, a.options);
         auto lowered = schedule.ok() ? lower(*schedule) : Result<Lowered>(schedule.error());
+        if (large && lowered.ok()) replace_size(*lowered, a.large, symbol(a.large) - a.size);
         if (!lowered.ok()) {
             choices.push_back({subject, no("{}", lowered.error().message())});
         } else if (schedule->print_trace() == best.schedule.print_trace()) {

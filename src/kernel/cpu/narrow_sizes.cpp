@@ -43,9 +43,30 @@ std::vector<std::string> open_last_axes(const Compute& compute, const Schedule& 
     return symbols;
 }
 
-Compute with_size(const Compute& compute, const std::string& symbol, int64_t size) {
+std::vector<std::string> open_inner_sizes(const Compute& compute) {
+    constexpr int64_t kFew = 8;
+    std::vector<std::string> symbols;
+    auto add = [&](const Expr& size) {
+        const std::string& name = size.node().name;
+        if (size.is(ExprKind::Var) && std::count(compute.symbols.begin(), compute.symbols.end(), name) &&
+            !std::count(symbols.begin(), symbols.end(), name))
+            symbols.push_back(name);
+    };
+    for (const Stage& stage : compute.stages) {
+        if (!stage.reduce.empty()) return {};
+        if (!stage.value.is(ExprKind::Load) || stage.axes.size() < 2) continue;
+        if (stage.axes.back().extent.as_int().value_or(kFew) < kFew) add(stage.axes[stage.axes.size() - 2].extent);
+        for (const Expr& load : loads_of(stage)) {
+            const std::vector<Expr>& shape = compute.buffers[size_t(load.node().slot)].shape;
+            if (!shape.empty() && !depends_on(load.args().back(), stage.axes.back().var)) add(shape.back());
+        }
+    }
+    return symbols;
+}
+
+Compute with_size(const Compute& compute, const std::string& symbol, const Expr& size) {
     Compute made = compute;
-    const Bindings known{{symbol, Expr(size)}};
+    const Bindings known{{symbol, size}};
     for (Buffer& b : made.buffers)
         for (auto* list : {&b.shape, &b.strides})
             for (Expr& e : *list) e = substitute(e, known);
@@ -62,6 +83,14 @@ Compute with_size(const Compute& compute, const std::string& symbol, int64_t siz
         stage.value = substitute(stage.value, bindings);
     }
     return made;
+}
+
+void replace_size(Lowered& lowered, const std::string& symbol, const Expr& size) {
+    const Bindings known{{symbol, size}};
+    for (Buffer& b : lowered.kernel.buffers)
+        for (auto* list : {&b.shape, &b.strides})
+            for (Expr& e : *list) e = substitute(e, known);
+    lowered.kernel.body = substitute(lowered.kernel.body, known);
 }
 
 bool align_sizes(Lowered& narrow, Lowered& general, const std::string& symbol) {

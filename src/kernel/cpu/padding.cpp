@@ -306,6 +306,19 @@ std::optional<Stage> pad_apart(Compute& compute, Stage& stage, const Machine& ma
     return made;
 }
 
+// What a window of one place along an axis reads is that place.
+Expr without_unit_steps(const Stage& stage) {
+    Bindings first;
+    for (const ReduceAxis& r : stage.reduce) {
+        bool slides = false;
+        for (const Expr& load : loads_of(stage))
+            for (const Expr& index : load.args())
+                for (const ReduceAxis& a : stage.axes) slides |= depends_on(index, r.var) && depends_on(index, a.var);
+        if (slides && r.extent.is_int(1)) first.emplace(r.var.node().name, 0);
+    }
+    return first.empty() ? stage.value : substitute(stage.value, first);
+}
+
 // Choices that are made one way wherever the stage goes: a window that is said to end at an open size, and does.
 Expr without_certain_choices(const Stage& stage) {
     Extents runs;
@@ -324,7 +337,10 @@ Expr without_certain_choices(const Stage& stage) {
 
 Compute with_padding(Compute compute, const Machine& machine) {
     for (Stage& stage : compute.stages)
-        if (!stage.reduce.empty()) stage.value = without_certain_choices(stage);
+        if (!stage.reduce.empty()) {
+            if (!match_contraction(stage)) stage.value = without_unit_steps(stage);
+            stage.value = without_certain_choices(stage);
+        }
     for (size_t i = 0; i < compute.stages.size(); ++i)
         if (auto made = pad_apart(compute, compute.stages[i], machine))
             compute.stages.insert(compute.stages.begin() + std::ptrdiff_t(i++), std::move(*made));

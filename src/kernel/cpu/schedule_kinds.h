@@ -82,6 +82,8 @@ struct OpenLines {
 };
 std::optional<OpenLines> open_lines(const Compute& compute, const Machine& machine);
 
+// How many elements that lie without gaps a reduction combines at a time.
+Expr length_of_run(const Schedule& s, const Stage& stage);
 // The length of the rows that reductions go along, contiguous elements, where that is not known.
 std::optional<Expr> open_row_length(const Compute& compute, const Machine& machine);
 
@@ -92,6 +94,8 @@ std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, c
 
 // Can two axes, with none but single elements between them, be one loop, all addresses staying linear in it?
 bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer, const ReduceAxis& inner);
+// Is something read or written at quotients or remainders by an open size? Each element would be divided for.
+bool divides_by_open(const Stage& stage);
 // Neighbouring axes of a map along which all that is read and written lies densely become one, from number `first` on.
 Status merge_dense_axes(Schedule& s, const std::string& stage, size_t first = 0);
 

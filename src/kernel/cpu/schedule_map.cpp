@@ -62,9 +62,6 @@ bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer,
     return !used_beside_loads(stage.value, outer.var) && !used_beside_loads(stage.value, inner.var);
 }
 
-namespace {
-
-// Is something read or written at quotients or remainders by an open size? Each element would be divided for.
 bool divides_by_open(const Stage& stage) {
     bool found = false;
     auto look = [&](const Expr& index) {
@@ -77,8 +74,6 @@ bool divides_by_open(const Stage& stage) {
         for (const Expr& index : load.args()) look(index);
     return found;
 }
-
-}  // namespace
 
 Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
     const Stage& stage = find_stage(s, name);
@@ -260,6 +255,25 @@ bool is_few_wide(const Stage& stage, int64_t lanes) {
     return last && *last >= 2 && *last < lanes && (!before || *before >= lanes);
 }
 
+// Pieces of a few elements that lie together, each moved as it is.
+bool moves_pieces(const Schedule& s, const Stage& stage) {
+    if (!stage.value.is(ExprKind::Load)) return false;
+    const Expr& last = stage.axes.back().var;
+    auto from = stride_of(s, stage.value, last), to = stride_of(s, stage.buffer, stage.store, last);
+    auto next = stride_of(s, stage.value, stage.axes[stage.axes.size() - 2].var);
+    return from && from->is_int(1) && to && to->is_int(1) && next && !next->is_int(0);
+}
+
+Status schedule_pieces(Schedule& s, const std::string& name, double element, const ScheduleOptions& options) {
+    const std::vector<Loop> loops = s.loops(name);
+    TRY(s.vectorize(loops.back()));
+    TRY(s.annotate(loops[loops.size() - 2], "unroll", 4));
+    const double piece = element * double(s.extent(loops.back()).as_int().value_or(1));
+    const auto pieces = s.extent(loops[loops.size() - 2]).as_int();
+    (void)TRY(make_tasks(s, name, loops.size() - 2, piece * double(pieces.value_or(256)), options));
+    return {};
+}
+
 Status schedule_few_wide(Schedule& s, const std::string& name, double element, const ScheduleOptions& options) {
     std::vector<Loop> loops = s.loops(name);
     const Stage stage = find_stage(s, name);
@@ -438,6 +452,7 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
     if (auto count = interleaved(stage);
         count && lanes > 1 && stage.axes.back().extent.as_int().value_or(*count * lanes) >= *count * lanes)
         return schedule_interleaved(s, name, *count, element, options);
+    if (is_few_wide(stage, lanes) && moves_pieces(s, stage)) return schedule_pieces(s, name, element, options);
     if (is_few_wide(stage, lanes)) return schedule_few_wide(s, name, element, options);
     if (auto crossing = crossing_axis(s, stage); crossing && lanes > 1) {
         if (options.short_rows && !s.extent(loops.back()).as_int())

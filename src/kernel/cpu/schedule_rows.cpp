@@ -94,6 +94,17 @@ std::vector<std::vector<int>> dense_reduction(const Schedule& s, const Stage& st
     return groups;
 }
 
+}  // namespace
+
+Expr length_of_run(const Schedule& s, const Stage& stage) {
+    Expr length = 1;
+    const std::vector<std::vector<int>> groups = dense_reduction(s, stage);
+    for (int i : groups.back()) length = length * stage.reduce[size_t(i)].extent;
+    return length;
+}
+
+namespace {
+
 Status merge_reduction(Schedule& s, const std::string& name) {
     const Stage& stage = find_stage(s, name);
     std::vector<std::vector<int>> axes, groups = dense_reduction(s, stage);
@@ -159,8 +170,17 @@ Status merge_rows(Schedule& s, const std::string& sum, const std::string& out) {
             groups.push_back({int(i) + 1});
     }
     if (groups.size() == stage.axes.size()) return {};
-    TRY(s.merge_axes(sum, groups));
-    return s.merge_axes(out, groups);
+    Schedule merged = s;
+    TRY(merged.merge_axes(sum, groups));
+    TRY(merged.merge_axes(out, groups));
+    // Places that lie apart would be divided for, one by one.
+    if (divides_by_open(find_stage(merged, sum)))
+        for (const Expr& load : loads_of(stage)) {
+            auto step = stride_of(s, load, stage.axes.back().var);
+            if (!step || !(step->is_int(0) || step->is_int(1))) return {};
+        }
+    s = std::move(merged);
+    return {};
 }
 
 // Axes of one element (kept dimensions) from number `first` on are part of those before them, or behind.

@@ -57,8 +57,9 @@ Status merge_unit_axes(Schedule& s, const std::string& sum, const std::string& o
         groups.back().push_back(int(i));
     }
     if (groups.size() == axes.size()) return {};
+    const bool alike = find_stage(s, out).axes.size() == axes.size();  // it may have none of one element left
     TRY(s.merge_axes(sum, groups));
-    return s.merge_axes(out, groups);
+    return alike ? s.merge_axes(out, groups) : Status();
 }
 
 struct WindowTiles {
@@ -75,6 +76,14 @@ int64_t largest_divisor(int64_t n, int64_t most) {
     for (int64_t d = std::min(n, most); d > 1; --d)
         if (n % d == 0) return d;
     return 1;
+}
+
+// Parts of so many of n, or down to half as many, that have the least to do again.
+int64_t most_even(int64_t n, int64_t most) {
+    int64_t best = std::min(n, most);
+    for (int64_t p = best; p > 1 && 2 * p >= most; --p)
+        if (divide_up(n, p) * p < divide_up(n, best) * best) best = p;
+    return best;
 }
 
 bool slides_along(const Stage& stage, const Expr& axis) {
@@ -122,10 +131,10 @@ WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, cons
     auto channels = stage.axes.back().extent.as_int();
     if (t.small && t.taps > 1 && slides(stage)) {
         auto width = stage.axes[stage.axes.size() - 2].extent.as_int();
-        if (width)
-            t.pixels = largest_divisor(*width, std::min<int64_t>(sums / 2, 8));
-        else
-            t.pixels = 4;
+        const int64_t most = std::min<int64_t>(sums / 2, 8);
+        t.pixels = width ? largest_divisor(*width, most) : 4;
+        // Rather some of them twice than each by itself.
+        if (width && 2 * t.pixels<most&& * width> t.pixels) t.pixels = most_even(*width, most);
     }
     if (!in_lanes) return t;
     t.vectors = std::max<int64_t>(1, std::min<int64_t>(4, sums / t.pixels));
@@ -161,7 +170,7 @@ int64_t channel_block(const Stage& stage, int64_t channels, int64_t tile, const 
     };
     int64_t row = x.extent.as_int().value_or(64) * stride_along(x.var) * 4;
     int64_t window = stage.reduce[0].extent.as_int().value_or(3);
-    if (stride_along(y.var) >= window) return 0;  // they share nothing
+    if (stride_along(y.var) >= window || !slides_along(stage, y.var)) return 0;  // they share nothing
     int64_t fits = machine.l1_bytes * 3 / 4 / std::max<int64_t>(row * window, 1);
     if (fits >= channels) return 0;
     int64_t whole_lines = std::max<int64_t>(tile, 16);
@@ -274,13 +283,17 @@ Status sum_in_parts(Schedule& s, const std::string& sum, int64_t lanes) {
     for (const Loop& l : s.loops(sum))
         if (s.reduces(l)) reduced.push_back(l);
     Loop outer = reduced[0];
+    bool cut = false;  // the last part has less
     if (reduced.size() == 1) {
+        cut = s.extent(outer).as_int().value_or(1) % kPart != 0;
         auto [parts, part] = TRY(s.split(outer, kPart));
         outer = parts;
     }
     std::string partial = TRY(s.rfactor(outer));
     const Loop parts = TRY(add_parts_up(s, sum, lanes));
-    return s.annotate(TRY(schedule_part(s, partial, parts, lanes)), "unroll", 4);
+    const Loop last = TRY(schedule_part(s, partial, parts, lanes));
+    if (cut) TRY(s.loop_partition(last));
+    return s.annotate(last, "unroll", 4);
 }
 
 // Sums of many rows that are too long for registers: parts of them in the first cache, to which a few rows are added at
@@ -467,7 +480,11 @@ Status Window::cut_tiles() {
     const size_t last = loops.size() - 1;
     outer.assign(loops.begin(), loops.end() - 1);
     if (tiles.pixels > 1) {
-        auto [o, i] = TRY(s.split(loops[last - 1], tiles.pixels));
+        const auto extent = s.extent(loops[last - 1]).as_int();
+        const bool whole =
+            extent && *extent >= tiles.pixels && *extent % tiles.pixels && !padded_copy(s, find_stage(s, sum));
+        auto [o, i] =
+            whole ? TRY(s.split_whole(loops[last - 1], tiles.pixels)) : TRY(s.split(loops[last - 1], tiles.pixels));
         outer.back() = o;
         columns = o;
         pixel = i;
@@ -479,7 +496,8 @@ Status Window::cut_tiles() {
     // Costly functions are not written out for each sum of a tile: they read it from memory, row by row.
     in_memory = in_lanes && pixel && is_costly(find_stage(s, out).value);
     if (!in_lanes) return {};
-    auto [o, i] = TRY(s.split(loops[last], tile_channels()));
+    auto [o, i] = options.whole_tiles ? TRY(s.split_whole(loops[last], tile_channels()))
+                                      : TRY(s.split(loops[last], tile_channels()));
     at = o;
     lane = i;
     if (in_memory) return {};
@@ -565,7 +583,8 @@ Status Window::arrange(std::vector<Loop> order) {
     if (vector) TRY(s.unroll(*vector));
     if (!lane) return {};
     TRY(s.vectorize(*lane));
-    if (!channels || *channels % tile_channels() || padding.lanes) TRY(s.loop_partition(at));
+    const bool whole = options.whole_tiles || (channels && *channels % tile_channels() == 0);
+    if (!whole || padding.lanes) TRY(s.loop_partition(at));
     return {};
 }
 

@@ -319,6 +319,10 @@ class Placing {
     }
 
     Status check_loops(const PlacedStage& p) {
+        for (const LoopRelation& r : p.plan->relations)
+            if (r.kind == LoopRelation::Kind::SplitWhole &&
+                (p.host || !p.stage->reduce.empty() || !always(le(r.amount, p.loops.all_extents.at(r.parent)), {})))
+                return Error(Code::E0602, "{} may run less than {} times", r.parent, r.amount);
         for (const PrefetchPlan& prefetch : p.plan->prefetches) {
             size_t last = p.plan->position(prefetch.loop);
             if (last == p.plan->loops.size())

@@ -455,7 +455,8 @@ Result<std::string> Schedule::rfactor(const Loop& reduction) {
         auto known = [&](const std::string& n) {
             return std::find(spatial.begin(), spatial.end(), n) != spatial.end();
         };
-        bool splits = r.kind == LoopRelation::Kind::Split || r.kind == LoopRelation::Kind::SplitParts;
+        bool splits = r.kind == LoopRelation::Kind::Split || r.kind == LoopRelation::Kind::SplitParts ||
+                      r.kind == LoopRelation::Kind::SplitWhole;
         if (!(splits ? known(r.parent) : known(r.outer))) continue;
         spatial.insert(spatial.end(), {r.parent, r.outer, r.inner});
         relations.push_back(r);

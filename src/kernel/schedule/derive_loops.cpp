@@ -38,6 +38,7 @@ DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::
     for (const LoopRelation& r : plan.relations) {
         switch (r.kind) {
             case LoopRelation::Kind::Split:
+            case LoopRelation::Kind::SplitWhole:
                 extent.emplace(r.outer, ceil_div(extent.at(r.parent), r.amount));
                 extent.emplace(r.inner, r.amount);
                 break;
@@ -67,6 +68,11 @@ DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::
                 if (!(extent.at(r.outer) * extent.at(r.inner)).same(extent.at(r.parent)))
                     derived.guards.push_back(lt(parent, extent.at(r.parent)));
                 value.insert_or_assign(r.parent, parent);
+                break;
+            }
+            case LoopRelation::Kind::SplitWhole: {
+                const Expr first = min(value.at(r.outer) * r.amount, extent.at(r.parent) - r.amount);
+                value.insert_or_assign(r.parent, first + value.at(r.inner));
                 break;
             }
             case LoopRelation::Kind::Fuse: {

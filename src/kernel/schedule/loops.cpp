@@ -1,6 +1,7 @@
 // Primitives on the loops of one stage.
 #include <algorithm>
 
+#include "kernel/ir/regions.h"
 #include "kernel/schedule/schedule.h"
 
 namespace tessera {
@@ -32,6 +33,22 @@ Result<std::pair<Loop, Loop>> Schedule::split(const Loop& loop, int64_t factor) 
 Result<std::pair<Loop, Loop>> Schedule::split_parts(const Loop& loop, int64_t parts) {
     std::pair<Loop, Loop> made = TRY(split_loop(loop, parts, LoopRelation::Kind::SplitParts));
     record("split_parts", {loop.name, std::to_string(parts)}, {made.first.name, made.second.name});
+    return made;
+}
+
+Result<std::pair<Loop, Loop>> Schedule::split_whole(const Loop& loop, int64_t factor) {
+    Place place = TRY(find_loop(loop));
+    if (!compute_.stages[place.stage].reduce.empty())
+        return Error(Code::E0602, "{} would combine some elements twice", compute_.stages[place.stage].name)
+            .hint("cache_write gives a stage that only moves them");
+    if (!plans_[place.stage].at.empty())
+        return Error(Code::E0602, "{} is computed inside {}", compute_.stages[place.stage].name,
+                     plans_[place.stage].at);
+    if (!always(le(factor, extent(loop)), {}))
+        return Error(Code::E0602, "{} runs {} times, which may be less than {}", loop.name, to_string(extent(loop)),
+                     factor);
+    std::pair<Loop, Loop> made = TRY(split_loop(loop, factor, LoopRelation::Kind::SplitWhole));
+    record("split_whole", {loop.name, std::to_string(factor)}, {made.first.name, made.second.name});
     return made;
 }
 

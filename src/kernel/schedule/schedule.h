@@ -1,8 +1,9 @@
 // A schedule: how to carry out a Compute, as a list of primitives, each checked when it is applied and recorded in a
 // trace that can be printed and replayed. Nothing is computed here; lower() turns the whole into a Kernel.
 //
-// Each stage starts as a nest of its axes, then its reduction axes, all serial, at the top (`root`), in the order of the
-// stages. Names: a loop is called `<stage>.<axis>`; a split of `m.i` gives `m.i.o` and `m.i.i`, a fusion of `a.i` and `a.j` `a.i_j`.
+// Each stage starts as a nest of its axes, then its reduction axes, all serial, at the top (`root`), in the order of
+// the stages. Names: a loop is called `<stage>.<axis>`; a split of `m.i` gives `m.i.o` and `m.i.i`, a fusion of `a.i`
+// and `a.j` `a.i_j`.
 #pragma once
 
 #include <map>
@@ -28,7 +29,7 @@ struct TraceStep {
 };
 
 class Schedule {
-   public:
+  public:
     explicit Schedule(Compute compute);
     const Compute& compute() const { return compute_; }
     const Compute& start() const { return start_; }  // as it was before the first primitive: what the trace applies to
@@ -36,59 +37,70 @@ class Schedule {
 
     // Reading.
     std::vector<Loop> loops(std::string_view stage) const;  // outermost first
-    Expr extent(const Loop& loop) const;  // where the stage is computed whole
+    Expr extent(const Loop& loop) const;                    // where the stage is computed whole
     bool reduces(const Loop& loop) const;
 
     // Loops. A split whose factor does not divide the extent guards the last iteration (or see pad, loop_partition).
-    Result<std::pair<Loop, Loop>> split(const Loop& loop, int64_t factor);      // inner extent = factor
-    Result<std::pair<Loop, Loop>> split_parts(const Loop& loop, int64_t parts); // outer extent = parts
-    Result<Loop> fuse(const Loop& outer, const Loop& inner);                    // neighbours of one stage
-    Status reorder(const std::vector<Loop>& order);  // those loops, in the places they hold, in this order
+    Result<std::pair<Loop, Loop>> split(const Loop& loop, int64_t factor);       // inner extent = factor
+    Result<std::pair<Loop, Loop>> split_parts(const Loop& loop, int64_t parts);  // outer extent = parts
+    // By the inner extent, which the loop is known to have: the last part begins earlier and makes some elements again.
+    Result<std::pair<Loop, Loop>> split_whole(const Loop& loop, int64_t factor);
+    Result<Loop> fuse(const Loop& outer, const Loop& inner);  // neighbours of one stage
+    Status reorder(const std::vector<Loop>& order);           // those loops, in the places they hold, in this order
     Result<std::vector<Loop>> tile(const Loop& a, const Loop& b, int64_t fa, int64_t fb);  // ao, bo, ai, bi
     Status unroll(const Loop& loop);
-    Status vectorize(const Loop& loop);   // constant extent; innermost, or above unrolled loops only
-    Status parallel(const Loop& loop);    // carries nothing from iteration to iteration
+    Status vectorize(const Loop& loop);  // constant extent; innermost, or above unrolled loops only
+    Status parallel(const Loop& loop);   // carries nothing from iteration to iteration
     Status bind(const Loop& loop, std::string axis);
     Status annotate(const Loop& loop, std::string key, int64_t value);
     Status loop_partition(const Loop& loop);  // the iterations that need no guard apart from the one that does
     Status skew(const Loop& outer, const Loop& inner, int64_t factor);  // inner runs over inner + factor*outer
-    Status fission(const Loop& loop);     // the statements inside it get a loop each (a reduction's init, its update, attached stages)
+    Status fission(const Loop& loop);  // the statements inside it get a loop each (a reduction's init, its update,
+                                       // attached stages)
 
     // Stages.
-    Status compute_inline(std::string_view stage);          // its value where it is read; it is gone
-    Status reverse_compute_inline(std::string_view stage);  // a map of the one element its producer makes goes into that producer
-    Status compute_at(std::string_view stage, const Loop& loop);          // just before what reads it, inside that loop of a consumer
+    Status compute_inline(std::string_view stage);  // its value where it is read; it is gone
+    Status reverse_compute_inline(
+        std::string_view stage);  // a map of the one element its producer makes goes into that producer
+    Status compute_at(std::string_view stage,
+                      const Loop& loop);  // just before what reads it, inside that loop of a consumer
     // A consumer, inside a loop of its producer: a map of what the loop makes, or a reduction that takes it in there.
     Status reverse_compute_at(std::string_view stage, const Loop& loop);
     Status compute_root(std::string_view stage);
-    Result<std::string> cache_read(std::string_view stage, int buffer, Scope scope);  // a copy that `stage` reads instead; the new stage
-    Result<std::string> cache_write(std::string_view stage, Scope scope);  // it computes into a copy, then a new last stage moves it out
+    Result<std::string> cache_read(std::string_view stage, int buffer,
+                                   Scope scope);  // a copy that `stage` reads instead; the new stage
+    Result<std::string> cache_write(std::string_view stage,
+                                    Scope scope);  // it computes into a copy, then a new last stage moves it out
     Status set_scope(std::string_view stage, Scope scope);
-    Result<std::string> rfactor(const Loop& reduction);     // partial results over that loop in a stage of its own; the new stage
-    Status decompose_reduction(std::string_view stage, const Loop& loop);  // the init just before that loop, not inside it
+    Result<std::string> rfactor(
+        const Loop& reduction);  // partial results over that loop in a stage of its own; the new stage
+    Status decompose_reduction(std::string_view stage,
+                               const Loop& loop);  // the init just before that loop, not inside it
     // Reductions along one axis in one loop over blocks of it: a maximum, and sums of terms exp(x - maximum) * y, whose
     // running values are corrected where a block has a larger one. The last stage has the loop; the others, and what is
-    // computed from the maximum on the way, move there. Made for each stage: its reduction of one block; then the factor
-    // of the correction, and what is subtracted.
+    // computed from the maximum on the way, move there. Made for each stage: its reduction of one block; then the
+    // factor of the correction, and what is subtracted.
     Result<std::vector<std::string>> online(const std::vector<std::string>& stages, int64_t block);
     // The operand of a product that `stage` sums, as a stage of its own over all variables that it depends on (im2col);
     // operand 0 or 1. The new stage's axes: those of the stage in their order, then its reduction axes.
     Result<std::string> reindex(std::string_view stage, int operand);
-    // Axes of an intermediate or output stage merged: a stage over i, j, k with {{0,1},{2}} gets axes i_j and k. For output
-    // stages the store follows; intermediates get a buffer of that shape and their readers adapt.
+    // Axes of an intermediate or output stage merged: a stage over i, j, k with {{0,1},{2}} gets axes i_j and k. For
+    // output stages the store follows; intermediates get a buffer of that shape and their readers adapt.
     Status merge_axes(std::string_view stage, const std::vector<std::vector<int>>& groups,
                       const std::vector<std::vector<int>>& reduce_groups = {});
     Status transform_layout(std::string_view stage, const IndexMap& map);  // of the intermediate that the stage writes
     // Rounds the stage's extents up to multiples (axes, then reduction axes; 1 leaves one alone). What it reads of
     // intermediate stages is there: those are padded with `fill`, which must not change the result of a reduction.
     Status pad(std::string_view stage, const std::vector<int64_t>& multiples);
-    Status storage_align(std::string_view stage, int dim, int64_t factor, int64_t offset);  // stride of dim = offset mod factor
+    Status storage_align(std::string_view stage, int dim, int64_t factor,
+                         int64_t offset);  // stride of dim = offset mod factor
 
     // Instructions.
-    Status tensorize(const Loop& loop, std::string intrinsic);  // the nest from that loop on is what the intrinsic declares
+    Status tensorize(const Loop& loop,
+                     std::string intrinsic);  // the nest from that loop on is what the intrinsic declares
     Status prefetch(std::string_view stage, int buffer, const Loop& loop, int64_t ahead);
-    // In `loop`, what the stage will read there in the next iteration of `outer`, a loop around it, for the second cache:
-    // in parts, one for each iteration of `part`, another loop around it.
+    // In `loop`, what the stage will read there in the next iteration of `outer`, a loop around it, for the second
+    // cache: in parts, one for each iteration of `part`, another loop around it.
     Status prefetch_next(std::string_view stage, int buffer, const Loop& loop, const Loop& outer, const Loop& part);
     Status pipeline(const Loop& loop, int stages);
     Status double_buffer(std::string_view stage);
@@ -103,7 +115,7 @@ class Schedule {
     // For lower(): by stage, how it is carried out.
     const std::vector<StagePlan>& plans() const { return plans_; }
 
-   private:
+  private:
     struct Place {
         size_t stage, loop;
     };
@@ -122,7 +134,7 @@ class Schedule {
     Status widen(const Expr& value, const Expr& load, const std::map<std::string, Expr>& running,
                  const std::string& reader);
     void merge_parameters(size_t stage, const std::vector<int>& group);
-    void redirect(size_t stage, int from, int to);       // its loads
+    void redirect(size_t stage, int from, int to);  // its loads
     Result<std::pair<Loop, Loop>> split_loop(const Loop& loop, int64_t amount, LoopRelation::Kind kind);
     Status untouched(size_t stage, std::string_view primitive) const;  // its loops are still its axes
     Status follow(size_t stage, const Place& loop);                    // a reduction of what its producer makes there

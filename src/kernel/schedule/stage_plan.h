@@ -22,6 +22,7 @@ struct LoopRelation {
     enum class Kind : uint8_t {
         Split,       // parent = outer * amount + inner
         SplitParts,  // the same, with `amount` iterations of outer
+        SplitWhole,  // parent = min(outer * amount, extent(parent) - amount) + inner
         Fuse,        // parent = outer * extent(inner) + inner, and the parent is what is left
         Skew,        // inner + amount * outer = parent, which takes inner's place
     };
@@ -81,9 +82,9 @@ StagePlan plain_plan(const Stage& stage);
 
 // A plan's loops for given extents of the stage's axes.
 struct DerivedLoops {
-    std::vector<Expr> vars, extents;          // of plan.loops
-    Bindings values;                          // by axis variable: its value over the loops' variables, from 0
-    std::vector<Expr> guards;                 // what must hold for an iteration to count, where splits do not come out even
+    std::vector<Expr> vars, extents;  // of plan.loops
+    Bindings values;                  // by axis variable: its value over the loops' variables, from 0
+    std::vector<Expr> guards;         // what must hold for an iteration to count, where splits do not come out even
     std::map<std::string, Expr> all_extents;  // also of loops that were split or fused
 };
 DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::vector<Expr>& extents,

@@ -115,6 +115,8 @@ const std::map<std::string, Primitive>& primitives() {
         {"split", {2, 2, [](S& s, const Args& a) -> Status { return dropped(s.split({a[0]}, TRY(to_number(a[1])))); }}},
         {"split_parts",
          {2, 2, [](S& s, const Args& a) -> Status { return dropped(s.split_parts({a[0]}, TRY(to_number(a[1])))); }}},
+        {"split_whole",
+         {2, 2, [](S& s, const Args& a) -> Status { return dropped(s.split_whole({a[0]}, TRY(to_number(a[1])))); }}},
         {"fuse", {2, 2, [](S& s, const Args& a) { return dropped(s.fuse({a[0]}, {a[1]})); }}},
         {"reorder", {0, kAny, [](S& s, const Args& a) { return s.reorder(to_loops(a)); }}},
         {"tile",
