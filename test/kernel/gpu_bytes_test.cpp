@@ -46,7 +46,7 @@ std::string expect_as_evaluated(const std::string& text, const char* target = "s
 // [m, k] times [n, k] turned, or times [k, n]; read as f32 or f16, or by scales.
 struct BytesProduct {
     const char* dtype = "f8e4m3fn";
-    int64_t m = 72, n = 80, k = 144;
+    int64_t m = 24, n = 72, k = 48;
     const char* as = "cast(%, to=10)";
     bool turned = true;
     const char* out = "  return %d\n";
@@ -67,11 +67,12 @@ struct BytesProduct {
 };
 
 TEST(GpuBytes, FloatsOf8BitsAreMultipliedAsTheyAre) {
-    for (const char* dtype : {"f8e4m3fn", "f8e5m2"})
-        for (const char* as : {"cast(%, to=10)", "cast(%, to=16)", "cast(%, to=1)", "dequantize_linear(%, $)"}) {
-            const std::string text = BytesProduct{.dtype = dtype, .as = as}.text();
-            EXPECT_THAT(expect_as_evaluated(text), HasSubstr(fmt::format("call wgmma_{}", dtype))) << text;
-        }
+    for (const char* as : {"cast(%, to=10)", "cast(%, to=16)", "cast(%, to=1)", "dequantize_linear(%, $)"}) {
+        const std::string text = BytesProduct{.as = as}.text();
+        EXPECT_THAT(expect_as_evaluated(text), HasSubstr("call wgmma_f8e4m3fn")) << text;
+    }
+    EXPECT_THAT(expect_as_evaluated(BytesProduct{.dtype = "f8e5m2", .m = 72, .n = 80, .k = 144}.text()),
+                HasSubstr("call wgmma_f8e5m2"));
     // What follows, and a scale for each column.
     expect_as_evaluated(
         BytesProduct{.m = 128, .n = 192, .k = 32, .out = "  %e = relu(%d)\n  return cast(%e, to=1)\n"}.text());
