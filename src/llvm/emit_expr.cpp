@@ -15,9 +15,9 @@ constexpr int64_t kMostLaneStep = 64;  // from lane to lane, for which lanes are
 
 Value* Emitter::emit(const Expr& e) {
     for (const auto& layer : memo_)
-        if (auto it = layer.find(e.get()); it != layer.end()) return it->second;
+        if (auto it = layer.find(e.get()); it != layer.end()) return it->second.value;
     Value* v = emit_new(e);
-    memo_.back()[e.get()] = v;
+    memo_.back().insert_or_assign(e.get(), Emitted{e, v});
     return v;
 }
 

@@ -165,7 +165,12 @@ class Emitter {
     };
     friend class MemoScope;
     friend class FreshMemo;
-    using Memo = std::vector<std::unordered_map<const ExprNode*, Value*>>;
+    // What an expression was emitted as. It is kept: another one could come to lie where it was.
+    struct Emitted {
+        Expr kept;
+        Value* value;
+    };
+    using Memo = std::vector<std::unordered_map<const ExprNode*, Emitted>>;
 
     // emit_kernel.cpp
     void open_function(const std::string& symbol);

@@ -116,7 +116,9 @@ TEST(GpuBytes, BytesAreMultipliedAsTheyAre) {
                 dtype, m, n, k);
             const std::string made = expect_as_evaluated(text);
             EXPECT_THAT(made, HasSubstr(fmt::format("call wgmma_{}", dtype))) << text;
-            if (k > 1000) EXPECT_THAT(made, HasSubstr("partial: i32")) << text;
+            if (k > 1000) {
+                EXPECT_THAT(made, HasSubstr("partial: i32")) << text;
+            }
         }
     // What is not known does not lie along k.
     EXPECT_THAT(expect_as_evaluated("graph g(x: i8[72,64], w: i8[64,80]) {\n  return matmul_integer(x, w)\n}\n"),

@@ -1,5 +1,8 @@
 """Products of tiles: types, shapes, batches, accumulators, scales; and floats of eight bits."""
 
+import os
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -162,6 +165,18 @@ def test_scaled_products(fa, fb, size, scales):
     np.testing.assert_allclose(z, x @ y, rtol=1e-3, atol=1e-2 * np.abs(x @ y).max())
 
 
+def test_tiles_are_read_where_they_were_written():
+    """What is computed in several steps, and multiplied by instructions of four warps, lies exchanged in each step."""
+    m, n, k = 64, 16, 32
+    a, b = quantized((m, k), "e2m1", 0, 1)[0], quantized((k, n), "e5m2", 1, 0)[0]
+    made = triton.compile(scaled, a, None, b, np.full((n, 1), 127, np.uint8), np.zeros((m, n), np.float32), M=m, N=n, K=k,
+                          FA="e2m1", FB="e5m2", PA=2, PB=1, target="sm_90a")
+    ptx = made.emit("ptx")
+    assert "wgmma.mma_async" in ptx
+    written, read = (set(re.findall(rf"{op}\.shared\.v4\.f32[^\[]*\[(%rd\d+)", ptx)) for op in ("st", "ld"))
+    assert read and read <= written
+
+
 @triton.jit
 def casts(x, z, N: tl.constexpr, TO: tl.constexpr, ROUND: tl.constexpr):
     at = tl.program_id(0) * N + tl.arange(0, N)
@@ -252,4 +267,6 @@ def test_operands_that_stay_while_others_come(kind, twice, shape):
         if twice:
             r += a.astype(np.float64).sum(1)[:, None]
         wanted = wanted * 0.5 + r @ part
-    np.testing.assert_allclose(z, wanted, rtol=2e-2 if kind == "float16" else 1e-4, atol=(2e-2 if kind == "float16" else 1e-4) * np.abs(wanted).max())
+    # A GPU multiplies f32 as tf32.
+    near = 2e-2 if kind == "float16" else 2e-3 if kind == "float32" and os.environ.get("TESSERA_TILE_DEVICE") == "cuda" else 1e-4
+    np.testing.assert_allclose(z, wanted, rtol=near, atol=near * np.abs(wanted).max())
