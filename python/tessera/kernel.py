@@ -207,6 +207,10 @@ class Schedule:
         outer, inner = self.apply("split_parts", loop, parts)
         return outer, inner
 
+    def split_whole(self, loop: str, factor: int) -> tuple[str, str]:
+        outer, inner = self.apply("split_whole", loop, factor)
+        return outer, inner
+
     def fuse(self, outer: str, inner: str) -> str:
         return self.apply("fuse", outer, inner)[0]
 
