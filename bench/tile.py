@@ -1,6 +1,6 @@
 """Tile kernels beside the graph compiler's own and NumPy's, on one thread or many.
 
-usage: OPENBLAS_NUM_THREADS=1 python bench/tile.py [--threads N] [--seconds S] [--json FILE]
+usage: OPENBLAS_NUM_THREADS=1 python bench/tile.py [--threads N] [--rows N] [--seconds S] [--json FILE]
 
 Rounds over all of them alternate; medians of rounds are printed. Needs numpy and tessera.
 """
@@ -40,7 +40,7 @@ def graph(text, threads, **inputs):
     return lambda: program.run(inputs)
 
 
-def cases(threads):
+def cases(threads, rows):
     rng = np.random.default_rng(0)
     draw = lambda *shape: rng.standard_normal(shape, dtype=np.float32)  # noqa: E731
     n = 1024
@@ -50,13 +50,13 @@ def cases(threads):
         "tile": lambda: matmul_lesson.matmul[grid](a, b, c, n, n, n, n, 1, n, 1, n, 1, ACTIVATION=""),
         "graph": graph(f"graph g(a: f32[{n},{n}], b: f32[{n},{n}]) {{\n  return matmul(a, b)\n}}", threads, a=a, b=b),
         "numpy": lambda: np.matmul(a, b, out=c)}
-    rows, columns = 4096, 4096
+    columns = 4096
     x, y = draw(rows, columns), np.empty((rows, columns), np.float32)
-    yield "softmax 4096x4096", 2 * x.nbytes / 1e9, "GB/s", {
+    yield f"softmax {rows}x{columns}", 2 * x.nbytes / 1e9, "GB/s", {
         "tile": lambda: softmax_lesson.softmax[(rows,)](y, x, columns, columns, BLOCK=columns),
         "graph": graph(f"graph g(x: f32[{rows},{columns}]) {{\n  return softmax(x, axis=-1)\n}}", threads, x=x),
         "numpy copy": lambda: np.copyto(y, x)}
-    yield "copy 2^24", 2 * x.nbytes / 1e9, "GB/s", {
+    yield f"copy of {x.nbytes >> 20} MiB", 2 * x.nbytes / 1e9, "GB/s", {
         "tile": lambda: copy[(x.size // 4096,)](x, y, x.size, BLOCK=4096),
         "numpy copy": lambda: np.copyto(y, x)}
     heads, length, size = 8, 1024, 64
@@ -82,12 +82,13 @@ def launch_seconds(call, count=1000):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=4096, help="of the softmax and the copy, 16 KiB each")
     parser.add_argument("--seconds", type=float, default=2, help="of each case")
     parser.add_argument("--json", help="write what was measured there")
     options = parser.parse_args()
     tile.set_threads(options.threads)
     measured = {}
-    for name, work, unit, calls in cases(options.threads):
+    for name, work, unit, calls in cases(options.threads, options.rows):
         times = {who: [] for who in calls}
         for call in calls.values():
             call()

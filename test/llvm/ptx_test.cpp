@@ -226,6 +226,14 @@ TEST(Ptx, AttentionIsOneKernelThatIsNotHeldUp) {
             }
 }
 
+// Assembled without spilled registers, and without a warning that products wait for each other.
+void expect_not_held_up(const Assembled& made) {
+    EXPECT_EQ(made.status, 0) << made.log;
+    EXPECT_EQ(made.spilled, 0) << made.log;
+    EXPECT_EQ(made.log.find("warning"), std::string::npos) << made.log;
+    EXPECT_EQ(made.log.find("C75"), std::string::npos) << made.log;
+}
+
 // Where there are instructions of four warps: tiles come by copies that the hardware makes, and go the same way. The
 // assembler says where such instructions would have to wait for each other: none does, and nothing is spilled.
 TEST(Ptx, WideMatrixInstructionsAreNotHeldUp) {
@@ -245,11 +253,7 @@ TEST(Ptx, WideMatrixInstructionsAreNotHeldUp) {
                     EXPECT_THAT(*ptx, HasSubstr(part));
                 EXPECT_EQ(ptx->find("ld.local"), std::string::npos) << "sums are not in registers";
                 if (ptxas.empty()) continue;
-                const Assembled made = assemble(ptxas, *ptx, "sm_90a");
-                EXPECT_EQ(made.status, 0) << made.log;
-                EXPECT_EQ(made.spilled, 0) << made.log;
-                EXPECT_EQ(made.log.find("warning"), std::string::npos) << made.log;
-                EXPECT_EQ(made.log.find("C75"), std::string::npos) << made.log;
+                expect_not_held_up(assemble(ptxas, *ptx, "sm_90a"));
             }
 }
 
@@ -269,11 +273,7 @@ TEST(Ptx, FloatsOf8BitsAreNotHeldUp) {
             EXPECT_THAT(*ptx, HasSubstr(fmt::format("k32.f32.{0}.{0}", name)));
             EXPECT_THAT(*ptx, HasSubstr("cp.async.bulk.tensor.2d.shared::cluster.global.tile"));
             if (ptxas.empty()) continue;
-            const Assembled made = assemble(ptxas, *ptx, "sm_90a");
-            EXPECT_EQ(made.status, 0) << made.log;
-            EXPECT_EQ(made.spilled, 0) << made.log;
-            EXPECT_EQ(made.log.find("warning"), std::string::npos) << made.log;
-            EXPECT_EQ(made.log.find("C75"), std::string::npos) << made.log;
+            expect_not_held_up(assemble(ptxas, *ptx, "sm_90a"));
         }
 }
 

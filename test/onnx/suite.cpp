@@ -648,7 +648,9 @@ int main(int argc, char** argv) {
         else if (arg == "--batch")
             options.batch = static_cast<size_t>(std::max(1, std::atoi(value().c_str())));
         else if (arg == "--part") {
-            if (std::sscanf(value().c_str(), "%zu/%zu", &options.part, &options.parts) != 2) return usage();
+            if (std::sscanf(value().c_str(), "%zu/%zu", &options.part, &options.parts) != 2 ||
+                options.part >= options.parts)
+                return usage();
         } else if (arg == "--timeout")
             options.timeout = std::max(1, std::atoi(value().c_str()));
         else if (arg == "--round-trip")
