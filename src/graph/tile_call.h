@@ -11,8 +11,9 @@ namespace tessera {
 struct TileCall {
     struct Argument {
         enum class As : uint8_t { Input, Output, Size } as = As::Input;
-        size_t index = 0;  // of the op's inputs or outputs
-        Expr size = 0;     // of a Size: over the graph's symbols, at least 0
+        size_t index = 0;       // of the op's inputs or outputs
+        Expr size = 0;          // of a Size: over the graph's symbols, at least 0
+        std::string text = {};  // as the op has it
     };
     tile::Program program;            // its pointers each point into one array; it stores into outputs only
     std::vector<Argument> arguments;  // of each parameter. A parameter that is no pointer and no Size is one element

@@ -33,6 +33,17 @@ const Shape* shape_of(const Value* v) {
     return v && v->type().is_tensor() && v->type().tensor().shape.ranked() ? &v->type().tensor().shape : nullptr;
 }
 
+std::optional<Expr> splat(const Tensor& t) {
+    constexpr int64_t kMostElements = 4096;
+    if (t.elements() < 1 || t.elements() > kMostElements) return std::nullopt;
+    const size_t size = dtype_bytes(t.dtype());
+    const char* data = static_cast<const char*>(t.data());
+    for (int64_t i = 1; i < t.elements(); ++i)
+        if (std::memcmp(data, data + size_t(i) * size, size) != 0) return std::nullopt;
+    if (is_float(t.dtype())) return real_const(t.real_at(0), t.dtype());
+    return int_const(t.int_at(0), t.dtype());
+}
+
 bool has_nested(const Node& node) {
     return std::any_of(node.attrs().begin(), node.attrs().end(),
                        [](const auto& a) { return std::holds_alternative<GraphPtr>(a.second); });

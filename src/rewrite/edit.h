@@ -11,6 +11,9 @@ std::vector<Graph*> all_graphs(Graph& graph);
 // The shape of a tensor of known rank; null for anything else.
 const Shape* shape_of(const Value* v);
 
+// All elements of a tensor that is not large, where they are one number.
+std::optional<Expr> splat(const Tensor& t);
+
 bool has_nested(const Node& node);
 // The same inputs give the same outputs: also what its nested graphs do draws no random numbers.
 bool repeatable(const Node& node);

@@ -18,6 +18,7 @@ enum class Kind : uint8_t {
     Offset,        // a pointer and how many elements further
     Address,       // of a pointer, as a number
     PointerAt,     // the other way round
+    PlaceOf,       // of a pointer: how many elements it is behind the first of its array
     Choose,        // a condition and two pointers
     Broadcast,
     Reshape,  // to the result's shape; one element fills a tile

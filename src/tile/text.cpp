@@ -73,11 +73,11 @@ class Printer {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-    constexpr std::string_view kNames[] = {"constant", "arange",  "program_id", "program_count", "map",       "bits",
-                                           "offset",   "address", "pointer_at", "choose",        "broadcast", "reshape",
-                                           "permute",  "join",    "split",      "concatenate",   "gather",    "flip",
-                                           "load",     "store",   "dot",        "reduce",        "scan",      "atomic",
-                                           "if",       "for",     "while",      "print",         "assert"};
+    constexpr std::string_view kNames[] = {
+        "constant",    "arange",   "program_id", "program_count", "map",     "bits",    "offset", "address",
+        "pointer_at",  "place_of", "choose",     "broadcast",     "reshape", "permute", "join",   "split",
+        "concatenate", "gather",   "flip",       "load",          "store",   "dot",     "reduce", "scan",
+        "atomic",      "if",       "for",        "while",         "print",   "assert"};
     return kNames[static_cast<size_t>(kind)];
 }
 

@@ -154,6 +154,7 @@ class Verifier {
             case Kind::Offset:
             case Kind::Address:
             case Kind::PointerAt:
+            case Kind::PlaceOf:
             case Kind::Choose: return pointer();
             case Kind::Load:
             case Kind::Store:
@@ -229,7 +230,7 @@ class Verifier {
                        "takes a pointer and an integer of one shape"));
             return gives(in(0));
         }
-        const bool from = at_->kind == Kind::Address;
+        const bool from = at_->kind != Kind::PointerAt;
         TRY(expect(in(0).pointer == from && out().pointer != from, "is between a pointer and a number"));
         TRY(expect((from ? out() : in(0)).dtype == DType::i64 && in(0).shape == out().shape, "takes and gives i64"));
         return {};

@@ -1,7 +1,9 @@
 // What one instance of a program does, by the places of the source.
+#include <algorithm>
 #include <map>
 
-#include "tile/program.h"
+#include "tile/places.h"
+#include "tile/verify.h"
 
 namespace tessera::tile {
 namespace {
@@ -31,6 +33,18 @@ class Counting {
             if (numbers[p]) known_[program.parameters[p].value] = *numbers[p];
     }
 
+    // By arrays, where it is known into which one each pointer points.
+    std::vector<ArrayWork> by_arrays(const Given& given) {
+        by_array_.resize(program_.parameters.size());
+        auto arrays = arrays_of_pointers(program_);
+        if (!arrays.ok()) return by_array_;
+        array_of_ = std::move(*arrays);
+        Places places(program_, given);
+        places_ = &places;
+        region(program_.body, 1);
+        return by_array_;
+    }
+
     std::vector<LineWork> run() {
         region(program_.body, 1);
         std::vector<LineWork> all;
@@ -51,6 +65,11 @@ class Counting {
         line.line = i.place.line;
         const auto elements = [&](int value) { return times * static_cast<double>(element_count(type(value))); };
         const auto bytes = [&](int pointer) { return static_cast<double>(dtype_bytes(type(pointer).dtype)); };
+        if (places_) places_->learn(i);
+        if (places_ && (i.kind == Kind::Load || i.kind == Kind::Store || i.kind == Kind::Atomic)) {
+            ArrayWork& array = by_array_[static_cast<size_t>(array_of_[static_cast<size_t>(i.inputs[0])])];
+            (i.kind == Kind::Load ? array.loads : array.stores) += elements(i.inputs[0]) * asked_for(i);
+        }
         switch (i.kind) {
             case Kind::Load:
                 line.loads += elements(i.inputs[0]);
@@ -96,6 +115,23 @@ class Counting {
         for (const Region& r : i.regions) region(r, inside);
     }
 
+    // The part of a load or store for which its mask holds.
+    double asked_for(const Instruction& i) const {
+        const size_t at = i.kind == Kind::Load ? 1 : 2;
+        const auto mask = i.kind != Kind::Atomic && i.inputs.size() > at ? places_->known(i.inputs[at]) : std::nullopt;
+        const auto masks = mask ? Places::comparisons(*mask) : std::nullopt;
+        if (!masks) return 1;
+        Bindings last;
+        for (const Runner& r : places_->runners(type(i.inputs[0]).shape))
+            last.emplace(r.var.node().name, max(r.extent - 1, 0));
+        double part = 1;
+        for (const Expr& m : *masks) {
+            const auto most = substitute(m.arg(0), last).as_int(), end = m.arg(1).as_int();
+            if (most && end) part *= std::clamp(static_cast<double>(*end) / static_cast<double>(*most + 1), 0.0, 1.0);
+        }
+        return part;
+    }
+
     // Single whole numbers that are the same in all instances.
     void learn(const Instruction& i) {
         if (i.outputs.size() != 1 || !type(i.outputs[0]).shape.empty() || type(i.outputs[0]).pointer) return;
@@ -122,6 +158,9 @@ class Counting {
     const std::array<int64_t, 3> grid_;
     std::map<int, int64_t> known_;
     std::map<std::pair<int, int>, LineWork> lines_;
+    Places* places_ = nullptr;  // where arrays are counted
+    std::vector<int> array_of_;
+    std::vector<ArrayWork> by_array_;
 };
 
 }  // namespace
@@ -129,6 +168,14 @@ class Counting {
 std::vector<LineWork> Program::work(const std::vector<std::optional<int64_t>>& numbers,
                                     const std::array<int64_t, 3>& grid) const {
     return Counting(*data_, numbers, grid).run();
+}
+
+std::vector<ArrayWork> array_work(const ProgramData& program, const Given& given) {
+    std::vector<std::optional<int64_t>> numbers;
+    for (const auto& n : given.numbers) numbers.push_back(n ? n->as_int() : std::nullopt);
+    std::array<int64_t, 3> grid{};
+    for (size_t axis = 0; axis < 3; ++axis) grid[axis] = given.grid[axis].as_int().value_or(1);
+    return Counting(program, numbers, grid).by_arrays(given);
 }
 
 }  // namespace tessera::tile

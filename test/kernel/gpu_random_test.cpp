@@ -201,5 +201,88 @@ TEST(GpuRandom, WildTileKernels) {
     });
 }
 
+// The kernel of a graph `graph g(x: f32[..]) { return tile_kernel(x, ..) }` between ops on elements.
+std::string with_neighbours(Chooser& choose, const std::string& text, const std::string& in, const std::string& out) {
+    const std::string head = "return tile_kernel(x,";
+    const size_t at = text.find(head), end = text.rfind(")\n}");
+    const std::string half = choose.one_in(4) ? "f16" : "f32";
+    std::string made = fmt::format("graph g(x: {}[{}], b: f32[{}], c: f32[{}], d: f32[1]) {{\n", half, in, in, out);
+    made += half == "f16" ? "  %v = cast(x, to=1)\n" : "  %v = neg(x)\n";
+    made += choose.of<const char*>({"  %s = add(%v, b)\n", "  %s = exp(%v)\n", "  %s = mul(%v, 0.5)\n",
+                                    "  %s = sub(%v, d)\n", "  %m = mul(b, %v)\n  %s = add(%m, 1.0)\n",
+                                    "  %s = relu(%v)\n"});
+    made += "  %y = tile_kernel(%s," + text.substr(at + head.size(), end - at - head.size()) + ")\n";
+    made += choose.of<const char*>({"  %z = add(%y, c)\n", "  %z = mul(%y, %y)\n", "  %z = add(%y, 1.0)\n",
+                                    "  %z = cast(%y, to=10)\n", "  %t = mul(%y, d)\n  %z = abs(%t)\n"});
+    return made + "  return %z\n}\n";
+}
+
+TEST(GpuRandom, WildTileKernelsWithNeighbours) {
+    for_seeds(40, [](unsigned seed) {
+        Chooser choose(seed);
+        const std::string text = with_neighbours(choose, random_tile_kernel(choose, choose.one_in(2)), "N", "N + 5");
+        expect_what_is_evaluated(graph_of(text), {{"N", choose.of<int64_t>({1, 3, 17, 70})}}, seed,
+                                 choose.of<const char*>({"sm_80", "sm_90a", "x86_64-avx2", "aarch64-neon"}));
+    });
+}
+
+// Blocks of rows and columns, as people write them; some leave elements out.
+std::string random_block_kernel(Chooser& choose, const std::string& rows, const std::string& columns) {
+    const int64_t high = choose.of<int64_t>({1, 4, 16}), wide = choose.of<int64_t>({8, 16, 32});
+    std::string kernel = "tile blocks(y: ptr<f32>, x: ptr<f32>, m: i32, n: i32, end: i32) {";
+    int next = 10;
+    auto line = [&](const std::string& of, const std::string& value) {
+        kernel += fmt::format(" %{}: {} = {} ", next, of, value);
+        return fmt::format("%{}", next++);
+    };
+    const std::string all = fmt::format("[{}, {}]", high, wide);
+    auto along = [&](int axis, int64_t each) {
+        const std::string lanes = fmt::format("i32[{}]", each);
+        const std::string at = line(lanes, fmt::format("arange() [0, {}]", each));
+        const std::string size = line("i32", fmt::format("constant {{{}_i32}}()", each + choose.one_in(8)));
+        const std::string first = line(
+            "i32", fmt::format("map {{x0 * x1}}({}, {})", line("i32", fmt::format("program_id() [{}]", axis)), size));
+        const std::string sum =
+            line(lanes, fmt::format("map {{x0 + x1}}({}, {})", at, line(lanes, "broadcast(" + first + ")")));
+        const std::string turned = axis ? fmt::format("[1, {}]", each) : fmt::format("[{}, 1]", each);
+        return line("i32" + all, "broadcast(" + line("i32" + turned, "reshape(" + sum + ")") + ")");
+    };
+    const std::string row = along(0, high), column = along(1, wide);
+    const std::string m = line("i32" + all, "broadcast(m)"), n = line("i32" + all, "broadcast(n)");
+    const std::string place = line("i32" + all, fmt::format("map {{x0 * x1 + x2}}({}, {}, {})", row, n, column));
+    std::string mask =
+        line("bool" + all, fmt::format("map {{x0 < x1}}({}, {})", column, line("i32" + all, "broadcast(end)")));
+    if (!choose.one_in(4))
+        mask =
+            line("bool" + all, fmt::format("map {{x0 && x1}}({}, {})",
+                                           line("bool" + all, fmt::format("map {{x0 < x1}}({}, {})", row, m)), mask));
+    auto pointer = [&](const char* array) {
+        const std::string base = line("ptr<f32>" + all, fmt::format("broadcast({})", array));
+        return line("ptr<f32>" + all, fmt::format("offset({}, {})", base, place));
+    };
+    const std::string loaded = line("f32" + all, fmt::format("load({}, {})", pointer("x"), mask));
+    const std::string to = pointer("y");
+    kernel += fmt::format(" store({}, {}, {}) }}", to, loaded, mask);
+    const std::string grid =
+        fmt::format("\"{}(in0.d0, {})\", \"cdiv(in0.d1, {})\"", choose.one_in(8) ? "floordiv" : "cdiv", high, wide);
+    return fmt::format(
+        "graph g(x: f32[{}, {}]) {{\n  return tile_kernel(x, arguments=[\"out0\", \"in0\", \"in0.d0\", \"in0.d1\", "
+        "\"{}\"], grid=[{}], kernel=\"{}\", outputs=[\"f32[in0.d0, in0.d1]\"])\n}}\n",
+        rows, columns, choose.one_in(8) ? "in0.d1 - 1" : "in0.d1", grid, kernel);
+}
+
+TEST(GpuRandom, BlockKernelsWithNeighbours) {
+    for_seeds(60, [](unsigned seed) {
+        Chooser choose(seed);
+        const bool open = choose.one_in(2);
+        const auto m = choose.of<int64_t>({1, 3, 16, 17}), n = choose.of<int64_t>({1, 8, 31, 33, 70});
+        const std::string rows = open ? "M" : std::to_string(m), columns = open ? "N" : std::to_string(n);
+        const std::string sizes = rows + ", " + columns;
+        const std::string text = with_neighbours(choose, random_block_kernel(choose, rows, columns), sizes, sizes);
+        expect_what_is_evaluated(graph_of(text), {{"M", m}, {"N", n}}, seed,
+                                 choose.of<const char*>({"sm_80", "sm_90a", "x86_64-avx2", "aarch64-neon"}));
+    });
+}
+
 }  // namespace
 }  // namespace tessera::test

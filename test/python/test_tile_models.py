@@ -271,3 +271,30 @@ def test_gradients_that_the_model_gives():
         np.testing.assert_allclose(found, 3 * x * x * np.exp(x ** 3), rtol=1e-5)
     with pytest.raises(tessera.Error, match="backward"):
         gradient_model(False)
+
+
+def test_neighbours_become_part_of_a_kernel():
+    term = softmax_op()
+    model = tessera.parse(f"""graph g(x: f32[M, 50], b: f32[50], c: f32[M, 1]) {{
+ %a = add(mul(x, 0.5), b)\n %s = {term('%a')}\n return exp(mul(%s, c))\n}}""")
+    rng = np.random.default_rng(0)
+    x, b, c = (rng.standard_normal(shape).astype(np.float32) for shape in [(37, 50), (50,), (37, 1)])
+    made = tessera.compile(model)
+    assert made.report.kernels == 1, made.report
+    a = x * np.float32(0.5) + b
+    e = np.exp(a - a.max(1, keepdims=True))
+    for found in (model(x, b, c), made(x, b, c)):
+        np.testing.assert_allclose(found, np.exp(e / e.sum(1, keepdims=True) * c), rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_kernel_does_not_store_is_computed_as_well():
+    @triton.jit
+    def evens(x, y):
+        at = tl.program_id(0) * 2
+        tl.store(y + at, tl.load(x + at))
+
+    term = triton.op(evens, triton.Input("f32"), triton.Output("f32", "in0.d0"), grid=("cdiv(in0.d0, 2)",))
+    model = tessera.parse(f"graph g(x: f32[N]) {{\n %y = {term('x')}\n return add(%y, 1.0)\n}}")
+    x = np.arange(1, 8, dtype=np.float32)
+    for found in both(model, x):
+        np.testing.assert_array_equal(found, np.array([2, 1, 4, 1, 6, 1, 8], np.float32))

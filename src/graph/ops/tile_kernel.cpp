@@ -151,6 +151,7 @@ class CallReader {
             }
             left.push_back(data.parameters[p]);
             call.arguments.push_back(TRY(argument(type, texts[p])));
+            call.arguments.back().text = texts[p];
         }
         for (size_t o = 0; o < bound_.size(); ++o)
             if (!bound_[o]) return op_.error(Code::E0206, "arguments: none is out{}", o);

@@ -13,23 +13,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMaxSplat = 4096;    // elements of a constant that are compared to see whether they are all the same
 constexpr int64_t kMaxIndices = 1024;  // elements of a constant list of indices that is looked at
 constexpr int64_t kMovedLine = 16;     // elements that are worth an index of their own when they are moved
 
 bool computable(const Type& t) {
     return t.is_tensor() && t.tensor().shape.ranked() && kBodyTypes.has(t.tensor().dtype);
-}
-
-// All elements where they are one number.
-std::optional<Expr> splat(const Tensor& t) {
-    if (t.elements() < 1 || t.elements() > kMaxSplat) return std::nullopt;
-    const size_t size = dtype_bytes(t.dtype());
-    const char* data = static_cast<const char*>(t.data());
-    for (int64_t i = 1; i < t.elements(); ++i)
-        if (std::memcmp(data, data + size_t(i) * size, size) != 0) return std::nullopt;
-    if (is_float(t.dtype())) return real_const(t.real_at(0), t.dtype());
-    return int_const(t.int_at(0), t.dtype());
 }
 
 // start + step * i where the elements of a list are that.

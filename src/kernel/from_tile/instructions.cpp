@@ -95,6 +95,10 @@ Status TileLowering::lower_view(const Instruction& i) {
                 return element(in, at) + widened(element(steps, at));
             };
             break;
+        case Kind::PlaceOf:
+            made.base = -1;
+            made.at = [this, in](const TileIndices& at) { return element(in, at); };
+            break;
         case Kind::Join:
             made.at = [this, in, other = i.inputs[1]](const TileIndices& at) {
                 const TileIndices inner(at.begin(), at.end() - 1);
@@ -174,7 +178,10 @@ Status TileLowering::lower_map(const Instruction& i) {
     bool narrow = is_narrow(type(out).dtype);
     for (int input : i.inputs) narrow |= is_narrow(type(input).dtype);
     made.at = [this, inputs = i.inputs, body = i.body, narrow](const TileIndices& at) {
-        const auto input = [&](int slot) { return element(inputs[static_cast<size_t>(slot)], at); };
+        const auto input = [&](int slot) {
+            const int of = inputs[static_cast<size_t>(slot)];
+            return uses_.masks[static_cast<size_t>(of)] ? widened_condition(element(of, at)) : element(of, at);
+        };
         if (narrow) return with_narrow_floats(body, input);
         return map_loads(body, [&](const Expr& e) { return input(e.node().slot); });
     };

@@ -99,6 +99,7 @@ struct Steps {
                 break;
             case Kind::Arange: known[out] = {{1}, {}}; break;
             case Kind::Offset: known[out] = sum(of(i.inputs[0]), of(i.inputs[1]), 1); break;
+            case Kind::PlaceOf: known[out] = of(i.inputs[0]); break;
             case Kind::Broadcast: {
                 Known made = of(i.inputs[0]);
                 const std::vector<int64_t>& from = type(i.inputs[0]).shape;

@@ -18,6 +18,8 @@ void count_in(const tile::Region& region, TileUses& uses, std::map<int, int>& de
     };
     for (const tile::Instruction& i : region.instructions) {
         for (int input : i.inputs) use(input, &i);
+        const size_t mask = i.kind == tile::Kind::Load ? 1 : i.kind == tile::Kind::Store ? 2 : i.inputs.size();
+        if (mask < i.inputs.size()) uses.masks[static_cast<size_t>(i.inputs[mask])] = true;
         for (const tile::Region& inner : i.regions) count_in(inner, uses, depths, depth + 1);
         for (int output : i.outputs) depths[output] = depth;
     }
@@ -181,7 +183,8 @@ void each_instruction(const tile::Region& region, const std::function<void(const
 TileUses count_uses(const tile::ProgramData& program) {
     TileUses uses{.count = std::vector<int>(program.types.size()),
                   .last = std::vector<const tile::Instruction*>(program.types.size()),
-                  .inside = std::vector<bool>(program.types.size())};
+                  .inside = std::vector<bool>(program.types.size()),
+                  .masks = std::vector<bool>(program.types.size())};
     std::map<int, int> depths;
     for (const tile::Parameter& p : program.parameters) depths[p.value] = 0;
     count_in(program.body, uses, depths, 0);

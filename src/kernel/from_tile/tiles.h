@@ -36,6 +36,7 @@ struct TileUses {
     std::vector<int> count;
     std::vector<const tile::Instruction*> last;  // user
     std::vector<bool> inside;                    // used in a region deeper than where it is given
+    std::vector<bool> masks;                     // of what is loaded or stored
 };
 TileUses count_uses(const tile::ProgramData& program);
 void each_instruction(const tile::Region& region, const std::function<void(const tile::Instruction&)>& f);

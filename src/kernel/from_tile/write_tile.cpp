@@ -5,6 +5,7 @@
 #include "kernel/from_tile/from_tile.h"
 #include "kernel/ir/tile_calls.h"
 #include "kernel/ir/verified.h"
+#include "tile/cover.h"
 
 namespace tessera {
 namespace {
@@ -83,6 +84,17 @@ class TileWriter {
             if (is_array_of(a, as, index)) return slot;
         return -1;
     }
+    // A condition under which the program stores each element of an output.
+    std::optional<Expr> stores_all(size_t o) const {
+        tile::Given given{{}, call_.grid};
+        std::optional<size_t> parameter;
+        for (size_t a = 0; a < call_.arguments.size(); ++a) {
+            const TileCall::Argument& argument = call_.arguments[a];
+            given.numbers.push_back(argument.as == As::Size ? std::optional(argument.size) : std::nullopt);
+            if (is_array_of(a, As::Output, o)) parameter = a;
+        }
+        return tile::covers(program_, *parameter, given, node_.output(o)->type().tensor().shape.elements());
+    }
     void fill() {
         Kernel& kernel = made_.kernel;
         std::vector<Stmt> all;
@@ -90,7 +102,15 @@ class TileWriter {
             const int to = slot_of(As::Output, o);
             const int from = call_.initial[o] < 0 ? -1 : slot_of(As::Input, static_cast<size_t>(call_.initial[o]));
             const Buffer& buffer = kernel.buffers[static_cast<size_t>(to)];
-            const Expr extent = buffer.shape[0];
+            const auto stored = stores_all(o);
+            if (stored && stored->is(ExprKind::Const) && stored->node().integer) continue;
+            Expr extent = buffer.shape[0];
+            if (stored) {
+                kernel.symbols.push_back(fmt::format("filled{}", o));
+                const Expr elements = node_.output(o)->type().tensor().shape.elements();
+                made_.symbols.push_back(select(*stored, 0, elements));
+                extent = min(extent, symbol(kernel.symbols.back()));
+            }
             const int64_t filled = machine_.blocks ? 1 : kFilled;
             const Expr part = index_var(fmt::format("part{}", o), {}), each = index_var(fmt::format("each{}", o), {});
             const Expr at = part * Expr(filled) + each;

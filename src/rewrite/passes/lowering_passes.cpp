@@ -18,6 +18,8 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unr
     table.push_back({"multiply_bytes", "products of dequantized tensors as products of bytes", bytes, once});
     table.push_back({"write_for_kernels", "ops as graphs that kernels compute faster", write_for_kernels, once});
     table.push_back({"nest_concats", "a concat that begins as another one takes its result", nest_concats, once});
+    table.push_back(
+        {"fuse_into_tiles", "element-wise neighbours of tile kernels as parts of them", fuse_into_tiles, once});
     auto tiles = [machine](Graph& graph, PassContext& context) { return choose_winograd(graph, machine, context); };
     table.push_back({"choose_winograd", "convolutions as products of transformed tiles, where that pays", tiles, once});
     if (!machine.blocks) return table;

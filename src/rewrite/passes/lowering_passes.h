@@ -40,6 +40,10 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
 // their weights zero for the channels of others: for machines whose matrix instructions take such tiles.
 Result<Changed> join_groups(Graph& graph, const Machine& machine, PassContext& context);
 
+// What is computed element by element of what a tile kernel reads or writes, by one node that nobody else asks, becomes
+// a part of the kernel.
+Result<Changed> fuse_into_tiles(Graph& graph, PassContext& context);
+
 bool any_used(const Node& node);  // of its outputs
 
 // The nodes from number `first` on are parts of `node`, or of what it is a part of.

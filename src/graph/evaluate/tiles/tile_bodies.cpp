@@ -83,6 +83,7 @@ Expr tile_body(const Instruction& i, size_t output, DType dtype, const Sizes& si
         case Kind::Map:
             return map_loads(i.body, [&](const Expr& e) { return element(inputs, size_t(e.node().slot), at); });
         case Kind::Offset: return element(inputs, 0, at) + cast(element(inputs, 1, at), DType::i64);
+        case Kind::PlaceOf: return element(inputs, 0, at);
         case Kind::Choose: return select(element(inputs, 0, at), element(inputs, 1, at), element(inputs, 2, at));
         case Kind::Broadcast: {
             Places from = at;
