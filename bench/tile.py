@@ -31,13 +31,19 @@ def copy(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
 
 
-def graph(text, threads, **inputs):
+def graph(text, threads, fuse=True, **inputs):
     """The graph compiler's program for a graph, as a call."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "graph.tsr"
         path.write_text(text)
-        program = tessera.compile(path, threads=threads)
+        program = tessera.compile(path, threads=threads, fuse=fuse)
     return lambda: program.run(inputs)
+
+
+def softmax_between(term, m, n):
+    """A graph with a softmax in it that has neighbours: a scale and a bias before it, a factor for each row behind it."""
+    return (f"graph g(x: f32[{m},{n}], b: f32[{n}], c: f32[{m},1]) {{\n  %s = add(mul(x, 0.125), b)\n  %p = {term}\n"
+            "  return add(mul(%p, c), 1.0)\n}")
 
 
 def cases(threads, rows):
@@ -59,6 +65,16 @@ def cases(threads, rows):
     yield f"copy of {x.nbytes >> 20} MiB", 2 * x.nbytes / 1e9, "GB/s", {
         "tile": lambda: copy[(x.size // 4096,)](x, y, x.size, BLOCK=4096),
         "numpy copy": lambda: np.copyto(y, x)}
+    m, n = rows, 1024
+    kernel = tile.op(softmax_lesson.softmax, tile.Output("f32", "in0.d0", "in0.d1"), tile.Input("f32"), "in0.d1", "in0.d1",
+                     BLOCK=n, grid=("in0.d0",))
+    inputs = {"x": draw(m, n), "b": draw(n), "c": draw(m, 1)}
+    alone = f"graph g(x: f32[{m},{n}]) {{\n  return {kernel('x')}\n}}"
+    yield f"softmax {m}x{n} in a model", 2 * inputs["x"].nbytes / 1e9, "GB/s", {
+        "tile": graph(softmax_between(kernel("%s"), m, n), threads, **inputs),
+        "apart": graph(softmax_between(kernel("%s"), m, n), threads, fuse=False, **inputs),
+        "kernel alone": graph(alone, threads, x=inputs["x"]),
+        "graph": graph(softmax_between("softmax(%s, axis=-1)", m, n), threads, **inputs)}
     heads, length, size = 8, 1024, 64
     q, k, v = (draw(heads, length, size) for _ in range(3))
     out = np.empty_like(q)

@@ -97,7 +97,7 @@ Status TileLowering::lower_view(const Instruction& i) {
             break;
         case Kind::PlaceOf:
             made.base = -1;
-            made.at = [this, in](const TileIndices& at) { return element(in, at); };
+            made.at = [this, in](const TileIndices& at) { return element(in, at) + nothing_; };
             break;
         case Kind::Join:
             made.at = [this, in, other = i.inputs[1]](const TileIndices& at) {

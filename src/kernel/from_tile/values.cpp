@@ -12,7 +12,9 @@ namespace {
 
 using tile::Kind;
 
-constexpr int kRegistersOfLanes = 4;  // that one vector loop fills with elements of four bytes
+// That one vector loop fills with elements of four bytes: enough to keep the pipes busy with what depends on each
+// other.
+int registers_of_lanes(const Machine& machine) { return machine.fma_pipes >= 4 ? 8 : 4; }
 
 // Who reads elements more than once, or in another region.
 bool reads_again(const tile::Instruction& user, bool in_threads) {
@@ -70,7 +72,7 @@ Stmt TileLowering::unrolled(int64_t extent, const std::function<Stmt(const Expr&
 }
 
 Stmt TileLowering::lanes(int64_t extent, const std::function<Stmt(const Expr&)>& body) {
-    const int64_t width = std::gcd(extent, int64_t{machine_.vector_bytes} / 4 * kRegistersOfLanes);
+    const int64_t width = std::gcd(extent, int64_t{machine_.vector_bytes} / 4 * registers_of_lanes(machine_));
     if (width < 2) return unrolled(extent, body, LoopKind::Serial);
     if (width == extent) return unrolled(extent, body, LoopKind::Vector);
     return unrolled(

@@ -29,6 +29,11 @@ class Aarch64Code : public TargetCode {
         m.lane_multiply = true;
         if (tune.starts_with("neoverse-v") || tune.starts_with("apple-")) m.fma_pipes = 4;
     }
+
+    // fmaxnm and fminnm.
+    Value* extreme_of_numbers(llvm::IRBuilderBase& b, const Machine&, bool largest, Value* x, Value* y) const override {
+        return b.CreateBinaryIntrinsic(largest ? llvm::Intrinsic::maxnum : llvm::Intrinsic::minnum, x, y);
+    }
 };
 
 }  // namespace
