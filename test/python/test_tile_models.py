@@ -298,3 +298,35 @@ def test_what_a_kernel_does_not_store_is_computed_as_well():
     x = np.arange(1, 8, dtype=np.float32)
     for found in both(model, x):
         np.testing.assert_array_equal(found, np.array([2, 1, 4, 1, 6, 1, 8], np.float32))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("m, n", [(5, 300), (1, 1), (3, 64), (0, 7), (4, 0)])
+def test_neighbours_of_loops_over_pointers(kind, m, n):
+    @triton.jit
+    def running(x, y, n, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        row = tl.program_id(0) * n
+        source, target = x + row + at, y + row + at
+        total = tl.zeros((BLOCK,), tl.float32)
+        for start in range(0, n, BLOCK):
+            total += tl.load(source, mask=at + start < n)
+            tl.store(target, total, mask=at + start < n)
+            source += BLOCK
+            target += BLOCK
+
+    term = triton.op(running, triton.Input(kind), triton.Output(kind, "in0.d0", "in0.d1"), "in0.d1", BLOCK=32, grid=("in0.d0",))
+    model = tessera.parse(f"""graph g(x: {kind}[M, N], b: {kind}[N], c: {kind}[M, 1]) {{
+ %a = add(mul(x, c), b)\n %y = {term('%a')}\n return mul(relu(%y), c)\n}}""")
+    rng = np.random.default_rng(n)
+    draw = lambda *shape: tessera_array(rng.standard_normal(shape).astype(np.float32), kind)  # noqa: E731
+    arrays = draw(m, n), draw(n), draw(m, 1)
+    slow, fast = both(model, *arrays)
+    tolerance = {"f32": 1e-5, "f16": 1e-2, "bf16": 6e-2}[kind]
+    np.testing.assert_allclose(np.asarray(fast, np.float32), np.asarray(slow, np.float32), rtol=tolerance, atol=tolerance)
+
+
+def tessera_array(values, kind):
+    if kind == "bf16":
+        return values.astype(pytest.importorskip("ml_dtypes").bfloat16)
+    return values.astype({"f32": np.float32, "f16": np.float16}[kind])
