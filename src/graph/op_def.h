@@ -29,6 +29,7 @@ enum class Trait {
     Movement,        // places elements elsewhere or says how many there are: nothing beside an op that computes
     Light,           // as little work for an element as an element-wise op, though it is none
     Window,          // an output element takes a window or a region of [N, C, D1, ...]
+    SameOrder,       // its output has the elements of its first input one after the other, in another shape
     OwnSums,         // its sums are of numbers that we chose: products with zero may be left out
 };
 

@@ -102,7 +102,7 @@ const OpDef kReshape{
     .outputs = {"y: T"},
     .attrs = {int_attr("allowzero", 0)},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement, Trait::SameOrder},
     .onnx = {"Reshape", {attr_to_input(5, "shape", 1), attr_added(14, "allowzero", Attr(int64_t{0}))}},
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.rank(1) != 1) return op.shape_error("shape must be a vector, is {}", op.shape(1));
@@ -158,7 +158,7 @@ const OpDef kFlatten{
     .outputs = {"y: T"},
     .attrs = {int_attr("axis", 1)},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement, Trait::SameOrder},
     .onnx = "Flatten",
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& x = op.shape(0);
@@ -197,7 +197,7 @@ const OpDef kSqueeze{
     .inputs = {"x: T", "axes?: i64"},
     .outputs = {"y: T"},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement, Trait::SameOrder},
     .onnx = {"Squeeze", {attr_to_input(13, "axes", 1)}},
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.has(1) && op.rank(1) > 1) return op.shape_error("axes must be a vector, is {}", op.shape(1));
@@ -241,7 +241,7 @@ const OpDef kUnsqueeze{
     .inputs = {"x: T", "axes: i64"},
     .outputs = {"y: T"},
     .types = {{"T", kAllTypes}},
-    .traits = {Trait::Pure, Trait::Linear, Trait::Movement},
+    .traits = {Trait::Pure, Trait::Linear, Trait::Movement, Trait::SameOrder},
     .onnx = {"Unsqueeze", {attr_to_input(13, "axes", 1)}},
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.rank(1) > 1) return op.shape_error("axes must be a vector, is {}", op.shape(1));

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -76,6 +77,13 @@ std::optional<Neighbour> neighbour(const Node& node, const Value* own) {
     if (!shape) return {};
     for (const Value* v : node.inputs())
         if (v && !shape_of(v)) return {};
+    if (node.is(Trait::SameOrder)) {
+        Value* v = node.input(0);
+        if (!(shape_of(v)->elements() == shape->elements())) return {};
+        const DType dtype = v->type().tensor().dtype;
+        const MapOperand operand{.at = v == own ? At::Own : At::Same, .dtype = dtype};
+        return Neighbour{{load(0, dtype, {}), {operand}}, {v}};
+    }
     OpView view = node.view();
     if (op.body_applies && !op.body_applies(view)) return {};
     std::vector<Expr> vars;
@@ -159,8 +167,6 @@ class Fusion {
         if (first == from->map.operands.end()) return false;
         Value* instead = from->values[static_cast<size_t>(first - from->map.operands.begin())];
         const Shape& shape = v->type().tensor().shape;
-        // Formulas of the kernel's sizes go on to mean what they did.
-        if (!(*shape_of(instead) == shape)) return false;
         const Decision worth = read_seldom(*parameter, shape.elements(), true);
         context_.choices.push_back(
             {fmt::format("fuse {} into the kernel of {}", v->name(), node_->output()->name()), worth});
@@ -181,7 +187,7 @@ class Fusion {
         const Shape* shape = shape_of(v);
         if (!parameter || !shape) return false;
         auto to = neighbour(*user, v);
-        if (!to || !(*shape_of(user->output()) == *shape)) return false;
+        if (!to || !(shape_of(user->output())->elements() == shape->elements())) return false;
         for (Value* other : to->values)
             if (other != v && needs(*other, *node_)) return false;
         const Decision may = may_compute(*parameter, o, *to, shape->elements());
@@ -276,12 +282,56 @@ class Fusion {
         return to_string(substitute(e, names));
     }
 
+    // A formula of the op as one over other inputs. It stays as it is where those it names have kept their sizes.
+    std::optional<std::string> restated(const std::string& text, const Expr& means,
+                                        const std::vector<Value*>& inputs) const {
+        for (size_t i = 0; i < node_->inputs().size(); ++i) {
+            if (inputs[i] == node_->input(i) || text.find(fmt::format("in{}.", i)) == std::string::npos) continue;
+            if (!(*shape_of(inputs[i]) == *shape_of(node_->input(i)))) return formula(means, inputs);
+        }
+        return text;
+    }
+    bool restate_grid(AttrMap& attrs, const std::vector<Value*>& inputs) const {
+        auto texts = std::get<std::vector<std::string>>(attrs.at("grid"));
+        for (size_t axis = 0; axis < texts.size(); ++axis) {
+            auto text = restated(texts[axis], call_.grid[axis], inputs);
+            if (!text) return false;
+            texts[axis] = std::move(*text);
+        }
+        attrs["grid"] = std::move(texts);
+        return true;
+    }
+    // Their types; that of output `as` is the other node's.
+    bool restate_outputs(AttrMap& attrs, const std::vector<Value*>& inputs, const Node& other,
+                         std::optional<size_t> as) const {
+        auto texts = std::get<std::vector<std::string>>(attrs.at("outputs"));
+        for (size_t o = 0; o < texts.size(); ++o) {
+            const TensorType& type = (as == o ? other.output() : node_->output(o))->type().tensor();
+            std::vector<std::string> dims;
+            for (const Dim& d : type.shape) {
+                auto text = formula(d, inputs);
+                if (!text) return false;
+                dims.push_back(std::move(*text));
+            }
+            texts[o] = fmt::format("{}[{}]", dtype_name(type.dtype), fmt::join(dims, ", "));
+        }
+        attrs["outputs"] = std::move(texts);
+        return true;
+    }
+
     // A node for the program in the place of the kernel's and of `neighbour`, whose result its output `as` is, or which
     // gave an input.
     Changed make(Node& other, tile::Absorbed absorbed, const Neighbour& with, std::vector<Value*> inputs,
                  std::optional<size_t> as) {
+        AttrMap attrs = node_->attrs();
+        attrs.erase("backward");
         std::vector<std::string> arguments;
-        for (const TileCall::Argument& a : call_.arguments) arguments.push_back(a.text);
+        for (const TileCall::Argument& a : call_.arguments) {
+            auto text = a.as == As::Size ? restated(a.text, a.size, inputs) : a.text;
+            if (!text) return false;
+            arguments.push_back(std::move(*text));
+        }
+        if (!restate_grid(attrs, inputs) || !restate_outputs(attrs, inputs, other, as)) return false;
         for (const tile::Absorbed::Parameter& p : absorbed.added) {
             if (p.operand) {
                 arguments.push_back(fmt::format("in{}", inputs.size()));
@@ -293,17 +343,9 @@ class Fusion {
             arguments.push_back(std::move(*text));
         }
         if (inputs.size() > kMostInputs || !tile::verify(absorbed.program).ok()) return false;
-        AttrMap attrs = node_->attrs();
-        attrs.erase("backward");
         attrs["arguments"] = std::move(arguments);
         const tile::Program program(std::make_shared<const tile::ProgramData>(std::move(absorbed.program)));
         attrs["kernel"] = program.to_string();
-        if (as) {
-            auto outputs = std::get<std::vector<std::string>>(attrs.at("outputs"));
-            std::string& text = outputs[*as];
-            text = std::string(dtype_name(with.map.body.dtype())) + text.substr(text.find('['));
-            attrs["outputs"] = std::move(outputs);
-        }
         return put_in_place_of_both(other, std::move(attrs), std::move(inputs), as);
     }
     Changed put_in_place_of_both(Node& other, AttrMap attrs, std::vector<Value*> inputs, std::optional<size_t> as) {
