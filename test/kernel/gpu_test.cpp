@@ -64,6 +64,22 @@ TEST(Gpu, RowsAreSharedByBlocks) {
                 testing::AllOf(testing::HasSubstr("on block.x"), testing::HasSubstr("shared")));
 }
 
+// Many short rows: a block takes several, each with threads of its own.
+TEST(Gpu, ShortRowsShareABlock) {
+    expect_in_any_order("graph g(x: f16[2048,64]) {\n  return softmax(x, axis=-1)\n}\n");
+    expect_in_any_order("graph g(x: f32[2,2049,72]) {\n  return reduce_max(x, [2], keepdims=0)\n}\n");
+    expect_in_any_order(
+        "graph g(x: f32[2050,64], s: f32[64], b: f32[64]) {\n  return layer_normalization(x, s, b)\n}\n");
+    EXPECT_THAT(kernels_of(for_blocks("graph g(x: f16[8192,1024]) {\n  return softmax(x, axis=-1)\n}\n")),
+                testing::AllOf(testing::HasSubstr("< 4096 on block.x"), testing::HasSubstr("< 2 on thread.y"),
+                               testing::HasSubstr("f32[1, 2, 32, 32] shared")));
+    // Fewer rows, and long ones, have a block each.
+    for (const char* shape : {"1024,1024", "8192,2048"})
+        EXPECT_THAT(
+            kernels_of(for_blocks(fmt::format("graph g(x: f16[{}]) {{\n  return softmax(x, axis=-1)\n}}\n", shape))),
+            testing::Not(testing::HasSubstr("thread.y")));
+}
+
 // What one thread alone touches has a place for each thread, in f32, and is not rounded on the way.
 TEST(Gpu, WhatIsKeptOfRowsStaysWithItsThread) {
     for (const char* dtype : {"f16", "bf16"})
