@@ -1,7 +1,8 @@
 // Launches whose tiles are copied ahead. A multiprocessor runs one block of three groups of four warps, which takes the
 // kernel's blocks one after the other. The last group is the producer: one of its threads has tiles copied into a ring
 // in shared memory, for one of the kernel's blocks after the other. The other two are consumers and carry out all
-// else; they take the kernel's blocks in turn, so that one multiplies while the other stores.
+// else; they take the kernel's blocks in turn, so that one multiplies while the other stores. Where no multiprocessor
+// has two of the kernel's blocks there is one consumer: a smaller block is launched sooner.
 //
 // Each place of the ring has two barriers: one says that tiles have come, the other that they are no longer needed. A
 // barrier tells only odd laps from even ones. So a consumer begins to wait for tiles when the other has got all of the
@@ -35,6 +36,9 @@ bool is_early(const For& loop, size_t copy) {
 Value* Emitter::warp_in_group() const { return builder_.CreateAnd(roles_->warp, builder_.getInt32(3)); }
 
 void Emitter::meet_in_group() {
+    // A barrier that is not known reserves all there are.
+    if (plan_->roles && plan_->roles->consumers == 1)
+        return void(assembly(fmt::format("bar.sync 1, {};", kGroupThreads), "", {}));
     assembly(fmt::format("bar.sync $0, {};", kGroupThreads), "r",
              {builder_.CreateAdd(roles_->group, builder_.getInt32(1))});
 }
@@ -192,8 +196,9 @@ void Emitter::emit_tiles(const BoundNest& nest, Value* first, Value* every, uint
 }
 
 void Emitter::emit_producer(const BoundNest& nest) {
-    builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_dec_sync_aligned_u32, {},
-                             {builder_.getInt32(kProducerRegisters)});
+    if (plan_->roles->consumers > 1)
+        builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_dec_sync_aligned_u32, {},
+                                 {builder_.getInt32(kProducerRegisters)});
     builder_.CreateStore(builder_.getInt32(1), roles_->phase);  // all places are free at first
     roles_->fetched = stack_memory(builder_, builder_.getInt1Ty(), "fetched");
     builder_.CreateStore(builder_.getFalse(), roles_->fetched);
@@ -243,7 +248,7 @@ void Emitter::emit_fetch(const Call& call, Value* stage) {
     const TileCopy copy = *tile_copy(kernel_, call);
     const auto size = static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
     const int64_t panel = kPanelBytes / size, panel_bytes = copy.rows * kPanelBytes;
-    const int64_t stage_bytes = copy.rows * copy.columns * size;
+    const int64_t stage_bytes = plan_->roles->apart.at(copy.tile);
     Value* to = builder_.CreateMul(stage, builder_.getInt32(static_cast<uint32_t>(stage_bytes)));
     to = builder_.CreateAdd(to, roles_->base);
     const unsigned map = first_map + static_cast<unsigned>(plan_->roles->maps.at(&call));
@@ -326,8 +331,10 @@ void Emitter::emit_fetched_loop(const For& loop) {
 }
 
 void Emitter::emit_consumer(const BoundNest& nest) {
-    builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_inc_sync_aligned_u32, {},
-                             {builder_.getInt32(kConsumerRegisters)});
+    const auto consumers = static_cast<uint32_t>(plan_->roles->consumers);
+    if (consumers > 1)
+        builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_inc_sync_aligned_u32, {},
+                                 {builder_.getInt32(kConsumerRegisters)});
     if (waits_in_roles(*plan_)) wait_for_launches();
     // The blocks that the other takes lie between.
     Value* steps = builder_.CreateTrunc(emit_alone(plan_->roles->ahead->extent), builder_.getInt32Ty());
@@ -335,9 +342,9 @@ void Emitter::emit_consumer(const BoundNest& nest) {
     Value *block = target_.code->place(builder_, Place::Block, 0),
           *blocks = target_.code->place(builder_, Place::Blocks, 0);
     Value* first = builder_.CreateAdd(block, builder_.CreateMul(roles_->group, blocks));
-    emit_tiles(nest, first, builder_.CreateShl(blocks, builder_.getInt32(1)), kRasterRows, [&] {
+    emit_tiles(nest, first, builder_.CreateMul(blocks, builder_.getInt32(consumers)), kRasterRows, [&] {
         emit_block(nest.body);
-        advance(steps);
+        if (consumers > 1) advance(steps);
     });
     emit_where(is_first_thread(), [&] { assembly("cp.async.bulk.wait_group 0;", "", {}); });
 }
@@ -357,9 +364,12 @@ void Emitter::emit_consumed(const For& loop) {
     });
     if (!status_.ok()) return;
     Value* first = is_first_thread();
-    wait_for(ring_slot(kTurn, roles_->group), builder_.CreateLoad(word, roles_->turn));
-    builder_.CreateStore(builder_.CreateXor(builder_.CreateLoad(word, roles_->turn), builder_.getInt32(1)),
-                         roles_->turn);
+    const bool in_turn = plan_->roles->consumers > 1;
+    if (in_turn) {
+        wait_for(ring_slot(kTurn, roles_->group), builder_.CreateLoad(word, roles_->turn));
+        builder_.CreateStore(builder_.CreateXor(builder_.CreateLoad(word, roles_->turn), builder_.getInt32(1)),
+                             roles_->turn);
+    }
     llvm::AllocaInst* before = stack_memory(builder_, word, "before");
     builder_.CreateStore(builder_.getInt32(0), before);
     Value* steps = emit_alone(loop.extent);
@@ -373,7 +383,7 @@ void Emitter::emit_consumed(const For& loop) {
         builder_.CreateStore(stage, before);
         advance(builder_.getInt32(1));
     });
-    arrive_at(ring_slot(kTurn, builder_.CreateXor(roles_->group, builder_.getInt32(1))), first);
+    if (in_turn) arrive_at(ring_slot(kTurn, builder_.CreateXor(roles_->group, builder_.getInt32(1))), first);
     for (const Call* call : products) settle_sums(call->writes[0].buffer);
     Value* any = builder_.CreateICmpSGT(steps, builder_.getInt64(0));
     arrive_at(ring_slot(kEmpty, builder_.CreateLoad(word, before)), builder_.CreateAnd(first, any));

@@ -75,7 +75,7 @@ Value* Emitter::assembly(const std::string& text, const std::string& constraints
 }
 
 // Of the first tile in the ring.
-Value* Emitter::tile_descriptor(const Access& tile, int64_t, bool along_k) {
+Value* Emitter::tile_descriptor(const Access& tile, bool along_k) {
     const int64_t offset = plan_->roles->ring.at(tile.buffer);
     Value* at = builder_.CreateAdd(roles_->base, builder_.getInt32(static_cast<uint32_t>(offset)));
     at = builder_.CreateAnd(builder_.CreateLShr(at, builder_.getInt32(4)), builder_.getInt32(0x3FFF));
@@ -91,14 +91,14 @@ void Emitter::emit_wgmma(const Call& call, Value* stage) {
     const int64_t squares = *known->axes[kRows64].extent.as_int(),
                   columns = *known->axes[kColumns8].extent.as_int() * 8;
     auto stride = [&](size_t operand, size_t axis) { return *call.args[operand * kWgmmaAxes + axis].as_int(); };
-    auto bytes = [&](size_t operand) { return kSquare * (operand == 1 ? squares : columns / 64); };
+    auto apart = [&](size_t operand) { return plan_->roles->apart.at(call.reads[operand - 1].buffer); };
     Value* first[3] = {};
     bool along_k[3] = {};
     for (size_t operand : {1u, 2u}) {
         along_k[operand] = stride(operand, kDepth) == 1;
-        Value* begin = tile_descriptor(call.reads[operand - 1], bytes(operand), along_k[operand]);
+        Value* begin = tile_descriptor(call.reads[operand - 1], along_k[operand]);
         Value* further = builder_.CreateMul(builder_.CreateZExt(stage, i64()),
-                                            builder_.getInt64(static_cast<uint64_t>(bytes(operand) >> 4)));
+                                            builder_.getInt64(static_cast<uint64_t>(apart(operand) >> 4)));
         first[operand] = builder_.CreateAdd(begin, further);
     }
     auto at = [&](size_t operand, int64_t step, int64_t square) {

@@ -24,6 +24,8 @@ struct RolesPlan {
     const For* ahead = nullptr;          // the loop whose tiles are copied ahead
     int64_t stages = 0;                  // tiles of each kind at once
     std::map<int, int64_t> ring;         // where the first of them is, by tile
+    std::map<int, int64_t> apart;        // how far the next is, by tile
+    int consumers = 2;                   // groups of threads that multiply
     std::map<int, int64_t> own;          // other buffers, by buffer: those of the first group of threads
     int64_t own_bytes = 0;               // how much further those of the next are
     int64_t barriers = 0;                // where these are
@@ -247,7 +249,7 @@ class Emitter {
     };
     const char* sum_constraint(int buffer) const;  // of the registers that hold them
     void add_wide_product(const WideProduct& product, const std::vector<Value*>& operands);
-    Value* tile_descriptor(const Access& tile, int64_t side, bool along_k);
+    Value* tile_descriptor(const Access& tile, bool along_k);
 
     // emit_team.cpp
     void emit_team(const BoundNest& nest);

@@ -91,7 +91,7 @@ LaunchShape shape_of(const For& bound) {
 constexpr int64_t kSharedAlignment = 1024;  // of tiles whose pieces are exchanged
 constexpr int64_t kMostShared = 227 << 10;  // bytes of a block
 constexpr int64_t kBarrierBytes = 8;
-constexpr int kConsumers = 2;
+constexpr int64_t kMultiprocessors = 132;
 
 TileMap map_of(const Kernel& kernel, const TileCopy& copy) {
     const Buffer& b = kernel.buffers[static_cast<size_t>(copy.global)];
@@ -170,31 +170,49 @@ Status plan_roles(const Kernel& kernel, LaunchPlan& plan) {
     });
     TRY(std::move(status));
     if (!roles.ahead) return Error(Code::E0604, "kernel {}: no loop whose tiles are copied ahead", kernel.name);
-    int64_t stage = 0;
+    std::map<int, int64_t> copied;  // rows, by tile
+    for (const auto& [call, map] : roles.maps)
+        if (brings_tile(*call)) {
+            const TileCopy copy = *tile_copy(kernel, *call);
+            const DType dtype = kernel.buffers[static_cast<size_t>(copy.tile)].dtype;
+            const bool one = copy.columns * static_cast<int64_t>(dtype_bytes(dtype)) == kPanelBytes;
+            copied[copy.tile] = std::max(copied[copy.tile], one ? copy.copied : copy.rows);
+        }
+    int64_t stage = 0, beyond = 0;
     visit(plan.stmt, [&](const Stmt& s) {
         const Alloc* a = s->as<Alloc>();
         if (!a || kernel.buffers[static_cast<size_t>(a->buffer)].scope != Scope::Shared) return;
-        const int64_t bytes = bytes_in_shared(kernel.buffers[static_cast<size_t>(a->buffer)]);
+        const Buffer& b = kernel.buffers[static_cast<size_t>(a->buffer)];
+        const int64_t bytes = bytes_in_shared(b);
         if (roles.ring.contains(a->buffer)) {
-            stage += bytes;
+            // Rows that are not copied may be anything: the next tile's.
+            const int64_t of_copied = bytes / b.shape[0].as_int().value_or(1) * copied.at(a->buffer);
+            const int64_t apart = (of_copied + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+            roles.apart[a->buffer] = apart;
+            stage += apart, beyond += bytes - apart;
         } else if (!is_threads_own(kernel, *a)) {
             roles.own[a->buffer] = roles.own_bytes;
             roles.own_bytes += bytes;
         }
     });
+    int64_t blocks = 1;
+    for (const Expr& e : plan.shape.grid) blocks *= e.as_int().value_or(kMultiprocessors + 1);
+    if (blocks <= kMultiprocessors) roles.consumers = 1;  // for whom there is no second block
     const int64_t wanted = roles.ahead->notes.at("pipeline");
-    const int64_t room = kMostShared - kConsumers * roles.own_bytes - kBarrierBytes * (2 * wanted + kConsumers);
+    const int64_t room =
+        kMostShared - roles.consumers * roles.own_bytes - kBarrierBytes * (2 * wanted + roles.consumers) - beyond;
     roles.stages = std::min(wanted, room / std::max<int64_t>(stage, 1));
     if (roles.stages < 2) return no_room(kernel);
     int64_t at = 0;
     for (auto& [tile, offset] : roles.ring) {
         offset = at;
-        at += roles.stages * bytes_in_shared(kernel.buffers[static_cast<size_t>(tile)]);
+        const int64_t apart = roles.apart.at(tile);
+        at += roles.stages * apart + bytes_in_shared(kernel.buffers[static_cast<size_t>(tile)]) - apart;
     }
     for (auto& [buffer, offset] : roles.own) offset += at;
-    roles.barriers = at + kConsumers * roles.own_bytes;
-    plan.shape.shared_bytes = roles.barriers + kBarrierBytes * (2 * roles.stages + kConsumers);
-    plan.shape.groups = kConsumers + 1;
+    roles.barriers = at + roles.consumers * roles.own_bytes;
+    plan.shape.shared_bytes = roles.barriers + kBarrierBytes * (2 * roles.stages + roles.consumers);
+    plan.shape.groups = roles.consumers + 1;
     plan.roles = std::move(roles);
     return {};
 }

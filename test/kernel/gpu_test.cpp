@@ -64,6 +64,22 @@ TEST(Gpu, RowsAreSharedByBlocks) {
                 testing::AllOf(testing::HasSubstr("on block.x"), testing::HasSubstr("shared")));
 }
 
+// Many short rows: a block takes several, each with threads of its own.
+TEST(Gpu, ShortRowsShareABlock) {
+    expect_in_any_order("graph g(x: f16[2048,64]) {\n  return softmax(x, axis=-1)\n}\n");
+    expect_in_any_order("graph g(x: f32[2,2049,72]) {\n  return reduce_max(x, [2], keepdims=0)\n}\n");
+    expect_in_any_order(
+        "graph g(x: f32[2050,64], s: f32[64], b: f32[64]) {\n  return layer_normalization(x, s, b)\n}\n");
+    EXPECT_THAT(kernels_of(for_blocks("graph g(x: f16[8192,1024]) {\n  return softmax(x, axis=-1)\n}\n")),
+                testing::AllOf(testing::HasSubstr("< 4096 on block.x"), testing::HasSubstr("< 2 on thread.y"),
+                               testing::HasSubstr("f32[1, 2, 32, 32] shared")));
+    // Fewer rows, and long ones, have a block each.
+    for (const char* shape : {"1024,1024", "8192,2048"})
+        EXPECT_THAT(
+            kernels_of(for_blocks(fmt::format("graph g(x: f16[{}]) {{\n  return softmax(x, axis=-1)\n}}\n", shape))),
+            testing::Not(testing::HasSubstr("thread.y")));
+}
+
 // What one thread alone touches has a place for each thread, in f32, and is not rounded on the way.
 TEST(Gpu, WhatIsKeptOfRowsStaysWithItsThread) {
     for (const char* dtype : {"f16", "bf16"})
@@ -316,13 +332,53 @@ TEST(Gpu, LongProductsOfFewTilesAreCut) {
          std::vector<std::array<int64_t, 6>>{{4096, 4096, 64, 128, 128, 1},
                                              {1024, 1024, 16, 64, 128, 1},
                                              {64, 4096, 64, 64, 64, 1},
-                                             {128, 768, 48, 64, 64, 4}}) {
-        const WgmmaShape shape = choose_wgmma(1, m, n, steps);
+                                             {128, 768, 48, 64, 64, 4},
+                                             {3072, 768, 48, 128, 192, 1},
+                                             {4096, 16384, 64, 128, 192, 1}}) {
+        const WgmmaShape shape = choose_wgmma({.m = m, .n = n, .steps = steps});
         EXPECT_EQ(shape.tile.m, tile_m) << m;
         EXPECT_EQ(shape.tile.n, tile_n) << m;
         EXPECT_EQ(shape.parts, parts) << m;
     }
+    // What follows takes longer than a short product: with smaller tiles it ends earlier.
+    EXPECT_EQ(choose_wgmma({.m = 1024, .n = 3072, .steps = 12, .end = 1.85}).tile, (BlockTile{64, 192, 64}));
+    // Tiles of f32 come later, and larger ones are worth more.
+    EXPECT_EQ(choose_wgmma({.m = 4096, .n = 4096, .steps = 128, .dtype = DType::f32}).tile, (BlockTile{128, 192, 32}));
     EXPECT_EQ(choose_parts({64, 64, 32}, 1, 512, 49, 144), 16);
+}
+
+// Tiles of 192 columns, which small products are not given.
+TEST(Gpu, TilesOf192ColumnsComputeTheSame) {
+    constexpr int64_t kM = 70, kK = 72, kN = 200;
+    for (int64_t rows : {64, 128})
+        for (bool transposed : {false, true}) {
+            auto compute = parse_compute(fmt::format(
+                "compute c() (x: f16[{0}, {1}], w: f16[{3}], y: f16[{0}, {2}]) {{\n  t: f32[{0}, {2}] global\n"
+                "  sum for i < {0}, j < {2}: t[i, j] += f32(x[i, k]) * f32(w[{4}]) over k < {1}\n"
+                "  out for i < {0}, j < {2}: y[i, j] = f16(max(t[i, j], 0.0))\n}}\n",
+                kM, kK, kN, transposed ? "200, 72" : "72, 200", transposed ? "j, k" : "k, j"));
+            ASSERT_TRUE(compute.ok()) << compute.error().to_string();
+            const auto made = wgmma_kernel(Schedule(*compute), compute->stages[0], compute->stages[1], false, 0,
+                                           {.tile = {rows, 192, 64}, .window = {}});
+            ASSERT_TRUE(made);
+            EXPECT_THAT(to_string(made->kernel), testing::HasSubstr(fmt::format("wgmma_f16_{}x192", rows)));
+            std::mt19937 gen(5);
+            std::vector<Tensor> tensors{random_tensor(DType::f16, {kM, kK}, gen),
+                                        random_tensor(DType::f16, transposed ? Sizes{kN, kK} : Sizes{kK, kN}, gen),
+                                        *Tensor::zeros(DType::f16, {kM, kN})};
+            Tensor want = *Tensor::zeros(DType::f16, {kM, kN});
+            for (int64_t i = 0; i < kM; ++i)
+                for (int64_t j = 0; j < kN; ++j) {
+                    double sum = 0;
+                    for (int64_t k = 0; k < kK; ++k)
+                        sum +=
+                            tensors[0].real_at(i * kK + k) * tensors[1].real_at(transposed ? j * kK + k : k * kN + j);
+                    want.set_real(i * kN + j, std::max(sum, 0.0));
+                }
+            const Status ran = interpret(made->kernel, tensors, {}, {.races = Races::Find});
+            ASSERT_TRUE(ran.ok()) << ran.error().to_string();
+            expect_close(Datum(tensors[2]), Datum(want));
+        }
 }
 
 // Weights may be copied before the launches before are done; of few rows only those that there are are copied.

@@ -248,13 +248,33 @@ TEST(Ptx, WideMatrixInstructionsAreNotHeldUp) {
                 EXPECT_THAT(*ptx, HasSubstr(fmt::format("k16.f32.{0}.{0}", dtype)));
                 for (const char* part :
                      {"wgmma.mma_async.sync.aligned.m64n", "cp.async.bulk.tensor.2d.shared::cluster.global.tile",
-                      "cp.async.bulk.tensor.2d.global.shared::cta.tile", "mbarrier.try_wait.parity", "setmaxnreg.inc",
+                      "cp.async.bulk.tensor.2d.global.shared::cta.tile", "mbarrier.try_wait.parity",
                       "fence.proxy.async.shared::cta"})
                     EXPECT_THAT(*ptx, HasSubstr(part));
+                // Where no multiprocessor has two blocks, one group of threads takes them, and needs nobody's
+                // registers.
+                EXPECT_EQ(ptx->find("setmaxnreg.inc") != std::string::npos, size == 4096);
                 EXPECT_EQ(ptx->find("ld.local"), std::string::npos) << "sums are not in registers";
                 if (ptxas.empty()) continue;
                 expect_not_held_up(assemble(ptxas, *ptx, "sm_90a"));
             }
+}
+
+// So are tiles of 192 columns, with what follows the product.
+TEST(Ptx, TilesOf192ColumnsAreNotHeldUp) {
+    const std::string ptxas = find_assembler();
+    for (const char* sizes : {"3072,3072,768", "4096,4096,16384"}) {
+        int m = 0, k = 0, n = 0;
+        ASSERT_EQ(std::sscanf(sizes, "%d,%d,%d", &m, &k, &n), 3);
+        auto ptx = emit_assembly(kernels_of(fmt::format("graph g(a: bf16[{0},{1}], b: bf16[{1},{2}], c: bf16[{2}]) {{\n"
+                                                        "  %0 = matmul(a, b)\n  return gelu(add(%0, c))\n}}\n",
+                                                        m, k, n),
+                                            "sm_90a"),
+                                 {.target = "sm_90a"});
+        ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+        EXPECT_THAT(*ptx, HasSubstr("m64n192k16")) << sizes;
+        if (!ptxas.empty()) expect_not_held_up(assemble(ptxas, *ptx, "sm_90a"));
+    }
 }
 
 // The same of floats of 8 bits, of which instructions take 32 along k.

@@ -393,7 +393,7 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         const size_t inner = window ? f.inner.value_or(0) : 0;
         const DType dtype = window ? DType::f16 : *f.wide;
         const int64_t steps = steps_along(merged, inner, kPanelBytes / int64_t(dtype_bytes(dtype)));
-        const auto [tile, parts] = choose_wgmma(f.batch, f.m, f.n, steps, dtype);
+        const auto [tile, parts] = choose_wgmma({f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer)});
         const WgmmaPlan wgmma{tile, parts, inner, std::move(window)};
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }

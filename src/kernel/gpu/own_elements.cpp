@@ -21,21 +21,22 @@ class OwnElements {
   public:
     OwnElements(Kernel& kernel, int buffer) : kernel_(kernel), buffer_(buffer) {}
 
-    // Whether all accesses in `body` are of one kind, by threads of one dimension.
+    // Whether all accesses in `body` are of one kind: by threads along x, of which each row has those of one y.
     bool look_at(const Stmt& body) {
         follow(body);
         if (failed_ || !owners_) return false;
         const Buffer& b = kernel_.buffers[static_cast<size_t>(buffer_)];
-        const int64_t size = *b.shape[0].as_int(), all = owners_->threads * owners_->width;
+        const int64_t size = *b.shape.back().as_int(), all = owners_->threads * owners_->width;
         return size % all == 0 && size / owners_->threads <= kMostElements;
     }
 
     Stmt changed(const Stmt& body) {
         Buffer& b = kernel_.buffers[static_cast<size_t>(buffer_)];
-        b.shape = {1, 1, owners_->threads, *b.shape[0].as_int() / owners_->threads};
+        const int64_t rows = b.shape.size() == 2 ? *b.shape[0].as_int() : 1;
+        b.shape = {1, rows, owners_->threads, *b.shape.back().as_int() / owners_->threads};
         return mutate(body, [&](const Stmt& s) -> Stmt {
             const For* loop = s ? s->as<For>() : nullptr;
-            return loop && is_thread_loop(*loop) ? make_stmt(within(*loop)) : s;
+            return loop && loop->axis == "thread.x" ? make_stmt(within(*loop)) : s;
         });
     }
 
@@ -43,17 +44,17 @@ class OwnElements {
     For within(const For& threads) const {
         For made = threads;
         const auto place = [&](const std::vector<Expr>& at) -> std::vector<Expr> {
-            return {0, 0, threads.var, in_thread(at[0], threads)};
+            return {0, at.size() == 2 ? at[0] : Expr(0), threads.var, in_thread(at.back(), threads)};
         };
         made.body = map_exprs(threads.body, [&](const Expr& whole) {
             return rewrite(whole, [&](const Expr& e) {
-                const bool own = e.is(ExprKind::Load) && e.node().slot == buffer_ && e.args().size() == 1;
+                const bool own = e.is(ExprKind::Load) && e.node().slot == buffer_ && e.args().size() <= 2;
                 return own ? load(buffer_, e.dtype(), place(e.args())) : e;
             });
         });
         made.body = mutate(made.body, [&](const Stmt& s) -> Stmt {
             const Store* store = s ? s->as<Store>() : nullptr;
-            if (!store || store->to.buffer != buffer_ || store->to.indices.size() != 1) return s;
+            if (!store || store->to.buffer != buffer_ || store->to.indices.size() > 2) return s;
             Store moved = *store;
             moved.to.indices = place(store->to.indices);
             return make_stmt(std::move(moved));
@@ -61,16 +62,22 @@ class OwnElements {
         return made;
     }
 
+    // Inside of a loop over threads along x, and one over threads along y around that.
     void follow(const Stmt& s, const For* threads = nullptr) {
         if (!s || failed_) return;
         if (const For* loop = s->as<For>()) {
-            if (is_thread_loop(*loop)) {
+            const bool lines = loop->axis == "thread.y";
+            if (lines) {
+                failed_ |= threads != nullptr || lines_ != nullptr;
+                lines_ = loop;
+            } else if (is_thread_loop(*loop)) {
                 failed_ |= threads != nullptr || loop->axis != "thread.x" || !loop->extent.as_int();
                 threads = loop;
             } else if (threads) {
                 kinds_.insert_or_assign(loop->var.node().name, loop);
             }
             follow(loop->body, threads);
+            if (lines) lines_ = nullptr;
         } else if (const Seq* list = s->as<Seq>()) {
             for (const Stmt& each : list->stmts) follow(each, threads);
         } else if (const Alloc* a = s->as<Alloc>()) {
@@ -100,9 +107,16 @@ class OwnElements {
     }
 
     void access(const std::vector<Expr>& indices, const For* threads) {
-        const auto owners = threads && indices.size() == 1 ? owners_of(indices[0], *threads) : std::nullopt;
+        const auto owners =
+            threads && is_own_row(indices) ? owners_of(indices.back(), *threads) : std::optional<Owners>();
         failed_ |= !owners || (owners_ && *owners_ != *owners);
         if (owners) owners_ = owners;
+    }
+
+    bool is_own_row(const std::vector<Expr>& indices) const {
+        const Buffer& b = kernel_.buffers[static_cast<size_t>(buffer_)];
+        if (indices.size() == 1) return lines_ == nullptr;
+        return lines_ && indices[0].same(lines_->var) && lines_->extent.same(b.shape[0]);
     }
 
     static std::optional<int64_t> step_of(const Expr& index, const Expr& var) {
@@ -143,6 +157,7 @@ class OwnElements {
     Kernel& kernel_;
     const int buffer_;
     bool failed_ = false;
+    const For* lines_ = nullptr;
     std::optional<Owners> owners_;
     std::map<std::string, const For*> kinds_;  // loops of a thread, by variable
 };
@@ -154,7 +169,9 @@ void own_elements(Kernel& kernel) {
         const Alloc* a = s ? s->as<Alloc>() : nullptr;
         if (!a) return s;
         const Buffer& b = kernel.buffers[static_cast<size_t>(a->buffer)];
-        if (b.scope != Scope::Shared || b.shape.size() != 1 || !b.shape[0].as_int() || !b.strides.empty()) return s;
+        if (b.scope != Scope::Shared || b.shape.size() > 2 || b.shape.empty() || !b.strides.empty()) return s;
+        for (const Expr& size : b.shape)
+            if (!size.as_int()) return s;
         OwnElements own(kernel, a->buffer);
         return own.look_at(a->body) ? alloc(a->buffer, own.changed(a->body)) : s;
     });

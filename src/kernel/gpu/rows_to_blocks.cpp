@@ -1,4 +1,5 @@
 // Rows that blocks reduce: each thread takes every so many vectors of the row, partial results meet in shared memory.
+// Of many short rows a block takes several, with threads of their own along y.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -15,6 +16,8 @@ constexpr int64_t kGathered = 16;           // threads that gather partial resul
 constexpr int64_t kAddedUp = 32;            // what one adds up
 constexpr int64_t kLanes = 4;               // of those at a time
 constexpr int64_t kUnrolledLoads = 16;
+constexpr int64_t kBlockVectors = 256, kBlockThreads = 128;  // that several short rows have together, where there are
+constexpr int64_t kManyRows = 2048;
 
 // So many threads that each has a few vectors.
 int64_t threads_for(const Expr& elements, int64_t width) {
@@ -41,7 +44,7 @@ class RowsInBlocks {
             else
                 TRY(share_reduction(m));
         }
-        TRY(share_map(out_, rows_));
+        TRY(share_map(out_, rows_ + (together_ ? 1 : 0)));
         for (const std::string& m : group_.members)
             if (totals_.contains(m)) TRY(finish_in_reader(m));
         return {};
@@ -58,6 +61,12 @@ class RowsInBlocks {
             loops.erase(loops.begin() + 1);
         }
         rows_ = loops.size();
+        if (const int64_t together = rows_together(loops.back()); together > 1) {
+            auto [blocks, row] = TRY(s_.split(loops.back(), together));
+            TRY(s_.bind(row, "thread.y"));
+            loops.back() = blocks;
+            together_ = true;
+        }
         row_ = loops.back();
         auto size = [&](const Loop& l) { return s_.extent(l).as_int().value_or(1 << 30); };
         std::stable_sort(loops.begin(), loops.end(), [&](const Loop& a, const Loop& b) { return size(a) > size(b); });
@@ -65,11 +74,32 @@ class RowsInBlocks {
         return {};
     }
 
+    // How many neighbours of a loop over rows one block takes: so many that it has enough to do.
+    int64_t rows_together(const Loop& row) const {
+        const Stage& out = find_stage(s_, out_);
+        const auto rows = s_.extent(row).as_int();
+        if (!rows || *rows < kManyRows || group_.axes != rows_ || out.axes.size() == group_.axes) return 1;
+        int64_t vectors = 1;
+        const int64_t width = width_for(out, out.axes.back());
+        for (size_t i = group_.axes; i < out.axes.size(); ++i)
+            vectors *= out.axes[i].extent.as_int().value_or(kBlockVectors * width);
+        vectors = divide_up(vectors, width);
+        int64_t together = std::min(kBlockVectors / vectors, kBlockThreads / threads_for(vectors * width, width));
+        while (together > 1 && *rows % together != 0) --together;
+        return std::max<int64_t>(together, 1);
+    }
+
+    // Of a stage that has all rows of a block.
+    Status bind_lines(const std::string& name) {
+        return together_ ? s_.bind(s_.loops(name)[group_.axes - 1], "thread.y") : Status();
+    }
+
     // The loops from number `first` on, one after the other of their vectors to each thread.
     Status share_map(const std::string& name, size_t first) {
         const Stage stage = find_stage(s_, name);
         if (stage.axes.size() == group_.axes) return {};
         const ReduceAxis inner = stage.axes.back();
+        if (name != out_) TRY(bind_lines(name));
         std::vector<Loop> loops = s_.loops(name);
         return share(name, std::vector<Loop>(loops.begin() + std::ptrdiff_t(first), loops.end()),
                      width_for(stage, inner));
@@ -149,6 +179,7 @@ class RowsInBlocks {
         const std::string moved = TRY(s_.cache_write(part, Scope::Register));
         TRY(s_.compute_at(moved, row_));
         TRY(s_.set_scope(moved, Scope::Shared));
+        TRY(bind_lines(moved));
         const Loop own = s_.loops(moved).back();
         TRY(s_.bind(own, "thread.x"));
         TRY(s_.compute_at(part, own));
@@ -165,6 +196,7 @@ class RowsInBlocks {
         const std::string gathered = TRY(s_.rfactor(few));
         TRY(s_.compute_at(gathered, row_));
         TRY(s_.set_scope(gathered, Scope::Shared));
+        TRY(bind_lines(gathered));
         for (const Loop& l : s_.loops(gathered))
             if (!s_.reduces(l)) few = l;
         return s_.bind(few, "thread.x");
@@ -175,6 +207,7 @@ class RowsInBlocks {
     RowGroup group_;
     Loop row_;                                // the innermost over rows
     size_t rows_ = 0;                         // so many
+    bool together_ = false;                   // a block takes several of the innermost
     std::map<std::string, Loop> threads_of_;  // by stage: its loop over threads
     std::set<std::string> totals_;            // reductions of which partial results are shared
 };

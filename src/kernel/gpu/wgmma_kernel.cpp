@@ -1,6 +1,8 @@
 #include "kernel/gpu/wgmma_kernel.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_loops.h"
@@ -211,11 +213,17 @@ class WgmmaContraction : ContractionBuilder {
         std::vector<Expr> at = o.along_k ? place(o.view, first, k, step) : place(o.view, k, first, step);
         Stmt brought = copy(kCopyTile, {o.tile, {0, 0}}, {o.view.buffer, std::move(at)});
         // Rows that there are not would be filled with zeros, which takes time.
-        const int64_t there = o.along_k ? o.view.shape[o.view.shape.size() - 2].as_int().value_or(o.side) : o.side;
+        const int64_t there = rows_there(o);
         if (there >= o.side) return brought;
         Call some = *brought->as<Call>();
         some.args.push_back(there);
         return make_stmt(std::move(some));
+    }
+
+    // Rows of a tile that there are at most.
+    int64_t rows_there(const TileOperand& o) const {
+        if (!o.along_k || (window_ && &o == &a_)) return o.side;
+        return std::min(o.side, o.view.shape[o.view.shape.size() - 2].as_int().value_or(o.side));
     }
 
     Stmt bring_places(const Expr& first, const Expr& step, const Expr& k) const {
@@ -241,7 +249,7 @@ class WgmmaContraction : ContractionBuilder {
         std::vector<Stmt> body{bring(a_, block_m_ * tile_.m, step), bring(b_, block_n_ * tile_.n, step)};
         for (int tile : {a_.tile, b_.tile}) body.push_back(make_stmt(Call{kWaitTile, {{tile, {0, 0}}}, {}, {}}));
         body.push_back(multiply());
-        std::map<std::string, int64_t> notes{{"pipeline", kRingRows / (tile_.m + tile_.n)}};
+        std::map<std::string, int64_t> notes{{"pipeline", kRingRows / (rows_there(a_) + tile_.n)}};
         if (const int64_t early = (is_known(a_) ? 1 : 0) | (is_known(b_) ? 2 : 0)) notes.emplace("early", early);
         return for_loop({.var = step, .extent = count, .notes = std::move(notes), .body = seq(std::move(body))});
     }
@@ -335,31 +343,48 @@ class WgmmaContraction : ContractionBuilder {
 };
 
 // What a launch takes, in microseconds on an H200, beside what all do: the steps of the tiles that a multiprocessor
-// takes one after the other, or to read the operands once; the last tile's end; with parts a second launch, and sums
-// that go through memory.
-double wgmma_time(const WgmmaShape& s, int64_t batch, int64_t m, int64_t n, int64_t steps) {
-    constexpr double kBytesRead = 4.2e6, kSumBytes = 3e6, kSecondLaunch = 1.5;
+// takes one after the other, by turns of two groups of threads of which one ends its tile while the other multiplies,
+// or to read the operands once; the last tile's end; with parts a second launch, and sums that go through memory.
+double wgmma_time(const WgmmaShape& s, const WgmmaProduct& p) {
+    constexpr double kBytesRead = 4.2e6, kSumBytes = 3e6, kSecondLaunch = 1.5, kStored = 0.25;
+    constexpr double kWhole = 8;  // turns, of which fewer are all taken for whole ones
     const double x = double(s.tile.m) / 64, y = double(s.tile.n) / 64;
-    const double turns = double(batch * divide_up(m, s.tile.m) * divide_up(n, s.tile.n) * s.parts) / kMultiprocessors;
-    const double step = 0.01 + 0.095 * x + 0.05 * y;
-    const double read = double(batch * (m + n) * steps * kPanelBytes) / kBytesRead;
-    double time = std::max(read, (turns < 4 ? std::ceil(turns) : turns) * double(divide_up(steps, s.parts)) * step);
-    time += 0.25 * x * y;
-    return s.parts == 1 ? time : time + kSecondLaunch + double(2 * s.parts * m * n * 4) / kSumBytes;
+    double turns = double(p.batch * divide_up(p.m, s.tile.m) * divide_up(p.n, s.tile.n) * s.parts) / kMultiprocessors;
+    if (turns < kWhole) turns = std::ceil(turns);
+    const double wait = p.dtype == DType::f32 ? 1.45 : 1;  // for tiles to come
+    const double step = std::max(0.01 + wait * (0.095 * x + 0.05 * y), (y > 2 ? 0.0785 : 0.0825) * x * y);
+    const int64_t steps = std::max<int64_t>(p.steps, 1);
+    const double product = double(divide_up(steps, s.parts)) * step, end = (s.parts == 1 ? p.end : kStored) * x * y;
+    const double read = double(p.batch * (p.m + p.n) * steps * kPanelBytes) / kBytesRead;
+    const bool even = std::fmod(turns, 2) == 0;
+    const double in_turn = even ? turns / 2 * (product + end) + product : (turns + 1) / 2 * (product + end);
+    const double time = std::max({read + end, turns * product + end, in_turn});
+    return s.parts == 1 ? time : time + kSecondLaunch + double(2 * s.parts * p.m * p.n * 4) / kSumBytes;
 }
 
 }  // namespace
 
-WgmmaShape choose_wgmma(int64_t batch, int64_t m, int64_t n, int64_t steps, DType dtype) {
-    const int64_t depth = kPanelBytes / int64_t(dtype_bytes(dtype));
+double end_of_square(const Stage& out, int sum) {
+    constexpr double kStored = 0.25, kRead = 0.3, kFunction = 1.3;
+    std::set<int> read;
+    bool computed = false;
+    visit(out.value, [&](const Expr& x) {
+        if (x.is(ExprKind::Load) && x.node().slot != sum) read.insert(x.node().slot);
+        computed |= x.is(ExprKind::Call) || x.is(ExprKind::Pow);
+    });
+    return kStored + kRead * double(read.size()) + (computed ? kFunction : 0);
+}
+
+WgmmaShape choose_wgmma(const WgmmaProduct& p) {
+    const int64_t depth = kPanelBytes / int64_t(dtype_bytes(p.dtype));
     WgmmaShape best;
     double least = 0;
     for (int64_t bm : {128, 64})
-        for (int64_t bn : {128, 64})
-            for (int64_t parts = 1; parts <= (batch > 1 ? 1 : kMostParts); ++parts) {
-                if (parts > 1 && (steps % parts || steps / parts < kShortestPart)) continue;
+        for (int64_t bn : {128, 64, 192})
+            for (int64_t parts = 1; parts <= (p.batch > 1 ? 1 : kMostParts); ++parts) {
+                if (parts > 1 && (p.steps % parts || p.steps / parts < kShortestPart)) continue;
                 const WgmmaShape shape{{bm, bn, depth}, parts};
-                const double time = wgmma_time(shape, batch, m, n, std::max<int64_t>(steps, 1));
+                const double time = wgmma_time(shape, p);
                 if (best.tile.m && time >= least) continue;
                 least = time;
                 best = shape;

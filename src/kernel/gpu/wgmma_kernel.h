@@ -14,8 +14,15 @@ struct WgmmaShape {
     BlockTile tile;
     int64_t parts = 1;  // of the steps along k, which they divide
 };
-// By the sizes of the output and the steps along k, of 128 bytes each; 0 steps: not known.
-WgmmaShape choose_wgmma(int64_t batch, int64_t m, int64_t n, int64_t steps, DType dtype = DType::f16);
+struct WgmmaProduct {
+    int64_t batch = 1, m = 0, n = 0;
+    int64_t steps = 0;  // along k, of 128 bytes each; 0: not known
+    DType dtype = DType::f16;
+    double end = 0.25;  // see end_of_square
+};
+WgmmaShape choose_wgmma(const WgmmaProduct& p);
+// How long it takes four warps to make of the sums of 64 rows and columns what is stored, in microseconds on an H200.
+double end_of_square(const Stage& out, int sum);
 // How a window goes over images [n, y, x, channels]: rows of the contraction are the places where it stands, each
 // image's line by line.
 struct Window {

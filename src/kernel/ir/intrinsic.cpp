@@ -190,8 +190,9 @@ std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
         }
     for (DType dtype : kMatrixTypes)
         for (int64_t rows : {128, 64})
-            for (int64_t columns : {128, 64}) {
-                if (dtype_bytes(dtype) > 1) all.push_back(block_matrix("mma", dtype, rows, columns, 32, "ptx80"));
+            for (int64_t columns : {192, 128, 64}) {
+                if (dtype_bytes(dtype) > 1 && columns < 192)
+                    all.push_back(block_matrix("mma", dtype, rows, columns, 32, "ptx80"));
                 all.push_back(block_matrix("wgmma", dtype, rows, columns,
                                            kPanelBytes / static_cast<int64_t>(dtype_bytes(dtype)), "wgmma"));
             }

@@ -79,7 +79,8 @@ Status describe_tiles(const Driver& driver, const BoundMap& map, void* base, Til
         every[d] = 1;
         if (d < map.strides.size()) strides[d] = static_cast<uint64_t>(map.strides[d]);
     }
-    const int type = map.dtype == DType::bf16 ? 9 : map.dtype == DType::f32 ? 7 : dtype_bytes(map.dtype) == 1 ? 0 : 6;
+    // Floats of 32 bits are rounded to tf32 on the way: tiles of them are multiplied as that.
+    const int type = map.dtype == DType::bf16 ? 9 : map.dtype == DType::f32 ? 11 : dtype_bytes(map.dtype) == 1 ? 0 : 6;
     if (!map.every.empty()) {
         std::array<int, kMostDims> first{}, last{};
         for (size_t d = 0; d < map.every.size(); ++d) {
