@@ -178,6 +178,7 @@ class Leaves:
         self.key: list[Any] = []
         self.entries: list[Any] = []  # of those that are given at launch: memory, a number, or an array of one number
         self.arrays: list[tuple[int, Memory]] = []  # with their places among the entries
+        self.changing = False  # whether a constant may be another one at the next launch, and the same object
 
     def add(self, name: str, value: Any, static: bool, whole: bool, kind: types.dtype | None = None) -> Any:
         """Adds an argument; gives how it is put together again."""
@@ -220,11 +221,9 @@ class Leaves:
                     "kernels take arrays, numbers, tuples of them and, as tl.constexpr, anything")
 
     def _fixed(self, value: Any) -> Any:
-        try:
-            hash(value)
-        except TypeError:
-            return ("=", repr(value), _Held(value))
-        return ("=", type(value), value)
+        fixed = Fixed(value)
+        self.changing |= fixed.changes
+        return ("=", fixed)
 
     def _number(self, name: str, value: Any, kind: types.dtype) -> Any:
         if kind.is_floating():
@@ -297,20 +296,45 @@ class Leaves:
         return addresses, numbers
 
 
-class _Held:
-    """What has no hash, by its text."""
+def _told_apart(value: Any) -> Any:
+    """What a constant is for the compiler: 1, True and 1.0 differ, and 0.0 and -0.0, though they are equal."""
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(map(_told_apart, value))
+    if isinstance(value, dict):
+        return dict, tuple((_told_apart(k), _told_apart(v)) for k, v in value.items())
+    if isinstance(value, constexpr):
+        return constexpr, _told_apart(value.value)
+    if isinstance(value, (float, np.floating)):
+        return type(value), float(value).hex()
+    if isinstance(value, np.ndarray):
+        return np.ndarray, value.dtype.str, value.shape, value.tobytes()
+    try:
+        hash(value)
+    except TypeError:
+        return type(value), repr(value)
+    return type(value), value
 
-    def __init__(self, value: Any): self.value = value
-    def __hash__(self) -> int: return hash(repr(self.value))
-    def __eq__(self, other: Any) -> bool: return isinstance(other, _Held) and repr(other.value) == repr(self.value)
+
+class Fixed:
+    """A constant of a kernel."""
+
+    def __init__(self, value: Any):
+        self.value, self.told = value, _told_apart(value)
+        try:
+            hash(value)
+            self.changes = False
+        except TypeError:
+            self.changes = True
+
+    def __hash__(self) -> int: return hash(self.told)
+    def __eq__(self, other: Any) -> bool: return isinstance(other, Fixed) and self.told == other.told
 
 
 def put_together(form: Any, values: dict[str, tensor]) -> Any:
     """An argument as a kernel sees it, of its parts."""
     how = form[0]
     if how == "=":
-        value = form[2].value if isinstance(form[2], _Held) else form[2]
-        return constexpr(value)
+        return constexpr(form[1].value)
     if how == "leaf":
         return values[form[1]]
     if how == "cast":
