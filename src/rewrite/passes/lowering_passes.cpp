@@ -35,7 +35,7 @@ bool any_used(const Node& node) {
 void note_origin(const Graph& graph, const Node& node, size_t first, PassContext& context) {
     Origin origin{node.op().name, node.name()};
     if (auto outer = context.origins.find(&node); outer != context.origins.end()) origin = outer->second;
-    for (size_t i = first; i < graph.nodes().size(); ++i) context.origins.emplace(graph.nodes()[i].get(), origin);
+    for (size_t i = first; i < graph.nodes().size(); ++i) context.origins.insert_or_assign(graph.nodes()[i].get(), origin);
 }
 
 Status fold_what_was_made(Graph& graph, PassContext& context) {
