@@ -20,10 +20,11 @@ _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 class Memory:
     """Where an array lies: address, the first address behind what it may reach, element type, and whose memory it is."""
 
-    __slots__ = ("address", "end", "dtype", "size", "owner", "device", "stream")
+    __slots__ = ("address", "end", "dtype", "size", "owner", "device", "stream", "name")
 
     def __init__(self, address: int, end: int, dtype: str, size: int, owner: Any, device: str = "cpu", stream: int | None = None):
         self.address, self.end, self.dtype, self.size, self.owner = address, end, dtype, size, owner
+        self.name = ""  # of the parameter
         self.device, self.stream = device, stream  # "cpu" or "cuda:0"; the stream that its work is on, where it says so
 
 
@@ -100,6 +101,9 @@ def element_name(dtype: Any) -> str:
         name = dtype.name if isinstance(dtype, (np.dtype, types.dtype)) else str(dtype).rpartition(".")[2]
         if name not in types.NAMES:
             raise Error("E0213", f"kernels have no elements of type {name}", "", "", "")
+        if isinstance(dtype, np.dtype) and not dtype.isnative:
+            raise Error("E0213", f"kernels have no elements of type {name} in the other byte order", "", "",
+                        "copy the array: x.astype(x.dtype.newbyteorder('='))")
         found = _ARRAY_TYPES[dtype] = types.NAMES[name].core
     return found
 
@@ -211,6 +215,7 @@ class Leaves:
             return ("descriptor", block, padding, tuple(parts))
         if is_array(value):
             memory = memory_of(value)
+            memory.name = name
             self.arrays.append((len(self.entries), memory))
             self.key.append(("array", memory.dtype))
             self.entries.append(memory)
@@ -287,6 +292,8 @@ class Leaves:
         numbers: list[int] = []
         for e in self.entries:
             if isinstance(e, Memory):
+                if not e.address and (e.end or isinstance(e.owner, MockTensor)):
+                    raise Error("E0403", f"argument {e.name} of {self.function} has no memory", "", "", "only warmup takes such")
                 addresses.append(e.address)
                 numbers.append(max(0, e.end - e.address) // e.size)
             elif isinstance(e, int):

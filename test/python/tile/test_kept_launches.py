@@ -15,6 +15,7 @@ import tessera
 import tessera.tile as triton
 import tessera.tile.language as tl
 from tessera.tile import _runtime
+from tessera.tile.runtime.jit import MockTensor
 
 by_processor = pytest.mark.skipif(os.environ.get("TESSERA_TILE_DEVICE") == "cuda", reason="arguments are moved to the GPU first")
 
@@ -235,3 +236,19 @@ def test_words_beside_those_that_are_tuned():
     nothing = triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": lambda all, named, **words: []})(scales)
     with pytest.raises(ValueError, match="no configuration is left"):
         nothing[(1,)](x, z, n=8, factor=3)
+
+
+@by_processor
+def test_memory_that_is_not_there_or_not_as_kernels_read_it():
+    with pytest.raises(tessera.Error, match="float32 in the other byte order"):
+        adds_one[(1,)](np.zeros(16, np.dtype(np.float32).newbyteorder()), 16, N=16)
+
+    class Meta(MockTensor):
+        def numel(self): return 16
+        def stride(self): return (1,)
+
+    for _ in range(2):
+        for array in (MockTensor(tl.float32), Meta(tl.float32, [16])):
+            with pytest.raises(tessera.Error, match="argument x of adds_one has no memory"):
+                adds_one[(1,)](array, 16, N=16)
+        adds_one[(1,)](np.zeros(16, np.float32), 16, N=16)
