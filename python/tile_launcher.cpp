@@ -48,9 +48,20 @@ size_t bytes_of(char element) {
     }
 }
 
-bool is_interpreted() {
-    const char* how = std::getenv("TESSERA_INTERPRET");
-    return how && (!std::strcmp(how, "1") || !std::strcmp(how, "gpu"));
+// Whether kernels are interpreted or debugged, which Python sees to.
+bool is_watched() {
+    const auto is = [](const char* name, const char* value) {
+        const char* set = std::getenv(name);
+        return set && !std::strcmp(set, value);
+    };
+    return is("TESSERA_INTERPRET", "1") || is("TESSERA_INTERPRET", "gpu") || is("TESSERA_DEBUG", "1") ||
+           is("TRITON_DEBUG", "1");
+}
+
+// Other objects with a buffer may be for reading only.
+bool is_array(PyObject* value) {
+    static auto& type = *new nb::object(nb::module_::import_("numpy").attr("ndarray"));
+    return PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(type.ptr()));
 }
 
 }  // namespace
@@ -141,9 +152,12 @@ bool TileLauncher::place(PyObject* args, PyObject* kwargs, Given& values, Shape&
         } else if (const bool warps = key == warps_.ptr() || PyUnicode_Compare(warps_.ptr(), key) == 0;
                    warps || PyUnicode_Compare(stages_.ptr(), key) == 0) {
             if (!PyLong_CheckExact(value)) return false;
-            const auto number = static_cast<int>(PyLong_AsLong(value));
-            if (PyErr_Occurred()) PyErr_Clear();
-            if (number < 0 || (warps && !std::has_single_bit(static_cast<unsigned>(number)))) return false;
+            int overflow = 0;
+            const long wide = PyLong_AsLongAndOverflow(value, &overflow);
+            const auto number = static_cast<int>(wide);
+            if (overflow || number != wide || number < 0 ||
+                (warps && !std::has_single_bit(static_cast<unsigned>(number))))
+                return false;
             (warps ? shape.warps : shape.stages) = number;
         } else if (!options_.contains(nb::handle(key))) {
             return false;
@@ -207,7 +221,7 @@ bool TileLauncher::read(const Given& values, const Grid& grid, Shape shape, Read
         } else if (parameter.fixed && PyFloat_CheckExact(value)) {
             into.note('f');
             into.note_value(PyFloat_AsDouble(value));
-        } else if (parameter.fixed && PyUnicode_Check(value)) {
+        } else if (parameter.fixed && PyUnicode_CheckExact(value)) {
             Py_ssize_t length = 0;
             const char* text = PyUnicode_AsUTF8AndSize(value, &length);
             if (!text) throw nb::python_error();
@@ -223,11 +237,17 @@ bool TileLauncher::read(const Given& values, const Grid& grid, Shape shape, Read
         } else if (PyFloat_CheckExact(value)) {
             const auto real = static_cast<float>(PyFloat_AsDouble(value));
             into.add_element('f', &real, sizeof(real));
-        } else if (!(PyObject_CheckBuffer(value) ? read_array(value, into) : read_tensor(value, into))) {
+        } else if (!(is_array(value) ? read_array(value, into) : read_tensor(value, into))) {
             return false;
         }
     }
     into.note_value(into.device);
+    return true;
+}
+
+bool TileLauncher::Known::is_as_before() const {
+    for (const auto& [module, name, value] : read)
+        if (PyDict_GetItem(module.ptr(), name.ptr()) != value.ptr()) return false;
     return true;
 }
 
@@ -240,7 +260,7 @@ const TileLauncher::Known* TileLauncher::find(std::string_view key) {
 }
 
 nb::object TileLauncher::call(nb::object& grid, PyObject* args, PyObject* kwargs) {
-    if (is_interpreted()) return {};
+    if (is_watched()) return {};
     Shape shape;
     Given values;
     Read arguments;
@@ -249,7 +269,7 @@ nb::object TileLauncher::call(nb::object& grid, PyObject* args, PyObject* kwargs
     if (!size || !read(values, *size, shape, arguments)) return {};
     const auto key = arguments.key();
     const Known* known = key ? find(*key) : nullptr;
-    if (!known) return {};
+    if (!known || !known->is_as_before()) return {};
     const nb::object launched = known->object;  // which has the function, whatever becomes of what is known
     const Function& function = *known->function;
     void* stream = arguments.device == TorchTensor::kProcessor ? nullptr : torch_stream(arguments.device);
@@ -263,21 +283,28 @@ nb::object TileLauncher::call(nb::object& grid, PyObject* args, PyObject* kwargs
     return launched;
 }
 
-void TileLauncher::keep(Values values, const Grid& grid, int warps, int stages, nb::object function) {
+void TileLauncher::keep(Values values, const Grid& grid, int warps, int stages, nb::object function,
+                        ReadConstants read_constants) {
     if (values.size() != parameters_.size() || values.size() > kMostArguments) return;
     Read arguments;
     Given given;
     for (size_t i = 0; i < values.size(); ++i) given[i] = nb::object(values[i]).ptr();
     if (!read(given, grid, {warps, stages}, arguments) || !arguments.key()) return;
+    KnownByKey old;  // goes when all is in order: what its objects do then is not known
+    std::vector<nb::object> old_kept;
     if (known_.size() >= kMostKept) {
-        known_.clear();
-        kept_.clear();
         last_ = nullptr;
+        std::swap(old, known_);
+        std::swap(old_kept, kept_);
     }
-    for (size_t i = 0; i < parameters_.size(); ++i)
-        if (parameters_[i].fixed) kept_.push_back(nb::borrow(given[i]));
     const Function* made = &nb::cast<const Function&>(function);
-    known_.insert_or_assign(std::string(*arguments.key()), Known{std::move(function), made});
+    Known known{std::move(function), made, {}};
+    for (const nb::handle each : read_constants)
+        known.read.push_back({nb::object(each[0]), nb::object(each[1]), nb::object(each[2])});
+    auto [place, fresh] = known_.try_emplace(std::string(*arguments.key()));
+    std::swap(place->second, known);
+    for (size_t i = 0; i < parameters_.size(); ++i)
+        if (fresh && parameters_[i].fixed) kept_.push_back(nb::borrow(given[i]));
 }
 
 namespace {
@@ -292,7 +319,8 @@ PyObject* over_grid(PyObject* self, PyObject* grid) {
             const nb::object partial = nb::module_::import_("functools").attr("partial");
             return partial(nb::handle(self).attr("run"), nb::arg("grid") = nb::handle(grid)).release().ptr();
         }
-        // What nobody else holds is taken again.
+        // What nobody else holds is taken again; it holds its grid until then, so that functions have one of their own.
+        if (PyCallable_Check(grid)) return nb::cast(LaunchOver{nb::borrow(self), nb::borrow(grid)}).release().ptr();
         if (!kernel.spare.is_valid() || Py_REFCNT(kernel.spare.ptr()) != 1) kernel.spare = nb::cast(LaunchOver{});
         *nb::inst_ptr<LaunchOver>(kernel.spare) = {nb::borrow(self), nb::borrow(grid)};
         return kernel.spare.inc_ref().ptr();
@@ -373,7 +401,7 @@ void bind_launcher(nb::module_& m) {
                       const std::vector<bool>&, TileLauncher::Words>(),
              nb::arg("names"), nb::arg("defaults"), nb::arg("fixed"), nb::arg("whole"), nb::arg("options"))
         .def("keep", &TileLauncher::keep, nb::arg("values"), nb::arg("grid"), nb::arg("warps"), nb::arg("stages"),
-             nb::arg("function"));
+             nb::arg("function"), nb::arg("read"));
     nb::class_<Launchable>(m, "Launchable", nb::type_slots(kLaunchable))
         .def(nb::init<>())
         .def(

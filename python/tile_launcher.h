@@ -20,6 +20,8 @@ class TileLauncher {
     using Grid = std::array<int64_t, 3>;
     using Defaults = nanobind::typed<nanobind::dict, nanobind::str, nanobind::object>;
     using Words = nanobind::typed<nanobind::set, nanobind::str>;
+    using ReadConstants =
+        nanobind::typed<nanobind::list, nanobind::typed<nanobind::tuple, Defaults, nanobind::str, nanobind::object>>;
 
     // By parameter: its name, whether it is a constant of the kernel, and whether the integer 1 is no constant. Beside
     // parameters that are not given stands their default; `options` are words that change nothing here.
@@ -29,8 +31,9 @@ class TileLauncher {
     // Launches what was kept for arguments like these, and gives it. Null: there is none, or arguments that are not
     // read here; a grid that is computed is then `grid` from here on.
     nanobind::object call(nanobind::object& grid, PyObject* args, PyObject* kwargs);
-    // `warps` and `stages`: of a GPU's blocks, and of their loops.
-    void keep(Values values, const Grid& grid, int warps, int stages, nanobind::object function);
+    // `warps` and `stages`: of a GPU's blocks, and of their loops. `read`: constants of modules that the function is
+    // made of, as (the module's dictionary, name, object); where another has taken a place, it is not launched.
+    void keep(Values values, const Grid& grid, int warps, int stages, nanobind::object function, ReadConstants read);
 
   private:
     static constexpr size_t kMostArguments = 128, kMostKeyBytes = 2048;  // of a launch: others are left to Python
@@ -71,9 +74,15 @@ class TileLauncher {
         std::array<int64_t, kMostArguments> elements;  // numbers that are given by their address
         std::array<Span, kMostArguments> spans;
     };
+    struct ReadConstant {
+        nanobind::object module, name, value;
+    };
     struct Known {
+        bool is_as_before() const;
+
         nanobind::object object;                            // the function, as Python has it
         const tessera::tile::Function* function = nullptr;  // the same
+        std::vector<ReadConstant> read;
     };
     struct Hash : std::hash<std::string_view> {
         using is_transparent = void;

@@ -37,6 +37,12 @@ struct Origin {
     std::string op, name;
 };
 
+// Two sizes of a value that a node took to be the same, and what was put in its place does not ask for.
+struct EqualSizes {
+    std::string value;
+    Expr said, found;
+};
+
 struct PassContext {
     Precision precision = Precision::Default;
     int64_t fold_limit = int64_t{1} << 24;  // bytes that one folded constant may take beyond its inputs
@@ -49,6 +55,7 @@ struct PassContext {
     size_t rewrites = 0;                                   // counted with or without a record
     std::vector<Choice> choices = {};                      // what was decided, with reasons
     std::unordered_map<const Node*, Origin> origins = {};  // of nodes that stand for a part of another
+    std::vector<EqualSizes> equal_sizes = {};              // that runs are to be asked for
     const std::atomic<bool>* cancel = nullptr;
 };
 

@@ -155,6 +155,11 @@ Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector
     }
     const SymbolValues symbols = TRY(bind_sizes(layout_.sizes, key));
     if (!symbols.empty()) TRY(check_sizes(*program_.graph, symbols));
+    for (const EqualSizes& e : program_.equal_sizes) {
+        const auto said = evaluate_int(e.said, symbols), found = evaluate_int(e.found, symbols);
+        if (said && found && *said != *found)
+            return Error(Code::E0411, "a size of \"{}\" comes out {}, the model says {}", e.value, *found, *said);
+    }
     auto plan = TRY(this->plan(symbols));
     std::lock_guard lock(mutex_);
     if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());

@@ -82,6 +82,9 @@ Json packed(const Program& program) {
     for (const Step& s : program.steps) j["steps"].push_back(packed(s));
     j["inputs"] = program.inputs;
     j["outputs"] = program.outputs;
+    j["equal_sizes"] = Json::array();
+    for (const EqualSizes& e : program.equal_sizes)
+        j["equal_sizes"].push_back(Json::array({e.value, packed(e.said), packed(e.found)}));
     j["nested"] = Json::array();
     for (const NestedProgram& n : program.nested) {
         const auto place = place_of(program, n.graph);
@@ -137,6 +140,8 @@ class Unpacking {
         for (const Json& j : from_.at("steps")) program_.steps.push_back(step(j));
         program_.inputs = buffers(from_.at("inputs"));
         program_.outputs = buffers(from_.at("outputs"));
+        for (const Json& j : from_.at("equal_sizes"))
+            program_.equal_sizes.push_back({j.at(0).get<std::string>(), expr_of(j.at(1)), expr_of(j.at(2))});
         for (const ProgramBuffer& b : program_.buffers) (void)checked(b.alias);
         for (const Json& j : from_.at("nested")) program_.nested.push_back(nested(j));
     }

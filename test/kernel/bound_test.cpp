@@ -1,4 +1,5 @@
 // Blocks, threads, shared memory and barriers: what verify asks of them, and what the interpreter does with them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernel/ir/compute.h"
@@ -7,6 +8,7 @@ namespace tessera {
 namespace {
 
 using Races = InterpretOptions::Races;
+using ::testing::HasSubstr;
 
 Kernel kernel_of(const std::string& body) {
     auto kernels =
@@ -141,6 +143,27 @@ TEST(BoundRaces, OfThreads) {
     EXPECT_EQ(verdict("bound b < 8 on block.x { alloc s: f32[8] shared bound t < 8 on thread.x { s[t] = 1.0 } "
                       "bound u < 8 on thread.x { y[8*b + u] = s[7 - u] } }"),
               "fine");  // all threads are done before the next loops begin
+}
+
+// Rows and columns of a tile whose threads go by whole vectors or by elements, each as it is at an edge.
+TEST(BoundRaces, OfThreadsThatGoTwoWays) {
+    auto tile = [](int row, int column, int warp = 16) {
+        auto all = [&](const std::string& r, const std::string& l, const std::string& value) {
+            return fmt::format(
+                "for {0} < 2 {{ for {1} < 16 {{ s[2*g + {2}*{0} + {3}*w + floordiv(p, 2), {1} + {4}*mod(p, 2)] = {5} "
+                "}} }}",
+                r, l, row, warp, column, value);
+        };
+        return "bound b < 8 on block.x { for i < N { alloc s: f32[256, 64] shared bound w < 4 on thread.z { "
+               "bound g < 8 on thread.y { bound p < 4 on thread.x { "
+               "if 32*i + 16*mod(p, 2) < N && 32*i + 16*mod(p, 2) + 15 < N { " +
+               all("r", "l", "1.0") + " } else { " + all("q", "m", "2.0") + " } } } } } }";
+    };
+    EXPECT_EQ(verdict(tile(64, 16)), "fine");
+    EXPECT_EQ(verdict(tile(65, 17)), "fine");
+    EXPECT_THAT(verdict(tile(63, 16)), HasSubstr("two threads of a block"));
+    EXPECT_THAT(verdict(tile(64, 15)), HasSubstr("two threads of a block"));
+    EXPECT_THAT(verdict(tile(64, 16, 15)), HasSubstr("two threads of a block"));
 }
 
 TEST(BoundRaces, FromOneIterationToTheNext) {

@@ -64,3 +64,24 @@ def test_many_threads_share_one(model):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert not wrong
+
+
+@pytest.mark.parametrize("op, constants, attrs", [("BatchNormalization", 4, {}), ("InstanceNormalization", 2, {}),
+                                                  ("GroupNormalization", 2, {"num_groups": 1}), ("LayerNormalization", 2, {"axis": 1})])
+def test_sizes_that_an_op_asks_for_are_asked_for_when_it_is_written_out(op, constants, attrs, tmp_path):
+    shape = [8, 4] if "axis" in attrs else [8]
+    names = [f"c{i}" for i in range(constants)]
+    graph = helper.make_graph([helper.make_node(op, ["x", *names], ["y"], **attrs)], "g",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "c", "d"])],
+                              [helper.make_empty_tensor_value_info("y")],
+                              [numpy_helper.from_array(np.full(shape, i + 1, np.float32), n) for i, n in enumerate(names)])
+    text = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    wanted = tessera.load(text)
+    x = np.random.default_rng(0).standard_normal((2, 8, 4)).astype(np.float32)
+    for _ in range(2):  # also from the cache
+        compiled = tessera.compile(text, cache=str(tmp_path))
+        np.testing.assert_allclose(compiled(x), wanted(x), rtol=1e-4, atol=1e-5)
+        for channels in (1, 2):
+            for each in (wanted, compiled):
+                with pytest.raises(tessera.Error):
+                    each(x[:, :channels])

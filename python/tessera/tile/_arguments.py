@@ -20,10 +20,11 @@ _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 class Memory:
     """Where an array lies: address, the first address behind what it may reach, element type, and whose memory it is."""
 
-    __slots__ = ("address", "end", "dtype", "size", "owner", "device", "stream")
+    __slots__ = ("address", "end", "dtype", "size", "owner", "device", "stream", "name")
 
     def __init__(self, address: int, end: int, dtype: str, size: int, owner: Any, device: str = "cpu", stream: int | None = None):
         self.address, self.end, self.dtype, self.size, self.owner = address, end, dtype, size, owner
+        self.name = ""  # of the parameter
         self.device, self.stream = device, stream  # "cpu" or "cuda:0"; the stream that its work is on, where it says so
 
 
@@ -100,6 +101,9 @@ def element_name(dtype: Any) -> str:
         name = dtype.name if isinstance(dtype, (np.dtype, types.dtype)) else str(dtype).rpartition(".")[2]
         if name not in types.NAMES:
             raise Error("E0213", f"kernels have no elements of type {name}", "", "", "")
+        if isinstance(dtype, np.dtype) and not dtype.isnative:
+            raise Error("E0213", f"kernels have no elements of type {name} in the other byte order", "", "",
+                        "copy the array: x.astype(x.dtype.newbyteorder('='))")
         found = _ARRAY_TYPES[dtype] = types.NAMES[name].core
     return found
 
@@ -178,6 +182,7 @@ class Leaves:
         self.key: list[Any] = []
         self.entries: list[Any] = []  # of those that are given at launch: memory, a number, or an array of one number
         self.arrays: list[tuple[int, Memory]] = []  # with their places among the entries
+        self.changing = False  # whether a constant may be another one at the next launch, and the same object
 
     def add(self, name: str, value: Any, static: bool, whole: bool, kind: types.dtype | None = None) -> Any:
         """Adds an argument; gives how it is put together again."""
@@ -210,6 +215,7 @@ class Leaves:
             return ("descriptor", block, padding, tuple(parts))
         if is_array(value):
             memory = memory_of(value)
+            memory.name = name
             self.arrays.append((len(self.entries), memory))
             self.key.append(("array", memory.dtype))
             self.entries.append(memory)
@@ -220,11 +226,9 @@ class Leaves:
                     "kernels take arrays, numbers, tuples of them and, as tl.constexpr, anything")
 
     def _fixed(self, value: Any) -> Any:
-        try:
-            hash(value)
-        except TypeError:
-            return ("=", repr(value), _Held(value))
-        return ("=", type(value), value)
+        fixed = Fixed(value)
+        self.changing |= fixed.changes
+        return ("=", fixed)
 
     def _number(self, name: str, value: Any, kind: types.dtype) -> Any:
         if kind.is_floating():
@@ -288,6 +292,8 @@ class Leaves:
         numbers: list[int] = []
         for e in self.entries:
             if isinstance(e, Memory):
+                if not e.address and (e.end or isinstance(e.owner, MockTensor)):
+                    raise Error("E0403", f"argument {e.name} of {self.function} has no memory", "", "", "only warmup takes such")
                 addresses.append(e.address)
                 numbers.append(max(0, e.end - e.address) // e.size)
             elif isinstance(e, int):
@@ -297,20 +303,45 @@ class Leaves:
         return addresses, numbers
 
 
-class _Held:
-    """What has no hash, by its text."""
+def _told_apart(value: Any) -> Any:
+    """What a constant is for the compiler: 1, True and 1.0 differ, and 0.0 and -0.0, though they are equal."""
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(map(_told_apart, value))
+    if isinstance(value, dict):
+        return dict, tuple((_told_apart(k), _told_apart(v)) for k, v in value.items())
+    if isinstance(value, constexpr):
+        return constexpr, _told_apart(value.value)
+    if isinstance(value, (float, np.floating)):
+        return type(value), float(value).hex()
+    if isinstance(value, np.ndarray):
+        return np.ndarray, value.dtype.str, value.shape, value.tobytes()
+    try:
+        hash(value)
+    except TypeError:
+        return type(value), repr(value)
+    return type(value), value
 
-    def __init__(self, value: Any): self.value = value
-    def __hash__(self) -> int: return hash(repr(self.value))
-    def __eq__(self, other: Any) -> bool: return isinstance(other, _Held) and repr(other.value) == repr(self.value)
+
+class Fixed:
+    """A constant of a kernel."""
+
+    def __init__(self, value: Any):
+        self.value, self.told = value, _told_apart(value)
+        try:
+            hash(value)
+            self.changes = False
+        except TypeError:
+            self.changes = True
+
+    def __hash__(self) -> int: return hash(self.told)
+    def __eq__(self, other: Any) -> bool: return isinstance(other, Fixed) and self.told == other.told
 
 
 def put_together(form: Any, values: dict[str, tensor]) -> Any:
     """An argument as a kernel sees it, of its parts."""
     how = form[0]
     if how == "=":
-        value = form[2].value if isinstance(form[2], _Held) else form[2]
-        return constexpr(value)
+        return constexpr(form[1].value)
     if how == "leaf":
         return values[form[1]]
     if how == "cast":

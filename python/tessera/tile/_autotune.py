@@ -71,6 +71,9 @@ class Autotuner(_Wrapper):
             named = {**dict(zip(self.arg_names, args)), **kwargs}
             config = self.cache[key] = self._choose(named, args, grid, kwargs)
         self.best_config = config
+        if kwargs and not kwargs.keys().isdisjoint(config.kwargs):
+            raise ValueError(f"Conflicting meta-parameters: {', '.join(sorted(kwargs.keys() & config.kwargs.keys()))}. They are "
+                             "chosen by autotune, and are not given beside it.")
         if config.pre_hook:
             config.pre_hook({**dict(zip(self.arg_names, args)), **kwargs, **config.all_kwargs()})
         words = config.launched()
@@ -81,11 +84,13 @@ class Autotuner(_Wrapper):
         early = self.prune.get("early_config_prune")
         if early:
             configs = early(configs, named, **kwargs)
+        if not configs:
+            raise ValueError("no configuration is left of those to choose from")
         model, top = self.prune.get("perf_model"), self.prune.get("top_k", len(configs))
         if isinstance(top, float):
             top = max(1, int(len(configs) * top))
         if model and len(configs) > top:
-            configs = sorted(configs, key=lambda c: model(**named, **kwargs, **c.all_kwargs()))[:top]
+            configs = sorted(configs, key=lambda c: model(**{**named, **c.all_kwargs()}))[:top]
         if len(configs) == 1 or os.environ.get("TESSERA_INTERPRET") == "1":  # times of the interpreter say nothing
             return configs[0]
         kept = {n: named[n].copy() if hasattr(named[n], "copy") else named[n].clone() for n in self.restored}

@@ -103,6 +103,7 @@ class Generator(ast.NodeVisitor):
         self.sources: list[Any] = sources if sources is not None else []
         if function not in self.sources:
             self.sources.append(function)
+        self.read: list[tuple[dict[str, Any], str, Any]] = []  # constants of modules, of which another may take the place
         self.file = self.sources.index(function)
 
     def place(self, node: Any) -> None:
@@ -365,6 +366,9 @@ class Generator(ast.NodeVisitor):
             value = self.scope[name]
             if isinstance(value, (bool, int, float)) and not isinstance(value, type):
                 raise NameError(f"{name} is a global variable of Python; make it tl.constexpr({value})")
+            module = self.function.fn.__globals__
+            if isinstance(value, constexpr) and module.get(name) is value:
+                self.read.append((module, name, value))
             return value
         if name in _PYTHON:
             return _PYTHON[name]
@@ -538,7 +542,7 @@ def generate(function: Any, forms: tuple[Any, ...], kinds: tuple[tuple[Any, str]
         generator = Generator(function, parts, debug=debug)
         core._local.generator = generator
         generator.run()
-        return made.finish(), generator.sources
+        return made.finish(), generator.sources, generator.read
     finally:
         core._local.builder, core._local.generator = outer
 

@@ -9,7 +9,7 @@ from typing import Any
 from .._errors import Error
 from .._runnable import Model
 from .._tessera import Model as _Model
-from ._arguments import element_name
+from ._arguments import Fixed, element_name
 from ._codegen import generate
 from ._runtime import JITFunction
 from .language import _types as types
@@ -86,7 +86,7 @@ def op(kernel: JITFunction, *args: Any, grid: Any, **kwargs: Any) -> KernelOp:
         if isinstance(value, (Input, Output)) or (isinstance(value, str) and not parameter.is_constexpr):
             forms.append(("leaf", parameter.name))
         else:
-            forms.append(("=", type(value), value))
+            forms.append(("=", Fixed(value)))
             continue
         if isinstance(value, Input):
             kinds.append(("element" if value.scalar else "array", value.dtype))
@@ -101,7 +101,7 @@ def op(kernel: JITFunction, *args: Any, grid: Any, **kwargs: Any) -> KernelOp:
             kinds.append(("size", kind.core if kind else "i32"))
             arguments.append(value)
     _ = kernel.tree
-    program, _ = generate(kernel, tuple(forms), tuple(kinds), False)
+    program, _, _ = generate(kernel, tuple(forms), tuple(kinds), False)
     axes = grid if isinstance(grid, (tuple, list)) else (grid,)
     attributes: dict[str, Any] = {"arguments": arguments, "grid": [str(axis) for axis in axes], "kernel": str(program),
                                   "outputs": [str(o) for o in outputs]}

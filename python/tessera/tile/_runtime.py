@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import operator
 import os
 import re
 import sys
@@ -55,9 +56,14 @@ def _source_of_exec(fn: Callable[..., Any]) -> str | None:
 
 
 def _size_of(grid: Any) -> tuple[int, int, int]:
-    if type(grid) is tuple and len(grid) == 1 and type(grid[0]) is int:
+    if type(grid) is tuple and len(grid) == 1 and type(grid[0]) is int and 0 <= grid[0] < 2**31:
         return grid[0], 1, 1
-    whole = (grid,) if isinstance(grid, int) else tuple(int(value_of(g)) for g in grid or (1,))
+    try:
+        whole = [operator.index(value_of(g)) for g in ((grid,) if isinstance(grid, int) else grid or (1,))]
+    except TypeError:
+        whole = []
+    if not 0 < len(whole) <= 3 or max(whole) >= 2**63:
+        raise Error("E0403", f"a grid has at most three sizes, which are integers, and not {grid}", "", "", "")
     x, y, z = (*whole, 1, 1)[:3]
     return x, y, z
 
@@ -109,6 +115,7 @@ class JITFunction(_tessera.Launchable):
     def _forget(self) -> None:
         self._compiled: dict[Any, Any] = {}
         self._sources: dict[Any, list[Any]] = {}
+        self._read: dict[Any, list[tuple[dict[str, Any], str, Any]]] = {}  # constants of modules
         self._programs: dict[Any, Any] = {}  # where somebody wants to be told of launches
         self._parsed: ast.FunctionDef | None = None
         self._source: str | None = None
@@ -170,6 +177,7 @@ class JITFunction(_tessera.Launchable):
         raise CallError("E0501", f"{self.name} is a kernel and cannot be called outside of the scope of a kernel", "", "",
                         f"launch it over a grid: {self.name}[grid](...)")
 
+    def __reduce__(self) -> str: return self.__qualname__  # as functions: by name, and copies are the same
     def __repr__(self) -> str: return f"JITFunction({self.__module__}:{self.__qualname__})"
 
     # Inside of another kernel.
@@ -186,6 +194,7 @@ class JITFunction(_tessera.Launchable):
             names[name] = value
         outer = core._local.generator
         inner = Generator(self, names, outer.sources, outer.debug)
+        inner.read = outer.read
         _ = self.tree
         core._local.generator = inner
         try:
@@ -243,7 +252,7 @@ class JITFunction(_tessera.Launchable):
         device, stream = leaves.device(os.environ.get("TESSERA_INTERPRET") == "gpu")
         key = (forms, tuple(leaves.key), rank, debug, device, warps, stages)
         found = self._compiled.get(key)
-        if found is None:
+        if found is None or any(module.get(name) is not value for module, name, value in self._read[key]):
             found = self._compiled[key] = self._compile(key)
         if warmup or 0 in size:
             return found
@@ -253,11 +262,13 @@ class JITFunction(_tessera.Launchable):
                 stream = _current_stream(device)
             begin = time.perf_counter()
             found.launch(size, addresses, numbers, stream)
+            if on_launch and key not in self._programs:
+                self._programs[key] = generate(self, forms, key[1], debug)[0]
             for call in on_launch:
                 call(self, key, self._programs[key], self._sources[key], size,
                      [e if isinstance(e, int) else None for e in leaves.entries], time.perf_counter() - begin)
-            if self._quick and not debug and all(how in ("array", "size", "size16", "element") for how, _ in leaves.key):
-                self._launcher.keep(values, size, warps, stages, found)
+            if self._quick and not debug and not leaves.changing and all(how in ("array", "size", "size16", "element") for how, _ in leaves.key):
+                self._launcher.keep(values, size, warps, stages, found, self._read[key])
             return found
         try:
             found.interpret(size, addresses, numbers, os.environ.get("TESSERA_INTERPRET") == "gpu")
@@ -273,7 +284,7 @@ class JITFunction(_tessera.Launchable):
     def _compile(self, key: Any) -> Any:
         forms, kinds, rank, debug, device, warps, stages = key
         _ = self.tree
-        program, self._sources[key] = generate(self, forms, kinds, debug)
+        program, self._sources[key], self._read[key] = generate(self, forms, kinds, debug)
         if on_launch:
             self._programs[key] = program
         made = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads,

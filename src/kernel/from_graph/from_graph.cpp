@@ -29,6 +29,7 @@ Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const Lower
     choices.insert(choices.end(), layouts.choices.begin(), layouts.choices.end());
     grouping.choices.insert(grouping.choices.begin(), choices.begin(), choices.end());
     Program program = TRY(build_program(expanded, all, layouts, std::move(grouping), options));
+    program.equal_sizes = std::move(context.equal_sizes);
     TRY(lower_nested(program, options));
     return program;
 }

@@ -9,6 +9,7 @@
 #include "base/device_kind.h"
 #include "graph/graph.h"
 #include "kernel/ir/kernel.h"
+#include "rewrite/pass.h"
 
 namespace tessera {
 
@@ -103,6 +104,7 @@ struct Program {
     std::vector<KernelStep> prepare;     // once, before the first run: they fill Prepared buffers from Constant ones
     std::vector<Step> steps;
     std::vector<int> inputs, outputs;    // buffers, in the order of the graph's; an output may be an input, a constant, or another output
+    std::vector<EqualSizes> equal_sizes; // that a run is asked for before it begins
     std::vector<Choice> choices;         // for --explain
     std::vector<NestedProgram> nested;
     std::vector<KernelStages> stages;    // in the order of kernels, where LowerOptions::keep_stages asks for them

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "base/gcd.h"
 #include "expr/simplify.h"
@@ -79,6 +80,44 @@ bool LinearSystem::reduce(Constraint& c) {
     for (auto& term : c.sum.terms) term.second /= divisor;
     c.sum.constant = floor_quotient(c.sum.constant, divisor);
     return true;
+}
+
+// Places of rows and columns: where what does not divide by d is less than d either way, it is 0 by itself, and so is
+// what does.
+void LinearSystem::split_equalities(std::vector<Constraint>& all) {
+    std::map<int, Range> ranges;
+    for (const Constraint& c : all) {
+        if (c.sum.terms.size() != 1) continue;
+        const auto& [name, coefficient] = *c.sum.terms.begin();
+        for (const int64_t sign : c.zero ? std::vector<int64_t>{1, -1} : std::vector<int64_t>{1})
+            narrow_one(ranges[name], sign * coefficient, -Wide{sign} * c.sum.constant);
+    }
+    const auto split = [&](const LinearSum& sum, int64_t divisor) -> std::optional<std::pair<LinearSum, LinearSum>> {
+        LinearSum whole, rest{{}, sum.constant};
+        Wide high = sum.constant, low = sum.constant;
+        for (const auto& [name, coefficient] : sum.terms) {
+            LinearSum& part = coefficient % divisor == 0 ? whole : rest;
+            part.terms.emplace(name, coefficient);
+            if (&part == &whole) continue;
+            const auto up = most(ranges[name], coefficient), down = most(ranges[name], -coefficient);
+            if (!up || !down) return std::nullopt;
+            high += *up;
+            low -= *down;
+        }
+        if (rest.terms.empty() || high >= divisor || low <= -divisor) return std::nullopt;
+        return std::pair(whole, rest);
+    };
+    for (size_t i = 0; i < all.size(); ++i) {
+        if (!all[i].zero) continue;
+        std::set<int64_t> divisors;
+        for (const auto& term : all[i].sum.terms) divisors.insert(std::abs(term.second));
+        for (const int64_t divisor : divisors)
+            if (auto parts = divisor > 1 ? split(all[i].sum, divisor) : std::nullopt) {
+                all[i].sum = parts->first;
+                all.push_back({parts->second, true});
+                break;
+            }
+    }
 }
 
 // Each in turn gives the value of one of its unknowns: the one with the smallest coefficient c, and the youngest of
@@ -189,6 +228,7 @@ bool LinearSystem::add_up(std::vector<Constraint> all) {
 
 bool LinearSystem::impossible() const {
     std::vector<Constraint> all = constraints_;
+    split_equalities(all);
     if (!solve_equalities(all, unknowns_)) return true;
     return !narrow(all) || !add_up(std::move(all));
 }

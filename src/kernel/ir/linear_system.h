@@ -33,8 +33,8 @@ class LinearSystem {
     void require_zero(const LinearSum& sum) { add(sum, true); }
     void require_not_negative(const LinearSum& sum) { add(sum, false); }
 
-    // Solves the equalities, narrows the ranges of the unknowns that are left, and eliminates those by adding up
-    // inequalities (Fourier and Motzkin), all of it rounded to integers.
+    // Takes equalities apart, solves them, narrows the ranges of the unknowns that are left, and eliminates those by
+    // adding up inequalities (Fourier and Motzkin), all of it rounded to integers.
     bool impossible() const;
 
   private:
@@ -46,6 +46,7 @@ class LinearSystem {
         if (sum.known) constraints_.push_back({sum, zero});
     }
     static bool reduce(Constraint& c);
+    static void split_equalities(std::vector<Constraint>& all);
     static bool solve_equalities(std::vector<Constraint>& all, int unknowns);
     static bool narrow(std::vector<Constraint>& all);
     static bool add_up(std::vector<Constraint> all);

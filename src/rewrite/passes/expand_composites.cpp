@@ -25,8 +25,7 @@ Changed expand(Graph& graph, Node& node, PassContext& context) {
     for (size_t i = 0; i < node.output_count(); ++i)
         if (!node.output(i)->uses().empty() && !(*results)[i]) return false;
     Rewriting rewriting(context, "write out", {&node});
-    for (size_t i = 0; i < node.output_count(); ++i)
-        if (!node.output(i)->uses().empty() && !put_in_place(*node.output(i), *(*results)[i], false)) return false;
+    if (!put_made_in_place(node, *results, context)) return false;
     note_origin(graph, node, before, context);
     Rewriting::Nodes made;
     for (size_t i = before; i < graph.nodes().size(); ++i) made.push_back(graph.nodes()[i].get());

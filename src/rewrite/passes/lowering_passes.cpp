@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "rewrite/edit.h"
 #include "rewrite/passes/passes.h"
 
 namespace tessera {
@@ -28,16 +29,38 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unr
     return table;
 }
 
+namespace {
+
+void note_sizes(const Value& said, const Value& found, PassContext& context) {
+    if (!said.type().is_tensor() || !found.type().is_tensor()) return;
+    const Shape &a = said.type().tensor().shape, &b = found.type().tensor().shape;
+    if (!a.ranked() || !b.ranked() || a.rank() != b.rank()) return;
+    for (int64_t d = 0; d < a.rank(); ++d)
+        if (a[d] != b[d]) context.equal_sizes.push_back({said.name(), a[d], b[d]});
+}
+
+}  // namespace
+
 bool any_used(const Node& node) {
     for (size_t i = 0; i < node.output_count(); ++i)
         if (!node.output(i)->uses().empty()) return true;
     return false;
 }
 
+bool put_made_in_place(Node& node, const std::vector<Value*>& made, PassContext& context) {
+    for (size_t i = 0; i < node.output_count(); ++i) {
+        if (node.output(i)->uses().empty()) continue;
+        note_sizes(*node.output(i), *made[i], context);
+        if (!put_in_place(*node.output(i), *made[i], false)) return false;
+    }
+    return true;
+}
+
 void note_origin(const Graph& graph, const Node& node, size_t first, PassContext& context) {
     Origin origin{node.op().name, node.name()};
     if (auto outer = context.origins.find(&node); outer != context.origins.end()) origin = outer->second;
-    for (size_t i = first; i < graph.nodes().size(); ++i) context.origins.emplace(graph.nodes()[i].get(), origin);
+    for (size_t i = first; i < graph.nodes().size(); ++i)
+        context.origins.insert_or_assign(graph.nodes()[i].get(), origin);
 }
 
 Status fold_what_was_made(Graph& graph, PassContext& context) {

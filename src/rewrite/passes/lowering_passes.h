@@ -46,6 +46,9 @@ Result<Changed> fuse_into_tiles(Graph& graph, PassContext& context);
 
 bool any_used(const Node& node);  // of its outputs
 
+// What was made, in the place of the node's outputs that are used; sizes that the node took to be the same are noted.
+// False where what reads them does not agree.
+bool put_made_in_place(Node& node, const std::vector<Value*>& made, PassContext& context);
 // The nodes from number `first` on are parts of `node`, or of what it is a part of.
 void note_origin(const Graph& graph, const Node& node, size_t first, PassContext& context);
 // Folds constants in what was made, and forgets the origins of nodes that went.

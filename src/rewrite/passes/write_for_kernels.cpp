@@ -15,9 +15,7 @@ Decision write(Graph& graph, Node& node, ForKernels form, PassContext& context) 
     if (made->empty()) return no("its body is as good");
     if (Status status = b.status(); !status.ok()) return no("{}", status.error().message());
     Rewriting rewriting(context, "for kernels", {&node});
-    for (size_t i = 0; i < node.output_count(); ++i)
-        if (!node.output(i)->uses().empty() && !put_in_place(*node.output(i), *(*made)[i], false))
-            return no("what reads it does not agree");
+    if (!put_made_in_place(node, *made, context)) return no("what reads it does not agree");
     note_origin(graph, node, before, context);
     Rewriting::Nodes nodes;
     for (size_t i = before; i < graph.nodes().size(); ++i) nodes.push_back(graph.nodes()[i].get());
