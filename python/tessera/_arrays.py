@@ -101,17 +101,18 @@ def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable
     an array on a GPU lies that does not say it. `writable`: so that others write to it."""
     if isinstance(value, Tensor):
         return value
-    if is_torch(value):
+    numpy = isinstance(value, (np.ndarray, np.generic))
+    if not numpy and is_torch(value):
         return _tensor_from_torch(value)
-    if hasattr(value, "__cuda_array_interface__"):
+    if not numpy and hasattr(value, "__cuda_array_interface__"):
         return _tensor_from_interface(value, gpu)
-    if not isinstance(value, (np.ndarray, np.generic)) and hasattr(value, "__dlpack__"):
+    if not numpy and hasattr(value, "__dlpack__"):
         try:
             return Tensor.from_dlpack(value, writable)
         except (TypeError, RuntimeError, BufferError) as e:
             raise Error("E0501", f"{type(value).__name__} cannot be taken over DLPack: {str(e).splitlines()[0]}",
                         hint="it must be contiguous, on the processor or a GPU of NVIDIA's" + (", and writable" if writable else "")) from None
-    if isinstance(value, (np.ndarray, np.generic)):
+    if numpy:
         array = np.asarray(value)
     else:  # a Python number, string or list takes the type that is asked for
         array = np.asarray(value, dtype=None if expected in (None, "str") else _NUMPY[expected])

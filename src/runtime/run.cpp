@@ -39,7 +39,7 @@ Run::Run(const LoadedProgram& loaded, RunContext& context, const RunOptions& opt
       layout_(loaded.layout_),
       context_(context),
       options_(options),
-      left_(program_.outputs.size()) {}
+      left_(options.place || stays() ? program_.outputs.size() : 0) {}
 
 Run::~Run() {
     if (!goes_on_) (void)context_.stream->synchronize();  // outputs() has asked whether all went well

@@ -123,6 +123,11 @@ Result<Datum> Run::leave_output(size_t k, const std::optional<Tensor>& source) {
 
 Result<std::vector<Datum>> Run::outputs() {
     if (!stays()) TRY(context_.stream->synchronize());
+    if (left_.empty()) {  // nobody says where
+        std::vector<Datum> own;
+        for (int buffer : program_.outputs) own.push_back(TRY(detached(TRY(datum(buffer)), context_.mark)));
+        return own;
+    }
     for (size_t k = 0; k < left_.size(); ++k)
         if (program_.graph->outputs()[k]->type().is_tensor()) TRY(ask_place(k));
     // Outputs that are inputs come first where others are written over those.
