@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "bind_tile.h"
 #include "errors.h"
 #include "tessera/tessera.h"
+#include "torch_tensors.h"
 
 namespace nb = nanobind;
 using namespace tessera;
@@ -52,6 +54,17 @@ std::optional<DType> from_dlpack(nb::dlpack::dtype t) {
     }
 }
 
+// As read_torch names element types.
+DType element_type(char element) {
+    constexpr std::pair<char, DType> kTypes[] = {
+        {'f', DType::f32}, {'d', DType::f64}, {'e', DType::f16}, {'w', DType::bf16}, {'?', DType::boolean},
+        {'b', DType::i8},  {'h', DType::i16}, {'i', DType::i32}, {'q', DType::i64},  {'B', DType::u8},
+        {'H', DType::u16}, {'I', DType::u32}, {'Q', DType::u64}, {'x', DType::f8e4m3fn}, {'y', DType::f8e5m2}};
+    for (const auto& [name, type] : kTypes)
+        if (name == element) return type;
+    throw nb::type_error("no such element type");
+}
+
 std::optional<nb::dlpack::dtype> to_dlpack(DType t) {
     using Kind = nb::dlpack::dtype_code;
     auto make = [&](Kind kind) {
@@ -70,20 +83,42 @@ std::optional<nb::dlpack::dtype> to_dlpack(DType t) {
 
 using AnyArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
-Tensor tensor_from_dlpack(AnyArray array) {
+template <typename Array>
+Tensor tensor_from_dlpack(Array array) {
     auto dtype = from_dlpack(array.dtype());
     if (!dtype) throw nb::type_error("this element type cannot be taken over DLPack");
+    const int where = array.device_type();
+    const bool on_gpu = where == nb::device::cuda::value;
+    if (!on_gpu && where != nb::device::cpu::value && where != nb::device::cuda_host::value)
+        throw nb::type_error("it lies neither on the processor nor on a GPU of NVIDIA's");
     Sizes sizes;
     for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(static_cast<int64_t>(array.shape(i)));
     const void* data = array.data();
-    return Tensor::view(*dtype, std::move(sizes), data, keep(nb::cast(std::move(array))));
+    const int gpu = on_gpu ? static_cast<int>(array.device_id()) : kNoGpu;
+    return Tensor::view_on_gpu(gpu, *dtype, std::move(sizes), data, keep(nb::cast(std::move(array))));
+}
+
+Tensor tensor_from_any(nb::object value, bool writable) {
+    if (!writable) return tensor_from_dlpack(nb::cast<nb::ndarray<nb::ro, nb::c_contig>>(value));
+    nb::ndarray<nb::c_contig> array;  // no copy will do
+    if (!nb::try_cast(value, array, false)) throw nb::type_error("it is read only, or not contiguous");
+    return tensor_from_dlpack(std::move(array));
+}
+
+// None where it is no tensor that can be used as it is.
+std::optional<Tensor> tensor_from_torch(nb::object value) {
+    Sizes sizes;
+    const auto read = read_torch(value.ptr(), &sizes);
+    if (!read) return std::nullopt;
+    const int gpu = read->device == TorchTensor::kProcessor ? kNoGpu : static_cast<int>(read->device);
+    return Tensor::view_on_gpu(gpu, element_type(read->element), std::move(sizes), read->begin, keep(std::move(value)));
 }
 
 // `address` is the first of contiguous elements that `owner` keeps alive.
-Tensor tensor_from_memory(const std::string& dtype, Sizes sizes, uintptr_t address, nb::object owner) {
+Tensor tensor_from_memory(const std::string& dtype, Sizes sizes, uintptr_t address, nb::object owner, int gpu) {
     auto t = dtype_from_name(dtype);
     if (!t || *t == DType::string) throw nb::value_error("no such element type");
-    return Tensor::view(*t, std::move(sizes), reinterpret_cast<const void*>(address), keep(std::move(owner)));
+    return Tensor::view_on_gpu(gpu, *t, std::move(sizes), reinterpret_cast<const void*>(address), keep(std::move(owner)));
 }
 
 // The tensor's bytes as a one-dimensional array that keeps the tensor alive.
@@ -98,7 +133,7 @@ nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> bytes_of(const Tensor& t) {
 // A NumPy array over the tensor's memory; None where NumPy itself has no such element type.
 nb::object array_of(const Tensor& t) {
     auto dtype = to_dlpack(t.dtype());
-    if (!dtype || t.dtype() == DType::bf16) return nb::none();
+    if (!dtype || t.dtype() == DType::bf16 || t.gpu() != kNoGpu) return nb::none();
     std::vector<size_t> shape(t.sizes().begin(), t.sizes().end());
     auto* held = new Tensor(t);
     nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
@@ -113,7 +148,9 @@ nb::object dlpack_of(const Tensor& t, nb::kwargs) {
     std::vector<size_t> shape(t.sizes().begin(), t.sizes().end());
     auto* held = new Tensor(t);
     nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
-    nb::ndarray<> array(const_cast<void*>(t.data()), shape.size(), shape.data(), owner, nullptr, *dtype);
+    const int device = t.gpu() == kNoGpu ? nb::device::cpu::value : nb::device::cuda::value;
+    nb::ndarray<> array(const_cast<void*>(t.data()), shape.size(), shape.data(), owner, nullptr, *dtype, device,
+                        std::max(t.gpu(), 0));
     return nb::cast(std::move(array));
 }
 
@@ -166,7 +203,7 @@ Datum own(Datum d) {
         return items.empty() ? Datum::none() : Datum::some(std::move(items[0]));
     }
     const Tensor& t = d.tensor();
-    if (t.dtype() == DType::string || t.bytes() == 0 || t.owner().use_count() == 1) return d;
+    if (t.dtype() == DType::string || t.gpu() != kNoGpu || t.bytes() == 0 || t.owner().use_count() == 1) return d;
     static Copies& copies = *new Copies;  // never destroyed: arrays may outlive the module
     std::shared_ptr<Tensor> copy = copies.take(t.bytes());
     std::memcpy(copy->mutable_data(), t.data(), static_cast<size_t>(t.bytes()));
@@ -174,9 +211,13 @@ Datum own(Datum d) {
     return Datum(Tensor::view(t.dtype(), t.sizes(), data, std::move(copy)));
 }
 
-// Runs without the GIL; Ctrl-C cancels.
+bool on_gpu(const Model&) { return false; }
+bool on_gpu(const Executable& e) { return e.gpu() != kNoGpu; }
+
+// Runs without the GIL; Ctrl-C cancels. `place`(output, element type, sizes) gives memory for outputs, a Tensor or None.
 template <typename Runnable>
-std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t seed, int64_t max_work, nb::object progress) {
+std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t seed, int64_t max_work, nb::object progress,
+                       nb::object place, std::optional<uintptr_t> stream) {
     std::atomic<bool> cancel{false};
     RunOptions options;
     options.seed = seed;
@@ -187,7 +228,24 @@ std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t 
     bool interrupted = false;
     constexpr auto kSignalsEvery = std::chrono::milliseconds(50);  // taking the GIL is not free
     auto next = std::chrono::steady_clock::now() + kSignalsEvery;
-    options.progress = [&](std::string_view node, size_t done, size_t total) {
+    if (stream) options.stream = reinterpret_cast<void*>(*stream);
+    std::vector<size_t> placed;  // outputs
+    std::optional<nb::python_error> failed;
+    if (!place.is_none())
+        options.place = [&](size_t output, DType dtype, const Sizes& sizes) -> Result<std::optional<Tensor>> {
+            nb::gil_scoped_acquire gil;
+            try {
+                nb::object memory = place(output, std::string(dtype_name(dtype)), sizes);
+                if (memory.is_none()) return std::optional<Tensor>();
+                placed.push_back(output);
+                return std::optional(nb::cast<Tensor>(memory));
+            } catch (nb::python_error& e) {
+                failed.emplace(std::move(e));
+            }
+            return Error(Code::E0410, "there is no memory for an output");
+        };
+    // A GPU is given all steps at once, unless somebody looks on.
+    if (!on_gpu(model) || !progress.is_none()) options.progress = [&](std::string_view node, size_t done, size_t total) {
         if (cancel) return;
         auto now = std::chrono::steady_clock::now();
         if (progress.is_none() && now < next) return;
@@ -211,10 +269,12 @@ std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t 
         nb::gil_scoped_release release;
         return model.run(inputs, options);
     }();
+    if (failed) throw std::move(*failed);
     if (interrupted) throw nb::python_error();
     warn(warnings);
     std::vector<Datum> outputs = unwrap(std::move(result));
-    for (Datum& d : outputs) d = own(std::move(d));
+    for (size_t i = 0; i < outputs.size(); ++i)
+        if (std::find(placed.begin(), placed.end(), i) == placed.end()) outputs[i] = own(std::move(outputs[i]));
     return outputs;
 }
 
@@ -230,7 +290,7 @@ nb::object run_arrays(const Runnable& model, nb::dict inputs, nb::list names, ui
             return nb::none();
         data.emplace(nb::cast<std::string>(name), tensor_from_dlpack(std::move(array)));
     }
-    std::vector<Datum> found = run(model, data, seed, int64_t{1} << 50, nb::none());
+    std::vector<Datum> found = run(model, data, seed, int64_t{1} << 50, nb::none(), nb::none(), {});
     nb::dict outputs;
     for (size_t i = 0; i < found.size(); ++i) outputs[names[i]] = array_of(found[i].tensor());
     return outputs;
@@ -363,8 +423,13 @@ void bind_kernels(nb::module_& m) {
 
 void bind_data(nb::module_& m) {
     nb::class_<Tensor>(m, "Tensor", "A tensor: element type, sizes, contiguous elements.")
-        .def_static("from_memory", &tensor_from_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("address"), nb::arg("owner"))
-        .def_static("from_dlpack", &tensor_from_dlpack, nb::arg("array"), nb::sig("def from_dlpack(array: object) -> Tensor"))
+        .def_static("from_memory", &tensor_from_memory, nb::arg("dtype"), nb::arg("shape"), nb::arg("address"), nb::arg("owner"),
+                    nb::arg("gpu") = kNoGpu)
+        .def_static("from_dlpack", &tensor_from_any, nb::arg("array"), nb::arg("writable") = false,
+                    nb::sig("def from_dlpack(array: object, writable: bool = False) -> Tensor"))
+        .def_static("from_torch", &tensor_from_torch, nb::arg("tensor"), nb::sig("def from_torch(tensor: object) -> Tensor | None"),
+                    "Over a tensor of PyTorch's; None where that cannot be used as it is.")
+        .def_prop_ro("gpu", &Tensor::gpu, "The number of the GPU that it lies on; -1: the processor.")
         .def_static("from_strings", [](Sizes shape, std::vector<std::string> values) {
             auto n = unwrap(element_count(shape));
             if (n != static_cast<int64_t>(values.size())) throw nb::value_error("the strings do not fill the shape");
@@ -378,7 +443,9 @@ void bind_data(nb::module_& m) {
         .def("strings", [](const Tensor& t) { return t.as_strings(); })
         .def("__repr__", [](const Tensor& t) { return fmt::format("<tessera.Tensor {}{}>", dtype_name(t.dtype()), to_string(t.sizes())); })
         .def("__dlpack__", &dlpack_of, nb::arg("kwargs"), nb::sig("def __dlpack__(self, **kwargs: object) -> object"))
-        .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); },
+        .def("__dlpack_device__", [](const Tensor& t) {
+            return t.gpu() == kNoGpu ? nb::make_tuple(nb::device::cpu::value, 0) : nb::make_tuple(nb::device::cuda::value, t.gpu());
+        },
              nb::sig("def __dlpack_device__(self) -> tuple[int, int]"));
 
     nb::class_<Datum>(m, "Datum", "What a value holds at run time: a tensor, a sequence or an optional.")
@@ -445,7 +512,7 @@ void bind_models(nb::module_& m) {
         .def("summary", &Model::summary)
         .def("peak_bytes", &Model::peak_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
         .def("run", &run<Model>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
-             nb::arg("progress") = nb::none())
+             nb::arg("progress") = nb::none(), nb::arg("place") = nb::none(), nb::arg("stream") = nb::none())
         .def("run_arrays", &run_arrays<Model>, nb::arg("inputs"), nb::arg("names"), nb::arg("seed"),
              nb::sig("def run_arrays(self, inputs: dict[str, typing.Any], names: list[str], seed: int) -> dict[str, typing.Any] | None"))
         .def("random_inputs", [](const Model& model, uint64_t seed, const std::map<std::string, int64_t>& symbols) {
@@ -523,10 +590,11 @@ void bind_compiler(nb::module_& m) {
         .def_prop_ro("outputs", &Executable::outputs)
         .def_prop_ro("report", [](const Executable& e) { return e.report(); })
         .def_prop_ro("weight_bytes", &Executable::weight_bytes)
+        .def_prop_ro("gpu", &Executable::gpu, "The number of the GPU that it runs on; -1: the processor.")
         .def("arena_bytes", &Executable::arena_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
         .def("emit", [](const Executable& e, const std::string& what) { return unwrap(e.emit(what)); }, nb::arg("what"))
         .def("run", &run<Executable>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
-             nb::arg("progress") = nb::none())
+             nb::arg("progress") = nb::none(), nb::arg("place") = nb::none(), nb::arg("stream") = nb::none())
         .def("run_arrays", &run_arrays<Executable>, nb::arg("inputs"), nb::arg("names"), nb::arg("seed"),
              nb::sig("def run_arrays(self, inputs: dict[str, typing.Any], names: list[str], seed: int) -> dict[str, typing.Any] | None"))
         .def("profile", &profile, nb::arg("inputs"), nb::arg("runs"))
@@ -548,6 +616,7 @@ void bind_compiler(nb::module_& m) {
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
           nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets);
+    m.def("torch_stream", [](int gpu) { return reinterpret_cast<uintptr_t>(torch_stream(gpu)); }, nb::arg("gpu"));
     m.def("set_memory_limit", &set_memory_limit, nb::arg("bytes"));
     m.def("memory_limit", &memory_limit);
     m.def("memory_in_use", &memory_in_use);

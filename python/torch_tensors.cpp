@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <string_view>
 #include <unordered_map>
@@ -107,7 +108,7 @@ const TensorType& type_of(nb::handle tensor) {
     return found->second;
 }
 
-std::optional<TorchTensor> read_by_table(PyObject* value, const ExchangeTable& table) {
+std::optional<TorchTensor> read_by_table(PyObject* value, const ExchangeTable& table, std::vector<int64_t>* sizes) {
     nb::dlpack::dltensor view;
     if (table.view(value, &view) != 0) {
         PyErr_Clear();
@@ -122,11 +123,12 @@ std::optional<TorchTensor> read_by_table(PyObject* value, const ExchangeTable& t
         if (view.strides && view.shape[d] != 1 && view.strides[d] != count) return std::nullopt;
         count *= view.shape[d];
     }
+    if (sizes) sizes->assign(view.shape, view.shape + view.ndim);
     return TorchTensor{processor ? TorchTensor::kProcessor : view.device.device_id, element,
                        static_cast<char*>(view.data) + view.byte_offset, count};
 }
 
-std::optional<TorchTensor> read_by_words(nb::handle tensor) {
+std::optional<TorchTensor> read_by_words(nb::handle tensor, std::vector<int64_t>* sizes) {
     const Words& words = tensor_words();
     if (!nb::cast<bool>(tensor.attr(words.contiguous)())) return std::nullopt;
     const auto device = nb::cast<int64_t>(tensor.attr(words.device)());
@@ -134,16 +136,17 @@ std::optional<TorchTensor> read_by_words(nb::handle tensor) {
     if (!nb::cast<bool>(tensor.attr(processor ? words.on_processor : words.on_gpu))) return std::nullopt;
     const char element = element_by_name(nb::object(tensor.attr(words.dtype)).ptr());
     if (!element) return std::nullopt;
+    if (sizes) *sizes = nb::cast<std::vector<int64_t>>(nb::tuple(tensor.attr("shape")));
     char* begin = reinterpret_cast<char*>(nb::cast<uintptr_t>(tensor.attr(words.address)()));
     return TorchTensor{device, element, begin, nb::cast<int64_t>(tensor.attr(words.count)())};
 }
 
 }  // namespace
 
-std::optional<TorchTensor> read_torch(PyObject* value) {
+std::optional<TorchTensor> read_torch(PyObject* value, std::vector<int64_t>* sizes) {
     const TensorType& type = type_of(value);
     if (!type.known) return std::nullopt;
-    return type.table ? read_by_table(value, *type.table) : read_by_words(value);
+    return type.table ? read_by_table(value, *type.table, sizes) : read_by_words(value, sizes);
 }
 
 void* torch_stream(int64_t device) {

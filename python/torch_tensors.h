@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 // A word that Python has once.
 inline nanobind::object interned(const char* name) { return nanobind::steal(PyUnicode_InternFromString(name)); }
@@ -19,7 +20,8 @@ struct TorchTensor {
 };
 
 // Null where it is no tensor of PyTorch's, or not one piece of memory on the processor or a GPU.
-std::optional<TorchTensor> read_torch(PyObject* value);
+// `sizes`: its own are put there, unless null.
+std::optional<TorchTensor> read_torch(PyObject* value, std::vector<int64_t>* sizes = nullptr);
 
 // The stream that PyTorch works on.
 void* torch_stream(int64_t device);

@@ -325,6 +325,7 @@ Result<std::vector<std::pair<std::string, double>>> Executable::check(const Name
 std::vector<Port> Executable::inputs() const { return state_->inputs; }
 std::vector<Port> Executable::outputs() const { return state_->outputs; }
 const CompileReport& Executable::report() const { return state_->report; }
+int Executable::gpu() const { return state_->loaded ? state_->loaded->gpu() : kNoGpu; }
 int64_t Executable::weight_bytes() const { return state_->loaded ? state_->loaded->weight_bytes() : 0; }
 std::optional<int64_t> Executable::arena_bytes(const std::map<std::string, int64_t>& symbols) const {
     if (!state_->loaded) return {};

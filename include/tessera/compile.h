@@ -94,6 +94,7 @@ class Executable {
     // What a run takes besides weights: the arena after planning, for these sizes of symbols (1 where not given).
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
+    int gpu() const;  // that it runs on, by its number; kNoGpu: the processor
 
     // A stage as text: "graph", "outline" (the graph without the weights' bytes), "compute" or "schedule" (E0501 where the
     // weights were not kept), "kernel", "llvm" or "asm", which for a GPU is "ptx".

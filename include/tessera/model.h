@@ -50,6 +50,13 @@ struct RunOptions {
     const std::atomic<bool>* cancel = nullptr;   // set it to stop with E0410
     std::function<void(std::string_view node, size_t done, size_t total)> progress = {};
     std::vector<Warning>* warnings = nullptr;    // what the run showed to be wrong is added here
+
+    // The following are of compiled models. Asked once for each output that is a tensor: memory to leave it in, of its type
+    // and sizes, the process's or the GPU's that computes it; or nothing. What shares memory with an input is written last.
+    std::function<Result<std::optional<Tensor>>(size_t output, DType dtype, const Sizes& sizes)> place = {};
+    // A stream of the GPU's driver (null: its first) that the run becomes part of: it begins after what the stream was given
+    // before, and the call need not wait for its end. Outputs stay on the GPU.
+    std::optional<void*> stream = {};
 };
 
 struct SaveOptions {

@@ -1,4 +1,5 @@
-// A tensor's value: element type, sizes, and contiguous elements in row-major order, shared between copies.
+// A tensor's value: element type, sizes, and contiguous elements in row-major order, shared between copies. They are the
+// process's, or lie on a GPU, where only runs on that GPU use them.
 // Datum is what a graph value holds at run time: a tensor, a sequence, or an optional.
 #pragma once
 
@@ -16,6 +17,7 @@ namespace tessera {
 
 using Sizes = std::vector<int64_t>;
 inline constexpr size_t kMaxRank = 64;  // of any tensor, as in NumPy
+inline constexpr int kNoGpu = -1;
 
 // The product, or E0108 where it overflows or a size is negative.
 Result<int64_t> element_count(const Sizes& sizes);
@@ -46,6 +48,8 @@ class Tensor {
     static Result<Tensor> zeros(DType dtype, Sizes sizes);  // checked against the memory limit; strings are empty
     // Shares memory that `owner` keeps alive; never written through.
     static Tensor view(DType dtype, Sizes sizes, const void* data, std::shared_ptr<const void> owner);
+    // The same of memory of a GPU's.
+    static Tensor view_on_gpu(int gpu, DType dtype, Sizes sizes, const void* data, std::shared_ptr<const void> owner);
     static Tensor strings(Sizes sizes, std::vector<std::string> values);
     template <typename T>
     static Tensor of(Sizes sizes, const std::vector<T>& values);
@@ -62,18 +66,19 @@ class Tensor {
     int64_t size(int64_t axis) const { return sizes_[axis < 0 ? axis + rank() : axis]; }
     int64_t elements() const { return elements_; }
     int64_t bytes() const { return elements_ * static_cast<int64_t>(dtype_bytes(dtype_)); }
+    int gpu() const { return gpu_; }  // whose memory it is, by its number; kNoGpu: the process's
 
     const void* data() const { return data_; }
     // For the maker of a fresh tensor, before anyone else holds it.
     void* mutable_data() { return const_cast<void*>(data_); }
     template <typename T>
     std::span<const T> as() const {
-        require(sizeof(T) == dtype_bytes(dtype_));
+        require(sizeof(T) == dtype_bytes(dtype_) && gpu_ == kNoGpu);
         return {static_cast<const T*>(data_), static_cast<size_t>(elements_)};
     }
     template <typename T>
     std::span<T> mutable_as() {
-        require(sizeof(T) == dtype_bytes(dtype_));
+        require(sizeof(T) == dtype_bytes(dtype_) && gpu_ == kNoGpu);
         return {static_cast<T*>(mutable_data()), static_cast<size_t>(elements_)};
     }
     const std::vector<std::string>& as_strings() const;
@@ -99,6 +104,7 @@ class Tensor {
     Sizes sizes_ = {0};
     int64_t elements_ = 0;
     const void* data_ = nullptr;
+    int gpu_ = kNoGpu;
     std::shared_ptr<const void> owner_;
 };
 

@@ -3,6 +3,7 @@ layout allows."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -45,13 +46,73 @@ def array_name(dtype: DType) -> str:
     return name
 
 
-def tensor_from(value: Any, expected: str | None = None) -> Tensor:
-    """A tensor over the value's own memory if it is contiguous and in native byte order, over a copy otherwise."""
+_TORCH_NAMES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn",
+                "f8e5m2": "float8_e5m2", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64",
+                "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool"}
+_torch_types: dict[type, bool] = {}
+
+
+def is_torch(value: Any) -> bool:
+    """Whether it is a tensor of PyTorch's."""
+    kind = type(value)
+    known = _torch_types.get(kind)
+    if known is None:
+        torch = sys.modules.get("torch")
+        known = _torch_types[kind] = torch is not None and issubclass(kind, torch.Tensor)
+    return known
+
+
+def torch_dtype(name: str) -> Any:
+    """The element type of PyTorch's of one of ours; None where it has none."""
+    return getattr(sys.modules["torch"], _TORCH_NAMES.get(name, ""), None) if name in _TORCH_NAMES else None
+
+
+def _tensor_from_torch(value: Any) -> Tensor:
+    tensor = Tensor.from_torch(value)
+    if tensor is None:  # a part of a larger one, one that gradients are computed for, or no numbers that kernels have
+        if value.device.type not in ("cpu", "cuda"):
+            raise Error("E0701", f"a tensor on {value.device} cannot be used", hint="copy it to the processor or to a GPU of NVIDIA's")
+        plain = value.detach().resolve_conj().resolve_neg().contiguous() if value.layout is sys.modules["torch"].strided else value
+        tensor = Tensor.from_torch(plain)
+        if tensor is None:
+            try:
+                return Tensor.from_dlpack(plain)
+            except (TypeError, RuntimeError, BufferError):
+                raise Error("E0403", f"tensors of {value.dtype}, {value.layout}, cannot be used") from None
+    return tensor
+
+
+def _tensor_from_interface(value: Any, gpu: int) -> Tensor:
+    """Of an array on a GPU that says where it lies."""
+    said = value.__cuda_array_interface__
+    dtype, shape, strides = np.dtype(said["typestr"]), list(said["shape"]), said.get("strides")
+    if strides is not None:
+        step = dtype.itemsize
+        for size, stride in zip(reversed(shape), reversed(strides)):
+            if size != 1 and stride != step:
+                raise Error("E0501", "an array on a GPU is not contiguous", hint="copy it to one that is")
+            step *= size
+    number = getattr(getattr(value, "device", None), "id", max(gpu, 0))
+    return Tensor.from_memory(array_name(dtype), shape, said["data"][0], value, int(number))
+
+
+def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable: bool = False) -> Tensor:
+    """A tensor over the value's own memory if it is contiguous and in native byte order, over a copy otherwise. `gpu`: where
+    an array on a GPU lies that does not say it. `writable`: so that others write to it."""
     if isinstance(value, Tensor):
         return value
-    if not isinstance(value, (np.ndarray, np.generic)) and hasattr(value, "__dlpack__"):
-        return Tensor.from_dlpack(value)
-    if isinstance(value, (np.ndarray, np.generic)):
+    numpy = isinstance(value, (np.ndarray, np.generic))
+    if not numpy and is_torch(value):
+        return _tensor_from_torch(value)
+    if not numpy and hasattr(value, "__cuda_array_interface__"):
+        return _tensor_from_interface(value, gpu)
+    if not numpy and hasattr(value, "__dlpack__"):
+        try:
+            return Tensor.from_dlpack(value, writable)
+        except (TypeError, RuntimeError, BufferError) as e:
+            raise Error("E0501", f"{type(value).__name__} cannot be taken over DLPack: {str(e).splitlines()[0]}",
+                        hint="it must be contiguous, on the processor or a GPU of NVIDIA's" + (", and writable" if writable else "")) from None
+    if numpy:
         array = np.asarray(value)
     else:  # a Python number, string or list takes the type that is asked for
         array = np.asarray(value, dtype=None if expected in (None, "str") else _NUMPY[expected])
@@ -84,7 +145,7 @@ def is_plain(value: Any) -> bool:
     return type(value) is np.ndarray and value.dtype in _PLAIN and value.flags.c_contiguous
 
 
-def datum_from(value: Any, port: Port | None = None) -> Datum:
+def datum_from(value: Any, port: Port | None = None, gpu: int = -1) -> Datum:
     optional = port is not None and port.type.startswith("optional(")
     if value is None:
         return Datum.none()
@@ -94,7 +155,7 @@ def datum_from(value: Any, port: Port | None = None) -> Datum:
     if isinstance(value, (list, tuple)) and wants_sequence:
         datum = Datum.sequence([datum_from(item) for item in value])
     else:
-        datum = Datum.tensor_of(tensor_from(value, port.dtype if port else None))
+        datum = Datum.tensor_of(tensor_from(value, port.dtype if port else None, gpu))
     return Datum.some(datum) if optional else datum
 
 

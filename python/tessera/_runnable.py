@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import PLAIN_NAMES, Array, datum_from, is_plain, value_from
+from ._arrays import PLAIN_NAMES, value_from
 from ._errors import Error
+from ._places import NO_GPU, Places, datum_of
 from ._tessera import CompileReport, Datum, FoundWarning, Port, StepProfile, Summary
 from ._tessera import Executable as _Executable
 from ._tessera import Model as _Model
 
 Progress = Callable[[str, int, int], object]
 Inputs = Mapping[str, Any] | Sequence[Any] | Any  # by name, in order, or one array for one input
+Outs = Mapping[str, Any] | Sequence[Any] | Any  # the same of outputs
 Path = str | os.PathLike[str]
 
 _pool: concurrent.futures.ThreadPoolExecutor | None = None
@@ -57,7 +59,8 @@ def check_symbols(symbols: Mapping[str, int], ports: Iterable[Port]) -> dict[str
 
 
 def _is_one_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, np.generic, int, float, complex)) or hasattr(value, "__dlpack__")
+    return (isinstance(value, (np.ndarray, np.generic, int, float, complex)) or hasattr(value, "__dlpack__")
+            or hasattr(value, "__cuda_array_interface__"))
 
 
 class Runnable:
@@ -66,7 +69,7 @@ class Runnable:
     def __init__(self, held: _Model | _Executable) -> None:
         self._held = held
         self._ports = {port.name: port for port in held.inputs}
-        self._tensors = frozenset(name for name, port in self._ports.items() if port.dtype)
+        self._gpu = held.gpu if isinstance(held, _Executable) else NO_GPU
         self._output_names = [port.name for port in held.outputs]
         self._all_plain = all(port.dtype in PLAIN_NAMES for port in (*held.inputs, *held.outputs))
 
@@ -79,14 +82,22 @@ class Runnable:
     def outputs(self) -> list[Port]:
         return list(self._held.outputs)
 
-    def _data(self, inputs: Inputs) -> dict[str, Datum]:
+    def _named(self, inputs: Inputs) -> Mapping[str, Any]:
         if not isinstance(inputs, Mapping):
             given = [inputs] if _is_one_array(inputs) else list(inputs)
             if len(given) > len(self._ports):
                 raise Error("E0401", f"{len(given)} inputs were given, the model takes {len(self._ports)}")
             inputs = dict(zip(self._ports, given))
-        return {name: Datum.array_of(value) if name in self._tensors and is_plain(value)
-                else datum_from(value, self._ports.get(name)) for name, value in inputs.items()}
+        return inputs
+
+    def _data(self, inputs: Inputs) -> dict[str, Datum]:
+        return {name: datum_of(name, value, self._ports.get(name), self._gpu)
+                for name, value in self._named(inputs).items()}
+
+    def _placed(self, inputs: Inputs, out: Outs | None, chosen: list[str]) -> tuple[dict[str, Datum], Places]:
+        named = self._named(inputs)
+        data = self._data(named)
+        return data, Places(self._gpu, ((named[name], datum) for name, datum in data.items()), _named_out(out, chosen))
 
     def _chosen_outputs(self, outputs: Sequence[str] | str | None) -> list[str]:
         if outputs is None:
@@ -97,38 +108,48 @@ class Runnable:
                 raise Error("E0401", f'there is no output "{name}"', hint=f"there are: {', '.join(self._output_names)}")
         return chosen
 
-    def _run(self, data: dict[str, Datum], chosen: list[str], out: Mapping[str, Array], seed: int,
-             max_work: int | None, progress: Progress | None) -> dict[str, Any]:
+    def _run(self, data: dict[str, Datum], places: Places, chosen: list[str], seed: int, max_work: int | None,
+             progress: Progress | None) -> dict[str, Any]:
         limits = {} if max_work is None else {"max_work": number("max_work", max_work, 1)}
-        results = dict(zip(self._output_names, self._held.run(data, seed=seed, progress=progress, **limits)))
-        values: dict[str, Any] = {}
-        for name in chosen:
-            value = value_from(results[name])
-            values[name] = _put(name, value, out[name]) if name in out else value
-        return values
+        names = self._output_names
+
+        def place(output: int, dtype: str, shape: list[int]) -> Any:
+            return places.place(names[output], dtype, shape) if names[output] in chosen else None
+
+        asked = place if places.out or places.torch is not None or places.stream is not None else None
+        found = self._held.run(data, seed=seed, progress=progress, place=asked, stream=places.stream, **limits)
+        results = dict(zip(names, found))
+        return {name: places.value(name, results[name]) for name in chosen}
+
+    def _run_elsewhere(self, data: dict[str, Datum], places: Places, chosen: list[str], seed: int,
+                       max_work: int | None) -> dict[str, Any]:
+        with places.entered():
+            return self._run(data, places, chosen, seed, max_work, None)
 
     def run(self, inputs: Inputs, *, outputs: Sequence[str] | str | None = None,
-            out: Mapping[str, Array] | Array | None = None, seed: int = 0, max_work: int | None = None,
+            out: Outs | None = None, seed: int = 0, max_work: int | None = None,
             progress: Progress | None = None) -> dict[str, Any]:
-        """Computes the outputs, by name. Inputs by name, in order, or one array for one input: NumPy arrays, anything with
-        __dlpack__, numbers, lists for sequences, None for an empty optional.
+        """Computes the outputs, by name. Inputs by name, in order, or one array for one input: NumPy arrays, PyTorch's
+        tensors, anything with __dlpack__ or __cuda_array_interface__, numbers, lists for sequences, None for an empty
+        optional. Contiguous ones are read where they lie. Outputs are tensors where an input is one, else NumPy arrays.
 
-        `outputs` names those that are wanted (all). `out` takes arrays to write outputs to, by name, or one array for one
-        output. `progress(node, done, total)` is called after each node."""
+        `outputs` names those that are wanted (all). `out` takes arrays to write outputs to, by name, in order, or one array
+        for one output. On a GPU, inputs that lie there are used there, PyTorch's stream is followed, and the call does not
+        wait for outputs that stay there. `progress(node, done, total)` is called after each node."""
         plainly = outputs is None and out is None and max_work is None and progress is None
         if plainly and self._all_plain and type(inputs) is dict:
             values = self._held.run_arrays(inputs, self._output_names, seed)
             if values is not None:
                 return values
         chosen = self._chosen_outputs(outputs)
-        return self._run(self._data(inputs), chosen, _named_out(out, chosen), seed, max_work, progress)
+        return self._run(*self._placed(inputs, out, chosen), chosen, seed, max_work, progress)
 
     def run_async(self, inputs: Inputs, *, outputs: Sequence[str] | str | None = None,
-                  out: Mapping[str, Array] | Array | None = None, seed: int = 0,
+                  out: Outs | None = None, seed: int = 0,
                   max_work: int | None = None) -> concurrent.futures.Future[dict[str, Any]]:
         """The same on another thread: a future of what run returns. `await asyncio.wrap_future(...)` waits for it."""
         chosen = self._chosen_outputs(outputs)
-        return _workers().submit(self._run, self._data(inputs), chosen, _named_out(out, chosen), seed, max_work, None)
+        return _workers().submit(self._run_elsewhere, *self._placed(inputs, out, chosen), chosen, seed, max_work)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs for inputs in order or by name: one value, or a tuple."""
@@ -154,9 +175,13 @@ class Runnable:
         return f"<tessera.{type(self).__name__} ({ins}) -> ({outs})>"
 
 
-def _named_out(out: Mapping[str, Array] | Array | None, chosen: list[str]) -> Mapping[str, Array]:
+def _named_out(out: Outs | None, chosen: list[str]) -> Mapping[str, Any]:
     if out is None:
         return {}
+    if isinstance(out, (list, tuple)):
+        if len(out) != len(chosen):
+            raise Error("E0501", f"out has {len(out)} arrays, and there are {len(chosen)} outputs")
+        return dict(zip(chosen, out))
     if not isinstance(out, Mapping):
         if len(chosen) != 1:
             raise Error("E0501", f"out is one array, and there are {len(chosen)} outputs", hint="give a dict of arrays by name")
@@ -165,19 +190,6 @@ def _named_out(out: Mapping[str, Array] | Array | None, chosen: list[str]) -> Ma
         if name not in chosen:
             raise Error("E0401", f'out names "{name}", which is no output that is asked for', hint=f"there are: {', '.join(chosen)}")
     return out
-
-
-def _put(name: str, value: Any, into: Array) -> Array:
-    if not isinstance(into, np.ndarray) or not isinstance(value, np.ndarray):
-        raise Error("E0501", f'out for "{name}": expected a NumPy array, got {type(into).__name__}')
-    if into.dtype != value.dtype:
-        raise Error("E0403", f'out for "{name}": expected {value.dtype}, got {into.dtype}')
-    if into.shape != value.shape:
-        raise Error("E0405", f'out for "{name}": expected shape {value.shape}, got {into.shape}')
-    if not into.flags.writeable:
-        raise Error("E0501", f'out for "{name}" cannot be written to')
-    np.copyto(into, value)
-    return into
 
 
 class Model(Runnable):

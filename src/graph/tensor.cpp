@@ -57,6 +57,12 @@ Tensor Tensor::view(DType dtype, Sizes sizes, const void* data, std::shared_ptr<
     return t;
 }
 
+Tensor Tensor::view_on_gpu(int gpu, DType dtype, Sizes sizes, const void* data, std::shared_ptr<const void> owner) {
+    Tensor t = view(dtype, std::move(sizes), data, std::move(owner));
+    t.gpu_ = gpu;
+    return t;
+}
+
 Tensor Tensor::strings(Sizes sizes, StringList values) {
     Tensor t;
     auto n = element_count(sizes);

@@ -88,6 +88,7 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
     if (!complete_)
         return Error(Code::E0501, "there is nothing to check against: the weights were not kept")
             .hint("compile with keep_weights");
+    TRY(check_places(inputs));
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
     const SymbolValues symbols = TRY(plan_for(bound))->symbols;
     // Nothing is written over, so that what every step read is still there.

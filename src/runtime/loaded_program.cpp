@@ -174,13 +174,19 @@ const LoadedProgram::Nested* LoadedProgram::nested_of(const Graph& graph) const 
 }
 
 Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const RunOptions& options) const {
+    TRY(check_places(inputs, device_.gpu()));
     return run_bound(TRY(bind_inputs(*program_.graph, inputs)), options);
 }
 
 Result<std::vector<Datum>> LoadedProgram::run_bound(const std::vector<Datum>& bound, const RunOptions& options) const {
+    if (options.stream && !device_.shares_memory() &&
+        TRY(TRY(device_.borrow_stream(*options.stream))->captured_by_others()))
+        return Error(Code::E0501, "a model cannot run on a stream that is being captured")
+            .hint("run it outside: a model is captured by itself, and replayed");
     auto plan = TRY(plan_for(bound));
     Borrowed context(TRY(take_context()), *memory_);
     TRY(context->prepare(std::move(plan), layout_, weights_.pointers));
+    TRY(context->work_on(options.stream));
     Run run(*this, *context, options);
     TRY(run.begin(bound));
     const bool done = TRY(run.replay());

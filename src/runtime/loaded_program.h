@@ -57,6 +57,7 @@ class LoadedProgram {
     const CompiledModule& module() const { return *module_; }
     bool complete() const { return complete_; }  // constants that only preparing reads were kept
     int threads() const { return threads_; }
+    int gpu() const { return device_.gpu(); }  // kNoGpu: it runs on the processor
 
   private:
     friend class Run;
@@ -90,6 +91,7 @@ class LoadedProgram {
     mutable std::mutex mutex_;                                                                    // over what follows
     mutable std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<const RunPlan>>> plans_;  // newest use last
     std::shared_ptr<OutputMemory> outputs_ = std::make_shared<OutputMemory>(device_);
+    std::shared_ptr<OutputMemory> device_outputs_ = std::make_shared<OutputMemory>(device_, true);
 };
 
 }  // namespace tessera

@@ -20,6 +20,7 @@ std::string shown(const Node& node) { return node.name().empty() ? node.output()
 }  // namespace
 
 Result<std::unique_ptr<RunsOnDevice>> LoadedProgram::on_device(const NamedData& inputs) const {
+    TRY(check_places(inputs, device_.gpu()));
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
     auto plan = TRY(plan_for(bound));
     auto made = std::make_unique<RunsOnDevice>(TRY(take_context()), *memory_);
@@ -28,7 +29,7 @@ Result<std::unique_ptr<RunsOnDevice>> LoadedProgram::on_device(const NamedData& 
     const RunOptions options;
     Run run(*this, context, options);
     TRY(run.begin(bound));
-    context.runs = std::max(context.runs, 1);  // so that it is captured at once
+    context.replay->runs = std::max(context.replay->runs, 1);  // so that it is captured at once
     if (!TRY(run.replay()))
         return Error(Code::E0501, "runs cannot be timed on {} alone", device_.name())
             .hint("that needs a GPU, and a model of which no step is left to the processor");
@@ -40,7 +41,7 @@ Result<double> RunsOnDevice::seconds(int runs) {
     runs = std::max(runs, 1);
     Stream& stream = *context_->stream;
     const auto began = TRY(stream.record(true));
-    for (int r = 0; r < runs; ++r) TRY(stream.replay(*context_->recording));
+    for (int r = 0; r < runs; ++r) TRY(stream.replay(*context_->replay->recording));
     const auto ended = TRY(stream.record(true));
     TRY(ended->wait());
     return TRY(ended->seconds_since(*began)) / runs;
@@ -138,6 +139,7 @@ StepProfile LoadedProgram::describe_step(const Step& step, const SymbolValues& s
 
 Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs, int runs) const {
     constexpr size_t kMostKept = 100;  // timelines
+    TRY(check_places(inputs, device_.gpu()));
     std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, inputs));
     auto plan = TRY(plan_for(bound));
     std::vector<std::vector<double>> seconds(program_.steps.size());

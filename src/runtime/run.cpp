@@ -17,7 +17,8 @@ NodeEvaluator::Find finder(const std::vector<std::pair<const Value*, Datum>>& va
     };
 }
 
-// The same value in memory of its own, where it lies in memory that `mark` owns.
+}  // namespace
+
 Result<Datum> detached(Datum d, const std::shared_ptr<const void>& mark) {
     if (d.is_tensor()) {
         const Tensor& t = d.tensor();
@@ -32,18 +33,34 @@ Result<Datum> detached(Datum d, const std::shared_ptr<const void>& mark) {
     return items.empty() ? Datum::none() : Datum::some(std::move(items[0]));
 }
 
-}  // namespace
-
 Run::Run(const LoadedProgram& loaded, RunContext& context, const RunOptions& options)
-    : loaded_(loaded), program_(loaded.program_), layout_(loaded.layout_), context_(context), options_(options) {}
+    : loaded_(loaded),
+      program_(loaded.program_),
+      layout_(loaded.layout_),
+      context_(context),
+      options_(options),
+      left_(options.place || stays() ? program_.outputs.size() : 0) {}
 
-Run::~Run() { (void)context_.stream->synchronize(); }  // outputs() has asked whether all went well
+Run::~Run() {
+    if (!goes_on_) (void)context_.stream->synchronize();  // outputs() has asked whether all went well
+}
+
+RunOptions inner_options(RunOptions outer) {
+    outer.progress = {};
+    outer.place = {};
+    outer.stream = {};
+    return outer;
+}
 
 Status Run::bind_input(size_t i, const Datum& input) {
     const int buffer = program_.inputs[i];
     if (buffer < 0) return {};
     const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
     if (!layout_.in_run[root] || layout_.home[root] != Home::Input) return {};
+    if (input.is_tensor() && input.tensor().gpu() != kNoGpu) {
+        context_.point(root, TRY(readable(root, input.tensor())));
+        return {};
+    }
     context_.data[root] = input;
     if (!layout_.in_kernel[root]) return {};
     context_.pointers[root] = TRY(readable(root, input.tensor()));
@@ -51,18 +68,28 @@ Status Run::bind_input(size_t i, const Datum& input) {
 }
 
 Status Run::begin(const std::vector<Datum>& inputs) {
-    for (size_t i = 0; i < inputs.size(); ++i) TRY(bind_input(i, inputs[i]));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        if (options_.place && inputs[i].is_tensor()) {
+            const auto* data = static_cast<const char*>(inputs[i].tensor().data());
+            given_.emplace_back(data, data + inputs[i].tensor().bytes());
+        }
+        TRY(bind_input(i, inputs[i]));
+    }
     for (int buffer : program_.outputs) {
         const auto b = static_cast<size_t>(buffer);
         const auto root = static_cast<size_t>(layout_.root[b]);
         if (layout_.home[b] == Home::Output && context_.plan->bytes[root] >= 0 && !context_.pointers[root])
             TRY(allocate(static_cast<int>(root)));
     }
+    if (staged_ && stays()) copied_ = TRY(context_.stream->record());
     return {};
 }
 
 Result<void*> Run::readable(size_t root, const Tensor& t) {
-    return context_.device.shares_memory() && usable(t) ? read_only(t.data()) : TRY(context_.stage(root, t));
+    const bool here = t.gpu() == context_.device.gpu();
+    if (here && (t.gpu() == kNoGpu ? usable(t) : usable_on_gpu(t))) return read_only(t.data());
+    staged_ |= !context_.device.shares_memory() && t.gpu() == kNoGpu;
+    return context_.stage(root, t);
 }
 
 Status Run::allocate(int buffer) {
@@ -71,6 +98,13 @@ Status Run::allocate(int buffer) {
     auto sizes = TRY(buffer_sizes(b, context_.symbols));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", b.name);
     const int64_t bytes = TRY(buffer_bytes(b, *sizes));
+    if (const Tensor* place = layout_.home[root] == Home::Output ? TRY(output_place(root, bytes)) : nullptr) {
+        void* memory = read_only(place->data());
+        if (context_.device.shares_memory())
+            context_.data[root] = Datum(Tensor::view(b.dtype, std::move(*sizes), memory, place->owner()));
+        context_.point(root, memory);
+        return {};
+    }
     if (layout_.home[root] == Home::Output && context_.device.shares_memory()) {
         auto memory = TRY(loaded_.outputs_->take(bytes));
         context_.pointers[root] = memory.get();
@@ -98,26 +132,94 @@ bool Run::checks_inputs(size_t i) const {
 }
 
 Result<bool> Run::replay() {
-    Stream& stream = *context_.stream;
-    if (!stream.captures() || options_.progress) return false;
+    if (!context_.own_stream->captures() || options_.progress) return false;
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         if (checks_inputs(i)) continue;
         if (!std::holds_alternative<KernelStep>(program_.steps[i]) || !context_.plan->steps[i].bound) return false;
     }
-    if (++context_.runs < 2) return false;
+    Replay& replay = *context_.replay;
+    if (++replay.runs < 2) return false;
     for (size_t i = 0; i < program_.steps.size(); ++i)
         if (checks_inputs(i)) TRY(step(i));
-    if (!context_.recording) {
-        TRY(stream.begin_capture());
-        Status taken;
-        for (size_t i = 0; i < program_.steps.size() && taken.ok(); ++i)
-            if (!checks_inputs(i)) taken = step(i);
-        auto recording = stream.end_capture();
-        TRY(std::move(taken));
-        context_.recording = TRY(std::move(recording));
+    if (!replay.recording || !rebind().ok()) {
+        replay.recording.reset();
+        if (!capture(true).ok()) TRY(capture(false));  // not every driver has all that the first needs
+        remember_places();
     }
-    TRY(stream.replay(*context_.recording));
+    TRY(context_.stream->replay(*replay.recording));
     return true;
+}
+
+// By the context's own stream: not every other can be captured.
+Status Run::capture(bool side_by_side) {
+    Stream* const on = std::exchange(context_.stream, context_.own_stream.get());
+    Status taken = context_.stream->begin_capture();
+    if (taken.ok()) {
+        taken = capture_steps(side_by_side);
+        auto recording = context_.stream->end_capture();
+        if (taken.ok() && !recording.ok()) taken = std::move(recording.error());
+        if (taken.ok()) context_.replay->recording = std::move(*recording);
+    }
+    context_.stream = on;
+    return taken;
+}
+
+Status Run::capture_steps(bool side_by_side) {
+    const RunPlan& plan = *context_.plan;
+    std::vector<size_t>& first = context_.replay->launches;
+    first.clear();
+    std::vector<std::vector<size_t>> before;
+    if (side_by_side) before = steps_before(program_, layout_, plan);
+    auto ends = [&](const std::vector<size_t>& steps) {
+        std::vector<size_t> launches;
+        for (size_t j : steps) launches.push_back(first[j] + *last_launch(plan.steps[j]));
+        return launches;
+    };
+    size_t launches = 0;
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+        first.push_back(launches);
+        launches += plan.steps[i].launches.size();
+        if (checks_inputs(i)) continue;
+        if (side_by_side && last_launch(plan.steps[i])) TRY(context_.stream->follow(ends(before[i])));
+        TRY(step(i));
+    }
+    return side_by_side ? context_.stream->follow(ends(last_steps(plan, before))) : Status();
+}
+
+void Run::remember_places() {
+    Replay& replay = *context_.replay;
+    replay.pointers = context_.pointers;
+    replay.uses.clear();
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+        const auto* kernel = std::get_if<KernelStep>(&program_.steps[i]);
+        if (!kernel) continue;
+        for (int arg : kernel->args) {
+            const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(arg)]);
+            const Home home = layout_.home[root];
+            if (home == Home::Input || home == Home::Output) replay.uses.emplace_back(root, i);
+        }
+    }
+}
+
+Status Run::rebind() {
+    Replay& replay = *context_.replay;
+    std::vector<size_t> steps;
+    for (const auto& [root, step] : replay.uses)
+        if (replay.pointers[root] != context_.pointers[root]) steps.push_back(step);
+    if (steps.empty()) return {};
+    std::sort(steps.begin(), steps.end());
+    steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+    for (size_t i : steps) {
+        const auto& step = std::get<KernelStep>(program_.steps[i]);
+        const BoundStep& bound = context_.plan->steps[i];
+        for (size_t k = 0; k < step.args.size(); ++k)
+            context_.args[k] = context_.pointers[static_cast<size_t>(layout_.root[static_cast<size_t>(step.args[k])])];
+        const LaunchArguments arguments{{context_.args.data(), step.args.size()}, bound.symbols};
+        for (size_t j = 0; j < bound.launches.size(); ++j)
+            TRY(context_.own_stream->update(*replay.recording, replay.launches[i] + j, bound.launches[j], arguments));
+    }
+    for (const auto& [root, step] : replay.uses) replay.pointers[root] = context_.pointers[root];
+    return {};
 }
 
 Status Run::run(const KernelStep& step, size_t i) {
@@ -148,12 +250,13 @@ Result<const BoundStep*> Run::bind_late(const KernelStep& step, size_t i) {
 Result<Datum> Run::datum(int buffer) const {
     const auto b = static_cast<size_t>(buffer), root = static_cast<size_t>(layout_.root[b]);
     const ProgramBuffer& own = program_.buffers[b];
+    const bool on_host = !lies_on_device(root);
     if (context_.data[root] && root == b) return *context_.data[root];
-    if (root == b && own.tensor) return Datum(*own.tensor);
+    if (on_host && root == b && own.tensor) return Datum(*own.tensor);
     auto sizes = TRY(buffer_sizes(own, context_.symbols));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", own.name);
     if (context_.data[root]) return Datum(context_.data[root]->tensor().reshaped(*sizes));
-    if (program_.buffers[root].tensor) return Datum(program_.buffers[root].tensor->reshaped(*sizes));
+    if (on_host && program_.buffers[root].tensor) return Datum(program_.buffers[root].tensor->reshaped(*sizes));
     const bool empty = std::find(sizes->begin(), sizes->end(), 0) != sizes->end();
     if (!context_.pointers[root] && empty) return Datum(TRY(Tensor::zeros(own.dtype, std::move(*sizes))));
     CHECK(context_.pointers[root], "\"{}\" is used before it is computed", own.name);
@@ -253,9 +356,7 @@ std::optional<std::vector<Datum>> Run::nested(const Graph& graph, const std::vec
             if (!d) return {};
             given.emplace(names[inputs.size() + i]->name(), *d);
         }
-        RunOptions options = options_;
-        options.progress = {};
-        auto results = n.loaded->run(given, options);
+        auto results = n.loaded->run(given, inner_options(options_));
         return results.ok() ? std::optional(std::move(*results)) : std::nullopt;
     }
     return {};
@@ -288,16 +389,6 @@ Status Run::define_sizes(const Value& value, const Sizes& sizes) {
                          size, d, *expected, to_string(shape[d]));
     }
     return {};
-}
-
-Result<std::vector<Datum>> Run::outputs() {
-    TRY(context_.stream->synchronize());
-    std::vector<Datum> list;
-    for (int buffer : program_.outputs) {
-        Datum d = TRY(datum(buffer));
-        list.push_back(TRY(detached(std::move(d), context_.mark)));
-    }
-    return list;
 }
 
 }  // namespace tessera

@@ -8,6 +8,12 @@
 
 namespace tessera {
 
+// Of a program that is nested in another: what is said of the whole is not said of it.
+RunOptions inner_options(RunOptions outer);
+
+// The same value in memory of its own, where it lies in memory that `mark` owns.
+Result<Datum> detached(Datum d, const std::shared_ptr<const void>& mark);
+
 class Run {
   public:
     Run(const LoadedProgram& loaded, RunContext& context, const RunOptions& options);
@@ -26,6 +32,30 @@ class Run {
     Result<Datum> datum(int buffer) const;
 
   private:
+    // An output, and where it is to be left.
+    struct Left {
+        bool asked = false;            // whether somebody says where
+        std::optional<Tensor> memory;  // where
+        bool in_place = false;         // kernels write there
+    };
+    // Asks where output `k` is to be left, where its sizes are known and somebody says.
+    Status ask_place(size_t k);
+    // Memory that kernels write an output to; null where it is the run's own.
+    Result<const Tensor*> output_place(size_t root, int64_t bytes);
+    bool overlaps_inputs(const Tensor& t) const;
+    bool stays() const { return options_.stream && !context_.device.shares_memory(); }  // on the device
+    Result<Tensor> device_tensor(size_t k);                                             // for an output that stays
+    // Output `k`, in the memory that it is to be left in. `source`: what it is, where it was copied before.
+    Result<Datum> leave_output(size_t k, const std::optional<Tensor>& source);
+    Status copy(const Tensor& to, const Tensor& from);
+    Result<Tensor> on_device(size_t k) const;  // an output as it lies there
+    bool lies_on_device(size_t root) const;
+    // All steps; where `side_by_side`, those that need not wait for each other as such.
+    Status capture(bool side_by_side);
+    Status capture_steps(bool side_by_side);
+    void remember_places();  // that are in the recording
+    Status rebind();         // the recording, to where the inputs and outputs of this run lie
+
     // Whether a step only checks what was given: it needs nothing that others compute, and can come before them.
     bool checks_inputs(size_t i) const;
     Status run(const KernelStep& step, size_t i);
@@ -59,6 +89,13 @@ class Run {
     const RunOptions& options_;
     EvaluateOptions evaluation_;
     std::optional<NodeEvaluator> evaluator_;
+    std::vector<Left> left_;                                  // by output
+    std::vector<std::pair<const char*, const char*>> given_;  // memory of inputs
+    bool shared_ = false;                                     // an output is to be left in memory of an input
+    bool staged_ = false;                  // something of the process's is being copied to the device
+    std::shared_ptr<const Event> copied_;  // after which it was
+    bool waits_ = false;                   // what is copied must have been when the run ends
+    bool goes_on_ = false;                 // by itself, when the call ends
 };
 
 }  // namespace tessera

@@ -4,17 +4,20 @@
 
 namespace tessera {
 
-Result<std::shared_ptr<void>> OutputMemory::take(int64_t bytes) {
+Result<std::shared_ptr<void>> OutputMemory::take(int64_t bytes, const void* stream) {
     std::optional<Piece> piece;
     {
         std::lock_guard lock(mutex_);
-        auto fits = std::find_if(free_.begin(), free_.end(), [&](const Piece& p) { return p.bytes == bytes; });
+        auto fits = std::find_if(free_.begin(), free_.end(),
+                                 [&](const Piece& p) { return p.bytes == bytes && p.stream == stream; });
         if (fits != free_.end()) {
             piece = std::move(*fits);
             free_.erase(fits);
         }
     }
-    if (!piece) piece = Piece{bytes, TRY(device_.allocate_for_copies(bytes))};
+    if (!piece)
+        piece =
+            Piece{bytes, stream, on_device_ ? TRY(device_.allocate(bytes)) : TRY(device_.allocate_for_copies(bytes))};
     void* data = piece->memory.get();
     return std::shared_ptr<void>(data, [piece = std::move(*piece), from = weak_from_this()](void*) mutable {
         if (auto pool = from.lock()) pool->give_back(std::move(piece));
@@ -35,12 +38,13 @@ Result<std::unique_ptr<RunContext>> RunContext::make(Device& device, int threads
 Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout,
                            const std::vector<void*>& weights) {
     const size_t count = layout.root.size();
+    stream = own_stream.get();
+    if (pending_) TRY(stream->wait(*done_));
     if (plan != next) {
         plan.reset();
-        recording.reset();
-        runs = 0;
-        TRY(arena_.reserve(next->block_bytes));
-        TRY(stream->reserve(next->scratch_bytes));
+        replay = nullptr;
+        TRY(grow(*next));
+        replay = &replay_of(next);
         plan = std::move(next);
         pointers = weights;
         for (size_t b = 0; b < count; ++b)
@@ -52,6 +56,58 @@ Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLay
     }
     symbols = plan->symbols;
     return {};
+}
+
+// Recordings hold addresses: they go where memory moves.
+Status RunContext::grow(const RunPlan& next) {
+    if (next.block_bytes <= arena_.bytes() && arena_.data() && next.scratch_bytes <= scratch_bytes_) return {};
+    if (pending_) TRY(done_->wait());
+    replays_.clear();
+    TRY(arena_.reserve(next.block_bytes));
+    TRY(own_stream->reserve(next.scratch_bytes));
+    scratch_bytes_ = std::max(scratch_bytes_, next.scratch_bytes);
+    return {};
+}
+
+Replay& RunContext::replay_of(const std::shared_ptr<const RunPlan>& next) {
+    auto found = std::find_if(replays_.begin(), replays_.end(), [&](const auto& r) { return r->plan == next; });
+    if (found == replays_.end()) {
+        if (replays_.size() == kMostReplays) replays_.erase(replays_.begin());
+        replays_.push_back(std::make_unique<Replay>());
+        replays_.back()->plan = next;
+    } else {
+        std::rotate(found, found + 1, replays_.end());
+    }
+    return *replays_.back();
+}
+
+Status RunContext::work_on(std::optional<void*> others) {
+    if (!others || device.shares_memory()) return {};
+    if (!borrowed_ || borrowed_handle_ != *others) {
+        borrowed_ = TRY(device.borrow_stream(*others));
+        borrowed_handle_ = *others;
+    }
+    TRY(borrowed_->reserve(plan->scratch_bytes));
+    stream = borrowed_.get();
+    return pending_ ? stream->wait(*done_) : Status();
+}
+
+Status RunContext::leave() {
+    if (done_)
+        TRY(stream->record(*done_));
+    else
+        done_ = TRY(stream->record());
+    pending_ = true;
+    return {};
+}
+
+RunContext::~RunContext() {
+    if (pending_) (void)done_->wait();  // before its memory and its code go
+}
+
+void* RunContext::point(size_t root, void* memory) {
+    placed_.push_back(root);
+    return pointers[root] = memory;
 }
 
 void RunContext::clear() {
@@ -71,13 +127,15 @@ void RunContext::forget_sizes() {
 
 Result<void*> RunContext::place(size_t root, int64_t bytes) {
     TRY(staged_[root].reserve(bytes));
-    placed_.push_back(root);
-    return staged_[root].data();
+    return point(root, staged_[root].data());
 }
 
 Result<void*> RunContext::stage(size_t root, const Tensor& t) {
     TRY(staged_[root].reserve(t.bytes()));
-    TRY(stream->copy_to_device(staged_[root].data(), t.data(), t.bytes()));
+    if (t.gpu() == kNoGpu)
+        TRY(stream->copy_to_device(staged_[root].data(), t.data(), t.bytes()));
+    else
+        TRY(stream->copy_on_device(staged_[root].data(), t.data(), t.bytes()));
     return staged_[root].data();
 }
 

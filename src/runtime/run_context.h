@@ -11,17 +11,21 @@ namespace tessera {
 // Memory for outputs: what the caller lets go of comes back and serves again.
 class OutputMemory : public std::enable_shared_from_this<OutputMemory> {
   public:
-    explicit OutputMemory(Device& device) : device_(device) {}
-    Result<std::shared_ptr<void>> take(int64_t bytes);
+    // Of the process; where `on_device`, of the device.
+    explicit OutputMemory(Device& device, bool on_device = false) : device_(device), on_device_(on_device) {}
+    // On a device, what was let go of serves the stream again that it was taken for: others may still use it.
+    Result<std::shared_ptr<void>> take(int64_t bytes, const void* stream = nullptr);
 
   private:
     static constexpr size_t kMostKept = 16;
     struct Piece {
         int64_t bytes;
+        const void* stream;
         std::shared_ptr<void> memory;
     };
     void give_back(Piece piece);
     Device& device_;
+    const bool on_device_;
     std::mutex mutex_;
     std::vector<Piece> free_;
 };
@@ -31,12 +35,32 @@ inline bool usable(const Tensor& t) {
     return t.data() && reinterpret_cast<uintptr_t>(t.data()) % dtype_bytes(t.dtype()) == 0;
 }
 
+// The same on a GPU, whose code takes 16 bytes at once.
+inline bool usable_on_gpu(const Tensor& t) { return t.data() && reinterpret_cast<uintptr_t>(t.data()) % 16 == 0; }
+
+// What was captured of a plan's steps.
+struct Replay {
+    std::shared_ptr<const RunPlan> plan;
+    int runs = 0;                                 // in this context
+    std::unique_ptr<Recording> recording;         // of all steps, once they have run before
+    std::vector<void*> pointers;                  // by root, as they are there
+    std::vector<std::pair<size_t, size_t>> uses;  // roots that each run places, and steps that use them
+    std::vector<size_t> launches;                 // by step: which is its first
+};
+
 struct RunContext {
+    ~RunContext();
     static Result<std::unique_ptr<RunContext>> make(Device& device, int threads);
     bool fits(const Device& on, int with_threads) const { return &device == &on && threads == with_threads; }
     // Made ready for a run by this plan: arena and scratch are large enough, pointers into the arena and to weights are
     // set, those that each run sets are null.
     Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights);
+    // From here on it is part of a stream that others made, or of its own where there is none.
+    Status work_on(std::optional<void*> others);
+    // The run goes on by itself: whoever uses the context next waits for it.
+    Status leave();
+    // A buffer of the run lies there.
+    void* point(size_t root, void* memory);
     // Memory for a buffer whose size a step defined.
     Result<void*> place(size_t root, int64_t bytes);
     // A copy in the context, for a tensor that kernels cannot read where it lies.
@@ -46,23 +70,32 @@ struct RunContext {
 
     Device& device;
     const int threads;
-    std::unique_ptr<Stream> stream;
+    const std::unique_ptr<Stream> own_stream;
+    Stream* stream;  // of this run
     std::shared_ptr<const RunPlan> plan;
+    Replay* replay = nullptr;                                     // of the plan
     std::vector<void*> pointers;                                  // by root
     std::vector<std::optional<Datum>> data;                       // by root: inputs, outputs, what host steps made
     std::vector<BoundStep> late;                                  // by step: those of sizes that a step defined, as the
                                                                   // last run had them
     std::vector<void*> args;                                      // of the step in progress
     std::vector<int64_t> values;                                  // its symbols
-    std::unique_ptr<Recording> recording;                         // of all steps of the plan, once it has run before
-    int runs = 0;                                                 // of the plan, one after the other
     SymbolValues symbols;                                         // as far as known
     std::shared_ptr<const void> mark = std::make_shared<char>();  // owner of tensors that lie in this context
 
   private:
     RunContext(Device& on, int with_threads, std::unique_ptr<Stream> with)
-        : device(on), threads(with_threads), stream(std::move(with)), arena_(on) {}
+        : device(on), threads(with_threads), own_stream(std::move(with)), stream(own_stream.get()), arena_(on) {}
+    static constexpr size_t kMostReplays = 8;  // of sizes that were met last
+    Status grow(const RunPlan& next);
+    Replay& replay_of(const std::shared_ptr<const RunPlan>& next);
 
+    std::unique_ptr<Stream> borrowed_;
+    void* borrowed_handle_ = nullptr;
+    std::shared_ptr<const Event> done_;  // that whoever uses the context next waits for
+    bool pending_ = false;               // it is
+    int64_t scratch_bytes_ = 0;
+    std::vector<std::unique_ptr<Replay>> replays_;  // newest use last
     Arena arena_;
     std::vector<Arena> staged_;  // by root: copies, and what was placed
     std::vector<size_t> placed_;

@@ -43,4 +43,16 @@ Result<BoundStep> bind_step(const Program& program, const KernelStep& step, cons
 Result<std::optional<Sizes>> buffer_sizes(const ProgramBuffer& buffer, const SymbolValues& symbols);
 Result<int64_t> buffer_bytes(const ProgramBuffer& buffer, const Sizes& sizes);
 
+// In launch_order.cpp: which steps have to wait for which. Others may run side by side.
+
+// The last launch of a step that has something to do; nothing where none has.
+std::optional<size_t> last_launch(const BoundStep& step);
+
+// By step: those that wrote what it reads or writes, or read what it writes, and that no other of them has waited for.
+// Steps that launch nothing are not among them.
+std::vector<std::vector<size_t>> steps_before(const Program& program, const ProgramLayout& layout, const RunPlan& plan);
+
+// Those that no other waits for.
+std::vector<size_t> last_steps(const RunPlan& plan, const std::vector<std::vector<size_t>>& before);
+
 }  // namespace tessera

@@ -303,8 +303,7 @@ Result<std::optional<std::vector<Datum>>> Run::steer(const ControlStep& step, co
         if (!d) return std::optional<std::vector<Datum>>();
         captured.push_back(*d);
     }
-    RunOptions options = options_;
-    options.progress = {};
+    const RunOptions options = inner_options(options_);
     auto results = [&]() -> Result<std::optional<std::vector<Datum>>> {
         if (form->graphs.size() == 2) return std::optional(TRY(nested->loaded->run_bound(captured, options)));
         return Repetition(*nested->loaded, *form, options).run(own, captured, trips, go_on);

@@ -1,13 +1,16 @@
 // Stands in for NVIDIA's driver where there is no GPU: memory is the process's, nothing is computed, and what is asked
 // for when kernels are launched is printed, unless STAND_IN_QUIET is set. Arguments that the hardware would refuse are
 // errors. Where STAND_IN_FAILS is set, launches fail; where it is "for good", nothing works after the first. Its clock
-// goes on by what is launched and copied: a launch takes a microsecond, and what its threads take.
+// goes on by what is launched and copied: a launch takes a microsecond, and what its threads take. stand_in_launches
+// gives what was launched last.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #define SAY(...) (quiet() ? 0 : std::printf(__VA_ARGS__))
 
@@ -20,11 +23,33 @@ bool quiet() {
 
 constexpr double kLaunch = 1e-3, kThread = 1e-7, kByte = 1e-9;  // milliseconds
 double now = 0;                                                 // the same
-double* captured = nullptr;                                     // what a graph takes, while it is captured
-
-void spend(double milliseconds) { (captured ? *captured : now) += milliseconds; }
 
 using Number = uint64_t;
+
+// Of a kernel, the first two of its arguments: every one has two.
+struct Launched {
+    Number first, second;
+    void* stream;
+    int replayed;
+};
+std::vector<Launched> launched;
+
+struct Graph {
+    double takes = 0;
+    std::vector<Launched*> nodes;  // of the one that was captured
+    std::vector<Launched> own;     // of one that is launched: what they are now
+};
+std::set<const Launched*> live;  // nodes of graphs that are there
+Graph* captured = nullptr;       // while it is
+
+void spend(double milliseconds) { (captured ? captured->takes : now) += milliseconds; }
+
+Launched launch_of(void** arguments, void* stream) {
+    Launched made{0, 0, stream, 0};
+    std::memcpy(&made.first, arguments[0], sizeof made.first);
+    std::memcpy(&made.second, arguments[1], sizeof made.second);
+    return made;
+}
 
 constexpr Number kMapMark = 0x70616d;
 
@@ -115,7 +140,7 @@ int describe_places(void* made, int type, unsigned rank, void* base, const Numbe
 }
 
 int launch(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y, unsigned threads_z,
-           unsigned shared, void*, void** arguments, void**) {
+           unsigned shared, void* stream, void** arguments, void**) {
     SAY("%s: %u x %u x %u blocks of %u x %u x %u, %u bytes\n", static_cast<const char*>(kernel), x, y, z, threads_x,
         threads_y, threads_z, shared);
     if (const char* fails = std::getenv("STAND_IN_FAILS")) {
@@ -123,6 +148,10 @@ int launch(void* kernel, unsigned x, unsigned y, unsigned z, unsigned threads_x,
         return broken ? result() : kInvalid;
     }
     spend(kLaunch + kThread * x * y * z * threads_x * threads_y * threads_z);
+    if (captured)
+        live.insert(captured->nodes.emplace_back(new Launched(launch_of(arguments, stream))));
+    else
+        launched.push_back(launch_of(arguments, stream));
     if (!shared) return 0;
     // Two operands, the result and scratch; then their tiles.
     for (int i = 4; i < 7; ++i) {
@@ -151,17 +180,56 @@ int record(double* event, void*) { return give(event, now); }
 int elapsed(float* milliseconds, const double* start, const double* end) {
     return give(milliseconds, static_cast<float>(*end - *start));
 }
-int begin_capture(void*, int) { return give(&captured, new double(0)); }
+int begin_capture(void*, int) { return give(&captured, new Graph()); }
 int end_capture(void*, void** graph) {
     *graph = captured;
     captured = nullptr;
     return 0;
 }
-int instantiate(void** made, const double* graph, unsigned long long) {
-    return give(made, static_cast<void*>(new double(*graph)));
+int capture_info(void*, int* status, Number* id, void** graph, const void*** last, size_t* count) {
+    if (!captured || captured->nodes.empty()) return kInvalid;
+    static const void* node = nullptr;
+    node = captured->nodes.back();
+    return give(status, 1) + give(id, Number(1)) + give(graph, static_cast<void*>(captured)) + give(last, &node) +
+           give(count, size_t(1));
 }
-int replay(const double* graph, void*) {
-    spend(*graph);
+int instantiate(void** made, const Graph* graph, unsigned long long) {
+    auto* ready = new Graph(*graph);
+    for (const Launched* node : graph->nodes) ready->own.push_back(*node);
+    return give(made, static_cast<void*>(ready));
+}
+struct Parameters {
+    void* function;
+    unsigned grid[3], block[3], shared;
+    void **arguments, **extra;
+};
+int change(Graph* graph, const Launched* node, const Parameters* now_given) {
+    if (!live.contains(node)) return kInvalid;
+    for (size_t i = 0; i < graph->nodes.size(); ++i)
+        if (graph->nodes[i] == node) return graph->own[i] = launch_of(now_given->arguments, nullptr), 0;
+    return kInvalid;
+}
+int follow(void*, Launched** nodes, size_t count, unsigned flags) {
+    for (size_t i = 0; i < count; ++i)
+        if (!live.contains(nodes[i])) return kInvalid;
+    SAY("after %zu\n", count);
+    return captured && flags == 1 ? 0 : kInvalid;
+}
+int replay(const Graph* graph, void* stream) {
+    spend(graph->takes);
+    for (const Launched& node : graph->own) launched.push_back({node.first, node.second, stream, 1});
+    return 0;
+}
+int forget_captured(Graph* made) {
+    for (const Launched* node : made->nodes) {
+        live.erase(node);
+        delete node;
+    }
+    delete made;
+    return 0;
+}
+int forget_graph(Graph* made) {
+    delete made;
     return 0;
 }
 int forget(double* made) {
@@ -171,6 +239,13 @@ int forget(double* made) {
 int text_of(int, const char** text) { return give(text, "refused by the stand-in"); }
 
 }  // namespace
+
+// How many there were, and as many of the last as there is room for.
+extern "C" int stand_in_launches(Launched* into, int room) {
+    const int count = static_cast<int>(launched.size());
+    for (int i = 0; i < room && i < count; ++i) into[i] = launched[static_cast<size_t>(count - 1 - i)];
+    return count;
+}
 
 extern "C" int cuGetProcAddress_v2(const char* name, void** found, int, uint64_t, int*) {
     static const std::map<std::string, void*> kEntries{
@@ -201,8 +276,11 @@ extern "C" int cuGetProcAddress_v2(const char* name, void** found, int, uint64_t
         {"cuEventDestroy", reinterpret_cast<void*>(forget)},
         {"cuStreamBeginCapture", reinterpret_cast<void*>(begin_capture)},
         {"cuGraphLaunch", reinterpret_cast<void*>(replay)},
-        {"cuGraphDestroy", reinterpret_cast<void*>(forget)},
-        {"cuGraphExecDestroy", reinterpret_cast<void*>(forget)},
+        {"cuGraphDestroy", reinterpret_cast<void*>(forget_captured)},
+        {"cuStreamUpdateCaptureDependencies", reinterpret_cast<void*>(follow)},
+        {"cuGraphExecDestroy", reinterpret_cast<void*>(forget_graph)},
+        {"cuStreamGetCaptureInfo", reinterpret_cast<void*>(capture_info)},
+        {"cuGraphExecKernelNodeSetParams", reinterpret_cast<void*>(change)},
         {"cuEventElapsedTime", reinterpret_cast<void*>(elapsed)},
         {"cuStreamEndCapture", reinterpret_cast<void*>(end_capture)},
         {"cuGraphInstantiateWithFlags", reinterpret_cast<void*>(instantiate)},

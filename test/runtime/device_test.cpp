@@ -118,6 +118,24 @@ TEST(Device, ReplaysWhatWasCaptured) {
     EXPECT_EQ(copy, want_copy);
 }
 
+TEST(Device, ReplaysWithOtherArguments) {
+    Vectors one(10), two(10);
+    std::vector<int64_t> copy(10);
+    auto stream = stream_of(1);
+    ASSERT_TRUE(stream->begin_capture().ok());
+    ASSERT_TRUE(stream->launch(launch_of(&add, 10), one.arguments()).ok());
+    ASSERT_TRUE(stream->copy_on_device(copy.data(), one.y.data(), 80).ok());
+    ASSERT_TRUE(stream->launch(launch_of(&add, 10), one.arguments()).ok());
+    auto recording = stream->end_capture();
+    ASSERT_TRUE(stream->update(**recording, 1, launch_of(&add, 5), two.arguments()).ok());
+    ASSERT_TRUE(stream->replay(**recording).ok());
+    ASSERT_TRUE(stream->synchronize().ok());
+    EXPECT_EQ(one.y[9], 110);
+    EXPECT_EQ(copy[9], 110);
+    EXPECT_EQ(two.y[4], 105);
+    EXPECT_EQ(two.y[5], 0);
+}
+
 TEST(Device, ReplayReservesItsScratch) {
     auto stream = stream_of(2);
     const std::vector<int64_t> symbols = {100};

@@ -12,6 +12,17 @@ std::string listed(const Graph& graph) {
     return out.empty() ? "it takes no inputs" : "it takes " + out;
 }
 
+// The number of a GPU other than this one that something of it lies on. Sequences are the processor's.
+std::optional<int> gpu_of(const Datum& d, int allowed) {
+    if (d.is_tensor()) {
+        const int gpu = d.tensor().gpu();
+        return gpu == kNoGpu || gpu == allowed ? std::nullopt : std::optional(gpu);
+    }
+    for (const Datum& item : d.items())
+        if (auto gpu = gpu_of(item, kNoGpu)) return gpu;
+    return {};
+}
+
 // Checks one tensor; symbols that stand alone in a dimension are bound to the size met first.
 class Binder {
   public:
@@ -84,6 +95,18 @@ class Binder {
 };
 
 }  // namespace
+
+Status check_places(const Inputs& inputs, int gpu) {
+    for (const auto& [name, datum] : inputs) {
+        const auto elsewhere = gpu_of(datum, gpu);
+        if (!elsewhere) continue;
+        auto wrong = Error(Code::E0701, "input \"{}\" lies on GPU {}, and the model runs on {}", name, *elsewhere,
+                           gpu == kNoGpu ? "the processor" : fmt::format("GPU {}", gpu));
+        if (gpu == kNoGpu) return std::move(wrong).hint("copy it to the processor, or compile for cuda:{}", *elsewhere);
+        return std::move(wrong).hint("copy it to GPU {}, or compile for cuda:{}", gpu, *elsewhere);
+    }
+    return {};
+}
 
 Result<std::vector<Datum>> bind_inputs(const Graph& graph, const Inputs& inputs, std::optional<Error>* contradiction) {
     for (const auto& [name, datum] : inputs) {

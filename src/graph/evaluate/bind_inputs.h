@@ -10,4 +10,7 @@ namespace tessera {
 Result<std::vector<Datum>> bind_inputs(const Graph& graph, const Inputs& inputs,
                                        std::optional<Error>* contradiction = nullptr);
 
+// E0701 names the first input that lies on a GPU other than this one.
+Status check_places(const Inputs& inputs, int gpu = kNoGpu);
+
 }  // namespace tessera

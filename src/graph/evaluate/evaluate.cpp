@@ -265,6 +265,7 @@ Result<std::vector<Datum>> Evaluation::expand(const OpCall& c, const OpView& vie
 
 Result<std::vector<Datum>> evaluate(const Graph& graph, const Inputs& inputs, const EvaluateOptions& options) {
     Environment env;
+    TRY(check_places(inputs));
     std::vector<Datum> bound = TRY(bind_inputs(graph, inputs, options.contradiction));
     Evaluation evaluation(options);
     for (size_t i = 0; i < bound.size(); ++i) {

@@ -42,6 +42,12 @@ struct RecordedCopy {
     int64_t bytes;
 };
 
+RecordedLaunch recorded(const Launch& launch, const LaunchArguments& arguments) {
+    return {launch,
+            {arguments.buffers.begin(), arguments.buffers.end()},
+            {arguments.symbols.begin(), arguments.symbols.end()}};
+}
+
 class CpuRecording : public Recording {
   public:
     std::vector<std::variant<RecordedLaunch, RecordedCopy>> actions;
@@ -93,6 +99,7 @@ class CpuStream : public Stream {
     Result<std::shared_ptr<const Event>> record(bool timed) override {
         return std::make_shared<const CpuEvent>(!timed ? 0 : threads_ == 1 ? processor_seconds() : wall_seconds());
     }
+    Status record(const Event&) override { return {}; }  // all is done
     Status wait(const Event& event) override { return event.wait(); }
     Status synchronize() override {
         CHECK(!recording_, "a stream that captures has nothing to wait for");
@@ -125,6 +132,19 @@ class CpuStream : public Stream {
         return {};
     }
 
+    Status update(Recording& recording, size_t i, const Launch& launch, const LaunchArguments& arguments) override {
+        auto* own = dynamic_cast<CpuRecording*>(&recording);
+        CHECK(own, "a recording of another device");
+        for (auto& action : own->actions) {
+            auto* taken = std::get_if<RecordedLaunch>(&action);
+            if (!taken || i-- > 0) continue;
+            *taken = recorded(launch, arguments);
+            own->local_bytes = std::max(own->local_bytes, launch.local_bytes);
+            return {};
+        }
+        CHECK(false, "there is no launch {} more", i);
+    }
+
   private:
     void run(const Launch& launch, const LaunchArguments& arguments) {
         const int64_t extent = launch.grid.x;
@@ -147,9 +167,7 @@ class CpuStream : public Stream {
     }
 
     Status take_down(const Launch& launch, const LaunchArguments& arguments) {
-        recording_->actions.emplace_back(RecordedLaunch{launch,
-                                                        {arguments.buffers.begin(), arguments.buffers.end()},
-                                                        {arguments.symbols.begin(), arguments.symbols.end()}});
+        recording_->actions.emplace_back(recorded(launch, arguments));
         recording_->local_bytes = std::max(recording_->local_bytes, launch.local_bytes);
         return {};
     }

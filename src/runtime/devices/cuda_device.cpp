@@ -31,6 +31,7 @@ constexpr int kBeginsEarlyIn = 12030;                   // drivers from here on 
 constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
 constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and not use, the first of an empty buffer
 constexpr int kRelaxed = 2;      // of capturing: other threads may do what they like
+constexpr unsigned kInsteadOfOthers = 1;  // of what is captured next: it follows these
 
 Pointer address(const void* memory) { return reinterpret_cast<Pointer>(memory); }
 
@@ -55,13 +56,19 @@ class CudaEvent : public Event {
 
 class CudaRecording : public Recording {
   public:
-    CudaRecording(const Driver& driver, Handle graph) : driver_(driver), graph_(graph) {}
-    ~CudaRecording() override { driver_.cuGraphExecDestroy(graph_); }
-    Handle handle() const { return graph_; }
+    CudaRecording(const Driver& driver, Handle graph, Handle ready, std::vector<Handle> nodes)
+        : driver_(driver), graph_(graph), ready_(ready), nodes_(std::move(nodes)) {}
+    ~CudaRecording() override {
+        driver_.cuGraphExecDestroy(ready_);
+        driver_.cuGraphDestroy(graph_);
+    }
+    Handle handle() const { return ready_; }
+    Handle node(size_t launch) const { return nodes_[launch]; }
 
   private:
     const Driver& driver_;
-    Handle graph_;
+    Handle graph_, ready_;       // as captured, which keeps the nodes; and as it is launched
+    std::vector<Handle> nodes_;  // by launch; null where it has no blocks, or none is known
 };
 
 // What the hardware knows of a parameter that it copies tiles of.
@@ -119,9 +126,10 @@ class CudaModule : public CompiledModule {
 
 class CudaDevice : public Device {
   public:
-    CudaDevice(const Driver& driver, Handle context, std::string name, std::string target, int multiprocessors,
-               int64_t cache_bytes)
+    CudaDevice(const Driver& driver, int number, Handle context, std::string name, std::string target,
+               int multiprocessors, int64_t cache_bytes)
         : driver_(driver),
+          number_(number),
           context_(context),
           name_(std::move(name)),
           target_(std::move(target)),
@@ -138,6 +146,7 @@ class CudaDevice : public Device {
     }
     std::string_view target() const override { return target_; }
     bool shares_memory() const override { return false; }
+    int gpu() const override { return number_; }
     Result<std::shared_ptr<void>> allocate(int64_t bytes) override;
     Result<std::shared_ptr<void>> allocate_for_copies(int64_t bytes) override;
     Result<std::unique_ptr<Stream>> make_stream(int threads) override;
@@ -157,6 +166,7 @@ class CudaDevice : public Device {
     Result<Handle> assemble(std::string_view text) const;
 
     const Driver& driver_;
+    const int number_;
     Handle context_;
     std::string name_, target_;
     int64_t multiprocessors_, cache_bytes_;
@@ -179,29 +189,23 @@ class CudaStream : public Stream {
 
     Status launch(const Launch& launch, const LaunchArguments& arguments) override {
         TRY(device_.enter());
-        if (launch.grid.x <= 0 || launch.grid.y <= 0 || launch.grid.z <= 0) return {};
-        Pointer scratch = address(scratch_.data());
-        values_.clear();
-        for (void* const& b : arguments.buffers) values_.push_back(const_cast<void**>(&b));
-        for (const int64_t& s : arguments.symbols) values_.push_back(const_cast<int64_t*>(&s));
-        values_.push_back(&scratch);
-        maps_.resize(launch.maps.size());
-        for (size_t i = 0; i < maps_.size(); ++i) {
-            const BoundMap& map = launch.maps[i];
-            TRY(describe_tiles(driver_, map, arguments.buffers[static_cast<size_t>(map.buffer)], maps_[i]));
-            values_.push_back(&maps_[i]);
+        if (is_empty(launch)) {
+            if (capturing_) nodes_.push_back(nullptr);
+            return {};
         }
-        const int64_t blocks = launch.in_turn ? std::min(launch.grid.x, device_.multiprocessors()) : launch.grid.x;
-        auto count = [](int64_t n) { return static_cast<unsigned>(n); };
+        TRY(gather(launch, arguments));
         cuda::LaunchAttribute early{.id = kBeginsEarly, .value = {1}};
-        const cuda::LaunchConfig config{{count(blocks), count(launch.grid.y), count(launch.grid.z)},
-                                        {count(launch.block.x), count(launch.block.y), count(launch.block.z)},
-                                        count(launch.shared_bytes),
+        const cuda::KernelNode node = node_of(launch);
+        const cuda::LaunchConfig config{{node.grid[0], node.grid[1], node.grid[2]},
+                                        {node.block[0], node.block[1], node.block[2]},
+                                        node.shared,
                                         stream_,
                                         &early,
                                         launch.begins_early ? 1u : 0u};
-        return driver_.check(driver_.cuLaunchKernelEx(&config, launch.handle, values_.data(), nullptr),
-                             "launching a kernel");
+        TRY(driver_.check(driver_.cuLaunchKernelEx(&config, launch.handle, values_.data(), nullptr),
+                          "launching a kernel"));
+        if (capturing_) nodes_.push_back(last_node());
+        return {};
     }
 
     Status copy_to_device(void* to, const void* from, int64_t bytes) override {
@@ -236,6 +240,12 @@ class CudaStream : public Stream {
         TRY(driver_.check(driver_.cuEventRecord(event, stream_), "recording an event"));
         return std::shared_ptr<const Event>(std::move(made));
     }
+    Status record(const Event& again) override {
+        TRY(device_.enter());
+        const auto* own = dynamic_cast<const CudaEvent*>(&again);
+        CHECK(own, "an event of another device");
+        return driver_.check(driver_.cuEventRecord(own->handle(), stream_), "recording an event");
+    }
     Status wait(const Event& event) override {
         const auto* own = dynamic_cast<const CudaEvent*>(&event);
         if (!own) return event.wait();
@@ -246,18 +256,39 @@ class CudaStream : public Stream {
         return driver_.check(driver_.cuStreamSynchronize(stream_), "running its kernels");
     }
 
+    Result<bool> captured_by_others() const override {
+        if (!borrowed_) return false;
+        TRY(device_.enter());
+        int status = 0;
+        TRY(driver_.check(driver_.cuStreamIsCapturing(stream_, &status), "asking for a stream"));
+        return status != 0;
+    }
     bool captures() const override { return true; }
     Status begin_capture() override {
         TRY(device_.enter());
-        return driver_.check(driver_.cuStreamBeginCapture(stream_, kRelaxed), "beginning to capture");
+        TRY(driver_.check(driver_.cuStreamBeginCapture(stream_, kRelaxed), "beginning to capture"));
+        capturing_ = true;
+        nodes_.clear();
+        return {};
+    }
+    Status follow(const std::vector<size_t>& launches) override {
+        std::vector<Handle> nodes;
+        for (size_t l : launches) {
+            if (!nodes_[l]) return no_node(l);
+            nodes.push_back(nodes_[l]);
+        }
+        return driver_.check(
+            driver_.cuStreamUpdateCaptureDependencies(stream_, nodes.data(), nodes.size(), kInsteadOfOthers),
+            "capturing");
     }
     Result<std::unique_ptr<Recording>> end_capture() override {
         Handle graph = nullptr, ready = nullptr;
+        capturing_ = false;
         TRY(driver_.check(driver_.cuStreamEndCapture(stream_, &graph), "capturing"));
         const int made = driver_.cuGraphInstantiateWithFlags(&ready, graph, 0);
-        driver_.cuGraphDestroy(graph);
+        if (made != 0) driver_.cuGraphDestroy(graph);
         TRY(driver_.check(made, "making a graph"));
-        return std::unique_ptr<Recording>(new CudaRecording(driver_, ready));
+        return std::unique_ptr<Recording>(new CudaRecording(driver_, graph, ready, std::move(nodes_)));
     }
     Status replay(const Recording& recording) override {
         TRY(device_.enter());
@@ -265,14 +296,71 @@ class CudaStream : public Stream {
         CHECK(own, "a recording of another device");
         return driver_.check(driver_.cuGraphLaunch(own->handle(), stream_), "launching a graph");
     }
+    Status update(Recording& recording, size_t i, const Launch& launch, const LaunchArguments& arguments) override {
+        TRY(device_.enter());
+        const auto* own = dynamic_cast<const CudaRecording*>(&recording);
+        CHECK(own, "a recording of another device");
+        if (is_empty(launch)) return {};
+        if (!own->node(i)) return no_node(i);
+        TRY(gather(launch, arguments));
+        const cuda::KernelNode node = node_of(launch);
+        return driver_.check(driver_.cuGraphExecKernelNodeSetParams(own->handle(), own->node(i), &node),
+                             "changing what a graph launches");
+    }
 
   private:
+    static Error no_node(size_t launch) {
+        return Error(Code::E0702, "the GPU's driver has no node of a graph for launch {}", launch);
+    }
+    static bool is_empty(const Launch& l) { return l.grid.x <= 0 || l.grid.y <= 0 || l.grid.z <= 0; }
+
+    // What a kernel is given, to where values_ point.
+    Status gather(const Launch& launch, const LaunchArguments& arguments) {
+        scratch_at_ = address(scratch_.data());
+        values_.clear();
+        for (void* const& b : arguments.buffers) values_.push_back(const_cast<void**>(&b));
+        for (const int64_t& s : arguments.symbols) values_.push_back(const_cast<int64_t*>(&s));
+        values_.push_back(&scratch_at_);
+        maps_.resize(launch.maps.size());
+        for (size_t i = 0; i < maps_.size(); ++i) {
+            const BoundMap& map = launch.maps[i];
+            TRY(describe_tiles(driver_, map, arguments.buffers[static_cast<size_t>(map.buffer)], maps_[i]));
+            values_.push_back(&maps_[i]);
+        }
+        return {};
+    }
+    cuda::KernelNode node_of(const Launch& launch) {
+        const int64_t blocks = launch.in_turn ? std::min(launch.grid.x, device_.multiprocessors()) : launch.grid.x;
+        auto count = [](int64_t n) { return static_cast<unsigned>(n); };
+        return {launch.handle,
+                {count(blocks), count(launch.grid.y), count(launch.grid.z)},
+                {count(launch.block.x), count(launch.block.y), count(launch.block.z)},
+                count(launch.shared_bytes),
+                values_.data(),
+                nullptr,
+                nullptr,
+                nullptr};
+    }
+    // What was captured last; null where the driver does not say.
+    Handle last_node() const {
+        int status = 0;
+        uint64_t id = 0;
+        Handle graph = nullptr;
+        const Handle* nodes = nullptr;
+        size_t count = 0;
+        const int asked = driver_.cuStreamGetCaptureInfo(stream_, &status, &id, &graph, &nodes, &count);
+        return asked == 0 && count == 1 ? nodes[0] : nullptr;
+    }
+
     CudaDevice& device_;
     const Driver& driver_;
     Handle stream_;
     const bool borrowed_;
     Arena scratch_, touched_;
+    bool capturing_ = false;
+    std::vector<Handle> nodes_;  // that were captured, by launch
     std::vector<void*> values_;  // of the launch in progress
+    Pointer scratch_at_ = 0;     // the same
     std::vector<TileDescription> maps_;
 };
 
@@ -396,7 +484,7 @@ Result<std::unique_ptr<CudaDevice>> open_device(int number) {
     const char* target = major == 8 ? "sm_80" : major == 9 ? "sm_90a" : "sm_90";
     Handle context = nullptr;
     TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), "making a context"));
-    return std::make_unique<CudaDevice>(driver, context, name.data(), target, processors, cache);
+    return std::make_unique<CudaDevice>(driver, number, context, name.data(), target, processors, cache);
 }
 
 }  // namespace

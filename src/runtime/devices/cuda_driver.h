@@ -24,6 +24,13 @@ struct LaunchConfig {
     unsigned count;
 };
 
+struct KernelNode {
+    Handle function;
+    unsigned grid[3], block[3], shared;
+    void **arguments, **extra;
+    Handle kernel, context;
+};
+
 // name(arguments): each gives a number, 0 where all went well.
 #define TESSERA_CUDA_ENTRIES(X)                                                                                   \
     X(cuInit, (unsigned flags))                                                                                   \
@@ -63,6 +70,11 @@ struct LaunchConfig {
     X(cuStreamWaitEvent, (Handle stream, Handle event, unsigned flags))                                           \
     X(cuStreamBeginCapture, (Handle stream, int mode))                                                            \
     X(cuStreamEndCapture, (Handle stream, Handle * graph))                                                        \
+    X(cuStreamIsCapturing, (Handle stream, int* status))                                                          \
+    X(cuStreamGetCaptureInfo,                                                                                     \
+      (Handle stream, int* status, uint64_t* id, Handle* graph, const Handle** last, size_t* count))              \
+    X(cuStreamUpdateCaptureDependencies, (Handle stream, Handle * nodes, size_t count, unsigned flags))           \
+    X(cuGraphExecKernelNodeSetParams, (Handle graph, Handle node, const KernelNode* node_now))                    \
     X(cuEventCreate, (Handle * made, unsigned flags))                                                             \
     X(cuEventDestroy, (Handle event))                                                                             \
     X(cuEventRecord, (Handle event, Handle stream))                                                               \

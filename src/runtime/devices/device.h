@@ -28,12 +28,12 @@ struct BoundMap {
 
 // One launch of compiled code, its sizes known.
 struct Launch {
-    void* handle = nullptr;   // the code; on the CPU, a LaunchFunction
-    LaunchExtents grid = {};        // blocks; on the CPU, x iterations of one loop
-    LaunchExtents block = {};       // threads of each block; on the CPU, one
-    int64_t local_bytes = 0;  // scratch: of each thread on the CPU, of all together on a GPU
-    bool spread = false;      // over the threads of the CPU: it is worth waking them
-    bool in_turn = false;     // a GPU's blocks, x of them, are taken in turn by as many as it runs at once
+    void* handle = nullptr;     // the code; on the CPU, a LaunchFunction
+    LaunchExtents grid = {};    // blocks; on the CPU, x iterations of one loop
+    LaunchExtents block = {};   // threads of each block; on the CPU, one
+    int64_t local_bytes = 0;    // scratch: of each thread on the CPU, of all together on a GPU
+    bool spread = false;        // over the threads of the CPU: it is worth waking them
+    bool in_turn = false;       // a GPU's blocks, x of them, are taken in turn by as many as it runs at once
     bool begins_early = false;  // on a GPU, while launches before it run: its code waits for them
     int64_t shared_bytes = 0;
     std::vector<BoundMap> maps = {};
@@ -79,15 +79,22 @@ class Stream {
     virtual Status touch(const void* memory, int64_t bytes) = 0;
 
     virtual Result<std::shared_ptr<const Event>> record(bool timed = false) = 0;
-    virtual Status wait(const Event& event) = 0;  // what follows waits for it, the caller does not
+    virtual Status record(const Event& again) = 0;  // which is a point of this stream's from here on
+    virtual Status wait(const Event& event) = 0;    // what follows waits for it, the caller does not
     // Waits until all is done, and gives back what only work in progress needs.
     virtual Status synchronize() = 0;
 
+    // Whether whoever made it takes down what it is given.
+    virtual Result<bool> captured_by_others() const { return false; }
     virtual bool captures() const { return false; }  // whether replaying saves time
     // What is launched and copied in between is taken down, arguments by value, and does not happen.
     virtual Status begin_capture() = 0;
+    // While it captures: what comes next follows these of the launches that were captured, and may run beside others.
+    virtual Status follow(const std::vector<size_t>&) { return {}; }
     virtual Result<std::unique_ptr<Recording>> end_capture() = 0;
     virtual Status replay(const Recording& recording) = 0;
+    // Of what this stream captured, launch `i` has these arguments in replays from here on.
+    virtual Status update(Recording& recording, size_t i, const Launch& launch, const LaunchArguments& arguments) = 0;
 };
 
 // Of what a device has between its memory and one launch.
@@ -108,6 +115,7 @@ class Device {
     virtual std::string_view target() const { return "host"; }  // that code is generated for
     // Whether kernels read and write the process's memory, so that tensors are used where they lie.
     virtual bool shares_memory() const { return true; }
+    virtual int gpu() const { return kNoGpu; }  // its number, as tensors have it
     // Zeroed, aligned to kBlockAlignment, counted against the memory limit until it is let go of. Over the limit:
     // E0408.
     virtual Result<std::shared_ptr<void>> allocate(int64_t bytes) = 0;
@@ -131,6 +139,7 @@ class Arena {
     explicit Arena(Device& device) : device_(&device) {}
     Status reserve(int64_t bytes);
     char* data() const { return static_cast<char*>(memory_.get()); }
+    int64_t bytes() const { return bytes_; }
 
   private:
     Device* device_;

@@ -1,0 +1,155 @@
+// Where the outputs of a run are left: in memory of the run's own, or in somebody's, where kernels write them if they
+// can.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "runtime/run.h"
+
+namespace tessera {
+namespace {
+
+bool overlap(const char* begin, const char* end, const char* other, const char* other_end) {
+    return begin < other_end && other < end;
+}
+
+const char* begin_of(const Tensor& t) { return static_cast<const char*>(t.data()); }
+const char* end_of(const Tensor& t) { return begin_of(t) + t.bytes(); }
+
+}  // namespace
+
+bool Run::overlaps_inputs(const Tensor& t) const {
+    return std::any_of(given_.begin(), given_.end(),
+                       [&](const auto& g) { return overlap(begin_of(t), end_of(t), g.first, g.second); });
+}
+
+Status Run::ask_place(size_t k) {
+    Left& left = left_[k];
+    if (!options_.place || left.asked) return {};
+    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(program_.outputs[k])];
+    auto sizes = TRY(buffer_sizes(buffer, context_.symbols));
+    if (!sizes) return {};
+    left.asked = true;
+    left.memory = TRY(options_.place(k, buffer.dtype, *sizes));
+    if (!left.memory) return {};
+    const Tensor& t = *left.memory;
+    const std::string& name = program_.graph->outputs()[k]->name();
+    if (t.dtype() != buffer.dtype || t.sizes() != *sizes)
+        return Error(t.dtype() != buffer.dtype ? Code::E0403 : Code::E0405,
+                     "output \"{}\" is {}{}, the memory for it is {}{}", name, dtype_name(buffer.dtype),
+                     to_string(*sizes), dtype_name(t.dtype()), to_string(t.sizes()));
+    if (t.gpu() != kNoGpu && t.gpu() != context_.device.gpu())
+        return Error(Code::E0701, "the memory for output \"{}\" lies on GPU {}, where the model does not run", name,
+                     t.gpu());
+    for (size_t other = 0; other < left_.size(); ++other) {
+        const auto& taken = left_[other].memory;
+        if (other == k || !taken || !overlap(begin_of(t), end_of(t), begin_of(*taken), end_of(*taken))) continue;
+        return Error(Code::E0501, "outputs \"{}\" and \"{}\" are to be left in memory that overlaps",
+                     program_.graph->outputs()[std::min(k, other)]->name(),
+                     program_.graph->outputs()[std::max(k, other)]->name());
+    }
+    shared_ |= overlaps_inputs(t);
+    return {};
+}
+
+Result<const Tensor*> Run::output_place(size_t root, int64_t bytes) {
+    for (size_t k = 0; k < left_.size(); ++k) {
+        if (static_cast<size_t>(layout_.root[static_cast<size_t>(program_.outputs[k])]) != root) continue;
+        TRY(ask_place(k));
+        Left& left = left_[k];
+        if (!left.memory && stays()) left.memory = TRY(device_tensor(k));
+        if (!left.memory || left.memory->bytes() != bytes || left.memory->gpu() != context_.device.gpu()) continue;
+        const Tensor& t = *left.memory;
+        if (!(t.gpu() == kNoGpu ? usable(t) : usable_on_gpu(t)) || overlaps_inputs(t)) continue;
+        left.in_place = true;
+        return &t;
+    }
+    return nullptr;
+}
+
+Result<Tensor> Run::device_tensor(size_t k) {
+    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(program_.outputs[k])];
+    auto sizes = TRY(buffer_sizes(buffer, context_.symbols));
+    CHECK(sizes, "the size of \"{}\" is not known where it is needed", buffer.name);
+    auto memory = TRY(loaded_.device_outputs_->take(TRY(buffer_bytes(buffer, *sizes)), *options_.stream));
+    const void* data = memory.get();
+    return Tensor::view_on_gpu(context_.device.gpu(), buffer.dtype, std::move(*sizes), data, std::move(memory));
+}
+
+bool Run::lies_on_device(size_t root) const {
+    if (context_.device.shares_memory() || context_.data[root] || !context_.pointers[root]) return false;
+    return layout_.home[root] == Home::Input || !program_.buffers[root].tensor;
+}
+
+Result<Tensor> Run::on_device(size_t k) const {
+    const auto b = static_cast<size_t>(program_.outputs[k]);
+    auto sizes = TRY(buffer_sizes(program_.buffers[b], context_.symbols));
+    CHECK(sizes, "the size of \"{}\" is not known where it is needed", program_.buffers[b].name);
+    return Tensor::view_on_gpu(context_.device.gpu(), program_.buffers[b].dtype, std::move(*sizes),
+                               context_.pointers[static_cast<size_t>(layout_.root[b])], context_.mark);
+}
+
+Status Run::copy(const Tensor& to, const Tensor& from) {
+    if (to.bytes() == 0) return {};
+    void* into = read_only(to.data());
+    waits_ |= to.gpu() == kNoGpu || from.gpu() == kNoGpu;
+    if (to.gpu() != kNoGpu && from.gpu() != kNoGpu)
+        return context_.stream->copy_on_device(into, from.data(), to.bytes());
+    if (to.gpu() != kNoGpu) return context_.stream->copy_to_device(into, from.data(), to.bytes());
+    if (from.gpu() != kNoGpu) return context_.stream->copy_to_host(into, from.data(), to.bytes());
+    std::memmove(into, from.data(), static_cast<size_t>(to.bytes()));
+    return {};
+}
+
+Result<Datum> Run::leave_output(size_t k, const std::optional<Tensor>& source) {
+    Left& left = left_[k];
+    if (left.in_place) return Datum(*left.memory);
+    const int buffer = program_.outputs[k];
+    const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
+    std::optional<Datum> found;
+    if (source)
+        found = Datum(*source);
+    else if (lies_on_device(root) && (left.memory || stays()))
+        found = Datum(TRY(on_device(k)));
+    else
+        found = TRY(detached(TRY(datum(buffer)), context_.mark));
+    if (!found->is_tensor() || found->tensor().dtype() == DType::string) return *found;
+    if (!left.memory && stays()) left.memory = TRY(device_tensor(k));
+    if (!left.memory) return *found;
+    TRY(copy(*left.memory, found->tensor()));
+    if (waits_) TRY(context_.stream->synchronize());  // `found` goes
+    return Datum(*left.memory);
+}
+
+Result<std::vector<Datum>> Run::outputs() {
+    if (!stays()) TRY(context_.stream->synchronize());
+    if (left_.empty()) {  // nobody says where
+        std::vector<Datum> own;
+        for (int buffer : program_.outputs) own.push_back(TRY(detached(TRY(datum(buffer)), context_.mark)));
+        return own;
+    }
+    for (size_t k = 0; k < left_.size(); ++k)
+        if (program_.graph->outputs()[k]->type().is_tensor()) TRY(ask_place(k));
+    // Outputs that are inputs come first where others are written over those.
+    std::vector<std::optional<Tensor>> sources(left_.size());
+    for (size_t k = 0; shared_ && k < left_.size(); ++k) {
+        const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(program_.outputs[k])]);
+        if (left_[k].in_place || layout_.home[root] != Home::Input) continue;
+        const Tensor from = lies_on_device(root) ? TRY(on_device(k)) : TRY(datum(program_.outputs[k])).tensor();
+        if (from.dtype() == DType::string) continue;
+        sources[k] = from.gpu() == kNoGpu ? TRY(Tensor::zeros(from.dtype(), from.sizes())) : TRY(device_tensor(k));
+        TRY(copy(*sources[k], from));
+    }
+    std::vector<Datum> list;
+    for (size_t k = 0; k < left_.size(); ++k) list.push_back(TRY(leave_output(k, sources[k])));
+    if (!stays() || waits_) {
+        TRY(context_.stream->synchronize());
+        return list;
+    }
+    if (copied_) TRY(copied_->wait());
+    TRY(context_.leave());
+    goes_on_ = true;
+    return list;
+}
+
+}  // namespace tessera

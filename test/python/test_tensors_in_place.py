@@ -1,0 +1,172 @@
+"""Models over memory of others: NumPy's, PyTorch's, and what is given over DLPack."""
+
+import numpy as np
+import pytest
+
+import tessera
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+TWO = "graph g(x: f32[N,3]) {\n  y = mul(x, x)\n  z = neg(y)\n  return y, z\n}\n"
+SWAP = "graph g(a: f32[N], b: f32[N]) {\n  return b, a\n}\n"
+
+
+def runnables(text=TWO):
+    model = tessera.parse(text)
+    return [model, tessera.compile(model, cache=""), tessera.compile(model, cache="", threads=1)]
+
+
+class OverDlpack:
+    """What has nothing but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **kwargs):
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class OnGpu:
+    """What says that it lies on a GPU."""
+
+    def __init__(self, array, **said):
+        self.array = array
+        self.__cuda_array_interface__ = {"shape": array.shape, "typestr": array.dtype.str, "version": 3,
+                                         "data": (array.ctypes.data, False), **said}
+
+
+def test_anything_over_dlpack():
+    for run in runnables():
+        for given in (OverDlpack(X), tessera.tensor_from(X), [OverDlpack(X)], {"x": OverDlpack(X)}):
+            found = run.run(given)
+            assert type(found["y"]) is np.ndarray
+            np.testing.assert_array_equal(found["y"], X * X)
+        y, z = run(OverDlpack(X))
+        np.testing.assert_array_equal(z, -X * X)
+        np.testing.assert_array_equal(np.from_dlpack(y), X * X)
+        with pytest.raises(tessera.Error, match='E0403.*input "x"'):
+            run(OverDlpack(X.astype(np.float64)))
+        with pytest.raises(tessera.Error, match='E0405.*input "x"'):
+            run(OverDlpack(np.zeros((2, 4), np.float32)))
+
+
+def test_outputs_in_place():
+    for run in runnables():
+        both = [np.full_like(X, 7), np.full_like(X, 7)]
+        assert run.run(X, out=both)["z"] is both[1]
+        np.testing.assert_array_equal(both[0], X * X)
+        np.testing.assert_array_equal(both[1], -X * X)
+        into = np.zeros(7, np.float32)[1:].reshape(2, 3)
+        assert run.run(X, out={"y": OverDlpack(into)})["y"].array is into
+        np.testing.assert_array_equal(into, X * X)
+        turned = np.zeros((3, 2), np.float32).T
+        assert run.run(X, outputs="z", out=turned)["z"] is turned
+        np.testing.assert_array_equal(turned, -X * X)
+        closed = np.zeros_like(X)
+        closed.flags.writeable = False
+        for wrong, code in ((closed, "E0501"), ([1], "E0501"), (np.zeros((2, 3)), "E0403"), (both, "E0501")):
+            with pytest.raises(tessera.Error, match=code):
+                run.run(X, outputs="z", out=wrong)
+
+
+def test_outputs_over_inputs():
+    for run in runnables():
+        x = X.copy()
+        run.run(x, out={"z": x})
+        np.testing.assert_array_equal(x, -X * X)
+        x = X.copy()
+        larger = np.concatenate([x, x])
+        run.run(larger[1:3], out={"y": larger[:2]})  # in part
+        np.testing.assert_array_equal(larger[:2], np.concatenate([X, X])[1:3] ** 2)
+    for run in runnables(SWAP):
+        a, b = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
+        run.run([a, b], out=[a, b])
+        assert (a.tolist(), b.tolist()) == ([3, 4], [1, 2])
+    for run in runnables()[1:]:
+        room = np.zeros((3, 3), np.float32)
+        with pytest.raises(tessera.Error, match='E0501.*"y" and "z".*overlaps'):
+            run.run(X, out=[room[:2], room[1:]])
+
+
+def test_results_stay_when_memory_serves_again():
+    run = runnables()[2]
+    first = run(X)[0]
+    into = np.zeros_like(X)
+    for _ in range(3):
+        run.run(2 * X, out={"y": into})
+    np.testing.assert_array_equal(first, X * X)
+
+
+def test_a_gpu_is_somewhere_else():
+    for run in runnables():
+        with pytest.raises(tessera.Error, match='E0701.*input "x" lies on GPU 0(.|\n)*compile for cuda:0'):
+            run(OnGpu(X))
+        with pytest.raises(tessera.Error, match='E0501.*input "x".*not contiguous'):
+            run(OnGpu(X, strides=(4, 8)))
+    with pytest.raises(tessera.Error, match='E0701.*"y" lies on GPU 0'):
+        runnables()[1].run(X, out={"y": OnGpu(X.copy())})
+
+
+def torch():
+    return pytest.importorskip("torch")
+
+
+def test_tensors_of_pytorch_in_and_out():
+    t = torch()
+    x = t.from_numpy(X.copy())
+    for run in runnables():
+        for given in (x, x.clone().requires_grad_(), t.cat([x, x], 1)[:, :3], t.from_numpy(X.T.copy()).T):
+            y, z = run(given)
+            assert isinstance(y, t.Tensor) and y.shape == (2, 3) and not y.requires_grad
+            assert t.equal(y, x * x) and t.equal(z, -x * x)
+        kept = run(x)[0]
+        run(x + 1)
+        assert t.equal(kept, x * x)
+        with pytest.raises(tessera.Error, match='E0403.*input "x"'):
+            run(x.double())
+        with pytest.raises(tessera.Error, match='E0405.*input "x"'):
+            run(t.zeros(2, 4))
+        with pytest.raises(tessera.Error, match='E0701.*input "x".*meta'):
+            run(t.zeros(2, 3, device="meta"))
+        assert t.equal(run.run_async(x).result()["y"], x * x)
+
+
+def test_outputs_into_tensors_of_pytorch():
+    t = torch()
+    x = t.from_numpy(X.copy())
+    for run in runnables():
+        into, turned = t.zeros(2, 3), t.zeros(3, 2).T
+        found = run.run(x, out=[into, turned])
+        assert found["y"] is into and found["z"] is turned
+        assert t.equal(into, x * x) and t.equal(turned, -x * x)
+        array = np.zeros_like(X)
+        assert run.run(x, outputs="y", out=array)["y"] is array and (array == X * X).all()
+        assert t.equal(run.run(X, outputs="y", out=into)["y"], x * x)
+        same = x.clone()
+        run.run(same, out={"z": same})
+        assert t.equal(same, -x * x)
+        for wrong, code in ((t.zeros(2, 3).double(), "E0403"), (t.zeros(3, 3), "E0405")):
+            with pytest.raises(tessera.Error, match=code):
+                run.run(x, outputs="z", out=wrong)
+
+
+@pytest.mark.parametrize("name, ours", [("bfloat16", "bf16"), ("float16", "f16"), ("float64", "f64"), ("int64", "i64"),
+                                        ("uint8", "u8"), ("bool", "bool"), ("float8_e4m3fn", "f8e4m3fn")])
+def test_element_types_of_pytorch(name, ours):
+    t = torch()
+    x = t.tensor([[0, 1, 1], [1, 0, 1]]).to(getattr(t, name))
+    model = tessera.parse(f"graph g(x: {ours}[N,3]) {{\n  y = transpose(x, [1,0])\n  return x, y\n}}\n")
+    for run in (model, tessera.compile(model, cache="")):
+        same, turned = run(x)
+        assert same.dtype == turned.dtype == x.dtype
+        assert t.equal(turned.float(), x.float().T) and t.equal(same.float(), x.float())
+
+
+def test_tensors_beside_arrays():
+    t = torch()
+    model = tessera.parse("graph g(a: f32[N], b: f32[N]) {\n  return add(a, b)\n}\n")
+    for run in (model, tessera.compile(model, cache="")):
+        found = run(t.ones(3), np.arange(3, dtype=np.float32))
+        assert isinstance(found, t.Tensor) and found.tolist() == [1, 2, 3]
