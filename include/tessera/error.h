@@ -82,12 +82,12 @@ struct Warning {
 template <typename T>
 class [[nodiscard]] Result {
    public:
-    Result(T value) : value_(std::move(value)) {}
+    Result(T value) : value_(std::in_place, std::move(value)) {}
     Result(Error error) : error_(std::move(error)) {}
     template <typename U>
         requires(std::is_convertible_v<U, T> && !std::is_same_v<std::decay_t<U>, T> &&
                  !std::is_same_v<std::decay_t<U>, Error> && !std::is_same_v<std::decay_t<U>, Result>)
-    Result(U&& value) : value_(std::forward<U>(value)) {}
+    Result(U&& value) : value_(std::in_place, std::forward<U>(value)) {}
 
     bool ok() const { return value_.has_value(); }
     explicit operator bool() const { return ok(); }
