@@ -186,7 +186,8 @@ Expr TileLowering::unknown(const Expr& number) {
 
 void TileLowering::hide_numbers() {
     if (!bounded_) return;
-    nothing_ = unknown(0);
+    constexpr int64_t kAligned = 16;  // elements: whatever the number is, vectors begin where they did
+    nothing_ = unknown(0) * Expr(kAligned);
     for (size_t axis = 0; axis < 3; ++axis) {
         ids_[axis] = unknown(ids_[axis]);
         grid_[axis] = unknown(grid_[axis]);
@@ -194,7 +195,8 @@ void TileLowering::hide_numbers() {
     for (size_t p = 0; p < arguments_.size(); ++p) {
         if (arguments_[p].as != tile::Argument::As::Size) continue;
         const int value = program_.parameters[p].value;
-        const Expr hidden = cast(unknown(symbol(program_.parameters[p].name)), type(value).dtype);
+        const Expr count = warps_ ? arguments_[p].multiple : 1;
+        const Expr hidden = cast(unknown(symbol(program_.parameters[p].name)) * count, type(value).dtype);
         tile(value).at = [hidden](const TileIndices&) { return hidden; };
     }
 }

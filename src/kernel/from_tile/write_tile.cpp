@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernel/from_tile/from_tile.h"
+#include "kernel/ir/multiples.h"
 #include "kernel/ir/tile_calls.h"
 #include "kernel/ir/verified.h"
 #include "tile/cover.h"
@@ -31,6 +32,7 @@ class TileWriter {
             arguments.push_back({call_.arguments[a].as == As::Size ? Given::Size
                                  : points                          ? Given::Array
                                                                    : Given::Element});
+            if (call_.arguments[a].as == As::Size) arguments.back().multiple = multiple_of(call_.arguments[a].size);
         }
         const int rank = !call_.grid[2].is_int(1) ? 3 : !call_.grid[1].is_int(1) ? 2 : 1;
         const tile::Program program(std::make_shared<const tile::ProgramData>(program_));
@@ -61,13 +63,18 @@ class TileWriter {
         const Value* v = argument.as == As::Input ? node_.input(argument.index) : node_.output(argument.index);
         return v->type().tensor().shape.elements();
     }
+    // A number that divides the size, for vectors of a GPU.
+    int64_t multiple_of(const Expr& size) const {
+        constexpr int64_t kMost = 16;
+        return machine_.blocks ? std::max<int64_t>(1, std::gcd(kMost, divisor_of(size))) : 1;
+    }
     void bind() {
         for (const Expr& axis : call_.grid) made_.symbols.push_back(axis);
         for (size_t a = 0; a < call_.arguments.size(); ++a) {
             const TileCall::Argument& argument = call_.arguments[a];
             const bool points = program_.types[static_cast<size_t>(program_.parameters[a].value)].pointer;
             if (argument.as == As::Size) {
-                made_.symbols.push_back(argument.size);
+                made_.symbols.push_back(floor_div(argument.size, multiple_of(argument.size)));
                 continue;
             }
             if (points) made_.symbols.push_back(elements_of(argument));
