@@ -149,6 +149,11 @@ def product_of_bytes(a, b, z, K, bk, bn, BK: tl.constexpr, SUM: tl.constexpr, TU
 CORE = {"float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2", "int8": "i8", "uint8": "u8"}
 
 
+def close_sums():
+    """A GPU keeps about 14 bits of sums of products of floats of 8 bits."""
+    return 0.03 if os.environ.get("TESSERA_TILE_DEVICE") == "cuda" else 1e-4
+
+
 @pytest.mark.parametrize("dtype, depth", [("float8_e4m3fn", 64), ("float8_e5m2", 128), ("int8", 64), ("int8", 256),
                                           ("uint8", 32)])
 @pytest.mark.parametrize("turn", [False, True])
@@ -172,7 +177,7 @@ def test_products_of_bytes_are_matrix_instructions(dtype, depth, turn, monkeypat
     assert (f"call wide_{CORE[dtype]}_" in made.emit("blocks")) == turn  # as they are, where they lie along k
     product_of_bytes[1,](*given, **named)
     wanted = wide(a).astype(np.float64) @ wide(b).astype(np.float64)
-    np.testing.assert_allclose(z, wanted, rtol=1e-5 if floats else 0, atol=1e-4 if floats else 0)
+    np.testing.assert_allclose(z, wanted, rtol=1e-5 if floats else 0, atol=close_sums() if floats else 0)
 
 
 @triton.jit
@@ -203,7 +208,7 @@ def test_floats_of_8_bits_are_added_up_in_parts(dtype, every, shape, warps, tmp_
     assert f"call wide_{CORE[dtype]}_" in made.emit("blocks") and "cp.async.cg.shared.global" in ptx
     assert ptx.count("wgmma.commit_group") == (1 if every is None else depth // max(every, 32) * (m // 16 // warps or 1))
     product_in_parts[1,](a, b, z, k, **named)
-    np.testing.assert_allclose(z, wide(a).astype(np.float64) @ wide(b).astype(np.float64).T, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(z, wide(a).astype(np.float64) @ wide(b).astype(np.float64).T, rtol=1e-5, atol=close_sums())
     ptxas = shutil.which("ptxas", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if ptxas:
         (tmp_path / "made.ptx").write_text(ptx)
