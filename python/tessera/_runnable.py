@@ -152,15 +152,17 @@ class Runnable:
         return _workers().submit(self._run_elsewhere, *self._placed(inputs, out, chosen), chosen, seed, max_work)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs for inputs in order or by name: one value, or a tuple."""
+        """The outputs for inputs in order or by name: one value, or a tuple. `out` takes arrays to write outputs to, as that
+        of `run` does, where no input has that name."""
         names = list(self._ports)
+        out = kwargs.pop("out", None) if "out" not in names else None
         if len(args) > len(names):
             raise Error("E0401", f"{len(args)} inputs were given, the model takes {len(names)}")
         inputs = dict(zip(names, args))
         for name in kwargs:
             if name in inputs:
                 raise Error("E0401", f'input "{name}" is given twice', hint="give it in order or by name, not both")
-        outputs = tuple(self.run(inputs | kwargs).values())
+        outputs = tuple(self.run(inputs | kwargs, out=out).values())
         return outputs[0] if len(outputs) == 1 else outputs
 
     def __copy__(self) -> Any:

@@ -170,3 +170,18 @@ def test_tensors_beside_arrays():
     for run in (model, tessera.compile(model, cache="")):
         found = run(t.ones(3), np.arange(3, dtype=np.float32))
         assert isinstance(found, t.Tensor) and found.tolist() == [1, 2, 3]
+
+
+def test_a_call_writes_into_arrays():
+    made = tessera.compile(tessera.parse("graph g(x: f32[N, N]) {\n return matmul(x, x), relu(x)\n}"))
+    x = np.random.default_rng(0).standard_normal((9, 9)).astype(np.float32)
+    product, kept = np.empty_like(x), np.empty_like(x)
+    given = made(x, out=[product, kept])
+    assert given[0] is product and given[1] is kept
+    np.testing.assert_allclose(product, x @ x, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(kept, np.maximum(x, 0))
+
+
+def test_an_input_may_be_called_out():
+    made = tessera.compile(tessera.parse("graph g(out: f32[2]) {\n return neg(out)\n}"))
+    np.testing.assert_array_equal(made(out=np.float32([1, -2])), np.float32([-1, 2]))
