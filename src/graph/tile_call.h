@@ -3,8 +3,7 @@
 
 #include <array>
 
-#include "expr/expr.h"
-#include "tessera/tile.h"
+#include "tile/places.h"
 
 namespace tessera {
 
@@ -19,6 +18,14 @@ struct TileCall {
     std::vector<Argument> arguments;  // of each parameter. A parameter that is no pointer and no Size is one element
     std::array<Expr, 3> grid;         // at least 0
     std::vector<int64_t> initial;     // of each output, the input that it begins as; -1: zeros
+
+    // The whole numbers that the program is given.
+    tile::Given given() const {
+        tile::Given made{{}, grid};
+        for (const Argument& a : arguments)
+            made.numbers.push_back(a.as == Argument::As::Size ? std::optional(a.size) : std::nullopt);
+        return made;
+    }
 };
 
 }  // namespace tessera

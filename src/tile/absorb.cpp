@@ -171,9 +171,8 @@ class Absorbing {
         begin();
         const int pointer = i.inputs[0];
         const std::optional<int> mask = i.inputs.size() > 1 ? std::optional(i.inputs[1]) : std::nullopt;
-        std::vector<int> operands;
-        for (size_t o = 0; o < map_.operands.size(); ++o) operands.push_back(loaded(o, pointer, mask));
-        std::vector<int> inputs = operands;
+        std::vector<int> inputs;
+        for (size_t o = 0; o < map_.operands.size(); ++o) inputs.push_back(loaded(o, pointer, mask));
         const DType dtype = map_.body.dtype();
         const Expr zero = constant(0, dtype);
         Expr body = map_.body;

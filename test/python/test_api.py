@@ -90,22 +90,6 @@ def test_strings():
     assert y.shape == (2, 2) and (y == x).all()
 
 
-def test_dlpack_both_ways():
-    class Foreign:
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **kwargs):
-            return self.array.__dlpack__(**kwargs)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
-
-    x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    np.testing.assert_array_equal(add_model()(Foreign(x), Foreign(x)), 2 * x)
-    np.testing.assert_array_equal(np.from_dlpack(tessera.tensor_from(x)), x)
-
-
 def test_sequences_and_optionals():
     seq = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
     model = model_of([helper.make_node("SequenceLength", ["s"], ["n"])], [seq], [info("n", TensorProto.INT64, ())])

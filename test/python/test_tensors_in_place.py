@@ -46,6 +46,7 @@ def test_anything_over_dlpack():
         y, z = run(OverDlpack(X))
         np.testing.assert_array_equal(z, -X * X)
         np.testing.assert_array_equal(np.from_dlpack(y), X * X)
+        np.testing.assert_array_equal(np.from_dlpack(tessera.tensor_from(X)), X)
         with pytest.raises(tessera.Error, match='E0403.*input "x"'):
             run(OverDlpack(X.astype(np.float64)))
         with pytest.raises(tessera.Error, match='E0405.*input "x"'):

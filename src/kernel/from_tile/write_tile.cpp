@@ -93,14 +93,9 @@ class TileWriter {
     }
     // A condition under which the program stores each element of an output.
     std::optional<Expr> stores_all(size_t o) const {
-        tile::Given given{{}, call_.grid};
-        std::optional<size_t> parameter;
-        for (size_t a = 0; a < call_.arguments.size(); ++a) {
-            const TileCall::Argument& argument = call_.arguments[a];
-            given.numbers.push_back(argument.as == As::Size ? std::optional(argument.size) : std::nullopt);
-            if (is_array_of(a, As::Output, o)) parameter = a;
-        }
-        return tile::covers(program_, *parameter, given, node_.output(o)->type().tensor().shape.elements());
+        size_t parameter = 0;
+        while (!is_array_of(parameter, As::Output, o)) ++parameter;
+        return tile::covers(program_, parameter, call_.given(), node_.output(o)->type().tensor().shape.elements());
     }
     void fill() {
         Kernel& kernel = made_.kernel;

@@ -167,9 +167,8 @@ class Fusion {
         if (first == from->map.operands.end()) return false;
         Value* instead = from->values[static_cast<size_t>(first - from->map.operands.begin())];
         const Shape& shape = v->type().tensor().shape;
-        const Decision worth = read_seldom(*parameter, shape.elements(), true);
-        context_.choices.push_back(
-            {fmt::format("fuse {} into the kernel of {}", v->name(), node_->output()->name()), worth});
+        const Decision worth = touched_seldom(*parameter, shape.elements(), true);
+        note(fmt::format("fuse {} into the kernel of {}", v->name(), node_->output()->name()), worth);
         if (!worth) return false;
         std::vector<Value*> inputs = node_->inputs();
         inputs[i] = instead;
@@ -191,10 +190,16 @@ class Fusion {
         for (Value* other : to->values)
             if (other != v && needs(*other, *node_)) return false;
         const Decision may = may_compute(*parameter, o, *to, shape->elements());
-        context_.choices.push_back(
-            {fmt::format("fuse {} into the kernel of {}", user->output()->name(), v->name()), may});
+        note(fmt::format("fuse {} into the kernel of {}", user->output()->name(), v->name()), may);
         if (!may) return false;
         return make(*user, tile::absorb_into_stores(program(), *parameter, to->map), *to, node_->inputs(), o);
+    }
+
+    // Once, however often it is asked.
+    void note(std::string subject, const Decision& decision) {
+        if (std::none_of(context_.choices.begin(), context_.choices.end(),
+                         [&](const Choice& c) { return c.subject == subject; }))
+            context_.choices.push_back({std::move(subject), decision});
     }
 
     // Elements that the kernel does not store are not computed, so there must be none; or it must not matter.
@@ -202,10 +207,10 @@ class Fusion {
         const auto arrays = tile::arrays_of_pointers(program());
         if (!arrays.ok() || reads(program().body, *arrays, static_cast<int>(parameter)))
             return no("the kernel reads what it stores");
-        if (Decision seldom = read_seldom(parameter, elements, false); !seldom) return seldom;
+        if (Decision seldom = touched_seldom(parameter, elements, false); !seldom) return seldom;
         const auto own = [&](size_t operand) { return to.map.operands[operand].at == At::Own; };
         if (call_.initial[o] < 0 && tile::gives_zero(to.map.body, own)) return yes("it is computed where it is stored");
-        const auto all = tile::covers(program(), parameter, given(), elements);
+        const auto all = tile::covers(program(), parameter, call_.given(), elements);
         if (all && all->is(ExprKind::Const) && all->node().integer) return yes("the kernel stores each element");
         return no("it is not known whether the kernel stores each element");
     }
@@ -218,15 +223,8 @@ class Fusion {
                                [&](const tile::Region& inner) { return reads(inner, arrays, parameter); });
         });
     }
-    tile::Given given() const {
-        tile::Given made{{}, call_.grid};
-        for (const TileCall::Argument& a : call_.arguments)
-            made.numbers.push_back(a.as == As::Size ? std::optional(a.size) : std::nullopt);
-        return made;
-    }
-
     // Whether the kernel loads, or stores, an element about once; of sizes that are not known, for some.
-    Decision read_seldom(size_t parameter, const Expr& elements, bool loads) const {
+    Decision touched_seldom(size_t parameter, const Expr& elements, bool loads) const {
         double least = -1;
         for (int64_t size : {64, 256, 1024, 4096}) {
             SymbolValues symbols;
@@ -234,7 +232,7 @@ class Fusion {
                 for (const std::string& name : free_symbols(e)) symbols.emplace(name, size);
                 return evaluate_int(e, symbols).value_or(1);
             };
-            tile::Given numbers = given();
+            tile::Given numbers = call_.given();
             double all = 1;
             for (auto& n : numbers.numbers)
                 if (n) n = value(*n);
