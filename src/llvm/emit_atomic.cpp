@@ -3,6 +3,7 @@
 
 #include "kernel/ir/atomics.h"
 #include "llvm/emitter.h"
+#include "llvm/vector_math.h"
 
 namespace tessera::codegen {
 namespace {
@@ -18,6 +19,13 @@ Rmw::BinOp operation(std::string_view name, DType dtype) {
     if (name == "atomic_or") return Rmw::Or;
     if (name == "atomic_xor") return Rmw::Xor;
     return Rmw::Xchg;
+}
+
+// Whether there is an instruction for it: none multiplies, and those for the larger of two floats pass over NaN.
+bool has_instruction(std::string_view name, DType dtype) {
+    if (name == "atomic_exchange") return true;
+    if (name == "atomic_mul" || dtype == DType::bf16) return false;
+    return !is_float(dtype) || name == "atomic_add";
 }
 
 }  // namespace
@@ -63,11 +71,13 @@ void Emitter::emit_atomic(const Call& call) {
         for (Value*& v : args) v = builder_.CreateBitCast(v, bits);
         Value* pair = builder_.CreateAtomicCmpXchg(at, args[0], args[1], align, kOrder, kOrder);
         old = builder_.CreateBitCast(builder_.CreateExtractValue(pair, 0), memory_type(slot.dtype));
-    } else if (slot.dtype == DType::bf16 && call.name != "atomic_exchange") {
+    } else if (!has_instruction(call.name, slot.dtype)) {
         Value* by = from_memory(args[0], slot.dtype);
+        const bool real = is_float(slot.dtype);
         old = exchange_until(at, slot.dtype, [&](Value* have) -> Value* {
             if (call.name == "atomic_add") return builder_.CreateFAdd(have, by);
-            return call.name == "atomic_min" ? builder_.CreateMinNum(have, by) : builder_.CreateMaxNum(have, by);
+            if (call.name == "atomic_mul") return real ? builder_.CreateFMul(have, by) : builder_.CreateMul(have, by);
+            return VectorMath(builder_, target_).extreme(call.name == "atomic_max", have, by);
         });
     } else {
         old = builder_.CreateAtomicRMW(operation(call.name, slot.dtype), at, args[0], align, kOrder);

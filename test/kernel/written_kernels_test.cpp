@@ -92,6 +92,16 @@ TEST(WrittenKernels, RunningSums) {
     expect_everywhere("graph g(x: f32[5]) { %a = cum_sum(x, 0) %b = exp(%a) return %b }", {},
                       with("x", {1, kInf, 2, -kInf, kNan}));
     expect_everywhere("graph g(x: u8[40,3]) { %a = cum_prod(x, 0) return %a }");
+    // Rows in pieces, and pieces in tiles, by blocks of threads.
+    for (const char* attrs : {"", ", exclusive=1, reverse=1"})
+        for (const char* type : {"f32", "i64", "f16"})
+            for (const char* sizes : {"2,17", "1,257", "3,2048", "1,5000", "2,3,700", "2500,70"})
+                for (int axis : {0, -1})
+                    expect_everywhere(
+                        fmt::format("graph g(x: {}[{}]) {{ %a = cum_sum(x, {}{}) return %a }}", type, sizes, axis, attrs));
+    for (const SymbolValues& s : {SymbolValues{{"N", 2}, {"M", 9000}}, SymbolValues{{"N", 300}, {"M", 3}}})
+        for (int axis : {0, 1})
+            expect_everywhere(fmt::format("graph g(x: i32[N,M]) {{ %a = cum_sum(x, {}) return %a }}", axis), s);
 }
 
 TEST(WrittenKernels, TopK) {

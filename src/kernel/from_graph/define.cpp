@@ -31,7 +31,8 @@ std::optional<Expr> progression(const Tensor& t, const std::vector<Expr>& at) {
 
 class Defining {
   public:
-    Defining(const Graph& graph, const Machine& machine) : graph_(graph), machine_(machine) {}
+    Defining(const Graph& graph, const Machine& machine, bool strict)
+        : graph_(graph), machine_(machine), strict_(strict) {}
 
     Definitions run() {
         for (const auto& v : graph_.inputs()) give(v.get(), nullptr);
@@ -227,7 +228,7 @@ class Defining {
         const KernelWriting& writing = *kernel_writing(node.op());
         if (writing.found) tell_found(node, writing.found(node.view()));
         if (Decision fit = fits(node); !fit) return fit;
-        KernelWriter writer(node);
+        KernelWriter writer(node, {.blocks = machine_.blocks, .strict = strict_});
         Stmt body = writing.write(writer);
         if (!writer.can_write()) return writer.can_write();
         Decision checked = add_check(node, [&](size_t i) {
@@ -592,6 +593,7 @@ class Defining {
 
     const Graph& graph_;
     const Machine& machine_;
+    const bool strict_;
     Definitions all_;
     std::set<std::string> symbols_;
     std::optional<size_t> teller_;   // of the node in progress: its host that defines symbols
@@ -600,6 +602,8 @@ class Defining {
 
 }  // namespace
 
-Definitions define(const Graph& graph, const Machine& machine) { return Defining(graph, machine).run(); }
+Definitions define(const Graph& graph, const Machine& machine, bool strict) {
+    return Defining(graph, machine, strict).run();
+}
 
 }  // namespace tessera

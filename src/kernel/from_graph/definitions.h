@@ -58,7 +58,7 @@ struct Definitions {
     std::vector<int> size_sources(int n) const;  // of those that a definition uses
 };
 
-Definitions define(const Graph& graph, const Machine& machine);
+Definitions define(const Graph& graph, const Machine& machine, bool strict = false);
 
 // Whether what the node's indices are computed by keeps them inside of what they pick from: then nothing is checked.
 bool indices_stay_inside(const Node& node, const Definitions& all);

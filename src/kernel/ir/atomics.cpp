@@ -12,6 +12,7 @@ struct Atomic {
 
 const Atomic kAtomics[] = {
     {"atomic_add", [](const Expr& old, const std::vector<Expr>& args) { return old + args[0]; }},
+    {"atomic_mul", [](const Expr& old, const std::vector<Expr>& args) { return old * args[0]; }},
     {"atomic_min", [](const Expr& old, const std::vector<Expr>& args) { return min(old, args[0]); }},
     {"atomic_max", [](const Expr& old, const std::vector<Expr>& args) { return max(old, args[0]); }},
     {"atomic_and", [](const Expr& old, const std::vector<Expr>& args) { return bit(ExprKind::BitAnd, old, args[0]); }},

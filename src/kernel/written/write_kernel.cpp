@@ -60,7 +60,17 @@ Stmt Elements::combine(ReduceOp op, std::vector<Expr> indices, const Expr& value
     return store(slot, std::move(indices), cast(value, dtype), op);
 }
 
-KernelWriter::KernelWriter(const Node& node) : node_(node), view_(node.view()) { made_.kernel.name = node.op().name; }
+Stmt Elements::update(ReduceOp op, std::vector<Expr> indices, const Expr& value) const {
+    const char* name = op == ReduceOp::Sum   ? "atomic_add"
+                       : op == ReduceOp::Max ? "atomic_max"
+                       : op == ReduceOp::Min ? "atomic_min"
+                                             : "atomic_mul";
+    return make_stmt(Call{name, {{slot, std::move(indices)}}, {}, {cast(value, dtype)}});
+}
+
+KernelWriter::KernelWriter(const Node& node, WrittenFor how) : node_(node), view_(node.view()), how_(how) {
+    made_.kernel.name = node.op().name;
+}
 
 Elements KernelWriter::param(WrittenKernel::Role role, size_t index, DType dtype, std::vector<Expr> shape) {
     constexpr std::array<std::string_view, 3> kNames{"x", "y", "t"};
@@ -101,12 +111,39 @@ void KernelWriter::result(size_t output, std::function<Expr(const Indices&)> bod
 
 bool KernelWriter::wants(size_t i) const { return i < node_.output_count() && !node_.output(i)->uses().empty(); }
 
-// Locals are numbered from -1 down until all parameters are known.
-Stmt KernelWriter::local(DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body) {
+// They are numbered from -1 down until all parameters are known.
+Stmt KernelWriter::owned(Scope scope, DType dtype, std::vector<Expr> shape,
+                         const std::function<Stmt(const Elements&)>& body) {
     Elements e{-int(locals_.size()) - 1, dtype};
     locals_.push_back(
-        {.name = fmt::format("l{}", locals_.size()), .dtype = dtype, .shape = std::move(shape), .scope = Scope::Local});
+        {.name = fmt::format("l{}", locals_.size()), .dtype = dtype, .shape = std::move(shape), .scope = scope});
     return alloc(e.slot, body(e));
+}
+
+Stmt KernelWriter::local(DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body) {
+    return owned(Scope::Local, dtype, std::move(shape), body);
+}
+
+Stmt KernelWriter::shared(DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body) {
+    return owned(Scope::Shared, dtype, std::move(shape), body);
+}
+
+Stmt KernelWriter::blocks(const Expr& along_x, const Expr& along_y, const BlockBody& body) {
+    auto bound = [&](const char* axis, const Expr& extent) {
+        return For{.var = index_var(fmt::format("%i{}", next_++), extent.as_int()),
+                   .extent = extent,
+                   .kind = LoopKind::Bound,
+                   .axis = axis};
+    };
+    For x = bound("block.x", along_x), y = bound("block.y", along_y);
+    y.body = body(x.var, y.var);
+    x.body = for_loop(std::move(y));
+    return for_loop(std::move(x));
+}
+
+Stmt KernelWriter::threads(int64_t count, const Body& body) {
+    Expr var = index_var(fmt::format("%i{}", next_++), count);
+    return for_loop({.var = var, .extent = count, .kind = LoopKind::Bound, .axis = "thread.x", .body = body(var)});
 }
 
 Stmt KernelWriter::loop(const Expr& extent, const Body& body, LoopKind kind) {
@@ -153,6 +190,11 @@ WrittenKernel KernelWriter::finish(Stmt body) {
         if (const Store* to = s->as<Store>())
             return store(place(to->to.buffer), to->to.indices, to->value, to->combine);
         if (const Alloc* a = s->as<Alloc>()) return alloc(place(a->buffer), a->body);
+        if (const Call* call = s->as<Call>()) {
+            Call placed = *call;
+            for (Access& a : placed.writes) a.buffer = place(a.buffer);
+            return make_stmt(std::move(placed));
+        }
         return s;
     });
     name_symbols(made_);

@@ -45,13 +45,22 @@ struct Elements {
     Stmt set(std::vector<Expr> indices, const Expr& value) const;
     Stmt combine(ReduceOp op, std::vector<Expr> indices, const Expr& value) const;  // in the buffer's own type
     Stmt add(std::vector<Expr> indices, const Expr& value) const { return combine(ReduceOp::Sum, indices, value); }
+    // The same as one step, whoever else does so at once.
+    Stmt update(ReduceOp op, std::vector<Expr> indices, const Expr& value) const;
+};
+
+// What a kernel is written for.
+struct WrittenFor {
+    bool blocks = false;  // a machine that runs blocks of threads
+    bool strict = false;  // results are added up in the order of the op's definition
 };
 
 class KernelWriter {
   public:
-    explicit KernelWriter(const Node& node);
+    explicit KernelWriter(const Node& node, WrittenFor how = {});
 
     const OpView& op() const { return view_; }
+    const WrittenFor& how() const { return how_; }
     // Inputs and outputs as buffers; under another shape of as many elements where one is given, or as another type of
     // as many bytes.
     Elements in(size_t i);
@@ -75,6 +84,12 @@ class KernelWriter {
     // Rounds that write different elements, in any order: lanes at a time. Inside a parallel loop, or as one.
     Stmt lanes(const Expr& extent, const Body& body);
     Stmt everywhere(const Expr& extent, const Body& body);
+    // Where how().blocks: one launch, whose blocks are numbered by (x, y), and in a block a round for each of its
+    // threads. Threads meet after it. What `shared` makes is the block's.
+    using BlockBody = std::function<Stmt(const Expr& x, const Expr& y)>;
+    Stmt blocks(const Expr& along_x, const Expr& along_y, const BlockBody& body);
+    Stmt threads(int64_t count, const Body& body);
+    Stmt shared(DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body);
 
     Stmt refuse(std::string reason);  // this use of the op has no kernel
     const Decision& can_write() const { return can_write_; }
@@ -82,8 +97,10 @@ class KernelWriter {
 
   private:
     Elements param(WrittenKernel::Role role, size_t index, DType dtype, std::vector<Expr> shape);
+    Stmt owned(Scope scope, DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body);
     const Node& node_;
     OpView view_;
+    WrittenFor how_;
     WrittenKernel made_;
     std::vector<Buffer> locals_;
     int next_ = 0;

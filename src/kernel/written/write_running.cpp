@@ -1,18 +1,105 @@
-// Sums and products along an axis that keep every partial result: one after the other along it, lanes side by side.
+// Sums and products along an axis that keep every partial result: one after the other along it, lanes side by side. By
+// blocks of threads a row is cut in pieces.
 #include <algorithm>
 
-#include "kernel/written/write_kernel.h"
+#include "kernel/written/scan_rows.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kSideBySide = 16;
+constexpr int64_t kShortRow = 16;  // that one thread adds up
+
+Stmt run_by_blocks(KernelWriter& w, int64_t axis, bool product) {
+    const Shape& x = w.op().shape(0);
+    const bool reverse = w.op().integer("reverse");
+    const Expr rows = elements_between(x, 0, axis), n = x[axis];
+    Elements from = w.in(0, {rows, n}), to = w.out(0, {rows, n});
+    auto at = [&](const Expr& i) { return reverse ? n - 1 - i : i; };
+    return scan_rows(w, {.rows = rows,
+                         .n = n,
+                         .dtype = from.read_as(),
+                         .product = product,
+                         .exclusive = w.op().integer("exclusive") != 0,
+                         .element =
+                             [&](const Expr& row, const Expr& i) {
+                                 return from.at({row, at(i)});
+                             },
+                         .keep =
+                             [&](const Expr& row, const Expr& i, const Expr& total) {
+                                 return to.set({row, at(i)}, total);
+                             }});
+}
+
+// Rows side by side: each thread takes a piece of one, from what the pieces before it add up to.
+Stmt run_in_pieces(KernelWriter& w, int64_t axis, bool product) {
+    constexpr int64_t kThreads = 1 << 16, kMostPieces = 64, kPiece = 128, kShortPiece = 32;
+    const OpView& op = w.op();
+    const Shape& x = op.shape(0);
+    const bool exclusive = op.integer("exclusive"), reverse = op.integer("reverse");
+    const Expr outer = elements_between(x, 0, axis), n = x[axis], inner = elements_between(x, axis + 1, x.rank());
+    Expr length = kPiece;
+    if (auto known = n.as_int()) {
+        const int64_t rows = (outer * inner).as_int().value_or(1);
+        const int64_t pieces = std::clamp(kThreads / std::max<int64_t>(rows, 1), int64_t{1}, kMostPieces);
+        length = std::max({(*known + pieces - 1) / pieces, kShortPiece, int64_t{1}});
+    }
+    const Expr pieces = ceil_div(n, length);
+    Elements from = w.in(0, {outer, n, inner}), to = w.out(0, {outer, n, inner});
+    const DType dtype = from.read_as();
+    const ReduceOp combine = product ? ReduceOp::Prod : ReduceOp::Sum;
+    const Expr nothing = constant(product ? 1 : 0, dtype);
+    using Each = std::function<Stmt(const Expr& o, const Expr& piece, const Expr& j, const Elements& total)>;
+    auto in_threads = [&](const Each& each) {
+        return w.parallel(outer * pieces * inner, [&](const Expr& i) {
+            const Expr rest = floor_div(i, inner);
+            return w.local(dtype, {}, [&](const Elements& total) {
+                return seq(
+                    {total.set({}, nothing), each(floor_div(rest, pieces), mod(rest, pieces), mod(i, inner), total)});
+            });
+        });
+    };
+    auto along = [&](const Expr& piece, const std::function<Stmt(const Expr&)>& body) {
+        return w.loop(min(length, n - piece * length), [&](const Expr& i) {
+            const Expr k = piece * length + i;
+            return body(reverse ? n - 1 - k : k);
+        });
+    };
+    const bool several = !pieces.is_int(1);
+    Elements totals;
+    if (several) totals = w.scratch(dtype, {outer, pieces, inner});
+    Stmt add_up = several ? in_threads([&](const Expr& o, const Expr& piece, const Expr& j, const Elements& total) {
+        return seq({along(piece,
+                          [&](const Expr& k) {
+                              return total.combine(combine, {}, from.at({o, k, j}));
+                          }),
+                    totals.set({o, piece, j}, total.at({}))});
+    })
+                          : nullptr;
+    Stmt run = in_threads([&](const Expr& o, const Expr& piece, const Expr& j, const Elements& total) {
+        Stmt before = several ? w.loop(piece,
+                                       [&](const Expr& p) {
+                                           return total.combine(combine, {}, totals.at({o, p, j}));
+                                       })
+                              : nullptr;
+        return seq({before, along(piece, [&](const Expr& k) {
+                        Stmt keep = to.set({o, k, j}, total.at({}));
+                        Stmt grow = total.combine(combine, {}, from.at({o, k, j}));
+                        return exclusive ? seq({keep, grow}) : seq({grow, keep});
+                    })});
+    });
+    return seq({add_up, run});
+}
 
 Stmt run_along(KernelWriter& w, int64_t axis, bool product) {
     const OpView& op = w.op();
     const Shape& x = op.shape(0);
     const bool exclusive = op.integer("exclusive"), reverse = op.integer("reverse");
     const Expr outer = elements_between(x, 0, axis), n = x[axis], inner = elements_between(x, axis + 1, x.rank());
+    const bool by_blocks = w.how().blocks && !w.how().strict;
+    if (by_blocks && inner.is_int(1) && n.as_int().value_or(kShortRow + 1) > kShortRow)
+        return run_by_blocks(w, axis, product);
+    if (by_blocks) return run_in_pieces(w, axis, product);
     const int64_t width = inner.as_int() ? std::clamp<int64_t>(*inner.as_int(), 1, kSideBySide) : kSideBySide;
     const Expr blocks = ceil_div(inner, width);
     Elements from = w.in(0, {outer, n, inner}), to = w.out(0, {outer, n, inner});
