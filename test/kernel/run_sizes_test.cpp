@@ -127,6 +127,10 @@ TEST(RunSizes, NonZero) {
     for (const std::vector<double>& values : {std::vector<double>{0}, {1}, {0, kNan, -0.0, 2}, {0, 0, 0, 0, 0, 0, 3}})
         expect_everywhere("graph g(x: f32[4,9]) { %a = non_zero(x) %b = transpose(%a, perm=[1,0]) return %a, %b }", {},
                           with("x", values));
+    for (int n : {1000, 5000})
+        for (const std::vector<double>& values : {std::vector<double>{0}, {1}, {0, 1, 1, 0, 0, 0, 1}})
+            expect_everywhere(fmt::format("graph g(x: f32[{}]) {{ %a = non_zero(x) return %a }}", n), {},
+                              with("x", values));
     for (int64_t n : {0, 1, 7, 5000})
         expect_everywhere(
             "graph g(x: f32[N,2], y: f32[N]) { %l = less(y, [1.0]) %a = non_zero(%l) "

@@ -134,6 +134,23 @@ TEST(WrittenKernels, TopK) {
                 fmt::format("graph g(x: f32[{}]) {{ %v, %i = top_k(x, [1], axis=0{}) return %v, %i }}", shape, attrs),
                 {},
                 with("x", {1, 5, 2, -kInf, 0.0, -0.0, 5, kNan, 3, kInf, 1, 5, kNan, -kInf, 0.0, kInf, 5, 2, 3, kNan}));
+    // Blocks of threads: one piece of a row, pieces of which few are kept, pieces that are merged.
+    for (auto [n, k] : std::vector<std::pair<int, int>>{
+             {33, 3}, {64, 64}, {65, 1}, {1024, 1000}, {1025, 1}, {1100, 1100}, {2500, 50}, {3000, 600}, {5000, 2000}})
+        for (const char* type : {"i32", "f16"})
+            expect_everywhere(
+                fmt::format("graph g(x: {}[2,{}]) {{ %v, %i = top_k(x, [{}]) return %v, %i }}", type, n, k));
+    for (const char* sizes : {"1,3000", "700,3"})
+        for (int axis : {0, 1})
+            expect_everywhere(fmt::format("graph g(x: f32[{}]) {{ %v, %i = top_k(x, [1], axis={}, largest=0) "
+                                          "return %v, %i }}",
+                                          sizes, axis),
+                              {}, with("x", {3, kNan, 2, -kInf, 0.0, 7, kInf}));
+    for (int64_t m : {5, 1024, 1025, 2048, 2049, 4500})
+        for (const char* k : {"[5]", "k"})
+            expect_everywhere(
+                fmt::format("graph g(x: i32[N,M], k: i64[1]) {{ %v, %i = top_k(x, {}) return %v, %i }}", k),
+                {{"N", 2}, {"M", m}}, with("k", {double(m < 4000 ? m : 1500)}));
     expect_everywhere("graph g(x: f32[3,6]) { %v, %i = top_k(x, [2], axis=-2) return %i }");
     expect_everywhere("graph g(x: f32[3,6]) { %v, %i = top_k(x, [2], axis=0) %a = exp(%v) return %a }");
 }

@@ -1,7 +1,6 @@
 #include "kernel/written/scan_rows.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace tessera {
 namespace {
@@ -9,8 +8,6 @@ namespace {
 constexpr int64_t kWarp = 32, kMostThreads = 256;
 constexpr int64_t kBlocks = 2112;  // that keep a GPU busy
 constexpr int64_t kMostPieces = 1024;
-
-int64_t ceil_pow2(int64_t x) { return int64_t(std::bit_ceil(uint64_t(x))); }
 
 class Scanning {
   public:

@@ -121,7 +121,8 @@ Stmt KernelWriter::owned(Scope scope, DType dtype, std::vector<Expr> shape,
 }
 
 Stmt KernelWriter::local(DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body) {
-    return owned(Scope::Local, dtype, std::move(shape), body);
+    const bool in_register = how_.blocks && shape.empty();
+    return owned(in_register ? Scope::Register : Scope::Local, dtype, std::move(shape), body);
 }
 
 Stmt KernelWriter::shared(DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body) {
@@ -165,6 +166,7 @@ Stmt KernelWriter::lanes(const Expr& extent, const Body& body) {
 }
 
 Stmt KernelWriter::everywhere(const Expr& extent, const Body& body) {
+    if (how_.blocks) return parallel(extent, body);
     return parallel(ceil_div(extent, kBlock), [&](const Expr& o) {
         Expr here = min(Expr(kBlock), extent - o * kBlock);
         return lanes(here, [&](const Expr& i) { return body(o * kBlock + i); });

@@ -4,6 +4,8 @@
 // ONNX's order.
 #pragma once
 
+#include <bit>
+
 #include "base/decision.h"
 #include "graph/graph.h"
 #include "kernel/ir/kernel.h"
@@ -106,6 +108,8 @@ class KernelWriter {
     int next_ = 0;
     Decision can_write_ = yes();
 };
+
+inline int64_t ceil_pow2(int64_t x) { return int64_t(std::bit_ceil(uint64_t(x))); }
 
 // The product of sizes [from, to) of a shape.
 Expr elements_between(const Shape& shape, int64_t from, int64_t to);

@@ -1,4 +1,6 @@
 // Scatters: a copy of the data, then the updates in their order. Slices that updates cannot leave are written at once.
+// Blocks of threads take all updates at once: they are combined by atomic steps or, where the last one stays, each
+// element first learns which that is.
 #include "kernel/written/write_kernel.h"
 
 namespace tessera {
@@ -21,6 +23,26 @@ Expr position(const Expr& index, const Expr& extent) {
     return clamp(select(lt(i, 0), i + extent, i), 0, extent - 1);
 }
 
+constexpr size_t kAtomicBytes = 4;  // the least that one step changes
+
+// Which of the updates of a place is the last, -1 where there is none.
+class LastUpdate {
+  public:
+    LastUpdate(KernelWriter& w, const Expr& places, const Expr& updates) : places_(places) {
+        const bool few = updates.as_int().value_or(INT64_MAX) <= INT32_MAX;
+        last_ = w.scratch(few ? DType::i32 : DType::i64, {places});
+    }
+    Stmt none(KernelWriter& w) const {
+        return w.parallel(places_, [&](const Expr& p) { return last_.set({p}, Expr(-1)); });
+    }
+    Stmt offer(const Expr& place, const Expr& update) const { return last_.update(ReduceOp::Max, {place}, update); }
+    Expr of(const Expr& place) const { return cast(last_.at({place}), DType::i64); }
+
+  private:
+    Expr places_;
+    Elements last_;
+};
+
 // Where updates go: places of the tensor under the shape that is given, all of it one row in memory. Floats narrower
 // than f32 are combined in f32 and rounded once.
 struct Target {
@@ -29,19 +51,50 @@ struct Target {
     Expr count;
     std::optional<ReduceOp> combine;
     bool wide;
+    bool at_once;  // updates are, in any order
 
     Target(KernelWriter& w, std::vector<Expr> dims)
         : shape(std::move(dims)), count(Shape(shape).elements()), combine(reduction(w.op())) {
         x = w.in(0, {count});
         y = w.out(0, {count});
-        wide = combine && x.read_as() != x.dtype;
-        total = wide ? w.scratch(x.read_as(), {count}) : y;
+        const bool rounds = is_float(x.dtype) && combine && *combine != ReduceOp::Max && *combine != ReduceOp::Min;
+        at_once = w.how().blocks && !(rounds && w.how().strict);
+        DType sum = x.read_as();
+        if (at_once && !is_float(sum) && dtype_bytes(sum) < kAtomicBytes)
+            sum = is_unsigned_int(sum) ? DType::u32 : DType::i32;
+        wide = combine && sum != x.dtype;
+        total = wide ? w.scratch(sum, {count}) : y;
     }
 
     Stmt write(const std::vector<Expr>& at, const Expr& value) const {
+        const Expr place = place_of(at);
+        return combine ? total.combine(*combine, {place}, value) : total.set({place}, value);
+    }
+
+    Expr place_of(const std::vector<Expr>& at) const {
         Expr place = 0;
         for (size_t d = 0; d < shape.size(); ++d) place = place * shape[d] + at[d];
-        return combine ? total.combine(*combine, {place}, value) : total.set({place}, value);
+        return place;
+    }
+
+    // `updates` rows of `inner` neighbours, row i to row `at(i)` of `rows`.
+    using OfUpdate = std::function<Expr(const Expr& i)>;
+    using Value = std::function<Expr(const Expr& i, const Expr& column)>;
+    Stmt update_at_once(KernelWriter& w, const Expr& rows, const Expr& inner, const Expr& updates, const OfUpdate& at,
+                        const Value& value) const {
+        if (!combine) {
+            const LastUpdate last(w, rows, updates);
+            Stmt find = w.parallel(updates, [&](const Expr& i) { return last.offer(at(i), i); });
+            Stmt give = w.parallel(count, [&](const Expr& p) {
+                const Expr i = last.of(floor_div(p, inner));
+                return y.set({p}, select(ge(i, 0), value(i, mod(p, inner)), x.at({p})));
+            });
+            return seq({last.none(w), find, give});
+        }
+        return around(w, w.parallel(updates * inner, [&](const Expr& p) {
+            const Expr i = floor_div(p, inner), column = mod(p, inner);
+            return total.update(*combine, {at(i) * inner + column}, value(i, column));
+        }));
     }
 
     Stmt around(KernelWriter& w, Stmt updates) const {
@@ -63,6 +116,21 @@ Stmt write_scatter_elements(KernelWriter& w) {
     if (rank == 0) return w.refuse("there is one element");
     const int64_t axis = op.integer("axis") < 0 ? op.integer("axis") + rank : op.integer("axis");
     Target target(w, x.dims());
+    if (target.at_once) {
+        const Expr count = indices.elements();
+        Elements at = w.in(1, {count}), updates = w.in(2, {count});
+        auto place = [&](const Expr& i) {
+            std::vector<Expr> to(static_cast<size_t>(rank));
+            Expr rest = i;
+            for (int64_t d = rank; d-- > 0;) {
+                to[size_t(d)] = d == axis ? position(at.at({i}), x[axis]) : d == 0 ? rest : mod(rest, indices[d]);
+                rest = floor_div(rest, indices[d]);
+            }
+            return target.place_of(to);
+        };
+        return target.update_at_once(w, target.count, 1, count, place,
+                                     [&](const Expr& i, const Expr&) { return updates.at({i}); });
+    }
     Elements at = w.in(1), updates = w.in(2);
     const int64_t apart = rank == 1 ? -1 : axis == 0 ? 1 : 0;
     std::vector<Expr> o(size_t(rank), Expr(0));
@@ -95,14 +163,18 @@ Stmt write_scatter_nd(KernelWriter& w) {
     const Expr rows = elements_between(x, 0, *depth), inner = elements_between(x, *depth, x.rank());
     Target target(w, {rows, inner});
     Elements at = w.in(1, {count, Expr(*depth)}), updates = w.in(2, {count, inner});
-    // Rows are read as they lie for as long as tasks are enough for some threads.
-    constexpr int64_t kFewTasks = 32, kFewest = 256, kMost = 4096;
-    const int64_t columns = std::clamp(inner.as_int().value_or(0) / kFewTasks, kFewest, kMost);
     auto row_of = [&](const Expr& i) {
         Expr row = 0;
         for (int64_t k = 0; k < *depth; ++k) row = row * x[k] + position(at.at({i, Expr(k)}), x[k]);
         return row;
     };
+    if (target.at_once)
+        return target.update_at_once(w, rows, inner, count, row_of, [&](const Expr& i, const Expr& column) {
+            return updates.at({i, column});
+        });
+    // Rows are read as they lie for as long as tasks are enough for some threads.
+    constexpr int64_t kFewTasks = 32, kFewest = 256, kMost = 4096;
+    const int64_t columns = std::clamp(inner.as_int().value_or(0) / kFewTasks, kFewest, kMost);
     return target.around(w, w.parallel(ceil_div(inner, columns), [&](const Expr& block) {
         return w.local(DType::i64, {}, [&](const Elements& row) {
             return w.loop(count, [&](const Expr& i) {
@@ -130,9 +202,10 @@ Stmt write_max_unpool(KernelWriter& w) {
     const Expr count = x.elements();
     Elements value = w.in(0, {count}), index = w.in(1, {count});
     const std::vector<Expr>& sizes = op.out().shape.dims();
-    Elements y = w.out(0, {op.out().shape.elements()});
-    Stmt clear = w.everywhere(op.out().shape.elements(), [&](const Expr& i) { return y.set({i}, real_const(0)); });
-    Stmt fill = w.loop(count, [&](const Expr& i) {
+    const Expr places = op.out().shape.elements();
+    Elements y = w.out(0, {places});
+    using Put = std::function<Stmt(const Expr& to, const Expr& i)>;
+    auto put_inside = [&](const Expr& i, const Put& put) {
         Expr rest = index.at({i}), to = 0, stride = 1, inside = int_const(1, DType::boolean);
         for (size_t d = rank; d-- > 0;) {
             Expr at = d == 0 ? rest : mod(rest, from[d]);
@@ -141,7 +214,22 @@ Stmt write_max_unpool(KernelWriter& w) {
             to = to + at * stride;
             stride = stride * sizes[d];
         }
-        return if_then(inside, y.set({to}, value.at({i})));
+        return if_then(inside, put(to, i));
+    };
+    if (w.how().blocks) {
+        const LastUpdate last(w, places, count);
+        Stmt find = w.parallel(count, [&](const Expr& i) {
+            return put_inside(i, [&](const Expr& to, const Expr& from) { return last.offer(to, from); });
+        });
+        Stmt give = w.parallel(places, [&](const Expr& p) {
+            const Expr i = last.of(p);
+            return y.set({p}, select(ge(i, 0), value.at({i}), constant(0, value.read_as())));
+        });
+        return seq({last.none(w), find, give});
+    }
+    Stmt clear = w.everywhere(places, [&](const Expr& i) { return y.set({i}, real_const(0)); });
+    Stmt fill = w.loop(count, [&](const Expr& i) {
+        return put_inside(i, [&](const Expr& to, const Expr& from) { return y.set({to}, value.at({from})); });
     });
     return seq({clear, fill});
 }

@@ -1,7 +1,7 @@
 // The k largest or smallest of each row: a heap of the best so far with the worst of them on top, then taken apart in
 // order. A few are kept in order instead. Equal elements come in the order of their places; NaN is larger than every
-// number.
-#include "kernel/written/write_kernel.h"
+// number. Blocks of threads share a row.
+#include "kernel/written/select_rows.h"
 
 namespace tessera {
 namespace {
@@ -20,6 +20,7 @@ class TopK {
     }
 
     Stmt write() {
+        if (w_.how().blocks && !k_.is_int(0) && n_.as_int().value_or(kShortRow + 1) > kShortRow) return by_blocks();
         if (!k_.is_int(1)) return each_row(inner_, 0);
         if (inner_.is_int(1)) return w_.parallel(outer_, [&](const Expr& o) { return best_of_row(o); });
         // Rows that lie side by side, a vector of them at a time.
@@ -33,6 +34,20 @@ class TopK {
 
   private:
     static constexpr int64_t kLanes = 16;
+    static constexpr int64_t kShortRow = 32;  // that one thread selects from
+
+    Stmt by_blocks() {
+        auto give = [&](const Expr& row, const Expr& rank, const Expr& value, const Expr& place) {
+            const Expr o = floor_div(row, inner_), j = mod(row, inner_);
+            return seq(
+                {y_[0] ? y_[0]->set({o, rank, j}, value) : nullptr, y_[1] ? y_[1]->set({o, rank, j}, place) : nullptr});
+        };
+        auto element = [&](const Expr& row, const Expr& i) {
+            return x_.at({floor_div(row, inner_), i, mod(row, inner_)});
+        };
+        auto order = [&](const Expr& a, const Expr& b) { return better(a, b); };
+        return select_rows(w_, {outer_ * inner_, n_, k_, x_.read_as(), element, order, give});
+    }
 
     // One row after the other: of each group of inner rows, `count` from `first` on.
     Stmt each_row(const Expr& count, const Expr& first) {
