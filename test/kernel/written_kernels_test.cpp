@@ -1,6 +1,7 @@
 // Ops whose kernels are written out as loops, on every back end.
 #include "kernel/every_backend.h"
 #include "kernel/from_graph/op_lowering.h"
+#include "kernel/written/scan_rows.h"
 
 namespace tessera::test {
 namespace {
@@ -93,15 +94,41 @@ TEST(WrittenKernels, RunningSums) {
                       with("x", {1, kInf, 2, -kInf, kNan}));
     expect_everywhere("graph g(x: u8[40,3]) { %a = cum_prod(x, 0) return %a }");
     // Rows in pieces, and pieces in tiles, by blocks of threads.
-    for (const char* attrs : {"", ", exclusive=1, reverse=1"})
-        for (const char* type : {"f32", "i64", "f16"})
-            for (const char* sizes : {"2,17", "1,257", "3,2048", "1,5000", "2,3,700", "2500,70"})
-                for (int axis : {0, -1})
-                    expect_everywhere(
-                        fmt::format("graph g(x: {}[{}]) {{ %a = cum_sum(x, {}{}) return %a }}", type, sizes, axis, attrs));
-    for (const SymbolValues& s : {SymbolValues{{"N", 2}, {"M", 9000}}, SymbolValues{{"N", 300}, {"M", 3}}})
+    for (const char* attrs : {"", ", exclusive=1, reverse=1"}) {
+        for (const char* sizes : {"f32[2,17]", "f16[1,257]", "i64[1,5000]"})
+            expect_everywhere(fmt::format("graph g(x: {}) {{ %a = cum_sum(x, 1{}) return %a }}", sizes, attrs));
+        expect_everywhere(fmt::format("graph g(x: f32[2,100,3]) {{ %a = cum_sum(x, 1{}) return %a }}", attrs));
         for (int axis : {0, 1})
-            expect_everywhere(fmt::format("graph g(x: i32[N,M]) {{ %a = cum_sum(x, {}) return %a }}", axis), s);
+            expect_everywhere(fmt::format("graph g(x: i32[N,M]) {{ %a = cum_sum(x, {}{}) return %a }}", axis, attrs),
+                              {{"N", 300}, {"M", axis == 0 ? 3 : 20}});
+        expect_everywhere(fmt::format("graph g(x: i32[M]) {{ %a = cum_sum(x, 0{}) return %a }}", attrs), {{"M", 9000}});
+    }
+}
+
+// Where there are enough rows, a block takes one tile of a row after the other.
+TEST(WrittenKernels, RunningSumsOfLongRows) {
+    auto graph = graph_of("graph g(x: i32[2,5000]) { %a = cum_sum(x, 1) return %a }");
+    const Node& node = *graph->nodes().front();
+    KernelWriter w(node, {.blocks = true, .busy = 2});
+    Elements x = w.in(0), y = w.out(0);
+    auto written = w.finish(scan_rows(w, {.rows = 2,
+                                          .n = 5000,
+                                          .dtype = DType::i32,
+                                          .element =
+                                              [&](const Expr& row, const Expr& i) {
+                                                  return x.at({row, i});
+                                              },
+                                          .keep =
+                                              [&](const Expr& row, const Expr& i, const Expr& sum) {
+                                                  return y.set({row, i}, sum);
+                                              }}));
+    EXPECT_EQ(written.params.size(), 2u) << "nothing is added up before";
+    const Inputs inputs = random_inputs(*graph, {}, 3);
+    auto want = evaluate(*graph, inputs);
+    ASSERT_TRUE(want.ok());
+    std::vector<Tensor> buffers = {inputs.at("x").tensor(), *Tensor::zeros(DType::i32, {2, 5000})};
+    ASSERT_TRUE(interpret(written.kernel, buffers).ok());
+    expect_close(Datum(buffers[1]), (*want)[0]);
 }
 
 TEST(WrittenKernels, TopK) {
@@ -135,22 +162,19 @@ TEST(WrittenKernels, TopK) {
                 {},
                 with("x", {1, 5, 2, -kInf, 0.0, -0.0, 5, kNan, 3, kInf, 1, 5, kNan, -kInf, 0.0, kInf, 5, 2, 3, kNan}));
     // Blocks of threads: one piece of a row, pieces of which few are kept, pieces that are merged.
-    for (auto [n, k] : std::vector<std::pair<int, int>>{
-             {33, 3}, {64, 64}, {65, 1}, {1024, 1000}, {1025, 1}, {1100, 1100}, {2500, 50}, {3000, 600}, {5000, 2000}})
-        for (const char* type : {"i32", "f16"})
-            expect_everywhere(
-                fmt::format("graph g(x: {}[2,{}]) {{ %v, %i = top_k(x, [{}]) return %v, %i }}", type, n, k));
-    for (const char* sizes : {"1,3000", "700,3"})
-        for (int axis : {0, 1})
-            expect_everywhere(fmt::format("graph g(x: f32[{}]) {{ %v, %i = top_k(x, [1], axis={}, largest=0) "
-                                          "return %v, %i }}",
-                                          sizes, axis),
-                              {}, with("x", {3, kNan, 2, -kInf, 0.0, 7, kInf}));
-    for (int64_t m : {5, 1024, 1025, 2048, 2049, 4500})
-        for (const char* k : {"[5]", "k"})
-            expect_everywhere(
-                fmt::format("graph g(x: i32[N,M], k: i64[1]) {{ %v, %i = top_k(x, {}) return %v, %i }}", k),
-                {{"N", 2}, {"M", m}}, with("k", {double(m < 4000 ? m : 1500)}));
+    for (const char* sizes : {"i32[3,33]) { %v, %i = top_k(x, [3])", "f16[2,64]) { %v, %i = top_k(x, [64])",
+                              "i32[2,65]) { %v, %i = top_k(x, [1])", "f16[1,1025]) { %v, %i = top_k(x, [1])",
+                              "i32[1,1100]) { %v, %i = top_k(x, [1100])", "i32[1,2500]) { %v, %i = top_k(x, [50])",
+                              "f32[1,2500]) { %v, %i = top_k(x, [600])", "f32[70,2]) { %v, %i = top_k(x, [9], axis=0)"})
+        expect_everywhere(fmt::format("graph g(x: {} return %v, %i }}", sizes));
+    for (const char* largest : {"0", "1"})
+        expect_everywhere(
+            fmt::format("graph g(x: f32[2,130]) {{ %v, %i = top_k(x, [7], largest={}) return %v, %i }}", largest), {},
+            with("x", {3, kNan, 2, -kInf, 0.0, 7, kInf}));
+    for (int64_t m : {5, 1025, 2049})
+        expect_everywhere("graph g(x: i32[N,M], k: i64[1]) { %v, %i = top_k(x, k) return %v, %i }",
+                          {{"N", 1}, {"M", m}}, with("k", {double(m)}));
+    expect_everywhere("graph g(x: i32[N,M]) { %v, %i = top_k(x, [5]) return %v, %i }", {{"N", 1}, {"M", 3000}});
     expect_everywhere("graph g(x: f32[3,6]) { %v, %i = top_k(x, [2], axis=-2) return %i }");
     expect_everywhere("graph g(x: f32[3,6]) { %v, %i = top_k(x, [2], axis=0) %a = exp(%v) return %a }");
 }

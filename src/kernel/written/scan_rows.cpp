@@ -6,7 +6,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kWarp = 32, kMostThreads = 256;
-constexpr int64_t kBlocks = 2112;  // that keep a GPU busy
 constexpr int64_t kMostPieces = 1024;
 
 class Scanning {
@@ -23,7 +22,7 @@ class Scanning {
         pieces_ = ceil_div(scan.n, tile_);
         if (!n) return;
         const int64_t most =
-            rows ? std::clamp((kBlocks + *rows - 1) / std::max<int64_t>(*rows, 1), int64_t{1}, kMostPieces)
+            rows ? std::clamp((w.how().busy + *rows - 1) / std::max<int64_t>(*rows, 1), int64_t{1}, kMostPieces)
                  : kMostPieces;
         tiles_ = std::max<int64_t>(1, (*n + tile_ * most - 1) / (tile_ * most));
         pieces_ = Expr(std::max<int64_t>(1, (*n + tile_ * tiles_ - 1) / (tile_ * tiles_)));

@@ -55,6 +55,7 @@ struct Elements {
 struct WrittenFor {
     bool blocks = false;  // a machine that runs blocks of threads
     bool strict = false;  // results are added up in the order of the op's definition
+    int64_t busy = 2112;  // so many blocks keep the machine so
 };
 
 class KernelWriter {
