@@ -297,6 +297,32 @@ TEST(Ptx, FloatsOf8BitsAreNotHeldUp) {
         }
 }
 
+// Rows are not left to one thread each, and updates are atomic steps.
+TEST(Ptx, SelectionsScansAndScattersAreShared) {
+    const std::string ptxas = find_assembler();
+    const std::pair<const char*, const char*> cases[] = {
+        {"x: f32[1,50257]) {\n  %v, %i = top_k(x, [50])\n  return %v, %i\n}\n", "bar.sync"},
+        {"x: f16[2,M]) {\n  %v, %i = top_k(x, [7])\n  return %v, %i\n}\n", "bar.sync"},
+        {"x: f32[3,100000]) {\n  return cum_sum(x, 1)\n}\n", "bar.sync"},
+        {"x: f32[9000]) {\n  return non_zero(x)\n}\n", "bar.sync"},
+        {"x: f16[99,8], i: i64[50,1], u: f16[50,8]) {\n  return scatter_nd(x, i, u, reduction=\"add\")\n}\n",
+         "atom.global.add.f32"},
+        {"x: u8[99], i: i64[50], u: u8[50]) {\n  return scatter_elements(x, i, u)\n}\n", "atom.global.max.s32"},
+        {"x: f64[99], i: i64[50], u: f64[50]) {\n  return scatter_elements(x, i, u, reduction=\"mul\")\n}\n",
+         "atom.global.cas.b64"}};
+    for (const auto& [text, instruction] : cases)
+        for (const char* target : {"sm_80", "sm_90a"}) {
+            SCOPED_TRACE(fmt::format("{} for {}", text, target));
+            auto ptx = emit_assembly(kernels_of(std::string("graph g(") + text, target), {.target = target});
+            ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+            EXPECT_THAT(*ptx, HasSubstr(instruction));
+            if (ptxas.empty()) continue;
+            const Assembled made = assemble(ptxas, *ptx, target);
+            EXPECT_EQ(made.status, 0) << made.log;
+            EXPECT_EQ(made.spilled, 0) << made.log;
+        }
+}
+
 // Whatever a kernel computes, no function of a library is left over.
 TEST(Ptx, FunctionsAreWrittenOut) {
     const std::string ptxas = find_assembler();
