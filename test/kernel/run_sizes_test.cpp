@@ -199,6 +199,15 @@ TEST(RunSizes, NonMaxSuppression) {
                             "non_max_suppression(b, s, m, o, t, center_point_box={}) return %a }}",
                             center),
                 {}, limits(most, overlap, least));
+    // Blocks of threads take the boxes of a class.
+    for (const auto& [most, overlap, least] : {std::array{7.0, 0.5, 0.1}, {100.0, 0.3, -9.0}, {40.0, 1.0, 0.9}})
+        expect_everywhere(
+            "graph g(b: f32[2,40,4], s: f32[2,2,40], m: i64[1], o: f32[1], t: f32[1]) { %a = "
+            "non_max_suppression(b, s, m, o, t) return %a }",
+            {}, limits(most, overlap, least));
+    expect_everywhere(
+        "graph g(b: f32[1,40,4], s: f32[1,2,40], m: i64[]) { %a = non_max_suppression(b, s, m) return %a }", {},
+        all_of({boxes, with("m", {15}), with("s", {1, kNan, 2, 2, kNan})}));
     expect_everywhere("graph g(b: f32[1,9,4], s: f32[1,2,9], m: i64[]) { %a = non_max_suppression(b, s, m) return %a }",
                       {}, all_of({boxes, with("m", {5}), with("s", {1, kNan, 2, 2, kNan})}));
     expect_everywhere("graph g(b: f32[1,9,4], s: f32[1,2,9]) { %a = non_max_suppression(b, s) return %a }", {}, boxes);

@@ -305,6 +305,8 @@ TEST(Ptx, SelectionsScansAndScattersAreShared) {
         {"x: f16[2,M]) {\n  %v, %i = top_k(x, [7])\n  return %v, %i\n}\n", "bar.sync"},
         {"x: f32[3,100000]) {\n  return cum_sum(x, 1)\n}\n", "bar.sync"},
         {"x: f32[9000]) {\n  return non_zero(x)\n}\n", "bar.sync"},
+        {"b: f32[1,840,4], s: f32[1,80,840], m: i64[1]) {\n  return non_max_suppression(b, s, m)\n}\n",
+         "atom.shared.max.s32"},
         {"x: f16[99,8], i: i64[50,1], u: f16[50,8]) {\n  return scatter_nd(x, i, u, reduction=\"add\")\n}\n",
          "atom.global.add.f32"},
         {"x: u8[99], i: i64[50], u: u8[50]) {\n  return scatter_elements(x, i, u)\n}\n", "atom.global.max.s32"},

@@ -44,6 +44,20 @@ Stmt sort_places(KernelWriter& w, const Elements& order, const Elements& spare, 
     });
 }
 
+Stmt find_first(KernelWriter& w, const Expr& n, const std::function<Expr(const Expr&)>& holds,
+                const std::function<Stmt(const Expr& place)>& then) {
+    const auto known = n.as_int();
+    const int64_t rounds = known ? int64_t(std::bit_width(uint64_t(*known))) : kMostLevels;
+    return w.local(DType::i64, {}, [&](const Elements& low) {
+        return w.local(DType::i64, {}, [&](const Elements& high) {
+            const Expr middle = floor_div(low.at({}) + high.at({}), 2);
+            Stmt halve = if_then(holds(middle), high.set({}, middle), low.set({}, middle + 1));
+            Stmt narrow = w.loop(rounds, [&](const Expr&) { return if_then(lt(low.at({}), high.at({})), halve); });
+            return seq({low.set({}, Expr(0)), high.set({}, n), narrow, then(low.at({}))});
+        });
+    });
+}
+
 Expr less_or_nan(const Expr& a, const Expr& b) {
     if (!is_float(a.dtype())) return lt(a, b);
     Expr only_b = logical_and(logical_not(call(Fn::IsNan, {a})), call(Fn::IsNan, {b}));

@@ -1,4 +1,5 @@
-// Sorting in a kernel that is written out: merges of runs that double, so that equal ones keep their order.
+// Sorting in a kernel that is written out, by merges of runs that double, so that equal ones keep their order; and
+// looking up in what is sorted.
 #pragma once
 
 #include "kernel/written/write_kernel.h"
@@ -11,6 +12,10 @@ using ComparePlaces = std::function<Stmt(const Expr& a, const Expr& b, const Ele
 // Sorts the first `n` places in `order`; `spare` has room for as many.
 Stmt sort_places(KernelWriter& w, const Elements& order, const Elements& spare, const Expr& n,
                  const ComparePlaces& compare);
+
+// The first of n places for which something holds, that then holds for all that follow; n where it does for none.
+Stmt find_first(KernelWriter& w, const Expr& n, const std::function<Expr(const Expr&)>& holds,
+                const std::function<Stmt(const Expr& place)>& then);
 
 // Whether a is less than b; NaN is larger than every number.
 Expr less_or_nan(const Expr& a, const Expr& b);

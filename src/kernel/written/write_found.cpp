@@ -10,7 +10,6 @@ constexpr int64_t kCounted = 4096;
 // The same by blocks of threads: how many are wanted up to each element, and for each of those found the first element
 // up to which there are as many.
 Stmt find_by_blocks(KernelWriter& w, const Expr& count, const std::function<Expr(const Expr&)>& wanted) {
-    constexpr int64_t kMostRounds = 40;
     const auto known = count.as_int();
     const DType counted = known && *known < INT32_MAX ? DType::i32 : DType::i64;
     Elements found = w.kept(DType::i64, {Expr(1)}), places = w.kept(DType::i64, {count});
@@ -23,17 +22,11 @@ Stmt find_by_blocks(KernelWriter& w, const Expr& count, const std::function<Expr
                       .element = [&](const Expr&, const Expr& i) { return cast(wanted(i), counted); },
                       .keep = [&](const Expr&, const Expr& i, const Expr& total) { return up_to.set({i}, total); }});
     Stmt all = found.set({Expr(0)}, select(gt(count, 0), number(count - 1), 0));
-    const int64_t rounds = known ? int64_t(std::bit_width(uint64_t(*known))) + 1 : kMostRounds;
     Stmt search = w.parallel(count, [&](const Expr& p) {
-        return w.local(DType::i64, {}, [&](const Elements& low) {
-            return w.local(DType::i64, {}, [&](const Elements& high) {
-                const Expr middle = floor_div(low.at({}) + high.at({}), 2);
-                Stmt halve = if_then(gt(number(middle), p), high.set({}, middle), low.set({}, middle + 1));
-                Stmt narrow = w.loop(rounds, [&](const Expr&) { return if_then(lt(low.at({}), high.at({})), halve); });
-                return if_then(lt(p, found.at({Expr(0)})), seq({low.set({}, Expr(0)), high.set({}, count - 1), narrow,
-                                                                places.set({p}, low.at({}))}));
-            });
-        });
+        Stmt find = find_first(
+            w, count, [&](const Expr& i) { return gt(number(i), p); },
+            [&](const Expr& i) { return places.set({p}, i); });
+        return if_then(lt(p, found.at({Expr(0)})), std::move(find));
     });
     return seq({tally, all, search});
 }

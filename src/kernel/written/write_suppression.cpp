@@ -1,4 +1,6 @@
 // Choosing among overlapping boxes: for each class the best first, then every one that overlaps none of those chosen.
+#include "kernel/written/scan_rows.h"
+#include "kernel/written/select_rows.h"
 #include "kernel/written/sort_places.h"
 
 namespace tessera {
@@ -28,6 +30,7 @@ class Suppression {
         found_ = w.kept(DType::i64, {Expr(1)});
         chosen_ = w.kept(DType::i64, {lanes_ * room_});
         counts_ = w.scratch(DType::i64, {lanes_});
+        by_blocks_ = w.how().blocks && !room_.is_int(0) && n_.as_int().value_or(kFewBoxes + 1) > kFewBoxes;
         const int chosen = w.kept_number(1);
         w.result(0, [chosen, n = n_, classes = classes_](const Indices& o) {
             Expr place = load(chosen, DType::i64, {o[0]}), lane = floor_div(place, n);
@@ -37,6 +40,7 @@ class Suppression {
     }
 
     Stmt write() {
+        if (by_blocks_) return write_by_blocks();
         Stmt choose = w_.parallel(lanes_, [&](const Expr& lane) {
             return w_.local(DType::i64, {n_}, [&](const Elements& order) {
                 return w_.local(DType::i64, {n_}, [&](const Elements& spare) {
@@ -58,6 +62,76 @@ class Suppression {
     }
 
   private:
+    static constexpr int64_t kFewBoxes = 32;  // that one thread chooses from
+    static constexpr int64_t kThreads = 128;
+
+    // All classes at once: sorted by their scores, then chosen from, a block for each class, then joined.
+    Stmt write_by_blocks() {
+        Elements order = w_.scratch(DType::i64, {lanes_, n_}), wanted = w_.scratch(DType::i64, {lanes_});
+        Elements picked = w_.scratch(DType::i64, {lanes_, room_}), up_to = w_.scratch(DType::i64, {lanes_});
+        auto score = [&](const Expr& lane, const Expr& i) { return scores_.at({lane, i}); };
+        auto higher = [](const Expr& a, const Expr& b) {
+            Expr only_b = logical_and(call(Fn::IsNan, {b}), logical_not(call(Fn::IsNan, {a})));
+            return logical_or(gt(a, b), only_b);
+        };
+        auto keep = [&](const Expr& lane, const Expr& rank, const Expr&, const Expr& place) {
+            return order.set({lane, rank}, place);
+        };
+        Stmt sorted = select_rows(w_, {lanes_, n_, n_, scores_.read_as(), score, higher, keep});
+        Stmt high_enough = w_.parallel(lanes_, [&](const Expr& lane) {
+            if (!least_) return wanted.set({lane}, n_);
+            auto too_low = [&](const Expr& k) { return logical_not(gt(score(lane, order.at({lane, k})), *least_)); };
+            return find_first(w_, n_, too_low, [&](const Expr& k) { return wanted.set({lane}, k); });
+        });
+        Stmt choose = w_.blocks(lanes_, 1, [&](const Expr& lane, const Expr&) {
+            return greedy_by_block(lane, wanted.at({lane}), order, picked);
+        });
+        Stmt counted = scan_rows(
+            w_, {.rows = 1,
+                 .n = lanes_,
+                 .dtype = DType::i64,
+                 .element = [&](const Expr&, const Expr& lane) { return counts_.at({lane}); },
+                 .keep = [&](const Expr&, const Expr& lane, const Expr& sum) { return up_to.set({lane}, sum); }});
+        Stmt all = found_.set({Expr(0)}, select(gt(lanes_, 0), up_to.at({lanes_ - 1}), 0));
+        Stmt join = w_.parallel(lanes_ * room_, [&](const Expr& p) {
+            auto put = [&](const Expr& lane) {
+                const Expr before = up_to.at({lane}) - counts_.at({lane});
+                return chosen_.set({p}, lane * n_ + picked.at({lane, p - before}));
+            };
+            Stmt find = find_first(
+                w_, lanes_, [&](const Expr& lane) { return gt(up_to.at({lane}), p); }, put);
+            return if_then(lt(p, found_.at({Expr(0)})), std::move(find));
+        });
+        return seq({sorted, high_enough, choose, counted, all, join});
+    }
+
+    // One box after the other, all threads against those that are chosen.
+    Stmt greedy_by_block(const Expr& lane, const Expr& count, const Elements& order, const Elements& picked) {
+        return w_.shared(DType::f64, {Expr(4)}, [&](const Elements& box) {
+            return w_.shared(DType::i64, {Expr(1)}, [&](const Elements& taken) {
+                return w_.shared(DType::i32, {Expr(1)}, [&](const Elements& hit) {
+                    const Expr so_far = taken.at({Expr(0)});
+                    Stmt against = w_.threads(kThreads, [&](const Expr& t) {
+                        return w_.loop(ceil_div(so_far, kThreads), [&](const Expr& k) {
+                            const Expr q = k * kThreads + t;
+                            Stmt look = if_then(gt(overlap(box, lane, picked.at({lane, q})), overlap_),
+                                                hit.update(ReduceOp::Max, {Expr(0)}, int_const(1, DType::i32)));
+                            return if_then(lt(q, so_far), std::move(look));
+                        });
+                    });
+                    Stmt each = w_.loop(count, [&](const Expr& k) {
+                        const Expr place = order.at({lane, k}), none = int_const(0, DType::i32);
+                        Stmt take = seq({picked.set({lane, so_far}, place), taken.add({Expr(0)}, Expr(1))});
+                        Stmt consider = seq({keep_box(box, lane, place), hit.set({Expr(0)}, none), against,
+                                             if_then(eq(hit.at({Expr(0)}), none), take)});
+                        return if_then(lt(so_far, min(most_, room_)), consider);
+                    });
+                    return seq({taken.set({Expr(0)}, Expr(0)), each, counts_.set({lane}, so_far)});
+                });
+            });
+        });
+    }
+
     // Boxes whose score is high enough.
     Stmt candidates(const Expr& lane, const Elements& order, const Elements& count) {
         Stmt each = w_.loop(n_, [&](const Expr& i) {
@@ -131,6 +205,7 @@ class Suppression {
     KernelWriter& w_;
     Expr lanes_, classes_, n_, room_, most_ = 0, overlap_ = f64(0);
     std::optional<Expr> least_;
+    bool by_blocks_ = false;
     Elements boxes_, scores_, found_, chosen_, counts_;
 };
 
