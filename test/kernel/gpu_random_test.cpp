@@ -1,5 +1,5 @@
-// Random graphs for blocks of threads, thread by thread: products of odd sizes, convolutions by tiles, and tile kernels
-// of a model that reach far outside of their tensors.
+// Random graphs for blocks of threads, thread by thread: products of odd sizes, convolutions by tiles, selections, sums
+// and scatters along rows, and tile kernels of a model that reach far outside of their tensors.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -281,6 +281,42 @@ TEST(GpuRandom, BlockKernelsWithNeighbours) {
         const std::string text = with_neighbours(choose, random_block_kernel(choose, rows, columns), sizes, sizes);
         expect_what_is_evaluated(graph_of(text), {{"M", m}, {"N", n}}, seed,
                                  choose.of<const char*>({"sm_80", "sm_90a", "x86_64-avx2", "aarch64-neon"}));
+    });
+}
+
+std::string random_rows(Chooser& choose, int64_t n, const std::string& size) {
+    const std::string type = choose.of<const char*>({"f32", "f32", "f16", "bf16", "f64", "i32", "i64"});
+    const std::string outer = choose.of<const char*>({"", "1,", "2,", "3,"});
+    const std::string inner = choose.of<const char*>({"", "", ",1", ",3"});
+    const int axis = outer.empty() ? 0 : 1;
+    const std::string x = fmt::format("x: {}[{}{}{}]", type, outer, size, inner);
+    switch (choose.of<int>({0, 0, 1, 1, 2, 3})) {
+        case 0: {
+            const int64_t k = choose.of<int64_t>({1, 1, 2, 7, (n + 1) / 2, n});
+            return fmt::format("graph g({}) {{\n  %v, %i = top_k(x, [{}], axis={}, largest={})\n  return %v, %i\n}}\n",
+                               x, std::min(k, n), axis, choose.of<int>({0, 1}));
+        }
+        case 1:
+            return fmt::format("graph g({}) {{\n  return cum_sum(x, {}, exclusive={}, reverse={})\n}}\n", x, axis,
+                               choose.of<int>({0, 1}), choose.of<int>({0, 1}));
+        case 2: {
+            const std::string reduction = choose.of<const char*>({"none", "add", "mul", "max", "min"});
+            const auto updates = choose.of<int64_t>({1, 9, 40});
+            return fmt::format(
+                "graph g({0}, i: i64[{1}{2}{3}], u: {4}[{1}{2}{3}]) {{\n  %j = mod(i, [{5}])\n"
+                "  return scatter_elements(x, %j, u, axis={6}, reduction=\"{7}\")\n}}\n",
+                x, outer, updates, inner, type, n, axis, reduction);
+        }
+        default: return fmt::format("graph g({}) {{\n  %p = relu(x)\n  return non_zero(%p)\n}}\n", x);
+    }
+}
+
+TEST(GpuRandom, Rows) {
+    for_seeds(25, [](unsigned seed) {
+        Chooser choose(seed);
+        const auto n = choose.of<int64_t>({1, 2, 5, 16, 17, 32, 33, 64, 65, 100, 255, 257, 513, 1024, 1025, 2100});
+        const std::string text = random_rows(choose, n, choose.one_in(3) ? "N" : std::to_string(n));
+        expect_what_is_evaluated(graph_of(text), {{"N", n}}, seed, choose.of<const char*>({"sm_80", "sm_90a"}));
     });
 }
 
