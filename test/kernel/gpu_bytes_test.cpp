@@ -238,15 +238,33 @@ TEST(GpuBytes, DequantizedTensors) {
 
 // Sums of known weights are made when they are loaded.
 TEST(GpuBytes, SumsOfWeightsAreKnown) {
-    std::string numbers;
-    for (int i = 0; i < 64 * 96; ++i) numbers += fmt::format("{}{}", i ? "," : "", i * i % 251 - 125);
-    const std::string text = fmt::format(
-        "graph g(x: u8[72,64], p: u8[]) {{\n  const w: i8[64,96] = [{}]\n  return matmul_integer(x, w, p)\n}}\n",
-        numbers);
-    EXPECT_THAT(expect_as_evaluated(text), HasSubstr("call wgmma_u8_i8_"));
-    const Program program = bytes_for_blocks(text, "sm_90a", Precision::Default);
-    EXPECT_EQ(program.steps.size(), 1u);
-    EXPECT_EQ(program.prepare.size(), 2u);  // the other turns them
+    for (int k : {64, 640}) {
+        std::string numbers;
+        for (int i = 0; i < k * 96; ++i) numbers += fmt::format("{}{}", i ? "," : "", i * 37 % 251 - 125);
+        const std::string text = fmt::format(
+            "graph g(x: u8[72,{0}], p: u8[]) {{\n  const w: i8[{0},96] = [{1}]\n  return matmul_integer(x, w, p)\n}}\n",
+            k, numbers);
+        EXPECT_THAT(expect_as_evaluated(text), HasSubstr("call wgmma_u8_i8_"));
+        const Program program = bytes_for_blocks(text, "sm_90a", Precision::Default);
+        EXPECT_EQ(program.steps.size(), 1u);
+        EXPECT_GE(program.prepare.size(), 2u);  // another turns them
+    }
+}
+
+// An axis of one element between the others, and what follows.
+TEST(GpuBytes, RowsOfOneElementEach) {
+    const auto graph = graph_of(
+        "graph g(x: f32[N,1,64], w: i8[64,40], p: u8[], c: i32[40]) {\n  %q = quantize_linear(x, 0.02, p)\n"
+        "  %m = matmul_integer(%q, w, p)\n  return add(%m, c)\n}\n");
+    const Inputs inputs = random_inputs(*graph, {{"N", 37}}, 3);
+    LowerOptions options;
+    options.machine = *describe_target("sm_80");
+    const auto program = from_graph(graph, options);
+    ASSERT_TRUE(program.ok()) << program.error().to_string();
+    EXPECT_THAT(text_of(*program), HasSubstr("call mma_u8_i8"));
+    const auto want = evaluate(*graph, inputs), got = run_program(*program, inputs, {.races = Races::Find});
+    ASSERT_TRUE(want.ok() && got.ok());
+    expect_close((*got)[0], (*want)[0]);
 }
 
 // Where operands of f32 may lose digits, matrix instructions take them.

@@ -363,7 +363,7 @@ class Assembly {
     // What a GPU computes of constants alone, and is no larger than they are: sums of weights, of products with zero
     // points. It is no value of the graph, so that no step of the processor asks for it.
     bool is_known_ahead(const GroupCompute& made, const Lowered& low) const {
-        if (!options_.machine.blocks || !made.symbols.empty() || !low.scratch.empty() || low.prepare.body) return false;
+        if (!options_.machine.blocks || !made.symbols.empty() || !low.scratch.empty()) return false;
         auto bytes = [&](const std::vector<int>& definitions) {
             Expr total = 0;
             for (int n : definitions) total = total + bytes_of(def(n).shape, def(n).dtype);
