@@ -248,6 +248,7 @@ void Emitter::emit_wide(const Call& call) {
                               .first = in_parts ? 0 : square * stride(0, kV),
                               .columns = columns,
                               .dtype = known.multiplied,
+                              .by = known.multiplied_by,
                               .fresh = in_parts && step % every == 0,
                               .a_across = !left.along_k,
                               .b_across = !right.along_k},

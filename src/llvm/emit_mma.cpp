@@ -70,16 +70,19 @@ std::vector<Value*> Emitter::load_matrices(Value* address, bool transposed) {
     return out;
 }
 
-std::vector<Value*> Emitter::multiply_matrices(DType dtype, const std::vector<Value*>& a, Value* b0, Value* b1,
-                                               const std::vector<Value*>& sums) {
-    llvm::Type *word = builder_.getInt32Ty(), *real = builder_.getFloatTy();
-    auto* four = llvm::StructType::get(module_.getContext(), {real, real, real, real});
+std::vector<Value*> Emitter::multiply_matrices(const Intrinsic& known, const std::vector<Value*>& a, Value* b0,
+                                               Value* b1, const std::vector<Value*>& sums) {
+    llvm::Type *word = builder_.getInt32Ty(), *sum = memory_type(known.out);
+    auto* four = llvm::StructType::get(module_.getContext(), {sum, sum, sum, sum});
+    const bool whole = is_int(known.out);
     const std::string text = fmt::format(
-        "mma.sync.aligned.m16n8k{0}.row.col.f32.{1}.{1}.f32 {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
+        "mma.sync.aligned.m16n8k{0}.row.col.{1}.{2}.{3}.{1} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
         "{{$10, $11, $12, $13}};",
-        matrix_depth(dtype), matrix_type_name(dtype));
-    auto* function = llvm::FunctionType::get(four, {word, word, word, word, word, word, real, real, real, real}, false);
-    auto* code = llvm::InlineAsm::get(function, text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", false);
+        matrix_depth(known.multiplied), whole ? "s32" : "f32", matrix_type_name(known.multiplied),
+        matrix_type_name(known.multiplied_by));
+    auto* function = llvm::FunctionType::get(four, {word, word, word, word, word, word, sum, sum, sum, sum}, false);
+    const char* constraints = whole ? "=r,=r,=r,=r,r,r,r,r,r,r,r,r,r,r" : "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f";
+    auto* code = llvm::InlineAsm::get(function, text, constraints, false);
     llvm::CallInst* call =
         builder_.CreateCall(code, {a[0], a[1], a[2], a[3], b0, b1, sums[0], sums[1], sums[2], sums[3]});
     call->setConvergent();
@@ -159,7 +162,7 @@ void Emitter::emit_mma_of_words(const Call& call, const Intrinsic& known) {
                 // The smallest products first; those of two rests are too small.
                 for (auto [p, q] : {std::pair<size_t, size_t>{1, 0}, {0, 1}, {0, 0}})
                     if (p < parts && q < parts)
-                        own = multiply_matrices(known.multiplied, a[static_cast<size_t>(v)][p], b[q][0], b[q][1], own);
+                        own = multiply_matrices(known, a[static_cast<size_t>(v)][p], b[q][0], b[q][1], own);
                 for (int64_t e = 0; e < 4; ++e) builder_.CreateStore(own[static_cast<size_t>(e)], sum_at(v, x, e));
             }
         }
@@ -177,8 +180,12 @@ void Emitter::emit_mma(const Call& call) {
         return *call.args[operand * axes + axis + (axis > kU ? more : 0)].as_int();
     };
     const int64_t rows = *known->axes[kV + more].extent.as_int(), columns = *known->axes[kX + more].extent.as_int();
-    const int64_t steps = *known->reduce[0].extent.as_int() / 16;
+    // Along k, the elements of one matrix of 8 by 8 words of 16 bits, of which a step takes two.
+    const int64_t eighth = matrix_depth(known->multiplied) / 2;
+    const int64_t bytes = static_cast<int64_t>(dtype_bytes(known->multiplied));
+    const int64_t steps = *known->reduce[0].extent.as_int() / (2 * eighth);
     const bool a_along_k = stride(1, kK) == 1, b_along_k = stride(2, kK) == 1;
+    CHECK(bytes > 1 || (a_along_k && b_along_k), "bytes lie along what is added up: {}", call.name);
     auto place = [&](int dim) { return target_.code->place(builder_, Place::Thread, dim); };
     auto number = [&](int64_t n) { return builder_.getInt32(static_cast<uint32_t>(n)); };
     Value* lane = builder_.CreateAdd(builder_.CreateMul(place(1), number(4)), place(0));
@@ -197,35 +204,36 @@ void Emitter::emit_mma(const Call& call) {
     Value* down = across > 1 ? builder_.CreateUDiv(place(2), number(across)) : place(2);
     Value* in_a = scaled(down, stride(1, kU));
     in_a = builder_.CreateAdd(in_a, scaled(low, 8 * a_row));
-    in_a = builder_.CreateAdd(in_a, scaled(high, 8 * a_k));
+    in_a = builder_.CreateAdd(in_a, scaled(high, eighth * a_k));
     in_a = builder_.CreateAdd(in_a, scaled(in_eight, a_along_k ? a_row : a_k));
-    Value* in_b = builder_.CreateAdd(scaled(high, 8 * b_column), scaled(low, 8 * b_k));
+    Value* in_b = builder_.CreateAdd(scaled(high, 8 * b_column), scaled(low, eighth * b_k));
     in_b = builder_.CreateAdd(in_b, scaled(in_eight, b_along_k ? b_column : b_k));
     if (across > 1)
         in_b = builder_.CreateAdd(
             in_b, scaled(builder_.CreateURem(place(2), number(across)), *call.args[2 * axes + kColumnAxis].as_int()));
     Value *a_at = begin(1, in_a), *b_at = begin(2, in_b);
-    auto at = [&](Value* address, int64_t elements) { return builder_.CreateAdd(address, number(2 * elements)); };
+    auto at = [&](Value* address, int64_t elements) { return builder_.CreateAdd(address, number(bytes * elements)); };
 
     const Slot& sums = slots_[static_cast<size_t>(call.writes[0].buffer)];
-    const DType dtype = known->multiplied;
+    llvm::Type* sum_type = memory_type(known->out);
     auto sum_at = [&](int64_t v, int64_t x, int64_t e) {
-        return builder_.CreateConstInBoundsGEP1_64(builder_.getFloatTy(), sums.base,
+        return builder_.CreateConstInBoundsGEP1_64(sum_type, sums.base,
                                                    static_cast<uint64_t>(v * stride(0, kV) + x * stride(0, kX) + e));
     };
     for (int64_t step = 0; step < steps; ++step) {
         std::vector<std::vector<Value*>> a;
         for (int64_t v = 0; v < rows; ++v)
-            a.push_back(load_matrices(at(a_at, v * stride(1, kV) + 16 * step * a_k), !a_along_k));
+            a.push_back(load_matrices(at(a_at, v * stride(1, kV) + 2 * eighth * step * a_k), !a_along_k));
         for (int64_t x = 0; x < columns; x += 2) {
-            const std::vector<Value*> b = load_matrices(at(b_at, x * stride(2, kX) + 16 * step * b_k), !b_along_k);
+            const std::vector<Value*> b =
+                load_matrices(at(b_at, x * stride(2, kX) + 2 * eighth * step * b_k), !b_along_k);
             for (int64_t v = 0; v < rows; ++v)
                 for (int64_t half = 0; half < 2; ++half) {
                     std::vector<Value*> own;
                     for (int64_t e = 0; e < 4; ++e)
-                        own.push_back(builder_.CreateLoad(builder_.getFloatTy(), sum_at(v, x + half, e)));
+                        own.push_back(builder_.CreateLoad(sum_type, sum_at(v, x + half, e)));
                     const auto i = static_cast<size_t>(2 * half);
-                    own = multiply_matrices(dtype, a[static_cast<size_t>(v)], b[i], b[i + 1], own);
+                    own = multiply_matrices(*known, a[static_cast<size_t>(v)], b[i], b[i + 1], own);
                     for (int64_t e = 0; e < 4; ++e)
                         builder_.CreateStore(own[static_cast<size_t>(e)], sum_at(v, x + half, e));
                 }

@@ -267,6 +267,10 @@ void Emitter::store_lanes(const Slot& slot, const Linear& at, Value* v) {
     if (at.lane == 1 && !at.irregular && store_by_vectors(slot, at, v)) return;
     if (at.lane == 1 && !at.irregular) {
         if (!mask_) {
+            // Several words of bytes are stored at once as words.
+            if (has_blocks() && dtype_bytes(slot.dtype) == 1 && lanes_ % 4 == 0)
+                v = builder_.CreateBitCast(
+                    v, llvm::FixedVectorType::get(builder_.getInt32Ty(), static_cast<unsigned>(lanes_ / 4)));
             tag(builder_.CreateAlignedStore(v, address(slot, at), align_of(slot, at)), slot.scope, slot.noalias);
             return;
         }

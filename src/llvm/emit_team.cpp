@@ -307,6 +307,7 @@ void Emitter::emit_team_product(const Call& call, const Intrinsic& known) {
         add_wide_product({.sums = call.writes[0].buffer,
                           .columns = columns,
                           .dtype = known.multiplied,
+                          .by = known.multiplied_by,
                           .fresh = known.fresh && step == 0,
                           .b_across = !along},
                          operands);

@@ -35,10 +35,9 @@ std::string registers(int64_t count) {
 
 // An instruction up to its operands, and what follows them: factors of floats, and whether operands of 16 bits lie
 // across.
-std::string wide_instruction(DType dtype, int64_t columns) {
-    const std::string_view type = matrix_type_name(dtype);
-    return fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{}", columns, matrix_depth(dtype),
-                       is_int(dtype) ? "s32" : "f32", type, type);
+std::string wide_instruction(DType a, DType b, int64_t columns) {
+    return fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{}", columns, matrix_depth(a),
+                       is_int(a) ? "s32" : "f32", matrix_type_name(a), matrix_type_name(b));
 }
 
 std::string wide_flags(DType dtype, const std::vector<bool>& across) {
@@ -112,6 +111,7 @@ void Emitter::emit_wgmma(const Call& call, Value* stage) {
                               .first = square * stride(0, kRows64),
                               .columns = columns,
                               .dtype = known->multiplied,
+                              .by = known->multiplied_by,
                               .a_across = !along_k[1],
                               .b_across = !along_k[2]},
                              {at(1, step, square), at(2, step, 0)});
@@ -128,7 +128,7 @@ void Emitter::add_wide_product(const WideProduct& p, const std::vector<Value*>& 
     const int64_t count = p.columns / 2, first = p.fresh ? count : 2 * count;
     const bool registers_first = operands.size() > 2;
     std::string text = fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {} {{{}}}, ", p.fresh ? 0 : 1,
-                                   wide_instruction(p.dtype, p.columns), registers(count));
+                                   wide_instruction(p.dtype, p.by, p.columns), registers(count));
     text += registers_first
                 ? fmt::format("{{${}, ${}, ${}, ${}}}, ${}, p{}; }}", first, first + 1, first + 2, first + 3, first + 4,
                               wide_flags(p.dtype, {p.b_across}))

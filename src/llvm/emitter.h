@@ -243,9 +243,9 @@ class Emitter {
     struct WideProduct {
         int sums = -1;  // from element `first` on
         int64_t first = 0, columns = 0;
-        DType dtype = DType::f16;
-        bool fresh = false;                       // the sums are not read
-        bool a_across = false, b_across = false;  // operands that do not lie along what is added up
+        DType dtype = DType::f16, by = DType::f16;  // of the operands
+        bool fresh = false;                         // the sums are not read
+        bool a_across = false, b_across = false;    // operands that do not lie along what is added up
     };
     const char* sum_constraint(int buffer) const;  // of the registers that hold them
     void add_wide_product(const WideProduct& product, const std::vector<Value*>& operands);
@@ -320,7 +320,7 @@ class Emitter {
     void emit_mma_of_words(const Call& call, const Intrinsic& known);
     std::vector<Value*> cut_number(Value* number, bool twice);
     std::vector<Value*> load_matrices(Value* address, bool transposed);
-    std::vector<Value*> multiply_matrices(DType dtype, const std::vector<Value*>& a, Value* b0, Value* b1,
+    std::vector<Value*> multiply_matrices(const Intrinsic& known, const std::vector<Value*>& a, Value* b0, Value* b1,
                                           const std::vector<Value*>& sums);
 
     // emit_stmt.cpp

@@ -83,6 +83,17 @@ TEST(GpuBytes, FloatsOf8BitsAreMultipliedAsTheyAre) {
                 HasSubstr("call wgmma_f8e4m3fn"));
 }
 
+TEST(GpuBytes, FloatsOf8BitsOfTwoTypes) {
+    for (const auto& [a, b] : {std::pair("f8e4m3fn", "f8e5m2"), std::pair("f8e5m2", "f8e4m3fn")}) {
+        const std::string text = fmt::format(
+            "graph g(x: {}[72,64], w: {}[96,64], s: f32[]) {{\n  %a = dequantize_linear(x, s)\n  %b = cast(w, to=1)\n"
+            "  %c = transpose(%b, perm=[1,0])\n  return matmul(%a, %c)\n}}\n",
+            a, b);
+        EXPECT_THAT(expect_as_evaluated(text), HasSubstr(fmt::format("call wgmma_{}_{}_", a, b)));
+        EXPECT_THAT(expect_as_evaluated(text, "sm_90"), HasSubstr("call mma_f16"));
+    }
+}
+
 // Sums of floats of 8 bits have few digits there: where all are wanted, f16 is multiplied, which holds what 8 bits do.
 TEST(GpuBytes, StrictSumsHaveAllDigits) {
     for (const char* as : {"cast(%, to=10)", "cast(%, to=1)"}) {
@@ -120,15 +131,140 @@ TEST(GpuBytes, BytesAreMultipliedAsTheyAre) {
                 EXPECT_THAT(made, HasSubstr("partial: i32")) << text;
             }
         }
-    // What is not known does not lie along k.
+    // What is not known does not lie along k: warps multiply it.
     EXPECT_THAT(expect_as_evaluated("graph g(x: i8[72,64], w: i8[64,80]) {\n  return matmul_integer(x, w)\n}\n"),
-                Not(HasSubstr("wgmma")));
+                testing::AllOf(Not(HasSubstr("wgmma")), HasSubstr("call mma_i8_")));
     std::string numbers;
     for (int i = 0; i < 64 * 96; ++i) numbers += fmt::format("{}{}", i ? "," : "", i * i % 251 - 125);
     EXPECT_THAT(expect_as_evaluated(fmt::format("graph g(x: i8[72,64]) {{\n  const w: i8[64,96] = [{}]\n"
                                                 "  return matmul_integer(x, w)\n}}\n",
                                                 numbers)),
                 HasSubstr("call wgmma_i8"));
+}
+
+// Whichever way they lie, of any sign each, and of sizes that fill no vectors.
+TEST(GpuBytes, WarpsMultiplyBytes) {
+    struct Types {
+        const char *a, *b, *call;
+    };
+    const Types types[] = {
+        {"i8", "i8", "mma_i8_"}, {"u8", "u8", "mma_u8_"}, {"i8", "u8", "mma_i8_u8_"}, {"u8", "i8", "mma_u8_i8_"}};
+    size_t next = 0;
+    for (const auto& [m, n, k] :
+         {std::array{72, 80, 144}, std::array{64, 36, 100}, std::array{17, 19, 33}, std::array{130, 68, 20}}) {
+        for (int turned : {0, 1, 2, 3}) {
+            const auto& [a, b, call] = types[next++ % 4];
+            const bool left = turned & 1, right = turned & 2;
+            const std::string text = fmt::format(
+                "graph g(x: {}[{},{}], w: {}[{},{}]) {{\n{}{}  return matmul_integer({}, {})\n}}\n", a, left ? k : m,
+                left ? m : k, b, right ? n : k, right ? k : n, left ? "  %a = transpose(x, perm=[1,0])\n" : "",
+                right ? "  %b = transpose(w, perm=[1,0])\n" : "", left ? "%a" : "x", right ? "%b" : "w");
+            EXPECT_THAT(expect_as_evaluated(text, turned == 1 ? "sm_90" : "sm_80"),
+                        HasSubstr(fmt::format("call {}", call)))
+                << text;
+        }
+        ++next;  // other types for the next sizes
+    }
+    const std::string parts = "graph g(x: i8[64,2048], w: u8[2048,64]) {\n  return matmul_integer(x, w)\n}\n";
+    EXPECT_THAT(expect_as_evaluated(parts, "sm_80"), HasSubstr("partial: i32"));
+    const std::string batch = "graph g(x: u8[3,24,40], w: i8[3,40,32]) {\n  return matmul_integer(x, w)\n}\n";
+    EXPECT_THAT(expect_as_evaluated(batch, "sm_80"), HasSubstr("call mma_u8_i8_"));
+}
+
+// Windows are read where they stand; what is beside the image is 0.
+TEST(GpuBytes, WarpsMultiplyWindowsOfBytes) {
+    for (const char* window : {"pads=[1,1,1,1]", "pads=[1,0,2,1], strides=[2,1]", "dilations=[2,2], pads=[1,1,1,1]"})
+        for (const auto& [channels, outputs] : {std::array{64, 48}, std::array{32, 20}, std::array{3, 32}}) {
+            const std::string text =
+                fmt::format("graph g(x: u8[2,{0},7,5], w: i8[{1},{0},3,3]) {{\n  return conv_integer(x, w, {2})\n}}\n",
+                            channels, outputs, window);
+            EXPECT_THAT(expect_as_evaluated(text, "sm_80"), HasSubstr("call mma_")) << text;
+        }
+}
+
+// Sums of bytes less zero points are sums of bytes, from which sums of the others come off.
+TEST(GpuBytes, ZeroPoints) {
+    struct Zeros {
+        const char *of_a, *of_b;
+    };
+    for (const auto& [a, b] : {Zeros{"[]", "[]"}, {"[1]", "[36]"}, {"[24]", "[36]"}, {"[24,1]", "[1,36]"}}) {
+        const std::string inputs = fmt::format("graph g(x: u8[24,40], w: i8[40,36], p: u8{}, q: i8{}) {{\n", a, b);
+        for (const char* product :
+             {"matmul_integer(x, w, p, q)", "matmul_integer(x, w, p)", "matmul_integer(x, w, _, q)"})
+            EXPECT_THAT(expect_as_evaluated(fmt::format("{}  return {}\n}}\n", inputs, product), "sm_80"),
+                        HasSubstr("call mma_u8_i8_"));
+    }
+    // One that changes along k stays where it is.
+    EXPECT_THAT(expect_as_evaluated("graph g(x: u8[24,40], w: i8[40,36], p: u8[24,40]) {\n"
+                                    "  return matmul_integer(x, w, p)\n}\n"),
+                Not(HasSubstr("mma")));
+    EXPECT_THAT(expect_as_evaluated("graph g(x: u8[24,40], w: u8[40,40], p: u8[], q: u8[40], s: f32[40], z: u8[]) {\n"
+                                    "  return qlinear_matmul(x, 0.5, p, w, s, q, 200.0, z)\n}\n",
+                                    "sm_80"),
+                HasSubstr("call mma_u8_"));
+    for (const auto& [target, w_zero] : {std::pair("sm_80", "q"), std::pair("sm_90a", "none")}) {
+        const std::string text = fmt::format(
+            "graph g(x: u8[1,32,7,6], w: i8[40,32,3,3], p: u8[], q: i8[40], s: f32[40], z: i8[], b: i32[40]) {{\n"
+            "  const none: i8[1] = [0]\n"
+            "  return qlinear_conv(x, 0.5, p, w, s, {}, 300.0, z, b, pads=[1,1,1,1])\n}}\n",
+            w_zero);
+        EXPECT_THAT(expect_as_evaluated(text, target), HasSubstr("call mma_")) << text;
+    }
+}
+
+// So on machines that multiply bytes by four warps.
+TEST(GpuBytes, BytesOfTwoSignsWithZeroPoints) {
+    for (const auto& [a, b] : {std::pair("i8", "u8"), std::pair("u8", "i8")})
+        for (const char* zeros : {"", ", p", ", _, q", ", p, q"}) {
+            const std::string text = fmt::format(
+                "graph g(x: {0}[72,144], w: {1}[80,144], p: {0}[], q: {1}[80]) {{\n  %b = transpose(w, perm=[1,0])\n"
+                "  return matmul_integer(x, %b{2})\n}}\n",
+                a, b, zeros);
+            EXPECT_THAT(expect_as_evaluated(text), HasSubstr(fmt::format("call wgmma_{}_{}_", a, b)));
+            EXPECT_THAT(text_of(bytes_for_blocks(text, "sm_90a_ptx80", Precision::Default)),
+                        HasSubstr(fmt::format("call mma_{}_{}_", a, b)));
+        }
+}
+
+// Dequantized tensors are multiplied as the bytes that they were.
+TEST(GpuBytes, DequantizedTensors) {
+    for (const char* target : {"sm_80", "sm_90a"})
+        EXPECT_THAT(expect_as_evaluated("graph g(x: u8[24,64], w: i8[64,40], p: u8[], s: f32[40], z: u8[]) {\n"
+                                        "  %a = dequantize_linear(x, 0.01, p)\n  %b = dequantize_linear(w, s, axis=1)\n"
+                                        "  %c = matmul(%a, %b)\n  return relu(%c)\n}\n",
+                                        target),
+                    HasSubstr("call mma_u8_i8"));
+}
+
+// Sums of known weights are made when they are loaded.
+TEST(GpuBytes, SumsOfWeightsAreKnown) {
+    for (int k : {64, 640}) {
+        std::string numbers;
+        for (int i = 0; i < k * 96; ++i) numbers += fmt::format("{}{}", i ? "," : "", i * 37 % 251 - 125);
+        const std::string text = fmt::format(
+            "graph g(x: u8[72,{0}], p: u8[]) {{\n  const w: i8[{0},96] = [{1}]\n  return matmul_integer(x, w, p)\n}}\n",
+            k, numbers);
+        EXPECT_THAT(expect_as_evaluated(text), HasSubstr("call wgmma_u8_i8_"));
+        const Program program = bytes_for_blocks(text, "sm_90a", Precision::Default);
+        EXPECT_EQ(program.steps.size(), 1u);
+        EXPECT_GE(program.prepare.size(), 2u);  // another turns them
+    }
+}
+
+// An axis of one element between the others, and what follows.
+TEST(GpuBytes, RowsOfOneElementEach) {
+    const auto graph = graph_of(
+        "graph g(x: f32[N,1,64], w: i8[64,40], p: u8[], c: i32[40]) {\n  %q = quantize_linear(x, 0.02, p)\n"
+        "  %m = matmul_integer(%q, w, p)\n  return add(%m, c)\n}\n");
+    const Inputs inputs = random_inputs(*graph, {{"N", 37}}, 3);
+    LowerOptions options;
+    options.machine = *describe_target("sm_80");
+    const auto program = from_graph(graph, options);
+    ASSERT_TRUE(program.ok()) << program.error().to_string();
+    EXPECT_THAT(text_of(*program), HasSubstr("call mma_u8_i8"));
+    const auto want = evaluate(*graph, inputs), got = run_program(*program, inputs, {.races = Races::Find});
+    ASSERT_TRUE(want.ok() && got.ok());
+    expect_close((*got)[0], (*want)[0]);
 }
 
 // Where operands of f32 may lose digits, matrix instructions take them.

@@ -84,6 +84,57 @@ TEST(GpuRandom, Products) {
     });
 }
 
+// Of bytes, less zero points or not, which are one number or lie along a side.
+std::string random_product_of_bytes(Chooser& choose) {
+    auto size = [&] { return choose.of<int64_t>({1, 2, 7, 15, 16, 17, 31, 33, 40, 64, 65, 72, 100, 128, 130}); };
+    const int64_t m = size(), n = size(), k = size();
+    const char *a = choose.of<const char*>({"i8", "u8"}), *b = choose.of<const char*>({"i8", "u8"});
+    const std::string batch = choose.of<const char*>({"", "", "2,"});
+    const bool right = batch.empty() && choose.one_in(2), requantized = choose.one_in(2);
+    auto zero = [&](const char* name, int64_t side) {
+        const std::string given = choose.one_in(2) ? "" : fmt::format("{}", side);
+        return fmt::format("{}[{}]", name, given);
+    };
+    std::string text = fmt::format("graph g(a: {0}[{2}{3},{4}], b: {1}[{2}{5},{6}], p: {7}, q: {8}, z: u8[]) {{\n", a,
+                                   b, batch, m, k, right ? n : k, right ? k : n, zero(a, m), zero(b, n));
+    if (right) text += "  %t = transpose(b, perm=[1,0])\n";
+    const char* of = right ? "%t" : "b";
+    if (requantized) return text + fmt::format("  return qlinear_matmul(a, 0.25, p, {}, 0.5, q, 64.0, z)\n}}\n", of);
+    return text + fmt::format("  return matmul_integer(a, {}{})\n}}\n", of,
+                              choose.of<const char*>({"", ", p", ", _, q", ", p, q"}));
+}
+
+TEST(GpuRandom, ProductsOfBytes) {
+    for_seeds(16, [](unsigned seed) {
+        Chooser choose(seed);
+        const std::string text = random_product_of_bytes(choose);
+        expect_what_is_evaluated(graph_of(text), {}, seed, choose.of<const char*>({"sm_80", "sm_90", "sm_90a"}));
+    });
+}
+
+std::string random_convolution_of_bytes(Chooser& choose) {
+    const int64_t groups = choose.of<int64_t>({1, 1, 2}), c = choose.of<int64_t>({3, 8, 17, 32, 48, 64});
+    const int64_t o = groups * choose.of<int64_t>({1, 16, 20, 33}), h = choose.of<int64_t>({1, 3});
+    const char *x = choose.of<const char*>({"i8", "u8"}), *w = choose.of<const char*>({"i8", "u8"});
+    const std::string attrs = fmt::format("group={}, pads=[{},{},{},1], strides=[{},1]", groups, choose.of({0, 1}),
+                                          choose.of({0, 2}), choose.of({0, 1}), choose.of({1, 2}));
+    std::string text = fmt::format(
+        "graph g(x: {0}[{2},{3},7,6], w: {1}[{4},{5},{6},3], p: {0}[], q: {1}{7}, s: f32[]) {{\n", x, w,
+        choose.of({1, 2}), groups * c, o, c, h, choose.one_in(2) ? std::string("[]") : fmt::format("[{}]", o));
+    if (choose.one_in(2))
+        return text + fmt::format("  return qlinear_conv(x, 0.25, p, w, 0.5, q, 128.0, p, {})\n}}\n", attrs);
+    return text + fmt::format("  return conv_integer(x, w{}, {})\n}}\n",
+                              choose.of<const char*>({"", ", p", ", _, q", ", p, q"}), attrs);
+}
+
+TEST(GpuRandom, ConvolutionsOfBytes) {
+    for_seeds(16, [](unsigned seed) {
+        Chooser choose(seed);
+        const std::string text = random_convolution_of_bytes(choose);
+        expect_what_is_evaluated(graph_of(text), {}, seed, choose.of<const char*>({"sm_80", "sm_90a"}));
+    });
+}
+
 // Convolutions by Winograd tiles, asked for or not, with what is transformed at once or one axis after the other.
 std::shared_ptr<Graph> random_convolution(Chooser& choose, unsigned seed) {
     struct Kernel2 {

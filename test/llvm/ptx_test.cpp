@@ -133,6 +133,46 @@ TEST(Ptx, ProductsOf16BitsAreMatrixInstructions) {
             }
 }
 
+// Bytes too, of any sign each. Those that do not lie along k are turned in registers.
+TEST(Ptx, ProductsOfBytesAreMatrixInstructions) {
+    const std::string ptxas = find_assembler();
+    struct Types {
+        const char *a, *b, *names;
+    };
+    for (const auto& [a, b, names] : {Types{"i8", "i8", "s8.s8"}, {"u8", "i8", "u8.s8"}, {"i8", "u8", "s8.u8"}})
+        for (bool transposed : {false, true})
+            for (int64_t size : {64, 200, 203, 1024}) {
+                const std::string text = fmt::format(
+                    "graph g(a: {0}[{2},{2}], b: {1}[{2},{2}], p: {0}[], q: {1}[{2}]) {{\n  {3}return "
+                    "matmul_integer(a, {4}, p, q)\n}}\n",
+                    a, b, size, transposed ? "%t = transpose(b, perm=[1,0])\n  " : "", transposed ? "%t" : "b");
+                SCOPED_TRACE(text);
+                auto ptx = emit_assembly(kernels_of(text, "sm_80"), {.target = "sm_80"});
+                ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+                EXPECT_THAT(*ptx, HasSubstr(fmt::format("mma.sync.aligned.m16n8k32.row.col.s32.{}.s32", names)));
+                EXPECT_THAT(*ptx, HasSubstr("ldmatrix.sync.aligned.m8n8.x4.shared"));
+                EXPECT_EQ(ptx->find("ld.local"), std::string::npos) << "sums are not in registers";
+                if (ptxas.empty()) continue;
+                const Assembled made = assemble(ptxas, *ptx, "sm_80");
+                EXPECT_EQ(made.status, 0) << made.log;
+                EXPECT_EQ(made.spilled, 0) << made.log;
+            }
+    for (int64_t channels : {64, 3}) {
+        const std::string text = fmt::format(
+            "graph g(x: u8[8,{0},56,56], w: i8[64,{0},3,3], p: u8[], s: f32[64]) {{\n  const none: i8[1] = [0]\n"
+            "  return qlinear_conv(x, 0.5, p, w, s, none, 2.0, p, pads=[1,1,1,1])\n}}\n",
+            channels);
+        SCOPED_TRACE(text);
+        auto ptx = emit_assembly(kernels_of(text, "sm_80"), {.target = "sm_80"});
+        ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+        EXPECT_THAT(*ptx, HasSubstr("mma.sync.aligned.m16n8k32.row.col.s32."));
+        if (ptxas.empty()) continue;
+        const Assembled made = assemble(ptxas, *ptx, "sm_80");
+        EXPECT_EQ(made.status, 0) << made.log;
+        EXPECT_EQ(made.spilled, 0) << made.log;
+    }
+}
+
 // What is known before the program runs is copied while launches before are not done; what they may write is not.
 TEST(Ptx, WeightsAreCopiedEarly) {
     const std::string text = product_of("bf16", 512, false), copies = "cp.async.bulk.tensor",
@@ -280,21 +320,43 @@ TEST(Ptx, TilesOf192ColumnsAreNotHeldUp) {
 // The same of floats of 8 bits, of which instructions take 32 along k.
 TEST(Ptx, FloatsOf8BitsAreNotHeldUp) {
     const std::string ptxas = find_assembler();
-    for (const auto& [dtype, name] : {std::pair("f8e4m3fn", "e4m3"), std::pair("f8e5m2", "e5m2")})
+    struct Types {
+        const char *a, *b, *names;
+    };
+    for (const auto& [a, b, names] : {Types{"f8e4m3fn", "f8e4m3fn", "e4m3.e4m3"},
+                                      {"f8e5m2", "f8e5m2", "e5m2.e5m2"},
+                                      {"f8e4m3fn", "f8e5m2", "e4m3.e5m2"}})
         for (int64_t size : {64, 208, 4096}) {
             const std::string text = fmt::format(
-                "graph g(a: {0}[{1},{1}], b: {0}[{1},{1}], s: f32[], t: f32[]) {{\n  %x = dequantize_linear(a, s)\n"
+                "graph g(a: {0}[{2},{2}], b: {1}[{2},{2}], s: f32[], t: f32[]) {{\n  %x = dequantize_linear(a, s)\n"
                 "  %y = dequantize_linear(b, t)\n  %z = transpose(%y, perm=[1,0])\n  %0 = matmul(%x, %z)\n"
                 "  return cast(%0, to=16)\n}}\n",
-                dtype, size);
+                a, b, size);
             SCOPED_TRACE(text);
             auto ptx = emit_assembly(kernels_of(text, "sm_90a"), {.target = "sm_90a"});
             ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
-            EXPECT_THAT(*ptx, HasSubstr(fmt::format("k32.f32.{0}.{0}", name)));
+            EXPECT_THAT(*ptx, HasSubstr(fmt::format("k32.f32.{}", names)));
             EXPECT_THAT(*ptx, HasSubstr("cp.async.bulk.tensor.2d.shared::cluster.global.tile"));
             if (ptxas.empty()) continue;
             expect_not_held_up(assemble(ptxas, *ptx, "sm_90a"));
         }
+}
+
+// And of bytes of two signs, with a zero point.
+TEST(Ptx, BytesAreNotHeldUp) {
+    const std::string ptxas = find_assembler();
+    for (int64_t size : {64, 208, 4096}) {
+        const std::string text = fmt::format(
+            "graph g(a: u8[{0},{0}], b: i8[{0},{0}], p: u8[]) {{\n  %t = transpose(b, perm=[1,0])\n"
+            "  return matmul_integer(a, %t, p)\n}}\n",
+            size);
+        SCOPED_TRACE(text);
+        auto ptx = emit_assembly(kernels_of(text, "sm_90a"), {.target = "sm_90a"});
+        ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+        EXPECT_THAT(*ptx, HasSubstr("k32.s32.u8.s8"));
+        if (ptxas.empty()) continue;
+        expect_not_held_up(assemble(ptxas, *ptx, "sm_90a"));
+    }
 }
 
 // Rows are not left to one thread each, and updates are atomic steps.

@@ -123,16 +123,15 @@ Result<std::vector<Value*>> gemm_by_bytes(const OpView& op, const std::vector<Va
     return b.finish({op.has(2) ? b.add(y, in[2]) : y});
 }
 
-// The type of 8 bits of which a value is a wider float, turned or not.
-std::optional<DType> byte_float_of(const Value& v) {
+// Whether a value is a wider float of what 8 bits hold, turned or not.
+bool is_byte_float(const Value& v) {
     constexpr DTypes kByteFloats{DType::f8e4m3fn, DType::f8e5m2};
     const Node* node = v.node();
     while (node && node->op().name == "transpose") node = node->input(0)->node();
-    if (!node || (node->op().name != "dequantize_linear" && node->op().name != "cast")) return {};
+    if (!node || (node->op().name != "dequantize_linear" && node->op().name != "cast")) return false;
     const OpView op = node->view();
-    if (!kByteFloats.has(op.dtype(0)) || !kFloats.has(op.out().dtype)) return {};
-    if (node->op().name == "dequantize_linear" && op.integer("block_size") != 0) return {};
-    return op.dtype(0);
+    if (!kByteFloats.has(op.dtype(0)) || !kFloats.has(op.out().dtype)) return false;
+    return node->op().name != "dequantize_linear" || op.integer("block_size") == 0;
 }
 
 // Tiles of these are multiplied.
@@ -146,13 +145,13 @@ bool is_large_product(const Node& product) {
            columns.value_or(kFewestColumns) >= kFewestColumns;
 }
 
-bool all_multiply(const Value& v, DType dtype) {
+bool all_multiply(const Value& v) {
     return !v.uses().empty() && std::all_of(v.uses().begin(), v.uses().end(), [&](const Use& use) {
-        if (use.node && use.node->op().name == "transpose") return all_multiply(*use.node->output(), dtype);
+        if (use.node && use.node->op().name == "transpose") return all_multiply(*use.node->output());
         const bool product = use.node && (use.node->op().name == "matmul" || use.node->op().name == "gemm");
         if (!product || use.index != 1 || !is_large_product(*use.node)) return false;
         const Value& other = *use.node->input(0);
-        return !other.is_constant() && byte_float_of(other) == dtype;
+        return !other.is_constant() && is_byte_float(other);
     });
 }
 
@@ -176,8 +175,7 @@ bool feeds_bytes(const Node& node) {
 
 bool feeds_byte_floats(const Node& node) {
     if (node.output_count() != 1 || node.op().name == "transpose") return false;
-    const auto dtype = byte_float_of(*node.output());
-    return dtype && all_multiply(*node.output(), *dtype);
+    return is_byte_float(*node.output()) && all_multiply(*node.output());
 }
 
 }  // namespace tessera

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/check.h"
+#include "kernel/cpu/known_bounds.h"
 #include "kernel/cpu/padding.h"
 #include "kernel/cpu/places.h"
-#include "kernel/cpu/known_bounds.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
 
@@ -71,18 +71,19 @@ std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, c
         for (int i = int(out.axes.size()) - 1; i >= 0; --i) {
             if (depends_on(index, out.axes[size_t(i)].var)) mine.insert(mine.begin(), i);
         }
-        // Axes of one element are read along by nobody; they are given to a group without axes below, or to the first.
+        // Axes of one element that nobody reads along are given to a group without axes below, or to the first; others
+        // stand anywhere.
         std::vector<int> ordered;
         std::vector<int> left = mine;
         while (!left.empty()) {
-            auto next = std::find_if(left.begin(), left.end(), [&](int i) {
+            auto next = std::find_if(left.rbegin(), left.rend(), [&](int i) {
                 auto step = step_of(index, out.axes[size_t(i)].var);
-                return step && *step == covered;
+                return out.axes[size_t(i)].extent.is_int(1) || (step && *step == covered);
             });
-            if (next == left.end()) return std::nullopt;
+            if (next == left.rend()) return std::nullopt;
             covered = covered * out.axes[size_t(*next)].extent;
             ordered.insert(ordered.begin(), *next);
-            left.erase(next);
+            left.erase(std::next(next).base());
         }
         if (covered != extent) return std::nullopt;
         placed += ordered.size();

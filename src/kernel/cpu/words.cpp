@@ -15,21 +15,6 @@ constexpr int64_t kFewTerms = 8, kFewTaps = 20;  // of a sum along one axis, of 
 constexpr int64_t kTopBits = 0x80;
 constexpr uint32_t kAllTopBits = 0x80808080;
 
-// i32(byte) - zero.
-struct Centered {
-    Expr byte, zero;
-};
-
-std::optional<Centered> match_centered(const Expr& e) {
-    if (e.dtype() != DType::i32) return {};
-    const bool less = e.is(ExprKind::Sub);
-    const Expr& from = less ? e.arg(0) : e;
-    if (!from.is(ExprKind::Cast)) return {};
-    const DType t = from.arg(0).dtype();
-    if (t != DType::i8 && t != DType::u8) return {};
-    return Centered{from.arg(0), less ? e.arg(1) : int_const(0, DType::i32)};
-}
-
 bool depends_on_any(const Expr& e, const std::vector<ReduceAxis>& axes) {
     return std::any_of(axes.begin(), axes.end(), [&](const ReduceAxis& a) { return depends_on(e, a.var); });
 }
@@ -360,6 +345,16 @@ class InWords {
 };
 
 }  // namespace
+
+std::optional<Centered> match_centered(const Expr& e) {
+    if (e.dtype() != DType::i32) return {};
+    const bool less = e.is(ExprKind::Sub);
+    const Expr& from = less ? e.arg(0) : e;
+    if (!from.is(ExprKind::Cast)) return {};
+    const DType t = from.arg(0).dtype();
+    if (t != DType::i8 && t != DType::u8) return {};
+    return Centered{from.arg(0), less ? e.arg(1) : int_const(0, DType::i32)};
+}
 
 Compute with_words(Compute compute, const Machine& machine) {
     if (!machine.multiplies_bytes()) return compute;

@@ -7,6 +7,12 @@
 
 namespace tessera {
 
+// i32(byte) - zero.
+struct Centered {
+    Expr byte, zero;
+};
+std::optional<Centered> match_centered(const Expr& e);
+
 // The sums over products (i32(a) - p) * (i32(b) - q) of bytes a and b as sums over words, where the machine has an
 // instruction for them:
 //   sum of a * b - p * (sum of b) - q * (sum of a) + k * p * q

@@ -351,7 +351,32 @@ class Assembly {
             for (int slot : low.prepare_args) prepare.args.push_back(step.args[size_t(slot)]);
             program_.prepare.push_back(std::move(prepare));
         }
+        if (is_known_ahead(made, low)) {
+            for (int n : made.writes) program_.buffers[size_t(storage_[size_t(n)].buffer)].role = BufferRole::Prepared;
+            step.label = "prepare " + step.label;
+            program_.prepare.push_back(std::move(step));
+            return;
+        }
         program_.steps.emplace_back(std::move(step));
+    }
+
+    // What a GPU computes of constants alone, and is no larger than they are: sums of weights, of products with zero
+    // points. It is no value of the graph, so that no step of the processor asks for it.
+    bool is_known_ahead(const GroupCompute& made, const Lowered& low) const {
+        if (!options_.machine.blocks || !made.symbols.empty() || !low.scratch.empty()) return false;
+        auto bytes = [&](const std::vector<int>& definitions) {
+            Expr total = 0;
+            for (int n : definitions) total = total + bytes_of(def(n).shape, def(n).dtype);
+            return total.as_int();
+        };
+        for (int n : made.reads)
+            if (program_.buffers[size_t(storage_[size_t(n)].buffer)].role != BufferRole::Constant) return false;
+        for (int n : made.writes) {
+            const ProgramBuffer& to = program_.buffers[size_t(storage_[size_t(n)].buffer)];
+            if (def(n).value || to.value || to.alias >= 0 || to.role != BufferRole::Intermediate) return false;
+        }
+        const auto read = bytes(made.reads), written = bytes(made.writes);
+        return read && written && *written <= *read;
     }
 
     const Expanded& expanded_;

@@ -463,12 +463,14 @@ class Defining {
         d.value = v;
         d.dtype = stored_as(type.dtype);
         d.shape = type.shape.dims();
-        AddReduction add_reduction = [&](Definition r) {
+        AddReduction add_own = [&](Definition r) {
             r.node = &node;
             if (machine_.blocks && node.is(Trait::OwnSums)) spell_out(r);
             return add(std::move(r));
         };
-        auto lifted = lift_reductions(body, d.axes(), add_reduction);
+        // Processors do the same when they make words of bytes (kernel/cpu/words.h).
+        AddReduction add_apart = [&](Definition r) { return add_zero_points_apart(std::move(r), add_own); };
+        auto lifted = lift_reductions(body, d.axes(), machine_.blocks ? add_apart : add_own);
         if (!lifted) return std::nullopt;
         // A body that is nothing but a reduction over all of its axes.
         if (lifted->is(ExprKind::Load) && lifted->args() == vars && lifted->dtype() == d.dtype) {

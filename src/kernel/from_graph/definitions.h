@@ -89,4 +89,9 @@ Expr spell_out_sums(const Expr& body, const KnownTensor& known, bool drop_zeros)
 using AddReduction = std::function<int(Definition)>;
 std::optional<Expr> lift_reductions(const Expr& body, const std::vector<ReduceAxis>& axes, const AddReduction& add);
 
+// A sum of products (i32(a) - p) * (i32(b) - q) of matrices of bytes, as definitions whose sums are of bytes alone:
+//   sum of a * b - p * (sum of b - q) - q * (sum of a)
+// It is the same in 32 bits that wrap. What is something else is added as it is. Gives the number of all of it.
+int add_zero_points_apart(Definition d, const AddReduction& add);
+
 }  // namespace tessera

@@ -211,18 +211,20 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
     return along;
 }
 
-// Sums in f32 of products of two operands of 16 bits, of one type; or of f32.
-bool takes_matrices(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b, Digits digits) {
-    if (s.compute().buffers[size_t(stage.buffer)].dtype != DType::f32) return false;
+// What matrix instructions multiply of the first operand: sums in f32 of products of two operands of 16 bits, of one
+// type; or of f32; or sums of bytes.
+std::optional<DType> narrow_type(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b, Digits digits) {
+    const DType sum = s.compute().buffers[size_t(stage.buffer)].dtype;
     const auto x = narrowed(a), y = narrowed(b);
-    if (!x && !y) return digits == Digits::Few && a.dtype() == DType::f32 && b.dtype() == DType::f32;
-    return x && y && x->dtype() == y->dtype() && (x->dtype() == DType::f16 || x->dtype() == DType::bf16);
+    if (!x && !y && digits == Digits::Few && sum == DType::f32 && a.dtype() == sum && b.dtype() == sum) return sum;
+    if (!x || !y || !are_multiplied(x->dtype(), y->dtype()) || sum != matrix_sum(x->dtype())) return {};
+    return dtype_bytes(x->dtype()) <= 2 ? std::optional(x->dtype()) : std::nullopt;
 }
 
 // Whether vectors of an operand can be read along an axis: all lanes at once, or none.
-bool reads_vectors(const Schedule& s, const Expr& operand, const ReduceAxis& along) {
+bool reads_vectors(const Schedule& s, const Expr& operand, const ReduceAxis& along, int64_t width) {
     const auto extent = along.extent.as_int();
-    if (!extent || *extent % kMmaVector) return false;
+    if (!extent || *extent % width) return false;
     bool fits = true;
     visit(operand, [&](const Expr& x) {
         if (x.is(ExprKind::Select)) fits &= !depends_on(x.arg(0), along.var);
@@ -234,30 +236,38 @@ bool reads_vectors(const Schedule& s, const Expr& operand, const ReduceAxis& alo
 }
 
 OperandPlan operand_plan(const Schedule& s, const Expr& operand, const ReduceAxis& depth, const ReduceAxis& side) {
-    const bool along_k = lies_along(s, operand, depth.var);
-    return {along_k, reads_vectors(s, operand, along_k ? depth : side) ? kMmaVector : 1};
+    const bool along_k = lies_along(s, operand, depth.var), bytes = operand.dtype() == DType::i32;
+    const std::vector<int64_t> widths = !bytes    ? std::vector<int64_t>{kMmaVector}
+                                        : along_k ? std::vector<int64_t>{16, 8, 4}
+                                                  : std::vector<int64_t>{4, 2};
+    for (int64_t width : widths)
+        if (reads_vectors(s, operand, along_k ? depth : side, width)) return {along_k, width};
+    return {along_k, 1};
 }
 
 // Of several axes of a reduction, the longest, where tiles along it are nearly full: the places that others say are
-// then the same for a whole tile. Where there is none, all are taken as one.
-std::optional<size_t> inner_axis(const Stage& stage, int64_t tile) {
+// then the same for a whole tile. Where there is none, all are taken as one. Bytes, of which tiles are deeper, may fill
+// them by half.
+std::optional<size_t> inner_axis(const Stage& stage, int64_t tile, bool bytes) {
     if (stage.reduce.size() < 2) return std::nullopt;
     size_t best = 0;
     for (size_t i = 1; i < stage.reduce.size(); ++i)
         if (size_of(stage.reduce[i].extent) > size_of(stage.reduce[best].extent)) best = i;
     const int64_t extent = size_of(stage.reduce[best].extent), filled = (extent + tile - 1) / tile * tile;
-    return 4 * extent >= 3 * filled ? std::optional(best) : std::nullopt;
+    return 4 * extent >= (bytes ? 2 : 3) * filled ? std::optional(best) : std::nullopt;
 }
 
 // A contraction as it was found: its sizes, its tile, and how its operands lie.
 struct Found {
     Contraction c;
     int64_t batch = 1, m = 1, n = 1;
-    bool narrow = false;        // matrix instructions take it
-    std::optional<DType> wide;  // what those of four warps multiply of it
+    std::optional<DType> narrow;  // what matrix instructions multiply of it, and
+    std::optional<DType> wide;    // those of four warps
+    bool two_signs = false;       // of bytes
     BlockTile tile;
     std::optional<size_t> inner;
 
+    bool bytes() const { return narrow && is_int(*narrow); }
     std::vector<std::vector<int>> groups() const {
         std::vector<std::vector<int>> all;
         for (const auto& g : {c.batch, c.rows, c.columns})
@@ -266,14 +276,13 @@ struct Found {
     }
 };
 
-// Operands that are simply read, of one type. Sums of products of floats of 8 bits have few digits.
+// Operands that are simply read, of types that are multiplied. Sums of products of floats of 8 bits have few digits.
 std::optional<DType> wide_type(const Expr& a, const Expr& b, Digits digits) {
     const auto x = matrix_load(a), y = matrix_load(b);
-    if (!x || !y || x->dtype != y->dtype) return {};
-    const bool known = std::find(std::begin(kMatrixTypes), std::end(kMatrixTypes), x->dtype) != std::end(kMatrixTypes);
+    if (!x || !y || !are_multiplied(x->dtype, y->dtype)) return {};
     const bool enough =
         x->dtype == DType::f32 ? digits == Digits::Few : digits != Digits::All || !kNarrowFloats.has(x->dtype);
-    return known && enough ? std::optional(x->dtype) : std::nullopt;
+    return enough ? std::optional(x->dtype) : std::nullopt;
 }
 
 std::optional<Found> find_contraction(const Schedule& s, Digits digits) {
@@ -289,11 +298,12 @@ std::optional<Found> find_contraction(const Schedule& s, Digits digits) {
     f.n = product_of(stage.axes, c->columns);
     if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
-    f.narrow = takes_matrices(s, stage, a, b, digits) && f.m >= kFewestSide && f.n >= kFewestSide;
+    if (f.m >= kFewestSide && f.n >= kFewestSide) f.narrow = narrow_type(s, stage, a, b, digits);
     f.wide = wide_type(a, b, digits);
+    f.two_signs = f.wide && is_int(*f.wide) && matrix_load(b)->dtype != *f.wide;
     if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
-    f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n) : choose_block_tile(f.batch, f.m, f.n);
-    f.inner = inner_axis(stage, f.tile.k);
+    f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n, *f.narrow) : choose_block_tile(f.batch, f.m, f.n);
+    f.inner = inner_axis(stage, f.tile.k, f.bytes());
     return f;
 }
 
@@ -307,8 +317,9 @@ bool lies_wrong(const Schedule& s, const Expr& operand, const ReduceAxis& depth)
     return step && step->as_int() && (dtype_bytes(found->dtype) != 2 || *step->as_int() % vector);
 }
 
-// Operands that are known, and lie neither along k nor along their side: along the side, in the order of steps. Those
-// that lie along their side, but not so that tiles can be copied: along k, for means that copy tiles.
+// Operands that are known, and lie neither along k nor along their side: along the side, in the order of steps; bytes,
+// along k. Those that lie along their side, but not so that tiles can be copied: along k, for means that copy tiles,
+// and bytes for all.
 std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f, bool wide, Compute& compute) {
     std::vector<PreparedOperand> prepared;
     for (bool rows : {true, false}) {
@@ -319,14 +330,16 @@ std::vector<PreparedOperand> prepare_operands(const Schedule& s, const Found& f,
         const Expr& before = s.compute().stages[0].value.arg(size_t(rows ? f.c.a : f.c.b));
         if (lies_along(s, before, stage.reduce[along].var)) continue;
         const bool turned = lies_along(s, before, stage.axes[size_t(side.back())].var);
-        if (turned && !(wide && f.wide && lies_wrong(s, before, stage.reduce[along]))) continue;
+        const bool wants_k = (wide && f.wide) || f.bytes();
+        if (turned && !(wants_k && lies_wrong(s, before, stage.reduce[along]))) continue;
+        const bool to_k = turned || f.bytes();
         std::vector<ReduceAxis> order;
         for (int i : f.c.batch) order.push_back(stage.axes[size_t(i)]);
         for (int i : f.c.depth)
             if (size_t(i) != along) order.push_back(stage.reduce[size_t(i)]);
-        if (!turned) order.push_back(stage.reduce[along]);
+        if (!to_k) order.push_back(stage.reduce[along]);
         for (int i : side) order.push_back(stage.axes[size_t(i)]);
-        if (turned) order.push_back(stage.reduce[along]);
+        if (to_k) order.push_back(stage.reduce[along]);
         if (auto made = prepare_operand(compute, operand, order)) prepared.push_back(std::move(*made));
     }
     return prepared;
@@ -433,8 +446,10 @@ bool suits(Means means, const Found& f, const Machine& machine) {
     switch (means) {
         case Means::Rows: return f.m <= kMostFewRows && f.c.batch.empty();
         case Means::Narrow: return f.m > 1;
-        case Means::Wide: return f.m > 1 && machine.has("wgmma") && f.wide && f.n >= kFewestWide;
-        case Means::Windows: return f.m > 1 && machine.has("wgmma") && f.narrow && f.n >= kFewestWide;
+        case Means::Wide:
+            if (f.two_signs && !machine.has("ptx84")) return false;
+            return f.m > 1 && machine.has("wgmma") && f.wide && f.n >= kFewestWide;
+        case Means::Windows: return f.m > 1 && machine.has("wgmma") && f.narrow && !f.bytes() && f.n >= kFewestWide;
     }
     return false;
 }

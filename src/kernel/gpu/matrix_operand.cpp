@@ -32,6 +32,24 @@ std::optional<MatrixLoad> byte_float(const Expr& operand) {
     return {};
 }
 
+bool is_byte(DType t) { return t == DType::i8 || t == DType::u8; }
+
+// The byte that a number of i32 is.
+std::optional<Expr> byte_of(const Expr& e) {
+    if (e.is(ExprKind::Cast) && is_byte(e.arg(0).dtype())) return e.arg(0);
+    if (!e.is(ExprKind::Select)) return {};
+    auto then = byte_of(e.arg(1)), otherwise = byte_of(e.arg(2));
+    auto as = [](const Expr& number, DType t) -> std::optional<Expr> {
+        const int64_t n = number.is(ExprKind::Const) ? number.node().integer : INT64_MAX;
+        const bool fits = t == DType::i8 ? n >= -128 && n <= 127 : n >= 0 && n <= 255;
+        return fits ? std::optional(int_const(n, t)) : std::nullopt;
+    };
+    if (then && !otherwise) otherwise = as(e.arg(2), then->dtype());
+    if (otherwise && !then) then = as(e.arg(1), otherwise->dtype());
+    if (!then || !otherwise || then->dtype() != otherwise->dtype()) return {};
+    return select(e.arg(0), *then, *otherwise);
+}
+
 // The factors of an operand, of which those that do not change along a reduction go to `outside`.
 void take_factors(const Expr& operand, const Stage& stage, std::vector<Expr>& inside, std::vector<Expr>& outside) {
     const Expr e = without_float_casts(operand);
@@ -47,6 +65,7 @@ void take_factors(const Expr& operand, const Stage& stage, std::vector<Expr>& in
 }  // namespace
 
 std::optional<Expr> narrowed(const Expr& e) {
+    if (e.dtype() == DType::i32) return byte_of(e);
     if (e.is(ExprKind::Cast) && e.dtype() == DType::f32) return e.arg(0);
     if (byte_float(e)) return cast(e, DType::f16);
     if (!e.is(ExprKind::Select) || !e.arg(2).is(ExprKind::Const) || e.arg(2).node().real != 0) return {};
@@ -66,7 +85,7 @@ std::optional<MatrixLoad> matrix_load(const Expr& operand) {
     if (auto byte = byte_float(operand)) return byte;
     if (operand.is(ExprKind::Cast) && operand.dtype() == DType::i32) {
         const Expr& byte = operand.arg(0);
-        const bool reads = byte.is(ExprKind::Load) && (byte.dtype() == DType::i8 || byte.dtype() == DType::u8);
+        const bool reads = byte.is(ExprKind::Load) && is_byte(byte.dtype());
         return reads ? std::optional(MatrixLoad{byte, byte.dtype()}) : std::nullopt;
     }
     if (operand.is(ExprKind::Load) && operand.dtype() == DType::f32) return MatrixLoad{operand, DType::f32};

@@ -6,7 +6,7 @@
 namespace tessera {
 
 // An operand before it was widened, where it was: also in a branch, the other one being zero. A float of 8 bits, as
-// f16.
+// f16. Of i32, the byte that it was; in a branch, both being bytes.
 std::optional<Expr> narrowed(const Expr& operand);
 
 // A value of 16 bits that was widened to f32 and narrowed again, before that.

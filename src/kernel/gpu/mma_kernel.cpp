@@ -12,8 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kThreads = kWarps * kGroups * kPairs;
-constexpr int64_t kMmaDepth = 32;   // of k at a time: as many as there are groups
-constexpr int64_t kSkew = 8;        // elements after each row of a tile in shared memory
+constexpr int64_t kWord = 4;        // bytes that are kept at a time
 constexpr double kMmaAtOnce = 264;  // blocks
 
 // One operand: its tile in shared memory, and what a thread has fetched for it.
@@ -26,10 +25,16 @@ struct MmaOperand {
     size_t axis = 0;
     int tile = -1, fetched = -1;
 
-    int64_t row() const { return (plan.along_k ? kMmaDepth : side) + kSkew; }                // of the tile, in elements
-    int64_t each() const { return side * kMmaDepth / kThreads; }                             // of a thread
-    int64_t rows() const { return (plan.along_k ? side : kMmaDepth) / (kWarps * kGroups); }  // of the tile, its
-    int64_t vectors() const { return each() / plan.width / rows(); }                         // in each of them
+    bool bytes() const { return dtype_bytes(value.dtype()) == 1; }
+    int64_t depth() const { return mma_depth(value.dtype()); }  // of k at a time
+    bool turned() const { return bytes() && !plan.along_k; }    // on the way to the tile
+    bool kept_along_k() const { return plan.along_k || turned(); }
+    int64_t lines() const { return kept_along_k() ? side : depth(); }                        // of the tile
+    int64_t line() const { return (kept_along_k() ? depth() : side) + (bytes() ? 16 : 8); }  // elements, some unused
+    int64_t each() const { return side * depth() / kThreads; }                               // of a thread
+    int64_t rows() const { return (plan.along_k ? side : depth()) / (kWarps * kGroups); }    // of the tile, its
+    int64_t taken() const { return bytes() ? std::max(plan.width, kWord) : plan.width; }     // neighbours of them
+    int64_t vectors() const { return each() / taken() / rows(); }                            // in each of them
 };
 
 // Of f32, the operand itself.
@@ -52,20 +57,20 @@ class MmaContraction : ContractionBuilder {
     TiledKernel make() {
         const BlockTile& tile = plan_.tile;
         const Expr &m = rows(), &n = columns();
-        const Expr steps = ceil_div(ceil_div(inner().extent, kMmaDepth) * others_, parts_), begins = part_ * steps;
+        const Expr steps = ceil_div(ceil_div(inner().extent, tile.k) * others_, parts_), begins = part_ * steps;
         block_m_ = loop_var("block_m", ceil_div(m, tile.m)), block_n_ = loop_var("block_n", ceil_div(n, tile.n));
         a_.first = block_m_ * tile.m, a_.whole = m, b_.first = block_n_ * tile.n, b_.whole = n;
         for (MmaOperand* o : {&a_, &b_}) {
-            const int64_t rows = o->plan.along_k ? o->side : kMmaDepth;
-            o->tile = add("tile_" + o->name, o->value.dtype(), {rows, o->row()});
+            CHECK(o->depth() == tile.k, "tiles are {} deep, not {}", o->depth(), tile.k);
+            o->tile = add("tile_" + o->name, o->value.dtype(), {o->lines(), o->line()});
             o->fetched = add("next_" + o->name, o->value.dtype(), {kWarps, kGroups, kPairs, o->each()});
         }
-        sums_ = add("sums", DType::f32, {kWarps, kGroups, kPairs, per_thread()});
+        sums_ = add("sums", sum_type(), {kWarps, kGroups, kPairs, per_thread()});
 
         const Expr step = loop_var("step", steps);
         Stmt begin = over_warps("begin", [&](const WarpThread& t) {
             const Expr e = loop_var("cleared", per_thread());
-            Stmt zero = store(sums_, t.own(e), constant(0, DType::f32));
+            Stmt zero = store(sums_, t.own(e), constant(0, sum_type()));
             return seq({loop_over(e, per_thread(), LoopKind::Unrolled, zero), fetch(a_, begins, "first", t),
                         fetch(b_, begins, "first", t)});
         });
@@ -80,51 +85,82 @@ class MmaContraction : ContractionBuilder {
 
   private:
     int64_t per_thread() const { return in_rows_ * in_columns_ * 4; }
+    DType sum_type() const { return matrix_sum(a_.value.dtype()); }
 
-    // The vectors of a thread, by number, and where they begin along the side and along k. Pairs take neighbours.
+    // A vector of a thread, by number, where it begins along the side and along k, and which of its elements is meant.
+    struct Taken {
+        Expr number, side, k, in;
+    };
+
+    // The vectors of a thread. Pairs take neighbours. `whole`: as vectors, or element by element.
     template <typename F>
-    Stmt for_vectors(const MmaOperand& o, const std::string& which, const WarpThread& t, const F& one) const {
-        const int64_t width = o.plan.width;
+    Stmt for_vectors(const MmaOperand& o, const std::string& which, const WarpThread& t, bool whole,
+                     const F& one) const {
+        const int64_t width = o.taken();
         const Expr r = loop_var(which + "row_" + o.name, o.rows()), c = loop_var(which + "turn_" + o.name, o.vectors());
         const Expr in = width > 1 ? loop_var(which + "in_" + o.name, width) : Expr(0);
         const Expr row = r * (kWarps * kGroups) + t.warp * kGroups + t.group, column = (c * kPairs + t.pair) * width;
         const Expr number = (r * o.vectors() + c) * width + in;
-        Stmt body = o.plan.along_k ? one(number, row, column, in) : one(number, column, row, in);
-        if (width > 1) body = loop_over(in, width, LoopKind::Vector, std::move(body));
+        Stmt body = one(o.plan.along_k ? Taken{number, row, column, in} : Taken{number, column, row, in});
+        if (width > 1) body = loop_over(in, width, whole ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
         return loop_over(r, o.rows(), LoopKind::Unrolled,
                          loop_over(c, o.vectors(), LoopKind::Unrolled, std::move(body)));
     }
 
+    // The same of bytes that are turned: a thread takes four vectors that follow each other along k, and keeps words
+    // along k of them. Groups take neighbours.
+    template <typename F>
+    Stmt for_words(const MmaOperand& o, const std::string& which, const WarpThread& t, bool keeps, const F& one) const {
+        const int64_t width = o.plan.width, turns = o.side / (kGroups * width),
+                      rows = o.depth() / (kWarps * kPairs * kWord);
+        const Expr r = loop_var(which + "row_" + o.name, rows), c = loop_var(which + "turn_" + o.name, turns);
+        const Expr word = loop_var(which + "word_" + o.name, kWord);
+        const Expr in = width > 1 ? loop_var(which + "in_" + o.name, width) : Expr(0);
+        const Expr side = (c * kGroups + t.group) * width;
+        const Expr k = ((r * kWarps + t.warp) * kPairs + t.pair) * kWord + word,
+                   number = ((r * turns + c) * kWord + word) * width + in;
+        Stmt body = one(Taken{number, side, k, in});
+        auto along_side = [&](LoopKind kind) {
+            if (width > 1) body = loop_over(in, width, kind, std::move(body));
+        };
+        if (!keeps) along_side(LoopKind::Vector);
+        body = loop_over(word, kWord, keeps ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
+        if (keeps) along_side(LoopKind::Unrolled);
+        return loop_over(r, rows, LoopKind::Unrolled, loop_over(c, turns, LoopKind::Unrolled, std::move(body)));
+    }
+
     Stmt fetch(const MmaOperand& o, const Expr& step, const std::string& which, const WarpThread& t) const {
-        auto one = [&](const Expr& number, const Expr& in_side, const Expr& in_k, const Expr& in) {
-            // The vector begins there, and all of it is inside or none.
-            const Expr k = floor_div(step, others_) * kMmaDepth + in_k, side = o.first + in_side;
+        const bool along = o.plan.along_k, whole = o.plan.width == o.taken();
+        auto one = [&](const Taken& v) {
+            // All of a vector is inside or nothing of it is.
+            const Expr single = whole || o.turned() ? Expr(0) : v.in;
+            const Expr first = floor_div(step, others_) * o.depth() + v.k, side = o.first + v.side, k = first + single;
             Expr inside = int_const(1, DType::boolean);
             if (!divides(o.side, o.whole)) inside = logical_and(inside, lt(side, o.whole));
-            if (!divides(kMmaDepth, inner().extent)) inside = logical_and(inside, lt(k, inner().extent));
-            const bool along = o.plan.along_k;
-            Expr value = at(o.value, o.axis, along ? side : side + in, along ? k + in : k, step);
+            if (!divides(o.depth(), inner().extent)) inside = logical_and(inside, lt(k, inner().extent));
+            Expr value = at(o.value, o.axis, along ? side : side + v.in, along ? first + v.in : first, step);
             value = select(inside, value, constant(0, o.value.dtype()));
-            return store(o.fetched, t.own(number), std::move(value));
+            return store(o.fetched, t.own(v.number), std::move(value));
         };
-        return for_vectors(o, which + "_", t, one);
+        return o.turned() ? for_words(o, which + "_", t, false, one) : for_vectors(o, which + "_", t, whole, one);
     }
 
     Stmt keep(const MmaOperand& o, const WarpThread& t) const {
-        auto one = [&](const Expr& number, const Expr& side, const Expr& k, const Expr& in) {
-            std::vector<Expr> at{side, k + in};
-            if (!o.plan.along_k) at = {k, side + in};
-            return store(o.tile, std::move(at), load(o.fetched, o.value.dtype(), t.own(number)));
+        auto one = [&](const Taken& v) {
+            const Expr side = o.plan.along_k ? v.side : v.side + v.in, k = o.plan.along_k ? v.k + v.in : v.k;
+            std::vector<Expr> at{side, k};
+            if (!o.kept_along_k()) at = {k, side};
+            return store(o.tile, std::move(at), load(o.fetched, o.value.dtype(), t.own(v.number)));
         };
-        return for_vectors(o, "", t, one);
+        return o.turned() ? for_words(o, "", t, true, one) : for_vectors(o, "", t, true, one);
     }
 
     // Strides along the axes of the intrinsic: warps, 16 rows, 8 columns, half, group, pair, which of it; then k.
     Stmt multiply() const {
         const int64_t own = per_thread(), none = 0, m = plan_.tile.m / kWarps;
-        const int64_t a = a_.plan.along_k ? a_.row() : 1, a_k = a_.plan.along_k ? 1 : a_.row();
-        const int64_t b = b_.plan.along_k ? b_.row() : 1, b_k = b_.plan.along_k ? 1 : b_.row();
-        Call call{mma_name(a_.value.dtype(), plan_.tile),
+        const int64_t a = a_.kept_along_k() ? a_.line() : 1, a_k = a_.kept_along_k() ? 1 : a_.line();
+        const int64_t b = b_.kept_along_k() ? b_.line() : 1, b_k = b_.kept_along_k() ? 1 : b_.line();
+        Call call{block_matrix_name("mma", a_.value.dtype(), b_.value.dtype(), plan_.tile.m, plan_.tile.n),
                   {{sums_, {0, 0, 0, 0}}},
                   {{a_.tile, {0, 0}}, {b_.tile, {0, 0}}},
                   {}};
@@ -150,7 +186,7 @@ class MmaContraction : ContractionBuilder {
             const Expr j = loop_var("column", in_columns_), in = loop_var("in_pair", 2);
             const Expr row = block_m_ * plan_.tile.m + t.warp * (plan_.tile.m / kWarps) + i * 16 + half * 8 + t.group;
             const Expr column = block_n_ * plan_.tile.n + j * 8 + t.pair * 2;
-            const Expr own = load(sums_, DType::f32, t.own(i * (in_columns_ * 4) + j * 4 + half * 2 + in));
+            const Expr own = load(sums_, sum_type(), t.own(i * (in_columns_ * 4) + j * 4 + half * 2 + in));
             Finished made = finished_part(row, column + in, own);
             Stmt body = store(to_buffer(), std::move(made.to), std::move(made.value));
             const bool vector = parts_ > 1 ? divides(2, n) : plan_.store_width > 1, full = divides(plan_.tile.n, n);
@@ -172,11 +208,7 @@ class MmaContraction : ContractionBuilder {
 
 }  // namespace
 
-std::string mma_name(DType dtype, const BlockTile& tile) {
-    return fmt::format("mma_{}_{}x{}", dtype_name(dtype), tile.m, tile.n);
-}
-
-BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n) {
+BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n, DType dtype) {
     BlockTile best;
     double least = 0;
     for (int64_t bm : {128, 64})
@@ -186,7 +218,7 @@ BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n) {
             const double cost = (x * y + 2 * (x + y) + 4) * std::max(1.0, blocks / kMmaAtOnce);
             if (best.m && cost >= least) continue;
             least = cost;
-            best = {bm, bn, kMmaDepth};
+            best = {bm, bn, mma_depth(dtype)};
         }
     return best;
 }

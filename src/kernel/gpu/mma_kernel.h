@@ -1,6 +1,6 @@
-// The same contraction with matrix instructions, for operands of 16 bits: four warps of a block share the rows of its
-// tile, and their sums lie in the layout that the instruction gives them. What one thread has of a tile is a buffer
-// with a place for each thread, which it alone uses: it stays in registers.
+// The same contraction with matrix instructions, for operands of 16 bits and bytes: four warps of a block share the
+// rows of its tile, and their sums lie in the layout that the instruction gives them. What one thread has of a tile is
+// a buffer with a place for each thread, which it alone uses: it stays in registers.
 #pragma once
 
 #include "kernel/gpu/contraction_kernel.h"
@@ -9,9 +9,10 @@ namespace tessera {
 
 // How an operand is brought to shared memory.
 struct OperandPlan {
-    bool along_k =
-        false;          // neighbours along k lie together in memory, and so in the tile; otherwise those along its side
-    int64_t width = 1;  // that many at a time
+    // Neighbours along k lie together in memory, and so in the tile; otherwise those along its side. Bytes lie along k
+    // in the tile whichever way they come.
+    bool along_k = false;
+    int64_t width = 1;  // that many at a time; of bytes that do not lie along k, at most four
 };
 
 struct MmaPlan {
@@ -22,9 +23,7 @@ struct MmaPlan {
     int64_t parts = 1;  // of the steps along k, which they divide
 };
 
-// The intrinsic for tiles of that type and size, where there is one.
-std::string mma_name(DType dtype, const BlockTile& tile);
-BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n);
+BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n, DType dtype);
 
 // Of a contraction whose axes are batch, where there is one, rows and columns. `out` makes of each sum what is stored.
 TiledKernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,

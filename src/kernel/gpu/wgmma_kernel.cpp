@@ -89,7 +89,9 @@ class WgmmaContraction : ContractionBuilder {
         } else if (!find_operand(sum_.value.arg(size_t(a)), row_axis_, tile_.m, a_)) {
             return {};
         }
-        if (!find_operand(sum_.value.arg(size_t(1 - a)), column_axis_, tile_.n, b_) || a_.dtype != b_.dtype) return {};
+        if (!find_operand(sum_.value.arg(size_t(1 - a)), column_axis_, tile_.n, b_) ||
+            !are_multiplied(a_.dtype, b_.dtype))
+            return {};
         if (parts_ == 1) stored_ = stored_view();
         for (const MatrixView* view : {&a_.view, &b_.view, stored_ ? &*stored_ : nullptr})
             if (view && !(window_ && view == &a_.view) && !take(*view)) return {};
@@ -263,8 +265,10 @@ class WgmmaContraction : ContractionBuilder {
         const int64_t own = per_thread(), none = 0;
         const int64_t a = a_.along_k ? depth_ : 1, a_k = a_.along_k ? 1 : a_.side;
         const int64_t b = b_.along_k ? depth_ : 1, b_k = b_.along_k ? 1 : b_.side;
-        Call call{
-            "wg" + mma_name(a_.dtype, tile_), {{sums_, {0, 0, 0, 0}}}, {{a_.tile, {0, 0}}, {b_.tile, {0, 0}}}, {}};
+        Call call{block_matrix_name("wgmma", a_.dtype, b_.dtype, tile_.m, tile_.n),
+                  {{sums_, {0, 0, 0, 0}}},
+                  {{a_.tile, {0, 0}}, {b_.tile, {0, 0}}},
+                  {}};
         // Along warps, 64 rows, 8 columns, half, group, pair, which of it; then k.
         const std::vector<int64_t> strides{32 * own, tile_.n / 2,    4,     2,     4 * own, own,   1,    none,  //
                                            16 * a,   kWgmmaRows * a, none,  8 * a, a,       none,  none, a_k,   //

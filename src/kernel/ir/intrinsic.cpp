@@ -72,20 +72,22 @@ Expr matrix_element(size_t operand, DType dtype, const std::vector<Expr>& at) {
 // (u), of 16 (v), of one half of them (h) and one of its 8 (g); columns j those of 8 (x), of 2 (t) and one of those
 // (p). So the elements of one thread, which is t of group g of warp u, follow each other. `mma` are instructions of one
 // warp, `wgmma` those of four, which read both operands from shared memory.
-Intrinsic block_matrix(const char* kind, DType dtype, int64_t rows, int64_t columns, int64_t depth, const char* needs) {
+Intrinsic block_matrix(const char* kind, std::array<DType, 2> of, int64_t rows, int64_t columns, int64_t depth,
+                       const char* needs) {
     ReduceAxis u = axis("u", 4), v = axis("v", rows / 4 / 16), x = axis("x", columns / 8), h = axis("h", 2);
     ReduceAxis g = axis("g", 8), t = axis("t", 4), p = axis("p", 2), k = axis("k", depth);
-    Expr a = matrix_element(0, dtype, {u.var, v.var, h.var, g.var, k.var});
-    Expr b = matrix_element(1, dtype, {x.var, t.var, p.var, k.var});
-    return {.name = fmt::format("{}_{}_{}x{}", kind, dtype_name(dtype), rows, columns),
+    Expr a = matrix_element(0, of[0], {u.var, v.var, h.var, g.var, k.var});
+    Expr b = matrix_element(1, of[1], {x.var, t.var, p.var, k.var});
+    return {.name = block_matrix_name(kind, of[0], of[1], rows, columns),
             .axes = {u, v, x, h, g, t, p},
             .reduce = {k},
-            .out = matrix_sum(dtype),
-            .operands = {stored_as(dtype), stored_as(dtype)},
+            .out = matrix_sum(of[0]),
+            .operands = {stored_as(of[0]), stored_as(of[1])},
             .value = a * b,
             .needs = needs,
             .by_block = true,
-            .multiplied = dtype};
+            .multiplied = of[0],
+            .multiplied_by = of[1]};
 }
 
 // The same of any number of warps, which share columns too (c).
@@ -105,6 +107,7 @@ Intrinsic warp_matrix(DType dtype, const std::array<int64_t, 5>& sizes, bool thr
             .needs = "ptx80",
             .by_block = true,
             .multiplied = dtype,
+            .multiplied_by = dtype,
             .thrice = thrice};
 }
 
@@ -126,7 +129,8 @@ Intrinsic wide_matrix(DType dtype, const std::array<int64_t, 5>& sizes, bool fro
             .needs = "wgmma",
             .by_block = true,
             .from_threads = from_threads,
-            .multiplied = dtype};
+            .multiplied = dtype,
+            .multiplied_by = dtype};
 }
 
 constexpr std::string_view kWarps = "warps", kWarpsThrice = "warps_thrice", kWide = "wide", kWideOfThreads = "wide_own";
@@ -177,7 +181,8 @@ Intrinsic team_matrix(DType dtype, int64_t columns, int64_t depth, bool from_thr
             .later = true,
             .fresh = !from_threads,
             .from_threads = from_threads,
-            .multiplied = dtype};
+            .multiplied = dtype,
+            .multiplied_by = dtype};
 }
 
 std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
@@ -188,14 +193,17 @@ std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
             all.push_back(team_matrix(dtype, 128, side, false));
             all.push_back(team_matrix(dtype, side, 128, true));
         }
-    for (DType dtype : kMatrixTypes)
-        for (int64_t rows : {128, 64})
-            for (int64_t columns : {192, 128, 64}) {
-                if (dtype_bytes(dtype) > 1 && columns < 192)
-                    all.push_back(block_matrix("mma", dtype, rows, columns, 32, "ptx80"));
-                all.push_back(block_matrix("wgmma", dtype, rows, columns,
-                                           kPanelBytes / static_cast<int64_t>(dtype_bytes(dtype)), "wgmma"));
-            }
+    for (DType a : kMatrixTypes)
+        for (DType b : kMatrixTypes) {
+            if (!are_multiplied(a, b)) continue;
+            for (int64_t rows : {128, 64})
+                for (int64_t columns : {192, 128, 64}) {
+                    if (!kNarrowFloats.has(a) && columns < 192)
+                        all.push_back(block_matrix("mma", {a, b}, rows, columns, mma_depth(a), "ptx80"));
+                    all.push_back(block_matrix("wgmma", {a, b}, rows, columns,
+                                               kPanelBytes / static_cast<int64_t>(dtype_bytes(a)), "wgmma"));
+                }
+        }
     return all;
 }
 
@@ -229,6 +237,19 @@ std::vector<Expr> moved(const Buffer& b, std::vector<Expr> at, const Expr& by, c
 DType matrix_sum(DType dtype) { return is_int(dtype) ? DType::i32 : DType::f32; }
 
 int64_t matrix_depth(DType dtype) { return kMatrixBytes / static_cast<int64_t>(dtype_bytes(dtype)); }
+
+bool are_multiplied(DType a, DType b) {
+    auto has = [](DType t) { return std::find(std::begin(kMatrixTypes), std::end(kMatrixTypes), t); };
+    if (has(a) == std::end(kMatrixTypes) || has(b) == std::end(kMatrixTypes)) return false;
+    return a == b || (dtype_bytes(a) == 1 && dtype_bytes(b) == 1 && is_int(a) == is_int(b));
+}
+
+std::string block_matrix_name(std::string_view kind, DType a, DType b, int64_t rows, int64_t columns) {
+    const std::string second = a == b ? "" : fmt::format("_{}", dtype_name(b));
+    return fmt::format("{}_{}{}_{}x{}", kind, dtype_name(a), second, rows, columns);
+}
+
+int64_t mma_depth(DType dtype) { return dtype_bytes(dtype) == 1 ? 64 : 32; }
 
 std::string team_matrix_name(DType dtype, int64_t columns, int64_t depth, bool from_threads) {
     return fmt::format("wgmma_{}_{}_128x{}x{}", from_threads ? "add" : "set", dtype_name(dtype), columns, depth);

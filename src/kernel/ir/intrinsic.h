@@ -20,8 +20,9 @@ struct Intrinsic {
     // Of those: it goes on after its call, until wait_product (group_steps.h); out = value, not +=; the first operand
     // lies with the threads, as sums do.
     bool later = false, fresh = false, from_threads = false;
-    DType multiplied = DType::f32;  // of those: what operands hold; floats of 8 bits are bytes in memory
-    bool thrice = false;            // of f32: by three products, which have nearly all digits
+    // Of those: what the first operand holds, and the second; floats of 8 bits are bytes in memory.
+    DType multiplied = DType::f32, multiplied_by = DType::f32;
+    bool thrice = false;  // of f32: by three products, which have nearly all digits
 };
 
 // What matrix instructions of a GPU multiply, the type of their sums, and how many they take along what is added up:
@@ -31,6 +32,12 @@ constexpr DType kMatrixTypes[] = {DType::f16, DType::bf16, DType::f8e4m3fn, DTyp
 constexpr int64_t kMatrixBytes = 32;
 DType matrix_sum(DType dtype);
 int64_t matrix_depth(DType dtype);
+// Whether there are instructions for operands of these two types: of one, or bytes, or floats of 8 bits.
+bool are_multiplied(DType a, DType b);
+// Of tiles of one block, by `mma` instructions of one warp or `wgmma` of four: see block_matrix in intrinsic.cpp. How
+// many elements along what is added up a call of those of one warp takes.
+std::string block_matrix_name(std::string_view kind, DType a, DType b, int64_t rows, int64_t columns);
+int64_t mma_depth(DType dtype);
 
 const std::vector<Intrinsic>& all_intrinsics();
 const Intrinsic* find_intrinsic(std::string_view name);

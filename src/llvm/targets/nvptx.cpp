@@ -37,13 +37,14 @@ class NvptxCode : public TargetCode {
         LLVMInitializeNVPTXAsmPrinter();
     }
 
-    // Each generation of GPUs is a processor of its own.
+    // Each generation of GPUs is a processor of its own. Drivers before CUDA 12.4 read PTX up to 8.3.
     std::span<const NamedTarget> named() const override {
         constexpr const char* kTriple = "nvptx64-nvidia-cuda";
         static const std::vector<NamedTarget> kAll{
             {"sm_80", kTriple, "sm_80", "+ptx80", 192 << 10, 40 << 20, 0},
             {"sm_90", kTriple, "sm_90", "+ptx80", 256 << 10, 50 << 20, 0},
-            {"sm_90a", kTriple, "sm_90a", "+ptx80", 256 << 10, 50 << 20, 0},
+            {"sm_90a", kTriple, "sm_90a", "+ptx80,+ptx84", 256 << 10, 50 << 20, 0},
+            {"sm_90a_ptx80", kTriple, "sm_90a", "+ptx80", 256 << 10, 50 << 20, 0},
         };
         return kAll;
     }

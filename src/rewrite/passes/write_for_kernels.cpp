@@ -57,7 +57,7 @@ Result<Changed> write_for_kernels(Graph& graph, PassContext& context) {
 
 Result<Changed> multiply_bytes(Graph& graph, const Machine& machine, PassContext& context) {
     Changed changed = false;
-    if (machine.multiplies_bytes()) changed = TRY(write_all(graph, by_bytes, context));
+    if (machine.multiplies_bytes() || machine.blocks) changed = TRY(write_all(graph, by_bytes, context));
     context.fold_bytes = true;
     context.fold_byte_floats = !machine.has("wgmma") || context.precision == Precision::Strict;
     TRY(fold_what_was_made(graph, context));

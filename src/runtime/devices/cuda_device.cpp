@@ -481,7 +481,9 @@ Result<std::unique_ptr<CudaDevice>> open_device(int number) {
     if (major < 8)
         return Error(Code::E0701, "GPU {}, {}, has compute capability {}.{}, and 8.0 is needed", number, name.data(),
                      major, minor);
-    const char* target = major == 8 ? "sm_80" : major == 9 ? "sm_90a" : "sm_90";
+    constexpr int kReadsPtx84 = 12040;
+    const char* hopper = driver.version >= kReadsPtx84 ? "sm_90a" : "sm_90a_ptx80";
+    const char* target = major == 8 ? "sm_80" : major == 9 ? hopper : "sm_90";
     Handle context = nullptr;
     TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), "making a context"));
     return std::make_unique<CudaDevice>(driver, number, context, name.data(), target, processors, cache);
