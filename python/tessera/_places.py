@@ -4,6 +4,7 @@ lies, on the processor or on a GPU."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -53,6 +54,7 @@ class Places:
         self.device = NO_GPU  # of outputs that nobody gave memory for
         self.stream: int | None = None
         self.out = out
+        _check_apart(out)
         self.made: dict[str, Any] = {}
         if gpu == NO_GPU or all(on == NO_GPU for _, on in values):
             return
@@ -133,6 +135,14 @@ class Places:
         made = self.torch.empty(value.shape, dtype=torch_dtype(tensor.dtype))
         np.copyto(value_from(Datum.tensor_of(tensor_from(made))), value)
         return made
+
+
+def _check_apart(out: Mapping[str, Any]) -> None:
+    """No two outputs are to be left in one place. Of memory that kernels write to, a run looks at the rest."""
+    for (name, one), (other, two) in itertools.combinations(out.items(), 2):
+        arrays = isinstance(one, np.ndarray) and isinstance(two, np.ndarray)
+        if one is two or (arrays and np.shares_memory(one, two)):
+            raise Error("E0501", f'outputs "{name}" and "{other}" are to be left in memory that overlaps')
 
 
 def _gpu_of(value: Any, gpu: int) -> int:

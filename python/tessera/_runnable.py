@@ -183,6 +183,9 @@ def _named_out(out: Outs | None, chosen: list[str]) -> Mapping[str, Any]:
     if isinstance(out, (list, tuple)):
         if len(out) != len(chosen):
             raise Error("E0501", f"out has {len(out)} arrays, and there are {len(chosen)} outputs")
+        for i, name in enumerate(chosen):
+            if name in chosen[:i]:
+                raise Error("E0501", f'out has two arrays for output "{name}", which is asked for twice')
         return dict(zip(chosen, out))
     if not isinstance(out, Mapping):
         if len(chosen) != 1:
