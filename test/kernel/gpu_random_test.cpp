@@ -276,7 +276,9 @@ TEST(GpuRandom, BlockKernelsWithNeighbours) {
         Chooser choose(seed);
         const bool open = choose.one_in(2);
         const auto m = choose.of<int64_t>({1, 3, 16, 17}), n = choose.of<int64_t>({1, 8, 31, 33, 70});
-        const std::string rows = open ? "M" : std::to_string(m), columns = open ? "N" : std::to_string(n);
+        const bool multiple = open && choose.one_in(3);  // of a number, for vectors
+        const std::string some = multiple ? choose.of<const char*>({"2*N", "8*N", "16*N"}) : "N";
+        const std::string rows = open ? "M" : std::to_string(m), columns = open ? some : std::to_string(n);
         const std::string sizes = rows + ", " + columns;
         const std::string text = with_neighbours(choose, random_block_kernel(choose, rows, columns), sizes, sizes);
         expect_what_is_evaluated(graph_of(text), {{"M", m}, {"N", n}}, seed,

@@ -404,3 +404,30 @@ def test_neighbours_round_as_nodes_do(kind):
     assert made.report.kernels == 1, made.report
     x = tessera_array(np.linspace(1, 2, 40).astype(np.float32), kind)
     np.testing.assert_array_equal(made(x), model(x))
+
+
+@pytest.mark.parametrize("kind, code", [("f8e4m3fn", 17), ("f8e5m2", 19)])
+@pytest.mark.parametrize("saturate", [0, 1])
+def test_neighbours_that_make_floats_of_eight_bits(kind, code, saturate):
+    @triton.jit
+    def copy(x, y, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+    term = triton.op(copy, triton.Input(kind), triton.Output(kind, "in0.d0"), "in0.d0", BLOCK=16, grid="cdiv(in0.d0, 16)")
+    model = tessera.parse(f"""graph g(x: f32[N]) {{
+ %a = cast(x, to={code}, saturate={saturate})\n %y = {term('%a')}\n return cast(%y, to=1)\n}}""")
+    x = np.array([1, 300, 448, 460, 464, 465, 1e5, -1e5, np.inf, -np.inf, np.nan, 0.001, -0.0, 1e-9, 3.3, 57344, 62000], np.float32)
+    slow, fast = both(model, x)
+    np.testing.assert_array_equal(fast, slow)
+
+
+def test_kernels_make_floats_of_eight_bits_that_saturate():
+    @triton.jit
+    def narrow(x, y, n, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        tl.store(y + at, tl.load(x + at, mask=at < n).to(tl.float8e4nv), mask=at < n)
+
+    term = triton.op(narrow, triton.Input("f32"), triton.Output("f8e4m3fn", "in0.d0"), "in0.d0", BLOCK=16, grid=1)
+    for found in both(term.model("f32[N]"), np.array([3, 500, -1e6, np.inf], np.float32)):
+        np.testing.assert_array_equal(found.astype(np.float32), [3, 448, -448, 448])
