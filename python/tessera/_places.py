@@ -186,4 +186,6 @@ def _check_out(name: str, into: Any, dtype: str, shape: list[int]) -> None:
 def _given_out(name: str, into: Any) -> Tensor:
     if not hasattr(into, "__dlpack__") and not hasattr(into, "__cuda_array_interface__"):
         raise Error("E0501", f'out for "{name}": expected an array, got {type(into).__name__}')
+    if getattr(into, "__cuda_array_interface__", {}).get("data", (0, False))[1]:
+        raise Error("E0501", f'out for "{name}" cannot be written to')
     return tensor_from(into, writable=True)

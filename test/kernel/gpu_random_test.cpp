@@ -125,6 +125,43 @@ TEST(GpuRandom, Convolutions) {
     });
 }
 
+// Rows that share a block where there are many and they are short, and such that just do not.
+std::string random_rows(Chooser& choose) {
+    const std::string type = choose.of<const char*>({"f32", "f32", "f16", "bf16"});
+    const auto rows = choose.of<int64_t>({2046, 2047, 2048, 2049, 2050, 2052, 2056, 2064});
+    const auto columns = choose.of<int64_t>({63, 64, 65, 66, 68, 72, 80, 96, 100, 127, 128, 129, 136});
+    const bool rounds = type != "f32";  // differences would grow
+    const std::string row =
+        !rounds && choose.one_in(4) ? fmt::format("{},{}", columns / 8, 8) : std::to_string(columns);
+    const bool folded = row.find(',') != std::string::npos;
+    const std::string axes = folded ? "[-2,-1]" : "[-1]";
+    const std::string shape = fmt::format("{}{},{}", choose.one_in(3) ? "2," : "", rows, row);
+    std::string text = fmt::format("graph g(x: {0}[{1}], s: {0}[{2}], b: {0}[{2}]) {{\n", type, shape, row);
+    if (choose.one_in(2)) text += choose.of<const char*>({"  %a = mul(x, s)\n", "  %a = add(x, b)\n"});
+    const std::string a = text.find("%a") == std::string::npos ? "x" : "%a";
+    const std::string sum = choose.of<const char*>({"reduce_sum", "reduce_max", "reduce_mean", "reduce_l2"});
+    const std::string all = fmt::format("  %r = {}({}, {}, keepdims=1)\n", sum, a, axes);
+    if (choose.one_in(4)) return text + all + "  return %r\n}\n";
+    if (!rounds && choose.one_in(3))
+        return text + all + fmt::format("  %d = sub({}, %r)\n  return %d, exp(%d)\n}}\n", a);
+    if (folded || (!rounds && choose.one_in(3))) {
+        text += all + fmt::format("  %d = sub({}, %r)\n  %e = mul(%d, %d)\n", a);
+        return text + fmt::format("  %q = reduce_mean(%e, {}, keepdims=1)\n  return mul(%d, %q)\n}}\n", axes);
+    }
+    const std::string whole =
+        choose.of<const char*>({"softmax({}, axis=-1)", "log_softmax({}, axis=-1)", "layer_normalization({}, s, b)"});
+    return text + fmt::format("  %y = {}\n", fmt::format(fmt::runtime(whole), a)) +
+           choose.of<const char*>({"  return %y\n}\n", "  return relu(%y)\n}\n", "  return mul(%y, s)\n}\n"});
+}
+
+TEST(GpuRandom, ManyShortRows) {
+    for_seeds(4, [](unsigned seed) {
+        Chooser choose(seed);
+        const std::string text = random_rows(choose);
+        expect_what_is_evaluated(graph_of(text), {}, seed, choose.of<const char*>({"sm_80", "sm_90a"}));
+    });
+}
+
 // Elements of y at random places become those of x at random places and what an instance is. Each place is of one
 // instance: what several write depends on their order.
 std::string random_tile_kernel(Chooser& choose, bool wide) {
