@@ -59,6 +59,8 @@ def test_outputs_in_place():
         assert run.run(X, out=both)["z"] is both[1]
         np.testing.assert_array_equal(both[0], X * X)
         np.testing.assert_array_equal(both[1], -X * X)
+        found = run.run(X, out=[None, both[1]])
+        assert found["z"] is both[1] and (found["y"] == X * X).all()
         into = np.zeros(7, np.float32)[1:].reshape(2, 3)
         assert run.run(X, out={"y": OverDlpack(into)})["y"].array is into
         np.testing.assert_array_equal(into, X * X)
