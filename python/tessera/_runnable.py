@@ -133,9 +133,10 @@ class Runnable:
         tensors, anything with __dlpack__ or __cuda_array_interface__, numbers, lists for sequences, None for an empty
         optional. Contiguous ones are read where they lie. Outputs are tensors where an input is one, else NumPy arrays.
 
-        `outputs` names those that are wanted (all). `out` takes arrays to write outputs to, by name, in order, or one array
-        for one output; None leaves one alone. On a GPU, inputs that lie there are used there, PyTorch's stream is followed, and the call does not
-        wait for outputs that stay there. `progress(node, done, total)` is called after each node."""
+        `outputs` names those that are wanted (all). `out` takes arrays to write outputs to, by name, in order (None: none
+        for that one), or one array for one output. On a GPU, inputs that lie there are used there, PyTorch's stream is
+        followed, and the call does not wait for outputs that stay there. `progress(node, done, total)` is called after each
+        node."""
         plainly = outputs is None and out is None and max_work is None and progress is None
         if plainly and self._all_plain and type(inputs) is dict:
             values = self._held.run_arrays(inputs, self._output_names, seed)
