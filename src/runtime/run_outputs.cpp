@@ -26,8 +26,13 @@ bool Run::overlaps_inputs(const Tensor& t) const {
 Status Run::ask_place(size_t k) {
     Left& left = left_[k];
     if (!options_.place || left.asked) return {};
-    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(program_.outputs[k])];
-    auto sizes = TRY(buffer_sizes(buffer, context_.symbols));
+    const auto b = static_cast<size_t>(program_.outputs[k]);
+    const ProgramBuffer& buffer = program_.buffers[b];
+    if (buffer.dtype == DType::string) return {};  // is not left in memory of others
+    const auto& held = context_.data[static_cast<size_t>(layout_.root[b])];
+    // The evaluator makes what a buffer has no shape for.
+    auto sizes = held ? std::optional(TRY(datum(program_.outputs[k])).tensor().sizes())
+                      : TRY(buffer_sizes(buffer, context_.symbols));
     if (!sizes) return {};
     left.asked = true;
     left.memory = TRY(options_.place(k, buffer.dtype, *sizes));

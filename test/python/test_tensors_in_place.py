@@ -133,6 +133,17 @@ def test_outputs_over_inputs_in_a_sequence():
             assert (found["y"].tolist(), found["z"].tolist()) == ([-1, -2], [2, 4])
 
 
+def test_outputs_that_no_kernel_has():
+    words, numbers = np.array(["a", "b"]), np.array([1 + 2j, 3j], np.complex64)
+    for run in runnables("graph g(s: str[N], c: c64[N]) {\n  return string_concat(s, s), concat(c, c, axis=0)\n}\n"):
+        text, twice = np.empty(2, object), np.zeros(4, np.complex64)
+        found = run.run([words, numbers], out=[text, twice])
+        assert all(one is given for one, given in zip(found.values(), (text, twice)))
+        assert text.tolist() == ["aa", "bb"] and twice.tolist() == [*numbers, *numbers]
+        with pytest.raises(tessera.Error, match=r"E0405.*expected shape \(2,\), got \(3,\)"):
+            run.run([words, numbers], out=[np.empty(3, object), twice])
+
+
 def test_no_two_outputs_in_one_place():
     for run in runnables():
         room = np.zeros((2, 6), np.float32)
