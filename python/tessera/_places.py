@@ -4,6 +4,7 @@ lies, on the processor or on a GPU."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -53,6 +54,7 @@ class Places:
         self.device = NO_GPU  # of outputs that nobody gave memory for
         self.stream: int | None = None
         self.out = out
+        _check_apart(out)
         self.made: dict[str, Any] = {}
         if gpu == NO_GPU or all(on == NO_GPU for _, on in values):
             return
@@ -135,6 +137,14 @@ class Places:
         return made
 
 
+def _check_apart(out: Mapping[str, Any]) -> None:
+    """No two outputs are to be left in one place. Of memory that kernels write to, a run looks at the rest."""
+    for (name, one), (other, two) in itertools.combinations(out.items(), 2):
+        arrays = isinstance(one, np.ndarray) and isinstance(two, np.ndarray)
+        if one is two or (arrays and np.shares_memory(one, two)):
+            raise Error("E0501", f'outputs "{name}" and "{other}" are to be left in memory that overlaps')
+
+
 def _gpu_of(value: Any, gpu: int) -> int:
     if isinstance(value, np.ndarray) or not (is_torch(value) or hasattr(value, "__dlpack__")
                                              or hasattr(value, "__cuda_array_interface__")):
@@ -176,4 +186,6 @@ def _check_out(name: str, into: Any, dtype: str, shape: list[int]) -> None:
 def _given_out(name: str, into: Any) -> Tensor:
     if not hasattr(into, "__dlpack__") and not hasattr(into, "__cuda_array_interface__"):
         raise Error("E0501", f'out for "{name}": expected an array, got {type(into).__name__}')
+    if getattr(into, "__cuda_array_interface__", {}).get("data", (0, False))[1]:
+        raise Error("E0501", f'out for "{name}" cannot be written to')
     return tensor_from(into, writable=True)

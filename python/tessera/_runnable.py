@@ -133,9 +133,10 @@ class Runnable:
         tensors, anything with __dlpack__ or __cuda_array_interface__, numbers, lists for sequences, None for an empty
         optional. Contiguous ones are read where they lie. Outputs are tensors where an input is one, else NumPy arrays.
 
-        `outputs` names those that are wanted (all). `out` takes arrays to write outputs to, by name, in order, or one array
-        for one output. On a GPU, inputs that lie there are used there, PyTorch's stream is followed, and the call does not
-        wait for outputs that stay there. `progress(node, done, total)` is called after each node."""
+        `outputs` names those that are wanted (all). `out` takes arrays to write outputs to, by name, in order (None: none
+        for that one), or one array for one output. On a GPU, inputs that lie there are used there, PyTorch's stream is
+        followed, and the call does not wait for outputs that stay there. `progress(node, done, total)` is called after each
+        node."""
         plainly = outputs is None and out is None and max_work is None and progress is None
         if plainly and self._all_plain and type(inputs) is dict:
             values = self._held.run_arrays(inputs, self._output_names, seed)
@@ -183,7 +184,10 @@ def _named_out(out: Outs | None, chosen: list[str]) -> Mapping[str, Any]:
     if isinstance(out, (list, tuple)):
         if len(out) != len(chosen):
             raise Error("E0501", f"out has {len(out)} arrays, and there are {len(chosen)} outputs")
-        return dict(zip(chosen, out))
+        for i, name in enumerate(chosen):
+            if name in chosen[:i]:
+                raise Error("E0501", f'out has two arrays for output "{name}", which is asked for twice')
+        out = dict(zip(chosen, out))
     if not isinstance(out, Mapping):
         if len(chosen) != 1:
             raise Error("E0501", f"out is one array, and there are {len(chosen)} outputs", hint="give a dict of arrays by name")
@@ -191,7 +195,7 @@ def _named_out(out: Outs | None, chosen: list[str]) -> Mapping[str, Any]:
     for name in out:
         if name not in chosen:
             raise Error("E0401", f'out names "{name}", which is no output that is asked for', hint=f"there are: {', '.join(chosen)}")
-    return out
+    return {name: into for name, into in out.items() if into is not None}
 
 
 class Model(Runnable):

@@ -67,12 +67,18 @@ Status Run::bind_input(size_t i, const Datum& input) {
     return {};
 }
 
+void Run::note_given(const Datum& input) {
+    if (!input.is_tensor()) {
+        for (const Datum& item : input.items()) note_given(item);
+        return;
+    }
+    const auto* data = static_cast<const char*>(input.tensor().data());
+    given_.emplace_back(data, data + input.tensor().bytes());
+}
+
 Status Run::begin(const std::vector<Datum>& inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {
-        if (options_.place && inputs[i].is_tensor()) {
-            const auto* data = static_cast<const char*>(inputs[i].tensor().data());
-            given_.emplace_back(data, data + inputs[i].tensor().bytes());
-        }
+        if (options_.place) note_given(inputs[i]);
         TRY(bind_input(i, inputs[i]));
     }
     for (int buffer : program_.outputs) {

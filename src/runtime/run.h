@@ -45,8 +45,11 @@ class Run {
     bool overlaps_inputs(const Tensor& t) const;
     bool stays() const { return options_.stream && !context_.device.shares_memory(); }  // on the device
     Result<Tensor> device_tensor(size_t k);                                             // for an output that stays
-    // Output `k`, in the memory that it is to be left in. `source`: what it is, where it was copied before.
-    Result<Datum> leave_output(size_t k, const std::optional<Tensor>& source);
+    // Output `k` in memory of its own, where it is an input, or a step passed one on; or nothing.
+    Result<std::optional<Datum>> given_output(size_t k);
+    Result<Datum> apart_from_inputs(const Datum& d);
+    // Output `k`, in the memory that it is to be left in. `source`: what it is, where it was looked at before.
+    Result<Datum> leave_output(size_t k, const std::optional<Datum>& source);
     Status copy(const Tensor& to, const Tensor& from);
     Result<Tensor> on_device(size_t k) const;  // an output as it lies there
     bool lies_on_device(size_t root) const;
@@ -76,6 +79,7 @@ class Run {
     std::optional<std::vector<Datum>> nested(const Graph& graph, const std::vector<Datum>& inputs,
                                              const NodeEvaluator::Find& outer);
     Status keep(int buffer, Datum result);  // what a host or control step made
+    void note_given(const Datum& input);    // where it lies
     Status bind_input(size_t i, const Datum& input);
     Status define_sizes(const Value& value, const Sizes& sizes);
     Result<const BoundStep*> bind_late(const KernelStep& step, size_t i);  // as in the last run, where sizes are equal

@@ -26,8 +26,13 @@ bool Run::overlaps_inputs(const Tensor& t) const {
 Status Run::ask_place(size_t k) {
     Left& left = left_[k];
     if (!options_.place || left.asked) return {};
-    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(program_.outputs[k])];
-    auto sizes = TRY(buffer_sizes(buffer, context_.symbols));
+    const auto b = static_cast<size_t>(program_.outputs[k]);
+    const ProgramBuffer& buffer = program_.buffers[b];
+    if (buffer.dtype == DType::string) return {};  // is not left in memory of others
+    const auto& held = context_.data[static_cast<size_t>(layout_.root[b])];
+    // The evaluator makes what a buffer has no shape for.
+    auto sizes = held ? std::optional(TRY(datum(program_.outputs[k])).tensor().sizes())
+                      : TRY(buffer_sizes(buffer, context_.symbols));
     if (!sizes) return {};
     left.asked = true;
     left.memory = TRY(options_.place(k, buffer.dtype, *sizes));
@@ -101,14 +106,39 @@ Status Run::copy(const Tensor& to, const Tensor& from) {
     return {};
 }
 
-Result<Datum> Run::leave_output(size_t k, const std::optional<Tensor>& source) {
+Result<std::optional<Datum>> Run::given_output(size_t k) {
+    const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(program_.outputs[k])]);
+    if (layout_.home[root] == Home::Input && lies_on_device(root)) {
+        Tensor own = TRY(device_tensor(k));
+        TRY(copy(own, TRY(on_device(k))));
+        return std::optional<Datum>(std::move(own));
+    }
+    if (!context_.data[root]) return std::optional<Datum>();
+    return std::optional(TRY(apart_from_inputs(TRY(datum(program_.outputs[k])))));
+}
+
+Result<Datum> Run::apart_from_inputs(const Datum& d) {
+    if (d.is_tensor()) {
+        const Tensor& t = d.tensor();
+        if (t.dtype() == DType::string || !overlaps_inputs(t)) return d;
+        Tensor own = TRY(Tensor::zeros(t.dtype(), t.sizes()));
+        TRY(copy(own, t));
+        return Datum(std::move(own));
+    }
+    std::vector<Datum> items;
+    for (const Datum& item : d.items()) items.push_back(TRY(apart_from_inputs(item)));
+    if (d.is_sequence()) return Datum::sequence(std::move(items));
+    return items.empty() ? Datum::none() : Datum::some(std::move(items[0]));
+}
+
+Result<Datum> Run::leave_output(size_t k, const std::optional<Datum>& source) {
     Left& left = left_[k];
     if (left.in_place) return Datum(*left.memory);
     const int buffer = program_.outputs[k];
     const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
-    std::optional<Datum> found;
-    if (source)
-        found = Datum(*source);
+    std::optional<Datum> found = source;
+    if (found)
+        found = TRY(detached(std::move(*found), context_.mark));
     else if (lies_on_device(root) && (left.memory || stays()))
         found = Datum(TRY(on_device(k)));
     else
@@ -131,15 +161,9 @@ Result<std::vector<Datum>> Run::outputs() {
     for (size_t k = 0; k < left_.size(); ++k)
         if (program_.graph->outputs()[k]->type().is_tensor()) TRY(ask_place(k));
     // Outputs that are inputs come first where others are written over those.
-    std::vector<std::optional<Tensor>> sources(left_.size());
-    for (size_t k = 0; shared_ && k < left_.size(); ++k) {
-        const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(program_.outputs[k])]);
-        if (left_[k].in_place || layout_.home[root] != Home::Input) continue;
-        const Tensor from = lies_on_device(root) ? TRY(on_device(k)) : TRY(datum(program_.outputs[k])).tensor();
-        if (from.dtype() == DType::string) continue;
-        sources[k] = from.gpu() == kNoGpu ? TRY(Tensor::zeros(from.dtype(), from.sizes())) : TRY(device_tensor(k));
-        TRY(copy(*sources[k], from));
-    }
+    std::vector<std::optional<Datum>> sources(left_.size());
+    for (size_t k = 0; shared_ && k < left_.size(); ++k)
+        if (!left_[k].in_place) sources[k] = TRY(given_output(k));
     std::vector<Datum> list;
     for (size_t k = 0; k < left_.size(); ++k) list.push_back(TRY(leave_output(k, sources[k])));
     if (!stays() || waits_) {

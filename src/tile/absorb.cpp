@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "base/check.h"
 #include "tile/verify.h"
@@ -14,10 +15,39 @@ namespace {
 
 using At = MapOperand::At;
 
+bool is_narrow_float(DType t) { return is_float(t) && dtype_bits(t) < 32; }
+
+// The same without arithmetic on floats narrower than f32: what is loaded is widened, and what a node gives is rounded.
+class Widening {
+  public:
+    Expr rounded(const Expr& e) { return is_narrow_float(e.dtype()) ? cast(wide(e), e.dtype()) : wide(e); }
+
+  private:
+    Expr wide(const Expr& e) {
+        if (auto found = done_.find(e.get()); found != done_.end()) return found->second;
+        const Expr made = make(e);
+        done_.emplace(e.get(), made);
+        return made;
+    }
+    Expr make(const Expr& e) {
+        const bool narrow = is_narrow_float(e.dtype());
+        if (e.is(ExprKind::Const)) return narrow ? real_const(e.node().real, DType::f32) : e;
+        if (e.is(ExprKind::Load)) return narrow ? cast(e, DType::f32) : e;
+        std::vector<Expr> args;
+        for (const Expr& a : e.args()) args.push_back(wide(a));
+        if (e.is(ExprKind::Cast) || e.is(ExprKind::CastSaturate)) {
+            const Expr x = e.is(ExprKind::Cast) ? cast(args[0], e.dtype()) : cast_saturate(args[0], e.dtype());
+            return narrow ? cast(x, DType::f32) : x;
+        }
+        return with_args(e, std::move(args));
+    }
+    std::map<const ExprNode*, Expr> done_;
+};
+
 class Absorbing {
   public:
     Absorbing(const ProgramData& program, size_t parameter, const ElementMap& map)
-        : map_(map), parameter_(static_cast<int>(parameter)) {
+        : map_(map), parameter_(static_cast<int>(parameter)), body_(Widening().rounded(map.body)) {
         made_.program = program;
         auto arrays = arrays_of_pointers(program);
         CHECK(arrays.ok(), "a program whose arrays are not known");
@@ -175,7 +205,7 @@ class Absorbing {
         for (size_t o = 0; o < map_.operands.size(); ++o) inputs.push_back(loaded(o, pointer, mask));
         const DType dtype = map_.body.dtype();
         const Expr zero = constant(0, dtype);
-        Expr body = map_.body;
+        Expr body = body_;
         const auto input = [&](int value) {
             inputs.push_back(value);
             return tessera::load(static_cast<int>(inputs.size()) - 1, type(value).dtype, {});
@@ -201,7 +231,7 @@ class Absorbing {
         for (size_t o = 0; o < map_.operands.size(); ++o)
             inputs.push_back(map_.operands[o].at == At::Own ? i.inputs[1] : loaded(o, i.inputs[0], mask));
         Instruction stored = i;
-        stored.inputs[1] = map(map_.body, inputs);
+        stored.inputs[1] = map(body_, inputs);
         made_now_.push_back(std::move(stored));
         return std::move(made_now_);
     }
@@ -217,6 +247,7 @@ class Absorbing {
 
     const ElementMap& map_;
     const int parameter_;
+    const Expr body_;
     std::vector<int> arrays_;  // of values that were there before
     std::optional<size_t> first_;
     std::vector<int> values_;  // of operands, their parameters

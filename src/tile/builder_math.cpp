@@ -221,7 +221,9 @@ Result<Value> Builder::fma(const Operand& a, const Operand& b, const Operand& c)
 Result<Value> Builder::cast(const Value& x, DType dtype) {
     if (x.type.pointer) return Error(Code::E0208, "{} cannot become {}", x.type.to_string(), dtype_name(dtype));
     if (x.type.dtype == dtype) return x;
-    return state_->map({x}, tessera::cast(element(0, x.type.dtype), dtype), dtype);
+    const Expr from = element(0, x.type.dtype);
+    const bool saturates = is_float(dtype) && dtype_bits(dtype) <= 8;  // as in Triton
+    return state_->map({x}, saturates ? cast_saturate(from, dtype) : tessera::cast(from, dtype), dtype);
 }
 
 Result<Value> Builder::bitcast(const Value& x, DType dtype) {

@@ -49,11 +49,25 @@ std::optional<Expr> stores_all(const Expr& place, std::vector<Expr> masks, std::
     return reached == elements ? holds : logical_and(holds, le(elements, reached));
 }
 
+bool reads_in(const Region& region, const std::vector<int>& arrays, int parameter) {
+    return std::any_of(region.instructions.begin(), region.instructions.end(), [&](const Instruction& i) {
+        if ((i.kind == Kind::Load || i.kind == Kind::Atomic) && arrays[static_cast<size_t>(i.inputs[0])] == parameter)
+            return true;
+        return std::any_of(i.regions.begin(), i.regions.end(),
+                           [&](const Region& inner) { return reads_in(inner, arrays, parameter); });
+    });
+}
+
 }  // namespace
+
+bool reads(const ProgramData& program, size_t parameter) {
+    const auto arrays = arrays_of_pointers(program);
+    return !arrays.ok() || reads_in(program.body, *arrays, static_cast<int>(parameter));
+}
 
 std::optional<Expr> covers(const ProgramData& program, size_t parameter, const Given& given, const Expr& elements) {
     const auto arrays = arrays_of_pointers(program);
-    if (!arrays.ok()) return {};
+    if (!arrays.ok() || reads_in(program.body, *arrays, static_cast<int>(parameter))) return {};
     Places places(program, given);
     std::optional<Expr> any;
     for (const Instruction& i : program.body.instructions) {

@@ -19,7 +19,7 @@ bool only_grows(const Expr& body) {
             case ExprKind::Const: grows &= is_int(e.dtype()) && e.node().integer >= 0; break;
             case ExprKind::Cast: grows &= is_int(e.dtype()) && dtype_bits(e.dtype()) >= 32; break;
             case ExprKind::Add:
-            case ExprKind::Mul:
+            case ExprKind::Mul: grows &= is_int(e.dtype()) && dtype_bits(e.dtype()) >= 32; break;
             case ExprKind::Load: grows &= is_int(e.dtype()); break;
             default: grows = false;
         }

@@ -176,6 +176,38 @@ TEST(GpuRandom, Convolutions) {
     });
 }
 
+// Rows that share a block where there are many and they are short, and such that just do not.
+std::string random_rows(Chooser& choose) {
+    const auto rows = choose.of<int64_t>({2046, 2047, 2048, 2049, 2050, 2052, 2056, 2064});
+    const auto columns = choose.of<int64_t>({63, 64, 65, 66, 68, 72, 80, 96, 100, 127, 128, 129, 136});
+    if (choose.one_in(4)) return fmt::format("graph g(x: f16[{},{}]) {{\n  return softmax(x)\n}}\n", rows, columns);
+    const bool folded = choose.one_in(4);
+    const std::string row = folded ? fmt::format("{},8", columns / 8) : std::to_string(columns);
+    const std::string shape = fmt::format("{}{},{}", choose.one_in(3) ? "2," : "", rows, row);
+    std::string text = fmt::format("graph g(x: f32[{0}], s: f32[{1}], b: f32[{1}]) {{\n", shape, row);
+    text += choose.of<const char*>({"  %a = mul(x, s)\n", "  %a = add(x, b)\n", "  %a = identity(x)\n"});
+    const std::string axes = folded ? "[-2,-1]" : "[-1]";
+    const std::string sum = choose.of<const char*>({"reduce_sum", "reduce_max", "reduce_mean", "reduce_l2"});
+    const std::string all = fmt::format("  %r = {}(%a, {}, keepdims=1)\n", sum, axes);
+    if (choose.one_in(4)) return text + all + "  return %r\n}\n";
+    if (choose.one_in(3)) return text + all + "  %d = sub(%a, %r)\n  return %d, exp(%d)\n}\n";
+    if (folded || choose.one_in(3)) {
+        text += all + "  %d = sub(%a, %r)\n  %e = mul(%d, %d)\n";
+        return text + fmt::format("  %q = reduce_mean(%e, {}, keepdims=1)\n  return mul(%d, %q)\n}}\n", axes);
+    }
+    text += choose.of<const char*>({"  %y = softmax(%a, axis=-1)\n", "  %y = log_softmax(%a, axis=-1)\n",
+                                    "  %y = layer_normalization(%a, s, b)\n"});
+    return text + choose.of<const char*>({"  return %y\n}\n", "  return relu(%y)\n}\n", "  return mul(%y, s)\n}\n"});
+}
+
+TEST(GpuRandom, ManyShortRows) {
+    for_seeds(4, [](unsigned seed) {
+        Chooser choose(seed);
+        const std::string text = random_rows(choose);
+        expect_what_is_evaluated(graph_of(text), {}, seed, choose.of<const char*>({"sm_80", "sm_90a"}));
+    });
+}
+
 // Elements of y at random places become those of x at random places and what an instance is. Each place is of one
 // instance: what several write depends on their order.
 std::string random_tile_kernel(Chooser& choose, bool wide) {
@@ -327,7 +359,9 @@ TEST(GpuRandom, BlockKernelsWithNeighbours) {
         Chooser choose(seed);
         const bool open = choose.one_in(2);
         const auto m = choose.of<int64_t>({1, 3, 16, 17}), n = choose.of<int64_t>({1, 8, 31, 33, 70});
-        const std::string rows = open ? "M" : std::to_string(m), columns = open ? "N" : std::to_string(n);
+        const bool multiple = open && choose.one_in(3);  // of a number, for vectors
+        const std::string some = multiple ? choose.of<const char*>({"2*N", "8*N", "16*N"}) : "N";
+        const std::string rows = open ? "M" : std::to_string(m), columns = open ? some : std::to_string(n);
         const std::string sizes = rows + ", " + columns;
         const std::string text = with_neighbours(choose, random_block_kernel(choose, rows, columns), sizes, sizes);
         expect_what_is_evaluated(graph_of(text), {{"M", m}, {"N", n}}, seed,

@@ -59,6 +59,8 @@ def test_outputs_in_place():
         assert run.run(X, out=both)["z"] is both[1]
         np.testing.assert_array_equal(both[0], X * X)
         np.testing.assert_array_equal(both[1], -X * X)
+        found = run.run(X, out=[None, both[1]])
+        assert found["z"] is both[1] and (found["y"] == X * X).all()
         into = np.zeros(7, np.float32)[1:].reshape(2, 3)
         assert run.run(X, out={"y": OverDlpack(into)})["y"].array is into
         np.testing.assert_array_equal(into, X * X)
@@ -89,6 +91,69 @@ def test_outputs_over_inputs():
         room = np.zeros((3, 3), np.float32)
         with pytest.raises(tessera.Error, match='E0501.*"y" and "z".*overlaps'):
             run.run(X, out=[room[:2], room[1:]])
+
+
+PASSED_ON = """graph g(c: bool[], a: f32[N], b: f32[N]) {
+  p, q = if(c, then_branch=graph yes() {
+    return b, a
+  }, else_branch=graph no() {
+    return a, b
+  })
+  s = sequence_construct(a, b)
+  r = sequence_at(s, 0)
+  y = neg(a)
+  return p, q, r, s, y
+}
+"""
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_outputs_over_inputs_that_steps_pass_on(taken):
+    a, b = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
+    p, q = (b, a) if taken else (a, b)
+    for run in runnables(PASSED_ON):
+        for over in ("p", "q", "r", "y"):
+            x, other = a.copy(), b.copy()
+            found = run.run([np.array(taken), x, other], out={over: x})
+            assert found[over] is x
+            for name, want in (("p", p), ("q", q), ("r", a), ("y", -a)):
+                np.testing.assert_array_equal(found[name], want, err_msg=f"{name}, {over} over a")
+            np.testing.assert_array_equal(found["s"], [a, b])
+        x, other = a.copy(), b.copy()
+        run.run([np.array(taken), x, other], out={"p": x, "q": other})
+        assert (x.tolist(), other.tolist()) == (p.tolist(), q.tolist())
+
+
+def test_outputs_over_inputs_in_a_sequence():
+    text = "graph g(s: seq(f32[N])) {\n  a = sequence_at(s, 0)\n  y = neg(a)\n  z = mul(a, 2.0)\n  return y, z\n}\n"
+    for run in runnables(text):
+        for over in ("y", "z"):
+            x = np.array([1, 2], np.float32)
+            found = run.run({"s": [x]}, out={over: x})
+            assert (found["y"].tolist(), found["z"].tolist()) == ([-1, -2], [2, 4])
+
+
+def test_outputs_that_no_kernel_has():
+    words, numbers = np.array(["a", "b"]), np.array([1 + 2j, 3j], np.complex64)
+    for run in runnables("graph g(s: str[N], c: c64[N]) {\n  return string_concat(s, s), concat(c, c, axis=0)\n}\n"):
+        text, twice = np.empty(2, object), np.zeros(4, np.complex64)
+        found = run.run([words, numbers], out=[text, twice])
+        assert all(one is given for one, given in zip(found.values(), (text, twice)))
+        assert text.tolist() == ["aa", "bb"] and twice.tolist() == [*numbers, *numbers]
+        with pytest.raises(tessera.Error, match=r"E0405.*expected shape \(2,\), got \(3,\)"):
+            run.run([words, numbers], out=[np.empty(3, object), twice])
+
+
+def test_no_two_outputs_in_one_place():
+    for run in runnables():
+        room = np.zeros((2, 6), np.float32)
+        for out in ([room[:, :3], room[:, 2:5]], [room[:, ::2]] * 2, [room[:, 2::-1]] * 2, [OverDlpack(X)] * 2):
+            with pytest.raises(tessera.Error, match='E0501.*"y" and "z".*overlaps'):
+                run.run(X, out=out)
+        run.run(X, out=[room[:, ::2], room[:, 1::2]])  # in turn
+        np.testing.assert_array_equal(room[:, 1::2], -X * X)
+        with pytest.raises(tessera.Error, match='E0501.*"y".*twice'):
+            run.run(X, outputs=["y", "y"], out=[X.copy(), X.copy()])
 
 
 def test_results_stay_when_memory_serves_again():

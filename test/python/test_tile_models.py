@@ -1,5 +1,7 @@
 """Kernels of the tile language as operators of models."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -147,6 +149,30 @@ def test_outputs_begin_as_zeros_or_as_an_input():
     for y, z in both(term.model("f32[N]"), x):
         np.testing.assert_array_equal(y, [0, 1.5, 0])
         np.testing.assert_array_equal(z, [11.5, 2, 3])
+
+
+@pytest.mark.parametrize("initial", [None, 0])
+def test_a_kernel_that_reads_what_it_stores(initial):
+    @triton.jit
+    def adds(x, y, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        was = tl.load(y + at, mask=at < n)
+        tl.store(y + at, was + tl.load(x + at, mask=at < n), mask=at < n)
+
+    @triton.jit
+    def counts(x, y, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        was = tl.atomic_add(y + at, 1.0, mask=at < n)
+        tl.store(y + at, was + tl.load(x + at, mask=at < n), mask=at < n)
+
+    x = np.arange(1, 38, dtype=np.float32)
+    for kernel in (adds, counts):
+        term = triton.op(kernel, triton.Input("f32"), triton.Output("f32", "in0.d0", initial=initial), "in0.d0", BLOCK=8,
+                         grid="cdiv(in0.d0, 8)")
+        model = term.model("f32[N]")
+        made = tessera.compile(model)
+        for run in (model, made, made, made):  # memory of a result that nobody has any more serves again
+            np.testing.assert_array_equal(run(x), x if initial is None else 2 * x)
 
 
 def test_a_number_of_a_tensor():
@@ -330,3 +356,78 @@ def tessera_array(values, kind):
     if kind == "bf16":
         return values.astype(pytest.importorskip("ml_dtypes").bfloat16)
     return values.astype({"f32": np.float32, "f16": np.float16}[kind])
+
+
+@pytest.mark.parametrize("name", ["instance", "grid_x", "elements_x", "filled0", "part0", "i0", "i1", "lane0", "with0"])
+def test_numbers_may_be_called_as_the_kernel_calls_its_own(name):
+    @triton.jit
+    def scale(x, y, number, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y + at, tl.load(x + at, mask=at < number) * number, mask=at < number)
+
+    term = triton.op(scale, triton.Input("f32"), triton.Output("f32", "in0.d0"), "in0.d0 / 2", BLOCK=8, grid=5)
+    term.attributes["kernel"] = re.sub(r"\bnumber\b", name, term.attributes["kernel"])
+    model = tessera.parse(f"graph g(x: f32[N]) {{\n %a = add(x, 1.0)\n %y = {term('%a')}\n return %y\n}}")
+    x = np.arange(30, dtype=np.float32)
+    for found in both(model, x):
+        np.testing.assert_array_equal(found, np.where(x < 15, (x + 1) * 15, 0))
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16"])
+def test_narrow_integers_of_masks_wrap_around(kind):
+    @triton.jit
+    def some(x, y, KIND: tl.constexpr, BY: tl.constexpr, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        end = tl.full((BLOCK,), BY, KIND) * 4
+        tl.store(y + at, tl.load(x + at), mask=at < end)
+
+    by = 2**14 if kind == "int16" else 2**6  # four times that is 0
+    term = triton.op(some, triton.Input("f32"), triton.Output("f32", 64), KIND=getattr(tl, kind), BY=by, BLOCK=64, grid=1)
+    model = tessera.parse(f"graph g(x: f32[64]) {{\n %y = {term('x')}\n return exp(%y)\n}}")
+    for found in both(model, np.ones(64, np.float32)):
+        np.testing.assert_array_equal(found, np.ones(64, np.float32))
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_neighbours_round_as_nodes_do(kind):
+    @triton.jit
+    def copy(x, y, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+    term = triton.op(copy, triton.Input("f32"), triton.Output("f32", "in0.d0"), "in0.d0", BLOCK=16, grid="cdiv(in0.d0, 16)")
+    into, back = {"f16": (10, 1), "bf16": (16, 1)}[kind]
+    model = tessera.parse(f"""graph g(x: {kind}[N]) {{
+ %a = cast(reciprocal(add(x, x)), to={back})\n %y = {term('%a')}
+ %b = cast(%y, to={into})\n return cast(mul(%b, %b), to={back})\n}}""")
+    made = tessera.compile(model)
+    assert made.report.kernels == 1, made.report
+    x = tessera_array(np.linspace(1, 2, 40).astype(np.float32), kind)
+    np.testing.assert_array_equal(made(x), model(x))
+
+
+@pytest.mark.parametrize("kind, code", [("f8e4m3fn", 17), ("f8e5m2", 19)])
+@pytest.mark.parametrize("saturate", [0, 1])
+def test_neighbours_that_make_floats_of_eight_bits(kind, code, saturate):
+    @triton.jit
+    def copy(x, y, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+    term = triton.op(copy, triton.Input(kind), triton.Output(kind, "in0.d0"), "in0.d0", BLOCK=16, grid="cdiv(in0.d0, 16)")
+    model = tessera.parse(f"""graph g(x: f32[N]) {{
+ %a = cast(x, to={code}, saturate={saturate})\n %y = {term('%a')}\n return cast(%y, to=1)\n}}""")
+    x = np.array([1, 300, 448, 460, 464, 465, 1e5, -1e5, np.inf, -np.inf, np.nan, 0.001, -0.0, 1e-9, 3.3, 57344, 62000], np.float32)
+    slow, fast = both(model, x)
+    np.testing.assert_array_equal(fast, slow)
+
+
+def test_kernels_make_floats_of_eight_bits_that_saturate():
+    @triton.jit
+    def narrow(x, y, n, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        tl.store(y + at, tl.load(x + at, mask=at < n).to(tl.float8e4nv), mask=at < n)
+
+    term = triton.op(narrow, triton.Input("f32"), triton.Output("f8e4m3fn", "in0.d0"), "in0.d0", BLOCK=16, grid=1)
+    for found in both(term.model("f32[N]"), np.array([3, 500, -1e6, np.inf], np.float32)):
+        np.testing.assert_array_equal(found.astype(np.float32), [3, 448, -448, 448])

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "kernel/from_tile/fetch_ahead.h"
 #include "kernel/from_tile/hoist.h"
 #include "kernel/from_tile/hoist_divisions.h"
@@ -18,6 +21,31 @@ namespace from_tile_detail {
 using tile::Instruction;
 using tile::Kind;
 
+namespace {
+
+// Whether a variable of a kernel, or a symbol that it has beside those of numbers that it is given, may be called so.
+bool is_kernels_own(const std::string& name) {
+    constexpr std::string_view kBegins[] = {"grid_", "block_", "elements_", "address_", "offset_"};
+    if (name.empty() || name == "instance" || name == kAnywhere ||
+        std::isdigit(static_cast<unsigned char>(name.back())))
+        return true;
+    return std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto begin) { return name.starts_with(begin); });
+}
+
+// Each parameter gets a name that nothing else has.
+void name_apart(tile::ProgramData& program) {
+    for (tile::Parameter& p : program.parameters) {
+        const auto taken = [&](const std::string& name) {
+            return std::any_of(program.parameters.begin(), program.parameters.end(),
+                               [&](const tile::Parameter& other) { return &other != &p && other.name == name; });
+        };
+        const bool number = !program.types[static_cast<size_t>(p.value)].pointer;
+        while ((number && is_kernels_own(p.name)) || taken(p.name)) p.name = "given_" + p.name + "_";
+    }
+}
+
+}  // namespace
+
 TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<tile::Argument>& arguments,
                            int grid_rank, const Machine& machine, const TileOptions& options, Matrices matrices,
                            bool bytes)
@@ -31,6 +59,7 @@ TileLowering::TileLowering(const tile::ProgramData& program, const std::vector<t
       matrices_(matrices),
       warps_(machine.blocks ? options.warps : 0),
       stages_(options.stages) {
+    name_apart(program_);
     add_in_dots(program_);
     divide_once(program_);
     if (warps_ && matrices == Matrices::OfFour && bytes) find_products_of_bytes();
@@ -92,7 +121,7 @@ Result<Kernel> TileLowering::run() {
             }
             kernel_.buffers.push_back({.name = parameter.name, .dtype = stored_as(dtype), .shape = std::move(shape)});
         } else {
-            kernel_.symbols.push_back(parameter.name);
+            kernel_.symbols.push_back((arguments_[p].as == As::Shared ? "offset_" : "") + parameter.name);
         }
     }
     if (by_address_)
@@ -107,7 +136,7 @@ Result<Kernel> TileLowering::run() {
         LoweredTile made{.type = of, .at = {}};
         if (of.pointer) {
             const size_t array = argument.as == As::Shared ? static_cast<size_t>(argument.of) : p;
-            Expr offset = argument.as == As::Shared ? symbol(parameter.name) : Expr(0);
+            Expr offset = argument.as == As::Shared ? symbol("offset_" + parameter.name) : Expr(0);
             made.base = slots[array];
             if (by_address_) {
                 made.base = all_memory(of.dtype);

@@ -17,7 +17,8 @@ class NarrowBody {
         switch (e.kind()) {
             case ExprKind::Const: return int_const(static_cast<int64_t>(float_to_bits(t, e.node().real)), DType::u8);
             case ExprKind::Load: return input_(e.node().slot);
-            case ExprKind::Cast: return encoded(t, wide(e.arg(0)), true);
+            case ExprKind::Cast:
+            case ExprKind::CastSaturate: return encoded(t, wide(e.arg(0)), e.is(ExprKind::CastSaturate));
             case ExprKind::Select: return select(wide(e.arg(0)), stored(e.arg(1)), stored(e.arg(2)));
             default: return encoded(t, wide(e), true);
         }
@@ -28,7 +29,7 @@ class NarrowBody {
         const DType t = e.dtype();
         if (e.is(ExprKind::Const)) return is_narrow(t) ? real_const(e.node().real, DType::f32) : e;
         if (e.is(ExprKind::Load)) return is_narrow(t) ? decoded(t, stored(e)) : input_(e.node().slot);
-        if (is_narrow(t) && e.is(ExprKind::Cast)) return decoded(t, stored(e));
+        if (is_narrow(t) && (e.is(ExprKind::Cast) || e.is(ExprKind::CastSaturate))) return decoded(t, stored(e));
         std::vector<Expr> args;
         for (const Expr& a : e.args()) args.push_back(wide(a));
         return with_args(e, std::move(args));

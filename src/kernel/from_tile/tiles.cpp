@@ -107,7 +107,8 @@ Expr widened(const Expr& e) {
             return widened(e.arg(0));
         return e;
     }
-    if (!is_int(e.dtype())) return cast(e, DType::i64);
+    constexpr int kWrapAround = 16;  // bits of numbers that may
+    if (!is_int(e.dtype()) || dtype_bits(e.dtype()) <= kWrapAround) return cast(e, DType::i64);
     const auto all = [&] {
         std::vector<Expr> args;
         for (const Expr& a : e.args()) args.push_back(widened(a));

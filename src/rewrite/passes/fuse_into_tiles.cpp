@@ -204,24 +204,13 @@ class Fusion {
 
     // Elements that the kernel does not store are not computed, so there must be none; or it must not matter.
     Decision may_compute(size_t parameter, size_t o, const Neighbour& to, const Expr& elements) {
-        const auto arrays = tile::arrays_of_pointers(program());
-        if (!arrays.ok() || reads(program().body, *arrays, static_cast<int>(parameter)))
-            return no("the kernel reads what it stores");
+        if (tile::reads(program(), parameter)) return no("the kernel reads what it stores");
         if (Decision seldom = touched_seldom(parameter, elements, false); !seldom) return seldom;
         const auto own = [&](size_t operand) { return to.map.operands[operand].at == At::Own; };
         if (call_.initial[o] < 0 && tile::gives_zero(to.map.body, own)) return yes("it is computed where it is stored");
         const auto all = tile::covers(program(), parameter, call_.given(), elements);
         if (all && all->is(ExprKind::Const) && all->node().integer) return yes("the kernel stores each element");
         return no("it is not known whether the kernel stores each element");
-    }
-    static bool reads(const tile::Region& region, const std::vector<int>& arrays, int parameter) {
-        return std::any_of(region.instructions.begin(), region.instructions.end(), [&](const tile::Instruction& i) {
-            if ((i.kind == tile::Kind::Load || i.kind == tile::Kind::Atomic) &&
-                arrays[static_cast<size_t>(i.inputs[0])] == parameter)
-                return true;
-            return std::any_of(i.regions.begin(), i.regions.end(),
-                               [&](const tile::Region& inner) { return reads(inner, arrays, parameter); });
-        });
     }
     // Whether the kernel loads, or stores, an element about once; of sizes that are not known, for some.
     Decision touched_seldom(size_t parameter, const Expr& elements, bool loads) const {
