@@ -117,7 +117,7 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
     std::vector<std::pair<std::string, double>> differences;
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         TRY(run.step(i));
-        TRY(context.stream->synchronize());
+        TRY(run.finish(i));
         auto* kernel = std::get_if<KernelStep>(&program_.steps[i]);
         if (!kernel) continue;
         Expected expected(program_, layout_, run, written, static_cast<int>(i));

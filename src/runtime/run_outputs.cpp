@@ -44,8 +44,8 @@ Status Run::ask_place(size_t k) {
                      "output \"{}\" is {}{}, the memory for it is {}{}", name, dtype_name(buffer.dtype),
                      to_string(*sizes), dtype_name(t.dtype()), to_string(t.sizes()));
     if (t.gpu() != kNoGpu && t.gpu() != context_.device.gpu())
-        return Error(Code::E0701, "the memory for output \"{}\" lies on GPU {}, where the model does not run", name,
-                     t.gpu());
+        return Error(Code::E0701, "the memory for output \"{}\" lies on GPU {}, and the model runs on {}", name,
+                     t.gpu(), shown_place(context_.device.gpu()));
     for (size_t other = 0; other < left_.size(); ++other) {
         const auto& taken = left_[other].memory;
         if (other == k || !taken || !overlap(begin_of(t), end_of(t), begin_of(*taken), end_of(*taken))) continue;
@@ -76,7 +76,9 @@ Result<Tensor> Run::device_tensor(size_t k) {
     const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(program_.outputs[k])];
     auto sizes = TRY(buffer_sizes(buffer, context_.symbols));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", buffer.name);
-    auto memory = TRY(loaded_.device_outputs_->take(TRY(buffer_bytes(buffer, *sizes)), *options_.stream));
+    auto taken = loaded_.device_outputs_->take(TRY(buffer_bytes(buffer, *sizes)), *options_.stream);
+    if (!taken.ok()) return needed_for(std::move(taken.error()), "output \"{}\"", program_.graph->outputs()[k]->name());
+    std::shared_ptr<void> memory = std::move(*taken);
     const void* data = memory.get();
     return Tensor::view_on_gpu(context_.device.gpu(), buffer.dtype, std::move(*sizes), data, std::move(memory));
 }
@@ -152,7 +154,7 @@ Result<Datum> Run::leave_output(size_t k, const std::optional<Datum>& source) {
 }
 
 Result<std::vector<Datum>> Run::outputs() {
-    if (!stays()) TRY(context_.stream->synchronize());
+    if (!stays()) TRY(finish_all());
     if (left_.empty()) {  // nobody says where
         std::vector<Datum> own;
         for (int buffer : program_.outputs) own.push_back(TRY(detached(TRY(datum(buffer)), context_.mark)));
@@ -167,7 +169,7 @@ Result<std::vector<Datum>> Run::outputs() {
     std::vector<Datum> list;
     for (size_t k = 0; k < left_.size(); ++k) list.push_back(TRY(leave_output(k, sources[k])));
     if (!stays() || waits_) {
-        TRY(context_.stream->synchronize());
+        TRY(finish_all());
         return list;
     }
     if (copied_) TRY(copied_->wait());
