@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import datum_from, is_plain, is_torch, numpy_dtype, tensor_from, torch_dtype, value_from
+from ._arrays import datum_from, gpu_said, is_plain, is_torch, numpy_dtype, tensor_from, torch_dtype, value_from
 from ._errors import Error
 from ._tessera import Datum, Port, Tensor, torch_stream
 
@@ -40,6 +40,13 @@ def _foreign_stream(value: Any) -> int | None:
 
 def _torch(needed: bool) -> Any:
     return sys.modules["torch"] if needed else None
+
+
+def empty_tensor(dtype: str, shape: list[int], gpu: int) -> Any:
+    """A tensor of PyTorch's, for an output; None where it has no such elements."""
+    kind = torch_dtype(dtype)
+    where = "cpu" if gpu == NO_GPU else f"cuda:{gpu}"
+    return None if kind is None else sys.modules["torch"].empty(shape, dtype=kind, device=where)
 
 
 class Places:
@@ -90,11 +97,10 @@ class Places:
                 return tensor
             if not is_torch(into):
                 return None
-        kind = torch_dtype(dtype) if self.torch is not None else None
-        if kind is not None:
-            where = "cpu" if self.device == NO_GPU else f"cuda:{self.device}"
-            self.made[name] = self.torch.empty(shape, dtype=kind, device=where)
-            return Tensor.from_torch(self.made[name])
+        made = empty_tensor(dtype, shape, self.device) if self.torch is not None else None
+        if made is not None:
+            self.made[name] = made
+            return Tensor.from_torch(made)
         if self.stream is None or dtype == "str":
             return None
         self.made[name] = np.empty(shape, numpy_dtype(dtype))
@@ -152,7 +158,7 @@ def _gpu_of(value: Any, gpu: int) -> int:
     if is_torch(value):
         return int(value.get_device())
     if hasattr(value, "__cuda_array_interface__"):
-        return int(getattr(getattr(value, "device", None), "id", max(gpu, 0)))
+        return gpu_said(value, gpu)
     kind, number = value.__dlpack_device__()
     return int(number) if kind == 2 else NO_GPU
 
