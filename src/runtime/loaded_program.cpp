@@ -295,8 +295,8 @@ Error LoadedProgram::with_what_fits(Error error, const std::vector<Datum>& input
         }
         if (least > 0) smaller.push_back(fmt::format("{} = {}", name, least));
     }
-    const std::string needs =
-        fmt::format("a run needs {} besides {} of weights", shown_bytes(*needed), shown_bytes(weights_.bytes));
+    std::string needs = fmt::format("a run needs {}", shown_bytes(*needed));
+    if (weights_.bytes) needs += fmt::format(" besides {} of weights", shown_bytes(weights_.bytes));
     if (!smaller.empty()) return std::move(error).hint("{}; {} would fit", needs, fmt::join(smaller, ", or "));
     return std::move(error).hint("{}; a GPU with more memory, or smaller inputs, would do", needs);
 }

@@ -88,11 +88,11 @@ torch._C._cuda_getCurrentRawStream = lambda gpu: streams[gpu]
 """
 
 
-def on_stand_in(code, quiet=True, fails=False, begin=BEGIN, **environment):
-    """Runs Python with it; where `fails`, calls may have been refused."""
+def on_stand_in(code, quiet=True, fails=False, begin=BEGIN, also="", **environment):
+    """Runs Python with it, and with modules of the folder `also`; where `fails`, calls may have been refused."""
     if not (STAND_IN / "libcuda.so.1").exists():
         pytest.skip("the driver that stands in is not built")
-    environment = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), PYTHONPATH=os.pathsep.join(sys.path), **environment)
+    environment = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), PYTHONPATH=os.pathsep.join([str(also), *sys.path]), **environment)
     if quiet:
         environment["STAND_IN_QUIET"] = "1"
     if not fails:

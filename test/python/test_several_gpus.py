@@ -29,6 +29,10 @@ for i in range(12):
 for i in range(8):  # what is copied there and back, and memory of the run's own
     assert runs[i % 2](np.ones(1000, np.float32)).shape == (1000,)
     assert last().device == i % 2
+x, y = OnGpu(100), OnGpu(100)  # that neither they nor the driver know of: it is taken to be the model's
+for outputs in (None, [runs[1].outputs[0].name]):
+    runs[1].run(x, out=y, outputs=outputs)
+    assert (last().first, last().second, last().device) == (x.at, y.at, 1)
 del runs[0]
 runs[0](np.ones(10, np.float32))
 assert last().device == 1
@@ -107,6 +111,38 @@ for i in range(6):
     refused("E0701", f'input "x" lies on GPU {1 - gpu}, and the model runs on GPU {gpu}', lambda: runs[gpu](Tensor(100, 1 - gpu)))
     refused("E0701", f"lies on GPU {1 - gpu}, and the model runs on GPU {gpu}", lambda: runs[gpu](x, out=Tensor(100, 1 - gpu)))
 """, begin=BEGIN + TORCH, **TWO)
+
+
+def test_tile_kernels_run_where_their_arrays_lie(tmp_path):
+    (tmp_path / "doubling.py").write_text("""
+from tessera import tile
+import tessera.tile.language as tl
+
+@tile.jit
+def doubled(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+""")
+    on_stand_in("""
+from doubling import doubled
+for i in range(6):
+    gpu = i % 2
+    x, y = In(100, gpu), In(100, gpu)
+    doubled[(2,)](x, y, 100, BLOCK=64)
+    found = last()
+    assert (found.first, found.second, found.device) == (x.at, y.at, gpu), i
+    assert driver.stand_in_current() == -1
+    refused("E0701", "arrays on cuda:0 and cuda:1", lambda: doubled[(2,)](x, In(100, 1 - gpu), 100, BLOCK=64))
+""", also=tmp_path, **TWO)
+
+
+def test_a_saved_model_stays_on_its_gpu(tmp_path):
+    on_stand_in(f"""
+tessera.compile(model, target="cuda:1", cache="").save({str(tmp_path / "m")!r})
+run = tessera.Executable.load({str(tmp_path / "m")!r})
+run(np.ones(5, np.float32))
+assert last().device == 1
+""", **TWO)
 
 
 def test_code_is_kept_by_capability(tmp_path):
