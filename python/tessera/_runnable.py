@@ -73,7 +73,8 @@ class Runnable:
         self._gpu = held.gpu if isinstance(held, _Executable) else NO_GPU
         self._output_names = [port.name for port in held.outputs]
         self._caller = ModelCaller(held, empty_tensor) if isinstance(held, _Executable) else None
-        self._all_plain = self._caller is None and all(port.dtype in PLAIN_NAMES for port in (*held.inputs, *held.outputs))
+        plain = all(port.dtype in PLAIN_NAMES for port in (*held.inputs, *held.outputs))
+        self._of_arrays = held if plain and isinstance(held, _Model) else None
 
     @property
     def inputs(self) -> list[Port]:
@@ -143,8 +144,8 @@ class Runnable:
             values: dict[str, Any] | None = None
             if self._caller is not None:
                 values = self._caller.run(inputs, out, seed)
-            elif out is None and self._all_plain and type(inputs) is dict:
-                values = self._held.run_arrays(inputs, self._output_names, seed)
+            elif self._of_arrays is not None and out is None and type(inputs) is dict:
+                values = self._of_arrays.run_arrays(inputs, self._output_names, seed)
             if values is not None:
                 return values
         chosen = self._chosen_outputs(outputs)

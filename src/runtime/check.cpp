@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "graph/evaluate/bind_inputs.h"
-#include "graph/widen.h"
+#include "graph/wider_floats.h"
 #include "runtime/difference.h"
 #include "runtime/run.h"
 

@@ -114,10 +114,16 @@ Result<void*> Run::readable(size_t root, const Tensor& t) {
     return copy;
 }
 
+Result<std::optional<Sizes>> Run::sizes_of(size_t buffer) const {
+    const RunPlan& plan = *context_.plan;
+    if (plan.bytes[buffer] >= 0) return std::optional(plan.sizes[buffer]);
+    return buffer_sizes(program_.buffers[buffer], context_.symbols);
+}
+
 Status Run::allocate(int buffer) {
     const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
     const ProgramBuffer& b = program_.buffers[root];
-    auto sizes = TRY(buffer_sizes(b, context_.symbols));
+    auto sizes = TRY(sizes_of(root));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", b.name);
     const int64_t bytes = TRY(buffer_bytes(b, *sizes));
     if (const Tensor* place = layout_.home[root] == Home::Output ? TRY(output_place(root, bytes)) : nullptr) {
@@ -280,7 +286,7 @@ Result<Datum> Run::datum(int buffer) const {
     const bool on_host = !lies_on_device(root);
     if (context_.data[root] && root == b) return *context_.data[root];
     if (on_host && root == b && own.tensor) return Datum(*own.tensor);
-    auto sizes = TRY(buffer_sizes(own, context_.symbols));
+    auto sizes = TRY(sizes_of(b));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", own.name);
     if (context_.data[root]) return Datum(context_.data[root]->tensor().reshaped(*sizes));
     if (on_host && program_.buffers[root].tensor) return Datum(program_.buffers[root].tensor->reshaped(*sizes));

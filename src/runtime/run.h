@@ -90,6 +90,7 @@ class Run {
     Status bind_input(size_t i, const Datum& input);
     Status define_sizes(const Value& value, const Sizes& sizes);
     Result<const BoundStep*> bind_late(const KernelStep& step, size_t i);  // as in the last run, where sizes are equal
+    Result<std::optional<Sizes>> sizes_of(size_t buffer) const;            // nothing where a step is to define one
     Status allocate(int buffer);                                           // a buffer whose size was not known before
     Result<void*> readable(size_t root, const Tensor& t);                  // by kernels: where it lies, or a copy
 

@@ -31,8 +31,7 @@ Status Run::ask_place(size_t k) {
     if (buffer.dtype == DType::string) return {};  // is not left in memory of others
     const auto& held = context_.data[static_cast<size_t>(layout_.root[b])];
     // The evaluator makes what a buffer has no shape for.
-    auto sizes = held ? std::optional(TRY(datum(program_.outputs[k])).tensor().sizes())
-                      : TRY(buffer_sizes(buffer, context_.symbols));
+    auto sizes = held ? std::optional(TRY(datum(program_.outputs[k])).tensor().sizes()) : TRY(sizes_of(b));
     if (!sizes) return {};
     left.asked = true;
     left.memory = TRY(options_.place(k, buffer.dtype, *sizes));
@@ -73,8 +72,9 @@ Result<const Tensor*> Run::output_place(size_t root, int64_t bytes) {
 }
 
 Result<Tensor> Run::device_tensor(size_t k) {
-    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(program_.outputs[k])];
-    auto sizes = TRY(buffer_sizes(buffer, context_.symbols));
+    const auto b = static_cast<size_t>(program_.outputs[k]);
+    const ProgramBuffer& buffer = program_.buffers[b];
+    auto sizes = TRY(sizes_of(b));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", buffer.name);
     auto taken = loaded_.device_outputs_->take(TRY(buffer_bytes(buffer, *sizes)), *options_.stream);
     if (!taken.ok()) return needed_for(std::move(taken.error()), "output \"{}\"", program_.graph->outputs()[k]->name());
@@ -90,7 +90,7 @@ bool Run::lies_on_device(size_t root) const {
 
 Result<Tensor> Run::on_device(size_t k) const {
     const auto b = static_cast<size_t>(program_.outputs[k]);
-    auto sizes = TRY(buffer_sizes(program_.buffers[b], context_.symbols));
+    auto sizes = TRY(sizes_of(b));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", program_.buffers[b].name);
     return Tensor::view_on_gpu(context_.device.gpu(), program_.buffers[b].dtype, std::move(*sizes),
                                context_.pointers[static_cast<size_t>(layout_.root[b])], context_.mark);

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "graph/evaluate/evaluate.h"
-#include "graph/widen.h"
+#include "graph/wider_floats.h"
 #include "tessera/model.h"
 
 namespace tessera::test {

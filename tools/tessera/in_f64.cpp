@@ -1,6 +1,6 @@
 #include "in_f64.h"
 
-#include "graph/widen.h"
+#include "graph/wider_floats.h"
 
 namespace tessera::cli {
 Result<Datum> in_f64(const Datum& value) {

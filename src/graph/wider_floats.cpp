@@ -1,4 +1,4 @@
-#include "graph/widen.h"
+#include "graph/wider_floats.h"
 
 #include <algorithm>
 
@@ -10,14 +10,16 @@ namespace {
 
 constexpr const char* kTypeAttrs[] = {"to", "dtype", "stash_type", "softmax_precision"};
 
-bool widens(DType dtype, const Widening& w) { return std::find(w.from.begin(), w.from.end(), dtype) != w.from.end(); }
+bool widens(DType dtype, const WiderFloats& w) {
+    return std::find(w.from.begin(), w.from.end(), dtype) != w.from.end();
+}
 
-Result<AttrMap> widened_attrs(const Node& node, const Widening& widening) {
+Result<AttrMap> widened_attrs(const Node& node, const WiderFloats& wider) {
     AttrMap attrs = node.attrs();
     for (auto& [name, attr] : attrs) {
         if (std::holds_alternative<GraphPtr>(attr))
-            return Error(Code::E0208, "a nested graph has no {} form", dtype_name(widening.to)).at(node.where());
-        if (auto* tensor = std::get_if<Tensor>(&attr)) *tensor = TRY(widened(*tensor, widening));
+            return Error(Code::E0208, "a nested graph has no {} form", dtype_name(wider.to)).at(node.where());
+        if (auto* tensor = std::get_if<Tensor>(&attr)) *tensor = TRY(widened(*tensor, wider));
     }
     for (const AttrDef& def : node.op().attrs)
         for (const char* name : kTypeAttrs) {
@@ -27,35 +29,35 @@ Result<AttrMap> widened_attrs(const Node& node, const Widening& widening) {
                                                 : def.fallback    ? &*def.fallback
                                                                   : nullptr);
             const auto named = number ? onnx::dtype_from_onnx(static_cast<int32_t>(*number)) : std::nullopt;
-            if (named && widens(*named, widening)) attrs[name] = int64_t{onnx::dtype_to_onnx(widening.to)};
+            if (named && widens(*named, wider)) attrs[name] = int64_t{onnx::dtype_to_onnx(wider.to)};
         }
     return attrs;
 }
 
 }  // namespace
 
-Result<Tensor> widened(const Tensor& t, const Widening& widening) {
-    if (!widens(t.dtype(), widening)) return t;
-    Tensor wide = TRY(Tensor::zeros(widening.to, t.sizes()));
-    if (t.dtype() == DType::f32 && widening.to == DType::f64)
+Result<Tensor> widened(const Tensor& t, const WiderFloats& wider) {
+    if (!widens(t.dtype(), wider)) return t;
+    Tensor wide = TRY(Tensor::zeros(wider.to, t.sizes()));
+    if (t.dtype() == DType::f32 && wider.to == DType::f64)
         std::copy_n(t.as<float>().begin(), t.elements(), wide.mutable_as<double>().begin());
     else
         for (int64_t i = 0; i < t.elements(); ++i) wide.set_real(i, t.real_at(i));
     return wide;
 }
 
-Type widened(const Type& type, const Widening& widening) {
-    if (!type.is_tensor() || !widens(type.tensor().dtype, widening)) return type;
+Type widened(const Type& type, const WiderFloats& wider) {
+    if (!type.is_tensor() || !widens(type.tensor().dtype, wider)) return type;
     TensorType wide = type.tensor();
-    wide.dtype = widening.to;
+    wide.dtype = wider.to;
     return wide;
 }
 
 Status add_widened(Graph& to, const Node& node, std::unordered_map<const Value*, Value*>& map,
-                   const Widening& widening) {
+                   const WiderFloats& wider) {
     NodeSpec spec{.op = &node.op(), .inputs = {}};
     for (Value* v : node.inputs()) spec.inputs.push_back(v ? map.at(v) : nullptr);
-    spec.attrs = TRY(widened_attrs(node, widening));
+    spec.attrs = TRY(widened_attrs(node, wider));
     spec.outputs = node.output_count();
     spec.name = node.name();
     for (size_t i = 0; i < node.output_count(); ++i) {
