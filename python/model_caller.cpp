@@ -138,7 +138,7 @@ std::vector<nb::object> ModelCaller::run_given(const Given& inputs, const Given&
     std::vector<const ArrayMemory*> given(outputs_.size(), nullptr);
     size_t placed = 0;
     for (size_t k = 0; k < out.count; ++k) {
-        if (!out.values[k]) continue;
+        if (!out.values[k] || out.values[k] == Py_None) continue;
         given[k] = read(out.values[k], true);
         if (!given[k]) return {};
         ++placed;
