@@ -272,7 +272,8 @@ def test_calls_one_after_the_other_may_differ():
     for call, code in ((lambda: made(a, np.ones(4, np.float32)), "E0405"), (lambda: made(a, np.ones(3)), "E0403"),
                        (lambda: made(a), "E0402"), (lambda: made(a, a, a), "E0401"), (lambda: made(a, c=a), "E0401"),
                        (lambda: made(a, np.ones((3, 1), np.float32)), "E0404"), (lambda: made(a, a, out=a), "E0501"),
-                       (lambda: made.run({"a": a, "b": a, "c": a}), "E0401"), (lambda: made.run([a]), "E0402"), (lambda: made.run([a, a], out=[a, a]), "E0501"),
+                       (lambda: made.run({"a": a, "b": a, "c": a}), "E0401"), (lambda: made.run([a]), "E0402"),
+                       (lambda: made.run([a, a], out=[a, a]), "E0501"),
                        (lambda: made.run([a, a], out={"no": a}), "E0401")):
         with pytest.raises(tessera.Error, match=code):
             call()
