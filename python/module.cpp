@@ -14,9 +14,13 @@
 #include <cstring>
 #include <mutex>
 
+#include "array_memory.h"
 #include "bind_search.h"
 #include "bind_tile.h"
 #include "errors.h"
+#include "model_caller.h"
+#include "run_watch.h"
+#include "tensor_arrays.h"
 #include "tessera/tessera.h"
 #include "torch_tensors.h"
 
@@ -50,33 +54,6 @@ std::optional<DType> from_dlpack(nb::dlpack::dtype t) {
         case Kind::UInt: return pick({DType::u64, DType::u32, DType::u16, DType::u8});
         case Kind::Bool: return pick({DType::boolean});
         case Kind::Complex: return pick({DType::c64, DType::c128});
-        default: return std::nullopt;
-    }
-}
-
-// As read_torch names element types.
-DType element_type(char element) {
-    constexpr std::pair<char, DType> kTypes[] = {
-        {'f', DType::f32}, {'d', DType::f64}, {'e', DType::f16}, {'w', DType::bf16}, {'?', DType::boolean},
-        {'b', DType::i8},  {'h', DType::i16}, {'i', DType::i32}, {'q', DType::i64},  {'B', DType::u8},
-        {'H', DType::u16}, {'I', DType::u32}, {'Q', DType::u64}, {'x', DType::f8e4m3fn}, {'y', DType::f8e5m2}};
-    for (const auto& [name, type] : kTypes)
-        if (name == element) return type;
-    throw nb::type_error("no such element type");
-}
-
-std::optional<nb::dlpack::dtype> to_dlpack(DType t) {
-    using Kind = nb::dlpack::dtype_code;
-    auto make = [&](Kind kind) {
-        return nb::dlpack::dtype{static_cast<uint8_t>(kind), static_cast<uint8_t>(dtype_bytes(t) * 8), 1};
-    };
-    switch (t) {
-        case DType::f64: case DType::f32: case DType::f16: return make(Kind::Float);
-        case DType::bf16: return make(Kind::Bfloat);
-        case DType::i64: case DType::i32: case DType::i16: case DType::i8: return make(Kind::Int);
-        case DType::u64: case DType::u32: case DType::u16: case DType::u8: return make(Kind::UInt);
-        case DType::boolean: return make(Kind::Bool);
-        case DType::c64: case DType::c128: return make(Kind::Complex);
         default: return std::nullopt;
     }
 }
@@ -130,18 +107,6 @@ nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> bytes_of(const Tensor& t) {
     return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data, {static_cast<size_t>(t.bytes())}, owner);
 }
 
-// A NumPy array over the tensor's memory; None where NumPy itself has no such element type.
-nb::object array_of(const Tensor& t) {
-    auto dtype = to_dlpack(t.dtype());
-    if (!dtype || t.dtype() == DType::bf16 || t.gpu() != kNoGpu) return nb::none();
-    std::vector<size_t> shape(t.sizes().begin(), t.sizes().end());
-    auto* held = new Tensor(t);
-    nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
-    static double none = 0;
-    void* data = t.data() ? const_cast<void*>(t.data()) : &none;
-    return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, *dtype));
-}
-
 nb::object dlpack_of(const Tensor& t, nb::kwargs) {
     auto dtype = to_dlpack(t.dtype());
     if (!dtype) throw nb::type_error("DLPack has no such element type");
@@ -161,56 +126,6 @@ Model read(Result<Model> result) {
     return model;
 }
 
-// Memory for copies of results: what Python lets go of serves again, since its pages are there already.
-class Copies {
-  public:
-    std::shared_ptr<Tensor> take(int64_t bytes) {
-        Tensor block;
-        {
-            std::lock_guard lock(mutex_);
-            auto fits = std::find_if(free_.begin(), free_.end(), [&](const Tensor& t) { return t.bytes() == bytes; });
-            if (fits != free_.end()) {
-                block = std::move(*fits);
-                free_.erase(fits);
-            }
-        }
-        if (block.bytes() != bytes) block = unwrap(Tensor::zeros(DType::u8, {bytes}));
-        return {new Tensor(std::move(block)), [this](Tensor* t) {
-                    give_back(std::move(*t));
-                    delete t;
-                }};
-    }
-
-  private:
-    static constexpr size_t kMostKept = 4;
-    static constexpr int64_t kMostBytes = 16 << 20;  // of each
-    void give_back(Tensor block) {
-        if (block.bytes() > kMostBytes) return;
-        std::lock_guard lock(mutex_);
-        if (free_.size() == kMostKept) free_.erase(free_.begin());
-        free_.push_back(std::move(block));
-    }
-    std::mutex mutex_;
-    std::vector<Tensor> free_;
-};
-
-// The same value in memory that nobody else has, so that it can be written to.
-Datum own(Datum d) {
-    if (!d.is_tensor()) {
-        std::vector<Datum> items;
-        for (const Datum& item : d.items()) items.push_back(own(item));
-        if (d.is_sequence()) return Datum::sequence(std::move(items));
-        return items.empty() ? Datum::none() : Datum::some(std::move(items[0]));
-    }
-    const Tensor& t = d.tensor();
-    if (t.dtype() == DType::string || t.gpu() != kNoGpu || t.bytes() == 0 || t.owner().use_count() == 1) return d;
-    static Copies& copies = *new Copies;  // never destroyed: arrays may outlive the module
-    std::shared_ptr<Tensor> copy = copies.take(t.bytes());
-    std::memcpy(copy->mutable_data(), t.data(), static_cast<size_t>(t.bytes()));
-    const void* data = copy->data();
-    return Datum(Tensor::view(t.dtype(), t.sizes(), data, std::move(copy)));
-}
-
 bool on_gpu(const Model&) { return false; }
 bool on_gpu(const Executable& e) { return e.gpu() != kNoGpu; }
 
@@ -218,16 +133,10 @@ bool on_gpu(const Executable& e) { return e.gpu() != kNoGpu; }
 template <typename Runnable>
 std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t seed, int64_t max_work, nb::object progress,
                        nb::object place, std::optional<uintptr_t> stream) {
-    std::atomic<bool> cancel{false};
-    RunOptions options;
+    RunWatch watch(std::move(progress), on_gpu(model));
+    RunOptions& options = watch.options;
     options.seed = seed;
     options.max_work = max_work;
-    options.cancel = &cancel;
-    std::vector<Warning> warnings;
-    options.warnings = &warnings;
-    bool interrupted = false;
-    constexpr auto kSignalsEvery = std::chrono::milliseconds(50);  // taking the GIL is not free
-    auto next = std::chrono::steady_clock::now() + kSignalsEvery;
     if (stream) options.stream = reinterpret_cast<void*>(*stream);
     std::vector<size_t> placed;  // outputs
     std::optional<nb::python_error> failed;
@@ -244,55 +153,31 @@ std::vector<Datum> run(const Runnable& model, const NamedData& inputs, uint64_t 
             }
             return Error(Code::E0410, "there is no memory for an output");
         };
-    // A GPU is given all steps at once, unless somebody looks on.
-    if (!on_gpu(model) || !progress.is_none()) options.progress = [&](std::string_view node, size_t done, size_t total) {
-        if (cancel) return;
-        auto now = std::chrono::steady_clock::now();
-        if (progress.is_none() && now < next) return;
-        next = now + kSignalsEvery;
-        nb::gil_scoped_acquire gil;
-        bool stop = PyErr_CheckSignals() != 0;
-        if (!stop && !progress.is_none()) {
-            try {
-                progress(std::string(node), done, total);
-            } catch (nb::python_error& e) {
-                e.restore();
-                stop = true;
-            }
-        }
-        if (stop) {
-            interrupted = true;
-            cancel = true;
-        }
-    };
     Result<std::vector<Datum>> result = [&] {
         nb::gil_scoped_release release;
         return model.run(inputs, options);
     }();
     if (failed) throw std::move(*failed);
-    if (interrupted) throw nb::python_error();
-    warn(warnings);
+    watch.end();
     std::vector<Datum> outputs = unwrap(std::move(result));
     for (size_t i = 0; i < outputs.size(); ++i)
-        if (std::find(placed.begin(), placed.end(), i) == placed.end()) outputs[i] = own(std::move(outputs[i]));
+        if (std::find(placed.begin(), placed.end(), i) == placed.end()) outputs[i] = owned(std::move(outputs[i]));
     return outputs;
 }
 
 // Arrays in and arrays out, by name. None where an input is not an array that can be used as it is.
-template <typename Runnable>
-nb::object run_arrays(const Runnable& model, nb::dict inputs, nb::list names, uint64_t seed) {
-    static PyObject* const plain = nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+nb::object run_arrays(const Model& model, nb::dict inputs, nb::list names, uint64_t seed) {
     NamedData data;
     for (auto [name, value] : inputs) {
         AnyArray array;
-        if (!PyUnicode_Check(name.ptr()) || reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) != plain ||
+        if (!PyUnicode_Check(name.ptr()) || !is_numpy(value.ptr(), true) ||
             !nb::try_cast(value, array, false) || !from_dlpack(array.dtype()))
             return nb::none();
         data.emplace(nb::cast<std::string>(name), tensor_from_dlpack(std::move(array)));
     }
     std::vector<Datum> found = run(model, data, seed, int64_t{1} << 50, nb::none(), nb::none(), {});
     nb::dict outputs;
-    for (size_t i = 0; i < found.size(); ++i) outputs[names[i]] = array_of(found[i].tensor());
+    for (size_t i = 0; i < found.size(); ++i) outputs[names[i]] = numpy_of(found[i].tensor());
     return outputs;
 }
 
@@ -438,7 +323,7 @@ void bind_data(nb::module_& m) {
         .def_prop_ro("dtype", [](const Tensor& t) { return std::string(dtype_name(t.dtype())); })
         .def_prop_ro("shape", [](const Tensor& t) { return nb::tuple(nb::cast(t.sizes())); },
                      nb::sig("def shape(self) -> tuple[int, ...]"))
-        .def("array", &array_of, nb::sig("def array(self) -> numpy.typing.NDArray[typing.Any] | None"), "A NumPy array over the tensor's memory; None where NumPy has no such element type.")
+        .def("array", &numpy_of, nb::sig("def array(self) -> numpy.typing.NDArray[typing.Any] | None"), "A NumPy array over the tensor's memory; None where NumPy has no such element type.")
         .def("bytes", &bytes_of, nb::sig("def bytes(self) -> numpy.typing.NDArray[numpy.uint8]"), "The elements' bytes, shared with the tensor.")
         .def("strings", [](const Tensor& t) { return t.as_strings(); })
         .def("__repr__", [](const Tensor& t) { return fmt::format("<tessera.Tensor {}{}>", dtype_name(t.dtype()), to_string(t.sizes())); })
@@ -513,7 +398,7 @@ void bind_models(nb::module_& m) {
         .def("peak_bytes", &Model::peak_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
         .def("run", &run<Model>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none(), nb::arg("place") = nb::none(), nb::arg("stream") = nb::none())
-        .def("run_arrays", &run_arrays<Model>, nb::arg("inputs"), nb::arg("names"), nb::arg("seed"),
+        .def("run_arrays", &run_arrays, nb::arg("inputs"), nb::arg("names"), nb::arg("seed"),
              nb::sig("def run_arrays(self, inputs: dict[str, typing.Any], names: list[str], seed: int) -> dict[str, typing.Any] | None"))
         .def("random_inputs", [](const Model& model, uint64_t seed, const std::map<std::string, int64_t>& symbols) {
             return unwrap(model.random_inputs(seed, symbols));
@@ -595,8 +480,6 @@ void bind_compiler(nb::module_& m) {
         .def("emit", [](const Executable& e, const std::string& what) { return unwrap(e.emit(what)); }, nb::arg("what"))
         .def("run", &run<Executable>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none(), nb::arg("place") = nb::none(), nb::arg("stream") = nb::none())
-        .def("run_arrays", &run_arrays<Executable>, nb::arg("inputs"), nb::arg("names"), nb::arg("seed"),
-             nb::sig("def run_arrays(self, inputs: dict[str, typing.Any], names: list[str], seed: int) -> dict[str, typing.Any] | None"))
         .def("profile", &profile, nb::arg("inputs"), nb::arg("runs"))
         .def("check", &check, nb::arg("inputs"))
         .def("save", [](const Executable& e, const std::string& path) {
@@ -616,6 +499,16 @@ void bind_compiler(nb::module_& m) {
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
           nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets);
+    nb::class_<DeviceInfo>(m, "Device", "Where models can run: the processor, or a GPU.")
+        .def_ro("target", &DeviceInfo::target).def_ro("name", &DeviceInfo::name).def_ro("bytes", &DeviceInfo::bytes)
+        .def_ro("why", &DeviceInfo::why)
+        .def_prop_ro("usable", [](const DeviceInfo& d) { return d.why.empty(); })
+        .def("__repr__", [](const DeviceInfo& d) {
+            return fmt::format("<tessera.Device {}: {}{}{}>", d.target, d.name, d.why.empty() ? "" : "; not usable: ", d.why);
+        });
+    m.def("devices", [] { return list_devices(); }, "The processor, then all GPUs that the driver shows, as `target` takes them.");
+    m.def("gpu_of_memory", [](uintptr_t address) { return gpu_of_memory(reinterpret_cast<const void*>(address)); },
+          nb::arg("address"));
     m.def("torch_stream", [](int gpu) { return reinterpret_cast<uintptr_t>(torch_stream(gpu)); }, nb::arg("gpu"));
     m.def("set_memory_limit", &set_memory_limit, nb::arg("bytes"));
     m.def("memory_limit", &memory_limit);
@@ -631,6 +524,7 @@ NB_MODULE(_tessera, m) {
     bind_models(m);
     bind_optimizer(m);
     bind_compiler(m);
+    bind_caller(m);
     bind_search(m);
     bind_kernels(m);
     bind_tile(m);

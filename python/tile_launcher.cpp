@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "array_memory.h"
 #include "errors.h"
 
 namespace nb = nanobind;
@@ -16,19 +17,6 @@ using tessera::tile::Function;
 namespace {
 
 constexpr size_t kMostKept = 1000;
-
-// Of a buffer's format; 0 where kernels have no such elements, or elements of the other byte order.
-char element_of(const char* format, Py_ssize_t size) {
-    if (!format) return 'B';
-    if (*format == '@' || *format == '=' || *format == '<') ++format;
-    if (format[0] == 0 || format[1] != 0 || !std::strchr("?efdbBhHiIlLqQ", format[0])) return 0;
-    const bool is_signed = std::strchr("bhilq", format[0]) != nullptr;
-    if (std::strchr("?efd", format[0])) return format[0];
-    constexpr const char* kSigned = "bhiq";
-    constexpr const char* kUnsigned = "BHIQ";
-    const int place = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
-    return (is_signed ? kSigned : kUnsigned)[place];
-}
 
 size_t bytes_of(char element) {
     switch (element) {
@@ -56,12 +44,6 @@ bool is_watched() {
     };
     return is("TESSERA_INTERPRET", "1") || is("TESSERA_INTERPRET", "gpu") || is("TESSERA_DEBUG", "1") ||
            is("TRITON_DEBUG", "1");
-}
-
-// Other objects with a buffer may be for reading only.
-bool is_array(PyObject* value) {
-    static auto& type = *new nb::object(nb::module_::import_("numpy").attr("ndarray"));
-    return PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(type.ptr()));
 }
 
 }  // namespace
@@ -108,7 +90,7 @@ bool TileLauncher::read_array(PyObject* value, Read& into) {
         PyErr_Clear();
         return false;
     }
-    const char element = element_of(view.format, view.itemsize);
+    const char element = buffer_element(view.format, view.itemsize);
     Py_ssize_t reach = view.itemsize;
     bool forward = element != 0 && view.ndim > 0;  // a number of NumPy's is a buffer too
     for (int d = 0; d < view.ndim; ++d) {
@@ -237,7 +219,7 @@ bool TileLauncher::read(const Given& values, const Grid& grid, Shape shape, Read
         } else if (PyFloat_CheckExact(value)) {
             const auto real = static_cast<float>(PyFloat_AsDouble(value));
             into.add_element('f', &real, sizeof(real));
-        } else if (!(is_array(value) ? read_array(value, into) : read_tensor(value, into))) {
+        } else if (!(is_numpy(value) ? read_array(value, into) : read_tensor(value, into))) {
             return false;
         }
     }

@@ -149,6 +149,8 @@ std::optional<TorchTensor> read_torch(PyObject* value, std::vector<int64_t>* siz
     return type.table ? read_by_table(value, *type.table, sizes) : read_by_words(value, sizes);
 }
 
+bool is_torch(PyObject* value) { return type_of(value).known; }
+
 void* torch_stream(int64_t device) {
     void* stream = nullptr;
     if (seen_table && seen_table->current_stream(kDlGpu, static_cast<int32_t>(device), &stream) == 0) return stream;

@@ -23,5 +23,7 @@ struct TorchTensor {
 // `sizes`: its own are put there, unless null.
 std::optional<TorchTensor> read_torch(PyObject* value, std::vector<int64_t>* sizes = nullptr);
 
+bool is_torch(PyObject* value);  // a tensor of PyTorch's
+
 // The stream that PyTorch works on.
 void* torch_stream(int64_t device);

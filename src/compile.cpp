@@ -297,6 +297,16 @@ Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOpt
         return state_->run_relaxed(inputs, options, results.error());
     });
 }
+Result<std::vector<Datum>> Executable::run_in_order(const std::vector<Datum>& inputs, const RunOptions& options) const {
+    const State& s = *state_;
+    if (s.loaded && !s.specialised && s.loaded->takes(s.inputs, inputs.size())) {
+        auto results = protect("run", s.reproducer(), [&] { return s.loaded->run_in_order(inputs, options); });
+        if (results.ok() || !s.model || !contradicts_sizes(results.error())) return results;
+    }
+    NamedData named;
+    for (size_t i = 0; i < std::min(inputs.size(), s.inputs.size()); ++i) named.emplace(s.inputs[i].name, inputs[i]);
+    return run(named, options);
+}
 Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, int runs) const {
     return protect("profile", state_->reproducer(), [&]() -> Result<std::vector<StepProfile>> {
         return TRY(state_->here(inputs))->profile(inputs, runs);

@@ -80,6 +80,9 @@ class Executable {
    public:
     // The outputs in order. Safe to call from many threads at once.
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
+    // The same with one for each of inputs(), in order. Where they are like those of the run before, they are not looked at
+    // again. Nothing of them is kept when it returns.
+    Result<std::vector<Datum>> run_in_order(const std::vector<Datum>& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
     // E0501 where it was compiled for the processor, or steps are left to it.
     Result<DeviceRuns> on_device(const NamedData& inputs) const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tessera/compile.h"
+#include "tessera/devices.h"
 #include "tessera/discover.h"
 #include "tessera/dtype.h"
 #include "tessera/error.h"

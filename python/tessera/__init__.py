@@ -23,10 +23,10 @@ from ._errors import Error, ModelWarning
 from ._runnable import Executable, Model, Path, Progress, check_symbols, number
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
-from ._tessera import Summary, Tensor
+from ._tessera import Device, Summary, Tensor
 from ._tessera import Model as _Model
 from ._tessera import compile as _compile
-from ._tessera import compile_targets, memory_in_use, memory_limit, optimizer_passes
+from ._tessera import compile_targets, devices, memory_in_use, memory_limit, optimizer_passes
 from ._tessera import discover as _discover
 from ._tessera import optimize as _optimize
 from ._tessera import search as _search
@@ -37,10 +37,10 @@ try:
 except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
-__all__ = ["CompileReport", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
+__all__ = ["CompileReport", "Device", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
            "Executable", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SearchReport",
            "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "array_from", "compile",
-           "compile_targets", "demo", "discover", "from_onnx", "load", "memory_in_use", "memory_limit", "numpy_dtype",
+           "compile_targets", "demo", "devices", "discover", "from_onnx", "load", "memory_in_use", "memory_limit", "numpy_dtype",
            "optimize", "optimizer_passes", "parse", "search", "set_memory_limit", "tensor_from"]
 
 Files = Path | Sequence[Path]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._errors import Error
-from ._tessera import Datum, Port, Tensor
+from ._tessera import Datum, Port, Tensor, gpu_of_memory
 
 Array = npt.NDArray[Any]
 DType = np.dtype[Any]
@@ -82,6 +82,13 @@ def _tensor_from_torch(value: Any) -> Tensor:
     return tensor
 
 
+def gpu_said(value: Any, gpu: int) -> int:
+    """The GPU of an array that says where it lies on one: by its own word, by the driver's, or else `gpu`."""
+    said = getattr(getattr(value, "device", None), "id", None)
+    known = gpu_of_memory(value.__cuda_array_interface__["data"][0]) if said is None else int(said)
+    return max(gpu, 0) if known is None else known
+
+
 def _tensor_from_interface(value: Any, gpu: int) -> Tensor:
     """Of an array on a GPU that says where it lies."""
     said = value.__cuda_array_interface__
@@ -92,8 +99,7 @@ def _tensor_from_interface(value: Any, gpu: int) -> Tensor:
             if size != 1 and stride != step:
                 raise Error("E0501", "an array on a GPU is not contiguous", hint="copy it to one that is")
             step *= size
-    number = getattr(getattr(value, "device", None), "id", max(gpu, 0))
-    return Tensor.from_memory(array_name(dtype), shape, said["data"][0], value, int(number))
+    return Tensor.from_memory(array_name(dtype), shape, said["data"][0], value, gpu_said(value, gpu))
 
 
 def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable: bool = False) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import datum_from, is_plain, is_torch, numpy_dtype, tensor_from, torch_dtype, value_from
+from ._arrays import datum_from, gpu_said, is_plain, is_torch, numpy_dtype, tensor_from, torch_dtype, value_from
 from ._errors import Error
 from ._tessera import Datum, Port, Tensor, torch_stream
 
@@ -42,6 +42,13 @@ def _torch(needed: bool) -> Any:
     return sys.modules["torch"] if needed else None
 
 
+def empty_tensor(dtype: str, shape: list[int], gpu: int) -> Any:
+    """A tensor of PyTorch's, for an output; None where it has no such elements."""
+    kind = torch_dtype(dtype)
+    where = "cpu" if gpu == NO_GPU else f"cuda:{gpu}"
+    return None if kind is None else sys.modules["torch"].empty(shape, dtype=kind, device=where)
+
+
 class Places:
     """Of one run: its stream, and the arrays that its outputs come back as."""
 
@@ -51,6 +58,7 @@ class Places:
         values += [(value, _gpu_of(value, gpu)) for value in out.values()]
         tensors = [(value, on) for value, on in values if is_torch(value)]
         self.torch = _torch(bool(tensors))
+        self.gpu = gpu
         self.device = NO_GPU  # of outputs that nobody gave memory for
         self.stream: int | None = None
         self.out = out
@@ -83,18 +91,17 @@ class Places:
         """Memory for an output; None where the run's own will do."""
         if name in self.out:
             into = self.out[name]
-            _check_out(name, into, dtype, shape)
-            tensor = _writable(into)
+            _check_out(name, into, dtype, shape, self.gpu)
+            tensor = _writable(into, self.gpu)
             if tensor is not None:
                 self.made[name] = into
                 return tensor
             if not is_torch(into):
                 return None
-        kind = torch_dtype(dtype) if self.torch is not None else None
-        if kind is not None:
-            where = "cpu" if self.device == NO_GPU else f"cuda:{self.device}"
-            self.made[name] = self.torch.empty(shape, dtype=kind, device=where)
-            return Tensor.from_torch(self.made[name])
+        made = empty_tensor(dtype, shape, self.device) if self.torch is not None else None
+        if made is not None:
+            self.made[name] = made
+            return Tensor.from_torch(made)
         if self.stream is None or dtype == "str":
             return None
         self.made[name] = np.empty(shape, numpy_dtype(dtype))
@@ -111,7 +118,7 @@ class Places:
             return made
         if not isinstance(made, np.ndarray) and not is_torch(made):
             raise Error("E0501", f'out for "{name}" takes no {type(made).__name__}')
-        _check_out(name, into, datum.tensor.dtype, list(made.shape))
+        _check_out(name, into, datum.tensor.dtype, list(made.shape), self.gpu)
         if is_torch(into):
             into.copy_(made if is_torch(made) else self._as_torch(made))
             return into
@@ -119,11 +126,11 @@ class Places:
         np.copyto(to, made)
         return into
 
-    @staticmethod
-    def _array_over(name: str, into: Any) -> Any:
-        tensor = _given_out(name, into)
+    def _array_over(self, name: str, into: Any) -> Any:
+        tensor = _given_out(name, into, self.gpu)
         if tensor.gpu != NO_GPU:
-            raise Error("E0701", f'out for "{name}" lies on GPU {tensor.gpu}, where the model does not run')
+            where = "the processor" if self.gpu == NO_GPU else f"GPU {self.gpu}"
+            raise Error("E0701", f'out for "{name}" lies on GPU {tensor.gpu}, and the model runs on {where}')
         return value_from(Datum.tensor_of(tensor))
 
     def _as_torch(self, value: Any) -> Any:
@@ -152,27 +159,27 @@ def _gpu_of(value: Any, gpu: int) -> int:
     if is_torch(value):
         return int(value.get_device())
     if hasattr(value, "__cuda_array_interface__"):
-        return int(getattr(getattr(value, "device", None), "id", max(gpu, 0)))
+        return gpu_said(value, gpu)
     kind, number = value.__dlpack_device__()
     return int(number) if kind == 2 else NO_GPU
 
 
-def _writable(into: Any) -> Tensor | None:
+def _writable(into: Any, gpu: int) -> Tensor | None:
     """Over an array that outputs are written to; None where that cannot be done in place."""
     if isinstance(into, np.ndarray):
         return tensor_from(into) if into.flags.c_contiguous and into.dtype.isnative and into.dtype != object else None
     if is_torch(into):
         return Tensor.from_torch(into.detach() if into.requires_grad else into)
-    return tensor_from(into, writable=True)
+    return tensor_from(into, gpu=gpu, writable=True)
 
 
-def _check_out(name: str, into: Any, dtype: str, shape: list[int]) -> None:
+def _check_out(name: str, into: Any, dtype: str, shape: list[int], gpu: int) -> None:
     if is_torch(into):
         expected, found = torch_dtype(dtype), into.dtype
     elif isinstance(into, np.ndarray):
         expected, found = numpy_dtype(dtype), into.dtype
     else:
-        tensor = _given_out(name, into)
+        tensor = _given_out(name, into, gpu)
         expected, found = numpy_dtype(dtype), numpy_dtype(tensor.dtype)
         into = tensor
     if found != expected:
@@ -183,9 +190,9 @@ def _check_out(name: str, into: Any, dtype: str, shape: list[int]) -> None:
         raise Error("E0501", f'out for "{name}" cannot be written to')
 
 
-def _given_out(name: str, into: Any) -> Tensor:
+def _given_out(name: str, into: Any, gpu: int) -> Tensor:
     if not hasattr(into, "__dlpack__") and not hasattr(into, "__cuda_array_interface__"):
         raise Error("E0501", f'out for "{name}": expected an array, got {type(into).__name__}')
     if getattr(into, "__cuda_array_interface__", {}).get("data", (0, False))[1]:
         raise Error("E0501", f'out for "{name}" cannot be written to')
-    return tensor_from(into, writable=True)
+    return tensor_from(into, gpu=gpu, writable=True)

@@ -15,10 +15,11 @@ import numpy as np
 
 from ._arrays import PLAIN_NAMES, value_from
 from ._errors import Error
-from ._places import NO_GPU, Places, datum_of
+from ._places import NO_GPU, Places, datum_of, empty_tensor
 from ._tessera import CompileReport, Datum, FoundWarning, Port, StepProfile, Summary
 from ._tessera import Executable as _Executable
 from ._tessera import Model as _Model
+from ._tessera import ModelCaller
 
 Progress = Callable[[str, int, int], object]
 Inputs = Mapping[str, Any] | Sequence[Any] | Any  # by name, in order, or one array for one input
@@ -71,7 +72,9 @@ class Runnable:
         self._ports = {port.name: port for port in held.inputs}
         self._gpu = held.gpu if isinstance(held, _Executable) else NO_GPU
         self._output_names = [port.name for port in held.outputs]
-        self._all_plain = all(port.dtype in PLAIN_NAMES for port in (*held.inputs, *held.outputs))
+        self._caller = ModelCaller(held, empty_tensor) if isinstance(held, _Executable) else None
+        plain = all(port.dtype in PLAIN_NAMES for port in (*held.inputs, *held.outputs))
+        self._of_arrays = held if plain and isinstance(held, _Model) else None
 
     @property
     def inputs(self) -> list[Port]:
@@ -137,9 +140,12 @@ class Runnable:
         for that one), or one array for one output. On a GPU, inputs that lie there are used there, PyTorch's stream is
         followed, and the call does not wait for outputs that stay there. `progress(node, done, total)` is called after each
         node."""
-        plainly = outputs is None and out is None and max_work is None and progress is None
-        if plainly and self._all_plain and type(inputs) is dict:
-            values = self._held.run_arrays(inputs, self._output_names, seed)
+        if outputs is None and max_work is None and progress is None:
+            values: dict[str, Any] | None = None
+            if self._caller is not None:
+                values = self._caller.run(inputs, out, seed)
+            elif self._of_arrays is not None and out is None and type(inputs) is dict:
+                values = self._of_arrays.run_arrays(inputs, self._output_names, seed)
             if values is not None:
                 return values
         chosen = self._chosen_outputs(outputs)
@@ -155,6 +161,10 @@ class Runnable:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The outputs for inputs in order or by name: one value, or a tuple. `out` takes arrays to write outputs to, as that
         of `run` does, where no input has that name."""
+        if self._caller is not None:
+            found = self._caller.call(args, kwargs)
+            if found is not None:
+                return found
         names = list(self._ports)
         out = kwargs.pop("out", None) if "out" not in names else None
         if len(args) > len(names):

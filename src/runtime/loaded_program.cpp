@@ -178,15 +178,69 @@ Result<std::vector<Datum>> LoadedProgram::run(const NamedData& inputs, const Run
     return run_bound(TRY(bind_inputs(*program_.graph, inputs)), options);
 }
 
+bool LoadedProgram::takes(const std::vector<Port>& ports, size_t count) const {
+    const auto& inputs = program_.graph->inputs();
+    return inputs.size() == count && ports.size() == count &&
+           std::equal(ports.begin(), ports.end(), inputs.begin(),
+                      [](const Port& p, const auto& v) { return p.name == v->name(); });
+}
+
+std::shared_ptr<const RunPlan> LoadedProgram::plan_met(const std::vector<Datum>& inputs) const {
+    std::lock_guard lock(mutex_);
+    if (!met_.plan) return nullptr;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        if (!inputs[i].is_tensor()) return nullptr;
+        const Tensor& t = inputs[i].tensor();
+        if (t.gpu() != kNoGpu && t.gpu() != device_.gpu()) return nullptr;
+        if (t.dtype() != met_.types[i].first || t.sizes() != met_.types[i].second) return nullptr;
+    }
+    return met_.plan;
+}
+
+void LoadedProgram::meet(const std::vector<Datum>& inputs, std::shared_ptr<const RunPlan> plan) const {
+    std::vector<std::pair<DType, Sizes>> types;
+    for (const Datum& d : inputs) {
+        if (!d.is_tensor()) return;
+        types.emplace_back(d.tensor().dtype(), d.tensor().sizes());
+    }
+    std::lock_guard lock(mutex_);
+    met_ = {std::move(types), std::move(plan)};
+}
+
+Result<std::vector<Datum>> LoadedProgram::run_in_order(const std::vector<Datum>& inputs,
+                                                       const RunOptions& options) const {
+    const DeviceScope inside = TRY(device_.enter());
+    auto plan = plan_met(inputs);
+    if (!plan) {
+        NamedData named;
+        for (size_t i = 0; i < inputs.size(); ++i) named.emplace(program_.graph->inputs()[i]->name(), inputs[i]);
+        TRY(check_places(named, device_.gpu()));
+        const std::vector<Datum> bound = TRY(bind_inputs(*program_.graph, named));
+        const bool as_given = std::equal(bound.begin(), bound.end(), inputs.begin(),
+                                         [](const Datum& a, const Datum& b) { return a.is_tensor() && b.is_tensor(); });
+        if (!as_given) return run_bound(bound, options);
+        plan = TRY(plan_for(bound));
+        meet(inputs, plan);
+    }
+    auto results = run_planned(inputs, std::move(plan), options);
+    if (results.ok() || results.error().code() != Code::E0408 || device_.shares_memory()) return results;
+    return with_what_fits(std::move(results.error()), inputs);
+}
+
 Result<std::vector<Datum>> LoadedProgram::run_bound(const std::vector<Datum>& bound, const RunOptions& options) const {
-    if (options.stream && !device_.shares_memory() &&
-        TRY(TRY(device_.borrow_stream(*options.stream))->captured_by_others()))
-        return Error(Code::E0501, "a model cannot run on a stream that is being captured")
-            .hint("run it outside: a model is captured by itself, and replayed");
-    auto plan = TRY(plan_for(bound));
+    const DeviceScope inside = TRY(device_.enter());
+    auto results = run_planned(bound, TRY(plan_for(bound)), options);
+    if (results.ok() || results.error().code() != Code::E0408 || device_.shares_memory()) return results;
+    return with_what_fits(std::move(results.error()), bound);
+}
+
+Result<std::vector<Datum>> LoadedProgram::run_planned(const std::vector<Datum>& bound,
+                                                      std::shared_ptr<const RunPlan> plan,
+                                                      const RunOptions& options) const {
     Borrowed context(TRY(take_context()), *memory_);
+    TRY(context->borrow(options.stream));
     TRY(context->prepare(std::move(plan), layout_, weights_.pointers));
-    TRY(context->work_on(options.stream));
+    TRY(context->work_on_borrowed());
     Run run(*this, *context, options);
     TRY(run.begin(bound));
     const bool done = TRY(run.replay());
@@ -206,6 +260,45 @@ Result<int64_t> LoadedProgram::arena_bytes(const SymbolValues& symbols) const {
         for (const std::string& name : free_symbols(source.size)) all.emplace(name, 1);
     auto plan = layout_.sizes.empty() ? TRY(plan_for({})) : TRY(this->plan(all));
     return aligned(plan->block_bytes) + (device_.shares_memory() ? threads_ : 1) * plan->scratch_bytes;
+}
+
+Result<int64_t> LoadedProgram::bytes_on_device(const SymbolValues& symbols) const {
+    const auto plan = TRY(this->plan(symbols));
+    int64_t bytes = aligned(plan->block_bytes) + plan->scratch_bytes;
+    for (size_t b = 0; b < plan->bytes.size(); ++b) {
+        const bool given = layout_.home[b] == Home::Input || layout_.home[b] == Home::Output;
+        if (given && layout_.root[b] == static_cast<int>(b) && layout_.in_run[b])
+            bytes += aligned(std::max<int64_t>(plan->bytes[b], 0)) + kBlockAlignment;
+    }
+    return bytes;
+}
+
+Error LoadedProgram::with_what_fits(Error error, const std::vector<Datum>& inputs) const {
+    const std::optional<int64_t> room = device_.room();
+    std::vector<int64_t> sizes;
+    read_sizes(layout_.sizes, inputs, sizes);
+    auto symbols = bind_sizes(layout_.sizes, sizes);
+    if (error.code() != Code::E0408 || !error.hint().empty() || !room || !symbols.ok()) return error;
+    const auto needed = bytes_on_device(*symbols);
+    if (!needed.ok()) return error;
+    auto fits = [&](const SymbolValues& at) {
+        const auto bytes = bytes_on_device(at);
+        return bytes.ok() && *bytes <= *room;
+    };
+    std::vector<std::string> smaller;  // of one size, the others as they are
+    for (const auto& [name, size] : *symbols) {
+        SymbolValues at = *symbols;
+        int64_t least = 0, most = size;  // the one fits, the other does not
+        while (most - least > 1) {
+            at[name] = least + (most - least) / 2;
+            (fits(at) ? least : most) = at[name];
+        }
+        if (least > 0) smaller.push_back(fmt::format("{} = {}", name, least));
+    }
+    std::string needs = fmt::format("a run needs {}", shown_bytes(*needed));
+    if (weights_.bytes) needs += fmt::format(" besides {} of weights", shown_bytes(weights_.bytes));
+    if (!smaller.empty()) return std::move(error).hint("{}; {} would fit", needs, fmt::join(smaller, ", or "));
+    return std::move(error).hint("{}; a GPU with more memory, or smaller inputs, would do", needs);
 }
 
 }  // namespace tessera

@@ -43,6 +43,10 @@ class LoadedProgram {
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
     Result<std::vector<Datum>> run_bound(const std::vector<Datum>& inputs,
                                          const RunOptions& options) const;  // in order
+    // In the order of the graph's inputs, of which every one is given. Those of types met in the run before are not
+    // checked again.
+    Result<std::vector<Datum>> run_in_order(const std::vector<Datum>& inputs, const RunOptions& options) const;
+    bool takes(const std::vector<Port>& ports, size_t count) const;  // so many inputs, in this order
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
     // One run again and again on a device with memory of its own. E0501 where the device is the processor, or steps are
@@ -74,6 +78,15 @@ class LoadedProgram {
     Result<std::shared_ptr<const RunPlan>> plan(const SymbolValues& symbols) const;
     Result<std::shared_ptr<const RunPlan>> plan_for(const std::vector<Datum>& inputs) const;
     Result<std::unique_ptr<RunContext>> take_context() const { return memory_->take(device_, threads_); }
+    Result<std::vector<Datum>> run_planned(const std::vector<Datum>& inputs, std::shared_ptr<const RunPlan> plan,
+                                           const RunOptions& options) const;
+    // Of inputs that have the element types and sizes of those met last; null where they have others.
+    std::shared_ptr<const RunPlan> plan_met(const std::vector<Datum>& inputs) const;
+    void meet(const std::vector<Datum>& inputs, std::shared_ptr<const RunPlan> plan) const;
+    // Of a run with these sizes, besides weights: what is given or left elsewhere is counted as if it were copied.
+    Result<int64_t> bytes_on_device(const SymbolValues& symbols) const;
+    // E0408 of a device with memory of its own gets a hint: what the run needs, and sizes for which there is room.
+    Error with_what_fits(Error error, const std::vector<Datum>& inputs) const;
     const Nested* nested_of(const Graph& graph) const;
     StepProfile describe_step(const Step& step, const SymbolValues& symbols) const;  // without times
     void describe_values(const Step& step, StepProfile& into) const;
@@ -90,6 +103,11 @@ class LoadedProgram {
 
     mutable std::mutex mutex_;                                                                    // over what follows
     mutable std::vector<std::pair<std::vector<int64_t>, std::shared_ptr<const RunPlan>>> plans_;  // newest use last
+    struct Met {
+        std::vector<std::pair<DType, Sizes>> types;  // of all inputs
+        std::shared_ptr<const RunPlan> plan;         // null: nothing was met
+    };
+    mutable Met met_;  // in order, last
     std::shared_ptr<OutputMemory> outputs_ = std::make_shared<OutputMemory>(device_);
     std::shared_ptr<OutputMemory> device_outputs_ = std::make_shared<OutputMemory>(device_, true);
 };

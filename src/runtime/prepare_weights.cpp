@@ -54,7 +54,7 @@ class Preparation {
             total += aligned(TRY(bytes_of(b)));
         }
         if (total == 0) return {};
-        auto memory = TRY(device_.allocate(total));
+        auto memory = TRY(allocate(total));
         for (size_t b = 0; b < offsets.size(); ++b)
             if (offsets[b] >= 0) weights_.pointers[b] = static_cast<char*>(memory.get()) + offsets[b];
         weights_.bytes += total;
@@ -69,18 +69,28 @@ class Preparation {
         return buffer_bytes(buffer, *sizes);
     }
 
+    Result<std::shared_ptr<void>> allocate(int64_t bytes) {
+        auto memory = device_.allocate(bytes);
+        if (memory.ok()) return memory;
+        auto failed = needed_for(std::move(memory.error()), "the model's weights, of which {} are there already",
+                                 shown_bytes(weights_.bytes));
+        if (device_.shares_memory()) return failed;
+        return std::move(failed).hint("a GPU with more memory would do, or a model with weights of fewer bits");
+    }
+
     // A constant where it lies, mapped from its file it may be; fresh memory for what is to be filled.
     Status place(size_t b) {
         if (weights_.pointers[b]) return {};
         const ProgramBuffer& buffer = program_.buffers[b];
         const int64_t bytes = TRY(bytes_of(b));
-        if (layout_.in_run[b]) weights_.bytes += bytes;
         const void* data = buffer.tensor ? buffer.tensor->data() : nullptr;
-        if (data && device_.shares_memory()) {
+        const bool in_place = data && device_.shares_memory();
+        std::shared_ptr<void> memory = in_place ? nullptr : TRY(allocate(bytes));
+        if (layout_.in_run[b]) weights_.bytes += bytes;
+        if (in_place) {
             weights_.pointers[b] = read_only(data);
             return {};
         }
-        auto memory = TRY(device_.allocate(bytes));
         weights_.pointers[b] = memory.get();
         if (data) TRY(stream_->copy_to_device(memory.get(), data, bytes));
         if (layout_.in_run[b])

@@ -15,8 +15,6 @@ double median(std::vector<double> times) {
     return *middle;
 }
 
-std::string shown(const Node& node) { return node.name().empty() ? node.output()->name() : node.name(); }
-
 }  // namespace
 
 Result<std::unique_ptr<RunsOnDevice>> LoadedProgram::on_device(const NamedData& inputs) const {
@@ -29,7 +27,7 @@ Result<std::unique_ptr<RunsOnDevice>> LoadedProgram::on_device(const NamedData& 
     const RunOptions options;
     Run run(*this, context, options);
     TRY(run.begin(bound));
-    context.replay->runs = std::max(context.replay->runs, 1);  // so that it is captured at once
+    context.replay->ran = true;  // so that it is captured at once
     if (!TRY(run.replay()))
         return Error(Code::E0501, "runs cannot be timed on {} alone", device_.name())
             .hint("that needs a GPU, and a model of which no step is left to the processor");
@@ -158,7 +156,7 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
             trace.take();
             const auto began = Clock::now();
             TRY(run.step(i));
-            TRY(context.stream->synchronize());
+            TRY(run.finish(i));
             const auto ended = Clock::now();
             if (r < 0) continue;
             seconds[i].push_back(since(began, ended));

@@ -17,6 +17,20 @@ NodeEvaluator::Find finder(const std::vector<std::pair<const Value*, Datum>>& va
     };
 }
 
+constexpr size_t kMostNamed = 8;  // of what an error lists
+
+std::string listed(const std::vector<std::string>& names) {
+    if (names.size() <= kMostNamed) return fmt::format("{}", fmt::join(names, ", "));
+    return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kMostNamed, ", "),
+                       names.size() - kMostNamed);
+}
+
+std::vector<std::string> node_names(const KernelStep& step) {
+    std::vector<std::string> names;
+    for (const Node* node : step.nodes) names.push_back(fmt::format("{} \"{}\"", node->op().name, shown(*node)));
+    return names;
+}
+
 }  // namespace
 
 Result<Datum> detached(Datum d, const std::shared_ptr<const void>& mark) {
@@ -95,13 +109,21 @@ Result<void*> Run::readable(size_t root, const Tensor& t) {
     const bool here = t.gpu() == context_.device.gpu();
     if (here && (t.gpu() == kNoGpu ? usable(t) : usable_on_gpu(t))) return read_only(t.data());
     staged_ |= !context_.device.shares_memory() && t.gpu() == kNoGpu;
-    return context_.stage(root, t);
+    auto copy = context_.stage(root, t);
+    if (!copy.ok()) return needed_for(std::move(copy.error()), "a copy of \"{}\"", program_.buffers[root].name);
+    return copy;
+}
+
+Result<std::optional<Sizes>> Run::sizes_of(size_t buffer) const {
+    const RunPlan& plan = *context_.plan;
+    if (plan.bytes[buffer] >= 0) return std::optional(plan.sizes[buffer]);
+    return buffer_sizes(program_.buffers[buffer], context_.symbols);
 }
 
 Status Run::allocate(int buffer) {
     const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
     const ProgramBuffer& b = program_.buffers[root];
-    auto sizes = TRY(buffer_sizes(b, context_.symbols));
+    auto sizes = TRY(sizes_of(root));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", b.name);
     const int64_t bytes = TRY(buffer_bytes(b, *sizes));
     if (const Tensor* place = layout_.home[root] == Home::Output ? TRY(output_place(root, bytes)) : nullptr) {
@@ -117,7 +139,9 @@ Status Run::allocate(int buffer) {
         context_.data[root] = Datum(Tensor::view(b.dtype, std::move(*sizes), memory.get(), memory));
         return {};
     }
-    context_.pointers[root] = TRY(context_.place(root, bytes));
+    auto placed = context_.place(root, bytes);
+    if (!placed.ok()) return needed_for(std::move(placed.error()), "\"{}\", which is computed", b.name);
+    context_.pointers[root] = *placed;
     return {};
 }
 
@@ -138,13 +162,14 @@ bool Run::checks_inputs(size_t i) const {
 }
 
 Result<bool> Run::replay() {
-    if (!context_.own_stream->captures() || options_.progress) return false;
+    if (!context_.own_stream->captures()) return false;
+    Replay& replay = *context_.replay;
+    one_by_one_ = !std::exchange(replay.ran, true) || options_.progress;
+    if (one_by_one_) return false;
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         if (checks_inputs(i)) continue;
         if (!std::holds_alternative<KernelStep>(program_.steps[i]) || !context_.plan->steps[i].bound) return false;
     }
-    Replay& replay = *context_.replay;
-    if (++replay.runs < 2) return false;
     for (size_t i = 0; i < program_.steps.size(); ++i)
         if (checks_inputs(i)) TRY(step(i));
     if (!replay.recording || !rebind().ok()) {
@@ -238,8 +263,10 @@ Status Run::run(const KernelStep& step, size_t i) {
         context_.args[k] = context_.pointers[root];
     }
     const LaunchArguments arguments{{context_.args.data(), step.args.size()}, bound->symbols};
-    for (const Launch& launch : bound->launches) TRY(context_.stream->launch(launch, arguments));
-    return {};
+    for (const Launch& launch : bound->launches)
+        if (Status done = context_.stream->launch(launch, arguments); !done.ok())
+            return at_step(std::move(done.error()), i);
+    return one_by_one_ ? finish(i) : Status();
 }
 
 Result<const BoundStep*> Run::bind_late(const KernelStep& step, size_t i) {
@@ -259,7 +286,7 @@ Result<Datum> Run::datum(int buffer) const {
     const bool on_host = !lies_on_device(root);
     if (context_.data[root] && root == b) return *context_.data[root];
     if (on_host && root == b && own.tensor) return Datum(*own.tensor);
-    auto sizes = TRY(buffer_sizes(own, context_.symbols));
+    auto sizes = TRY(sizes_of(b));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", own.name);
     if (context_.data[root]) return Datum(context_.data[root]->tensor().reshaped(*sizes));
     if (on_host && program_.buffers[root].tensor) return Datum(program_.buffers[root].tensor->reshaped(*sizes));
@@ -395,6 +422,37 @@ Status Run::define_sizes(const Value& value, const Sizes& sizes) {
                          size, d, *expected, to_string(shape[d]));
     }
     return {};
+}
+
+Error Run::at_step(Error error, size_t i) const {
+    const auto* step = std::get_if<KernelStep>(&program_.steps[i]);
+    if (!step || error.code() != Code::E0702) return error;
+    error.at(fmt::format("kernel {}, which computes {}", program_.kernels[step->kernel].name, step->label));
+    const std::vector<std::string> names = node_names(*step);
+    if (names.empty()) return error;
+    return std::move(error).note("it holds {}", listed(names));
+}
+
+Status Run::finish(size_t i) {
+    Status done = context_.stream->synchronize();
+    if (done.ok()) return done;
+    return at_step(std::move(done.error()), i);
+}
+
+Status Run::finish_all() {
+    Status done = context_.stream->synchronize();
+    if (done.ok() || done.error().code() != Code::E0702) return done;
+    std::vector<std::string> labels;
+    size_t last = 0;
+    for (size_t i = 0; i < program_.steps.size(); ++i)
+        if (const auto* step = std::get_if<KernelStep>(&program_.steps[i])) {
+            labels.push_back(step->label);
+            last = i;
+        }
+    if (labels.size() == 1) return at_step(std::move(done.error()), last);
+    return std::move(done.error())
+        .note("it was one of {} kernels, which run without being waited for: {}", labels.size(), listed(labels))
+        .hint("in a new process, a run with progress waits for each kernel, and names the one that fails");
 }
 
 }  // namespace tessera

@@ -11,6 +11,9 @@ namespace tessera {
 // Of a program that is nested in another: what is said of the whole is not said of it.
 RunOptions inner_options(RunOptions outer);
 
+// A node for people: its name, or that of what it computes.
+inline const std::string& shown(const Node& node) { return node.name().empty() ? node.output()->name() : node.name(); }
+
 // The same value in memory of its own, where it lies in memory that `mark` owns.
 Result<Datum> detached(Datum d, const std::shared_ptr<const void>& mark);
 
@@ -24,6 +27,7 @@ class Run {
     // The inputs, bound; then each step; then the outputs.
     Status begin(const std::vector<Datum>& inputs);
     Status step(size_t i);
+    Status finish(size_t i);  // waits for a step; E0702 names the kernel
     // All steps at once, where what was captured before can be replayed; false where they are to be run one by one.
     Result<bool> replay();
     Result<std::vector<Datum>> outputs();
@@ -59,6 +63,9 @@ class Run {
     void remember_places();  // that are in the recording
     Status rebind();         // the recording, to where the inputs and outputs of this run lie
 
+    Status finish_all();  // waits; E0702 says which kernels it may have been
+    Error at_step(Error error, size_t i) const;
+
     // Whether a step only checks what was given: it needs nothing that others compute, and can come before them.
     bool checks_inputs(size_t i) const;
     Status run(const KernelStep& step, size_t i);
@@ -83,6 +90,7 @@ class Run {
     Status bind_input(size_t i, const Datum& input);
     Status define_sizes(const Value& value, const Sizes& sizes);
     Result<const BoundStep*> bind_late(const KernelStep& step, size_t i);  // as in the last run, where sizes are equal
+    Result<std::optional<Sizes>> sizes_of(size_t buffer) const;            // nothing where a step is to define one
     Status allocate(int buffer);                                           // a buffer whose size was not known before
     Result<void*> readable(size_t root, const Tensor& t);                  // by kernels: where it lies, or a copy
 
@@ -98,6 +106,7 @@ class Run {
     bool shared_ = false;                                     // an output is to be left in memory of an input
     bool staged_ = false;                  // something of the process's is being copied to the device
     std::shared_ptr<const Event> copied_;  // after which it was
+    bool one_by_one_ = false;              // a kernel that fails is to be named
     bool waits_ = false;                   // what is copied must have been when the run ends
     bool goes_on_ = false;                 // by itself, when the call ends
 };

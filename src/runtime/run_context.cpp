@@ -63,7 +63,8 @@ Status RunContext::grow(const RunPlan& next) {
     if (next.block_bytes <= arena_.bytes() && arena_.data() && next.scratch_bytes <= scratch_bytes_) return {};
     if (pending_) TRY(done_->wait());
     replays_.clear();
-    TRY(arena_.reserve(next.block_bytes));
+    if (Status room = arena_.reserve(next.block_bytes); !room.ok())
+        return needed_for(std::move(room.error()), "the results between a run's steps");
     TRY(own_stream->reserve(next.scratch_bytes));
     scratch_bytes_ = std::max(scratch_bytes_, next.scratch_bytes);
     return {};
@@ -81,12 +82,20 @@ Replay& RunContext::replay_of(const std::shared_ptr<const RunPlan>& next) {
     return *replays_.back();
 }
 
-Status RunContext::work_on(std::optional<void*> others) {
-    if (!others || device.shares_memory()) return {};
+Status RunContext::borrow(std::optional<void*> others) {
+    borrows_ = others && !device.shares_memory();
+    if (!borrows_) return {};
     if (!borrowed_ || borrowed_handle_ != *others) {
         borrowed_ = TRY(device.borrow_stream(*others));
         borrowed_handle_ = *others;
     }
+    if (!TRY(borrowed_->captured_by_others())) return {};
+    return Error(Code::E0501, "a model cannot run on a stream that is being captured")
+        .hint("run it outside: a model is captured by itself, and replayed");
+}
+
+Status RunContext::work_on_borrowed() {
+    if (!borrows_) return {};
     TRY(borrowed_->reserve(plan->scratch_bytes));
     stream = borrowed_.get();
     return pending_ ? stream->wait(*done_) : Status();

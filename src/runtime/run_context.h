@@ -41,7 +41,7 @@ inline bool usable_on_gpu(const Tensor& t) { return t.data() && reinterpret_cast
 // What was captured of a plan's steps.
 struct Replay {
     std::shared_ptr<const RunPlan> plan;
-    int runs = 0;                                 // in this context
+    bool ran = false;                             // in this context
     std::unique_ptr<Recording> recording;         // of all steps, once they have run before
     std::vector<void*> pointers;                  // by root, as they are there
     std::vector<std::pair<size_t, size_t>> uses;  // roots that each run places, and steps that use them
@@ -55,8 +55,11 @@ struct RunContext {
     // Made ready for a run by this plan: arena and scratch are large enough, pointers into the arena and to weights are
     // set, those that each run sets are null.
     Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights);
-    // From here on it is part of a stream that others made, or of its own where there is none.
-    Status work_on(std::optional<void*> others);
+    // The run is to be part of a stream that others made, or of its own where there is none. E0501 where others capture
+    // that: nothing was done to it then.
+    Status borrow(std::optional<void*> others);
+    // From here on it is.
+    Status work_on_borrowed();
     // The run goes on by itself: whoever uses the context next waits for it.
     Status leave();
     // A buffer of the run lies there.
@@ -92,6 +95,7 @@ struct RunContext {
 
     std::unique_ptr<Stream> borrowed_;
     void* borrowed_handle_ = nullptr;
+    bool borrows_ = false;               // this run
     std::shared_ptr<const Event> done_;  // that whoever uses the context next waits for
     bool pending_ = false;               // it is
     int64_t scratch_bytes_ = 0;

@@ -31,8 +31,7 @@ Status Run::ask_place(size_t k) {
     if (buffer.dtype == DType::string) return {};  // is not left in memory of others
     const auto& held = context_.data[static_cast<size_t>(layout_.root[b])];
     // The evaluator makes what a buffer has no shape for.
-    auto sizes = held ? std::optional(TRY(datum(program_.outputs[k])).tensor().sizes())
-                      : TRY(buffer_sizes(buffer, context_.symbols));
+    auto sizes = held ? std::optional(TRY(datum(program_.outputs[k])).tensor().sizes()) : TRY(sizes_of(b));
     if (!sizes) return {};
     left.asked = true;
     left.memory = TRY(options_.place(k, buffer.dtype, *sizes));
@@ -44,8 +43,8 @@ Status Run::ask_place(size_t k) {
                      "output \"{}\" is {}{}, the memory for it is {}{}", name, dtype_name(buffer.dtype),
                      to_string(*sizes), dtype_name(t.dtype()), to_string(t.sizes()));
     if (t.gpu() != kNoGpu && t.gpu() != context_.device.gpu())
-        return Error(Code::E0701, "the memory for output \"{}\" lies on GPU {}, where the model does not run", name,
-                     t.gpu());
+        return Error(Code::E0701, "the memory for output \"{}\" lies on GPU {}, and the model runs on {}", name,
+                     t.gpu(), shown_place(context_.device.gpu()));
     for (size_t other = 0; other < left_.size(); ++other) {
         const auto& taken = left_[other].memory;
         if (other == k || !taken || !overlap(begin_of(t), end_of(t), begin_of(*taken), end_of(*taken))) continue;
@@ -73,10 +72,13 @@ Result<const Tensor*> Run::output_place(size_t root, int64_t bytes) {
 }
 
 Result<Tensor> Run::device_tensor(size_t k) {
-    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(program_.outputs[k])];
-    auto sizes = TRY(buffer_sizes(buffer, context_.symbols));
+    const auto b = static_cast<size_t>(program_.outputs[k]);
+    const ProgramBuffer& buffer = program_.buffers[b];
+    auto sizes = TRY(sizes_of(b));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", buffer.name);
-    auto memory = TRY(loaded_.device_outputs_->take(TRY(buffer_bytes(buffer, *sizes)), *options_.stream));
+    auto taken = loaded_.device_outputs_->take(TRY(buffer_bytes(buffer, *sizes)), *options_.stream);
+    if (!taken.ok()) return needed_for(std::move(taken.error()), "output \"{}\"", program_.graph->outputs()[k]->name());
+    std::shared_ptr<void> memory = std::move(*taken);
     const void* data = memory.get();
     return Tensor::view_on_gpu(context_.device.gpu(), buffer.dtype, std::move(*sizes), data, std::move(memory));
 }
@@ -88,7 +90,7 @@ bool Run::lies_on_device(size_t root) const {
 
 Result<Tensor> Run::on_device(size_t k) const {
     const auto b = static_cast<size_t>(program_.outputs[k]);
-    auto sizes = TRY(buffer_sizes(program_.buffers[b], context_.symbols));
+    auto sizes = TRY(sizes_of(b));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", program_.buffers[b].name);
     return Tensor::view_on_gpu(context_.device.gpu(), program_.buffers[b].dtype, std::move(*sizes),
                                context_.pointers[static_cast<size_t>(layout_.root[b])], context_.mark);
@@ -152,7 +154,7 @@ Result<Datum> Run::leave_output(size_t k, const std::optional<Datum>& source) {
 }
 
 Result<std::vector<Datum>> Run::outputs() {
-    if (!stays()) TRY(context_.stream->synchronize());
+    if (!stays()) TRY(finish_all());
     if (left_.empty()) {  // nobody says where
         std::vector<Datum> own;
         for (int buffer : program_.outputs) own.push_back(TRY(detached(TRY(datum(buffer)), context_.mark)));
@@ -167,7 +169,7 @@ Result<std::vector<Datum>> Run::outputs() {
     std::vector<Datum> list;
     for (size_t k = 0; k < left_.size(); ++k) list.push_back(TRY(leave_output(k, sources[k])));
     if (!stays() || waits_) {
-        TRY(context_.stream->synchronize());
+        TRY(finish_all());
         return list;
     }
     if (copied_) TRY(copied_->wait());

@@ -1,66 +1,15 @@
 """Arrays on a GPU, up to the launch: by a driver that stands in for NVIDIA's and computes nothing (test/gpu/driver.cpp)."""
 
-import os
-import pathlib
-import subprocess
-import sys
+from gpu_stand_in import BEGIN, on_stand_in
 
-import pytest
-from conftest import BINARY
-
-STAND_IN = pathlib.Path(BINARY).resolve().parents[1] / "test" / "stand_in"
-
-BEGIN = """
-import ctypes
-import numpy as np
-import tessera
-
-class Launched(ctypes.Structure):
-    _fields_ = [("first", ctypes.c_uint64), ("second", ctypes.c_uint64), ("stream", ctypes.c_uint64), ("replayed", ctypes.c_int)]
-
-driver = ctypes.CDLL("libcuda.so.1")
-
-def last():
-    into = (Launched * 1)()
-    assert driver.stand_in_launches(into, 1) > 0
-    return into[0]
-
-class OnGpu:
-    def __init__(self, n, shift=0, **said):
-        room = np.zeros(n + 64, np.float32)
-        self.array = room[(-room.ctypes.data // 4) % 16 + shift:][:n]
-        self.__cuda_array_interface__ = {"shape": (n,), "typestr": "<f4", "version": 3, "data": (self.at, False), **said}
-
-    @property
-    def at(self): return self.array.ctypes.data
-
-def refused(code, text, call):
-    try:
-        call()
-    except tessera.Error as e:
-        assert code in str(e) and text in str(e), str(e)
-    else:
-        assert False, "it was not refused"
-
-model = tessera.parse("graph g(x: f32[N]) {\\n  return relu(x)\\n}\\n")
+BEGIN += """
 run = tessera.compile(model, target="cuda", cache="")
 name = run.outputs[0].name
 """
 
 
-def on_stand_in(code, quiet=True):
-    if not (STAND_IN / "libcuda.so.1").exists():
-        pytest.skip("the driver that stands in is not built")
-    environment = dict(os.environ, LD_LIBRARY_PATH=str(STAND_IN), PYTHONPATH=os.pathsep.join(sys.path))
-    if quiet:
-        environment["STAND_IN_QUIET"] = "1"
-    done = subprocess.run([sys.executable, "-c", BEGIN + code], capture_output=True, text=True, timeout=120, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
 def test_arrays_are_used_where_they_lie():
-    on_stand_in("""
+    on_stand_in(begin=BEGIN, code="""
 kept = []
 for i in range(5):
     x, y = OnGpu(100, stream=0x1234), OnGpu(100)
@@ -73,7 +22,7 @@ for i in range(5):
 
 
 def test_graphs_are_kept_by_shape():
-    on_stand_in("""
+    on_stand_in(begin=BEGIN, code="""
 kept = []
 for i in range(6):
     n = (100, 300, 7)[i % 3]
@@ -86,7 +35,7 @@ for i in range(6):
 
 
 def test_what_cannot_be_used_in_place_is_copied():
-    on_stand_in("""
+    on_stand_in(begin=BEGIN, code="""
 x, y = OnGpu(100, shift=1), OnGpu(100, shift=1)
 x.array[:] = 7
 for i in range(3):
@@ -104,12 +53,12 @@ for i in range(3):  # NumPy arrays are copied, and so are outputs that nobody ga
 
 
 def test_wrong_devices_are_refused():
-    on_stand_in("""
+    on_stand_in(begin=BEGIN, code="""
 class Other(OnGpu):
     class device: id = 1
 
 refused("E0701", 'input "x" lies on GPU 1, and the model runs on GPU 0', lambda: run(Other(100)))
-refused("E0701", "lies on GPU 1, where the model does not run", lambda: run.run(OnGpu(100), out=Other(100)))
+refused("E0701", "lies on GPU 1, and the model runs on GPU 0", lambda: run.run(OnGpu(100), out=Other(100)))
 refused("E0405", "expected shape (100,), got (99,)", lambda: run.run(OnGpu(100), out=OnGpu(99)))
 refused("E0501", "cannot be written to", lambda: run.run(OnGpu(100), out=OnGpu(100, data=(0, True))))
 refused("E0501", "several streams", lambda: run.run(OnGpu(100, stream=5), out=OnGpu(100, stream=6)))
@@ -124,6 +73,6 @@ both = tessera.compile(tessera.parse("graph g(x: f32[64,64]) {\\n  a = softmax(x
 for i in range(2):
     both(np.ones((64, 64), np.float32))
 """
-    done = on_stand_in(code, quiet=False)
+    done = on_stand_in(code, quiet=False, begin=BEGIN)
     followed = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("after ")]
     assert followed[0] == 0 and followed[1:].count(0) >= 1 and 2 in followed and followed[-1] == 1, followed

@@ -1,5 +1,7 @@
 """Models over memory of others: NumPy's, PyTorch's, and what is given over DLPack."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -251,3 +253,70 @@ def test_a_call_writes_into_arrays():
 def test_an_input_may_be_called_out():
     made = tessera.compile(tessera.parse("graph g(out: f32[2]) {\n return neg(out)\n}"))
     np.testing.assert_array_equal(made(out=np.float32([1, -2])), np.float32([-1, 2]))
+
+
+def test_calls_one_after_the_other_may_differ():
+    model = tessera.parse("graph g(a: f32[N], b: f32[N]) {\n  return add(a, b), sub(a, b)\n}\n")
+    made = tessera.compile(model, cache="")
+    names = [port.name for port in made.outputs]
+    for n in (3, 3, 5, 0, 1, 3, 3):
+        a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+        into = [np.zeros(n, np.float32) for _ in range(4)]
+        for found in (made(a, b), made(a=a, b=b), made(b=b, a=a), made(a, b=b), made(a, b, out=into[:2]),
+                      made(a, b, out={names[0]: into[2]}), tuple(made.run({"b": b, "a": a}).values()),
+                      tuple(made.run([a, b], out={names[1]: into[3]}).values()), tuple(made.run((a, b), seed=3).values())):
+            assert type(found) is tuple and len(found) == 2
+            np.testing.assert_array_equal(found[0], a + b)
+            np.testing.assert_array_equal(found[1], a - b)
+    a = np.ones(3, np.float32)
+    for call, code in ((lambda: made(a, np.ones(4, np.float32)), "E0405"), (lambda: made(a, np.ones(3)), "E0403"),
+                       (lambda: made(a), "E0402"), (lambda: made(a, a, a), "E0401"), (lambda: made(a, c=a), "E0401"),
+                       (lambda: made(a, np.ones((3, 1), np.float32)), "E0404"), (lambda: made(a, a, out=a), "E0501"),
+                       (lambda: made.run({"a": a, "b": a, "c": a}), "E0401"), (lambda: made.run([a]), "E0402"),
+                       (lambda: made.run([a, a], out=[a, a]), "E0501"),
+                       (lambda: made.run([a, a], out={"no": a}), "E0401")):
+        with pytest.raises(tessera.Error, match=code):
+            call()
+        np.testing.assert_array_equal(made(a, a)[1], np.zeros(3, np.float32))
+
+
+def test_results_belong_to_the_caller():
+    made = tessera.compile(tessera.parse("graph g(x: f32[N]) {\n  return x, neg(x)\n}\n"), cache="")
+    x = np.arange(4, dtype=np.float32)
+    same, turned = made(x)
+    same[:] = 9
+    assert x.tolist() == [0, 1, 2, 3] and made(x)[1].tolist() == [0, -1, -2, -3] and turned.tolist() == [0, -1, -2, -3]
+
+
+def test_calls_from_many_threads():
+    made = tessera.compile(tessera.parse("graph g(x: f32[N]) {\n  return mul(x, x)\n}\n"), cache="", threads=1)
+    failed = []
+
+    def work(n):
+        x = np.full(n, n, np.float32)
+        into = np.zeros(n, np.float32)
+        for i in range(200):
+            found = made(x, out=into) if i % 2 else made(x)
+            if found.shape != (n,) or not (found == n * n).all():
+                failed.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2, 3, 50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_arrays_of_other_orders_and_kinds():
+    made = tessera.compile(tessera.parse("graph g(x: f32[2,3]) {\n  return neg(x)\n}\n"), cache="")
+
+    class Derived(np.ndarray):
+        pass
+
+    for given in (X.astype(">f4"), np.asfortranarray(X), np.repeat(X, 2, 1)[:, ::2], X.view(Derived), X.tolist(),
+                  np.frombuffer(b"x" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 3)):
+        np.testing.assert_array_equal(made(given), -X)
+        into = np.zeros((3, 2), np.float32).T
+        assert made(given, out=into) is into
+        np.testing.assert_array_equal(into, -X)

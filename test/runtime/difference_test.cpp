@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+
+#include "graph/evaluate/evaluate.h"
+#include "graph/wider_floats.h"
+#include "tessera/model.h"
 
 namespace tessera::test {
 namespace {
@@ -22,6 +27,71 @@ TEST(Difference, NeighboursInBf16AreNotCounted) {
     EXPECT_EQ(relative_difference(below, two), 0);
     EXPECT_GT(relative_difference(two_above, two), 1e-2);
     EXPECT_GT(relative_difference(of_bits(DType::f16, {0x4001}), of_bits(DType::f16, {0x4000})), 9e-4);
+}
+
+// Softmax of bf16 as the reference computes it, which rounds each step, and as it is without that.
+struct Softmax {
+    Tensor narrow, wide;
+};
+Softmax softmax_of(const Tensor& x) {
+    auto model =
+        Model::parse(fmt::format("graph g(x: bf16{}) {{\n  return softmax(x, axis=1)\n}}\n", to_string(x.sizes())));
+    EXPECT_TRUE(model.ok()) << model.error().to_string();
+    auto narrow = model->run({{"x", x}});
+    EXPECT_TRUE(narrow.ok());
+    Graph graph("wide");
+    std::unordered_map<const Value*, Value*> map;
+    map[model->graph().inputs()[0].get()] = graph.constant(*widened(x, kHalvesToSingles));
+    for (const auto& node : model->graph().nodes()) EXPECT_TRUE(add_widened(graph, *node, map, kHalvesToSingles).ok());
+    graph.add_output(map.at(model->graph().outputs()[0]), "y");
+    auto wide = evaluate(graph, {});
+    EXPECT_TRUE(wide.ok());
+    EXPECT_EQ((*wide)[0].tensor().dtype(), DType::f32);
+    Tensor rounded = *Tensor::zeros(DType::bf16, x.sizes());
+    for (int64_t i = 0; i < rounded.elements(); ++i) rounded.set_real(i, (*wide)[0].tensor().real_at(i));
+    return {(*narrow)[0].tensor(), std::move(rounded)};
+}
+
+// A kernel that rounds nothing on the way is further from the reference than what is allowed, and right.
+TEST(Difference, WhatIsNotRoundedOnTheWayIsAllowed) {
+    Tensor x = *Tensor::zeros(DType::bf16, {32, 40});
+    for (int64_t i = 0; i < x.elements(); ++i) x.set_real(i, std::sin(double(i) * 1.7) * 2 + 0.37 * double(i % 5));
+    const auto [narrow, wide] = softmax_of(x);
+    constexpr double kAllowed = 1e-3;  // of `tessera compile --check`
+    EXPECT_GT(relative_difference(wide, narrow), kAllowed);
+    EXPECT_EQ(relative_difference(wide, narrow, &wide), 0);
+    EXPECT_EQ(relative_difference(narrow, narrow, &wide), 0);
+
+    // Faults are found as they were: an element that was left out, rows exchanged, a sum that lacks a part.
+    Tensor left_out = *Tensor::zeros(DType::bf16, x.sizes()), exchanged = *Tensor::zeros(DType::bf16, x.sizes()),
+           part = *Tensor::zeros(DType::bf16, x.sizes());
+    double most = 0;
+    for (int64_t i = 0; i < x.elements(); ++i) most = std::max(most, wide.real_at(i));
+    for (int64_t i = 0; i < x.elements(); ++i) {
+        left_out.set_real(i, wide.real_at(i) > 0.9 * most ? 0 : wide.real_at(i));
+        exchanged.set_real(i, wide.real_at((i + 41) % x.elements()));
+        part.set_real(i, wide.real_at(i) * 1.05);
+    }
+    for (const Tensor* wrong : {&left_out, &exchanged, &part})
+        EXPECT_GT(relative_difference(*wrong, narrow, &wide), kAllowed);
+    Tensor not_a_number = left_out.reshaped(x.sizes());
+    not_a_number.set_real(3, NAN);
+    EXPECT_EQ(relative_difference(not_a_number, narrow, &wide), INFINITY);
+}
+
+// What overflows 16 bits on the way need not in f32.
+TEST(Difference, WhatOverflowsOnTheWayMayBeANumber) {
+    const Tensor infinite = of_bits(DType::f16, {0x7c00}), nan = of_bits(DType::f16, {0x7e00}),
+                 two = of_bits(DType::f16, {0x4000}), three = of_bits(DType::f16, {0x4200});
+    for (const Tensor* allowed : {&infinite, &two}) {
+        EXPECT_EQ(relative_difference(*allowed, infinite, &two), 0);
+        EXPECT_EQ(relative_difference(*allowed, two, &infinite), 0);
+    }
+    EXPECT_EQ(relative_difference(two, infinite), INFINITY);
+    EXPECT_EQ(relative_difference(three, infinite, &two), 0.5);
+    EXPECT_EQ(relative_difference(nan, infinite, &two), INFINITY);
+    EXPECT_EQ(relative_difference(nan, two, &three), INFINITY);
+    EXPECT_EQ(relative_difference(nan, nan, &two), 0);
 }
 
 }  // namespace

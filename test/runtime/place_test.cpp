@@ -104,5 +104,29 @@ TEST(Place, TensorsOfAGpuAreItsOwn) {
     EXPECT_EQ(found.error().code(), Code::E0701);
 }
 
+// Inputs like those of the run before are not checked again; all others are.
+TEST(Place, InputsInOrderAreCheckedWhenTheirTypesAreNew) {
+    const Executable e = compiled(R"(graph g(a: f32[N], b: f32[N]) {
+  return sub(a, b)
+})");
+    for (int64_t n : {3, 3, 5, 3, 1, 0, 5}) {
+        Memory a(static_cast<size_t>(n), 7), b(static_cast<size_t>(n), 2);
+        for (int r = 0; r < 2; ++r) {
+            auto found = e.run_in_order({over(a), over(b)});
+            ASSERT_TRUE(found.ok()) << found.error().to_string();
+            ASSERT_EQ((*found)[0].tensor().sizes(), Sizes{n});
+            for (int64_t i = 0; i < n; ++i) EXPECT_EQ((*found)[0].tensor().real_at(i), 5);
+        }
+    }
+    Memory a(5), b(6);
+    const Tensor wide = Tensor::of<double>({5}, std::vector<double>(5));
+    EXPECT_EQ(e.run_in_order({over(a), over(b)}).error().code(), Code::E0405);
+    EXPECT_EQ(e.run_in_order({over(a), wide}).error().code(), Code::E0403);
+    EXPECT_EQ(e.run_in_order({over(a)}).error().code(), Code::E0402);
+    const Tensor elsewhere = Tensor::view_on_gpu(0, DType::f32, {5}, a.data(), nullptr);
+    EXPECT_EQ(e.run_in_order({over(a), elsewhere}).error().code(), Code::E0701);
+    EXPECT_TRUE(e.run_in_order({over(a), over(a)}).ok());
+}
+
 }  // namespace
 }  // namespace tessera

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import gpu_said
 from .._errors import Error
 from .language import _types as types
 from .language._core import constexpr, tensor, to_tensor, value_of
@@ -125,8 +126,7 @@ def _memory_of_interface(x: Any) -> Memory:
         reach = int(np.prod(shape, dtype=np.int64))
     else:
         reach = _reach(shape, [s // kind.itemsize for s in given["strides"]])
-    number = getattr(getattr(x, "device", None), "id", 0)
-    return Memory(address, address + reach * kind.itemsize, element_name(kind), kind.itemsize, x, f"cuda:{number}",
+    return Memory(address, address + reach * kind.itemsize, element_name(kind), kind.itemsize, x, f"cuda:{gpu_said(x, 0)}",
                   given.get("stream") or 0)
 
 

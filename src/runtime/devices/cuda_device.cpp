@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -13,6 +14,8 @@
 #include "base/usable_cores.h"
 #include "llvm/compile_kernels.h"
 #include "runtime/devices/cuda_driver.h"
+#include "runtime/devices/cuda_tiles.h"
+#include "tessera/devices.h"
 
 namespace tessera {
 namespace {
@@ -23,8 +26,8 @@ using cuda::Pointer;
 
 constexpr int kMajorVersion = 75, kMinorVersion = 76;   // attributes of a device
 constexpr int kMultiprocessors = 16, kCacheBytes = 38;  // the same
+constexpr int kDeviceNumber = 9;                        // attribute of a pointer
 constexpr int kMostShared = 8;                          // attribute of a function: bytes that come with a launch
-constexpr int kExchangedPieces = 3, kPromoteAll = 3;    // of tiles: rows of 128 bytes, and 256 bytes to the cache
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;        // options of loading a module
 constexpr int kBeginsEarly = 6;                         // attribute of a launch
 constexpr int kBeginsEarlyIn = 12030;                   // drivers from here on take it in graphs too
@@ -33,96 +36,9 @@ constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and
 constexpr int kRelaxed = 2;      // of capturing: other threads may do what they like
 constexpr unsigned kInsteadOfOthers = 1;  // of what is captured next: it follows these
 
+constexpr const char* kElsewhere = "--target host runs on the processor";
+
 Pointer address(const void* memory) { return reinterpret_cast<Pointer>(memory); }
-
-class CudaEvent : public Event {
-  public:
-    CudaEvent(const Driver& driver, Handle event) : driver_(driver), event_(event) {}
-    ~CudaEvent() override { driver_.cuEventDestroy(event_); }
-    Status wait() const override { return driver_.check(driver_.cuEventSynchronize(event_), "waiting for an event"); }
-    Result<double> seconds_since(const Event& earlier) const override {
-        const auto* own = dynamic_cast<const CudaEvent*>(&earlier);
-        CHECK(own, "an event of another device");
-        float milliseconds = 0;
-        TRY(driver_.check(driver_.cuEventElapsedTime(&milliseconds, own->event_, event_), "reading its clock"));
-        return 1e-3 * static_cast<double>(milliseconds);
-    }
-    Handle handle() const { return event_; }
-
-  private:
-    const Driver& driver_;
-    Handle event_;
-};
-
-class CudaRecording : public Recording {
-  public:
-    CudaRecording(const Driver& driver, Handle graph, Handle ready, std::vector<Handle> nodes)
-        : driver_(driver), graph_(graph), ready_(ready), nodes_(std::move(nodes)) {}
-    ~CudaRecording() override {
-        driver_.cuGraphExecDestroy(ready_);
-        driver_.cuGraphDestroy(graph_);
-    }
-    Handle handle() const { return ready_; }
-    Handle node(size_t launch) const { return nodes_[launch]; }
-
-  private:
-    const Driver& driver_;
-    Handle graph_, ready_;       // as captured, which keeps the nodes; and as it is launched
-    std::vector<Handle> nodes_;  // by launch; null where it has no blocks, or none is known
-};
-
-// What the hardware knows of a parameter that it copies tiles of.
-struct alignas(64) TileDescription {
-    std::array<char, 128> bytes;
-};
-
-Status describe_tiles(const Driver& driver, const BoundMap& map, void* base, TileDescription& to) {
-    constexpr size_t kMostDims = 5;
-    std::array<uint64_t, kMostDims> sizes{}, strides{};
-    std::array<unsigned, kMostDims> box{}, every{};
-    for (size_t d = 0; d < map.sizes.size(); ++d) {
-        sizes[d] = static_cast<uint64_t>(map.sizes[d]);
-        if (map.every.empty()) box[d] = static_cast<unsigned>(map.box[d]);
-        every[d] = 1;
-        if (d < map.strides.size()) strides[d] = static_cast<uint64_t>(map.strides[d]);
-    }
-    // Floats of 32 bits are rounded to tf32 on the way: tiles of them are multiplied as that.
-    const int type = map.dtype == DType::bf16 ? 9 : map.dtype == DType::f32 ? 11 : dtype_bytes(map.dtype) == 1 ? 0 : 6;
-    if (!map.every.empty()) {
-        std::array<int, kMostDims> first{}, last{};
-        for (size_t d = 0; d < map.every.size(); ++d) {
-            first[d] = static_cast<int>(map.from[d]);
-            last[d] = static_cast<int>(map.to[d]);
-            every[d + 1] = static_cast<unsigned>(map.every[d]);
-        }
-        return driver.check(driver.cuTensorMapEncodeIm2col(
-                                &to, type, static_cast<unsigned>(map.sizes.size()), base, sizes.data(), strides.data(),
-                                first.data(), last.data(), static_cast<unsigned>(map.box[0]),
-                                static_cast<unsigned>(map.box[1]), every.data(), 0, kExchangedPieces, kPromoteAll, 0),
-                            "describing places");
-    }
-    return driver.check(
-        driver.cuTensorMapEncodeTiled(&to, type, static_cast<unsigned>(map.sizes.size()), base, sizes.data(),
-                                      strides.data(), box.data(), every.data(), 0, kExchangedPieces, kPromoteAll, 0),
-        "describing tiles");
-}
-
-// PTX, assembled by the driver.
-class CudaModule : public CompiledModule {
-  public:
-    CudaModule(const Driver& driver, std::shared_ptr<CompiledModule> assembly, std::vector<Handle> modules)
-        : driver_(driver), assembly_(std::move(assembly)), modules_(std::move(modules)) {}
-    ~CudaModule() override {
-        for (Handle m : modules_) driver_.cuModuleUnload(m);
-    }
-    const std::string& object() const override { return assembly_->object(); }
-    void take(std::vector<CompiledKernel> kernels) { kernels_ = std::move(kernels); }
-
-  private:
-    const Driver& driver_;
-    std::shared_ptr<CompiledModule> assembly_;
-    std::vector<Handle> modules_;
-};
 
 class CudaDevice : public Device {
   public:
@@ -136,12 +52,20 @@ class CudaDevice : public Device {
           multiprocessors_(multiprocessors),
           cache_bytes_(cache_bytes) {}
 
+    // Calls of the driver are about the context of the thread that makes them. It mostly is the one already.
+    Result<DeviceScope> enter() const override {
+        Handle before = nullptr;
+        if (driver_.cuCtxGetCurrent(&before) == 0 && before == context_) return DeviceScope();
+        TRY(driver_.check(driver_.cuCtxSetCurrent(context_), "entering its context"));
+        return DeviceScope(*this, before);
+    }
     std::string_view name() const override { return name_; }
     std::string version() const override { return fmt::format("CUDA {}", driver_.version); }
     DeviceCaches caches() const override { return {cache_bytes_, cache_bytes_ / 2}; }
     std::optional<int64_t> room() const override {
         size_t free = 0, total = 0;
-        if (!enter().ok() || driver_.cuMemGetInfo(&free, &total)) return 0;
+        const auto inside = enter();
+        if (!inside.ok() || driver_.cuMemGetInfo(&free, &total)) return 0;
         return static_cast<int64_t>(free);
     }
     std::string_view target() const override { return target_; }
@@ -155,14 +79,9 @@ class CudaDevice : public Device {
 
     const Driver& driver() const { return driver_; }
     int64_t multiprocessors() const { return multiprocessors_; }
-    // Calls of the driver are about the context of the thread that makes them. It mostly is the one already.
-    Status enter() const {
-        Handle now = nullptr;
-        if (driver_.cuCtxGetCurrent(&now) == 0 && now == context_) return {};
-        return driver_.check(driver_.cuCtxSetCurrent(context_), "entering its context");
-    }
 
   private:
+    void leave(void* before) const override { driver_.cuCtxSetCurrent(before); }
     Result<Handle> assemble(std::string_view text) const;
 
     const Driver& driver_;
@@ -170,6 +89,70 @@ class CudaDevice : public Device {
     Handle context_;
     std::string name_, target_;
     int64_t multiprocessors_, cache_bytes_;
+};
+
+class CudaEvent : public Event {
+  public:
+    CudaEvent(const CudaDevice& device, Handle event) : device_(device), driver_(device.driver()), event_(event) {}
+    ~CudaEvent() override {
+        const auto inside = device_.enter();
+        driver_.cuEventDestroy(event_);
+    }
+    Status wait() const override {
+        const DeviceScope inside = TRY(device_.enter());
+        return driver_.check(driver_.cuEventSynchronize(event_), "waiting for an event");
+    }
+    Result<double> seconds_since(const Event& earlier) const override {
+        const auto* own = dynamic_cast<const CudaEvent*>(&earlier);
+        CHECK(own && &own->device_ == &device_, "an event of another device");
+        const DeviceScope inside = TRY(device_.enter());
+        float milliseconds = 0;
+        TRY(driver_.check(driver_.cuEventElapsedTime(&milliseconds, own->event_, event_), "reading its clock"));
+        return 1e-3 * static_cast<double>(milliseconds);
+    }
+    Handle handle() const { return event_; }
+
+  private:
+    const CudaDevice& device_;
+    const Driver& driver_;
+    Handle event_;
+};
+
+class CudaRecording : public Recording {
+  public:
+    CudaRecording(const CudaDevice& device, Handle graph, Handle ready, std::vector<Handle> nodes)
+        : device_(device), driver_(device.driver()), graph_(graph), ready_(ready), nodes_(std::move(nodes)) {}
+    ~CudaRecording() override {
+        const auto inside = device_.enter();
+        driver_.cuGraphExecDestroy(ready_);
+        driver_.cuGraphDestroy(graph_);
+    }
+    Handle handle() const { return ready_; }
+    Handle node(size_t launch) const { return nodes_[launch]; }
+
+  private:
+    const CudaDevice& device_;
+    const Driver& driver_;
+    Handle graph_, ready_;       // as captured, which keeps the nodes; and as it is launched
+    std::vector<Handle> nodes_;  // by launch; null where it has no blocks, or none is known
+};
+
+// PTX, assembled by the driver.
+class CudaModule : public CompiledModule {
+  public:
+    CudaModule(const CudaDevice& device, std::shared_ptr<CompiledModule> assembly, std::vector<Handle> modules)
+        : device_(device), assembly_(std::move(assembly)), modules_(std::move(modules)) {}
+    ~CudaModule() override {
+        const auto inside = device_.enter();
+        for (Handle m : modules_) device_.driver().cuModuleUnload(m);
+    }
+    const std::string& object() const override { return assembly_->object(); }
+    void take(std::vector<CompiledKernel> kernels) { kernels_ = std::move(kernels); }
+
+  private:
+    const CudaDevice& device_;
+    std::shared_ptr<CompiledModule> assembly_;
+    std::vector<Handle> modules_;
 };
 
 class CudaStream : public Stream {
@@ -182,13 +165,15 @@ class CudaStream : public Stream {
           scratch_(device),
           touched_(device) {}
     ~CudaStream() override {
-        if (!borrowed_) driver_.cuStreamDestroy(stream_);
+        if (borrowed_) return;
+        const auto inside = device_.enter();
+        driver_.cuStreamDestroy(stream_);
     }
 
     Status reserve(int64_t local_bytes) override { return scratch_.reserve(local_bytes); }
 
     Status launch(const Launch& launch, const LaunchArguments& arguments) override {
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         if (is_empty(launch)) {
             if (capturing_) nodes_.push_back(nullptr);
             return {};
@@ -210,19 +195,19 @@ class CudaStream : public Stream {
 
     Status copy_to_device(void* to, const void* from, int64_t bytes) override {
         if (bytes <= 0) return {};
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         return driver_.check(driver_.cuMemcpyHtoDAsync(address(to), from, static_cast<size_t>(bytes), stream_),
                              "copying to its memory");
     }
     Status copy_to_host(void* to, const void* from, int64_t bytes) override {
         if (bytes <= 0) return {};
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         return driver_.check(driver_.cuMemcpyDtoHAsync(to, address(from), static_cast<size_t>(bytes), stream_),
                              "copying from its memory");
     }
     Status copy_on_device(void* to, const void* from, int64_t bytes) override {
         if (bytes <= 0) return {};
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         return driver_.check(driver_.cuMemcpyDtoDAsync(address(to), address(from), static_cast<size_t>(bytes), stream_),
                              "copying in its memory");
     }
@@ -233,15 +218,15 @@ class CudaStream : public Stream {
     }
 
     Result<std::shared_ptr<const Event>> record(bool timed) override {
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         Handle event = nullptr;
         TRY(driver_.check(driver_.cuEventCreate(&event, timed ? 0 : kNoTiming), "making an event"));
-        auto made = std::make_shared<const CudaEvent>(driver_, event);
+        auto made = std::make_shared<const CudaEvent>(device_, event);
         TRY(driver_.check(driver_.cuEventRecord(event, stream_), "recording an event"));
         return std::shared_ptr<const Event>(std::move(made));
     }
     Status record(const Event& again) override {
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         const auto* own = dynamic_cast<const CudaEvent*>(&again);
         CHECK(own, "an event of another device");
         return driver_.check(driver_.cuEventRecord(own->handle(), stream_), "recording an event");
@@ -249,29 +234,31 @@ class CudaStream : public Stream {
     Status wait(const Event& event) override {
         const auto* own = dynamic_cast<const CudaEvent*>(&event);
         if (!own) return event.wait();
+        const DeviceScope inside = TRY(device_.enter());
         return driver_.check(driver_.cuStreamWaitEvent(stream_, own->handle(), 0), "waiting for an event");
     }
     Status synchronize() override {
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         return driver_.check(driver_.cuStreamSynchronize(stream_), "running its kernels");
     }
 
     Result<bool> captured_by_others() const override {
         if (!borrowed_) return false;
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         int status = 0;
         TRY(driver_.check(driver_.cuStreamIsCapturing(stream_, &status), "asking for a stream"));
         return status != 0;
     }
     bool captures() const override { return true; }
     Status begin_capture() override {
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         TRY(driver_.check(driver_.cuStreamBeginCapture(stream_, kRelaxed), "beginning to capture"));
         capturing_ = true;
         nodes_.clear();
         return {};
     }
     Status follow(const std::vector<size_t>& launches) override {
+        const DeviceScope inside = TRY(device_.enter());
         std::vector<Handle> nodes;
         for (size_t l : launches) {
             if (!nodes_[l]) return no_node(l);
@@ -282,22 +269,23 @@ class CudaStream : public Stream {
             "capturing");
     }
     Result<std::unique_ptr<Recording>> end_capture() override {
+        const DeviceScope inside = TRY(device_.enter());
         Handle graph = nullptr, ready = nullptr;
         capturing_ = false;
         TRY(driver_.check(driver_.cuStreamEndCapture(stream_, &graph), "capturing"));
         const int made = driver_.cuGraphInstantiateWithFlags(&ready, graph, 0);
         if (made != 0) driver_.cuGraphDestroy(graph);
         TRY(driver_.check(made, "making a graph"));
-        return std::unique_ptr<Recording>(new CudaRecording(driver_, graph, ready, std::move(nodes_)));
+        return std::unique_ptr<Recording>(new CudaRecording(device_, graph, ready, std::move(nodes_)));
     }
     Status replay(const Recording& recording) override {
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         const auto* own = dynamic_cast<const CudaRecording*>(&recording);
         CHECK(own, "a recording of another device");
         return driver_.check(driver_.cuGraphLaunch(own->handle(), stream_), "launching a graph");
     }
     Status update(Recording& recording, size_t i, const Launch& launch, const LaunchArguments& arguments) override {
-        TRY(device_.enter());
+        const DeviceScope inside = TRY(device_.enter());
         const auto* own = dynamic_cast<const CudaRecording*>(&recording);
         CHECK(own, "a recording of another device");
         if (is_empty(launch)) return {};
@@ -365,16 +353,20 @@ class CudaStream : public Stream {
 };
 
 Result<std::shared_ptr<void>> CudaDevice::allocate(int64_t bytes) {
-    TRY(enter());
+    const DeviceScope inside = TRY(enter());
     Pointer made = 0;
     const auto size = static_cast<size_t>(bytes + kSlack);
-    if (Status all = driver_.check(driver_.cuMemAlloc(&made, size), "allocating memory"); !all.ok()) {
+    if (const int result = driver_.cuMemAlloc(&made, size); result == cuda::kOutOfMemory) {
         size_t free = 0, total = 0;
         driver_.cuMemGetInfo(&free, &total);
-        return std::move(all.error()).note("{} bytes were asked for, {} of {} are free", bytes, free, total);
+        return Error(Code::E0408, "GPU {} ({}) has no room for {}: {} of {} are free", number_, name_,
+                     shown_bytes(bytes), shown_bytes(static_cast<int64_t>(free)),
+                     shown_bytes(static_cast<int64_t>(total)));
+    } else {
+        TRY(driver_.check(result, "allocating memory"));
     }
     std::shared_ptr<void> memory(reinterpret_cast<void*>(made), [this](void* m) {
-        (void)enter();
+        const auto inside = enter();
         driver_.cuMemFree(address(m));
     });
     TRY(driver_.check(driver_.cuMemsetD8Async(made, 0, size, nullptr), "clearing memory"));
@@ -383,18 +375,18 @@ Result<std::shared_ptr<void>> CudaDevice::allocate(int64_t bytes) {
 }
 
 Result<std::shared_ptr<void>> CudaDevice::allocate_for_copies(int64_t bytes) {
-    TRY(enter());
+    const DeviceScope inside = TRY(enter());
     void* made = nullptr;
     TRY(driver_.check(driver_.cuMemHostAlloc(&made, static_cast<size_t>(std::max<int64_t>(bytes, 1)), 0),
                       "allocating memory of the process for copies"));
     return std::shared_ptr<void>(made, [this](void* m) {
-        (void)enter();
+        const auto inside = enter();
         driver_.cuMemFreeHost(m);
     });
 }
 
 Result<std::unique_ptr<Stream>> CudaDevice::make_stream(int) {
-    TRY(enter());
+    const DeviceScope inside = TRY(enter());
     Handle stream = nullptr;
     TRY(driver_.check(driver_.cuStreamCreate(&stream, kNonBlocking), "making a stream"));
     return std::unique_ptr<Stream>(new CudaStream(*this, stream));
@@ -423,8 +415,8 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
     std::atomic<size_t> next = 0;
     auto work = [&] {
         for (size_t i; (i = next++) < parts.size();) {
-            Status entered = enter();
-            loaded[i] = entered.ok() ? assemble(parts[i]) : Result<Handle>(entered.error());
+            const auto inside = enter();
+            loaded[i] = inside.ok() ? assemble(parts[i]) : Result<Handle>(inside.error());
         }
     };
     std::vector<std::thread> threads;
@@ -432,7 +424,7 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
         threads.emplace_back(work);
     work();
     for (std::thread& t : threads) t.join();
-    TRY(enter());
+    const DeviceScope inside = TRY(enter());
     std::vector<Handle> modules;
     Status status;
     for (auto& m : loaded) {
@@ -441,7 +433,7 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
         else if (status.ok())
             status = m->error();
     }
-    auto made = std::make_shared<CudaModule>(driver_, module, modules);
+    auto made = std::make_shared<CudaModule>(*this, module, modules);
     TRY(std::move(status));
     std::vector<CompiledKernel> kernels = module->kernels();
     for (CompiledKernel& k : kernels)
@@ -464,32 +456,72 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
     return std::shared_ptr<CompiledModule>(std::move(made));
 }
 
-Result<std::unique_ptr<CudaDevice>> open_device(int number) {
-    const Driver& driver = *TRY(Driver::load());
-    int count = 0, device = 0, major = 0, minor = 0, processors = 0, cache = 0;
+// The driver's own number of a GPU.
+Result<int> driver_number(const Driver& driver, int number) {
+    int count = 0, device = 0;
     TRY(driver.check(driver.cuDeviceGetCount(&count), "counting GPUs"));
-    if (number < 0 || number >= count)
-        return Error(Code::E0701, "there is no GPU {}", number)
-            .hint("{}", count == 0 ? "this machine has none" : fmt::format("numbers go from 0 to {}", count - 1));
+    if (number < 0 || number >= count) {
+        const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+        auto wrong = Error(Code::E0701, "there is no GPU {}: this machine has {}", number,
+                           count == 0 ? "none" : fmt::format("{}", count));
+        if (visible) wrong = std::move(wrong).note("of those that CUDA_VISIBLE_DEVICES={} shows", visible);
+        if (count == 0) return std::move(wrong).hint("{}", kElsewhere);
+        return std::move(wrong).hint(
+            "{}", count == 1 ? "the one is cuda:0" : fmt::format("they are cuda:0 to cuda:{}", count - 1));
+    }
     TRY(driver.check(driver.cuDeviceGet(&device, number), "opening it"));
-    std::array<char, 256> name{};
-    TRY(driver.check(driver.cuDeviceGetName(name.data(), name.size(), device), "asking for its name"));
-    TRY(driver.check(driver.cuDeviceGetAttribute(&major, kMajorVersion, device), "asking for its version"));
-    TRY(driver.check(driver.cuDeviceGetAttribute(&minor, kMinorVersion, device), "asking for its version"));
+    return device;
+}
+
+Result<std::unique_ptr<CudaDevice>> open_device(int number) {
+    const GpuDescription gpu = TRY(describe_gpu(number));
+    if (gpu.target.empty())
+        return Error(Code::E0701, "GPU {}, {}, has compute capability {}.{}, and 8.0 is needed", number, gpu.name,
+                     gpu.major, gpu.minor)
+            .hint("{}", kElsewhere);
+    const Driver& driver = *TRY(Driver::load());
+    const int device = TRY(driver_number(driver, number));
+    int processors = 0, cache = 0;
     TRY(driver.check(driver.cuDeviceGetAttribute(&processors, kMultiprocessors, device), "counting multiprocessors"));
     TRY(driver.check(driver.cuDeviceGetAttribute(&cache, kCacheBytes, device), "asking for its cache"));
-    if (major < 8)
-        return Error(Code::E0701, "GPU {}, {}, has compute capability {}.{}, and 8.0 is needed", number, name.data(),
-                     major, minor);
-    constexpr int kReadsPtx84 = 12040;
-    const char* hopper = driver.version >= kReadsPtx84 ? "sm_90a" : "sm_90a_ptx80";
-    const char* target = major == 8 ? "sm_80" : major == 9 ? hopper : "sm_90";
     Handle context = nullptr;
     TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), "making a context"));
-    return std::make_unique<CudaDevice>(driver, number, context, name.data(), target, processors, cache);
+    return std::make_unique<CudaDevice>(driver, number, context, gpu.name, gpu.target, processors, cache);
 }
 
 }  // namespace
+
+Result<int> count_gpus() {
+    const Driver& driver = *TRY(Driver::load());
+    int count = 0;
+    TRY(driver.check(driver.cuDeviceGetCount(&count), "counting GPUs"));
+    return count;
+}
+
+Result<GpuDescription> describe_gpu(int number) {
+    const Driver& driver = *TRY(Driver::load());
+    const int device = TRY(driver_number(driver, number));
+    std::array<char, 256> name{};
+    size_t bytes = 0;
+    GpuDescription gpu;
+    TRY(driver.check(driver.cuDeviceGetName(name.data(), name.size(), device), "asking for its name"));
+    TRY(driver.check(driver.cuDeviceGetAttribute(&gpu.major, kMajorVersion, device), "asking for its version"));
+    TRY(driver.check(driver.cuDeviceGetAttribute(&gpu.minor, kMinorVersion, device), "asking for its version"));
+    TRY(driver.check(driver.cuDeviceTotalMem(&bytes, device), "asking for its memory"));
+    gpu.name = name.data();
+    gpu.bytes = static_cast<int64_t>(bytes);
+    constexpr int kReadsPtx84 = 12040;
+    const char* hopper = driver.version >= kReadsPtx84 ? "sm_90a" : "sm_90a_ptx80";
+    gpu.target = gpu.major < 8 ? "" : gpu.major == 8 ? "sm_80" : gpu.major == 9 ? hopper : "sm_90";
+    return gpu;
+}
+
+std::optional<int> gpu_of_memory(const void* memory) {
+    const auto driver = Driver::load();
+    int number = 0;
+    if (!driver.ok() || (*driver)->cuPointerGetAttribute(&number, kDeviceNumber, address(memory)) != 0) return {};
+    return number;
+}
 
 std::optional<int> cuda_number(std::string_view target) {
     if (target == "cuda") return 0;

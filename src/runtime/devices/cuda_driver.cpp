@@ -9,7 +9,6 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kOldest = 12000;  // CUDA 12.0
-constexpr int kOutOfMemory = 2;
 
 Error no_device(std::string why) {
     return Error(Code::E0701, "no usable GPU: {}", why)
@@ -32,7 +31,7 @@ Result<Driver> load_now() {
 #define TESSERA_CUDA_FIND(name, arguments) driver.name = reinterpret_cast<int(*) arguments>(entry(#name));
     TESSERA_CUDA_ENTRIES(TESSERA_CUDA_FIND)
 #undef TESSERA_CUDA_FIND
-    if (!missing.empty()) return no_device("the driver has no " + missing);
+    if (!missing.empty()) return no_device("the driver is older than CUDA 12: it has no " + missing);
     const int begun = driver.cuInit(0);
     if (begun != 0) {
         const char* text = nullptr;

@@ -10,6 +10,8 @@
 
 namespace tessera::cuda {
 
+constexpr int kOutOfMemory = 2;  // an error
+
 using Pointer = uint64_t;  // into the device's memory
 using Handle = void*;      // of a context, module, function, stream, event, graph
 
@@ -39,6 +41,7 @@ struct KernelNode {
     X(cuDeviceGet, (int* device, int number))                                                                     \
     X(cuDeviceGetName, (char* name, int size, int device))                                                        \
     X(cuDeviceGetAttribute, (int* value, int attribute, int device))                                              \
+    X(cuDeviceTotalMem, (size_t * bytes, int device))                                                             \
     X(cuDevicePrimaryCtxRetain, (Handle * context, int device))                                                   \
     X(cuCtxSetCurrent, (Handle context))                                                                          \
     X(cuCtxGetCurrent, (Handle * context))                                                                        \
@@ -47,6 +50,7 @@ struct KernelNode {
     X(cuMemFree, (Pointer memory))                                                                                \
     X(cuMemHostAlloc, (void** made, size_t bytes, unsigned flags))                                                \
     X(cuMemFreeHost, (void* memory))                                                                              \
+    X(cuPointerGetAttribute, (void* value, int attribute, Pointer memory))                                        \
     X(cuMemsetD8Async, (Pointer to, unsigned char value, size_t bytes, Handle stream))                            \
     X(cuMemcpyHtoDAsync, (Pointer to, const void* from, size_t bytes, Handle stream))                             \
     X(cuMemcpyDtoHAsync, (void* to, Pointer from, size_t bytes, Handle stream))                                   \

@@ -1,10 +1,22 @@
 #include "runtime/devices/device.h"
 
+#include <array>
+
 #include "base/check.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/devices/cuda_device.h"
 
 namespace tessera {
+
+std::string shown_bytes(int64_t bytes) {
+    constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    auto shown = static_cast<double>(bytes);
+    size_t unit = 0;
+    for (; shown >= 999.5 && unit + 1 < kUnits.size(); ++unit) shown /= 1000;
+    return fmt::format("{:.3g} {}", shown, kUnits[unit]);
+}
+
+std::string shown_place(int gpu) { return gpu == kNoGpu ? "the processor" : fmt::format("GPU {}", gpu); }
 
 Device& device_of(DeviceKind kind) {
     switch (kind) {

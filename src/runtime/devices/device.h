@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/device_kind.h"
 #include "base/error.h"
@@ -103,10 +104,29 @@ struct DeviceCaches {
     int64_t near = int64_t{1} << 20;  // of what one launch made, what the next still finds there
 };
 
+class Device;
+
+// While it lives, what the thread asks the driver for is the device's; then whose it was before.
+class DeviceScope {
+  public:
+    DeviceScope() = default;
+    DeviceScope(const Device& device, void* before) : device_(&device), before_(before) {}
+    DeviceScope(DeviceScope&& other) noexcept
+        : device_(std::exchange(other.device_, nullptr)), before_(other.before_) {}
+    ~DeviceScope();
+
+  private:
+    const Device* device_ = nullptr;  // null: there is nothing to leave
+    void* before_ = nullptr;
+};
+
 // Shared by all threads.
 class Device {
   public:
     virtual ~Device() = default;
+    // Each call of a device and its streams is inside by itself; several together are, at less cost, where the caller
+    // is.
+    virtual Result<DeviceScope> enter() const { return DeviceScope(); }
     virtual std::string_view name() const = 0;
     virtual std::string version() const { return {}; }  // of its driver
     virtual DeviceCaches caches() const { return {}; }
@@ -127,7 +147,25 @@ class Device {
     virtual Result<std::unique_ptr<Stream>> make_stream(int threads) = 0;
     // One of the driver's that somebody else made and keeps; null: the device's own first.
     virtual Result<std::unique_ptr<Stream>> borrow_stream(void* handle);
+
+  private:
+    friend class DeviceScope;
+    virtual void leave(void* before) const { (void)before; }
 };
+
+inline DeviceScope::~DeviceScope() {
+    if (device_) device_->leave(before_);
+}
+
+std::string shown_bytes(int64_t bytes);  // "1.5 GB"
+std::string shown_place(int gpu);        // "GPU 1", or "the processor"
+
+// Where memory ran out: what it was for.
+template <typename... Args>
+Error needed_for(Error error, fmt::format_string<Args...> what, Args&&... args) {
+    if (error.code() != Code::E0408 || !error.note().empty()) return error;
+    return std::move(error).note("it is for {}", fmt::format(what, std::forward<Args>(args)...));
+}
 
 Device& device_of(DeviceKind kind);
 // That code for this target runs on: a GPU by its number, otherwise the processor. E0701.
