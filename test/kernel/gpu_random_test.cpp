@@ -363,7 +363,8 @@ TEST(GpuRandom, BlockKernelsWithNeighbours) {
         const std::string some = multiple ? choose.of<const char*>({"2*N", "8*N", "16*N"}) : "N";
         const std::string rows = open ? "M" : std::to_string(m), columns = open ? some : std::to_string(n);
         const std::string sizes = rows + ", " + columns;
-        const std::string text = with_neighbours(choose, random_block_kernel(choose, rows, columns), sizes, sizes);
+        std::string text = with_neighbours(choose, random_block_kernel(choose, rows, columns), sizes, sizes);
+        if (multiple) text.insert(text.find("d: f32[1]"), "of: f32[N], ");
         expect_what_is_evaluated(graph_of(text), {{"M", m}, {"N", n}}, seed,
                                  choose.of<const char*>({"sm_80", "sm_90a", "x86_64-avx2", "aarch64-neon"}));
     });

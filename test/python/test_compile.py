@@ -85,3 +85,19 @@ def test_sizes_that_an_op_asks_for_are_asked_for_when_it_is_written_out(op, cons
             for each in (wanted, compiled):
                 with pytest.raises(tessera.Error):
                     each(x[:, :channels])
+
+
+def test_loops_that_do_not_run_give_empty_stacks():
+    text = """graph g(x: f32[N], n: i64[]) {
+  y, z = loop(n, true, x, body=graph body(i: i64[], c: bool[], v: f32[N]) {
+    w = mul(v, 2.0)
+    return c, w, w
+  })
+  return y, z
+}
+"""
+    model = tessera.parse(text)
+    for run in (model, tessera.compile(model, cache="")):
+        for n in (0, 2):
+            y, z = run(np.ones(3, np.float32), np.int64(n))
+            assert y.tolist() == [2.0**n] * 3 and z.shape == (n, 3)

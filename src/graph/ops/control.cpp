@@ -51,11 +51,24 @@ const OpDef kIf{
 // The values that a loop carries: all inputs but the trip count and the condition.
 size_t carried_count(const OpView& op) { return op.input_count() > 2 ? op.input_count() - 2 : 0; }
 
-// An empty stack of what the body would give.
-Result<Datum> no_elements(const Type& element, int64_t axis) {
-    Sizes sizes;
-    for (const Dim& d : element.tensor().shape) sizes.push_back(d.as_int().value_or(0));
-    sizes.insert(sizes.begin() + axis, 0);
+// The sizes that a body's inputs from number `first` on have with these values.
+SymbolValues sizes_of(const Graph& body, size_t first, const std::vector<Datum>& values) {
+    SymbolValues symbols;
+    for (size_t i = 0; i < values.size(); ++i) {
+        const Type& type = body.inputs()[first + i]->type();
+        if (!values[i].is_tensor() || !type.is_tensor() || !type.tensor().shape.ranked()) continue;
+        const Sizes& sizes = values[i].tensor().sizes();
+        for (size_t d = 0; d < sizes.size() && static_cast<int64_t>(d) < type.tensor().shape.rank(); ++d)
+            if (const Dim& dim = type.tensor().shape[static_cast<int64_t>(d)]; dim.is(ExprKind::Var))
+                symbols.emplace(dim.node().name, sizes[d]);
+    }
+    return symbols;
+}
+
+// An empty stack of what the body would give. A size that nobody knows is 0.
+Result<Datum> no_elements(const Type& element, const SymbolValues& symbols) {
+    Sizes sizes{0};
+    for (const Dim& d : element.tensor().shape) sizes.push_back(evaluate_int(d, symbols).value_or(0));
     return Datum(TRY(Tensor::zeros(element.tensor().dtype, sizes)));
 }
 
@@ -121,11 +134,12 @@ const OpDef kLoop{
                 collected[i].push_back(results[carried + 1 + i].tensor());
             }
         }
+        const SymbolValues sizes = sizes_of(body, 2, state);
         for (size_t i = 0; i < collected.size(); ++i) {
             if (!op.wants(carried + i))
                 state.push_back({});
             else if (collected[i].empty())
-                state.push_back(TRY(no_elements(body.outputs()[carried + 1 + i]->type(), 0)));
+                state.push_back(TRY(no_elements(body.outputs()[carried + 1 + i]->type(), sizes)));
             else
                 state.push_back(TRY(stack_tensors(collected[i], 0)));
         }
