@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "kernel/written/sort_places.h"
+
 namespace tessera {
 namespace {
 
 constexpr int64_t kFewest = 64, kPiece = 1024;  // elements of a piece
 constexpr int64_t kMostMerges = 24;             // of merges, where n is open
-
-// Values and the places in their row that they come from; a place of n: there is none, which comes last.
-struct Entries {
-    Elements values, places;
-};
 
 // Entries of all rows, in runs of `length` of which each is in order.
 struct Runs {
@@ -20,6 +17,7 @@ struct Runs {
     Expr length;
 };
 
+// Where an entry's place is n, there is none; it comes last.
 class Selecting {
   public:
     Selecting(KernelWriter& w, const RowSelection& s) : w_(w), s_(s) {

@@ -26,14 +26,53 @@ Stmt merge(KernelWriter& w, const Elements& order, const Elements& spare, const 
     });
 }
 
-}  // namespace
-
-Stmt sort_places(KernelWriter& w, const Elements& order, const Elements& spare, const Expr& n,
-                 const ComparePlaces& compare) {
+// How often something doubles, from 1 on, until it is n or more.
+int64_t doublings(const Expr& n) {
     int64_t levels = kMostLevels;
     if (auto known = n.as_int())
         for (levels = 0; (int64_t{1} << levels) < *known;) ++levels;
-    return w.loop(Expr(levels), [&](const Expr& level) {
+    return levels;
+}
+
+// Each run of 2 * `width` out of two. What comes next is chosen and not branched to: either is as likely.
+Stmt merge_runs(KernelWriter& w, const Entries& from, const Entries& to, const Expr& n, const Expr& width,
+                const std::function<Expr(const Expr& a, const Expr& b)>& better) {
+    return w.loop(ceil_div(n, width * 2), [&](const Expr& pair) {
+        const Expr low = pair * width * 2, middle = min(low + width, n), high = min(low + width * 2, n);
+        return w.local(DType::i64, {}, [&](const Elements& left) {
+            return w.local(DType::i64, {}, [&](const Elements& right) {
+                return w.local(DType::i64, {}, [&](const Elements& taken) {
+                    const Expr i = left.at({}), j = right.at({}), t = taken.at({});
+                    const Expr a = min(i, middle - 1), b = min(j, high - 1);
+                    const Expr in_order = logical_not(better(from.values.at({b}), from.values.at({a})));
+                    const Expr from_left = logical_and(lt(i, middle), logical_or(ge(j, high), in_order));
+                    auto either = [&](const Elements& e) { return select(ne(t, 0), e.at({a}), e.at({b})); };
+                    Stmt each = w.loop(high - low, [&](const Expr& k) {
+                        return seq({taken.set({}, select(from_left, Expr(1), Expr(0))),
+                                    to.put(low + k, either(from.values), either(from.places)), left.add({}, t),
+                                    right.add({}, 1 - t)});
+                    });
+                    return seq({left.set({}, low), right.set({}, middle), each});
+                });
+            });
+        });
+    });
+}
+
+}  // namespace
+
+Stmt sort_entries(KernelWriter& w, const Entries& all, const Entries& spare, const Expr& n,
+                  const std::function<Expr(const Expr& a, const Expr& b)>& better) {
+    return w.loop(Expr((doublings(n) + 1) / 2), [&](const Expr& twice) {
+        const Expr width = bit(ExprKind::Shl, Expr(1), twice * 2);
+        return if_then(lt(width, n), seq({merge_runs(w, all, spare, n, width, better),
+                                          merge_runs(w, spare, all, n, width * 2, better)}));
+    });
+}
+
+Stmt sort_places(KernelWriter& w, const Elements& order, const Elements& spare, const Expr& n,
+                 const ComparePlaces& compare) {
+    return w.loop(Expr(doublings(n)), [&](const Expr& level) {
         Expr width = bit(ExprKind::Shl, Expr(1), level);
         Stmt merged = w.loop(ceil_div(n, width * 2), [&](const Expr& pair) {
             Expr low = pair * width * 2;

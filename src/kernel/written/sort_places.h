@@ -13,6 +13,17 @@ using ComparePlaces = std::function<Stmt(const Expr& a, const Expr& b, const Ele
 Stmt sort_places(KernelWriter& w, const Elements& order, const Elements& spare, const Expr& n,
                  const ComparePlaces& compare);
 
+// Values, and the places that they come from.
+struct Entries {
+    Elements values, places;
+    Stmt put(const Expr& at, const Expr& value, const Expr& place) const {
+        return seq({values.set({at}, value), places.set({at}, place)});
+    }
+};
+// Sorts the first `n` of `all`; `spare` has room for as many. Those that are equal keep their order.
+Stmt sort_entries(KernelWriter& w, const Entries& all, const Entries& spare, const Expr& n,
+                  const std::function<Expr(const Expr& a, const Expr& b)>& better);
+
 // The first of n places for which something holds, that then holds for all that follow; n where it does for none.
 Stmt find_first(KernelWriter& w, const Expr& n, const std::function<Expr(const Expr&)>& holds,
                 const std::function<Stmt(const Expr& place)>& then);

@@ -1,7 +1,8 @@
 // The k largest or smallest of each row: a heap of the best so far with the worst of them on top, then taken apart in
-// order. A few are kept in order instead. Equal elements come in the order of their places; NaN is larger than every
-// number. Blocks of threads share a row.
+// order. A few are kept in order instead, and where many are asked for, all are sorted. Equal elements come in the
+// order of their places; NaN is larger than every number. Blocks of threads share a row.
 #include "kernel/written/select_rows.h"
+#include "kernel/written/sort_places.h"
 
 namespace tessera {
 namespace {
@@ -21,6 +22,7 @@ class TopK {
 
     Stmt write() {
         if (w_.how().blocks && !k_.is_int(0) && n_.as_int().value_or(kShortRow + 1) > kShortRow) return by_blocks();
+        if (sorts_all()) return sort_rows();
         if (!k_.is_int(1)) return each_row(inner_, 0);
         if (inner_.is_int(1)) return w_.parallel(outer_, [&](const Expr& o) { return best_of_row(o); });
         // Rows that lie side by side, a vector of them at a time.
@@ -47,6 +49,33 @@ class TopK {
         };
         auto order = [&](const Expr& a, const Expr& b) { return better(a, b); };
         return select_rows(w_, {outer_ * inner_, n_, k_, x_.read_as(), element, order, give});
+    }
+
+    // A heap of many is read and written all over memory.
+    bool sorts_all() const {
+        constexpr int64_t kFewSorted = 64, kShare = 4;
+        const auto n = n_.as_int(), k = k_.as_int();
+        return n && k ? *n > kFewSorted && *k >= *n / kShare : k_ == n_;
+    }
+
+    Stmt sort_rows() {
+        auto with_entries = [&](const std::function<Stmt(const Entries&)>& body) {
+            return w_.local(x_.read_as(), {n_}, [&](const Elements& values) {
+                return w_.local(DType::i64, {n_}, [&](const Elements& places) { return body({values, places}); });
+            });
+        };
+        auto order = [&](const Expr& a, const Expr& b) { return better(a, b); };
+        return w_.parallel(outer_ * inner_, [&](const Expr& lane) {
+            const Expr o = floor_div(lane, inner_), j = mod(lane, inner_);
+            return with_entries([&](const Entries& all) {
+                values_ = all.values, places_ = all.places;
+                return with_entries([&](const Entries& spare) {
+                    Stmt bring = w_.loop(n_, [&](const Expr& i) { return all.put(i, x_.at({o, i, j}), i); });
+                    return seq({bring, sort_entries(w_, all, spare, n_, order),
+                                w_.loop(k_, [&](const Expr& i) { return give(i, i, o, j); })});
+                });
+            });
+        });
     }
 
     // One row after the other: of each group of inner rows, `count` from `first` on.
