@@ -68,6 +68,10 @@ dump_suite() {
 onnx_suite() { dump_suite && build/bin/onnx_suite "$suite" --round-trip --exclude test/onnx/excluded.txt; }
 optimized_suite() { build/bin/onnx_suite "$suite" --optimize --exclude test/onnx/excluded.txt; }
 compiled_suite() { build/bin/onnx_suite "$suite" --compiled --exclude test/onnx/excluded.txt; }
+# The kernels for a GPU, thread by thread; not those of whole networks.
+gpu_suite() {
+    build/bin/onnx_suite "$suite" --interpreted --target sm_90a --filter '^test_' --exclude test/onnx/excluded.txt
+}
 
 sanitize() {
     local label=sanitize
@@ -85,6 +89,7 @@ stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage onnx last_line onnx_suite
 [[ -x build/bin/onnx_suite ]] && stage optimized last_line optimized_suite
 [[ -x build/bin/onnx_suite ]] && stage compiled last_line compiled_suite
+[[ -x build/bin/onnx_suite ]] && stage gpu last_line gpu_suite
 [[ -d test/python ]] && stage python last_line timeout 3600 $python -m pytest -q test/python
 stage sanitize ctest_counts sanitize
 ((all)) && stage threads ctest_counts threads
