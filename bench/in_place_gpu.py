@@ -31,7 +31,8 @@ def on_the_processor(call, calls):
     for _ in range(calls):
         call()
     taken = (time.perf_counter() - begin) / calls * 1e6
-    torch.cuda.synchronize()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return taken
 
 

@@ -7,11 +7,11 @@ faster. With --target host both run on the processor, to see that it works."""
 import argparse
 import json
 import statistics
-import time
 
 import torch
 
 import tessera
+from in_place_gpu import between_events, on_the_processor
 
 
 def top_k(rows, n, k, dtype="f32"):
@@ -102,21 +102,9 @@ def captured(call):
 
 def microseconds(call, on_gpu, seconds=0.02):
     def timed(calls):
-        if not on_gpu:
-            begin = time.perf_counter()
-            for _ in range(calls):
-                call()
-            return (time.perf_counter() - begin) * 1e6
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(calls):
-            call()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) * 1e3
+        return between_events(call, calls, times=1) if on_gpu else on_the_processor(call, calls)
 
-    calls = max(1, int(seconds * 1e6 / max(timed(1), 1)))
-    return timed(calls) / calls
+    return timed(max(1, int(seconds * 1e6 / max(timed(1), 1))))
 
 
 def differ(ours, theirs):

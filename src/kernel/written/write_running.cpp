@@ -42,7 +42,7 @@ Stmt run_in_pieces(KernelWriter& w, int64_t axis, bool product) {
     if (auto known = n.as_int()) {
         const int64_t rows = (outer * inner).as_int().value_or(1);
         const int64_t pieces = std::clamp(kThreads / std::max<int64_t>(rows, 1), int64_t{1}, kMostPieces);
-        length = std::max({(*known + pieces - 1) / pieces, kShortPiece, int64_t{1}});
+        length = std::max((*known + pieces - 1) / pieces, kShortPiece);
     }
     const Expr pieces = ceil_div(n, length);
     Elements from = w.in(0, {outer, n, inner}), to = w.out(0, {outer, n, inner});
@@ -65,24 +65,19 @@ Stmt run_in_pieces(KernelWriter& w, int64_t axis, bool product) {
             return body(reverse ? n - 1 - k : k);
         });
     };
-    const bool several = !pieces.is_int(1);
     Elements totals;
-    if (several) totals = w.scratch(dtype, {outer, pieces, inner});
-    Stmt add_up = several ? in_threads([&](const Expr& o, const Expr& piece, const Expr& j, const Elements& total) {
-        return seq({along(piece,
-                          [&](const Expr& k) {
-                              return total.combine(combine, {}, from.at({o, k, j}));
-                          }),
-                    totals.set({o, piece, j}, total.at({}))});
-    })
-                          : nullptr;
+    Stmt add_up;
+    const bool several = !pieces.is_int(1);
+    if (several) {
+        totals = w.scratch(dtype, {outer, pieces, inner});
+        add_up = in_threads([&](const Expr& o, const Expr& piece, const Expr& j, const Elements& total) {
+            auto add = [&](const Expr& k) { return total.combine(combine, {}, from.at({o, k, j})); };
+            return seq({along(piece, add), totals.set({o, piece, j}, total.at({}))});
+        });
+    }
     Stmt run = in_threads([&](const Expr& o, const Expr& piece, const Expr& j, const Elements& total) {
-        Stmt before = several ? w.loop(piece,
-                                       [&](const Expr& p) {
-                                           return total.combine(combine, {}, totals.at({o, p, j}));
-                                       })
-                              : nullptr;
-        return seq({before, along(piece, [&](const Expr& k) {
+        auto add = [&](const Expr& p) { return total.combine(combine, {}, totals.at({o, p, j})); };
+        return seq({several ? w.loop(piece, add) : nullptr, along(piece, [&](const Expr& k) {
                         Stmt keep = to.set({o, k, j}, total.at({}));
                         Stmt grow = total.combine(combine, {}, from.at({o, k, j}));
                         return exclusive ? seq({keep, grow}) : seq({grow, keep});

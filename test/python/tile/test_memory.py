@@ -264,6 +264,16 @@ def test_updates(how, dtype, masked):
     np.testing.assert_array_equal(wide(z), wanted)
 
 
+@pytest.mark.parametrize("how", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16"])
+def test_updates_keep_nan(how, dtype):
+    v = np.array([[1, np.nan, 2, np.inf], [3, 4, -np.inf, np.nan]], np_dtype(dtype))
+    z, old = np.zeros(4, np_dtype(dtype)), np.zeros((2, 4), np_dtype(dtype))
+    updates[(2,)](z, old, v, HOW=how, N=4, MASK=False)
+    both = np.concatenate([np.zeros((1, 4)), wide(v)])
+    np.testing.assert_array_equal(wide(z), (np.maximum if how == "max" else np.minimum).reduce(both, 0))
+
+
 @triton.jit
 def locks(lock, z, N: tl.constexpr):
     while tl.atomic_cas(lock, 0, 1) == 1:
