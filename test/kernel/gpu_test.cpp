@@ -138,6 +138,32 @@ TEST(Gpu, ProductsAreTiles) {
     expect_in_any_order("graph g(a: f32[3,N,20], b: f32[3,20,24]) {\n  return matmul(a, b)\n}\n", {{"N", 19}});
 }
 
+// Where nothing is added up, nothing is read.
+TEST(Gpu, SumsOfNothing) {
+    for (const char* dtype : {"f32", "f16", "f64"}) {
+        for (const char* target : {"sm_80", "sm_90a"}) {
+            for (int64_t rows : {7, 72})
+                for (const char* b : {"b: {0}[0,96]) {{\n  return matmul(a, b)\n}}\n",
+                                      "b: {0}[96,0]) {{\n  %t = transpose(b)\n  return matmul(a, %t)\n}}\n"})
+                    expect_in_any_order(
+                        fmt::format(fmt::runtime("graph g(a: {0}[{1},0], " + std::string(b)), dtype, rows), {}, 5,
+                        target);
+            for (const char* to : {"nbk", "bkn"}) {
+                const char* shape = to[0] == 'n' ? "96,B,64" : "B,64,96";
+                for (int64_t b : {0, 2})
+                    expect_in_any_order(fmt::format("graph g(a: {0}[24,B,64], b: {0}[{1}]) {{\n  return einsum(a, b, "
+                                                    "equation=\"mbk,{2}->mn\")\n}}\n",
+                                                    dtype, shape, to),
+                                        {{"B", b}}, 5, target);
+            }
+            expect_in_any_order(
+                fmt::format("graph g(x: {0}[2,0,6,6], w: {0}[32,0,3,3]) {{\n  return conv(x, w)\n}}\n", dtype), {}, 5,
+                target);
+        }
+    }
+    expect_in_any_order("graph g(a: i8[72,0], b: u8[0,96], p: i8[]) {\n  return matmul_integer(a, b, p)\n}\n");
+}
+
 TEST(Gpu, ConvolutionsAreTiles) {
     for (const char* dtype : {"f32", "f16"})
         for (int64_t channels : {3, 32, 40})

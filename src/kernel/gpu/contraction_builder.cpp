@@ -85,6 +85,11 @@ Bindings ContractionBuilder::stepped(const Expr& step) const {
     return values;
 }
 
+Stmt ContractionBuilder::before_steps(const Expr& steps, Stmt first) {
+    const auto known = steps.as_int();
+    return known && *known > 0 ? first : if_then(gt(steps, 0), std::move(first));
+}
+
 Expr ContractionBuilder::at(const Expr& operand, size_t axis, const Expr& side, const Expr& k, const Expr& step) const {
     Bindings values = stepped(step);
     values.insert_or_assign(inner().var.node().name, k);

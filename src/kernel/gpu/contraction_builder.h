@@ -25,6 +25,8 @@ class ContractionBuilder {
 
     // The axes that are stepped through, the last one fastest: what lies between their steps is read again soon.
     Bindings stepped(const Expr& step) const;
+    // What is done before the first step, where there is one.
+    static Stmt before_steps(const Expr& steps, Stmt first);
     // An operand at a place.
     Expr at(const Expr& operand, size_t axis, const Expr& side, const Expr& k, const Expr& step) const;
 

@@ -88,7 +88,8 @@ class TiledContraction : ContractionBuilder {
         const Expr next = min(step + 1, steps - 1);  // what the last brings is not used
         Stmt fetch_next = seq({fetch(of_a, next, k, "next"), fetch(of_b, next, k, "next")});
         Stmt one = seq({keep(of_a), keep(of_b), barrier, fetch_next, add_up(a, b, from_a, from_b), barrier});
-        Stmt body = seq({clear(dtype), fetch(of_a, 0, k, "first"), fetch(of_b, 0, k, "first"),
+        Stmt first = seq({fetch(of_a, 0, k, "first"), fetch(of_b, 0, k, "first")});
+        Stmt body = seq({clear(dtype), before_steps(steps, std::move(first)),
                          loop_over(step, steps, LoopKind::Serial, std::move(one)), finish(m, n)});
         for (int own : {next_b, next_a, from_b, from_a, sums_}) body = alloc(own, std::move(body));
         body = loop_over(ty_, kSide, LoopKind::Bound,

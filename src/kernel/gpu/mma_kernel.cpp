@@ -71,8 +71,8 @@ class MmaContraction : ContractionBuilder {
         Stmt begin = over_warps("begin", [&](const WarpThread& t) {
             const Expr e = loop_var("cleared", per_thread());
             Stmt zero = store(sums_, t.own(e), constant(0, sum_type()));
-            return seq({loop_over(e, per_thread(), LoopKind::Unrolled, zero), fetch(a_, begins, "first", t),
-                        fetch(b_, begins, "first", t)});
+            Stmt first = seq({fetch(a_, begins, "first", t), fetch(b_, begins, "first", t)});
+            return seq({loop_over(e, per_thread(), LoopKind::Unrolled, zero), before_steps(steps, std::move(first))});
         });
         Stmt bring = over_warps("bring", [&](const WarpThread& t) {
             const Expr next = begins + min(step + 1, steps - 1);  // what the last brings is not used
