@@ -81,13 +81,16 @@ struct InterfaceWords {
 // Null with no error set where it has none.
 nb::object attribute(nb::handle value, const nb::object& name) {
     if (!PyObject_HasAttr(value.ptr(), name.ptr())) return {};
-    return nb::steal(PyObject_GetAttr(value.ptr(), name.ptr()));
+    PyObject* found = PyObject_GetAttr(value.ptr(), name.ptr());
+    if (!found) PyErr_Clear();
+    return nb::steal(found);
 }
 
+// Negative where what it says is no number of one.
 int gpu_named(nb::handle value, const InterfaceWords& words, const void* data, int gpu) {
     if (const nb::object device = attribute(value, words.device); device.is_valid())
         if (const nb::object id = attribute(device, words.id); id.is_valid() && PyLong_Check(id.ptr()))
-            return nb::cast<int>(id);
+            return nb::try_cast<int>(id, gpu) ? gpu : kNoGpu;
     return tessera::gpu_of_memory(data).value_or(std::max(gpu, 0));
 }
 
@@ -106,17 +109,23 @@ std::optional<ArrayMemory> read_interface(PyObject* value, int gpu, bool writabl
     const char element = text ? interface_element({text, static_cast<size_t>(length)}) : '\0';
     if (!element || (writable && PyTuple_GetItem(data, 1) == Py_True)) return {};
     Sizes sizes(static_cast<size_t>(PyTuple_Size(shape)));
-    for (size_t d = 0; d < sizes.size(); ++d)
+    int64_t bytes = 8;  // at most
+    bool sound = true;
+    for (size_t d = 0; d < sizes.size(); ++d) {
         sizes[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, static_cast<Py_ssize_t>(d)));
+        sound &= sizes[d] >= 0 && !__builtin_mul_overflow(bytes, sizes[d], &bytes);
+    }
     const void* begin = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
+    sound &= begin || bytes == 0;
     std::optional<uintptr_t> on;
     if (stream && stream != Py_None) on = reinterpret_cast<uintptr_t>(PyLong_AsVoidPtr(stream));
     if (PyErr_Occurred()) {
         PyErr_Clear();
         return {};
     }
-    return ArrayMemory{Tensor::view_on_gpu(gpu_named(value, words, begin, gpu), element_type(element), std::move(sizes),
-                                           begin, nullptr),
+    const int where = sound ? gpu_named(value, words, begin, gpu) : kNoGpu;
+    if (where < 0) return {};
+    return ArrayMemory{Tensor::view_on_gpu(where, element_type(element), std::move(sizes), begin, nullptr),
                        Whose::Other, on};
 }
 

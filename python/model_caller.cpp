@@ -78,23 +78,23 @@ bool ModelCaller::gather(nb::handle from, const std::vector<nb::object>& names, 
     if (PyDict_CheckExact(from.ptr())) {
         Py_ssize_t found = 0;
         for (size_t i = 0; i < names.size(); ++i) {
-            into.values[i] = PyDict_GetItem(from.ptr(), names[i].ptr());
-            found += into.values[i] != nullptr;
+            into.values[i] = nb::borrow(PyDict_GetItem(from.ptr(), names[i].ptr()));
+            found += into.values[i].is_valid();
         }
         return found == PyDict_Size(from.ptr()) && (!all || found == static_cast<Py_ssize_t>(names.size()));
     }
     const auto count = static_cast<Py_ssize_t>(names.size());
     if (PyTuple_CheckExact(from.ptr())) {
         if (PyTuple_Size(from.ptr()) != count) return false;
-        for (Py_ssize_t i = 0; i < count; ++i) into.values[i] = PyTuple_GetItem(from.ptr(), i);
+        for (Py_ssize_t i = 0; i < count; ++i) into.values[i] = nb::borrow(PyTuple_GetItem(from.ptr(), i));
         return true;
     }
     if (PyList_CheckExact(from.ptr())) {
         if (PyList_Size(from.ptr()) != count) return false;
-        for (Py_ssize_t i = 0; i < count; ++i) into.values[i] = PyList_GetItem(from.ptr(), i);
+        for (Py_ssize_t i = 0; i < count; ++i) into.values[i] = nb::borrow(PyList_GetItem(from.ptr(), i));
         return true;
     }
-    into.values[0] = from.ptr();
+    into.values[0] = nb::borrow(from);
     return count == 1;
 }
 
@@ -131,15 +131,15 @@ std::vector<nb::object> ModelCaller::run_given(const Given& inputs, const Given&
         return all.emplace_back(&arrays.emplace_back(std::move(*memory)));
     };
     for (size_t i = 0; i < inputs.count; ++i) {
-        const ArrayMemory* memory = read(inputs.values[i], false);
+        const ArrayMemory* memory = read(inputs.values[i].ptr(), false);
         if (!memory) return {};
         data.emplace_back(memory->tensor);
     }
     std::vector<const ArrayMemory*> given(outputs_.size(), nullptr);
     size_t placed = 0;
     for (size_t k = 0; k < out.count; ++k) {
-        if (!out.values[k] || out.values[k] == Py_None) continue;
-        given[k] = read(out.values[k], true);
+        if (!out.values[k].is_valid() || out.values[k].is_none()) continue;
+        given[k] = read(out.values[k].ptr(), true);
         if (!given[k]) return {};
         ++placed;
     }
@@ -166,7 +166,7 @@ std::vector<nb::object> ModelCaller::run_given(const Given& inputs, const Given&
     values.reserve(found.size());
     for (size_t k = 0; k < found.size(); ++k) {
         if (places.given[k])
-            values.push_back(nb::borrow(out.values[k]));
+            values.push_back(out.values[k]);
         else if (places.made[k].is_valid())
             values.push_back(std::move(places.made[k]));
         else
@@ -204,7 +204,7 @@ nb::object ModelCaller::call(nb::tuple inputs, nb::dict words) {
 void bind_caller(nb::module_& m) {
     nb::class_<ModelCaller>(m, "ModelCaller", "Runs a compiled model over arrays that can be used where they lie.")
         .def(nb::init<nb::object, nb::object>(), nb::arg("executable"), nb::arg("make_tensor"))
-        .def("run", &ModelCaller::run, nb::arg("inputs"), nb::arg("out").none(), nb::arg("seed"),
+        .def("run", &ModelCaller::run, nb::arg("inputs").none(), nb::arg("out").none(), nb::arg("seed"),
              nb::sig("def run(self, inputs: object, out: object, seed: int) -> dict[str, typing.Any] | None"))
         .def("call", &ModelCaller::call, nb::arg("inputs"), nb::arg("words"),
              nb::sig("def call(self, inputs: tuple[typing.Any, ...], words: dict[str, typing.Any]) -> typing.Any"));

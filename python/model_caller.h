@@ -25,7 +25,7 @@ class ModelCaller {
     static constexpr size_t kMostArrays = 64;
     struct Given {
         size_t count = 0;
-        PyObject* values[kMostArrays];  // borrowed; null where there is none
+        nanobind::object values[kMostArrays];  // held: others may change what they were given in; null: none
     };
     // One for each name, out of a dict, a list, a tuple, or one array for one name. `all`: none may be left out.
     static bool gather(nanobind::handle from, const std::vector<nanobind::object>& names, bool all, Given& into);

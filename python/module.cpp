@@ -71,12 +71,17 @@ Tensor tensor_from_dlpack(Array array) {
     Sizes sizes;
     for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(static_cast<int64_t>(array.shape(i)));
     const void* data = array.data();
+    if (!data && array.size() > 0) throw nb::type_error("it has no memory");
     const int gpu = on_gpu ? static_cast<int>(array.device_id()) : kNoGpu;
     return Tensor::view_on_gpu(gpu, *dtype, std::move(sizes), data, keep(nb::cast(std::move(array))));
 }
 
 Tensor tensor_from_any(nb::object value, bool writable) {
-    if (!writable) return tensor_from_dlpack(nb::cast<nb::ndarray<nb::ro, nb::c_contig>>(value));
+    nb::ndarray<nb::ro, nb::c_contig> read;
+    if (!writable) {
+        if (!nb::try_cast(value, read)) throw nb::type_error("it gives no tensor, or one that is not contiguous");
+        return tensor_from_dlpack(std::move(read));
+    }
     nb::ndarray<nb::c_contig> array;  // no copy will do
     if (!nb::try_cast(value, array, false)) throw nb::type_error("it is read only, or not contiguous");
     return tensor_from_dlpack(std::move(array));

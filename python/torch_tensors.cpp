@@ -26,7 +26,7 @@ constexpr int kDlProcessor = 1, kDlGpu = 2, kDlPinned = 3;
 struct Words {
     nb::object contiguous = interned("is_contiguous"), device = interned("get_device"), dtype = interned("dtype"),
                address = interned("data_ptr"), count = interned("numel"), on_processor = interned("is_cpu"),
-               on_gpu = interned("is_cuda");
+               on_gpu = interned("is_cuda"), negated = interned("is_neg");
 };
 
 const Words& tensor_words() {
@@ -108,6 +108,15 @@ const TensorType& type_of(nb::handle tensor) {
     return found->second;
 }
 
+// None where the elements are not what lies there: a tensor without memory of its own, or one whose elements are to be
+// negated when they are read. PyTorch makes the latter of imaginary parts, which are contiguous where there is one.
+std::optional<TorchTensor> with_memory(nb::handle tensor, const TorchTensor& read) {
+    if (!read.begin && read.count > 0) return std::nullopt;
+    if (read.count != 1) return read;
+    const nb::object negated = nb::getattr(tensor, tensor_words().negated, nb::none());
+    return negated.is_none() || !nb::cast<bool>(negated()) ? std::optional(read) : std::nullopt;
+}
+
 std::optional<TorchTensor> read_by_table(PyObject* value, const ExchangeTable& table, std::vector<int64_t>* sizes) {
     nb::dlpack::dltensor view;
     if (table.view(value, &view) != 0) {
@@ -124,8 +133,8 @@ std::optional<TorchTensor> read_by_table(PyObject* value, const ExchangeTable& t
         count *= view.shape[d];
     }
     if (sizes) sizes->assign(view.shape, view.shape + view.ndim);
-    return TorchTensor{processor ? TorchTensor::kProcessor : view.device.device_id, element,
-                       static_cast<char*>(view.data) + view.byte_offset, count};
+    char* const begin = view.data ? static_cast<char*>(view.data) + view.byte_offset : nullptr;
+    return with_memory(value, {processor ? TorchTensor::kProcessor : view.device.device_id, element, begin, count});
 }
 
 std::optional<TorchTensor> read_by_words(nb::handle tensor, std::vector<int64_t>* sizes) {
@@ -138,7 +147,7 @@ std::optional<TorchTensor> read_by_words(nb::handle tensor, std::vector<int64_t>
     if (!element) return std::nullopt;
     if (sizes) *sizes = nb::cast<std::vector<int64_t>>(nb::tuple(tensor.attr("shape")));
     char* begin = reinterpret_cast<char*>(nb::cast<uintptr_t>(tensor.attr(words.address)()));
-    return TorchTensor{device, element, begin, nb::cast<int64_t>(tensor.attr(words.count)())};
+    return with_memory(tensor, {device, element, begin, nb::cast<int64_t>(tensor.attr(words.count)())});
 }
 
 }  // namespace

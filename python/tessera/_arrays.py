@@ -3,8 +3,10 @@ layout allows."""
 
 from __future__ import annotations
 
+import math
 import sys
-from typing import Any
+from operator import index
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -82,24 +84,54 @@ def _tensor_from_torch(value: Any) -> Tensor:
     return tensor
 
 
+class Said(NamedTuple):
+    """What an array on a GPU says of itself, as __cuda_array_interface__."""
+
+    dtype: DType
+    shape: list[int]
+    strides: list[int] | None
+    address: int
+    read_only: bool
+    stream: int | None
+
+
+def said_by(value: Any) -> Said:
+    said = value.__cuda_array_interface__
+    try:
+        dtype, shape, strides = np.dtype(said["typestr"]), [index(n) for n in said["shape"]], said.get("strides")
+        address, read_only = said["data"]
+        stream = said.get("stream")
+        found = Said(dtype, shape, None if strides is None else [index(n) for n in strides], index(address), bool(read_only),
+                     None if stream is None else index(stream))
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise Error("E0501", f"{type(value).__name__}.__cuda_array_interface__ cannot be read: {type(e).__name__}: {e}") from None
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or count * dtype.itemsize >= 1 << 63 or not 0 <= found.address < 1 << 64:
+        raise Error("E0501", f"{type(value).__name__}.__cuda_array_interface__ has sizes {tuple(shape)} at address {found.address}")
+    if found.address == 0 and count != 0:
+        raise Error("E0501", f"{type(value).__name__}.__cuda_array_interface__ has {count} elements and no address")
+    return found
+
+
 def gpu_said(value: Any, gpu: int) -> int:
     """The GPU of an array that says where it lies on one: by its own word, by the driver's, or else `gpu`."""
     said = getattr(getattr(value, "device", None), "id", None)
-    known = gpu_of_memory(value.__cuda_array_interface__["data"][0]) if said is None else int(said)
+    known = gpu_of_memory(said_by(value).address) if said is None else int(said)
+    if known is not None and known < 0:
+        raise Error("E0501", f"{type(value).__name__} lies on GPU {known}, which there cannot be")
     return max(gpu, 0) if known is None else known
 
 
 def _tensor_from_interface(value: Any, gpu: int) -> Tensor:
     """Of an array on a GPU that says where it lies."""
-    said = value.__cuda_array_interface__
-    dtype, shape, strides = np.dtype(said["typestr"]), list(said["shape"]), said.get("strides")
-    if strides is not None:
-        step = dtype.itemsize
-        for size, stride in zip(reversed(shape), reversed(strides)):
+    said = said_by(value)
+    if said.strides is not None:
+        step = said.dtype.itemsize
+        for size, stride in zip(reversed(said.shape), reversed(said.strides)):
             if size != 1 and stride != step:
                 raise Error("E0501", "an array on a GPU is not contiguous", hint="copy it to one that is")
             step *= size
-    return Tensor.from_memory(array_name(dtype), shape, said["data"][0], value, gpu_said(value, gpu))
+    return Tensor.from_memory(array_name(said.dtype), said.shape, said.address, value, gpu_said(value, gpu))
 
 
 def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable: bool = False) -> Tensor:

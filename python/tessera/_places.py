@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import datum_from, gpu_said, is_plain, is_torch, numpy_dtype, tensor_from, torch_dtype, value_from
+from ._arrays import datum_from, gpu_said, is_plain, is_torch, numpy_dtype, said_by, tensor_from, torch_dtype, value_from
 from ._errors import Error
 from ._tessera import Datum, Port, Tensor, torch_stream
 
@@ -33,8 +33,7 @@ def datum_of(name: str, value: Any, port: Port | None, gpu: int) -> Datum:
 def _foreign_stream(value: Any) -> int | None:
     """Of an array on a GPU that is not PyTorch's: the stream it is computed on, if whoever uses it has to follow one."""
     if hasattr(value, "__cuda_array_interface__"):
-        stream = value.__cuda_array_interface__.get("stream")
-        return None if stream is None else int(stream)
+        return said_by(value).stream
     return 0  # what is given over DLPack is ready on the first
 
 
@@ -175,6 +174,11 @@ def _writable(into: Any, gpu: int) -> Tensor | None:
 
 def _check_out(name: str, into: Any, dtype: str, shape: list[int], gpu: int) -> None:
     if is_torch(into):
+        if into.device.type not in ("cpu", "cuda") or into.layout is not sys.modules["torch"].strided:
+            raise Error("E0701", f'out for "{name}" cannot be a tensor of {into.layout} on {into.device}',
+                        hint="give a dense one on the processor or on a GPU of NVIDIA's")
+        if into.numel() > 0 and into.data_ptr() == 0:
+            raise Error("E0501", f'out for "{name}" has no memory')
         expected, found = torch_dtype(dtype), into.dtype
     elif isinstance(into, np.ndarray):
         expected, found = numpy_dtype(dtype), into.dtype
@@ -188,11 +192,40 @@ def _check_out(name: str, into: Any, dtype: str, shape: list[int], gpu: int) -> 
         raise Error("E0405", f'out for "{name}": expected shape {tuple(shape)}, got {tuple(into.shape)}')
     if isinstance(into, np.ndarray) and not into.flags.writeable:
         raise Error("E0501", f'out for "{name}" cannot be written to')
+    if _meets_itself(into):
+        raise Error("E0501", f'out for "{name}" has several elements in one place of memory', hint="give a copy of it")
+
+
+def _meets_itself(into: Any) -> bool:
+    """Whether elements of an array share memory, as those of one that was expanded do."""
+    if isinstance(into, np.ndarray):
+        strides, size, whole = into.strides, into.itemsize, into.flags.c_contiguous
+    elif is_torch(into):
+        strides, size, whole = into.stride(), 1, into.is_contiguous()
+    else:
+        return False
+    if whole:
+        return False
+    axes = sorted((abs(stride), count) for stride, count in zip(strides, into.shape) if count > 1)
+    reach = size
+    for stride, count in axes:
+        if stride == 0:
+            return True
+        if stride < reach:
+            break
+        reach += stride * (count - 1)
+    else:
+        return False
+    begins = np.zeros(1, np.int64)  # of the elements
+    for stride, count in axes:
+        begins = np.add.outer(begins, stride * np.arange(count)).ravel()
+    begins.sort()
+    return bool((np.diff(begins) < size).any())
 
 
 def _given_out(name: str, into: Any, gpu: int) -> Tensor:
     if not hasattr(into, "__dlpack__") and not hasattr(into, "__cuda_array_interface__"):
         raise Error("E0501", f'out for "{name}": expected an array, got {type(into).__name__}')
-    if getattr(into, "__cuda_array_interface__", {}).get("data", (0, False))[1]:
+    if hasattr(into, "__cuda_array_interface__") and said_by(into).read_only:
         raise Error("E0501", f'out for "{name}" cannot be written to')
     return tensor_from(into, gpu=gpu, writable=True)

@@ -86,7 +86,13 @@ class Runnable:
         return list(self._held.outputs)
 
     def _named(self, inputs: Inputs) -> Mapping[str, Any]:
-        if not isinstance(inputs, Mapping):
+        if isinstance(inputs, Mapping):
+            for name in inputs:
+                if not isinstance(name, str):
+                    raise Error("E0401", f"there is no input {name!r}", hint=f"there are: {', '.join(self._ports)}")
+        else:
+            if not _is_one_array(inputs) and not isinstance(inputs, Iterable):
+                raise Error("E0501", f"inputs: expected arrays by name or in order, got {type(inputs).__name__}")
             given = [inputs] if _is_one_array(inputs) else list(inputs)
             if len(given) > len(self._ports):
                 raise Error("E0401", f"{len(given)} inputs were given, the model takes {len(self._ports)}")
@@ -140,6 +146,8 @@ class Runnable:
         for that one), or one array for one output. On a GPU, inputs that lie there are used there, PyTorch's stream is
         followed, and the call does not wait for outputs that stay there. `progress(node, done, total)` is called after each
         node."""
+        if seed:
+            seed = number("seed", seed, 0, (1 << 64) - 1)
         if outputs is None and max_work is None and progress is None:
             values: dict[str, Any] | None = None
             if self._caller is not None:
@@ -155,6 +163,8 @@ class Runnable:
                   out: Outs | None = None, seed: int = 0,
                   max_work: int | None = None) -> concurrent.futures.Future[dict[str, Any]]:
         """The same on another thread: a future of what run returns. `await asyncio.wrap_future(...)` waits for it."""
+        if seed:
+            seed = number("seed", seed, 0, (1 << 64) - 1)
         chosen = self._chosen_outputs(outputs)
         return _workers().submit(self._run_elsewhere, *self._placed(inputs, out, chosen), chosen, seed, max_work)
 

@@ -209,6 +209,10 @@ def test_memory_has_a_limit():
     (lambda: tessera.discover("relu", 1, threads=-2), "from 0 to 4096"),
     (lambda: tessera.compile(RELU).profile(X, runs=0), "at least 1"),
     (lambda: tessera.load(RELU).run(X, max_work=0), "at least 1"),
+    (lambda: tessera.compile(RELU).run(X, seed=-1), "seed: expected a number from 0 to"),
+    (lambda: tessera.load(RELU).run(X, seed="a"), "seed: expected a whole number"),
+    (lambda: tessera.compile(RELU).run(None), "expected arrays by name or in order, got NoneType"),
+    (lambda: tessera.compile(RELU).run({1: X}), "there is no input 1"),
 ])
 def test_nonsense_is_refused(call, words):
     with pytest.raises(tessera.Error, match=words):

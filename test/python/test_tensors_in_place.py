@@ -1,6 +1,8 @@
 """Models over memory of others: NumPy's, PyTorch's, and what is given over DLPack."""
 
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -74,6 +76,21 @@ def test_outputs_in_place():
         for wrong, code in ((closed, "E0501"), ([1], "E0501"), (np.zeros((2, 3)), "E0403"), (both, "E0501")):
             with pytest.raises(tessera.Error, match=code):
                 run.run(X, outputs="z", out=wrong)
+
+
+def test_no_element_of_an_output_lies_on_another():
+    windows = np.lib.stride_tricks.as_strided
+    for run in runnables():
+        for shape, strides in (((2, 3), (0, 4)), ((2, 3), (0, 0)), ((2, 3), (8, 4)), ((2, 3), (4, -4)), ((2, 3), (12, 6))):
+            memory = np.zeros(32, np.float32)
+            into = windows(memory[8:], shape, strides)
+            with pytest.raises(tessera.Error, match='E0501.*"z".*several elements in one place'):
+                run.run(X, outputs="z", out=into)
+            assert not memory.any()
+        for strides in ((16, 4), (-16, 4), (4, 8), (8, 12), (-12, -4)):  # (8, 12): between one another
+            into = windows(np.zeros(32, np.float32)[8:], (2, 3), strides)
+            assert run.run(X, outputs="z", out=into)["z"] is into
+            np.testing.assert_array_equal(into, -X * X)
 
 
 def test_outputs_over_inputs():
@@ -177,6 +194,44 @@ def test_a_gpu_is_somewhere_else():
         runnables()[1].run(X, out={"y": OnGpu(X.copy())})
 
 
+def test_arrays_on_a_gpu_that_say_nonsense():
+    nonsense = ({"shape": (-2, 3)}, {"shape": ("a", 3)}, {"shape": (2**62, 2**62)}, {"data": (0, False)}, {"data": None},
+                {"data": ("a", False)}, {"data": (-1, False)}, {"typestr": "<z4"}, {"typestr": 4}, {"stream": "a"})
+    for run in runnables():
+        for said in nonsense:
+            with pytest.raises(tessera.Error, match="E0501.*input \"x\".*OnGpu.__cuda_array_interface__"):
+                run(OnGpu(X, **said))
+            with pytest.raises(tessera.Error, match="E0501.*OnGpu.__cuda_array_interface__"):
+                run.run(X, outputs="y", out=OnGpu(X, **said))
+        lost = OnGpu(X)
+        lost.device = type("Device", (), {"id": -1})()
+        with pytest.raises(tessera.Error, match="E0501.*GPU -1"):
+            run(lost)
+        empty = OnGpu(X)
+        empty.__cuda_array_interface__ = None
+        with pytest.raises(tessera.Error, match="E0501.*cannot be read"):
+            run(empty)
+
+
+def test_inputs_are_held_until_the_end():
+    made = tessera.compile(tessera.parse("graph g(a: f32[3], b: f32[3]) {\n  return add(a, b)\n}\n"), cache="")
+    held = []
+
+    class Clears:
+        @property
+        def __cuda_array_interface__(self):
+            given.clear()
+            gc.collect()
+            held.append(first() is not None)
+            raise AttributeError
+
+    given = {"a": np.ones(3, np.float32), "b": Clears()}
+    first = weakref.ref(given["a"])
+    with pytest.raises(tessera.Error):
+        made.run(given)
+    assert held[0]
+
+
 def torch():
     return pytest.importorskip("torch")
 
@@ -218,6 +273,30 @@ def test_outputs_into_tensors_of_pytorch():
         for wrong, code in ((t.zeros(2, 3).double(), "E0403"), (t.zeros(3, 3), "E0405")):
             with pytest.raises(tessera.Error, match=code):
                 run.run(x, outputs="z", out=wrong)
+
+
+def test_tensors_that_are_not_what_lies_there():
+    t = torch()
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    fake, gone, negated = FakeTensorMode().from_tensor(t.zeros(2, 3)), t.zeros(2, 3), t.tensor([1 + 2j]).conj().imag
+    gone.untyped_storage().resize_(0)
+    assert negated.is_neg() and negated.is_contiguous()
+    for run in runnables():
+        for none in (fake, gone):
+            with pytest.raises(tessera.Error, match='E0403.*input "x"'):
+                run(none)
+            with pytest.raises(tessera.Error, match='E0501.*"y" has no memory'):
+                run.run(X, out={"y": none})
+        for wrong in (t.zeros(2, 3, device="meta"), t.zeros(2, 3).to_sparse()):
+            with pytest.raises(tessera.Error, match='E0701.*"y"'):
+                run.run(X, out={"y": wrong})
+        with pytest.raises(tessera.Error, match='E0501.*"y".*several elements'):
+            run.run(X, out={"y": t.zeros(3).expand(2, 3)})
+    for run in runnables("graph g(x: f32[1]) {\n  return mul(x, 3.0)\n}\n"):
+        assert run(negated).tolist() == [-6]
+        into = t.tensor([0j]).conj().imag
+        assert run(t.ones(1), out=into) is into and into.tolist() == [3]
 
 
 @pytest.mark.parametrize("name, ours", [("bfloat16", "bf16"), ("float16", "f16"), ("float64", "f64"), ("int64", "i64"),
