@@ -79,6 +79,24 @@ TEST(Difference, WhatIsNotRoundedOnTheWayIsAllowed) {
     EXPECT_EQ(relative_difference(not_a_number, narrow, &wide), INFINITY);
 }
 
+// Where the two are far apart, of other branches of a model, say, what lies between is neither.
+TEST(Difference, WhatLiesBetweenBranchesIsWrong) {
+    auto of = [](double x, double y) {
+        Tensor t = *Tensor::zeros(DType::f16, {2});
+        t.set_real(0, x), t.set_real(1, y);
+        return t;
+    };
+    const Tensor narrow = of(-64, 1), wide = of(64, 1);
+    EXPECT_EQ(relative_difference(wide, narrow, &wide), 0);
+    EXPECT_EQ(relative_difference(narrow, narrow, &wide), 0);
+    EXPECT_EQ(relative_difference(of(0, 1), narrow, &wide), 1);
+    EXPECT_EQ(relative_difference(of(48, 1), narrow, &wide), 0.25);
+    // What is large where nothing is rounded does not make others small.
+    const Tensor large = of(1000, 1), close = of(2.125, 1);
+    EXPECT_EQ(relative_difference(of(1000, 1.5), of(2, 1), &large), 0.25);
+    EXPECT_EQ(relative_difference(of(2.0625, 1), of(2, 1), &close), 0);
+}
+
 // What overflows 16 bits on the way need not in f32.
 TEST(Difference, WhatOverflowsOnTheWayMayBeANumber) {
     const Tensor infinite = of_bits(DType::f16, {0x7c00}), nan = of_bits(DType::f16, {0x7e00}),
