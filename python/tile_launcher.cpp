@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -227,10 +228,16 @@ bool TileLauncher::read(const Given& values, const Grid& grid, Shape shape, Read
     return true;
 }
 
+bool TileLauncher::ReadConstant::is_as_before() const {
+    if (PyDict_Check(place.ptr())) return PyDict_GetItem(place.ptr(), name.ptr()) == value.ptr();
+    static const nb::object& contents = *new nb::object(interned("cell_contents"));
+    const nb::object now = nb::steal(PyObject_GetAttr(place.ptr(), contents.ptr()));
+    if (!now.is_valid()) PyErr_Clear();  // it has none
+    return now.is(value);
+}
+
 bool TileLauncher::Known::is_as_before() const {
-    for (const auto& [module, name, value] : read)
-        if (PyDict_GetItem(module.ptr(), name.ptr()) != value.ptr()) return false;
-    return true;
+    return std::all_of(read.begin(), read.end(), [](const ReadConstant& each) { return each.is_as_before(); });
 }
 
 const TileLauncher::Known* TileLauncher::find(std::string_view key) {

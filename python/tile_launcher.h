@@ -21,7 +21,8 @@ class TileLauncher {
     using Defaults = nanobind::typed<nanobind::dict, nanobind::str, nanobind::object>;
     using Words = nanobind::typed<nanobind::set, nanobind::str>;
     using ReadConstants =
-        nanobind::typed<nanobind::list, nanobind::typed<nanobind::tuple, Defaults, nanobind::str, nanobind::object>>;
+        nanobind::typed<nanobind::list,
+                        nanobind::typed<nanobind::tuple, nanobind::object, nanobind::str, nanobind::object>>;
 
     // By parameter: its name, whether it is a constant of the kernel, and whether the integer 1 is no constant. Beside
     // parameters that are not given stands their default; `options` are words that change nothing here.
@@ -75,7 +76,9 @@ class TileLauncher {
         std::array<Span, kMostArguments> spans;
     };
     struct ReadConstant {
-        nanobind::object module, name, value;
+        bool is_as_before() const;
+
+        nanobind::object place, name, value;  // a module's names, or a cell of a function around
     };
     struct Known {
         bool is_as_before() const;

@@ -103,7 +103,7 @@ class Generator(ast.NodeVisitor):
         self.sources: list[Any] = sources if sources is not None else []
         if function not in self.sources:
             self.sources.append(function)
-        self.read: list[tuple[dict[str, Any], str, Any]] = []  # constants of modules, of which another may take the place
+        self.read: list[tuple[Any, str, Any]] = []  # constants outside, of which another may take the place, and where they are
         self.file = self.sources.index(function)
 
     def place(self, node: Any) -> None:
@@ -366,9 +366,10 @@ class Generator(ast.NodeVisitor):
             value = self.scope[name]
             if isinstance(value, (bool, int, float)) and not isinstance(value, type):
                 raise NameError(f"{name} is a global variable of Python; make it tl.constexpr({value})")
-            module = self.function.fn.__globals__
-            if isinstance(value, constexpr) and module.get(name) is value:
-                self.read.append((module, name, value))
+            if isinstance(value, constexpr):
+                fn = self.function.fn
+                around = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+                self.read.append((around.get(name, fn.__globals__), name, value))
             return value
         if name in _PYTHON:
             return _PYTHON[name]

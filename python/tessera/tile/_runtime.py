@@ -37,6 +37,16 @@ on_compile: list[Callable[[str, Any], None]] = []  # called with the name and th
 on_launch: list[Callable[..., None]] = []
 
 
+def _now(place: Any, name: str) -> Any:
+    """What a constant is by now: of a module's names, or in a cell."""
+    if isinstance(place, dict):
+        return place.get(name)
+    try:
+        return place.cell_contents
+    except ValueError:  # it has been deleted
+        return None
+
+
 def _is_static(annotation: Any) -> bool:
     return annotation is constexpr or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "constexpr")
 
@@ -115,7 +125,7 @@ class JITFunction(_tessera.Launchable):
     def _forget(self) -> None:
         self._compiled: dict[Any, Any] = {}
         self._sources: dict[Any, list[Any]] = {}
-        self._read: dict[Any, list[tuple[dict[str, Any], str, Any]]] = {}  # constants of modules
+        self._read: dict[Any, list[tuple[Any, str, Any]]] = {}  # constants of modules, and of functions around
         self._programs: dict[Any, Any] = {}  # where somebody wants to be told of launches
         self._parsed: ast.FunctionDef | None = None
         self._source: str | None = None
@@ -252,7 +262,7 @@ class JITFunction(_tessera.Launchable):
         device, stream = leaves.device(os.environ.get("TESSERA_INTERPRET") == "gpu")
         key = (forms, tuple(leaves.key), rank, debug, device, warps, stages)
         found = self._compiled.get(key)
-        if found is None or any(module.get(name) is not value for module, name, value in self._read[key]):
+        if found is None or any(_now(place, name) is not value for place, name, value in self._read[key]):
             found = self._compiled[key] = self._compile(key)
         if warmup or 0 in size:
             return found

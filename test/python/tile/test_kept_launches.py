@@ -125,6 +125,34 @@ def test_globals_that_change():
         assert stored(stores_size) == i
 
 
+def kernel_in_a_function():
+    size = tl.constexpr(0)
+
+    @triton.jit
+    def inner():
+        return size
+
+    @triton.jit
+    def stores_size(z):
+        tl.store(z, inner() + size)
+
+    def become(value):
+        nonlocal size
+        size = tl.constexpr(value)
+
+    return stores_size, become
+
+
+def test_variables_around_that_change():
+    kernel, become = kernel_in_a_function()
+    z = np.zeros(1, np.float32)
+    for i in (0, 1, 2, 2, 1):
+        become(i)
+        for _ in range(3):
+            kernel[(1,)](z)
+            assert z[0] == 2 * i
+
+
 @by_processor
 def test_only_arrays_are_written_into():
     x = np.zeros(16, np.uint8)
