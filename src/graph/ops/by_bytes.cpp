@@ -56,6 +56,24 @@ std::optional<Operands> match_operands(const Value& left, const Value& right, in
     return Operands{*a, *b};
 }
 
+// The largest of |byte - zero|.
+int64_t largest(const Dequantized& d) {
+    const auto [low, high] = d.bytes->type().tensor().dtype == DType::u8 ? std::pair(0, 255) : std::pair(-128, 127);
+    if (!d.zero) return std::max(high, -low);
+    if (!d.zero->is_constant()) return high - low;
+    int64_t most = 0;
+    for (int64_t i = 0; i < d.zero->tensor()->elements(); ++i) {
+        const int64_t zero = d.zero->tensor()->int_at(i);
+        most = std::max({most, high - zero, zero - low});
+    }
+    return most;
+}
+
+// Whether sums of so many products are numbers of 32 bits, whatever the bytes are.
+bool sums_fit(const Operands& o, const std::optional<int64_t>& terms) {
+    return terms && *terms <= INT32_MAX / std::max<int64_t>(1, largest(o.a) * largest(o.b));
+}
+
 Value* scalar_of(Builder& b, Value* v) { return v && v->type().tensor().shape.rank() ? b.reshape(v, {}) : v; }
 
 // The sum in floats; what is a vector lies along the last axis but `after`.
@@ -78,6 +96,18 @@ Value* conv_of(Builder& b, const OpView& op, const Operands& o) {
     return b.op("conv_integer", {o.a.bytes, o.b.bytes, scalar_of(b, o.a.zero), zero}, std::move(attrs));
 }
 
+// Of a convolution; none where a size is not known.
+std::optional<int64_t> terms_of(const Value& weights) {
+    const Shape& w = weights.type().tensor().shape;
+    int64_t terms = 1;
+    for (int64_t d = 1; d < w.rank(); ++d) {
+        const auto size = w[d].as_int();
+        if (!size) return {};
+        terms *= *size;
+    }
+    return terms;
+}
+
 // Few channels in a group are no sum that is worth it, unless there are several places of them.
 bool wide_groups(const Value& weights) {
     constexpr int64_t kManyChannels = 8, kFewChannels = 3, kManyTerms = 24;
@@ -91,7 +121,7 @@ bool wide_groups(const Value& weights) {
 
 Result<std::vector<Value*>> conv_by_bytes(const OpView& op, const std::vector<Value*>& in, Builder& b) {
     auto o = match_operands(*in[0], *in[1], 0);
-    if (!o || !wide_groups(*o->b.bytes)) return std::vector<Value*>{};
+    if (!o || !wide_groups(*o->b.bytes) || !sums_fit(*o, terms_of(*o->b.bytes))) return std::vector<Value*>{};
     const size_t spatial = static_cast<size_t>(op.rank(0)) - 2;
     Value* y = rescaled(b, *o, conv_of(b, op, *o), spatial);
     if (op.has(2)) {
@@ -106,6 +136,7 @@ Result<std::vector<Value*>> matmul_by_bytes(const OpView& op, const std::vector<
     if (op.rank(0) < 2 || op.rank(1) < 2) return std::vector<Value*>{};
     auto o = match_operands(*in[0], *in[1], op.rank(1) - 1);
     if (!o || (o->b.axis && op.rank(1) != 2)) return std::vector<Value*>{};
+    if (!sums_fit(*o, op.shape(0)[-1].as_int())) return std::vector<Value*>{};
     Value* zero = o->b.axis ? o->b.zero : scalar_of(b, o->b.zero);
     Value* sum = b.op("matmul_integer", {o->a.bytes, o->b.bytes, scalar_of(b, o->a.zero), zero});
     return b.finish({rescaled(b, *o, sum, 0)});
@@ -115,7 +146,7 @@ Result<std::vector<Value*>> gemm_by_bytes(const OpView& op, const std::vector<Va
     if (op.integer("transA") || op.real("alpha") != 1 || op.real("beta") != 1) return std::vector<Value*>{};
     const bool transposed = op.integer("transB") != 0;
     auto o = match_operands(*in[0], *in[1], transposed ? 0 : 1);
-    if (!o) return std::vector<Value*>{};
+    if (!o || !sums_fit(*o, op.shape(0)[-1].as_int())) return std::vector<Value*>{};
     Value* right = transposed ? b.transpose(o->b.bytes, {1, 0}) : o->b.bytes;
     Value* zero = o->b.axis ? o->b.zero : scalar_of(b, o->b.zero);
     Value* sum = b.op("matmul_integer", {o->a.bytes, right, scalar_of(b, o->a.zero), zero});
