@@ -76,6 +76,18 @@ TEST(RunSizes, Declared) {
     EXPECT_EQ(got.error().code(), Code::E0411);
 }
 
+// A window over an open axis that is empty: where its size is not that of others, the error says why.
+TEST(RunSizes, WindowsOverNothing) {
+    std::string_view text = "graph g(x: f32[1,2,H,5]) { %a = max_pool(x, kernel_shape=[3,3]) return %a }";
+    auto executable = compile(*Model::parse(text), {.threads = 1, .cache = ""});
+    ASSERT_TRUE(executable.ok()) << executable.error().to_string();
+    auto got = executable->run({{"x", *Tensor::zeros(DType::f32, {1, 2, 0, 5})}});
+    ASSERT_FALSE(got.ok());
+    EXPECT_EQ(got.error().code(), Code::E0411);
+    EXPECT_NE(got.error().message().find("as an input is empty"), std::string::npos) << got.error().to_string();
+    EXPECT_TRUE(executable->run({{"x", *Tensor::zeros(DType::f32, {1, 2, 3, 5})}}).ok());
+}
+
 TEST(RunSizes, RangeAndFill) {
     using Case = std::vector<double>;
     for (const char* type : {"i64", "i32", "f32", "f64"})

@@ -1,5 +1,6 @@
 #include "graph/evaluate/check_sizes.h"
 
+#include <algorithm>
 #include <deque>
 
 #include "graph/evaluate/evaluate_node.h"
@@ -14,6 +15,10 @@ bool has_symbols(const Type& type) {
     for (const Dim& d : type.tensor().shape)
         if (!d.as_int()) return true;
     return false;
+}
+
+bool is_negative(const Shape& shape) {
+    return std::any_of(shape.begin(), shape.end(), [](const Dim& d) { return d.as_int().value_or(0) < 0; });
 }
 
 Status check_node(const Node& node, const SymbolValues& symbols) {
@@ -47,6 +52,11 @@ Status check_node(const Node& node, const SymbolValues& symbols) {
         bool same = a.rank() == b.rank();
         for (int64_t d = 0; same && d < a.rank(); ++d)
             same = !a[d].as_int() || !b[d].as_int() || a[d].as_int() == b[d].as_int();
+        if (!same && is_negative(a))
+            return view
+                .error(Code::E0411, "\"{}\" comes out {}, as an input is empty, and its sizes are computed as {}",
+                       node.output(i)->name(), b, a)
+                .hint("compiled code takes no input without elements here; the evaluator does");
         if (!same)
             return view.error(Code::E0411, "\"{}\" comes out {}, the model says {}", node.output(i)->name(), b, a);
     }
