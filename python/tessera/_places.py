@@ -198,14 +198,10 @@ def _check_out(name: str, into: Any, dtype: str, shape: list[int], gpu: int) -> 
 
 def _meets_itself(into: Any) -> bool:
     """Whether elements of an array share memory, as those of one that was expanded do."""
-    if isinstance(into, np.ndarray):
-        strides, size, whole = into.strides, into.itemsize, into.flags.c_contiguous
-    elif is_torch(into):
-        strides, size, whole = into.stride(), 1, into.is_contiguous()
-    else:
+    numpy = isinstance(into, np.ndarray)
+    if not numpy and not is_torch(into) or (into.flags.c_contiguous if numpy else into.is_contiguous()):
         return False
-    if whole:
-        return False
+    strides, size = (into.strides, into.itemsize) if numpy else (into.stride(), 1)
     axes = sorted((abs(stride), count) for stride, count in zip(strides, into.shape) if count > 1)
     reach = size
     for stride, count in axes:

@@ -72,14 +72,15 @@ class Tensor:
     def data_ptr(self): return self.at
     def numel(self): return self.n
     shape = property(lambda self: (self.n,))
-    is_cpu, is_cuda, requires_grad = False, True, False
+    device = property(lambda self: types.SimpleNamespace(type="cuda"))
+    is_cpu, is_cuda, requires_grad, layout = False, True, False, "strided"
 
 class DType:
     def __str__(self): return "torch.float32"
 
 Tensor.__module__ = "torch"
 torch = sys.modules["torch"] = types.ModuleType("torch")
-torch.Tensor, torch.float32 = Tensor, DType()
+torch.Tensor, torch.float32, torch.strided = Tensor, DType(), Tensor.layout
 Tensor.dtype = torch.float32
 torch.empty = lambda shape, dtype, device: Tensor(shape[0], int(device.partition(":")[2]))
 torch._C = sys.modules["torch._C"] = types.ModuleType("torch._C")
