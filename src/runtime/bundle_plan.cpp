@@ -126,6 +126,7 @@ class Planning {
     // The check of indices.
     Status add(const CheckStep& step) {
         const Node& node = *step.node;
+        TRY(node.op().check(node.view()));  // of sizes, which are all known
         const Shape &x = node.input(0)->type().tensor().shape, &indices = node.input(1)->type().tensor().shape;
         BundleCheck check{.indices = pointer(step.inputs[1])};
         check.wide = node.input(1)->type().tensor().dtype == DType::i64;

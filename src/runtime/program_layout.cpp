@@ -1,6 +1,8 @@
 #include "runtime/program_layout.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "base/check.h"
 #include "graph/evaluate/evaluate_node.h"
@@ -98,6 +100,41 @@ ProgramLayout::ProgramLayout(const Program& program) {
         if (last[b] < 0) last[b] = end;
     }
     sizes = size_sources(*program.graph);
+    find_ahead(program);
+}
+
+void ProgramLayout::find_ahead(const Program& program) {
+    std::set<size_t> all;
+    // Whether it was given or is made of that, by which steps.
+    std::function<bool(int, std::set<size_t>&)> is_given = [&](int buffer, std::set<size_t>& steps) {
+        const auto r = static_cast<size_t>(root[static_cast<size_t>(buffer)]);
+        if (home[r] == Home::Input || program.buffers[r].tensor) return true;
+        const auto by = static_cast<size_t>(first[r]);
+        const auto* kernel = home[r] == Home::Arena ? std::get_if<KernelStep>(&program.steps[by]) : nullptr;
+        if (!kernel) return false;
+        if (!steps.insert(by).second) return true;
+        for (size_t k = 0; k < kernel->args.size(); ++k)
+            if (access[kernel->kernel].reads[k] && !access[kernel->kernel].writes[k] &&
+                !is_given(kernel->args[k], steps))
+                return false;
+        return true;
+    };
+    checks_ahead.assign(program.steps.size(), false);
+    for (size_t s = 0; s < program.steps.size(); ++s) {
+        const auto* check = std::get_if<CheckStep>(&program.steps[s]);
+        if (!check || !captures[s].empty()) continue;
+        std::set<size_t> steps{s};
+        const size_t given = check->node->inputs().size();
+        checks_ahead[s] = true;
+        for (size_t k = 0; k < check->inputs.size(); ++k) {
+            if (check->inputs[k] < 0) continue;
+            const auto r = static_cast<size_t>(root[static_cast<size_t>(check->inputs[k])]);
+            checks_ahead[s] = checks_ahead[s] && (k < given ? home[r] == Home::Input || program.buffers[r].tensor
+                                                            : is_given(check->inputs[k], steps));
+        }
+        if (checks_ahead[s]) all.insert(steps.begin(), steps.end());
+    }
+    ahead.assign(all.begin(), all.end());
 }
 
 }  // namespace tessera

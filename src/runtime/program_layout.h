@@ -31,9 +31,14 @@ struct ProgramLayout {
     std::vector<bool> in_run;                                         // by root: some step uses it, or it is an output
     std::vector<KernelAccess> access;                                 // by kernel
     std::vector<std::vector<std::pair<const Value*, int>>> captures;  // by step: values that nested graphs use, buffers
+    std::vector<size_t> ahead;  // steps that check what was given, and what those need: they can come before others
+    std::vector<bool> checks_ahead;  // by step: a check among them
     size_t most_args = 0;
     DeviceKind device = DeviceKind::Cpu;  // of all buffers
     std::vector<SizeSource> sizes;
+
+  private:
+    void find_ahead(const Program& program);
 };
 
 }  // namespace tessera

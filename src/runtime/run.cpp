@@ -151,27 +151,16 @@ Status Run::step(size_t i) {
     return std::visit([&](const auto& step) { return run(step, i); }, program_.steps[i]);
 }
 
-bool Run::checks_inputs(size_t i) const {
-    const auto* check = std::get_if<CheckStep>(&program_.steps[i]);
-    if (!check || !layout_.captures[i].empty()) return false;
-    return std::all_of(check->inputs.begin(), check->inputs.end(), [&](int buffer) {
-        if (buffer < 0) return true;
-        const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
-        return layout_.home[root] == Home::Input || program_.buffers[root].tensor;
-    });
-}
-
 Result<bool> Run::replay() {
     if (!context_.own_stream->captures()) return false;
     Replay& replay = *context_.replay;
     one_by_one_ = !std::exchange(replay.ran, true) || options_.progress;
     if (one_by_one_) return false;
     for (size_t i = 0; i < program_.steps.size(); ++i) {
-        if (checks_inputs(i)) continue;
+        if (layout_.checks_ahead[i]) continue;
         if (!std::holds_alternative<KernelStep>(program_.steps[i]) || !context_.plan->steps[i].bound) return false;
     }
-    for (size_t i = 0; i < program_.steps.size(); ++i)
-        if (checks_inputs(i)) TRY(step(i));
+    for (size_t i : layout_.ahead) TRY(step(i));
     if (!replay.recording || !rebind().ok()) {
         replay.recording.reset();
         if (!capture(true).ok()) TRY(capture(false));  // not every driver has all that the first needs
@@ -210,7 +199,7 @@ Status Run::capture_steps(bool side_by_side) {
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         first.push_back(launches);
         launches += plan.steps[i].launches.size();
-        if (checks_inputs(i)) continue;
+        if (layout_.checks_ahead[i]) continue;
         if (side_by_side && last_launch(plan.steps[i])) TRY(context_.stream->follow(ends(before[i])));
         TRY(step(i));
     }
@@ -333,13 +322,21 @@ NodeEvaluator& Run::evaluator() {
 Result<Run::Values> Run::values_of(const Node& node, const std::vector<int>& inputs, size_t i) const {
     TRY(context_.stream->synchronize());
     Values values;
-    for (size_t k = 0; k < inputs.size(); ++k)
+    for (size_t k = 0; k < std::min(inputs.size(), node.inputs().size()); ++k)
         if (inputs[k] >= 0) values.emplace_back(node.input(k), TRY(datum(inputs[k])));
     for (const auto& [value, buffer] : layout_.captures[i]) values.emplace_back(value, TRY(datum(buffer)));
     return values;
 }
 
+// Where the device has seen that no index is outside, only sizes are left to check.
 Status Run::run(const CheckStep& step, size_t i) {
+    const size_t given = step.node->inputs().size();
+    if (step.inputs.size() > given && step.inputs[given] >= 0) {
+        TRY(context_.stream->synchronize());
+        const Values none;
+        if (TRY(datum(step.inputs[given])).tensor().int_at(0) <= 0)
+            return evaluator().check(*step.node, finder(none), context_.symbols);
+    }
     const Values values = TRY(values_of(*step.node, step.inputs, i));
     return evaluator().check(*step.node, finder(values), context_.symbols);
 }

@@ -66,8 +66,6 @@ class Run {
     Status finish_all();  // waits; E0702 says which kernels it may have been
     Error at_step(Error error, size_t i) const;
 
-    // Whether a step only checks what was given: it needs nothing that others compute, and can come before them.
-    bool checks_inputs(size_t i) const;
     Status run(const KernelStep& step, size_t i);
     Status run(const HostStep& step, size_t i);
     Status run(const ControlStep& step, size_t i);

@@ -1,5 +1,7 @@
 // Ops that write elements at computed positions: scatter_elements, scatter_nd, tensor_scatter.
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/numeric.h"
 #include "graph/evaluate/evaluate.h"
@@ -124,19 +126,26 @@ const OpDef kScatterElements{
         return std::vector<Datum>{scatter.finish()};
     },
     .check = [](const OpView& op) -> Status {
-        auto sizes = op.shape(0).sizes();
-        if (!op.value(1) || !sizes) return {};
-        const Tensor& indices = *op.value(1);
+        auto sizes = op.shape(0).sizes(), given = op.shape(1).sizes();
+        if (!given || !sizes) return {};
         int64_t rank = op.rank(0), axis = op.integer("axis") < 0 ? op.integer("axis") + rank : op.integer("axis");
-        for (int64_t d = 0; d < rank; ++d)
-            if (d != axis && indices.size(d) > (*sizes)[d] && indices.elements() > 0)
-                return op.shape_error("indices {} reach outside {} off axis {}", to_string(indices.sizes()),
-                                      to_string(*sizes), axis);
+        const bool empty = std::find(given->begin(), given->end(), 0) != given->end();
+        for (int64_t d = 0; d < rank && !empty; ++d)
+            if (d != axis && (*given)[d] > (*sizes)[d])
+                return op.shape_error("indices {} reach outside {} off axis {}", to_string(*given), to_string(*sizes),
+                                      axis);
+        if (!op.value(1)) return {};
+        const Tensor& indices = *op.value(1);
         if (all_indices_within(indices, (*sizes)[axis])) return {};
         for (int64_t i = 0; i < indices.elements(); ++i) TRY(in_range(op, indices.int_at(i), (*sizes)[axis]));
         return {};
     },
     .canonical = axis_from_front,
+    .indexed_axes =
+        [](const OpView& op) {
+            const int64_t axis = op.integer("axis");
+            return std::vector{axis < 0 ? axis + op.rank(0) : axis};
+        },
 };
 
 const OpDef kScatterNd{
@@ -184,6 +193,12 @@ const OpDef kScatterNd{
         for (int64_t i = 0; i < indices.elements(); ++i) TRY(in_range(op, indices.int_at(i), (*sizes)[i % depth]));
         return {};
     },
+    .indexed_axes =
+        [](const OpView& op) {
+            std::vector<int64_t> axes(size_t(op.shape(1)[-1].as_int().value_or(0)));
+            std::iota(axes.begin(), axes.end(), 0);
+            return axes;
+        },
 };
 
 const OpDef kTensorScatter{

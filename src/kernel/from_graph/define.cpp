@@ -14,6 +14,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMaxIndices = 1024;  // elements of a constant list of indices that is looked at
+constexpr int64_t kFewIndices = 4096;  // that are brought to the processor to be checked
 constexpr int64_t kMovedLine = 16;     // elements that are worth an index of their own when they are moved
 
 bool computable(const Type& t) {
@@ -541,7 +542,8 @@ class Defining {
 
     // The op's check of contents, now where they are constants; otherwise before the kernel. It looks at some inputs.
     Decision add_check(const Node& node, const std::function<bool(size_t)>& looks_at) {
-        if (!node.op().check || indices_stay_inside(node, all_)) return yes();
+        // What is written out may look at sizes in its check as well.
+        if (!node.op().check || (!kernel_writing(node.op()) && indices_stay_inside(node, all_))) return yes();
         bool constant = true;
         HostNode host{&node, true, {}, {}, {}, "checks indices"};
         for (size_t i = 0; i < node.inputs().size(); ++i) {
@@ -554,11 +556,37 @@ class Defining {
             for (int64_t axis : node.op().indexed_axes(node.view()))
                 constant &= node.input(0)->type().tensor().shape[axis].as_int().has_value();
         if (!constant) {
+            if (machine_.blocks) host.inputs.push_back(count_outside(node));
             all_.hosts.push_back(std::move(host));
             return yes();
         }
         Status checked = node.op().check(node.view());
         return checked.ok() ? yes() : no("its check fails: {}", checked.error().message());
+    }
+
+    // Of many indices, which take long to bring to the processor: whether one is outside, as a number.
+    int count_outside(const Node& node) {
+        if (!node.op().indexed_axes) return -1;
+        const TensorType& indices = node.input(1)->type().tensor();
+        const std::vector<int64_t> axes = node.op().indexed_axes(node.view());
+        const bool few = indices.shape.elements().as_int().value_or(INT64_MAX) <= kFewIndices;
+        if (few || node.input(1)->is_constant() || axes.empty()) return -1;
+        Definition d;
+        d.kind = Definition::Kind::Reduction;
+        d.dtype = DType::i32;
+        d.combine = ReduceOp::Max;
+        std::vector<Expr> at;
+        for (const Expr& extent : indices.shape.dims()) {
+            at.push_back(index_var(fmt::format("%r{}", at.size()), extent.as_int()));
+            d.reduce.push_back({at.back(), extent});
+        }
+        const Shape& from = node.input(0)->type().tensor().shape;
+        Expr size = from[axes[0]];
+        for (size_t k = 1; k < axes.size(); ++k) size = select(eq(at.back(), int64_t(k)), from[axes[k]], size);
+        const Expr index = cast(load(number_of(node.input(1)), indices.dtype, at), DType::i64);
+        d.body =
+            select(logical_and(ge(index, 0 - size), lt(index, size)), constant(0, DType::i32), constant(1, DType::i32));
+        return add(std::move(d));
     }
 
     // The node as a step of its own that gives its outputs, those that `gives` says.

@@ -35,7 +35,9 @@ struct Definition {
 struct HostNode {
     const Node* node;
     bool check_only = false;
-    std::vector<int> inputs, outputs;  // definitions; -1 where not given, not needed, or not asked for
+    // Definitions; -1 where not given, not needed, or not asked for. A check may have one more input: a number that is
+    // above 0 where an index is outside.
+    std::vector<int> inputs, outputs;
     std::vector<int> captured = {};    // what its nested graphs use besides
     std::string reason;
     std::shared_ptr<const WrittenKernel> kernel = {};

@@ -39,7 +39,7 @@ void one_for_each_node(const Definitions& all, Grouping& g) {
     for (size_t i = 0; i < all.list.size(); ++i) {
         const Definition& d = all.list[i];
         if (!g.live[i] || !d.has_body()) continue;
-        bool part = !d.value && d.kind == Definition::Kind::Map;  // each of its own
+        bool part = !d.node || (!d.value && d.kind == Definition::Kind::Map);  // each of its own
         int group = int(g.groups.size());
         if (!part) group = groups.try_emplace(d.node, group).first->second;
         if (group == int(g.groups.size())) g.groups.emplace_back();

@@ -56,7 +56,7 @@ struct ControlStep {
 // Only the op's check of its inputs' contents, and that nothing is read of what turns out empty.
 struct CheckStep {
     const Node* node;
-    std::vector<int> inputs;        // buffers; -1 where it needs no contents
+    std::vector<int> inputs;        // buffers; -1 where it needs no contents. One more: see HostNode
 };
 // Infers the sizes of a node's outputs from its inputs' contents, which defines symbols, and sees that the sizes that the
 // model declares hold.
