@@ -121,6 +121,24 @@ TEST(Gpu, LongReductionsOfFewElementsAreCut) {
     expect_in_any_order("graph g(x: f32[40,50]) {\n  return reduce_sum(x, [0,1], keepdims=0)\n}\n");
 }
 
+// One result, or few: many blocks have a part of each.
+TEST(Gpu, FewResultsAreOfManyBlocks) {
+    for (const char* text : {"graph g(x: f32[40000]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n",
+                             "graph g(x: f32[3,40001]) {\n  return reduce_max(x, [1], keepdims=0)\n}\n",
+                             "graph g(x: f16[257,300]) {\n  return reduce_mean(x, [0,1], keepdims=0)\n}\n",
+                             "graph g(x: i64[3,4,20011]) {\n  return reduce_min(x, [0,1,2], keepdims=1)\n}\n",
+                             "graph g(x: f32[40000]) {\n  return arg_max(x, axis=0, keepdims=0)\n}\n",
+                             "graph g(x: f32[2,33000]) {\n  return softmax(x, axis=-1)\n}\n",
+                             "graph g(x: f32[100]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n"}) {
+        expect_in_any_order(text);
+        EXPECT_THAT(kernels_of(for_blocks(text)), testing::HasSubstr("on block.x")) << text;
+    }
+    for (int64_t n : {0, 1, 63, 64, 65, 9001})
+        expect_in_any_order("graph g(x: f32[N,2]) {\n  return reduce_sum(x, [0,1], keepdims=0)\n}\n", {{"N", n}});
+    EXPECT_THAT(kernels_of(for_blocks("graph g(x: f32[1048576]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n")),
+                testing::HasSubstr("< 256 on block.x"));
+}
+
 TEST(Gpu, ProductsAreTiles) {
     struct Sizes3 {
         int64_t m, n, k;

@@ -464,10 +464,14 @@ class Defining {
         d.value = v;
         d.dtype = stored_as(type.dtype);
         d.shape = type.shape.dims();
+        AddReduction add_node = [&](Definition r) {
+            r.node = &node;
+            return add(std::move(r));
+        };
         AddReduction add_own = [&](Definition r) {
             r.node = &node;
             if (machine_.blocks && node.is(Trait::OwnSums)) spell_out(r);
-            return add(std::move(r));
+            return machine_.blocks ? add_in_parts(std::move(r), add_node) : add(std::move(r));
         };
         // Processors do the same when they make words of bytes (kernel/cpu/words.h).
         AddReduction add_apart = [&](Definition r) { return add_zero_points_apart(std::move(r), add_own); };
@@ -586,7 +590,7 @@ class Defining {
         const Expr index = cast(load(number_of(node.input(1)), indices.dtype, at), DType::i64);
         d.body =
             select(logical_and(ge(index, 0 - size), lt(index, size)), constant(0, DType::i32), constant(1, DType::i32));
-        return add(std::move(d));
+        return add_in_parts(std::move(d), [&](Definition x) { return add(std::move(x)); });
     }
 
     // The node as a step of its own that gives its outputs, those that `gives` says.

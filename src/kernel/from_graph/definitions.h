@@ -96,4 +96,8 @@ std::optional<Expr> lift_reductions(const Expr& body, const std::vector<ReduceAx
 // It is the same in 32 bits that wrap. What is something else is added as it is. Gives the number of all of it.
 int add_zero_points_apart(Definition d, const AddReduction& add);
 
+// A reduction of which there are few results, for blocks of threads: as one of parts, and one of what those are. What
+// is something else is added as it is. Gives the number of the results.
+int add_in_parts(Definition d, const AddReduction& add);
+
 }  // namespace tessera

@@ -18,6 +18,7 @@ constexpr int64_t kLanes = 4;               // of those at a time
 constexpr int64_t kUnrolledLoads = 16;
 constexpr int64_t kBlockVectors = 256, kBlockThreads = 128;  // that several short rows have together, where there are
 constexpr int64_t kManyRows = 2048;
+constexpr int64_t kFewRows = 32, kLongRow = 1 << 15;  // of which a block for each would leave most of a GPU idle
 
 // So many threads that each has a few vectors.
 int64_t threads_for(const Expr& elements, int64_t width) {
@@ -237,6 +238,14 @@ Status inline_large(Schedule& s, const RowGroup& group) {
     return {};
 }
 
+// Whether what is made of few rows is so much that all blocks should share it.
+bool is_few_long_rows(const Stage& out, size_t axes) {
+    int64_t rows = 1, length = 1;
+    for (size_t i = 0; i < out.axes.size(); ++i)
+        (i < axes ? rows : length) *= out.axes[i].extent.as_int().value_or(i < axes ? kFewRows + 1 : 1);
+    return rows <= kFewRows && length >= kLongRow;
+}
+
 // Whether the rows of a group are contiguous and long enough.
 bool worth_sharing(const Schedule& s, const RowGroup& group) {
     bool along = false;
@@ -264,7 +273,8 @@ Result<std::vector<std::string>> rows_to_blocks(Schedule& s, const std::string& 
             TRY(inline_large(s, group));
             group = row_group(s, out, done);
         }
-        if (group.members.empty() || !worth_sharing(s, group)) return Error(Code::E0602, "rows stay with one thread");
+        if (group.members.empty() || !worth_sharing(s, group) || is_few_long_rows(find_stage(s, out), group.axes))
+            return Error(Code::E0602, "rows stay with one thread");
         return RowsInBlocks(s, out, group).apply();
     }();
     if (!applied.ok()) {

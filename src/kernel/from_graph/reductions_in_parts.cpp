@@ -1,0 +1,87 @@
+// Reductions for blocks of threads that have few results: what one result is made of is cut, so that many blocks work.
+#include <algorithm>
+
+#include "base/numeric.h"
+#include "kernel/from_graph/definitions.h"
+#include "kernel/ir/compute.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kFewResults = 32;
+constexpr int64_t kLong = 1 << 15;   // elements of one result, from which on they are cut
+constexpr int64_t kPart = 4096;      // elements of a part, if there are not more parts than
+constexpr int64_t kMostParts = 256;  // of all results together
+constexpr int64_t kOpenParts = 64;   // where the number of elements is not known
+constexpr int64_t kShort = 64;       // elements that one thread adds up as well
+
+struct Cut {
+    size_t axis = 0;
+    int64_t parts = 1;
+};
+
+// Along the first axis that is long enough, or the longest.
+Cut choose_cut(const Definition& d, int64_t results) {
+    int64_t length = 1;
+    for (size_t r = 0; r < d.reduce.size(); ++r) {
+        const auto extent = d.reduce[r].extent.as_int();
+        if (!extent) return {r, std::max<int64_t>(kOpenParts / results, 1)};
+        length *= *extent;
+    }
+    if (length < kLong) return {};
+    const int64_t wanted = std::clamp<int64_t>(length / kPart, 1, std::max<int64_t>(kMostParts / results, 1));
+    auto extent = [&](size_t r) { return *d.reduce[r].extent.as_int(); };
+    Cut cut;
+    for (size_t r = 0; r < d.reduce.size() && extent(cut.axis) < wanted; ++r)
+        if (extent(r) > extent(cut.axis)) cut.axis = r;
+    cut.parts = std::min(wanted, extent(cut.axis));
+    // Parts of equal length, where that takes not many fewer.
+    for (int64_t p = cut.parts; 2 * p > cut.parts; --p)
+        if (extent(cut.axis) % p == 0) return {cut.axis, p};
+    return cut;
+}
+
+}  // namespace
+
+int add_in_parts(Definition d, const AddReduction& add) {
+    Expr results = 1;
+    for (const Expr& extent : d.shape) results = results * extent;
+    const auto count = results.as_int();
+    const bool exact = d.node && d.node->attrs().contains("halvings");
+    if (d.kind != Definition::Kind::Reduction || !count || *count < 1 || *count > kFewResults || exact)
+        return add(std::move(d));
+    Expr length = 1;
+    for (const ReduceAxis& axis : d.reduce) length = length * axis.extent;
+    if (length.as_int().value_or(kLong) < kShort) return add(std::move(d));
+    const DType dtype = d.dtype;
+    const std::vector<Expr> results_of = index_vars(d.shape);
+    std::vector<Expr> at = results_of;
+    const Cut cut = choose_cut(d, *count);
+    const bool single = d.shape.empty();  // a block has an element of its own
+    Definition last = d;
+    if (cut.parts > 1) {
+        ReduceAxis& axis = d.reduce[cut.axis];
+        const Expr share = ceil_div(axis.extent, cut.parts),
+                   part = index_var(fmt::format("%i{}", at.size()), cut.parts);
+        const Expr inside = index_var(axis.var.node().name, share.as_int()), element = part * share + inside;
+        d.body = substitute(d.body, {{axis.var.node().name, element}});
+        if (axis.extent.as_int().value_or(1) % cut.parts != 0 || !axis.extent.as_int())
+            d.body = select(lt(element, axis.extent), d.body, identity(d.combine, d.body.dtype()));
+        axis = {inside, share};
+        d.shape.push_back(cut.parts);
+        const int partial = add(std::move(d));
+        const Expr which = index_var("%r0", cut.parts);
+        at.push_back(which);
+        last.reduce = {{which, cut.parts}};
+        last.body = load(partial, dtype, at);
+    }
+    if (!single) return add(std::move(last));
+    last.shape = {1};
+    Definition only;
+    only.kind = Definition::Kind::Map;
+    only.dtype = dtype;
+    only.body = load(add(std::move(last)), dtype, {0});
+    return add(std::move(only));
+}
+
+}  // namespace tessera
