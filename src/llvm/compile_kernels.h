@@ -34,6 +34,7 @@ struct LaunchShape {
     // Above 0: only so many blocks as the GPU runs at once, which take the others one after the other, each with so many
     // times the threads.
     int groups = 0;
+    int together = 1;                // blocks that share each of those: they reach each other's shared memory
     int64_t shared_bytes = 0;        // that come with the launch
     std::vector<TileMap> maps = {};  // further arguments
 };

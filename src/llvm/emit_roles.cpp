@@ -7,6 +7,8 @@
 // Each place of the ring has two barriers: one says that tiles have come, the other that they are no longer needed. A
 // barrier tells only odd laps from even ones. So a consumer begins to wait for tiles when the other has got all of the
 // block before: that is its turn, which has a barrier too.
+//
+// Blocks may run together: see emit_together.cpp.
 #include "base/check.h"
 #include "kernel/ir/tile_copy.h"
 #include "llvm/emitter.h"
@@ -16,12 +18,9 @@
 namespace tessera::codegen {
 namespace {
 
-constexpr unsigned kSharedMemory = 3;
 constexpr uint32_t kRasterRows = 16;  // blocks below each other that come together
 constexpr uint32_t kProducerRegisters = 40, kConsumerRegisters = 232;
-constexpr uint32_t kGroupThreads = 128;
 constexpr int64_t kEarlySteps = 4;  // whose weights are copied before the launch waits
-enum Barriers : int64_t { kFull, kEmpty, kTurn };
 
 using Place = TargetCode::Place;
 
@@ -97,9 +96,10 @@ void Emitter::open_barriers() {
     emit_where(builder_.CreateAnd(is_first_thread(), builder_.CreateICmpEQ(roles_->group, builder_.getInt32(0))), [&] {
         for (int64_t i = 0; i < plan.stages; ++i) make(kFull, i), make(kEmpty, i);
         for (int64_t i = 0; i + 1 < plan_->shape.groups; ++i) make(kTurn, i);
+        if (plan.together > 1) make(kTurn, plan.consumers);
         assembly("fence.mbarrier_init.release.cluster;", "", {});
     });
-    target_.code->barrier(builder_);
+    meet_together();
 }
 
 // Which warp of which group the thread is in, and where shared memory begins.
@@ -203,8 +203,10 @@ void Emitter::emit_producer(const BoundNest& nest) {
     roles_->fetched = stack_memory(builder_, builder_.getInt1Ty(), "fetched");
     builder_.CreateStore(builder_.getFalse(), roles_->fetched);
     emit_where(is_first_thread(), [&] {
-        emit_tiles(nest, target_.code->place(builder_, Place::Block, 0),
-                   target_.code->place(builder_, Place::Blocks, 0), kRasterRows, [&] { emit_fetched(nest.body); });
+        Value* together = builder_.getInt32(static_cast<uint32_t>(plan_->roles->together));
+        emit_tiles(nest, builder_.CreateUDiv(target_.code->place(builder_, Place::Block, 0), together),
+                   builder_.CreateUDiv(target_.code->place(builder_, Place::Blocks, 0), together), kRasterRows,
+                   [&] { emit_fetched(nest.body); });
     });
 }
 
@@ -291,8 +293,9 @@ void Emitter::emit_fetched_loop(const For& loop) {
         const TileCopy copy = *tile_copy(kernel_, *call);
         bytes += copy.copied * copy.columns * static_cast<int64_t>(dtype_bytes(slots_[size_t(copy.tile)].dtype));
     });
-    auto fetch = [&](Value* i, Value* stage, const std::vector<const Call*>& which) {
-        with_binding(loop.var, {i, 0, false, depth_, last_of(loop.extent)}, [&] {
+    const auto [first, steps] = own_steps(loop);
+    auto fetch = [&, first = first](Value* i, Value* stage, const std::vector<const Call*>& which) {
+        with_binding(loop.var, {builder_.CreateAdd(first, i), 0, false, depth_, last_of(loop.extent)}, [&] {
             for (const Call* call : which) emit_fetch(*call, stage);
         });
     };
@@ -300,7 +303,7 @@ void Emitter::emit_fetched_loop(const For& loop) {
         assembly(fmt::format("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], {};", bytes), "r",
                  {ring_slot(kFull, stage)});
     };
-    Value *steps = emit_alone(loop.extent), *begin = builder_.getInt64(0);
+    Value* begin = builder_.getInt64(0);
     if (waits_in_roles(*plan_)) {
         Value* fresh = builder_.CreateNot(builder_.CreateLoad(builder_.getInt1Ty(), roles_->fetched));
         Value* places = builder_.getInt64(static_cast<uint64_t>(std::min(kEarlySteps, plan_->roles->stages)));
@@ -339,11 +342,15 @@ void Emitter::emit_consumer(const BoundNest& nest) {
     // The blocks that the other takes lie between.
     Value* steps = builder_.CreateTrunc(emit_alone(plan_->roles->ahead->extent), builder_.getInt32Ty());
     advance(builder_.CreateMul(roles_->group, steps));
-    Value *block = target_.code->place(builder_, Place::Block, 0),
-          *blocks = target_.code->place(builder_, Place::Blocks, 0);
+    Value* together = builder_.getInt32(static_cast<uint32_t>(plan_->roles->together));
+    Value *block = builder_.CreateUDiv(target_.code->place(builder_, Place::Block, 0), together),
+          *blocks = builder_.CreateUDiv(target_.code->place(builder_, Place::Blocks, 0), together);
     Value* first = builder_.CreateAdd(block, builder_.CreateMul(roles_->group, blocks));
     emit_tiles(nest, first, builder_.CreateMul(blocks, builder_.getInt32(consumers)), kRasterRows, [&] {
+        roles_->left = llvm::BasicBlock::Create(module_.getContext(), "left", function_);
         emit_block(nest.body);
+        builder_.CreateBr(roles_->left);
+        builder_.SetInsertPoint(roles_->left);
         if (consumers > 1) advance(steps);
     });
     emit_where(is_first_thread(), [&] { assembly("cp.async.bulk.wait_group 0;", "", {}); });
@@ -372,7 +379,7 @@ void Emitter::emit_consumed(const For& loop) {
     }
     llvm::AllocaInst* before = stack_memory(builder_, word, "before");
     builder_.CreateStore(builder_.getInt32(0), before);
-    Value* steps = emit_alone(loop.extent);
+    Value* steps = own_steps(loop).second;
     emit_loop(builder_.getInt64(0), steps, 1, false, [&](Value* i) {
         Value* stage = builder_.CreateLoad(word, roles_->stage);
         wait_for(ring_slot(kFull, stage), builder_.CreateLoad(word, roles_->phase));
@@ -390,6 +397,7 @@ void Emitter::emit_consumed(const For& loop) {
     // What was stored of the block before is read by now, or soon.
     emit_where(first, [&] { assembly("cp.async.bulk.wait_group.read 0;", "", {}); });
     roles_->stored = -1;
+    if (plan_->roles->together > 1) gather_sums(products[0]->writes[0].buffer);
 }
 
 // Where a statement writes what was stored last, and may still be read.

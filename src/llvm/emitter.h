@@ -30,7 +30,14 @@ struct RolesPlan {
     int64_t own_bytes = 0;               // how much further those of the next are
     int64_t barriers = 0;                // where these are
     std::map<const Call*, size_t> maps;  // of the launch's shape
+    int64_t together = 1;                // blocks that share the steps of one, and add their sums up
+    int64_t received = 0;                // where the first has the others' sums
 };
+
+constexpr unsigned kSharedMemory = 3;    // its address space
+constexpr uint32_t kGroupThreads = 128;  // four warps
+// The barriers of the ring: each place has one of the first two kinds.
+enum RingBarriers : int64_t { kFull, kEmpty, kTurn };
 
 // The same where all warps but the producer's share the tiles of a block: each tile has a ring. See emit_team.cpp.
 struct TeamPlan {
@@ -204,6 +211,7 @@ class Emitter {
         Value *warp, *group;                                                   // of the thread
         llvm::AllocaInst *stage = nullptr, *phase = nullptr, *turn = nullptr;  // where in the ring it is
         llvm::AllocaInst* fetched = nullptr;                                   // whether its first block is
+        llvm::BasicBlock* left = nullptr;                                      // where a block is left to another
         int stored = -1;                                                       // the tile that was stored last
         struct Ring {
             llvm::AllocaInst *stage = nullptr, *phase = nullptr;
@@ -234,6 +242,11 @@ class Emitter {
     void advance(Value* by);
     void wait_for(Value* barrier, Value* phase);
     void arrive_at(Value* barrier, Value* condition);
+    // emit_together.cpp
+    Value* rank();  // of the block, among those that run together
+    void meet_together();
+    std::pair<Value*, Value*> own_steps(const For& loop);  // the first, and how many
+    void gather_sums(int buffer);
     std::vector<Value*> tile_coordinates(const TileCopy& copy, const Access& first, int64_t panel);
     // emit_wgmma.cpp
     Value* assembly(const std::string& text, const std::string& constraints, const std::vector<Value*>& arguments,

@@ -195,12 +195,21 @@ Status plan_roles(const Kernel& kernel, LaunchPlan& plan) {
             roles.own_bytes += bytes;
         }
     });
-    int64_t blocks = 1;
+    int64_t blocks = 1, sent = 0;
     for (const Expr& e : plan.shape.grid) blocks *= e.as_int().value_or(kMultiprocessors + 1);
-    if (blocks <= kMultiprocessors) roles.consumers = 1;  // for whom there is no second block
+    if (const auto note = roles.ahead->notes.find("together"); note != roles.ahead->notes.end()) {
+        roles.together = note->second;
+        visit(roles.ahead->body, [&](const Stmt& s) {
+            const Call* call = s->as<Call>();
+            if (call && !is_tile_call(*call))
+                sent =
+                    bytes_in_shared(kernel.buffers[static_cast<size_t>(call->writes[0].buffer)]) * (roles.together - 1);
+        });
+    }
+    if (blocks <= kMultiprocessors || roles.together > 1) roles.consumers = 1;  // for whom there is no second block
     const int64_t wanted = roles.ahead->notes.at("pipeline");
-    const int64_t room =
-        kMostShared - roles.consumers * roles.own_bytes - kBarrierBytes * (2 * wanted + roles.consumers) - beyond;
+    const int64_t room = kMostShared - roles.consumers * roles.own_bytes -
+                         kBarrierBytes * (2 * wanted + roles.consumers + 1) - beyond - sent;
     roles.stages = std::min(wanted, room / std::max<int64_t>(stage, 1));
     if (roles.stages < 2) return no_room(kernel);
     int64_t at = 0;
@@ -210,9 +219,12 @@ Status plan_roles(const Kernel& kernel, LaunchPlan& plan) {
         at += roles.stages * apart + bytes_in_shared(kernel.buffers[static_cast<size_t>(tile)]) - apart;
     }
     for (auto& [buffer, offset] : roles.own) offset += at;
-    roles.barriers = at + roles.consumers * roles.own_bytes;
-    plan.shape.shared_bytes = roles.barriers + kBarrierBytes * (2 * roles.stages + roles.consumers);
+    roles.received = at + roles.consumers * roles.own_bytes;
+    roles.barriers = roles.received + sent;
+    plan.shape.shared_bytes =
+        roles.barriers + kBarrierBytes * (2 * roles.stages + roles.consumers + (roles.together > 1));
     plan.shape.groups = roles.consumers + 1;
+    plan.shape.together = static_cast<int>(roles.together);
     plan.roles = std::move(roles);
     return {};
 }

@@ -388,6 +388,16 @@ TEST(Gpu, LongProductsOfFewTilesAreCut) {
     EXPECT_EQ(choose_wgmma({.m = 1024, .n = 3072, .steps = 12, .end = 1.85}).tile, (BlockTile{64, 192, 64}));
     // Tiles of f32 come later, and larger ones are worth more.
     EXPECT_EQ(choose_wgmma({.m = 4096, .n = 4096, .steps = 128, .dtype = DType::f32}).tile, (BlockTile{128, 192, 32}));
+    // Two multiprocessors share a tile where one alone would read long, and there are enough of them.
+    auto together = [](int64_t m, int64_t n, int64_t steps, bool may_share = true) {
+        return choose_wgmma({.m = m, .n = n, .steps = steps, .may_share = may_share}).together;
+    };
+    EXPECT_EQ(together(64, 4096, 64), 2);
+    EXPECT_EQ(together(64, 4096, 64, false), 1);
+    EXPECT_EQ(together(128, 1024, 16), 2);
+    EXPECT_EQ(together(16, 4096, 64), 1);
+    EXPECT_EQ(together(128, 3072, 48), 1);
+    EXPECT_EQ(together(128, 768, 12), 1);
     EXPECT_EQ(choose_parts({64, 64, 32}, 1, 512, 49, 144), 16);
 }
 

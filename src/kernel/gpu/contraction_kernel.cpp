@@ -264,6 +264,7 @@ struct Found {
     int64_t batch = 1, m = 1, n = 1;
     std::optional<DType> narrow;  // what matrix instructions multiply of it, and
     std::optional<DType> wide;    // those of four warps
+    bool may_share = false;       // multiprocessors can share a tile
     bool two_signs = false;       // of bytes
     BlockTile tile;
     std::optional<size_t> inner;
@@ -407,8 +408,10 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         const size_t inner = window ? f.inner.value_or(0) : 0;
         const DType dtype = window ? DType::f16 : *f.wide;
         const int64_t steps = steps_along(merged, inner, kPanelBytes / int64_t(dtype_bytes(dtype)));
-        const auto [tile, parts] = choose_wgmma({f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer)});
-        const WgmmaPlan wgmma{tile, parts, inner, std::move(window)};
+        const bool may_share = !window && f.may_share;
+        const auto [tile, parts, together] =
+            choose_wgmma({f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer), may_share});
+        const WgmmaPlan wgmma{tile, parts, together, inner, std::move(window)};
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }
     if (!f.narrow)
@@ -491,8 +494,9 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     TRY(inline_maps(s));
     if (auto made = digits == Digits::All ? std::nullopt : with_factors_behind(s.compute()))
         s = Schedule(std::move(*made));
-    const std::optional<Found> found = find_contraction(s, digits);
+    std::optional<Found> found = find_contraction(s, digits);
     if (!found) return std::optional<Lowered>();
+    found->may_share = machine.has("ptx84");
     std::vector<Found> ways{*found};
     if (auto apart = with_columns_apart(s, *found)) ways.push_back(std::move(*apart));
     std::optional<Error> first;

@@ -80,6 +80,7 @@ class WgmmaContraction : ContractionBuilder {
         : ContractionBuilder(compute, sum, out, has_batch, plan.inner, has_batch ? 1 : plan.parts),
           tile_(plan.tile),
           depth_(plan.tile.k),
+          together_(plan.together),
           window_(plan.window) {}
 
     std::optional<TiledKernel> make(int a) {
@@ -253,6 +254,7 @@ class WgmmaContraction : ContractionBuilder {
         body.push_back(multiply());
         std::map<std::string, int64_t> notes{{"pipeline", kRingRows / (rows_there(a_) + tile_.n)}};
         if (const int64_t early = (is_known(a_) ? 1 : 0) | (is_known(b_) ? 2 : 0)) notes.emplace("early", early);
+        if (together_ > 1) notes.emplace("together", together_);
         return for_loop({.var = step, .extent = count, .notes = std::move(notes), .body = seq(std::move(body))});
     }
 
@@ -339,6 +341,7 @@ class WgmmaContraction : ContractionBuilder {
 
     const BlockTile tile_;
     const int64_t depth_;  // of k at a time: a panel
+    const int64_t together_;
     const std::optional<Window> window_;
     TileOperand a_, b_;
     std::optional<MatrixView> stored_;
@@ -356,6 +359,12 @@ double wgmma_time(const WgmmaShape& s, const WgmmaProduct& p) {
     double turns = double(p.batch * divide_up(p.m, s.tile.m) * divide_up(p.n, s.tile.n) * s.parts) / kMultiprocessors;
     if (turns < kWhole) turns = std::ceil(turns);
     const double wait = p.dtype == DType::f32 ? 1.45 : 1;  // for tiles to come
+    if (s.together > 1) {
+        // Two share what comes in to both, and send sums to each other.
+        constexpr double kStep = 0.21, kSent = 0.7;
+        const double read = double((p.m + p.n) * p.steps * kPanelBytes) / kBytesRead;
+        return std::max(read, double(divide_up(p.steps, s.together)) * kStep + kSent) + p.end;
+    }
     const double step = std::max(0.01 + wait * (0.095 * x + 0.05 * y), (y > 2 ? 0.0785 : 0.0825) * x * y);
     const int64_t steps = std::max<int64_t>(p.steps, 1);
     const double product = double(divide_up(steps, s.parts)) * step, end = (s.parts == 1 ? p.end : kStored) * x * y;
@@ -393,7 +402,11 @@ WgmmaShape choose_wgmma(const WgmmaProduct& p) {
                 least = time;
                 best = shape;
             }
-    return best;
+    // Of fewer rows, and of tiles that more than two share, it was slower where it was measured.
+    const WgmmaShape shared{{kWgmmaRows, kWgmmaRows, depth}, 1, 2};
+    const int64_t blocks = divide_up(p.m, kWgmmaRows) * divide_up(p.n, kWgmmaRows) * shared.together;
+    const bool fits = p.may_share && p.batch == 1 && p.m >= kWgmmaRows && p.steps > 0 && blocks <= kMultiprocessors;
+    return fits && wgmma_time(shared, p) < least ? shared : best;
 }
 
 std::optional<TiledKernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,

@@ -12,13 +12,15 @@ namespace tessera {
 
 struct WgmmaShape {
     BlockTile tile;
-    int64_t parts = 1;  // of the steps along k, which they divide
+    int64_t parts = 1;     // of the steps along k, which they divide
+    int64_t together = 1;  // multiprocessors that share a tile's steps
 };
 struct WgmmaProduct {
     int64_t batch = 1, m = 0, n = 0;
     int64_t steps = 0;  // along k, of 128 bytes each; 0: not known
     DType dtype = DType::f16;
-    double end = 0.25;  // see end_of_square
+    double end = 0.25;       // see end_of_square
+    bool may_share = false;  // multiprocessors can share a tile
 };
 WgmmaShape choose_wgmma(const WgmmaProduct& p);
 // How long it takes four warps to make of the sums of 64 rows and columns what is stored, in microseconds on an H200.
@@ -38,7 +40,7 @@ std::optional<Window> find_window(const Compute& compute, const Stage& stage, co
 
 struct WgmmaPlan {
     BlockTile tile;
-    int64_t parts = 1;
+    int64_t parts = 1, together = 1;
     size_t inner = 0;              // the axis of the reduction that tiles are taken along
     std::optional<Window> window;  // what A is
 };

@@ -62,7 +62,9 @@ Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols
     if (open.shape.groups > 0) {
         launch.grid = {sizes[0] * sizes[1] * sizes[2], 1, 1};
         launch.block.z *= open.shape.groups;
-        launch.in_turn = true;
+        launch.together = open.shape.together;
+        launch.in_turn = launch.together == 1;
+        launch.grid.x *= launch.together;
         for (const TileMap& map : open.shape.maps) launch.maps.push_back(TRY(bind_map(map, symbols)));
     }
     for (int64_t* along : {&launch.grid.y, &launch.grid.z}) *along = std::min(*along, kMostRows);

@@ -29,7 +29,7 @@ constexpr int kMultiprocessors = 16, kCacheBytes = 38;  // the same
 constexpr int kDeviceNumber = 9;                        // attribute of a pointer
 constexpr int kMostShared = 8;                          // attribute of a function: bytes that come with a launch
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;        // options of loading a module
-constexpr int kBeginsEarly = 6;                         // attribute of a launch
+constexpr int kTogether = 4, kBeginsEarly = 6;          // attributes of a launch
 constexpr int kBeginsEarlyIn = 12030;                   // drivers from here on take it in graphs too
 constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
 constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and not use, the first of an empty buffer
@@ -179,14 +179,17 @@ class CudaStream : public Stream {
             return {};
         }
         TRY(gather(launch, arguments));
-        cuda::LaunchAttribute early{.id = kBeginsEarly, .value = {1}};
+        cuda::LaunchAttribute attributes[2];
+        unsigned count = 0;
+        if (launch.begins_early) attributes[count++] = {.id = kBeginsEarly, .value = {1}};
+        if (launch.together > 1) attributes[count++] = {.id = kTogether, .value = {launch.together, 1, 1}};
         const cuda::KernelNode node = node_of(launch);
         const cuda::LaunchConfig config{{node.grid[0], node.grid[1], node.grid[2]},
                                         {node.block[0], node.block[1], node.block[2]},
                                         node.shared,
                                         stream_,
-                                        &early,
-                                        launch.begins_early ? 1u : 0u};
+                                        attributes,
+                                        count};
         TRY(driver_.check(driver_.cuLaunchKernelEx(&config, launch.handle, values_.data(), nullptr),
                           "launching a kernel"));
         if (capturing_) nodes_.push_back(last_node());

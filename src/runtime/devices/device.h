@@ -35,6 +35,7 @@ struct Launch {
     int64_t local_bytes = 0;    // scratch: of each thread on the CPU, of all together on a GPU
     bool spread = false;        // over the threads of the CPU: it is worth waking them
     bool in_turn = false;       // a GPU's blocks, x of them, are taken in turn by as many as it runs at once
+    int together = 1;           // neighbouring blocks of a GPU that reach each other's shared memory
     bool begins_early = false;  // on a GPU, while launches before it run: its code waits for them
     int64_t shared_bytes = 0;
     std::vector<BoundMap> maps = {};
