@@ -26,7 +26,7 @@ TABLES = {
     "src/rewrite/rules/functions_tensors.cpp": "tensors",
 }
 FOLDERS = ("include", "src", "python", "tools", "bench", "tutorial", "test")
-UNITED = ("src", "tools")  # where the files of a folder are compiled together
+UNITED = ("src", "tools", "test")  # where the files of a folder are compiled together
 
 RAW = re.compile(r'(?<![A-Za-z0-9_])(?:u8|[uUL])?R"([^()\s\\]{0,16})\(.*?\)\1"', re.DOTALL)
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:\\\n|[^\n])*',

@@ -9,7 +9,7 @@
 #include "llvm/compile_kernels.h"
 #include "rewrite/passes/lowering_passes.h"
 
-namespace tessera::test {
+namespace tessera::test::gpu_test {
 namespace {
 
 using Races = InterpretOptions::Races;
@@ -618,4 +618,4 @@ TEST(Gpu, TileKernelsOfModels) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::gpu_test
