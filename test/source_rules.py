@@ -50,7 +50,7 @@ def outside_angles(head):
     """The head with template arguments blanked, so that commas and parentheses within them are not seen."""
     out, depth = [], 0
     for i, c in enumerate(head):
-        if c == "<" and not head.endswith("operator", 0, i) and head[i - 1 : i].strip() != "<":
+        if c == "<" and not head.endswith("operator", 0, i) and "<" not in (head[i - 1 : i], head[i + 1 : i + 2]):
             depth += 1
         elif c == ">" and depth and head[i - 1] != "-":
             depth -= 1
@@ -278,7 +278,7 @@ SELF_TEST = [  # the text of a file, of its neighbour, and whether they break a 
     ("int f(int a) { return a; }", HEADER + "int f(int a);", False),
     ("static int f() { return 0; }", "static int f() { return 1; }", True),
     ("namespace {\nconstexpr int kA = 1;\n}", "namespace {\nconstexpr int kA[] = {1, 2};\n}", True),
-    ("namespace {\nconstexpr int kA = g(1, 2), kB = 2;\n}", "namespace {\nconstexpr int kB = 1;\n}", True),
+    ("namespace {\nconstexpr int kA = g(1, 2), kC = 1 << 2, kB = 2;\n}", "namespace {\nconstexpr int kB = 1;\n}", True),
     ("namespace {\nconstexpr int kA[] = {a, kB}, kC = 2;\n}", "namespace {\nconstexpr int kB = 1;\n}", False),
     ("namespace {\nconst auto kA = g([] { int b = 1; return b; });\n}", "namespace {\nconst int b = 1;\n}", False),
     ("namespace {\nclass A final : public B<C> {};\n}", "namespace {\nstruct A {};\n}", True),
