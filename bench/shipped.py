@@ -89,13 +89,13 @@ def measured(ours, theirs, seconds, clock, threads):
     return tuple(statistics.median(t) for t in times)
 
 
-def compiled(tessera, model, threads):
+def compiled(tessera, model, options):
     """An executable, and the seconds it took to compile it anew and from the cache."""
     with tempfile.TemporaryDirectory() as cache:
         times = []
         for _ in range(2):
             began = time.perf_counter()
-            fast = tessera.compile(model, threads=threads, cache=cache)
+            fast = tessera.compile(model, target=options.target, threads=options.threads, cache=cache)
             times.append(time.perf_counter() - began)
     return fast, times
 
@@ -113,7 +113,7 @@ def one(model, options):
     random = np.random.default_rng(7)
     feeds = [{name: made(spec, random) for name, spec in feed.items()} for feed in model["inputs"]]
     row = {"difference": 0.0}
-    fast, (row["compile_s"], row["cached_s"]) = compiled(tessera, tessera.load(path), options.threads)
+    fast, (row["compile_s"], row["cached_s"]) = compiled(tessera, tessera.load(path), options)
     for feed in feeds:
         found = fast.run(feed)
         d = difference(session.run(None, feed), [found[n] for n in names])
@@ -152,6 +152,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path, help="where the models are, or come to")
     parser.add_argument("--only", default="", metavar="TEXT", help="only models with that in their name")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--target", default="host", help="of ours: cuda for a GPU (host)")
     parser.add_argument("--seconds", type=float, default=1, help="to measure each model for (1)")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="processor: where others keep the machine busy (wall)")
     parser.add_argument("--json", metavar="FILE", help="all figures")
