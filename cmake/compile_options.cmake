@@ -20,6 +20,8 @@ add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # GCC takes an empty std::optional for one that may be read, and files that are compiled together for headers.
     add_compile_options(-Wno-maybe-uninitialized -Wno-subobject-linkage)
+    # It collects its garbage at 600 MB, not at 128: that takes a tenth less time, and hardly more memory.
+    add_compile_options(--param=ggc-min-heapsize=600000)
 endif()
 # a * b + c rounds twice on every machine, so that results do not depend on it.
 add_compile_options(-ffp-contract=off)

@@ -26,7 +26,7 @@ TABLES = {
     "src/rewrite/rules/functions_tensors.cpp": "tensors",
 }
 FOLDERS = ("include", "src", "python", "tools", "bench", "tutorial", "test")
-UNITED = ("src", "tools")  # where the files of a folder are compiled together
+UNITED = ("src", "tools", "test")  # where the files of a folder are compiled together
 
 RAW = re.compile(r'(?<![A-Za-z0-9_])(?:u8|[uUL])?R"([^()\s\\]{0,16})\(.*?\)\1"', re.DOTALL)
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:\\\n|[^\n])*',
@@ -50,7 +50,7 @@ def outside_angles(head):
     """The head with template arguments blanked, so that commas and parentheses within them are not seen."""
     out, depth = [], 0
     for i, c in enumerate(head):
-        if c == "<" and not head.endswith("operator", 0, i) and head[i - 1 : i].strip() != "<":
+        if c == "<" and not head.endswith("operator", 0, i) and "<" not in (head[i - 1 : i], head[i + 1 : i + 2]):
             depth += 1
         elif c == ">" and depth and head[i - 1] != "-":
             depth -= 1
@@ -116,21 +116,31 @@ def opened(head, at, parens, inside):
     return Scope("value", bare, at, parens)
 
 
+def outside_brackets(text):
+    """The text without what stands in parentheses, braces and brackets."""
+    before = None
+    while before != text:
+        before, text = text, re.sub(r"\([^(){}\[\]]*\)|\{[^(){}\[\]]*\}|\[[^(){}\[\]]*\]", "", text)
+    return text
+
+
 def declared(text, where, first, last):
-    """The variable or alias that a statement at namespace scope defines, or None."""
+    """The variables, the alias or the function that a statement at namespace scope declares."""
     head = re.sub(r"^\s*template\s*<.*?>\s*", "", text, flags=re.DOTALL)
     flat = re.sub(r"\{.*", "", outside_angles(head).split("=")[0], flags=re.DOTALL).strip()
     if match := re.match(r"using\s+(\w+)$", flat):
-        return Definition("alias", where, match[1], first, last, text=" ".join(head.split()))
+        return [Definition("alias", where, match[1], first, last, text=" ".join(head.split()))]
     if re.match(NO_VARIABLE, flat):
-        return None
+        return []
     if "(" in flat:
         found = function_name(head)
-        return found and Definition("function", where, found[0], first, last, parameters=found[1])
+        return [Definition("function", where, found[0], first, last, parameters=found[1])] if found else []
     match = VARIABLE.search(flat)
     if not match or match.start() == 0:
-        return None
-    return Definition("variable", where, match[1], first, last, static="static" in flat.split())
+        return []
+    others = [VARIABLE.search(part.split("=")[0].strip()) for part in outside_angles(outside_brackets(head)).split(",")[1:]]
+    return [Definition("variable", where, name[1], first, last, static="static" in flat.split())
+            for name in [match, *others] if name]
 
 
 def definitions(text):
@@ -168,9 +178,8 @@ def definitions(text):
             if scope.kind in ("function", "type", "namespace"):
                 start = i + 1  # a value's braces are part of its declaration, which ends at the semicolon
         elif c == ";" and parens == 0 and inside in ("namespace", "type"):
-            found = declared(head, where(), line_of(begins), line_of(i)) if inside == "namespace" else None
-            if found:
-                yield found
+            if inside == "namespace":
+                yield from declared(head, where(), line_of(begins), line_of(i))
             start = i + 1
         elif c == ":" and inside == "type" and re.fullmatch(r"\s*(?:public|private|protected)", head):
             start = i + 1
@@ -269,6 +278,8 @@ SELF_TEST = [  # the text of a file, of its neighbour, and whether they break a 
     ("int f(int a) { return a; }", HEADER + "int f(int a);", False),
     ("static int f() { return 0; }", "static int f() { return 1; }", True),
     ("namespace {\nconstexpr int kA = 1;\n}", "namespace {\nconstexpr int kA[] = {1, 2};\n}", True),
+    ("namespace {\nconstexpr int kA = g(1, 2), kC = 1 << 2, kB = 2;\n}", "namespace {\nconstexpr int kB = 1;\n}", True),
+    ("namespace {\nconstexpr int kA[] = {a, kB}, kC = 2;\n}", "namespace {\nconstexpr int kB = 1;\n}", False),
     ("namespace {\nconst auto kA = g([] { int b = 1; return b; });\n}", "namespace {\nconst int b = 1;\n}", False),
     ("namespace {\nclass A final : public B<C> {};\n}", "namespace {\nstruct A {};\n}", True),
     ("namespace {\nusing A = B;\n}", "namespace {\nusing A = B;\n}", False),

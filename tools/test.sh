@@ -15,8 +15,6 @@ logs=build/test-logs
 export TESSERA_VERIFY=1  # kernels, after every lowering: in the command line and in Python too
 rm -rf "$logs"
 mkdir -p "$logs"
-summary=()
-failed=0
 began=$SECONDS
 
 # stage NAME COUNT COMMAND...: runs the command; `COUNT NAME` then prints one line that says what ran.
@@ -26,13 +24,9 @@ stage() {
     echo "== $name"
     if ! "$@" >"$logs/$name.log" 2>&1; then
         verdict=FAILED
-        failed=1
         tail -n 60 "$logs/$name.log"
     fi
-    local line
-    line=$(printf '%-10s %-6s %4d s   %s' "$name" "$verdict" $((SECONDS - start)) "$($count "$name")")
-    echo "$line"
-    summary+=("$line")
+    printf '%-10s %-6s %4d s   %s\n' "$name" "$verdict" $((SECONDS - start)) "$($count "$name")" | tee -a "$logs/summary"
 }
 
 last_line() { grep -v '^\s*$' "$logs/$1.log" | tail -n 1 | sed 's/^=* *//; s/ *=*$//'; }
@@ -54,8 +48,9 @@ END
 run_ctest() {
     local name=$1 preset=$2
     shift 2
-    mkdir -p "$logs/$name"
-    GTEST_OUTPUT="json:$PWD/$logs/$name/" ctest --preset "$preset" --no-tests=error -j"$(nproc)" "$@"
+    mkdir -p "$logs/$name/tmp"
+    GTEST_OUTPUT="json:$PWD/$logs/$name/" TMPDIR="$PWD/$logs/$name/tmp" \
+        ctest --preset "$preset" --no-tests=error -j"$(nproc)" "$@"
 }
 
 dump_suite() {
@@ -84,20 +79,32 @@ threads() {
         TESSERA_THREADS=8 run_ctest threads tsan -L threads
 }
 
+# Both run beside the other stages, in the time that these leave cores idle.
+sanitizers() {
+    renice -n 19 "$BASHPID" >/dev/null
+    stage sanitize ctest_counts sanitize
+    if ((all)); then stage threads ctest_counts threads; fi
+}
+
 dump_suite >"$logs/dump.log" 2>&1  # the tests of damaged models start from these
+set -m  # a process group of its own, which ends with this script
+sanitizers &
+beside=$!
+set +m
+trap 'kill -- "-$beside"' EXIT
 stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage onnx last_line onnx_suite
 [[ -x build/bin/onnx_suite ]] && stage optimized last_line optimized_suite
 [[ -x build/bin/onnx_suite ]] && stage compiled last_line compiled_suite
 [[ -x build/bin/onnx_suite ]] && stage gpu last_line gpu_suite
 [[ -d test/python ]] && stage python last_line timeout 3600 $python -m pytest -q test/python
-stage sanitize ctest_counts sanitize
-((all)) && stage threads ctest_counts threads
+wait "$beside" || echo "sanitize   FAILED: it was stopped" >>"$logs/summary"
+trap - EXIT
 
 echo
-printf '%s\n' "${summary[@]}"
+cat "$logs/summary"
 took="$(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s"
-if ((failed)); then
+if grep -Eq '^\w+ +FAILED' "$logs/summary"; then
     echo "Some tests FAILED (logs in $logs/), after $took."
     exit 1
 fi

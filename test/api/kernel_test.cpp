@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::kernel_test {
 namespace {
 
 constexpr std::string_view kSums =
@@ -39,4 +39,4 @@ TEST(KernelSchedule, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::kernel_test

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-namespace tessera {
+namespace tessera::digest_test {
 namespace {
 
 // As the reference implementation gives it: caches and checksums are the same wherever they are made.
@@ -26,4 +26,4 @@ TEST(Digest, EveryBitCounts) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::digest_test

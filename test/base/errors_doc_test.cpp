@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::errors_doc_test {
 namespace {
 
 TEST(errors, each_code_is_explained) {
@@ -37,4 +37,4 @@ TEST(errors, each_code_is_explained) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::errors_doc_test

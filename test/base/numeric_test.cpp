@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace tessera {
+namespace tessera::numeric_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -186,4 +186,4 @@ TEST(numeric, runs_agree_with_single_elements) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::numeric_test

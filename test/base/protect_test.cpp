@@ -9,7 +9,7 @@
 
 #include "base/thread_pool.h"
 
-namespace tessera {
+namespace tessera::protect_test {
 namespace {
 
 std::string contents(const std::filesystem::path& path) {
@@ -77,4 +77,4 @@ TEST(Protect, SeesFaultsOfWorkers) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::protect_test

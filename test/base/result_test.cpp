@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace tessera {
+namespace tessera::result_test {
 namespace {
 
 Result<std::optional<int>> nothing() { return std::nullopt; }
@@ -15,4 +15,4 @@ TEST(Result, OfNothingIsNoError) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::result_test

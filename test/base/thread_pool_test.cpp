@@ -12,7 +12,7 @@
 
 #include "base/thread_trace.h"
 
-namespace tessera {
+namespace tessera::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, EveryIndexOnce) {
@@ -212,4 +212,4 @@ TEST(ThreadPool, TracesEndWhileOthersWork) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::thread_pool_test

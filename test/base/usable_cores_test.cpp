@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-namespace tessera {
+namespace tessera::usable_cores_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,4 +92,4 @@ TEST(UsableCores, FollowsTheAffinity) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::usable_cores_test

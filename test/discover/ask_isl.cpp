@@ -32,12 +32,12 @@ struct NotASum {
 };
 
 // One product: coefficient * sum over variables of [conditions] * elements.
-struct Term {
+struct Addend {
     int64_t above = 1, below = 1;
     std::vector<std::string> variables = {}, conditions = {};
     std::vector<std::pair<int, std::vector<std::string>>> elements = {};
 };
-using Terms = std::vector<Term>;
+using Terms = std::vector<Addend>;
 
 // Indices and conditions as isl writes them.
 class Text {
@@ -113,7 +113,7 @@ class Products {
         switch (e.kind()) {
             case ExprKind::Const: return constant(e);
             case ExprKind::Load: {
-                Term t;
+                Addend t;
                 std::vector<std::string> at;
                 for (const Expr& i : e.args()) at.push_back(Text::index(i));
                 t.elements.emplace_back(e.node().slot, std::move(at));
@@ -122,7 +122,7 @@ class Products {
             case ExprKind::Add:
             case ExprKind::Sub: {
                 Terms out = of(e.arg(0)), more = of(e.arg(1));
-                for (Term& t : more) {
+                for (Addend& t : more) {
                     if (e.is(ExprKind::Sub)) t.above = -t.above;
                     out.push_back(std::move(t));
                 }
@@ -130,7 +130,7 @@ class Products {
             }
             case ExprKind::Neg: {
                 Terms out = of(e.arg(0));
-                for (Term& t : out) t.above = -t.above;
+                for (Addend& t : out) t.above = -t.above;
                 return out;
             }
             case ExprKind::Mul: return product(of(e.arg(0)), of(e.arg(1)));
@@ -139,14 +139,14 @@ class Products {
                 Terms below = constant(e.arg(1));
                 if (below.empty()) throw NotASum{"a division"};
                 Terms out = of(e.arg(0));
-                for (Term& t : out) scale(t, below[0].below, below[0].above);
+                for (Addend& t : out) scale(t, below[0].below, below[0].above);
                 return out;
             }
             case ExprKind::Select: {
                 const std::string holds = Text::condition(e.arg(0)), denied = Text::condition(e.arg(0), false);
                 Terms out = of(e.arg(1)), otherwise = of(e.arg(2));
-                for (Term& t : out) t.conditions.push_back(holds);
-                for (Term& t : otherwise) {
+                for (Addend& t : out) t.conditions.push_back(holds);
+                for (Addend& t : otherwise) {
                     t.conditions.push_back(denied);
                     out.push_back(std::move(t));
                 }
@@ -169,7 +169,7 @@ class Products {
         return t;
     }
 
-    static void scale(Term& t, int64_t above, int64_t below) {
+    static void scale(Addend& t, int64_t above, int64_t below) {
         t.above *= above;
         t.below *= below;
         const int64_t g = std::gcd(t.above, t.below);
@@ -182,7 +182,7 @@ class Products {
     static Terms constant(const Expr& e) {
         double value = is_float(e.dtype()) ? e.node().real : static_cast<double>(e.node().integer);
         if (value == 0) return {};
-        Term t;
+        Addend t;
         while (value != std::floor(value) && t.below < (int64_t{1} << 24)) value *= 2, t.below *= 2;
         if (value != std::floor(value) || std::fabs(value) > 0x1p30) throw NotASum{"a constant"};
         t.above = static_cast<int64_t>(value);
@@ -191,9 +191,9 @@ class Products {
 
     Terms product(const Terms& a, const Terms& b) {
         Terms out;
-        for (const Term& x : a)
-            for (const Term& y : b) {
-                Term t = x;
+        for (const Addend& x : a)
+            for (const Addend& y : b) {
+                Addend t = x;
                 scale(t, y.above, y.below);
                 t.variables.insert(t.variables.end(), y.variables.begin(), y.variables.end());
                 t.conditions.insert(t.conditions.end(), y.conditions.begin(), y.conditions.end());
@@ -214,7 +214,7 @@ class Products {
             renamed.emplace(axis.var.node().name, index_var(name, std::nullopt));
         }
         Terms out = of(substitute(e.arg(0), renamed));
-        for (Term& t : out) {
+        for (Addend& t : out) {
             t.variables.insert(t.variables.end(), variables.begin(), variables.end());
             t.conditions.insert(t.conditions.end(), conditions.begin(), conditions.end());
         }
@@ -239,7 +239,7 @@ class Difference {
         for (auto& [signature, sum] : sums_) isl_pw_qpolynomial_free(sum);
     }
 
-    void add(Term t, int sign) {
+    void add(Addend t, int sign) {
         std::stable_sort(t.elements.begin(), t.elements.end(),
                          [](const auto& a, const auto& b) { return a.first < b.first; });
         std::vector<int> signature;
@@ -276,7 +276,7 @@ class Difference {
     std::vector<std::string> sizes_, outputs_, limits_;
     std::map<std::vector<int>, isl_pw_qpolynomial*> sums_;
 
-    void add_points(const std::vector<int>& signature, const Term& t, const std::vector<std::string>& indices,
+    void add_points(const std::vector<int>& signature, const Addend& t, const std::vector<std::string>& indices,
                     int sign) {
         std::vector<std::string> places = outputs_, from = outputs_, facts = limits_;
         from.insert(from.end(), t.variables.begin(), t.variables.end());
@@ -339,8 +339,8 @@ SecondOpinion compare(isl_ctx* ctx, const Claim& claim, const std::vector<Compre
     for (const Comprehension& root : roots) {
         Products products;
         Difference difference(ctx, claim, root.shape);
-        for (Term& t : products.of(root.left)) difference.add(std::move(t), 1);
-        for (Term& t : products.of(root.right)) difference.add(std::move(t), -1);
+        for (Addend& t : products.of(root.left)) difference.add(std::move(t), 1);
+        for (Addend& t : products.of(root.right)) difference.add(std::move(t), -1);
         SecondOpinion here = difference.verdict();
         if (here.opinion != Opinion::Agrees) return here;
     }

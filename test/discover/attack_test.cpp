@@ -11,7 +11,7 @@
 #include "discover/truth.h"
 #include "rewrite/refute/refute.h"
 
-namespace tessera {
+namespace tessera::attack_test {
 namespace {
 
 std::map<std::string, std::vector<Claim>> sections() {
@@ -88,4 +88,4 @@ TEST(Attack, TrueClaimsAreProved) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::attack_test

@@ -10,7 +10,7 @@
 #include "discover/truth.h"
 #include "rewrite/mutate_rules.h"
 
-namespace tessera {
+namespace tessera::campaign_test {
 namespace {
 
 // A token of the text changed: a number, an operator, a name for another of the text, or two tokens exchanged.
@@ -149,4 +149,4 @@ TEST(Campaign, CorruptedCertificatesAreNotBelieved) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::campaign_test

@@ -9,7 +9,7 @@
 #include "discover/check/check_exactness.h"
 #include "discover/prove/prove.h"
 
-namespace tessera {
+namespace tessera::certificate_test {
 namespace {
 
 using testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(Certificate, RefusesFalseLaws) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::certificate_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::claim_test {
 namespace {
 
 using testing::HasSubstr;
@@ -55,4 +55,4 @@ TEST(Claim, MultiplesAreDivided) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::claim_test

@@ -14,7 +14,7 @@
 #include "discover/prove/comprehension.h"
 #include "discover/truth.h"
 
-namespace tessera {
+namespace tessera::correct_test {
 namespace {
 
 using testing::HasSubstr;
@@ -535,4 +535,4 @@ TEST(Correct, SpoiledCorrectionsAreNeverAccepted) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::correct_test

@@ -12,7 +12,7 @@
 #include "rewrite/refute/refute.h"
 #include "rewrite/rules/apply_rules.h"
 
-namespace tessera {
+namespace tessera::doors_test {
 namespace {
 
 Claim claim_of(const std::string& text) {
@@ -326,4 +326,4 @@ TEST(Doors, DrawsAreNoProof) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::doors_test

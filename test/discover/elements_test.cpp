@@ -13,7 +13,7 @@
 #include "rewrite/mutate_rules.h"
 #include "rewrite/refute/refute.h"
 
-namespace tessera {
+namespace tessera::elements_test {
 namespace {
 
 constexpr size_t kListed = 9;  // at most
@@ -191,4 +191,4 @@ TEST(Elements, RightSidesOfOtherRulesAreNotBelieved) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::elements_test

@@ -11,7 +11,7 @@
 #include "graph/text/parse.h"
 #include "rewrite/refute/field.h"
 
-namespace tessera {
+namespace tessera::enumerate_test {
 namespace {
 
 using testing::Contains;
@@ -239,4 +239,4 @@ TEST(Discover, IsCancelled) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::enumerate_test

@@ -9,7 +9,7 @@
 
 #include "discover/discover.h"
 
-namespace tessera {
+namespace tessera::findings_test {
 namespace {
 
 const std::string kMatrices = R"(
@@ -271,4 +271,4 @@ TEST(Findings, WhatIsOnlyTestedSaysHowSure) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::findings_test

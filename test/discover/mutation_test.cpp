@@ -9,7 +9,7 @@
 #include "discover/truth.h"
 #include "rewrite/mutate_rules.h"
 
-namespace tessera {
+namespace tessera::mutation_test {
 namespace {
 
 struct Tally {
@@ -194,4 +194,4 @@ TEST(ProverMutants, OfKnownBadClassesAreNotProved) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::mutation_test

@@ -11,7 +11,7 @@
 #include "rewrite/mutate_rules.h"
 #include "rewrite/refute/refute.h"
 
-namespace tessera {
+namespace tessera::near_laws_test {
 namespace {
 
 bool is_refuted(const Rule& rule) {
@@ -142,4 +142,4 @@ TEST(NearLaws, RulesCorruptedTwiceAreNotBelieved) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::near_laws_test

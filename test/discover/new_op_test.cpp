@@ -7,7 +7,7 @@
 #include "discover/discover.h"
 #include "search/search_rules.h"
 
-namespace tessera {
+namespace tessera::new_op_test {
 namespace {
 
 // Without its name, and without conditions.
@@ -70,4 +70,4 @@ TEST(NewOp, IsTakenByName) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::new_op_test

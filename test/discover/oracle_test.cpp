@@ -13,7 +13,7 @@
 #include "discover/shipped.h"
 #include "rewrite/mutate_rules.h"
 
-namespace tessera {
+namespace tessera::oracle_test {
 namespace {
 
 constexpr const char* kWithoutZ3 = "Z3 is not installed: tools/setup.sh oracles";
@@ -144,4 +144,4 @@ TEST(Oracles, CorruptedClaimsThatAreProvedHold) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::oracle_test

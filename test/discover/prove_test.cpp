@@ -6,7 +6,7 @@
 #include "discover/claims.h"
 #include "rewrite/refute/refute.h"
 
-namespace tessera {
+namespace tessera::prove_test {
 namespace {
 
 TEST(Prove, WhatHoldsForAllSizes) {
@@ -84,4 +84,4 @@ TEST(Prove, SaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::prove_test

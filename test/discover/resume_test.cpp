@@ -9,7 +9,7 @@
 #include "discover/check/check_certificate.h"
 #include "discover/discover.h"
 
-namespace tessera {
+namespace tessera::resume_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -102,4 +102,4 @@ TEST_F(Resume, DoesNotBelieveDamagedNotes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::resume_test

@@ -8,7 +8,7 @@
 
 #include "random_expr.h"
 
-namespace tessera {
+namespace tessera::expr_test {
 namespace {
 
 const Expr n = symbol("N"), m = symbol("M");
@@ -147,4 +147,4 @@ TEST(EvaluateInt, SaysWhatItCannotKnow) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::expr_test

@@ -5,7 +5,7 @@
 
 #include "expr/expr.h"
 
-namespace tessera {
+namespace tessera::formula_test {
 namespace {
 
 const Expr h = symbol("height"), n = symbol("N");
@@ -46,4 +46,4 @@ TEST(ParseFormula, IsExactForEverySize) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::formula_test

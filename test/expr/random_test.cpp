@@ -2,7 +2,7 @@
 
 #include "random_expr.h"
 
-namespace tessera {
+namespace tessera::random_test {
 namespace {
 
 constexpr uint64_t kSeed = 20240611;
@@ -135,4 +135,4 @@ TEST(RandomExpr, SubstitutionKeepsTheValue) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::random_test

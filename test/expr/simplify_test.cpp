@@ -6,7 +6,7 @@
 
 #include "random_expr.h"
 
-namespace tessera {
+namespace tessera::simplify_test {
 namespace {
 
 const Expr n = symbol("N"), m = symbol("M"), k = symbol("K");
@@ -222,4 +222,4 @@ TEST(Simplify, DivisorsOfTheSmallestNumber) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::simplify_test

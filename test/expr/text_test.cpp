@@ -2,7 +2,7 @@
 
 #include "random_expr.h"
 
-namespace tessera {
+namespace tessera::text_test {
 namespace {
 
 const Expr n = symbol("N"), m = symbol("M"), k = symbol("K");
@@ -146,4 +146,4 @@ TEST(ParseDim, SurvivesMutatedText) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::text_test

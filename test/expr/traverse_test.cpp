@@ -2,7 +2,7 @@
 
 #include "random_expr.h"
 
-namespace tessera {
+namespace tessera::traverse_test {
 namespace {
 
 const Expr n = symbol("N"), m = symbol("M");
@@ -65,4 +65,4 @@ TEST(Traverse, WithArgsSimplifiesAgain) {
 TEST(Traverse, EmptyReductionAxesAreTheValue) { EXPECT_EQ(sum({}, n), n); }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::traverse_test

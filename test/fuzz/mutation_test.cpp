@@ -13,7 +13,7 @@
 #include "kernel/random_kernel.h"
 #include "rewrite/rule.h"
 
-namespace tessera {
+namespace tessera::mutation_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -149,4 +149,4 @@ TEST(mutation, damaged_kernels_never_crash) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::mutation_test

@@ -3,7 +3,7 @@
 #include "graph/builder.h"
 #include "graph/graph.h"
 
-namespace tessera {
+namespace tessera::constants_test {
 namespace {
 
 TEST(Constants, EqualOnesAreShared) {
@@ -39,4 +39,4 @@ TEST(ConstantsDeathTest, StayTheSameType) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::constants_test

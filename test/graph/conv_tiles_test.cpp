@@ -6,7 +6,7 @@
 
 #include "graph/builder.h"
 
-namespace tessera {
+namespace tessera::conv_tiles_test {
 namespace {
 
 // Sides of the tiles that a convolution with such a kernel gets unasked; zeros where it gets none.
@@ -34,4 +34,4 @@ TEST(conv_tiles, few_points_along_two_axes_and_more_along_one) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::conv_tiles_test

@@ -5,7 +5,7 @@
 #include "graph/builder.h"
 #include "graph/demo.h"
 
-namespace tessera {
+namespace tessera::count_test {
 namespace {
 
 class CountTest : public testing::Test {
@@ -97,4 +97,4 @@ TEST(count, sum_of_terms) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::count_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace tessera {
+namespace tessera::demo_test {
 namespace {
 
 // The same bits on every machine: the sum of all weights' bits, which any other rounding would change.
@@ -41,4 +41,4 @@ TEST(demo, another_seed_gives_other_weights) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::demo_test

@@ -7,7 +7,7 @@
 #include "graph/naive_body.h"
 #include "graph/op_def.h"
 
-namespace tessera {
+namespace tessera::evaluate_body_test {
 namespace {
 
 using Random = std::mt19937_64;
@@ -412,4 +412,4 @@ TEST(evaluate_body, strings_and_complex_numbers_are_moved) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::evaluate_body_test

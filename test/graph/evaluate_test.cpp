@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "graph/builder.h"
 
-namespace tessera {
+namespace tessera::evaluate_test {
 namespace {
 
 using testing::HasSubstr;
@@ -206,4 +206,4 @@ TEST(evaluate, random_streams_follow_the_seed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::evaluate_test

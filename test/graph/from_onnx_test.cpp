@@ -6,7 +6,7 @@
 #include "onnx/tensor_data.h"
 #include "onnx_sample.h"
 
-namespace tessera::test {
+namespace tessera::test::from_onnx_test {
 namespace {
 
 using testing::AllOf;
@@ -316,4 +316,4 @@ TEST(FromOnnx, GeneratedNamesGiveWayToTheModels) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::from_onnx_test

@@ -4,7 +4,7 @@
 
 #include "graph/builder.h"
 
-namespace tessera {
+namespace tessera::infer_test {
 namespace {
 
 // 2^200 * N and N^(2^60) would not fit anywhere.
@@ -31,4 +31,4 @@ TEST(infer, contents_that_grow_out_of_hand_are_left_to_the_run) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::infer_test

@@ -4,7 +4,7 @@
 
 #include "base/numeric.h"
 
-namespace tessera {
+namespace tessera::npy_test {
 namespace {
 
 std::string file(std::string_view header, std::string_view data, int version = 1) {
@@ -101,4 +101,4 @@ TEST(npy, what_is_malformed_is_E0110) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::npy_test

@@ -12,7 +12,7 @@
 #include "graph/text/print.h"
 #include "graph/verify.h"
 
-namespace tessera {
+namespace tessera::text_test {
 namespace {
 
 using testing::HasSubstr;
@@ -248,4 +248,4 @@ data { 0: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::text_test

@@ -3,7 +3,7 @@
 #include "graph/builder.h"
 #include "onnx_sample.h"
 
-namespace tessera::test {
+namespace tessera::test::to_onnx_test {
 namespace {
 
 onnx::Model written(const Graph& g, const ToOnnxOptions& options = {}) {
@@ -110,4 +110,4 @@ TEST(ToOnnx, DefaultsAndSymbolsComeBack) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::to_onnx_test

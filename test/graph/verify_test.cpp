@@ -4,7 +4,7 @@
 
 #include "graph/text/parse.h"
 
-namespace tessera {
+namespace tessera::verify_test {
 namespace {
 
 std::unique_ptr<Graph> graph(const char* text) {
@@ -69,4 +69,4 @@ TEST(Identical, SaysWhatDiffers) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::verify_test

@@ -4,7 +4,7 @@
 
 #include "kernel/lower_text.h"
 
-namespace tessera::test {
+namespace tessera::test::attention_test {
 namespace {
 
 Machine neon() { return {.lane_multiply = true}; }
@@ -187,4 +187,4 @@ TEST(Attention, TilesFollowTheMachine) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::attention_test

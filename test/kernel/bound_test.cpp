@@ -4,7 +4,7 @@
 
 #include "kernel/ir/compute.h"
 
-namespace tessera {
+namespace tessera::bound_test {
 namespace {
 
 using Races = InterpretOptions::Races;
@@ -232,4 +232,4 @@ TEST(Threads, AreNotTooMany) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::bound_test

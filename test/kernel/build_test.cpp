@@ -2,7 +2,7 @@
 
 #include "kernel/ir/text.h"
 
-namespace tessera {
+namespace tessera::build_test {
 namespace {
 
 Kernel read(const std::string& text) {
@@ -95,4 +95,4 @@ TEST(KernelTraverse, MapsWholeExpressions) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::build_test

@@ -8,7 +8,7 @@
 #include "runtime/devices/bind_launches.h"
 #include "runtime/devices/cpu_device.h"
 
-namespace tessera {
+namespace tessera::default_compiled_test {
 namespace {
 
 using namespace sample;
@@ -152,4 +152,4 @@ TEST(DefaultCompiled, RowsAndMaps) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::default_compiled_test

@@ -8,7 +8,7 @@
 #include "kernel/cpu/contraction.h"
 #include "kernel/run_sample.h"
 
-namespace tessera {
+namespace tessera::default_schedule_test {
 namespace {
 
 using namespace sample;
@@ -695,4 +695,4 @@ TEST(DefaultSchedule, FewRowsOfUnknownLength) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::default_schedule_test

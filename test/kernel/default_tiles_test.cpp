@@ -3,7 +3,7 @@
 #include "kernel/cpu/contraction.h"
 #include "kernel/sample_computes.h"
 
-namespace tessera {
+namespace tessera::default_tiles_test {
 namespace {
 
 Machine neon() {
@@ -202,4 +202,4 @@ TEST(Contraction, TellsAxesApart) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::default_tiles_test

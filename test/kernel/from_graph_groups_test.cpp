@@ -2,7 +2,7 @@
 #include "graph/builder.h"
 #include "kernel/lower_text.h"
 
-namespace tessera::test {
+namespace tessera::test::from_graph_groups_test {
 namespace {
 
 using Labels = std::vector<std::string>;
@@ -244,4 +244,4 @@ TEST(Groups, StepsCountWorkAndBytes) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::from_graph_groups_test

@@ -1,7 +1,7 @@
 // Every family of ops as kernels, against the evaluator: usual sizes, sizes of one, and nothing at all.
 #include "kernel/lower_text.h"
 
-namespace tessera::test {
+namespace tessera::test::from_graph_ops_test {
 namespace {
 
 void check_sizes(std::string_view text) {
@@ -276,4 +276,4 @@ TEST(LowerOps, HostSteps) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::from_graph_ops_test

@@ -15,7 +15,7 @@
 #include "rewrite/edit.h"
 #include "rewrite/passes/optimize.h"
 
-namespace tessera {
+namespace tessera::generated_test {
 namespace {
 
 const std::string kFolder = TESSERA_SOURCE_DIR "/test/kernel/generated/";
@@ -88,4 +88,4 @@ TEST(Generated, KernelsAreThoseThatWereWrittenDown) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::generated_test

@@ -7,7 +7,7 @@
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 
-namespace tessera::test {
+namespace tessera::test::gpu_attention_test {
 namespace {
 
 using Races = InterpretOptions::Races;
@@ -229,4 +229,4 @@ TEST(GpuAttention, ScoresAreTakenApart) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::gpu_attention_test

@@ -5,7 +5,7 @@
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 
-namespace tessera::test {
+namespace tessera::test::gpu_bytes_test {
 namespace {
 
 using Races = InterpretOptions::Races;
@@ -280,4 +280,4 @@ TEST(GpuBytes, FastProductsOfF32) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::gpu_bytes_test

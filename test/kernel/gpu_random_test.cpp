@@ -10,7 +10,7 @@
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 
-namespace tessera::test {
+namespace tessera::test::gpu_random_test {
 namespace {
 
 using Races = InterpretOptions::Races;
@@ -407,4 +407,4 @@ TEST(GpuRandom, Rows) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::gpu_random_test

@@ -9,7 +9,7 @@
 #include "llvm/compile_kernels.h"
 #include "rewrite/passes/lowering_passes.h"
 
-namespace tessera::test {
+namespace tessera::test::gpu_test {
 namespace {
 
 using Races = InterpretOptions::Races;
@@ -672,4 +672,4 @@ TEST(Gpu, TileKernelsOfModels) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::gpu_test

@@ -7,7 +7,7 @@
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 
-namespace tessera::test {
+namespace tessera::test::gpu_winograd_test {
 namespace {
 
 using testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST(GpuWinograd, ManyChannelsPayAndFewDoNot) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::gpu_winograd_test

@@ -5,7 +5,7 @@
 
 #include "kernel/schedule_check.h"
 
-namespace tessera {
+namespace tessera::halved_product_test {
 namespace {
 
 Machine machine(bool lane_multiply) {
@@ -89,4 +89,4 @@ TEST(HalvedProduct, SaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::halved_product_test

@@ -5,7 +5,7 @@
 #include "graph/op_def.h"
 #include "kernel/random_kernel.h"
 
-namespace tessera {
+namespace tessera::interpret_test {
 namespace {
 
 Kernel read(const std::string& text) {
@@ -272,4 +272,4 @@ TEST(Interpret, AgreesWithTheEvaluator) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::interpret_test

@@ -6,7 +6,7 @@
 #include "kernel/cpu/contraction.h"
 #include "kernel/run_sample.h"
 
-namespace tessera {
+namespace tessera::lower_variants_test {
 namespace {
 
 using namespace sample;
@@ -253,4 +253,4 @@ TEST(LowerVariants, TilesOfFewRowsAreFastEnoughForEverySize) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::lower_variants_test

@@ -2,7 +2,7 @@
 // changes its mind.
 #include "kernel/every_backend.h"
 
-namespace tessera::test {
+namespace tessera::test::narrow_floats_test {
 namespace {
 
 struct Named {
@@ -95,4 +95,4 @@ TEST(NarrowFloats, Quantized) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::narrow_floats_test

@@ -3,7 +3,7 @@
 #include "kernel/lower_text.h"
 #include "rewrite/edit.h"
 
-namespace tessera::test {
+namespace tessera::test::odd_shapes_test {
 namespace {
 
 class OddShapes : public testing::TestWithParam<unsigned> {
@@ -372,4 +372,4 @@ TEST_P(OddShapes, FourierTransforms) {
 INSTANTIATE_TEST_SUITE_P(Seeds, OddShapes, testing::Range(1u, 25u));
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::odd_shapes_test

@@ -3,7 +3,7 @@
 
 #include "schedule_check.h"
 
-namespace tessera {
+namespace tessera::online_test {
 namespace {
 
 Compute parsed(const std::string& text) {
@@ -322,4 +322,4 @@ TEST(Online, PlacesWhereStepsWouldBeTakenTwiceAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::online_test

@@ -2,7 +2,7 @@
 
 #include "kernel/random_kernel.h"
 
-namespace tessera {
+namespace tessera::random_test {
 namespace {
 
 constexpr uint64_t kKernels = 400;
@@ -47,4 +47,4 @@ TEST(RandomKernel, MeansTheSameInAnyOrderAndAfterReading) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::random_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::regions_test {
 namespace {
 
 // What fused loops of symbolic extents are taken apart into stays inside those extents.
@@ -45,4 +45,4 @@ TEST(Regions, NotWhereThePartsAreNotWhole) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::regions_test

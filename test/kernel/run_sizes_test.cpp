@@ -1,7 +1,7 @@
 // Sizes that only a run knows, on every back end: inferred from what an operand holds.
 #include "kernel/every_backend.h"
 
-namespace tessera::test {
+namespace tessera::test::run_sizes_test {
 namespace {
 
 Fill all_of(std::vector<Fill> fills) {
@@ -238,4 +238,4 @@ TEST(RunSizes, StepsOfThem) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::run_sizes_test

@@ -1,6 +1,6 @@
 #include "schedule_check.h"
 
-namespace tessera {
+namespace tessera::schedule_contraction_test {
 namespace {
 
 struct Tiles {
@@ -178,4 +178,4 @@ TEST(ScheduleContraction, MatmulInBlocksOfK) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::schedule_contraction_test

@@ -1,7 +1,7 @@
 #include "kernel/ir/intrinsic.h"
 #include "schedule_check.h"
 
-namespace tessera {
+namespace tessera::schedule_primitives_test {
 namespace {
 
 std::string lowered_text(const Schedule& s) {
@@ -395,4 +395,4 @@ TEST(ScheduleErrors, SayWhatWouldBeAllowed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::schedule_primitives_test

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "schedule_check.h"
 
-namespace tessera {
+namespace tessera::schedule_random_test {
 namespace {
 
 class RandomSchedule {
@@ -244,4 +244,4 @@ TEST(ScheduleRandom, LegalPrimitivesKeepTheMeaning) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::schedule_random_test

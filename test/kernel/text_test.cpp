@@ -5,7 +5,7 @@
 #include "kernel/ir/compute.h"
 #include "kernel/ir/text.h"
 
-namespace tessera {
+namespace tessera::text_test {
 namespace {
 
 Kernel read(const std::string& text) {
@@ -251,4 +251,4 @@ TEST(KernelText, ReadsComputes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::text_test

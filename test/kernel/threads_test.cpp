@@ -4,7 +4,7 @@
 #include "kernel/ir/races.h"
 #include "kernel/random_threads.h"
 
-namespace tessera {
+namespace tessera::threads_test {
 namespace {
 
 using Races = InterpretOptions::Races;
@@ -128,4 +128,4 @@ TEST(RandomThreads, WhatIsAcceptedDoesNotRace) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::threads_test

@@ -6,7 +6,7 @@
 #include "kernel/sample_computes.h"
 #include "schedule_check.h"
 
-namespace tessera {
+namespace tessera::verified_test {
 namespace {
 
 using testing::HasSubstr;
@@ -69,4 +69,4 @@ TEST(Verified, RegistersThatLoopsIndexBecomeLocalMemory) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::verified_test

@@ -2,7 +2,7 @@
 
 #include "kernel/ir/compute.h"
 
-namespace tessera {
+namespace tessera::verify_test {
 namespace {
 
 std::string problem(const Kernel& kernel) {
@@ -222,4 +222,4 @@ TEST(ComputeVerify, ChecksStages) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::verify_test

@@ -9,7 +9,7 @@
 #include "rewrite/passes/lowering_passes.h"
 #include "rewrite/passes/winograd_matrices.h"
 
-namespace tessera::test {
+namespace tessera::test::winograd_test {
 namespace {
 
 std::vector<Choice> choices_of(Graph& graph, const Machine& machine = {}) {
@@ -181,4 +181,4 @@ TEST(winograd, few_tiles_are_direct_where_arithmetic_is_fast) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::winograd_test

@@ -3,7 +3,7 @@
 #include "kernel/from_graph/op_lowering.h"
 #include "kernel/written/scan_rows.h"
 
-namespace tessera::test {
+namespace tessera::test::written_kernels_test {
 namespace {
 
 // Random indices in [-size, size), of which many are equal.
@@ -270,4 +270,4 @@ TEST(WrittenKernels, WhatIsLeftSaysWhy) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::written_kernels_test

@@ -6,7 +6,7 @@
 #include "kernel/random_kernel.h"
 #include "llvm/gemm_kernels.h"
 
-namespace tessera {
+namespace tessera::compile_kernels_test {
 namespace {
 
 using testing::HasSubstr;
@@ -389,4 +389,4 @@ TEST(CompileKernels, SaysWhatItCannotCompile) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::compile_kernels_test

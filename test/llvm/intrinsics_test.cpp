@@ -9,7 +9,7 @@
 #include "kernel/random_kernel.h"
 #include "llvm/run_kernel.h"
 
-namespace tessera {
+namespace tessera::intrinsics_test {
 namespace {
 
 using testing::HasSubstr;
@@ -286,4 +286,4 @@ TEST(Intrinsics, SumsStayInRegisters) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::intrinsics_test

@@ -7,7 +7,7 @@
 #include "kernel/random_kernel.h"
 #include "llvm/run_kernel.h"
 
-namespace tessera {
+namespace tessera::operations_test {
 namespace {
 
 constexpr int64_t kCount = 167;  // vectors, and a tail of every size
@@ -200,4 +200,4 @@ TEST(Operations, Functions) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::operations_test

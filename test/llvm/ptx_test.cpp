@@ -16,7 +16,7 @@
 #include "rewrite/edit.h"
 #include "rewrite/passes/optimize.h"
 
-namespace tessera {
+namespace tessera::ptx_test {
 namespace {
 
 using testing::HasSubstr;
@@ -411,4 +411,4 @@ TEST(Ptx, ObjectsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::ptx_test

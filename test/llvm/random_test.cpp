@@ -3,7 +3,7 @@
 #include "kernel/random_threads.h"
 #include "llvm/run_kernel.h"
 
-namespace tessera {
+namespace tessera::random_test {
 namespace {
 
 // Each parameter in memory of its own that ends where nothing is mapped.
@@ -73,4 +73,4 @@ TEST(RandomKernels, StrictSums) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::random_test

@@ -5,7 +5,7 @@
 #include "kernel/ir/kernel.h"
 #include "llvm/compile_kernels.h"
 
-namespace tessera {
+namespace tessera::streams_test {
 namespace {
 
 using testing::AllOf;
@@ -94,4 +94,4 @@ TEST(Streams, FetchNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::streams_test

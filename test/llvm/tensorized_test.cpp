@@ -9,7 +9,7 @@
 #include "kernel/schedule_check.h"
 #include "llvm/run_kernel.h"
 
-namespace tessera {
+namespace tessera::tensorized_test {
 namespace {
 
 // y[m, n] = sum over k of a[m, k] * b[n, k]; b is known ahead.
@@ -245,4 +245,4 @@ TEST(Tensorized, SpeedOfProducts) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tensorized_test

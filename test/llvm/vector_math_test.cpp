@@ -5,7 +5,7 @@
 
 #include "llvm/run_kernel.h"
 
-namespace tessera {
+namespace tessera::vector_math_test {
 namespace {
 
 constexpr int64_t kCount = 1 << 13;
@@ -175,4 +175,4 @@ TEST(VectorMath, Sigmoid) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::vector_math_test

@@ -8,7 +8,7 @@
 #include "onnx/sample.h"
 #include "onnx/write.h"
 
-namespace tessera::onnx {
+namespace tessera::onnx::read_test {
 namespace {
 
 using protozero::pbf_writer;
@@ -272,4 +272,4 @@ TEST(Read, NamesAreUtf8AndProseIsMended) {
 }
 
 }  // namespace
-}  // namespace tessera::onnx
+}  // namespace tessera::onnx::read_test

@@ -6,7 +6,7 @@
 #include "onnx/dtypes.h"
 #include "onnx/sample.h"
 
-namespace tessera::onnx {
+namespace tessera::onnx::tensor_data_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -286,4 +286,4 @@ TEST(SparseData, IsChecked) {
 }
 
 }  // namespace
-}  // namespace tessera::onnx
+}  // namespace tessera::onnx::tensor_data_test

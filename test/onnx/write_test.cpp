@@ -8,7 +8,7 @@
 #include "onnx/read.h"
 #include "onnx/sample.h"
 
-namespace tessera::onnx {
+namespace tessera::onnx::write_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -151,4 +151,4 @@ TEST(Write, EmptyNestedMessagesStay) {
 }
 
 }  // namespace
-}  // namespace tessera::onnx
+}  // namespace tessera::onnx::write_test

@@ -7,7 +7,7 @@
 #include "graph/infer.h"
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::any_op_test {
 namespace {
 
 class Draw {
@@ -181,4 +181,4 @@ TEST(AnyOp, SurvivesNonsense) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::any_op_test

@@ -3,7 +3,7 @@
 
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::attention_test {
 namespace {
 
 Tensor random(Sizes sizes, unsigned seed) {
@@ -103,4 +103,4 @@ TEST(LinearAttention, ContinuesFromItsState) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::attention_test

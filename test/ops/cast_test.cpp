@@ -1,7 +1,7 @@
 #include "graph/ops/common.h"
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::cast_test {
 namespace {
 
 Tensor cast_to(DType to, const Tensor& x, AttrMap attrs = {}) {
@@ -80,4 +80,4 @@ TEST(BitCast, SameBits) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::cast_test

@@ -1,7 +1,7 @@
 // contraction and einsum.
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::contraction_test {
 namespace {
 
 Tensor einsum(const char* equation, const Given& in) {
@@ -67,4 +67,4 @@ TEST(Det, WithRowExchanges) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::contraction_test

@@ -1,7 +1,7 @@
 #include "graph/builder.h"
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::control_test {
 namespace {
 
 const Type kScalar(DType::f32, Shape{}), kVector(DType::f32, {symbol("K")});
@@ -174,4 +174,4 @@ TEST(SequenceMap, MapsItemsAndSharesTensors) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::control_test

@@ -4,7 +4,7 @@
 
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::conv_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -174,4 +174,4 @@ TEST(CausalConvWithState, ContinuesWhereItStopped) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::conv_test

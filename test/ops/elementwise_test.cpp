@@ -1,7 +1,7 @@
 // arithmetic, math, compare, activation.
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::elementwise_test {
 namespace {
 
 Tensor y(std::string_view op, const Given& in, const AttrMap& attrs = {}) { return run_op(op, in, attrs)[0]; }
@@ -153,4 +153,4 @@ TEST(Softmax, AlongAnyAxis) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::elementwise_test

@@ -1,6 +1,6 @@
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::gather_test {
 namespace {
 
 Attr number(int64_t v) { return Attr(v); }
@@ -144,4 +144,4 @@ TEST(TensorScatter, LinearAndCircular) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::gather_test

@@ -1,7 +1,7 @@
 #include "graph/builder.h"
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::gradient_test {
 namespace {
 
 struct Example {
@@ -117,4 +117,4 @@ TEST(Gradient, Errors) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::gradient_test

@@ -3,7 +3,7 @@
 
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::image_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -191,4 +191,4 @@ TEST(Window, Shapes) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::image_test

@@ -1,7 +1,7 @@
 // ml: the domain ai.onnx.ml.
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::ml_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -73,4 +73,4 @@ TEST(TreeEnsemble, Errors) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::ml_test

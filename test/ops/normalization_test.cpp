@@ -1,7 +1,7 @@
 // normalization, loss, training.
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::normalization_test {
 namespace {
 
 Tensor y(std::string_view op, const Given& in, const AttrMap& attrs = {}) { return run_op(op, in, attrs)[0]; }
@@ -112,4 +112,4 @@ TEST(Training, StepsOfTwoTensors) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::normalization_test

@@ -1,7 +1,7 @@
 // pool and roi.
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::pool_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -118,4 +118,4 @@ TEST(Roi, AlignAveragesSamples) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::pool_test

@@ -2,7 +2,7 @@
 #include "graph/ops/common.h"
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::quantize_test {
 namespace {
 
 Tensor y(std::string_view op, const Given& in, const AttrMap& attrs = {}) { return run_op(op, in, attrs)[0]; }
@@ -94,4 +94,4 @@ TEST(IntegerProduct, ConvolutionPadsWithTheZeroPoint) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::quantize_test

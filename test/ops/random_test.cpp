@@ -1,6 +1,6 @@
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::random_test {
 namespace {
 
 Attr number(int64_t v) { return Attr(v); }
@@ -82,4 +82,4 @@ TEST(Dropout, PassesThroughUnlessTraining) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::random_test

@@ -3,7 +3,7 @@
 
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::recurrent_test {
 namespace {
 
 using Matrix = std::vector<double>;
@@ -137,4 +137,4 @@ TEST(Rnn, Errors) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::recurrent_test

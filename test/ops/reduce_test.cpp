@@ -1,6 +1,6 @@
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::reduce_test {
 namespace {
 
 AttrMap ints(std::initializer_list<std::pair<const char*, int64_t>> list) {
@@ -93,4 +93,4 @@ TEST(Running, BothWays) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::reduce_test

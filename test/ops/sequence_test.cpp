@@ -1,6 +1,6 @@
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::sequence_test {
 namespace {
 
 Attr number(int64_t v) { return Attr(v); }
@@ -77,4 +77,4 @@ TEST(Optional, FullAndEmpty) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::sequence_test

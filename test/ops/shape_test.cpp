@@ -1,7 +1,7 @@
 #include "graph/builder.h"
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::shape_test {
 namespace {
 
 Attr ints_of(std::vector<int64_t> v) { return Attr(std::move(v)); }
@@ -171,4 +171,4 @@ TEST(ReverseSequence, BeyondTheEndIsRefused) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::shape_test

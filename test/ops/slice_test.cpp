@@ -1,7 +1,7 @@
 #include "graph/builder.h"
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::slice_test {
 namespace {
 
 constexpr int64_t kMost = INT64_MAX, kLeast = INT64_MIN;
@@ -119,4 +119,4 @@ TEST(Trilu, DiagonalsAndExtremes) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::slice_test

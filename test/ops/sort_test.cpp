@@ -1,6 +1,6 @@
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::sort_test {
 namespace {
 
 Attr number(int64_t v) { return Attr(v); }
@@ -70,4 +70,4 @@ TEST(NonMaxSuppression, LimitsAndDegenerateBoxes) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::sort_test

@@ -1,6 +1,6 @@
 #include "ops/run_op.h"
 
-namespace tessera::test {
+namespace tessera::test::string_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -84,4 +84,4 @@ TEST(TfIdfVectorizer, SkipsAndWeights) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::string_test

@@ -8,7 +8,7 @@
 #include "graph/text/print.h"
 #include "graph/verify.h"
 
-namespace tessera {
+namespace tessera::apply_rules_test {
 namespace {
 
 using testing::HasSubstr;
@@ -200,4 +200,4 @@ TEST(apply_rules, names_the_result_as_what_it_replaced) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::apply_rules_test

@@ -7,7 +7,7 @@
 #include "graph/evaluate/evaluate.h"
 #include "graph/text/parse.h"
 
-namespace tessera {
+namespace tessera::field_test {
 namespace {
 
 TEST(field, is_a_field) {
@@ -135,4 +135,4 @@ TEST(field, agrees_with_the_evaluator_on_small_integers) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::field_test

@@ -8,7 +8,7 @@
 #include "rewrite/mutate_rules.h"
 #include "rewrite/refute/refute.h"
 
-namespace tessera {
+namespace tessera::mutation_test {
 namespace {
 
 constexpr size_t kPerRule = 3;  // TESSERA_ALL_MUTANTS takes them all
@@ -78,4 +78,4 @@ TEST(mutants, that_change_meaning_are_refuted) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::mutation_test

@@ -16,7 +16,7 @@
 #include "onnx/read.h"
 #include "onnx/write.h"
 
-namespace tessera {
+namespace tessera::optimize_test {
 namespace {
 
 std::unique_ptr<Graph> graph_of(std::string_view text) {
@@ -272,4 +272,4 @@ TEST(Peak, CountsWhatIsAliveAtTheSameTime) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::optimize_test

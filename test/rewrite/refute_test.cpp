@@ -5,7 +5,7 @@
 
 #include "graph/text/parse.h"
 
-namespace tessera {
+namespace tessera::refute_test {
 namespace {
 
 using testing::HasSubstr;
@@ -204,4 +204,4 @@ TEST(refute, survives_odd_rules) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::refute_test

@@ -14,7 +14,7 @@
 #include "base/output_file.h"
 #include "tessera/compile.h"
 
-namespace tessera {
+namespace tessera::bundle_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -389,4 +389,4 @@ TEST_F(BundleTest, AFullDiskLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::bundle_test

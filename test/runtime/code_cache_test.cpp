@@ -9,7 +9,7 @@
 #include "base/output_file.h"
 #include "runtime/target_key.h"
 
-namespace tessera {
+namespace tessera::code_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,4 +153,4 @@ TEST_F(CodeCacheTest, ManyAtOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::code_cache_test

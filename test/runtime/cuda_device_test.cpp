@@ -6,7 +6,7 @@
 #include "runtime/devices/cuda_device.h"
 #include "tessera/compile.h"
 
-namespace tessera {
+namespace tessera::cuda_device_test {
 namespace {
 
 TEST(CudaDevice, IsNamedByItsNumber) {
@@ -64,4 +64,4 @@ TEST(CudaDevice, LaunchesAreBoundToSizes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::cuda_device_test

@@ -10,7 +10,7 @@
 #include "runtime/devices/bind_launches.h"
 #include "runtime/devices/cpu_device.h"
 
-namespace tessera {
+namespace tessera::device_test {
 namespace {
 
 Device& cpu() { return device_of(DeviceKind::Cpu); }
@@ -253,4 +253,4 @@ TEST(BindLaunches, FollowsTheSymbols) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::device_test

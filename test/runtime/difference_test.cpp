@@ -9,7 +9,7 @@
 #include "graph/wider_floats.h"
 #include "tessera/model.h"
 
-namespace tessera::test {
+namespace tessera::test::difference_test {
 namespace {
 
 Tensor of_bits(DType dtype, std::vector<uint16_t> bits) {
@@ -113,4 +113,4 @@ TEST(Difference, WhatOverflowsOnTheWayMayBeANumber) {
 }
 
 }  // namespace
-}  // namespace tessera::test
+}  // namespace tessera::test::difference_test

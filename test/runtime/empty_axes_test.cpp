@@ -8,7 +8,7 @@
 #include "graph/text/parse.h"
 #include "tessera/compile.h"
 
-namespace tessera {
+namespace tessera::empty_axes_test {
 namespace {
 
 // Runs with every symbol of that size.
@@ -96,4 +96,4 @@ TEST(EmptyAxes, MayBeSummed) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::empty_axes_test

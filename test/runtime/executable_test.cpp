@@ -10,7 +10,7 @@
 #include "graph/graph.h"
 #include "tessera/compile.h"
 
-namespace tessera {
+namespace tessera::executable_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -329,4 +329,4 @@ TEST(Executable, TheCacheSparesCodeGeneration) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::executable_test

@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 #include "runtime/compiled_error.h"
 
-namespace tessera {
+namespace tessera::halvings_test {
 namespace {
 
 Tensor uniform(const char* name, Sizes sizes) {
@@ -68,4 +68,4 @@ TEST(Halvings, OfConvolutionsAndGemms) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::halvings_test

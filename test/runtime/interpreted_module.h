@@ -31,9 +31,7 @@ class InterpretedModule : public CompiledModule {
         return kernels;
     }
 
-    template <size_t I>
-    static void run(void* const* buffers, const int64_t* symbols, int64_t, int64_t, char*) {
-        const Kernel& kernel = shared()[I];
+    static void run_kernel(const Kernel& kernel, void* const* buffers, const int64_t* symbols) {
         SymbolValues values;
         for (size_t i = 0; i < kernel.symbols.size(); ++i) values[kernel.symbols[i]] = symbols[i];
         std::vector<Tensor> tensors;
@@ -44,6 +42,11 @@ class InterpretedModule : public CompiledModule {
         }
         Status done = interpret(kernel, tensors, values);
         CHECK(done.ok(), "{}", done.error().to_string());
+    }
+
+    template <size_t I>
+    static void run(void* const* buffers, const int64_t* symbols, int64_t, int64_t, char*) {
+        run_kernel(shared()[I], buffers, symbols);
     }
 
     template <size_t... I>

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tessera {
+namespace tessera::kernel_access_test {
 namespace {
 
 // A kernel of one input and one output, both f32[shape].
@@ -74,4 +74,4 @@ TEST(KernelAccess, APartOfTheOutputIsNotEnough) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::kernel_access_test

@@ -9,7 +9,7 @@
 #include "runtime/interpreted_module.h"
 #include "runtime/run_plan.h"
 
-namespace tessera {
+namespace tessera::launch_order_test {
 namespace {
 
 constexpr const char* kBranches = R"(graph main(x: f32[9,7], y: f32[9,7]) {
@@ -124,4 +124,4 @@ TEST(LaunchOrder, WaitsOnlyForTheNearest) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::launch_order_test

@@ -10,7 +10,7 @@
 #include "kernel/from_graph/from_graph.h"
 #include "runtime/interpreted_module.h"
 
-namespace tessera {
+namespace tessera::loaded_program_test {
 namespace {
 
 std::unique_ptr<LoadedProgram> load(std::string_view text, bool fuse = true) {
@@ -239,4 +239,4 @@ TEST(LoadedProgram, AThousandRunsLeaveNothing) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::loaded_program_test

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-namespace tessera {
+namespace tessera::memory_plan_test {
 namespace {
 
 int64_t most_alive(const std::vector<Block>& blocks) {
@@ -57,4 +57,4 @@ TEST(MemoryPlan, SmallOnesFillGaps) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::memory_plan_test

@@ -10,7 +10,7 @@
 #include "graph/text/parse.h"
 #include "tessera/compile.h"
 
-namespace tessera {
+namespace tessera::nested_test {
 namespace {
 
 Tensor numbers(Sizes sizes) {
@@ -187,4 +187,4 @@ TEST(Nested, FailsAsTheEvaluatorDoes) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::nested_test

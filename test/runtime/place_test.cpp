@@ -3,7 +3,7 @@
 
 #include "tessera/compile.h"
 
-namespace tessera {
+namespace tessera::place_test {
 namespace {
 
 Executable compiled(const char* text) {
@@ -129,4 +129,4 @@ TEST(Place, InputsInOrderAreCheckedWhenTheirTypesAreNew) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::place_test

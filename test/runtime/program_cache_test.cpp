@@ -13,7 +13,7 @@
 #include "runtime/stored_program.h"
 #include "tessera/compile.h"
 
-namespace tessera {
+namespace tessera::program_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -313,4 +313,4 @@ TEST(StoredProgram, ForeignBytesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::program_cache_test

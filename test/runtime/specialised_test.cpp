@@ -8,7 +8,7 @@
 #include "graph/text/parse.h"
 #include "tessera/compile.h"
 
-namespace tessera {
+namespace tessera::specialised_test {
 namespace {
 
 Datum waves(Sizes sizes) {
@@ -108,4 +108,4 @@ TEST(Specialised, MoreSizesThanAreKept) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::specialised_test

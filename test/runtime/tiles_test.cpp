@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 #include "runtime/compiled_error.h"
 
-namespace tessera {
+namespace tessera::tiles_test {
 namespace {
 
 Tensor normal(const char* name, Sizes sizes) {
@@ -61,4 +61,4 @@ TEST(Tiles, ErrorsGrowWithTheSide) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::tiles_test

@@ -10,7 +10,7 @@
 #include "search/merge_sums.h"
 #include "search/search.h"
 
-namespace tessera {
+namespace tessera::egraph_test {
 namespace {
 
 std::unique_ptr<Graph> graph_of(const std::string& text) {
@@ -55,4 +55,4 @@ TEST(EGraph, SumsInAnotherOrderAreOne) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::egraph_test

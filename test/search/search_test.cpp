@@ -15,7 +15,7 @@
 #include "search/extract.h"
 #include "search/search_rules.h"
 
-namespace tessera {
+namespace tessera::search_test {
 namespace {
 
 // Products, element-wise ops and cuts over a few matrices, with many that share an operand.
@@ -351,4 +351,4 @@ TEST(Search, ASharedNodeCountsOnce) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::search_test

@@ -8,7 +8,7 @@
 #include "search/search.h"
 #include "search/search_rules.h"
 
-namespace tessera {
+namespace tessera::searched_models_test {
 namespace {
 
 using MakeGraph = std::unique_ptr<Graph> (*)(Dice&);
@@ -154,4 +154,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SearchedModels,
                          name_of_case);
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::searched_models_test

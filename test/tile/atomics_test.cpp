@@ -4,7 +4,7 @@
 #include "kernel/ir/kernel.h"
 #include "llvm/compile_kernels.h"
 
-namespace tessera {
+namespace tessera::atomics_test {
 namespace {
 
 Kernel parsed(const std::string& text) {
@@ -51,4 +51,4 @@ TEST(Atomics, MalformedOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::atomics_test

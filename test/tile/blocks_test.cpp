@@ -5,7 +5,7 @@
 #include "llvm/compile_kernels.h"
 #include "tile/program.h"
 
-namespace tessera::tile {
+namespace tessera::tile::blocks_test {
 namespace {
 
 using As = Argument::As;
@@ -142,4 +142,4 @@ TEST(TileBlocks, ProductsOfShortFloatsUseMatrices) {
 }
 
 }  // namespace
-}  // namespace tessera::tile
+}  // namespace tessera::tile::blocks_test

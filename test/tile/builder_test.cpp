@@ -6,7 +6,7 @@
 #include "tessera/tile.h"
 #include "tile/program.h"
 
-namespace tessera::tile {
+namespace tessera::tile::builder_test {
 namespace {
 
 Value of(Builder& b, DType dtype, std::vector<int64_t> shape) { return *b.full(std::move(shape), int64_t{1}, dtype); }
@@ -136,4 +136,4 @@ TEST(TileFlow, LoopsByAConditionAndBits) {
 }
 
 }  // namespace
-}  // namespace tessera::tile
+}  // namespace tessera::tile::builder_test

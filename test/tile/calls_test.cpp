@@ -7,7 +7,7 @@
 #include "kernel/ir/kernel.h"
 #include "llvm/compile_kernels.h"
 
-namespace tessera {
+namespace tessera::calls_test {
 namespace {
 
 Kernel parsed_calls(const std::string& text) {
@@ -66,4 +66,4 @@ TEST(TileCalls, MalformedOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::calls_test

@@ -8,7 +8,7 @@
 #include "tessera/tile.h"
 #include "tile/program.h"
 
-namespace tessera::tile {
+namespace tessera::tile::text_test {
 namespace {
 
 // One of most instructions.
@@ -237,4 +237,4 @@ TEST(TileModels, DamagedKernelsGiveAnErrorOrAResult) {
 }
 
 }  // namespace
-}  // namespace tessera::tile
+}  // namespace tessera::tile::text_test

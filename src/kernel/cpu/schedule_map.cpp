@@ -113,7 +113,7 @@ std::optional<size_t> crossing_axis(const Schedule& s, const Stage& stage) {
     return std::nullopt;
 }
 
-constexpr int64_t kMostPhases = 10, kMostCopies = 64, kLongRow = 64;
+constexpr int64_t kMostPhases = 10, kMostCopies = 64, kLongMappedRow = 64;
 
 }  // namespace
 
@@ -512,7 +512,7 @@ Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions&
     double row = element * double(stage.axes.back().extent.as_int().value_or(256));
     // What is decided for each row costs as much as a few elements of it.
     const size_t before = loops.size() - 2;
-    if (stage.axes.back().extent.as_int().value_or(kLongRow) < kLongRow &&
+    if (stage.axes.back().extent.as_int().value_or(kLongMappedRow) < kLongMappedRow &&
         chooses_along(s, stage, stage.axes[before].var))
         TRY(s.loop_partition(loops[before]));
     TRY(vectorize_map(s, name, loops.size() - 1, options));

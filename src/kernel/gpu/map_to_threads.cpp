@@ -6,7 +6,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
-constexpr int64_t kFewElements = 1 << 15, kShortestPart = 64, kMostParts = 64;  // of reductions that are cut
+constexpr int64_t kFewElements = 1 << 15, kShortestShare = 64, kMostShares = 64;  // of reductions that are cut
 
 // A load in a branch whose condition differs from lane to lane: lanes cannot be read together.
 bool guards_lanes(const Expr& value, const Expr& var) {
@@ -87,7 +87,7 @@ Status reduce_alone(Schedule& s, const std::string& name, bool last_outside) {
 int64_t parts_of(const Stage& stage) {
     const auto elements = elements_of(stage.axes).as_int(), length = elements_of(stage.reduce).as_int();
     if (!elements || !length || stage.fold || *elements >= kFewElements) return 1;
-    return std::clamp<int64_t>(*length / kShortestPart, 1, kMostParts);
+    return std::clamp<int64_t>(*length / kShortestShare, 1, kMostShares);
 }
 
 }  // namespace
