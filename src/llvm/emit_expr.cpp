@@ -301,7 +301,9 @@ Value* Emitter::emit_select(const Expr& e) {
         taken = taken.arg(1);
         if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) return emit(known->isOne() ? taken : e.arg(2));
     }
-    if (!condition->getType()->isVectorTy() && taken.is(ExprKind::Load) && !speculatable(taken) &&
+    const bool places_known =
+        std::all_of(taken.args().begin(), taken.args().end(), [&](const Expr& at) { return speculatable(at); });
+    if (!condition->getType()->isVectorTy() && taken.is(ExprKind::Load) && places_known && !speculatable(taken) &&
         speculatable(e.arg(2)))
         if (Value* v = guarded_load(condition, taken, e.arg(2))) return v;
     if (!condition->getType()->isVectorTy() && taken.is(ExprKind::BitOr) && !speculatable(taken) &&

@@ -106,6 +106,13 @@ TEST(CompileKernels, PaddingInLanes) {
                "      y[i, j] = select(0 < i && i < 6 && 0 < j && j < 7, x[i - 1, j - 1], -1.0)\n    }\n  }\n}"));
 }
 
+// Where nothing is to be read, neither is the place to read from.
+TEST(CompileKernels, PlacesThatAreRead) {
+    compare(
+        parsed("kernel pick() (x: i64[8], z: f32[5], y: f32[2000]) {\n  for i < 2000 {\n"
+               "    y[i] = select(i < 8, z[min(max(x[i], 0), 4)], -1.0)\n  }\n}"));
+}
+
 // Vectors that reach beyond what is there, at the first and the last element of the buffer too, next to each other and
 // in steps; and stores of some lanes, or all.
 TEST(CompileKernels, EdgesOfOpenSize) {
