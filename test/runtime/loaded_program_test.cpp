@@ -13,11 +13,12 @@
 namespace tessera::loaded_program_test {
 namespace {
 
-std::unique_ptr<LoadedProgram> load(std::string_view text, bool fuse = true) {
+std::unique_ptr<LoadedProgram> load(std::string_view text, bool fuse = true, const char* target = "host") {
     auto graph = parse(text);
     EXPECT_TRUE(graph.ok()) << graph.error().to_string();
     LowerOptions lower;
     lower.fuse = fuse;
+    if (std::string_view(target) != "host") lower.machine = *describe_target(target);
     auto program = from_graph(std::shared_ptr<const Graph>(std::move(*graph)), lower);
     EXPECT_TRUE(program.ok()) << program.error().to_string();
     auto module = std::make_shared<test::InterpretedModule>(program->kernels);
@@ -165,6 +166,49 @@ TEST(LoadedProgram, WrongInputs) {
     EXPECT_EQ(code({{"x", Tensor::ints({1, 2})}}), Code::E0403);
     EXPECT_EQ(code({{"x", counting({4})}}), Code::E0404);
     EXPECT_EQ(code({{"x", counting({2, 5})}}), Code::E0405);
+}
+
+// Many indices are looked at where kernels run; what is said of one that is outside is what the evaluator says.
+TEST(LoadedProgram, ManyIndices) {
+    for (const char* target : {"host", "sm_90a"})
+        for (const char* body : {"gather(x, i, axis=0)", "gather_elements(x, i, axis=1)",
+                                 "scatter_elements(x, i, u, axis=1, reduction=\"add\")", "gather_nd(x, i)",
+                                 "scatter_nd(x, i, v, reduction=\"max\")"}) {
+            SCOPED_TRACE(fmt::format("{} for {}", body, target));
+            auto loaded = load(fmt::format("graph g(x: f32[3000,2], i: i64[M,2], u: f32[M,2], v: f32[M]) {{\n"
+                                           "  return {}, reduce_max(u, [0]), reduce_max(v, [0])\n}}\n",
+                                           body),
+                               true, target);
+            bool by_kernel = false;
+            for (const Step& step : loaded->program().steps)
+                if (const auto* check = std::get_if<CheckStep>(&step))
+                    by_kernel |= check->inputs.size() > check->node->inputs().size();
+            EXPECT_EQ(by_kernel, std::string_view(target) != "host");
+            Tensor indices = *Tensor::zeros(DType::i64, {2500, 2});
+            for (int64_t k = 0; k < indices.elements(); ++k) indices.set_int(k, (k * 7) % 4 - 2);
+            const NamedData inside{
+                {"x", counting({3000, 2})}, {"i", indices}, {"u", counting({2500, 2})}, {"v", counting({2500})}};
+            expect_same(*loaded, inside);
+            for (int64_t wrong : {int64_t(3000), int64_t(-3001)}) {
+                NamedData outside = inside;
+                Tensor changed = *Tensor::zeros(DType::i64, {2500, 2});
+                for (int64_t k = 0; k < indices.elements(); ++k) changed.set_int(k, k == 4321 ? wrong : 0);
+                outside.insert_or_assign("i", changed);
+                auto got = loaded->run(outside);
+                auto want = evaluate(*loaded->program().graph, outside);
+                ASSERT_FALSE(want.ok());
+                ASSERT_FALSE(got.ok());
+                EXPECT_EQ(got.error().code(), Code::E0406);
+                EXPECT_EQ(got.error().message(), want.error().message());
+            }
+        }
+    // Whether they reach outside along another axis follows from sizes.
+    auto loaded =
+        load("graph g(x: f32[N,2], i: i64[M,2], u: f32[M,2]) {\n  return scatter_elements(x, i, u, axis=1)\n}\n", true,
+             "sm_90a");
+    EXPECT_FALSE(
+        loaded->run({{"x", counting({3, 2})}, {"i", *Tensor::zeros(DType::i64, {4, 2})}, {"u", counting({4, 2})}})
+            .ok());
 }
 
 TEST(LoadedProgram, SizesThatDoNotFitEachOther) {
