@@ -365,7 +365,14 @@ struct Config {
 };
 int launch_by(const Config* c, const Function* kernel, void** arguments, void** extra) {
     ALONE;
-    if (c->count) SAY("attribute %d: %d\n", c->attributes[0], c->attributes[2]);
+    constexpr unsigned kAttributeInts = 18;
+    constexpr int kTogether = 4;
+    for (unsigned i = 0; i < c->count; ++i) {
+        const int* attribute = c->attributes + i * kAttributeInts;
+        SAY("attribute %d: %d\n", attribute[0], attribute[2]);
+        if (attribute[0] == kTogether && c->grid[0] % static_cast<unsigned>(attribute[2]) != 0)
+            return refuse(kInvalid, "blocks that run together, of which some are missing");
+    }
     return launch(kernel, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
                   c->stream, arguments, extra);
 }

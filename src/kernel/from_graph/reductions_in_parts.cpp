@@ -1,7 +1,6 @@
 // Reductions for blocks of threads that have few results: what one result is made of is cut, so that many blocks work.
 #include <algorithm>
 
-#include "base/numeric.h"
 #include "kernel/from_graph/definitions.h"
 #include "kernel/ir/compute.h"
 
@@ -54,8 +53,7 @@ int add_in_parts(Definition d, const AddReduction& add) {
     for (const ReduceAxis& axis : d.reduce) length = length * axis.extent;
     if (length.as_int().value_or(kLong) < kShort) return add(std::move(d));
     const DType dtype = d.dtype;
-    const std::vector<Expr> results_of = index_vars(d.shape);
-    std::vector<Expr> at = results_of;
+    std::vector<Expr> at = index_vars(d.shape);
     const Cut cut = choose_cut(d, *count);
     const bool single = d.shape.empty();  // a block has an element of its own
     Definition last = d;
@@ -65,7 +63,7 @@ int add_in_parts(Definition d, const AddReduction& add) {
                    part = index_var(fmt::format("%i{}", at.size()), cut.parts);
         const Expr inside = index_var(axis.var.node().name, share.as_int()), element = part * share + inside;
         d.body = substitute(d.body, {{axis.var.node().name, element}});
-        if (axis.extent.as_int().value_or(1) % cut.parts != 0 || !axis.extent.as_int())
+        if (const auto known = axis.extent.as_int(); !known || *known % cut.parts != 0)
             d.body = select(lt(element, axis.extent), d.body, identity(d.combine, d.body.dtype()));
         axis = {inside, share};
         d.shape.push_back(cut.parts);
