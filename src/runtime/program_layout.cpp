@@ -105,10 +105,11 @@ ProgramLayout::ProgramLayout(const Program& program) {
 
 void ProgramLayout::find_ahead(const Program& program) {
     std::set<size_t> all;
-    // Whether it was given or is made of that, by which steps.
+    auto was_given = [&](size_t r) { return home[r] == Home::Input || program.buffers[r].tensor; };
+    // The same, or made of what was, by which steps.
     std::function<bool(int, std::set<size_t>&)> is_given = [&](int buffer, std::set<size_t>& steps) {
         const auto r = static_cast<size_t>(root[static_cast<size_t>(buffer)]);
-        if (home[r] == Home::Input || program.buffers[r].tensor) return true;
+        if (was_given(r)) return true;
         const auto by = static_cast<size_t>(first[r]);
         const auto* kernel = home[r] == Home::Arena ? std::get_if<KernelStep>(&program.steps[by]) : nullptr;
         if (!kernel) return false;
@@ -129,8 +130,7 @@ void ProgramLayout::find_ahead(const Program& program) {
         for (size_t k = 0; k < check->inputs.size(); ++k) {
             if (check->inputs[k] < 0) continue;
             const auto r = static_cast<size_t>(root[static_cast<size_t>(check->inputs[k])]);
-            checks_ahead[s] = checks_ahead[s] && (k < given ? home[r] == Home::Input || program.buffers[r].tensor
-                                                            : is_given(check->inputs[k], steps));
+            checks_ahead[s] = checks_ahead[s] && (k < given ? was_given(r) : is_given(check->inputs[k], steps));
         }
         if (checks_ahead[s]) all.insert(steps.begin(), steps.end());
     }

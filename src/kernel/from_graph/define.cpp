@@ -560,7 +560,7 @@ class Defining {
             for (int64_t axis : node.op().indexed_axes(node.view()))
                 constant &= node.input(0)->type().tensor().shape[axis].as_int().has_value();
         if (!constant) {
-            if (machine_.blocks) host.inputs.push_back(count_outside(node));
+            if (machine_.blocks) host.inputs.push_back(find_outside(node));
             all_.hosts.push_back(std::move(host));
             return yes();
         }
@@ -569,7 +569,7 @@ class Defining {
     }
 
     // Of many indices, which take long to bring to the processor: whether one is outside, as a number.
-    int count_outside(const Node& node) {
+    int find_outside(const Node& node) {
         if (!node.op().indexed_axes) return -1;
         const TensorType& indices = node.input(1)->type().tensor();
         const std::vector<int64_t> axes = node.op().indexed_axes(node.view());
