@@ -369,8 +369,9 @@ class Assembly {
             for (int n : definitions) total = total + bytes_of(def(n).shape, def(n).dtype);
             return total.as_int();
         };
-        for (int n : made.reads)
-            if (program_.buffers[size_t(storage_[size_t(n)].buffer)].role != BufferRole::Constant) return false;
+        // A definition that is read under another shape has no storage of its own: the argument has.
+        for (size_t i = 0; i < made.reads.size(); ++i)
+            if (program_.buffers[size_t(made.args[i])].role != BufferRole::Constant) return false;
         for (int n : made.writes) {
             const ProgramBuffer& to = program_.buffers[size_t(storage_[size_t(n)].buffer)];
             if (def(n).value || to.value || to.alias >= 0 || to.role != BufferRole::Intermediate) return false;
