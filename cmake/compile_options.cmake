@@ -26,6 +26,9 @@ endif()
 # a * b + c rounds twice on every machine, so that results do not depend on it.
 add_compile_options(-ffp-contract=off)
 
+# A place outside of a vector stops the program, in what users run too: a compiler that goes on writes wrong code.
+add_compile_definitions(_GLIBCXX_ASSERTIONS)
+
 if(TESSERA_SANITIZE)
     # -Og compiles instrumented code in two thirds of the time of -O1.
     set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-Og -g1 -fno-omit-frame-pointer")

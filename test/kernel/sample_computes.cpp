@@ -65,7 +65,7 @@ struct Maker {
 };
 
 Expr at(int slot, std::vector<Expr> indices) { return load(slot, f32, std::move(indices)); }
-Expr relu(const Expr& x) { return max(x, constant(0, f32)); }
+Expr rectified(const Expr& x) { return max(x, constant(0, f32)); }
 
 // x[0, y, x, c] or `outside` beyond its edges.
 Expr padded(int slot, int64_t h, int64_t w, const Expr& n, const Expr& y, const Expr& x, const Expr& c,
@@ -89,7 +89,7 @@ Compute linear(Expr m, Expr n, Expr k) {
     int x = make.input("x", {m, k}), w = make.input("w", {n, k}, true), bias = make.input("bias", {n}, true);
     Expr i = var("i", m), j = var("j", n), l = var("k", k), i2 = var("i2", m), j2 = var("j2", n);
     int mm = make.stage("mm", false, {{i, m}, {j, n}}, at(x, {i, l}) * at(w, {j, l}), {{l, k}});
-    make.stage("y", true, {{i2, m}, {j2, n}}, relu(at(mm, {i2, j2}) + at(bias, {j2})));
+    make.stage("y", true, {{i2, m}, {j2, n}}, rectified(at(mm, {i2, j2}) + at(bias, {j2})));
     return make.done();
 }
 
@@ -135,7 +135,7 @@ Compute conv(const ConvSizes& s) {
     Expr value = at(sum, {n2, y2, z2, f2}) + at(bias, {f2});
     if (s.residual) value = value + at(extra, {n2, y2, z2, f2});
     make.stage("out", true, {{n2, s.n}, {y2, oh}, {z2, ow}, {f2, s.filters}},
-               s.swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : relu(value));
+               s.swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : rectified(value));
     return make.done();
 }
 
@@ -155,7 +155,7 @@ Compute grouped_conv(const ConvSizes& s, int64_t groups) {
     Expr n2 = var("n2", s.n), y2 = var("y2", oh), z2 = var("x2", ow), g2 = var("g2", groups), f2 = var("f2", s.filters);
     Expr value = at(sum, {n2, y2, z2, g2, f2}) + at(bias, {g2, f2});
     make.stage("out", true, {{n2, s.n}, {y2, oh}, {z2, ow}, {g2, groups}, {f2, s.filters}},
-               s.swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : relu(value));
+               s.swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : rectified(value));
     return make.done();
 }
 
@@ -172,7 +172,7 @@ Compute depthwise(int64_t h, int64_t w, int64_t c, int64_t kernel, int64_t strid
     Expr n2 = var("n2", 1), y2 = var("y2", oh), z2 = var("x2", ow), d2 = var("c2", c);
     Expr value = at(sum, {n2, y2, z2, d2}) + at(bias, {d2});
     make.stage("out", true, {{n2, 1}, {y2, oh}, {z2, ow}, {d2, c}},
-               swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : relu(value));
+               swish ? value / (constant(1, f32) + call(Fn::Exp, {-value})) : rectified(value));
     return make.done();
 }
 
