@@ -506,12 +506,16 @@ void bind_compiler(nb::module_& m) {
     m.def("compile_targets", &compile_targets);
     nb::class_<DeviceInfo>(m, "Device", "Where models can run: the processor, or a GPU.")
         .def_ro("target", &DeviceInfo::target).def_ro("name", &DeviceInfo::name).def_ro("bytes", &DeviceInfo::bytes)
+        .def_ro("capability", &DeviceInfo::capability).def_ro("processors", &DeviceInfo::processors)
+        .def_ro("shared_bytes", &DeviceInfo::shared_bytes)
         .def_ro("why", &DeviceInfo::why)
         .def_prop_ro("usable", [](const DeviceInfo& d) { return d.why.empty(); })
         .def("__repr__", [](const DeviceInfo& d) {
             return fmt::format("<tessera.Device {}: {}{}{}>", d.target, d.name, d.why.empty() ? "" : "; not usable: ", d.why);
         });
     m.def("devices", [] { return list_devices(); }, "The processor, then all GPUs that the driver shows, as `target` takes them.");
+    m.def("gpu_target", &gpu_target, nb::arg("major"), nb::arg("minor"),
+          "The target for GPUs of a compute capability; empty where it is too old.");
     m.def("gpu_of_memory", [](uintptr_t address) { return gpu_of_memory(reinterpret_cast<const void*>(address)); },
           nb::arg("address"));
     m.def("torch_stream", [](int gpu) { return reinterpret_cast<uintptr_t>(torch_stream(gpu)); }, nb::arg("gpu"));

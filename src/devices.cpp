@@ -19,6 +19,9 @@ std::vector<DeviceInfo> list_devices(std::string* why) {
         d.name = gpu->name;
         d.code = gpu->target;
         d.bytes = gpu->bytes;
+        d.capability = 10 * gpu->major + gpu->minor;
+        d.processors = gpu->processors;
+        d.shared_bytes = gpu->shared_bytes;
         if (d.code.empty())
             d.why = fmt::format("its compute capability is {}.{}, and 8.0 is needed", gpu->major, gpu->minor);
     }

@@ -297,18 +297,18 @@ Result<std::string> Function::emit(std::string_view what) const {
     if (what == "blocks" || what == "ptx" || what == "layouts") {
         const bool here = TRY(describe_target(options.target)).blocks;
         const std::string gpu = here ? options.target : kUsualGpu;
+        const Machine machine = TRY(describe_target(gpu));
         if (what == "layouts")
-            return draw_layouts(state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
-                                state_->target.warps);
+            return draw_layouts(state_->program, state_->arguments, state_->grid_rank, machine, state_->target.warps);
         const Kernel kernel =
             TRY(from_tile(
-                    state_->program, state_->arguments, state_->grid_rank, TRY(describe_target(gpu)),
+                    state_->program, state_->arguments, state_->grid_rank, machine,
                     {.by_address = state_->by_address, .warps = state_->target.warps, .stages = state_->target.stages}))
                 .kernel;
         if (what == "blocks") return tessera::to_string(kernel);
         // For whoever launches it by himself.
         std::string text;
-        for (const CompiledKernel& each : TRY(list_launches({kernel}, true)))
+        for (const CompiledKernel& each : TRY(list_launches({kernel}, machine)))
             for (const KernelLaunch& launch : each.launches)
                 text += fmt::format("// {}: blocks of 4 x 8 x {} threads, {} bytes of shared memory with the launch\n",
                                     launch.symbol, state_->target.warps, launch.shape.shared_bytes);

@@ -23,6 +23,7 @@ struct Machine {
     int cores = 1;
     bool blocks = false;              // runs blocks of threads: a GPU
     double flops = 0, bandwidth = 0;  // of a GPU, in a second: operations of large products of f32, bytes of memory
+    int64_t shared_bytes = 0;         // of a GPU: that a block may have
     double launch = 0;                // of a GPU: seconds that a kernel of little work takes among others
     int64_t barrier = 400'000;        // multiply-adds of one core in the time that threads take to meet
     std::vector<std::string> features = {};  // by LLVM's names: "dotprod", "avx512vnni"

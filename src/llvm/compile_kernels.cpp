@@ -147,30 +147,29 @@ class AssemblyModule : public CompiledModule {
 
 Result<std::string> emit_whole(const std::vector<Kernel>& kernels, const CodegenOptions& options, Form form) {
     const Target target = TRY(find_target(options.target));
-    return compile_module(TRY(plan_kernels(kernels, target.machine.blocks)), target, options, form);
+    return compile_module(TRY(plan_kernels(kernels, target.machine)), target, options, form);
 }
 
 }  // namespace
 
-Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels, bool blocks) {
-    return describe(TRY(plan_kernels(kernels, blocks)));
+Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels, const Machine& machine) {
+    return describe(TRY(plan_kernels(kernels, machine)));
 }
 
 Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel>& kernels,
                                                         const CodegenOptions& options) {
     const Target target = TRY(find_target(options.target));
-    const bool blocks = target.machine.blocks;
-    const std::vector<PlannedKernel> planned = TRY(plan_kernels(kernels, blocks));
+    const std::vector<PlannedKernel> planned = TRY(plan_kernels(kernels, target.machine));
     std::string object = pack(TRY(compile_all(planned, target, options)));
-    if (blocks) return AssemblyModule::make(describe(planned), std::move(object));
+    if (target.machine.blocks) return AssemblyModule::make(describe(planned), std::move(object));
     return LoadedModule::load(describe(planned), std::move(object));
 }
 
 Result<std::shared_ptr<CompiledModule>> load_object(const std::vector<Kernel>& kernels, std::string object,
                                                     const CodegenOptions& options) {
-    const bool blocks = TRY(find_target(options.target)).machine.blocks;
-    std::vector<CompiledKernel> launches = TRY(list_launches(kernels, blocks));
-    if (blocks) return AssemblyModule::make(std::move(launches), std::move(object));
+    const Machine machine = TRY(find_target(options.target)).machine;
+    std::vector<CompiledKernel> launches = TRY(list_launches(kernels, machine));
+    if (machine.blocks) return AssemblyModule::make(std::move(launches), std::move(object));
     return LoadedModule::load(std::move(launches), std::move(object));
 }
 

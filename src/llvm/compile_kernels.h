@@ -74,9 +74,9 @@ Decision can_compile(const Kernel& kernel, bool blocks = false);
 // write the same element. Generated code counts on any other two parameters, of which one is written, being apart.
 bool may_share_memory(const Kernel& kernel, size_t read, size_t written);
 
-// The launches of each kernel without their functions, as they are named in objects for any target, with blocks or
-// without. E0604: cannot be compiled.
-Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels, bool blocks = false);
+// The launches of each kernel without their functions, as they are named in objects: for a GPU, or for any processor.
+// E0604: cannot be compiled.
+Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels, const Machine& machine = {});
 
 // Machine code in this process, alive as long as the object is; or assembly that a device has yet to load.
 class CompiledModule {

@@ -60,12 +60,12 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine, int level) {
 
 }  // namespace
 
-Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kernels, bool blocks) {
+Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kernels, const Machine& machine) {
     std::vector<PlannedKernel> out;
     for (size_t i = 0; i < kernels.size(); ++i) {
-        if (Decision d = can_compile(kernels[i], blocks); !d)
+        if (Decision d = can_compile(kernels[i], machine.blocks); !d)
             return Error(Code::E0604, "kernel {}: {}", kernels[i].name, d.reason());
-        PlannedKernel planned{&kernels[i], TRY(plan_launches(kernels[i], blocks)), {}};
+        PlannedKernel planned{&kernels[i], TRY(plan_launches(kernels[i], machine)), {}};
         for (size_t j = 0; j < planned.launches.size(); ++j)
             planned.symbols.push_back(symbol_name(kernels[i].name, i, j));
         out.push_back(std::move(planned));

@@ -11,7 +11,7 @@ struct PlannedKernel {
     std::vector<std::string> symbols;  // one a launch
 };
 // Symbols tell kernels of one name apart by their place in the list.
-Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kernels, bool blocks = false);
+Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kernels, const Machine& machine = {});
 
 enum class Form { Object, Assembly, Text };
 // `add` may put more into the module before it is optimized.

@@ -14,8 +14,8 @@ namespace tessera::codegen {
 namespace {
 
 constexpr int64_t kStaticBytes = 32 << 10;  // more is placed, and comes with the launch
-constexpr int64_t kMostOfBlock = 227 << 10, kSharedUnit = 128, kPanelUnit = 1024;
-constexpr int64_t kSharedOfAll = 228 << 10, kReservedOfBlock = 1 << 10;  // of a multiprocessor
+constexpr int64_t kSharedUnit = 128, kPanelUnit = 1024;
+constexpr int64_t kReservedOfBlock = 1 << 10;   // beside what it asks for
 constexpr int64_t kMostSumsOfBlock = 64 * 256;  // registers, of which there are four times as many
 
 int64_t shared_bytes_of(const Buffer& b) {
@@ -25,7 +25,7 @@ int64_t shared_bytes_of(const Buffer& b) {
     else
         for (size_t d = 0; d < b.shape.size(); ++d) count = count + (b.shape[d] - 1) * b.strides[d];
     const auto bytes = static_cast<int64_t>(dtype_bytes(b.dtype));
-    return (count.as_int().value_or(kMostOfBlock) * bytes + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
+    return (count.as_int().value_or(1 << 30) * bytes + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
 }
 
 // When each buffer in shared memory is needed: from its first to its last use, and, where it outlives a loop that uses
@@ -198,9 +198,22 @@ int64_t place_shared(const Kernel& kernel, LaunchPlan& plan, const std::set<int>
     return most;
 }
 
+// Where there is no room, tiles are brought less far ahead; then no products go on; then each is brought where it is
+// used.
+bool bring_less(LaunchPlan& plan) {
+    bool less = false;
+    for (auto& [loop, ring] : plan.ahead)
+        if (ring.ahead > 1) --ring.ahead, --ring.places, less = true;
+    if (less) return true;
+    for (auto& [loop, ring] : plan.ahead)
+        if (std::exchange(ring.goes_on, false)) --ring.places, less = true;
+    if (less) return true;
+    return !std::exchange(plan.ahead, {}).empty();
+}
+
 }  // namespace
 
-Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
+Status plan_shared(const Kernel& kernel, const Machine& machine, LaunchPlan& plan) {
     const std::set<int> own = threads_own_buffers(kernel, plan.stmt);
     std::set<int> shared;
     int64_t all = 0;
@@ -216,7 +229,7 @@ Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
     if (all <= kStaticBytes && plan.ahead.empty() && plan.panels.empty()) return {};
     int64_t most = place_shared(kernel, plan, shared);
     // Two blocks of a multiprocessor do more for each other than products that go on.
-    const auto fits_twice = [&] { return 2 * (most + kReservedOfBlock) <= kSharedOfAll; };
+    const auto fits_twice = [&] { return 2 * (most + kReservedOfBlock) <= machine.shared_bytes + kReservedOfBlock; };
     const bool twice = sums_of_thread(kernel, plan) * threads_of(plan) <= kMostSumsOfBlock;
     if (twice && !fits_twice()) {
         const auto kept = plan.ahead;
@@ -229,17 +242,10 @@ Status plan_shared(const Kernel& kernel, LaunchPlan& plan) {
         }
     }
     if (twice && fits_twice() && !plan.wide.empty()) plan.blocks_at_once = 2;
-    // Tiles are brought less far ahead where there is no room for more.
-    while (most > kMostOfBlock) {
-        bool fewer = false;
-        for (auto& [loop, ring] : plan.ahead)
-            if (ring.ahead > 1) --ring.ahead, --ring.places, fewer = true;
-        if (!fewer) break;
-        most = place_shared(kernel, plan, shared);
-    }
-    if (most > kMostOfBlock)
+    while (most > machine.shared_bytes && bring_less(plan)) most = place_shared(kernel, plan, shared);
+    if (most > machine.shared_bytes)
         return Error(Code::E0604, "kernel {}: its tiles take {} bytes of shared memory, and a block has {}",
-                     kernel.name, most, kMostOfBlock)
+                     kernel.name, most, machine.shared_bytes)
             .hint("take smaller tiles, or fewer at a time");
     plan.shape.shared_bytes = most;
     return {};

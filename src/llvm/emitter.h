@@ -77,8 +77,8 @@ struct LaunchPlan {
     std::set<int> panels = {};        // tiles that those read: see Slot::panel
 };
 // Gives buffers in shared memory their places, where there is much of it.
-Status plan_shared(const Kernel& kernel, LaunchPlan& plan);
-Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks);
+Status plan_shared(const Kernel& kernel, const Machine& machine, LaunchPlan& plan);
+Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, const Machine& machine);
 
 // An access to memory that is known not to overlap with other memory.
 template <typename T>

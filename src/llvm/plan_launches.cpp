@@ -89,7 +89,6 @@ LaunchShape shape_of(const For& bound) {
 }
 
 constexpr int64_t kSharedAlignment = 1024;  // of tiles whose pieces are exchanged
-constexpr int64_t kMostShared = 227 << 10;  // bytes of a block
 constexpr int64_t kBarrierBytes = 8;
 constexpr int64_t kMultiprocessors = 132;
 
@@ -145,7 +144,7 @@ bool can_count(const Kernel& kernel, const TileCopy& copy) {
 
 int64_t bytes_in_shared(const Buffer& b) {
     const auto bytes = bytes_of(b).as_int();
-    return bytes ? (*bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment : kMostShared;
+    return bytes ? (*bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment : 1 << 30;
 }
 
 Error no_room(const Kernel& kernel) {
@@ -153,7 +152,7 @@ Error no_room(const Kernel& kernel) {
 }
 
 // Gives tiles that are copied ahead, and what each group of threads has for itself, their places in shared memory.
-Status plan_roles(const Kernel& kernel, LaunchPlan& plan) {
+Status plan_roles(const Kernel& kernel, const Machine& machine, LaunchPlan& plan) {
     RolesPlan roles;
     Status status;
     visit(plan.stmt, [&](const Stmt& s) {
@@ -208,7 +207,7 @@ Status plan_roles(const Kernel& kernel, LaunchPlan& plan) {
     }
     if (blocks <= kMultiprocessors || roles.together > 1) roles.consumers = 1;  // for whom there is no second block
     const int64_t wanted = roles.ahead->notes.at("pipeline");
-    const int64_t room = kMostShared - roles.consumers * roles.own_bytes -
+    const int64_t room = machine.shared_bytes - roles.consumers * roles.own_bytes -
                          kBarrierBytes * (2 * wanted + roles.consumers + 1) - beyond - sent;
     roles.stages = std::min(wanted, room / std::max<int64_t>(stage, 1));
     if (roles.stages < 2) return no_room(kernel);
@@ -262,7 +261,7 @@ bool groups_write_halves(const Stmt& s, int tile, int64_t rows) {
 }
 
 // A ring for each tile that is copied; all other memory is the threads' own.
-Status plan_team(const Kernel& kernel, LaunchPlan& plan) {
+Status plan_team(const Kernel& kernel, const Machine& machine, LaunchPlan& plan) {
     TeamPlan team;
     Status status;
     visit(plan.stmt, [&](const Stmt& s) {
@@ -307,7 +306,7 @@ Status plan_team(const Kernel& kernel, LaunchPlan& plan) {
         ring.barriers = at;
         at += 2 * ring.stages * kBarrierBytes;
     }
-    if (at > kMostShared) return no_room(kernel);
+    if (at > machine.shared_bytes) return no_room(kernel);
     plan.shape.shared_bytes = at;
     plan.shape.block[2] = 3 * kProducerWarps;
     plan.shape.groups = 1;
@@ -317,7 +316,8 @@ Status plan_team(const Kernel& kernel, LaunchPlan& plan) {
 
 }  // namespace
 
-Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks) {
+Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, const Machine& machine) {
+    const bool blocks = machine.blocks;
     std::vector<Stmt> tops;
     if (kernel.body) {
         if (const Seq* all = kernel.body->as<Seq>())
@@ -364,9 +364,9 @@ Result<std::vector<LaunchPlan>> plan_launches(const Kernel& kernel, bool blocks)
             return Error(Code::E0604, "kernel {}: {} is too large for one thread of a block", kernel.name,
                          kernel.buffers[static_cast<size_t>(plan.in_scratch.begin()->first)].name);
         if (plan.bound && has_tile_calls(s))
-            TRY(is_for_team(s) ? plan_team(kernel, plan) : plan_roles(kernel, plan));
+            TRY(is_for_team(s) ? plan_team(kernel, machine, plan) : plan_roles(kernel, machine, plan));
         else if (plan.bound)
-            TRY(plan_shared(kernel, plan));
+            TRY(plan_shared(kernel, machine, plan));
         plans.push_back(std::move(plan));
     }
     return plans;

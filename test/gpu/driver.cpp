@@ -6,6 +6,7 @@
 // - STAND_IN_GPUS: how many there are (1); STAND_IN_CAPABILITIES: what they are ("9.0 8.0"; 9.0 all, where not said);
 // - STAND_IN_MEMORY: bytes of each; STAND_IN_VERSION: of the driver, 12080 for CUDA 12.8;
 // - STAND_IN_LACKS: an entry point that it has not;
+// - STAND_IN_TILES: 0 where kernels that come with shared memory are not given tiles that are described;
 // - STAND_IN_FAILS: launches fail; where it is "for good", nothing works after the first;
 // - STAND_IN_FAULTS: a kernel with that in its name faults when it runs, after the call that launched it.
 #include <cstdint>
@@ -178,8 +179,14 @@ std::pair<int, int> capability(int device) {
         if (std::sscanf(all, "%d.%d%n", &major, &minor, &read) != 2) break;
     return {major, minor};
 }
+int shared_bytes(int device) {  // that a block may have
+    const auto [major, minor] = capability(device);
+    const bool less = (major == 8 && (minor == 6 || minor == 9)) || major >= 12;
+    return (less ? 99 : major == 8 ? 163 : 227) << 10;
+}
 int attribute(int* v, int which, int device) {
     const auto [major, minor] = capability(device);
+    if (which == 97) return give(v, shared_bytes(device));
     return give(v, which == 75 ? major : which == 76 ? minor : which == 16 ? 132 : which == 38 ? 1 << 20 : 0);
 }
 int total_memory(size_t* bytes, int) { return give(bytes, static_cast<size_t>(setting("STAND_IN_MEMORY", 1LL << 37))); }
@@ -284,8 +291,10 @@ int function(Function** made, const Module* module, const char* name) {
     TRY_CALL(ready_for(module->of, "code of another GPU's"));
     return give(made, new Function{current, name});  // lives on
 }
-int change_function(const Function* of, int, int) {
+int change_function(const Function* of, int which, int value) {
     ALONE;
+    if (which == 8 && value > shared_bytes(of->of->device))
+        return refuse(kInvalid, "more shared memory than a block has");
     return ready_for(of->of, "a kernel of another GPU's");
 }
 
@@ -346,7 +355,7 @@ int launch(const Function* kernel, unsigned x, unsigned y, unsigned z, unsigned 
         launched.push_back(made);
         if (faults) current->broken = kIllegalAddress;
     }
-    if (!shared) return 0;
+    if (!shared || !setting("STAND_IN_TILES", 1)) return 0;
     // Two operands, the result and scratch; then their tiles.
     for (int i = 4; i < 7; ++i) {
         Number mark = 0;

@@ -136,6 +136,31 @@ for i in range(6):
 """, also=tmp_path, **TWO)
 
 
+@pytest.mark.parametrize("capability", ["8.0", "8.6", "8.9", "9.0", "10.0", "12.0"])
+def test_a_tile_kernel_takes_what_a_block_has(tmp_path, capability):
+    """Tiles of 48 KiB, which four stages would have 192 of: the driver refuses more shared memory than there is."""
+    (tmp_path / "multiplied.py").write_text("""
+import tessera.tile as triton
+import tessera.tile.language as tl
+
+@triton.jit
+def product(a, b, z, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    sums = tl.zeros((BM, BN), tl.float32)
+    for step in range(0, K, BK):
+        x = tl.load(a + m[:, None] * K + (step + k)[None, :])
+        y = tl.load(b + (step + k)[:, None] * BN + n[None, :])
+        sums = tl.dot(x, y, sums)
+    tl.store(z + m[:, None] * BN + n[None, :], sums)
+""")
+    on_stand_in("""
+from multiplied import product
+a, b, z = In(128 * 512, 0), In(512 * 64, 0), In(128 * 64, 0)
+product[(1,)](a, b, z, 512, BM=128, BN=64, BK=64, num_warps=8, num_stages=4)
+assert last().device == 0
+""", also=tmp_path, STAND_IN_CAPABILITIES=capability, STAND_IN_TILES="0")
+
+
 def test_a_saved_model_stays_on_its_gpu(tmp_path):
     on_stand_in(f"""
 tessera.compile(model, target="cuda:1", cache="").save({str(tmp_path / "m")!r})
@@ -164,7 +189,42 @@ found = tessera.devices()
 assert [d.target for d in found] == ["host", "cuda:0", "cuda:1", "cuda:2"]
 assert [d.usable for d in found] == [True, True, True, False], found
 assert "7.5" in found[3].why and found[1].name == "stand-in" and found[1].bytes == 1 << 37
+assert [d.capability for d in found] == [0, 90, 80, 75] and [d.processors for d in found] == [0, 132, 132, 132]
 """, STAND_IN_GPUS="3", STAND_IN_CAPABILITIES="9.0 8.0 7.5")
+
+
+# PyTorch's current GPU is its second.
+CURRENT = TORCH + """
+torch.cuda = types.SimpleNamespace(is_available=lambda: True, current_device=lambda: 1,
+                                   current_stream=lambda gpu=None: types.SimpleNamespace(cuda_stream=streams[1 if gpu is None else gpu]))
+torch.cpu, torch.device = types.SimpleNamespace(), str
+import tessera.tile as triton
+active = triton.runtime.driver.active
+"""
+
+
+def test_scripts_find_the_gpu_of_pytorch():
+    on_stand_in(CURRENT + """
+assert active.get_current_target() == triton.backends.compiler.GPUTarget("cuda", 80, 32)
+assert active.get_current_device() == 1 and active.get_active_torch_device() == "cuda:1"
+assert active.get_device_interface() is torch.cuda
+assert active.get_current_stream() == streams[1] and active.get_current_stream(0) == streams[0]
+found = active.utils.get_device_properties(0)
+assert (found["multiprocessor_count"], found["max_shared_mem"], found["warpSize"]) == (132, 227 << 10, 32)
+""", STAND_IN_CAPABILITIES="9.0 8.0", **TWO)
+
+
+@pytest.mark.parametrize("change, environment", [
+    ("", {"TESSERA_INTERPRET": "gpu"}), ("torch.cuda.is_available = lambda: False", {}),
+    ("sys.modules['torch'] = None", {}), ("", {"STAND_IN_CAPABILITIES": "9.0 7.5"})])
+def test_scripts_take_the_processor(change, environment):
+    """Where kernels are interpreted, PyTorch sees no GPU or is not there, or its GPU is too old."""
+    on_stand_in(CURRENT + change + """
+assert active.get_current_target().backend == "cpu" and active.get_current_device() == 0
+assert active.get_current_stream() == 0 and active.get_device_properties(0)["warpSize"] == 1
+if sys.modules["torch"]:
+    assert active.get_active_torch_device() == "cpu" and active.get_device_interface() is torch.cpu
+""", **{**TWO, **environment})
 
 
 def command(*words, **environment):
@@ -177,7 +237,7 @@ def command(*words, **environment):
 def test_the_command_line_names_them(tmp_path):
     listed = json.loads(command("devices", "--json", **TWO).stdout)["devices"]
     assert [d["target"] for d in listed] == ["host", "cuda:0", "cuda:1"] and listed[2]["code"] == "sm_90a"
-    assert "cuda:1   stand-in, 137 GB, code for sm_90a" in command("devices", **TWO).stdout
+    assert "cuda:1   stand-in, 137 GB, 132 multiprocessors, code for sm_90a" in command("devices", **TWO).stdout
     model = tmp_path / "m.tsr"
     model.write_text("graph g(x: f32[8]) {\n  return relu(x)\n}\n")
     for target, status in (("cuda", 0), ("cuda:1", 0), ("cuda:2", 1)):

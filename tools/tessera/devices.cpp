@@ -17,6 +17,7 @@ int print_devices(bool json) {
         for (const DeviceInfo& d : devices) {
             Json one{{"target", d.target}, {"name", d.name}};
             if (d.bytes) one["bytes"] = d.bytes;
+            if (d.processors) one["processors"] = d.processors;
             if (!d.code.empty()) one["code"] = d.code;
             if (!d.why.empty()) one["why"] = d.why;
             all.push_back(std::move(one));
@@ -29,6 +30,7 @@ int print_devices(bool json) {
     for (const DeviceInfo& d : devices) {
         fmt::print("{:<8} {}", d.target, d.name);
         if (d.bytes) fmt::print(", {}", human_bytes(double(d.bytes)));
+        if (d.processors) fmt::print(", {} multiprocessors", d.processors);
         if (!d.code.empty()) fmt::print(", code for {}", d.code);
         fmt::print("{}{}\n", d.why.empty() ? "" : "; not usable: ", d.why);
     }

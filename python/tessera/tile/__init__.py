@@ -11,11 +11,11 @@
 
     add[(triton.cdiv(n, 1024),)](x, y, z, n, BLOCK=1024)
 
-Arguments are NumPy arrays, tensors of PyTorch on the CPU, or anything that lends its memory by DLPack.
+Arguments are NumPy arrays, tensors of PyTorch on the processor or a GPU, or anything that lends its memory by DLPack.
 """
 
 from .._errors import Error as TritonError
-from . import compiler, errors, knobs, language, runtime, testing, tools
+from . import backends, compiler, errors, knobs, language, runtime, testing, tools
 from ._arguments import MockTensor, TensorWrapper, reinterpret
 from ._autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from ._errors import CompilationError, OutOfResources
@@ -25,8 +25,8 @@ from .runtime import InterpreterError, set_allocator
 
 __all__ = [
     "Autotuner", "CompilationError", "Config", "Heuristics", "Input", "InterpreterError", "JITFunction", "KernelOp",
-    "MockTensor", "OutOfResources", "Output", "TensorWrapper", "TritonError", "autotune", "cdiv", "compile", "compiler",
-    "constexpr_function", "errors", "heuristics", "jit", "knobs", "language", "next_power_of_2", "op", "reinterpret",
+    "MockTensor", "OutOfResources", "Output", "TensorWrapper", "TritonError", "autotune", "backends", "cdiv", "compile",
+    "compiler", "constexpr_function", "errors", "heuristics", "jit", "knobs", "language", "next_power_of_2", "op", "reinterpret",
     "runtime", "set_allocator", "set_threads", "testing", "tools",
 ]
 

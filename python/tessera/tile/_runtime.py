@@ -236,7 +236,7 @@ class JITFunction(_tessera.Launchable):
             debug |= option == "debug" and bool(value)
         return debug, warps, stages
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+    def run(self, *args: Any, grid: Any, warmup: bool = False, _target: str | None = None, **kwargs: Any) -> Any:
         debug, warps, stages = bool(self.debug), _WARPS, _STAGES
         if not kwargs.keys() <= self._names:
             asked, warps, stages = self._take_options(kwargs)
@@ -259,7 +259,8 @@ class JITFunction(_tessera.Launchable):
         forms = tuple(leaves.add(p.name, v, p.is_constexpr, p.do_not_specialize, k)
                       for p, v, k in zip(self.params, values, self._kinds))
         leaves.share()
-        device, stream = leaves.device(os.environ.get("TESSERA_INTERPRET") == "gpu")
+        device, stream = leaves.device(os.environ.get("TESSERA_INTERPRET") == "gpu" if _target is None else _target != "host")
+        device = _target or device
         key = (forms, tuple(leaves.key), rank, debug, device, warps, stages)
         found = self._compiled.get(key)
         if found is None or any(_now(place, name) is not value for place, name, value in self._read[key]):
@@ -360,11 +361,27 @@ class ASTSource:
         return made
 
 
+def _target_named(target: Any) -> str:
+    """"sm_80", "cuda:0" or "host", or one of Triton's, which have a backend and a number: 90 is 9.0."""
+    if isinstance(target, str):
+        return target
+    backend, arch = getattr(target, "backend", None), getattr(target, "arch", None)
+    if backend == "cpu":
+        return "host"
+    if backend != "cuda" or not isinstance(arch, int):
+        raise TypeError(f"a target is named \"sm_90a\", \"cuda\" or \"host\", or is a GPUTarget of CUDA, not {target!r}")
+    return _tessera.gpu_target(*divmod(arch, 10)) or f"sm_{arch}"
+
+
 def compile(kernel: Any, *args: Any, grid: Any = (1,), target: Any = None, options: Any = None, **kwargs: Any) -> Any:
-    """The kernel as it is for these arguments, not launched; `.emit("tile" | "kernel" | "llvm" | "asm" | "blocks" | "ptx")` shows it."""
+    """The kernel as it is for these arguments, not launched; `.emit("tile" | "kernel" | "llvm" | "asm" | "blocks" | "ptx")` shows it.
+
+    `target`: "sm_80", "sm_90a" and so on, without a GPU too; else that of the arrays."""
     if isinstance(kernel, ASTSource):
-        return kernel.fn.run(grid=grid, warmup=True, **kernel.arguments())
-    return kernel.run(*args, grid=grid, warmup=True, **kwargs)
+        kernel, kwargs = kernel.fn, {**kernel.arguments(), **kwargs}
+    if target is not None:
+        kwargs["_target"] = _target_named(target)
+    return kernel.run(*args, grid=grid, warmup=True, **kwargs, **(options or {}))
 
 
 class _Asm(dict[str, str]):

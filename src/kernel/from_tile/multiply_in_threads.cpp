@@ -23,8 +23,10 @@ bool is_cut(const Instruction& dot) { return !dot.word.empty(); }
 }  // namespace
 
 // Operands of instructions of four warps lie in panels of 128 bytes, or in one of 64 or 32; those of bytes along what
-// is added up.
+// is added up. Warps side by side begin at panels of their own.
 bool TileLowering::fits_four(const Instruction& i) const {
+    const auto layout = wide_layout(type(i.outputs[0]).shape, warps_);
+    if (!layout) return false;
     const DType dtype = type(i.inputs[0]).dtype;
     const int64_t panel = kPanelBytes / static_cast<int64_t>(dtype_bytes(dtype));
     const auto in_panels = [&](bool second) {
@@ -36,12 +38,13 @@ bool TileLowering::fits_four(const Instruction& i) const {
             along_k = !along_k;
         }
         const bool columns = comes_by_columns(value);
-        if (dtype_bytes(dtype) != 2 && along_k == columns) return false;
+        const bool across = along_k == columns;
+        if (dtype_bytes(dtype) != 2 && across) return false;
         const int64_t row = type(value).shape[columns ? 0 : 1];
+        if (second && across && row / layout->across % std::min(row, panel)) return false;
         return row % panel == 0 || row == panel / 2 || row == panel / 4;
     };
-    return i.word != kThrice && !of_warps_.contains(type(i.outputs[0]).shape) &&
-           wide_layout(type(i.outputs[0]).shape, warps_) && in_panels(true) &&
+    return i.word != kThrice && !of_warps_.contains(type(i.outputs[0]).shape) && in_panels(true) &&
            ((is_short_float(dtype) && comes_from_threads(i.inputs[0])) || in_panels(false));
 }
 

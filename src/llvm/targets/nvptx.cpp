@@ -42,6 +42,8 @@ class NvptxCode : public TargetCode {
         constexpr const char* kTriple = "nvptx64-nvidia-cuda";
         static const std::vector<NamedTarget> kAll{
             {"sm_80", kTriple, "sm_80", "+ptx80", 192 << 10, 40 << 20, 0},
+            {"sm_86", kTriple, "sm_86", "+ptx80", 128 << 10, 6 << 20, 0},
+            {"sm_89", kTriple, "sm_89", "+ptx80", 128 << 10, 72 << 20, 0},
             {"sm_90", kTriple, "sm_90", "+ptx80", 256 << 10, 50 << 20, 0},
             {"sm_90a", kTriple, "sm_90a", "+ptx80,+ptx84", 256 << 10, 50 << 20, 0},
             {"sm_90a_ptx80", kTriple, "sm_90a", "+ptx80", 256 << 10, 50 << 20, 0},
@@ -52,9 +54,11 @@ class NvptxCode : public TargetCode {
     void describe(Machine& m, std::string_view tune) const override {
         m.vector_bytes = 16, m.vector_registers = 255, m.fma_pipes = 1, m.fma_latency = 4;
         m.blocks = true;
-        // Measured on an H200; by their data sheets, an A100 has two fifths of that.
-        m.flops = 40e12, m.bandwidth = 4e12, m.launch = 5e-6;
-        if (tune == "sm_80") m.flops *= 0.4, m.bandwidth *= 0.4;
+        // Measured on an H200; by their data sheets, an A100 has two fifths of that, and cards of 8.6 and 8.9 have a
+        // quarter of its bandwidth.
+        m.flops = 40e12, m.bandwidth = 4e12, m.launch = 5e-6, m.shared_bytes = 227 << 10;
+        if (tune == "sm_80") m.flops *= 0.4, m.bandwidth *= 0.4, m.shared_bytes = 163 << 10;
+        if (tune == "sm_86" || tune == "sm_89") m.flops *= 0.6, m.bandwidth *= 0.25, m.shared_bytes = 99 << 10;
         if (tune == "sm_90a") m.features.emplace_back("wgmma");
     }
 

@@ -26,6 +26,7 @@ using cuda::Pointer;
 
 constexpr int kMajorVersion = 75, kMinorVersion = 76;   // attributes of a device
 constexpr int kMultiprocessors = 16, kCacheBytes = 38;  // the same
+constexpr int kSharedBytes = 97;                        // the same: of one block, at most
 constexpr int kDeviceNumber = 9;                        // attribute of a pointer
 constexpr int kMostShared = 8;                          // attribute of a function: bytes that come with a launch
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;        // options of loading a module
@@ -484,12 +485,11 @@ Result<std::unique_ptr<CudaDevice>> open_device(int number) {
             .hint("{}", kElsewhere);
     const Driver& driver = *TRY(Driver::load());
     const int device = TRY(driver_number(driver, number));
-    int processors = 0, cache = 0;
-    TRY(driver.check(driver.cuDeviceGetAttribute(&processors, kMultiprocessors, device), "counting multiprocessors"));
+    int cache = 0;
     TRY(driver.check(driver.cuDeviceGetAttribute(&cache, kCacheBytes, device), "asking for its cache"));
     Handle context = nullptr;
     TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), "making a context"));
-    return std::make_unique<CudaDevice>(driver, number, context, gpu.name, gpu.target, processors, cache);
+    return std::make_unique<CudaDevice>(driver, number, context, gpu.name, gpu.target, gpu.processors, cache);
 }
 
 }  // namespace
@@ -508,15 +508,27 @@ Result<GpuDescription> describe_gpu(int number) {
     size_t bytes = 0;
     GpuDescription gpu;
     TRY(driver.check(driver.cuDeviceGetName(name.data(), name.size(), device), "asking for its name"));
-    TRY(driver.check(driver.cuDeviceGetAttribute(&gpu.major, kMajorVersion, device), "asking for its version"));
-    TRY(driver.check(driver.cuDeviceGetAttribute(&gpu.minor, kMinorVersion, device), "asking for its version"));
+    auto ask = [&](int* value, int attribute, const char* doing) {
+        return driver.check(driver.cuDeviceGetAttribute(value, attribute, device), doing);
+    };
+    TRY(ask(&gpu.major, kMajorVersion, "asking for its version"));
+    TRY(ask(&gpu.minor, kMinorVersion, "asking for its version"));
+    TRY(ask(&gpu.processors, kMultiprocessors, "counting multiprocessors"));
+    TRY(ask(&gpu.shared_bytes, kSharedBytes, "asking for its shared memory"));
     TRY(driver.check(driver.cuDeviceTotalMem(&bytes, device), "asking for its memory"));
     gpu.name = name.data();
     gpu.bytes = static_cast<int64_t>(bytes);
     constexpr int kReadsPtx84 = 12040;
-    const char* hopper = driver.version >= kReadsPtx84 ? "sm_90a" : "sm_90a_ptx80";
-    gpu.target = gpu.major < 8 ? "" : gpu.major == 8 ? "sm_80" : gpu.major == 9 ? hopper : "sm_90";
+    gpu.target = gpu_target(gpu.major, gpu.minor);
+    if (gpu.target == "sm_90a" && driver.version < kReadsPtx84) gpu.target = "sm_90a_ptx80";
     return gpu;
+}
+
+std::string gpu_target(int major, int minor) {
+    if (major < 8) return "";
+    if (major == 8) return minor == 6 ? "sm_86" : minor == 9 ? "sm_89" : "sm_80";
+    if (major == 9) return "sm_90a";
+    return major < 12 ? "sm_90" : "sm_89";  // which have as much shared memory
 }
 
 std::optional<int> gpu_of_memory(const void* memory) {

@@ -18,6 +18,8 @@ struct GpuDescription {
     std::string name;
     int major = 0, minor = 0;  // of its compute capability
     int64_t bytes = 0;         // of its memory
+    int processors = 0;        // that it has
+    int shared_bytes = 0;      // of one block, at most
     std::string target;        // that code is generated for; empty where it is too old
 };
 Result<GpuDescription> describe_gpu(int number);

@@ -17,6 +17,7 @@ from cases import np_dtype, numbers, wide
 import tessera.tile as triton
 import tessera.tile.language as tl
 from tessera.tile import _runtime
+from tessera.tile.backends.compiler import GPUTarget
 
 HERE = pathlib.Path(__file__).parent
 GROUPS = ["test_reductions.py::test_scans", "test_shapes.py::test_sort", "test_products.py::test_batches"]
@@ -79,6 +80,7 @@ def product(a, b, c, z, M, N, K, am, ak, bk, bn, BM: tl.constexpr, BN: tl.conste
     ((64, 64, 48), (64, 64, 16), 4, (0, 0), "plain", "bfloat16", "float32"),
     ((72, 128, 100), (128, 128, 32), 8, (1, 0), "plain", "float16", "float16"),
     ((64, 128, 128), (64, 128, 64), 8, (1, 1), "plain", "float16", "float32"),
+    ((64, 128, 70), (64, 128, 64), 8, (0, 0), "plain", "bfloat16", "float32"),
     ((128, 64, 128), (128, 64, 128), 8, (0, 1), "turned", "bfloat16", "bfloat16"),
     ((64, 64, 100), (64, 64, 64), 4, (0, 0), "used", "float16", "float32"),
     ((64, 64, 128), (64, 64, 64), 4, (0, 0), "again", "float16", "float32"),
@@ -109,6 +111,23 @@ def test_products_of_four_warps(size, tile, warps, turn, how, dtype, out, stages
         wanted = wide((e / e.sum(1, keepdims=True)).astype(np_dtype(dtype))).astype(np.float64) @ wide(c)
     close = 2e-2 if "bfloat16" in (dtype, out) else 4e-3
     np.testing.assert_allclose(wide(z).astype(np.float64), wanted, rtol=close, atol=close * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("tile, warps", [((64, 64, 64), 8), ((64, 32, 64), 8), ((64, 128, 32), 16), ((128, 64, 16), 16)])
+def test_warps_that_would_share_a_panel(tile, warps, monkeypatch):
+    """Columns of a row of 128 bytes are not given to different groups of warps: each warp multiplies for itself then."""
+    if os.environ.get("TESSERA_TILE_DEVICE") != "cuda":
+        monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
+    bm, bn, bk = tile
+    a, b = numbers((bm, 100), "float16"), numbers((100, bn), "float16", 1)
+    z = np.zeros((bm, bn), np.float32)
+    given = (a, b, b.copy(), z, bm, bn, 100, 100, 1, bn, 1)
+    named = {"BM": bm, "BN": bn, "BK": bk, "HOW": "plain", "num_warps": warps}
+    made = triton.compile(product, *given, target="sm_90a", **named)
+    assert "call warps_" in made.emit("blocks") and "mma.sync" in made.emit("ptx")
+    product[1,](*given, **named)
+    wanted = wide(a).astype(np.float64) @ wide(b).astype(np.float64)
+    np.testing.assert_allclose(z, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("tile, warps, turn", [((128, 256, 64), 8, 0), ((128, 128, 64), 8, 0), ((128, 128, 64), 4, 1),
@@ -203,7 +222,7 @@ def test_floats_of_8_bits_are_added_up_in_parts(dtype, every, shape, warps, tmp_
     a, b = (rng.standard_normal(s).astype(np_dtype(dtype)) for s in ((m, k), (n, k)))
     z = np.zeros((m, n), np.float32)
     named = {"BM": m, "BN": n, "BK": depth, "EVERY": every, "num_warps": warps}
-    made = triton.compile(product_in_parts, a, b, z, k, grid=(1,), **named)
+    made = triton.compile(product_in_parts, a, b, z, k, grid=(1,), target="sm_90a", **named)
     ptx = made.emit("ptx")
     assert f"call wide_{CORE[dtype]}_" in made.emit("blocks") and "cp.async.cg.shared.global" in ptx
     assert ptx.count("wgmma.commit_group") == (1 if every is None else depth // max(every, 32) * (m // 16 // warps or 1))
@@ -270,26 +289,58 @@ def test_more_imprecise_products_than_there_are():
         product_in_parts[1,](x, x.copy(), np.zeros((64, 64), np.float32), 64, BM=64, BN=64, BK=64, EVERY=128)
 
 
-def test_products_on_older_gpus(tmp_path, monkeypatch):
+def test_products_on_older_gpus(tmp_path):
     """Tiles are brought ahead there too, for instructions of one warp."""
-    monkeypatch.setenv("TESSERA_INTERPRET", "gpu")
-    compile_tile, made = _runtime._tessera.compile_tile, []
-
-    def for_older(program, arguments, rank, threads, _, warps, stages):
-        made.append(compile_tile(program, arguments, rank, threads, "sm_80", warps, stages))
-        return made[-1]
-
-    monkeypatch.setattr(_runtime._tessera, "compile_tile", for_older)
     a, b = np.zeros((512, 512), np.float16), np.zeros((512, 512), np.float16)
-    triton.compile(product, a, b, a.copy(), b.copy(), 512, 512, 512, 512, 1, 512, 1, BM=64, BN=64, BK=64, HOW="plain",
-                   num_warps=4, num_stages=4, grid=(2, 2))
-    text = made[0].emit("ptx")
+    made = triton.compile(product, a, b, a.copy(), b.copy(), 512, 512, 512, 512, 1, 512, 1, BM=64, BN=64, BK=64, HOW="plain",
+                          num_warps=4, num_stages=4, grid=(2, 2), target="sm_80")
+    text = made.emit("ptx")
     assert all(part in text for part in ("mma.sync", "cp.async.cg", "cp.async.wait_group 2"))
     assert not any(part in text for part in ("wgmma", "fence.proxy", "griddepcontrol"))
     ptxas = shutil.which("ptxas", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin")
     if ptxas:
         (tmp_path / "made.ptx").write_text(text)
         subprocess.run([ptxas, "-arch=sm_80", str(tmp_path / "made.ptx"), "-o", str(tmp_path / "made.cubin")], check=True)
+
+
+@pytest.mark.parametrize("target, code, part", [("sm_80", "sm_80", "mma.sync"), ("sm_90a", "sm_90a", "wgmma"),
+                                                (GPUTarget("cuda", 86, 32), "sm_86", "mma.sync"),
+                                                (GPUTarget("cuda", 87, 32), "sm_80", "mma.sync"),
+                                                (GPUTarget("cuda", 89, 32), "sm_89", "mma.sync"),
+                                                (GPUTarget("cuda", 90, 32), "sm_90a", "wgmma"),
+                                                (GPUTarget("cuda", 100, 32), "sm_90", "mma.sync"),
+                                                (GPUTarget("cuda", 120, 32), "sm_89", "mma.sync")])
+def test_the_target_that_is_asked_for(target, code, part):
+    """By its name, or by Triton's description; from types alone too, and with options."""
+    a, b = np.zeros((64, 64), np.float16), np.zeros((64, 64), np.float16)
+    sizes, named = (64, 64, 64, 64, 1, 64, 1), {"BM": 64, "BN": 64, "BK": 64, "HOW": "plain"}
+    text = triton.compile(product, a, b, a, b.copy(), *sizes, **named, target=target, options={"num_warps": 4}).emit("ptx")
+    assert f".target {code}\n" in text and part in text and ".maxntid 4, 8, 4" in text
+    signature = {n: "*fp16" for n in "abcz"} | {n: "i32" for n in product.arg_names[4:11]}
+    source = triton.compiler.ASTSource(product, signature, named)
+    text = triton.compile(source, target=target, options={"num_warps": 8}).emit("ptx")
+    assert f".target {code}\n" in text and ".maxntid 4, 8, 8" in text
+
+
+@pytest.mark.parametrize("target, most", [("sm_80", 163), ("sm_86", 99), ("sm_89", 99), ("sm_90", 227), ("sm_90a", 227)])
+@pytest.mark.parametrize("tile", [(256, 128, 64), (128, 128, 128), (256, 64, 128), (64, 64, 64)])
+def test_tiles_find_room(tile, target, most):
+    """Of tiles that are brought ahead there are as many as a block of that GPU has room for, or one."""
+    a = np.zeros((512, 512), np.float16)
+    bm, bn, bk = tile
+    made = triton.compile(product, a, a.copy(), a.copy(), np.zeros((512, 512), np.float32), 512, 512, 512, 512, 1, 512, 1,
+                          BM=bm, BN=bn, BK=bk, HOW="plain", num_warps=8, num_stages=4, grid=(2, 2), target=target)
+    taken = int(re.search(r"(\d+) bytes of shared memory with the launch", made.emit("ptx"))[1])
+    one = 2 * (bm + bn) * bk
+    assert one <= taken <= most << 10 and (taken > (most << 10) - one - 4096 or taken >= 4 * one)
+
+
+@pytest.mark.parametrize("target, says", [("sm_70", "sm_70"), ("vulkan", "vulkan"), (GPUTarget("cuda", 75, 32), "sm_75"),
+                                          (GPUTarget("hip", "gfx942", 64), "GPUTarget of CUDA"), (7, "not 7")])
+def test_targets_that_there_are_not(target, says):
+    x = np.zeros((4, 512), np.float32)
+    with pytest.raises(Exception, match=says):
+        triton.compile(softmax, x, x.copy(), 512, 512, BLOCK=512, target=target)
 
 
 @pytest.mark.skipif(os.environ.get("TESSERA_TILE_DEVICE") == "cuda", reason="all arrays are there")

@@ -1,0 +1,5 @@
+"""What kernels are compiled for, by Triton's names."""
+
+from . import compiler
+
+__all__ = ["compiler"]
