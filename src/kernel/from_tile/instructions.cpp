@@ -177,13 +177,15 @@ Status TileLowering::lower_map(const Instruction& i) {
     sources_[static_cast<size_t>(out)] = i.inputs;
     bool narrow = is_narrow(type(out).dtype);
     for (int input : i.inputs) narrow |= is_narrow(type(input).dtype);
-    made.at = [this, inputs = i.inputs, body = i.body, narrow](const TileIndices& at) {
+    const bool rounds = has_more_digits(i.body);
+    made.at = [this, inputs = i.inputs, body = i.body, narrow, rounds](const TileIndices& at) {
         const auto input = [&](int slot) {
             const int of = inputs[static_cast<size_t>(slot)];
             return uses_.masks[static_cast<size_t>(of)] ? widened_condition(element(of, at)) : element(of, at);
         };
-        if (narrow) return with_narrow_floats(body, input);
-        return map_loads(body, [&](const Expr& e) { return input(e.node().slot); });
+        const Expr value = narrow ? with_narrow_floats(body, input)
+                                  : map_loads(body, [&](const Expr& e) { return input(e.node().slot); });
+        return rounds ? without_more_digits(value) : value;
     };
     made.costly = is_float(type(out).dtype);
     for (int slot : reads_of(out)) made.costly |= !kernel_.buffers[static_cast<size_t>(slot)].shape.empty();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernel/from_tile/lowering.h"
+#include "kernel/from_tile/narrow.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/narrow_floats.h"
 #include "kernel/ir/tile_copy.h"
@@ -12,8 +13,6 @@ using tile::Instruction;
 using tile::Kind;
 
 namespace {
-
-bool is_short_float(DType t) { return t == DType::f16 || t == DType::bf16; }
 
 constexpr std::string_view kThrice = "tf32x3";
 

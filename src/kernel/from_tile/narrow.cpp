@@ -1,5 +1,7 @@
 #include "kernel/from_tile/narrow.h"
 
+#include <algorithm>
+
 #include "base/numeric.h"
 #include "kernel/ir/narrow_floats.h"
 
@@ -45,6 +47,26 @@ bool is_narrow(DType dtype) { return stored_as(dtype) != dtype; }
 Expr with_narrow_floats(const Expr& body, const std::function<Expr(int)>& input) {
     return NarrowBody(input).stored(body);
 }
+
+bool is_short_float(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+bool has_more_digits(const Expr& body) {
+    switch (body.kind()) {
+        case ExprKind::Const:
+        case ExprKind::Load:
+        case ExprKind::Cast:
+        case ExprKind::CastSaturate: return false;
+        case ExprKind::Neg:
+        case ExprKind::Min:
+        case ExprKind::Max:
+        case ExprKind::Select:
+            return std::any_of(body.args().begin(), body.args().end(),
+                               [](const Expr& e) { return e.dtype() != DType::boolean && has_more_digits(e); });
+        default: return is_short_float(body.dtype());
+    }
+}
+
+Expr without_more_digits(const Expr& value) { return cast(cast(value, DType::f32), value.dtype()); }
 
 Expr number_of(const Expr& element, DType dtype, DType wanted) {
     return cast(is_narrow(dtype) ? decoded(dtype, element) : element, wanted);

@@ -233,3 +233,29 @@ def test_a_number_that_a_type_cannot_hold_is_refused():
     x = np.zeros(N, np.uint8)
     with pytest.raises(triton.CompilationError, match="out of range"):
         run("a + 256", x, x, "uint8")
+
+
+@triton.jit
+def short_chain(x, y, z, w, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a, b = tl.load(x + at, mask=at < n), tl.load(y + at, mask=at < n)
+    product = a * b
+    tl.store(z + at, (product - a).to(tl.float32), mask=at < n)
+    tl.store(w + at, tl.where(product + b > product, (-product + b - a).to(tl.float32), tl.maximum(a, b).to(tl.float32)), mask=at < n)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_short_floats_have_no_digits_between(dtype):
+    """Each instruction gives a number of its type, also where the next takes it as one of more bits."""
+    n, dtype = 300, np_dtype(dtype)
+    rng = np.random.default_rng(4)
+    a, b = ((rng.standard_normal(n) * 4).astype(dtype) for _ in "ab")
+    a[:4], b[:6] = (np.nan, np.inf, 0, -0.0), (1, 2, np.inf, 3, 0, np.nan)
+    z, w = np.zeros(n, np.float32), np.zeros(n, np.float32)
+    short_chain[triton.cdiv(n, 128),](a, b, z, w, n, BLOCK=128)
+    with np.errstate(all="ignore"):
+        product = a * b
+        np.testing.assert_array_equal(z, (product - a).astype(np.float32))
+        wanted = np.where(product + b > product, -product + b - a, np.maximum(a, b)).astype(np.float32)
+    numbers_only = ~np.isnan(a.astype(np.float32)) & ~np.isnan(b.astype(np.float32))
+    np.testing.assert_array_equal(w[numbers_only], wanted[numbers_only])
