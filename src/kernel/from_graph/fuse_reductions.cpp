@@ -62,17 +62,24 @@ class Region {
         return same_elements(shape, of, a.at) || (contraction_ && same_elements_by_digits(shape, of, a.at));
     }
 
+    // The dimensions in the order of memory, without those of one element.
+    std::vector<int> long_axes(int n) const {
+        std::vector<int> axes;
+        for (int axis : acc_.order(n))
+            if (!acc_.def(n).shape[size_t(axis)].is_int(1)) axes.push_back(axis);
+        return axes;
+    }
+
     // The source's rows are the reader's: the outermost dimensions of both, in the same order.
     bool same_row(int n, const Reading& a) const {
-        const Definition &d = acc_.def(n), &from = acc_.def(a.source), &first = acc_.def(*members_.begin());
-        const size_t count = first.shape.size();
-        if (d.shape.size() < count || from.shape.size() < count) return false;
-        if (d.kind == Definition::Kind::Reduction && d.shape.size() != count) return false;
-        for (size_t k = 0; k < count; ++k) {
-            const Expr& at = a.at[size_t(acc_.order(a.source)[k])];
-            const int axis = acc_.order(n)[k];
-            if (!(first.shape[size_t(acc_.order(*members_.begin())[k])] == d.shape[size_t(axis)])) return false;
-            if (!at.is(ExprKind::Var) || at.node().name != fmt::format("%i{}", axis)) return false;
+        const Definition &d = acc_.def(n), &first = acc_.def(*members_.begin());
+        const std::vector<int> rows = long_axes(*members_.begin()), own = long_axes(n), from = long_axes(a.source);
+        if (own.size() < rows.size() || from.size() < rows.size()) return false;
+        if (d.kind == Definition::Kind::Reduction && own.size() != rows.size()) return false;
+        for (size_t k = 0; k < rows.size(); ++k) {
+            const Expr& at = a.at[size_t(from[k])];
+            if (!(first.shape[size_t(rows[k])] == d.shape[size_t(own[k])])) return false;
+            if (!at.is(ExprKind::Var) || at.node().name != fmt::format("%i{}", own[k])) return false;
         }
         return true;
     }
