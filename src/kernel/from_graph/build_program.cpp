@@ -257,6 +257,7 @@ class Assembly {
         std::string traces;
         bool used = false;
         size_t kernel = 0, prepare = 0;
+        std::vector<size_t> packs;
     };
 
     // The computes of all groups, by unit; those that differ are lowered side by side.
@@ -298,13 +299,17 @@ class Assembly {
         }
         at->second.kernel = program_.kernels.size();
         program_.kernels.push_back(at->second.lowered.kernel);
-        const Kernel& prepare = at->second.lowered.prepare;
-        if (prepare.body) {
-            auto [same, first] = prepares_.try_emplace(text_without_names(prepare), program_.kernels.size());
-            if (first) program_.kernels.push_back(prepare);
-            at->second.prepare = same->second;
-        }
+        const Lowered& lowered = at->second.lowered;
+        if (lowered.prepare.body) at->second.prepare = shared_kernel(lowered.prepare);
+        for (const LoweredPack& pack : lowered.packs) at->second.packs.push_back(shared_kernel(pack.kernel));
         return at->second;
+    }
+
+    // The number of a kernel that lays out what another reads; those that do the same are one.
+    size_t shared_kernel(const Kernel& kernel) {
+        auto [same, first] = layouts_kernels_.try_emplace(text_without_names(kernel), program_.kernels.size());
+        if (first) program_.kernels.push_back(kernel);
+        return same->second;
     }
 
     void add_kernel(const GroupCompute& made) {
@@ -316,12 +321,14 @@ class Assembly {
         for (size_t i = 0; i < made.symbols.size(); ++i) symbols.emplace(made.compute.symbols[i], made.symbols[i]);
         auto fill = [&](const std::vector<int>& slots, BufferRole role) {
             for (int slot : slots) {
+                if (step.args[size_t(slot)] >= 0) continue;
                 const Buffer& b = low.kernel.buffers[size_t(slot)];
                 ProgramBuffer own;
                 own.name = b.name;
                 own.dtype = b.dtype;
                 own.role = role;
                 for (const Expr& d : b.shape) own.shape.push_back(substitute(d, symbols));
+                if (!b.strides.empty()) own.shape = {own.shape[0] * substitute(b.strides[0], symbols)};
                 step.args[size_t(slot)] = int(program_.buffers.size());
                 program_.buffers.push_back(std::move(own));
             }
@@ -336,9 +343,17 @@ class Assembly {
         } else {
             for (size_t i = 0; i < low.prepared.size(); ++i) step.args[size_t(low.prepared[i])] = known->second[i];
         }
+        // So is what several products read packed in the same way.
+        std::vector<std::string> packs;
+        for (size_t i = 0; i < low.packs.size(); ++i) {
+            packs.push_back(pack_key(low.packs[i], shared.packs[i], step));
+            if (auto same = packed_.find(packs[i]); same != packed_.end())
+                step.args[size_t(low.packs[i].args.back())] = same->second;
+        }
         fill(low.scratch, BufferRole::Intermediate);
         step.label = label_of(made.nodes, expanded_);
         step.nodes = made.nodes;
+        for (size_t i = 0; i < low.packs.size(); ++i) add_pack(low.packs[i], shared.packs[i], step, packs[i]);
         std::vector<Expr> flops, bytes;
         for (const Node* node : made.nodes) flops.push_back(count(*node).flops);
         for (size_t i = 0; i < made.reads.size(); ++i)
@@ -358,6 +373,35 @@ class Assembly {
             return;
         }
         program_.steps.emplace_back(std::move(step));
+    }
+
+    // A kernel that packs an operand, and what of.
+    static std::string pack_key(const LoweredPack& pack, size_t kernel, const KernelStep& product) {
+        std::string key = std::to_string(kernel);
+        for (size_t i = 0; i + 1 < pack.args.size(); ++i) key += fmt::format(" {}", product.args[size_t(pack.args[i])]);
+        for (const Expr& size : product.symbols) key += ", " + to_string(size);
+        return key;
+    }
+
+    // The step that packs an operand before the step of the product, where no other has; when the program is loaded
+    // where it packs constants.
+    void add_pack(const LoweredPack& pack, size_t kernel, const KernelStep& product, const std::string& key) {
+        const int packed = product.args[size_t(pack.args.back())];
+        if (!packed_.try_emplace(key, packed).second) return;
+        KernelStep step{.kernel = kernel, .args = {}, .symbols = product.symbols, .label = "pack " + product.label};
+        std::vector<Expr> bytes;
+        bool constant = step.symbols.empty();
+        for (int slot : pack.args) {
+            step.args.push_back(product.args[size_t(slot)]);
+            const ProgramBuffer& buffer = program_.buffers[size_t(step.args.back())];
+            const bool known = buffer.role == BufferRole::Constant || buffer.role == BufferRole::Prepared;
+            constant &= known || slot == pack.args.back();
+            bytes.push_back(bytes_of(buffer.shape, buffer.dtype));
+        }
+        step.bytes = sum_of(std::move(bytes));
+        if (!constant) return void(program_.steps.emplace_back(std::move(step)));
+        program_.buffers[size_t(packed)].role = BufferRole::Prepared;
+        program_.prepare.push_back(std::move(step));
     }
 
     // What a GPU computes of constants alone, and is no larger than they are: sums of weights, of products with zero
@@ -388,7 +432,8 @@ class Assembly {
     std::vector<Storage> storage_;  // by definition
     std::map<std::string, Shared> shared_;
     std::map<std::string, size_t> written_;
-    std::map<std::string, size_t> prepares_;                 // kernels that prepare weights, by what they do
+    std::map<std::string, size_t> layouts_kernels_;          // that prepare weights or pack operands, by what they do
+    std::map<std::string, int> packed_;                      // by such a kernel, what it reads, and sizes
     std::map<std::vector<int>, std::vector<int>> prepared_;  // by such a kernel and constants
     Program program_;
 };

@@ -1,6 +1,7 @@
 #include "kernel/gpu/contraction_kernel.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
@@ -9,6 +10,7 @@
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/gpu/matrix_operand.h"
 #include "kernel/gpu/mma_kernel.h"
+#include "kernel/gpu/pack_operands.h"
 #include "kernel/gpu/prepare_operand.h"
 #include "kernel/gpu/row_kernel.h"
 #include "kernel/gpu/wgmma_kernel.h"
@@ -357,8 +359,9 @@ int64_t steps_along(const Stage& stage, size_t inner, int64_t tile) {
     return steps;
 }
 
-// By products of few rows; with instructions of four warps, also of an operand that a window goes over; or without.
-enum class Means : uint8_t { Rows, Wide, Windows, Narrow };
+// By products of few rows; with instructions of four warps, also of an operand that a window goes over, or of one that
+// is packed first; or without.
+enum class Means : uint8_t { Rows, Wide, Windows, Packed, Narrow };
 
 // The window of a convolution whose channels fill tiles.
 std::optional<Window> window_of(const Compute& compute, const Found& f) {
@@ -409,9 +412,9 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         const DType dtype = window ? DType::f16 : *f.wide;
         const int64_t steps = steps_along(merged, inner, kPanelBytes / int64_t(dtype_bytes(dtype)));
         const bool may_share = !window && f.may_share;
-        const auto [tile, parts, together] =
+        const WgmmaShape shape =
             choose_wgmma({f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer), may_share});
-        const WgmmaPlan wgmma{tile, parts, together, inner, std::move(window)};
+        const WgmmaPlan wgmma{shape.tile, shape.parts, shape.together, inner, std::move(window)};
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }
     if (!f.narrow)
@@ -449,6 +452,7 @@ std::optional<Found> with_columns_apart(const Schedule& s, Found f) {
 bool suits(Means means, const Found& f, const Machine& machine) {
     switch (means) {
         case Means::Rows: return f.m <= kMostFewRows && f.c.batch.empty();
+        case Means::Packed:
         case Means::Narrow: return f.m > 1;
         case Means::Wide:
             if (f.two_signs && !machine.has("ptx84")) return false;
@@ -487,6 +491,55 @@ Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found
     return std::optional(std::move(lowered));
 }
 
+// What a product takes that reads its operands in place and multiplies by `mma.sync`, in microseconds on an H200.
+// Elements that are not fetched in vectors cost more than the products.
+double narrow_time(const Schedule& s, const Found& f, double depth) {
+    constexpr double kFlops = 200e6, kScalarFlops = 40e6, kAtOnce = 264, kBegin = 2;
+    const Stage& stage = s.compute().stages[0];
+    const ReduceAxis& along = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())];
+    auto reads_in_vectors = [&](int which, const std::vector<int>& side) {
+        return operand_plan(s, stage.value.arg(size_t(which)), along, stage.axes[size_t(side.back())]).width > 1;
+    };
+    const bool vectors = reads_in_vectors(f.c.a, f.c.rows) && reads_in_vectors(f.c.b, f.c.columns);
+    const double tiles = double(f.batch * divide_up(f.m, f.tile.m) * divide_up(f.n, f.tile.n));
+    const double turns = std::ceil(tiles / kAtOnce) * kAtOnce / tiles;
+    return kBegin + 2 * tiles * double(f.tile.m * f.tile.n) * depth * turns / (vectors ? kFlops : kScalarFlops);
+}
+
+// What it takes with operands packed first, each by a launch of its own.
+double packed_time(const Packing& packing, const Found& f, double depth, double end) {
+    constexpr double kBytes = 2.5e6, kLaunch = 2;
+    const auto steps = int64_t(std::ceil(depth / double(kWideDepth)));
+    const WgmmaShape shape = choose_wgmma({f.batch, f.m, f.n, steps, *f.wide, end, f.may_share});
+    return (packing.bytes > 0 ? kLaunch : 0) + packing.bytes / kBytes + kLaunch + shape.time;
+}
+
+// With operands packed first, where that is cheaper than to read them in place.
+Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, const Machine& machine, Digits digits) {
+    const Stage& stage = s.compute().stages[0];
+    if (!machine.has("wgmma") || !f.narrow || dtype_bytes(*f.narrow) != 2) return std::optional<Lowered>();
+    if (f.m < 2 || f.n < kFewestWide) return std::optional<Lowered>();
+    double depth = 1;
+    for (const ReduceAxis& axis : stage.reduce) depth *= double(axis.extent.as_int().value_or(kUnknownSide));
+    const double end = end_of_square(s.compute().stages.back(), stage.buffer), narrow = narrow_time(s, f, depth);
+    for (const auto& [a, b] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
+        auto packing = pack_operands(s.compute(), f.c, a, b);
+        if (!packing) continue;
+        const Schedule packed(packing->contraction);
+        std::optional<Found> found = find_contraction(packed, digits);
+        if (!found || !found->wide) continue;
+        found->c.depth = f.c.depth;
+        found->may_share = f.may_share;
+        if (packed_time(*packing, *found, depth, end) >= narrow) continue;
+        std::optional<Lowered> made = TRY(lower_found(packed, *found, Means::Wide));
+        if (!made) continue;
+        made->packs = TRY(lower_packs(*packing));
+        made->scratch.insert(made->scratch.end(), packing->slots.begin(), packing->slots.end());
+        return made;
+    }
+    return std::optional<Lowered>();
+}
+
 }  // namespace
 
 Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine, Digits digits) {
@@ -500,10 +553,10 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     std::vector<Found> ways{*found};
     if (auto apart = with_columns_apart(s, *found)) ways.push_back(std::move(*apart));
     std::optional<Error> first;
-    for (Means means : {Means::Rows, Means::Wide, Means::Windows, Means::Narrow})
+    for (Means means : {Means::Rows, Means::Wide, Means::Windows, Means::Packed, Means::Narrow})
         for (const Found& way : ways) {
             if (!suits(means, way, machine)) continue;
-            auto made = lower_found(s, way, means);
+            auto made = means == Means::Packed ? lower_packed(s, way, machine, digits) : lower_found(s, way, means);
             if (made.ok() && *made) return made;
             if (!made.ok() && !first) first = made.error();
         }

@@ -307,16 +307,20 @@ class WgmmaContraction : ContractionBuilder {
             const Expr column = block_n_ * tile_.n + first_column + x * 8 + t.pair * 2;
             const int64_t first = first_row / kWgmmaRows * (tile_.n / 2) + first_column / 2;
             const Expr own = load(sums_, matrix_sum(a_.dtype), t.own(x * 4 + half * 2 + in + first));
-            Finished made = finished_part(row, column + in, own);
-            if (!tiles_c_.empty()) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
-            Stmt body = store(to, std::move(made.to), std::move(made.value));
             const bool full = divides(tile_.n, columns()), even = full || divides(2, columns());
-            if (!even) body = if_then(lt(column + in, columns()), std::move(body));
-            body = loop_over(in, 2, (!tiles_c_.empty() || parts_ > 1) && even ? LoopKind::Vector : LoopKind::Unrolled,
+            // What lies outside of the output is not stored from shared memory: only reads must stay inside of it.
+            const bool in_tile = !tiles_c_.empty(), all_rows = divides(tile_.m, rows());
+            const Expr near = in_tile && !full && even ? min(column, columns() - 2) + in : column + in;
+            Finished made = finished_part(in_tile && !all_rows ? min(row, rows() - 1) : row,
+                                          in_tile && !even ? min(near, columns() - 1) : near, own);
+            if (in_tile) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
+            Stmt body = store(to, std::move(made.to), std::move(made.value));
+            if (!even && !in_tile) body = if_then(lt(column + in, columns()), std::move(body));
+            body = loop_over(in, 2, in_tile || (parts_ > 1 && even) ? LoopKind::Vector : LoopKind::Unrolled,
                              std::move(body));
-            if (!full && even) body = if_then(lt(column, columns()), std::move(body));
+            if (!full && even && !in_tile) body = if_then(lt(column, columns()), std::move(body));
             body = loop_over(x, kPieces, LoopKind::Unrolled, std::move(body));
-            if (!divides(tile_.m, rows())) body = if_then(lt(row, rows()), std::move(body));
+            if (!all_rows && !in_tile) body = if_then(lt(row, rows()), std::move(body));
             return loop_over(half, 2, LoopKind::Unrolled, std::move(body));
         });
     }
@@ -391,22 +395,20 @@ double end_of_square(const Stage& out, int sum) {
 WgmmaShape choose_wgmma(const WgmmaProduct& p) {
     const int64_t depth = kPanelBytes / int64_t(dtype_bytes(p.dtype));
     WgmmaShape best;
-    double least = 0;
     for (int64_t bm : {128, 64})
         for (int64_t bn : {128, 64, 192})
             for (int64_t parts = 1; parts <= (p.batch > 1 ? 1 : kMostParts); ++parts) {
                 if (parts > 1 && (p.steps % parts || p.steps / parts < kShortestPart)) continue;
-                const WgmmaShape shape{{bm, bn, depth}, parts};
-                const double time = wgmma_time(shape, p);
-                if (best.tile.m && time >= least) continue;
-                least = time;
-                best = shape;
+                WgmmaShape shape{{bm, bn, depth}, parts};
+                shape.time = wgmma_time(shape, p);
+                if (!best.tile.m || shape.time < best.time) best = shape;
             }
     // Of fewer rows, and of tiles that more than two share, it was slower where it was measured.
-    const WgmmaShape shared{{kWgmmaRows, kWgmmaRows, depth}, 1, 2};
+    WgmmaShape shared{{kWgmmaRows, kWgmmaRows, depth}, 1, 2};
+    shared.time = wgmma_time(shared, p);
     const int64_t blocks = divide_up(p.m, kWgmmaRows) * divide_up(p.n, kWgmmaRows) * shared.together;
     const bool fits = p.may_share && p.batch == 1 && p.m >= kWgmmaRows && p.steps > 0 && blocks <= kMultiprocessors;
-    return fits && wgmma_time(shared, p) < least ? shared : best;
+    return fits && shared.time < best.time ? shared : best;
 }
 
 std::optional<TiledKernel> wgmma_kernel(const Schedule& s, const Stage& sum, const Stage& out, bool has_batch, int a,

@@ -14,6 +14,7 @@ struct WgmmaShape {
     BlockTile tile;
     int64_t parts = 1;     // of the steps along k, which they divide
     int64_t together = 1;  // multiprocessors that share a tile's steps
+    double time = 0;       // in microseconds, as estimated for an H200
 };
 struct WgmmaProduct {
     int64_t batch = 1, m = 0, n = 0;

@@ -149,12 +149,17 @@ class Schedule {
 
 // The nests. Stages that read nothing but parameters known ahead (Compute::known) and stand at the root are computed
 // once, by `prepare`, into buffers that the kernel then takes as parameters.
+struct LoweredPack {
+    Kernel kernel;          // fills its last parameter from the others
+    std::vector<int> args;  // its parameters, as slots of the kernel that it runs before
+};
 struct Lowered {
     Kernel kernel;                  // parameters: the Compute's, then `prepared`, then `scratch` (Global intermediates)
     Kernel prepare;                 // no body: nothing to prepare. It has no symbols
     std::vector<int> prepare_args;  // its parameters, as slots of `kernel`: what it reads, then `prepared`
     std::vector<int> prepared;      // slots of `kernel`
     std::vector<int> scratch;       // slots of `kernel`: their contents matter only while it runs
+    std::vector<LoweredPack> packs; // run before it, in any order; each fills one of `scratch`
 };
 Result<Lowered> lower(const Schedule& schedule);
 
