@@ -1,0 +1,174 @@
+"""Architectures of torchvision and transformers with seeded random weights, built from their configurations.
+
+`build(name, batch, small)` gives a zoo.Example in f32: a model in eval mode whose one output is a tensor, and its inputs.
+`small` shrinks images and sequences, to see on a processor that everything runs."""
+import transformers
+import torch
+import torchvision
+
+import zoo
+
+SEED = 20240
+
+
+class FirstTensor(torch.nn.Module):
+    """Gives one tensor of a model that answers with a dictionary."""
+
+    def __init__(self, model, output):
+        super().__init__()
+        self.model, self.output = model, output
+
+    def forward(self, image):
+        return self.model(image)[self.output]
+
+
+def vision(name, size=224, small=64, output=None, **options):
+    def build(batch, shrunk):
+        model = torchvision.models.get_model(name, weights=None, **options).eval()
+        side = small if shrunk else size
+        model = FirstTensor(model, output).eval() if output else model
+        return model, {"image": zoo.images(batch, side)}
+
+    return build
+
+
+def segmentation(name, size=320):
+    return vision(name, size=size, output="out", weights_backbone=None, aux_loss=None)
+
+
+def text(model_class, config_class, output="last_hidden_state", length=128, mask=True, vocabulary=16384, **config):
+    """A language model of a few layers over tokens; encoders also take a mask of the tokens that count."""
+
+    def build(batch, shrunk):
+        tokens = 32 if shrunk else length
+        config_built = config_class(vocab_size=vocabulary, **config)
+        if hasattr(config_built, "use_cache"):
+            config_built.use_cache = False
+        model = model_class(config_built).eval()
+        inputs = {"input_ids": torch.randint(3, vocabulary, (batch, tokens))}
+        if mask:
+            inputs["attention_mask"] = torch.ones(batch, tokens, dtype=torch.int64)
+            inputs["attention_mask"][1:, tokens * 3 // 4:] = 0
+        return zoo.OneOutput(model, list(inputs), output).eval(), inputs
+
+    return build
+
+
+def pixels(model_class, config_class, output="last_hidden_state", size=224, small=64, **config):
+    def build(batch, shrunk):
+        side = small if shrunk else size
+        sized = dict(config, image_size=side) if "image_size" in config else config
+        model = model_class(config_class(**sized)).eval()
+        return zoo.OneOutput(model, ["pixel_values"], output).eval(), {"pixel_values": zoo.images(batch, side)}
+
+    return build
+
+
+def wav2vec2(batch, shrunk):
+    model = transformers.Wav2Vec2Model(transformers.Wav2Vec2Config(num_hidden_layers=6)).eval()
+    samples = torch.randn(batch, 4000 if shrunk else 48000)
+    return zoo.OneOutput(model, ["input_values"], "last_hidden_state").eval(), {"input_values": samples}
+
+
+def whisper_encoder(batch, shrunk):
+    config = transformers.WhisperConfig(encoder_layers=4, decoder_layers=1,
+                                        max_source_positions=100 if shrunk else 1500)
+    encoder = transformers.WhisperModel(config).get_encoder().eval()
+    inputs = {"input_features": torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions)}
+    return zoo.OneOutput(encoder, list(inputs), "last_hidden_state").eval(), inputs
+
+
+def encoder_of(model_class, config_class, length=128, vocabulary=16384, **config):
+    """The encoder of a model that has a decoder too."""
+
+    def build(batch, shrunk):
+        tokens = 32 if shrunk else length
+        encoder = model_class(config_class(vocab_size=vocabulary, **config)).get_encoder().eval()
+        inputs = {"input_ids": torch.randint(3, vocabulary, (batch, tokens))}
+        return zoo.OneOutput(encoder, list(inputs), "last_hidden_state").eval(), inputs
+
+    return build
+
+
+BASE = {"hidden_size": 768, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 3072}
+DECODER = {"hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 16, "intermediate_size": 2816,
+           "length": 512, "mask": False, "output": "logits"}
+GROUPED = DECODER | {"num_key_value_heads": 4}
+PATCHES = {"hidden_size": 384, "num_hidden_layers": 8, "num_attention_heads": 6, "intermediate_size": 1536,
+           "image_size": 224}
+T = transformers
+
+TORCHVISION = {
+    "resnet18": vision("resnet18"),
+    "resnet50": vision("resnet50"),
+    "resnext50": vision("resnext50_32x4d"),
+    "wide_resnet50": vision("wide_resnet50_2"),
+    "regnet_x_800mf": vision("regnet_x_800mf"),
+    "regnet_y_400mf": vision("regnet_y_400mf"),
+    "densenet121": vision("densenet121"),
+    "mnasnet": vision("mnasnet1_0"),
+    "mobilenet_v2": vision("mobilenet_v2"),
+    "mobilenet_v3_small": vision("mobilenet_v3_small"),
+    "mobilenet_v3_large": vision("mobilenet_v3_large"),
+    "efficientnet_b0": vision("efficientnet_b0"),
+    "efficientnet_v2_s": vision("efficientnet_v2_s"),
+    "convnext_tiny": vision("convnext_tiny"),
+    "swin_t": vision("swin_t", small=224),
+    "swin_v2_t": vision("swin_v2_t", small=256, size=256),
+    "vit_b_16": vision("vit_b_16", small=224),
+    "maxvit_t": vision("maxvit_t", small=224),
+    "shufflenet_v2": vision("shufflenet_v2_x1_0"),
+    "squeezenet": vision("squeezenet1_1"),
+    "googlenet": vision("googlenet", init_weights=False, aux_logits=False, transform_input=False),
+    "inception_v3": vision("inception_v3", size=299, small=128, init_weights=False, transform_input=False),
+    "vgg16": vision("vgg16"),
+    "alexnet": vision("alexnet"),
+    "deeplabv3_resnet50": segmentation("deeplabv3_resnet50"),
+    "deeplabv3_mobilenet": segmentation("deeplabv3_mobilenet_v3_large"),
+    "fcn_resnet50": segmentation("fcn_resnet50"),
+    "lraspp_mobilenet": vision("lraspp_mobilenet_v3_large", size=320, output="out", weights_backbone=None),
+}
+TRANSFORMERS = {
+    "bert": text(T.BertModel, T.BertConfig, **BASE),
+    "distilbert": text(T.DistilBertModel, T.DistilBertConfig, n_layers=6),
+    "roberta": text(T.RobertaModel, T.RobertaConfig, **BASE),
+    "albert": text(T.AlbertModel, T.AlbertConfig, embedding_size=128, **BASE),
+    "electra": text(T.ElectraModel, T.ElectraConfig, embedding_size=128, **BASE),
+    "deberta_v2": text(T.DebertaV2Model, T.DebertaV2Config, relative_attention=True, pos_att_type=["p2c", "c2p"],
+                       position_buckets=64, share_att_key=True, **(BASE | {"num_hidden_layers": 4})),
+    "mpnet": text(T.MPNetModel, T.MPNetConfig, **BASE),
+    "gpt2": text(T.GPT2LMHeadModel, T.GPT2Config, output="logits", length=512, mask=False, n_layer=6),
+    "gpt_neox": text(T.GPTNeoXForCausalLM, T.GPTNeoXConfig, **DECODER),
+    "opt": text(T.OPTForCausalLM, T.OPTConfig, output="logits", length=512, mask=False, hidden_size=1024,
+                num_hidden_layers=6, num_attention_heads=16, ffn_dim=4096, word_embed_proj_dim=1024),
+    "llama": text(T.LlamaForCausalLM, T.LlamaConfig, **GROUPED),
+    "mistral": text(T.MistralForCausalLM, T.MistralConfig, sliding_window=None, **GROUPED),
+    "qwen2": text(T.Qwen2ForCausalLM, T.Qwen2Config, **GROUPED),
+    "gemma": text(T.GemmaForCausalLM, T.GemmaConfig, head_dim=256, **(GROUPED | {"num_attention_heads": 4,
+                                                                                 "num_key_value_heads": 1})),
+    "phi": text(T.PhiForCausalLM, T.PhiConfig, **DECODER),
+    "t5_encoder": text(T.T5EncoderModel, T.T5Config, d_model=512, num_layers=6, num_heads=8, d_ff=2048),
+    "bart_encoder": encoder_of(T.BartModel, T.BartConfig, d_model=768, encoder_layers=6, decoder_layers=1,
+                               encoder_attention_heads=12, encoder_ffn_dim=3072),
+    "clip_vision": pixels(T.CLIPVisionModel, T.CLIPVisionConfig, patch_size=16, **PATCHES),
+    "deit": pixels(T.DeiTModel, T.DeiTConfig, **PATCHES),
+    "beit": pixels(T.BeitModel, T.BeitConfig, use_relative_position_bias=True, **PATCHES),
+    "segformer": pixels(T.SegformerForSemanticSegmentation, T.SegformerConfig, output="logits", size=256),
+    "wav2vec2": wav2vec2,
+    "whisper_encoder": whisper_encoder,
+    "convnextv2": pixels(T.ConvNextV2Model, T.ConvNextV2Config),
+}
+ALL = TORCHVISION | TRANSFORMERS
+SETS = {"all": list(ALL), "torchvision": list(TORCHVISION), "transformers": list(TRANSFORMERS)}
+
+
+def build(name, batch, device="cpu", small=False):
+    """The model in f32 and its inputs, both on the device."""
+    torch.manual_seed(SEED)
+    model, inputs = ALL[name](batch, small)
+    zoo.spread_constant_parameters(model)
+    model = model.to(device)
+    image = inputs.get("image")
+    if image is not None:
+        zoo.settle_batch_norms(model, zoo.images(4, image.shape[-1]).to(device))
+    return zoo.Example(model.eval(), {n: t.to(device) for n, t in inputs.items()}, ["result"], {})
