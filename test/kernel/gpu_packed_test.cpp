@@ -1,0 +1,86 @@
+// Products whose operands no tile can be copied of: a launch of its own packs them, and the product reads copied tiles.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernel/lower_text.h"
+#include "llvm/compile_kernels.h"
+
+namespace tessera::test::gpu_packed_test {
+namespace {
+
+Program for_hopper(std::string_view text) {
+    LowerOptions options;
+    options.machine = *describe_target("sm_90a");
+    auto program = from_graph(graph_of(text), options);
+    EXPECT_TRUE(program.ok()) << program.error().to_string();
+    return std::move(*program);
+}
+
+std::vector<std::string> packs(const Program& program) {
+    std::vector<std::string> names;
+    for (const Step& step : program.steps)
+        if (const auto* kernel = std::get_if<KernelStep>(&step)) {
+            const std::string& name = program.kernels[kernel->kernel].name;
+            if (name.find("_packed_") != std::string::npos) names.push_back(name.substr(name.find("_packed_") + 1));
+        }
+    return names;
+}
+
+void expect_packed(const std::string& text, const std::vector<std::string>& wanted, const SymbolValues& symbols = {}) {
+    SCOPED_TRACE(text);
+    const Program program = for_hopper(text);
+    EXPECT_EQ(packs(program), wanted);
+    const bool wide = std::any_of(program.kernels.begin(), program.kernels.end(), [](const Kernel& k) {
+        return to_string(k).find("call wgmma") != std::string::npos;
+    });
+    EXPECT_TRUE(wide);
+    auto graph = graph_of(text);
+    const Inputs inputs = random_inputs(*graph, symbols, 7);
+    auto want = evaluate(*graph, inputs);
+    ASSERT_TRUE(want.ok()) << want.error().to_string();
+    for (bool backwards : {false, true}) {
+        auto got = run_program(program, inputs, {.backwards = backwards, .races = InterpretOptions::Races::Find});
+        ASSERT_TRUE(got.ok()) << got.error().to_string();
+        for (size_t i = 0; i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
+    }
+}
+
+TEST(GpuPacked, RowsThatBeginAnywhere) {
+    expect_packed("graph g(a: f16[70,203], b: f16[203,77]) {\n  return matmul(a, b)\n}\n", {"packed_a", "packed_b"});
+    expect_packed("graph g(a: bf16[70,203], b: bf16[203,80]) {\n  return matmul(a, b)\n}\n", {"packed_a"});
+    expect_packed("graph g(a: f16[3,70,200], b: f16[3,200,77]) {\n  return matmul(a, b)\n}\n", {"packed_b"});
+    expect_packed(
+        "graph g(a: f16[203,70], b: f16[77,203]) {\n  %0 = transpose(a, perm=[1,0])\n"
+        "  %1 = transpose(b, perm=[1,0])\n  return matmul(%0, %1)\n}\n",
+        {"packed_a", "packed_b"});
+}
+
+TEST(GpuPacked, WhatIsComputedOnTheWay) {
+    // Windows of 7 x 7, taken out of an image.
+    expect_packed(
+        "graph g(x: f16[1,14,14,96], w: f16[96,72]) {\n  %0 = reshape(x, [1,2,7,2,7,96])\n"
+        "  %1 = transpose(%0, perm=[0,1,3,2,4,5])\n  %2 = reshape(%1, [4,49,96])\n  return matmul(%2, w)\n}\n",
+        {"packed_a"});
+}
+
+TEST(GpuPacked, FewChannelsOfAnImage) {
+    expect_packed(
+        "graph g(x: f16[1,3,33,33], w: f16[64,3,7,7]) {\n"
+        "  return conv(x, w, pads=[3,3,3,3], strides=[2,2], kernel_shape=[7,7])\n}\n",
+        {"packed_a", "packed_b"});
+}
+
+TEST(GpuPacked, OnceForAllThatReadIt) {
+    const std::string text =
+        "graph g(a: f16[70,203], b: f16[203,80], c: f16[203,88]) {\n  %0 = matmul(a, b)\n  %1 = matmul(a, c)\n"
+        "  return %0, %1\n}\n";
+    expect_packed(text, {"packed_a"});
+}
+
+TEST(GpuPacked, SizesThatAreNotKnown) {
+    expect_packed("graph g(a: f16[N,203], b: f16[203,80]) {\n  return matmul(a, b)\n}\n", {"packed_a"}, {{"N", 67}});
+    expect_packed("graph g(a: f16[70,K], b: f16[K,80]) {\n  return matmul(a, b)\n}\n", {"packed_a"}, {{"K", 67}});
+}
+
+}  // namespace
+}  // namespace tessera::test::gpu_packed_test
