@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxVisited = 200;                       // definitions between the product with V and the scores
 constexpr int64_t kMaxHead = 512;                         // elements of a head: blocks of keys must fit the first cache
-constexpr int64_t kMaxBlockHead = 128, kFewQueries = 16;  // the same for blocks, and queries that are worth it
+constexpr int64_t kMaxBlockHead = 256, kFewQueries = 16;  // the same for blocks, and queries that are worth it
 constexpr int64_t kMostDynamic = 2;                       // dimensions of blocks and rows of dynamic size
 constexpr int64_t kHeadPanel = 64;                        // elements of a head that are copied together
 constexpr double kFewerElements = 16;                     // in what a mask is made of

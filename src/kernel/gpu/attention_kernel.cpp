@@ -1,5 +1,6 @@
 #include "kernel/gpu/attention_kernel.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernel/gpu/attention_builder.h"
@@ -14,10 +15,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kTeam = 8;                    // warps
-constexpr int64_t kQueries = 128, kKeys = 128;  // of a tile
-constexpr int64_t kPanel = 64;                  // elements of 16 bits that are copied together
-constexpr int64_t kLongestHead = 128;
+constexpr int64_t kTeam = 8;                     // warps
+constexpr int64_t kQueries = 128;                // of a tile
+constexpr int64_t kKeys = 128, kFewerKeys = 64;  // of a tile: of heads up to 128 elements, and of longer ones
+constexpr int64_t kPanel = 64;                   // elements of 16 bits that are copied together
+constexpr int64_t kLongestHead = 256, kShortTeamHead = 128;
 constexpr int64_t kFewestTeamQueries = 65;  // that are worth tiles of 128
 constexpr size_t kMostDims = 5;             // of a buffer from which tiles are copied
 constexpr int64_t kRowElements = 8;         // of 16 bits, that rows begin at multiples of
@@ -101,6 +103,8 @@ class TeamAttention : AttentionBuilder {
     const Expr& queries() const { return query_axis().extent; }
     int64_t head() const { return padded(*a_.depth.extent.as_int()); }
     int64_t columns() const { return padded(*column_axis().extent.as_int()); }
+    bool long_head() const { return std::max(head(), columns()) > kShortTeamHead; }
+    int64_t tile_keys() const { return long_head() ? kFewerKeys : kKeys; }
 
     bool find_operands() {
         if (compute_.buffers[size_t(a_.product->buffer)].dtype != DType::f32) return false;
@@ -161,13 +165,13 @@ class TeamAttention : AttentionBuilder {
                 causal_ = substitute(*offset, names_);
                 causal_condition_ = i;
             }
-        const Expr all = ceil_div(keys(), kKeys);
+        const Expr all = ceil_div(keys(), tile_keys());
         count_ = all;
         clear_ = all - 1;
         if (causal_) {
             const Expr last = min(block_m_ * kQueries + kQueries, queries()) + *causal_;
-            count_ = ceil_div(min(keys(), last), kKeys);
-            clear_ = floor_div(block_m_ * kQueries + *causal_ + 1, kKeys);
+            count_ = ceil_div(min(keys(), last), tile_keys());
+            clear_ = floor_div(block_m_ * kQueries + *causal_ + 1, tile_keys());
         }
         if (causal_ || bounds(keys()).low.value_or(0) < 1) count_ = max(count_, 1);
         if (causal_)
@@ -182,15 +186,15 @@ class TeamAttention : AttentionBuilder {
 
     void allocate() {
         q_tile_ = add("tile_q", q_.dtype, {kQueries, head()});
-        k_tile_ = add("tile_k", k_.dtype, {kKeys, head()});
-        v_tile_ = add("tile_v", v_.dtype, {kKeys, columns()});
+        k_tile_ = add("tile_k", k_.dtype, {tile_keys(), head()});
+        v_tile_ = add("tile_v", v_.dtype, {tile_keys(), columns()});
         most_ = add_own("most", DType::f32, 2), next_ = add_own("next_most", DType::f32, 2);
         sums_ = add_own("sums", DType::f32, 4), scale_ = add_own("scale", DType::f32, 2);
         base_ = add_own("base", DType::f32, 2), parts_ = add_own("parts", DType::f32, 4);
-        scores_ = add_own("scores", DType::f32, kKeys / 2);
-        weights_ = add_own("weights", v_.dtype, kKeys / 2);
+        scores_ = add_own("scores", DType::f32, tile_keys() / 2);
+        weights_ = add_own("weights", v_.dtype, tile_keys() / 2);
         out_ = add_own("out", DType::f32, columns() / 2);
-        stored_ = stored_rows();
+        if (!long_head()) stored_ = stored_rows();  // there is no room for a tile of longer ones
         if (stored_) o_tile_ = add("tile_o", stored_->dtype, {columns() / kPanel, kQueries, kPieces, kPieceBytes / 2});
     }
 
@@ -198,7 +202,7 @@ class TeamAttention : AttentionBuilder {
     Stmt bring(int tile, const TileSource& from, const Expr& number) const {
         const Expr& var = tile == q_tile_ ? query_axis().var : a_.key.var;
         Bindings names = names_;
-        names.insert_or_assign(var.node().name, number * (tile == q_tile_ ? kQueries : kKeys));
+        names.insert_or_assign(var.node().name, number * (tile == q_tile_ ? kQueries : tile_keys()));
         std::vector<Expr> at;
         for (const Expr& e : from.at) at.push_back(substitute(e, names));
         const auto last = int64_t(at.size()) - 1;
@@ -212,15 +216,15 @@ class TeamAttention : AttentionBuilder {
 
     // Strides along warps, columns of 8, half, group, pair, which of it; then what is added up: of 8, pair, which.
     Stmt score_product() const {
-        const int64_t own = kKeys / 2, none = 0, n = head();
-        return product(team_matrix_name(q_.dtype, kKeys, n, false), scores_, {q_tile_, {0, 0}}, {k_tile_, {0, 0}},
+        const int64_t own = tile_keys() / 2, none = 0, n = head();
+        return product(team_matrix_name(q_.dtype, tile_keys(), n, false), scores_, {q_tile_, {0, 0}}, {k_tile_, {0, 0}},
                        {32 * own, 4,     2,     4 * own, own,   1,    none, none, none,  //
                         16 * n,   none,  8 * n, n,       none,  none, 8,    2,    1,     //
                         none,     8 * n, none,  none,    2 * n, n,    8,    2,    1});
     }
     Stmt value_product() const {
-        const int64_t own = columns() / 2, p = kKeys / 2, none = 0, n = columns();
-        return product(team_matrix_name(v_.dtype, n, kKeys, true), out_, whole(weights_), {v_tile_, {0, 0}},
+        const int64_t own = columns() / 2, p = tile_keys() / 2, none = 0, n = columns();
+        return product(team_matrix_name(v_.dtype, n, tile_keys(), true), out_, whole(weights_), {v_tile_, {0, 0}},
                        {32 * own, 4,    2,    4 * own, own,  1,    none,  none,  none,  //
                         32 * p,   none, 2,    4 * p,   none, none, 4,     p,     1,     //
                         none,     8,    none, none,    2,    1,    8 * n, 2 * n, n});
@@ -274,7 +278,7 @@ class TeamAttention : AttentionBuilder {
         names.insert_or_assign(a_.key.var.node().name, key);
         const bool skips = causal_ && !masked;
         Expr value = AttentionBuilder::score(names, product, skips ? std::optional(causal_condition_) : std::nullopt);
-        if (ends && !divides(kKeys, keys())) value = select(lt(key, keys()), value, real(-INFINITY));
+        if (ends && !divides(tile_keys(), keys())) value = select(lt(key, keys()), value, real(-INFINITY));
         return value;
     }
 
@@ -285,7 +289,7 @@ class TeamAttention : AttentionBuilder {
             const Expr half = loop_var("half_max_" + name, 2);
             auto one = [&](const Expr& e, const Expr& in, const Expr& column) {
                 const Expr plain = own(scores_, t, e);
-                const Expr value = score(row(t, half), number * kKeys + column, plain, ends, masked);
+                const Expr value = score(row(t, half), number * tile_keys() + column, plain, ends, masked);
                 Stmt next = store(parts_, t.own(half * 2 + in), own(scores_, t, e), ReduceOp::Max);
                 if (value == plain) return next;
                 return seq({store(scores_, t.own(e), value), std::move(next)});
@@ -293,7 +297,7 @@ class TeamAttention : AttentionBuilder {
             auto part = [&](int in) { return half * 2 + in; };
             Stmt body = seq({store(parts_, t.own(part(0)), own(most_, t, half)),
                              store(parts_, t.own(part(1)), own(most_, t, half)),
-                             elements("max_" + name, half, kKeys, LoopKind::Unrolled, t, one),
+                             elements("max_" + name, half, tile_keys(), LoopKind::Unrolled, t, one),
                              store(next_, t.own(half), max(own(parts_, t, part(0)), own(parts_, t, part(1))))});
             return loop_over(half, 2, LoopKind::Unrolled, std::move(body));
         });
@@ -316,7 +320,7 @@ class TeamAttention : AttentionBuilder {
             Stmt body = seq({store(base_, t.own(half), plain_score() ? seen * factor : seen),
                              store(scale_, t.own(half), two_to(own(most_, t, half))), store(most_, t.own(half), next),
                              rescale(half * 2), rescale(half * 2 + 1),
-                             elements("exp_" + name, half, kKeys, LoopKind::Unrolled, t, one)});
+                             elements("exp_" + name, half, tile_keys(), LoopKind::Unrolled, t, one)});
             return loop_over(half, 2, LoopKind::Unrolled, std::move(body));
         });
         return seq({std::move(largest), quad(kQuadMax, next_), std::move(exps)});
@@ -332,7 +336,7 @@ class TeamAttention : AttentionBuilder {
             auto scaled = [&](const Expr& e, const Expr&, const Expr&) {
                 return store(out_, t.own(e), own(out_, t, e) * own(scale_, t, half));
             };
-            Stmt body = elements("keep_" + name, half, kKeys, LoopKind::Vector, t, one);
+            Stmt body = elements("keep_" + name, half, tile_keys(), LoopKind::Vector, t, one);
             if (rescale)
                 body =
                     seq({std::move(body), elements("scale_" + name, half, columns(), LoopKind::Unrolled, t, scaled)});
@@ -357,7 +361,8 @@ class TeamAttention : AttentionBuilder {
     // First those of which some queries see only some, then those that all see.
     Stmt other_keys() const {
         std::vector<Stmt> all;
-        const bool in_step = causal_ && causal_->as_int() && divides(kKeys, *causal_);  // all but the last are clear
+        const bool in_step = causal_ && causal_->as_int() && divides(tile_keys(), *causal_) &&
+                             tile_keys() == kQueries;  // all but the last are clear
         if (causal_ && !in_step) all.push_back(key_loop("masked", count_ - 1 - clear_, count_ - 2, true));
         if (causal_)
             all.push_back(key_loop("clear", in_step ? count_ - 1 : clear_, (in_step ? count_ - 1 : clear_) - 1, false));
