@@ -34,7 +34,7 @@ bool calls(const Kernel& kernel, std::string_view prefix) {
 
 const Kernel* find_warp_kernel(const Program& program) {
     for (const Kernel& k : program.kernels)
-        if (calls(k, "warps_") && calls(k, "quad_max")) return &k;
+        if ((calls(k, "warps_") || calls(k, "wide_")) && calls(k, "quad_max")) return &k;
     return nullptr;
 }
 

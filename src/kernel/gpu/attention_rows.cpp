@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kProcessors = 132;
 constexpr int64_t kReserved = 1 << 10;  // bytes of shared memory, beside what a block asks for
 constexpr int64_t kMostResident = 2;    // blocks of an SM, which keep enough copies in flight
+constexpr int64_t kPanelElements = 64;  // of 16 bits
 constexpr int64_t kShortHead = 64;      // elements, up to which warps do better with rows of their own
 // In the time of a tile: what a block takes to begin and end, the second launch, and each part that it reads.
 constexpr double kBlockCost = 1, kCombineCost = 1.5, kPartCost = 0.03;
@@ -39,11 +40,17 @@ std::optional<int64_t> shared_by(const std::vector<Expr>& operands, const Reduce
 }
 
 int64_t bytes_of_block(const WarpTiles& t, int64_t depth, int64_t columns) {
-    const int64_t head = (depth + 15) / 16 * 16,
-                  width = (columns + 16 * t.across - 1) / (16 * t.across) * 16 * t.across;
-    const int64_t of_keys = t.keys * (head + width + 2 * kVectorElements);
-    const int64_t places = t.ahead + 1, of_rows = t.rows * (head + t.keys + 2 * kVectorElements);
-    return 2 * (of_keys * places + of_rows) + 8 * t.rows * t.across;
+    const int64_t head = t.padded_depth(depth) + t.skew(), width = t.padded_columns(columns) + t.skew();
+    const int64_t places = t.ahead + 1, weights = t.wide ? 0 : t.keys + t.skew();
+    return 2 * (t.keys * (head + width) * places + t.rows * (head + weights)) +
+           (t.across > 1 ? 8 * t.rows * t.across : 0);
+}
+
+// Tiles that wgmma reads lie in panels of 32, 64 or 128 bytes.
+int64_t in_panels(int64_t elements) {
+    return elements <= 16   ? 16
+           : elements <= 32 ? 32
+                            : (elements + kPanelElements - 1) / kPanelElements * kPanelElements;
 }
 
 }  // namespace
@@ -65,6 +72,12 @@ std::optional<VectorSource> vector_source(const Compute& compute, const Expr& op
     if (!divides(kVectorElements, substitute(at, {{along.var.node().name, Expr(0)}}))) return {};
     if (last > 0 && !divides(kVectorElements, b.shape[last])) return {};
     return VectorSource{found->load, found->factor};
+}
+
+int64_t WarpTiles::padded_depth(int64_t depth) const { return wide ? in_panels(depth) : (depth + 15) / 16 * 16; }
+
+int64_t WarpTiles::padded_columns(int64_t columns) const {
+    return wide ? in_panels(columns) : (columns + 16 * across - 1) / (16 * across) * (16 * across);
 }
 
 AttentionRows::AttentionRows(const Attention& a) {
@@ -160,7 +173,10 @@ WarpTiles choose_warp_tiles(std::optional<int64_t> rows, int64_t depth, int64_t 
     WarpTiles best;
     WarpTiles made;
     made.rows = !rows || *rows > 32 ? 64 : *rows > 16 ? 32 : 16;
-    made.down = made.rows == 64 && depth <= kShortHead && columns <= kShortHead ? 4 : made.rows > 16 ? 2 : 1;
+    made.wide = made.rows == 64 && machine.has("wgmma");
+    made.down = made.wide || (made.rows == 64 && depth <= kShortHead && columns <= kShortHead) ? 4
+                : made.rows > 16                                                               ? 2
+                                                                                               : 1;
     made.across = kWarps / made.down;
     for (int64_t keys : {64, 32})
         for (int64_t ahead : {2, 1, 0}) {

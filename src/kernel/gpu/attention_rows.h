@@ -43,10 +43,16 @@ class AttentionRows {
     bool ok_ = true;
 };
 
-// Rows and keys of a tile, how many warps share its rows and its columns, how many tiles are copied ahead, and how many
-// such blocks an SM has room for.
+// Rows and keys of a tile, how many warps share its rows and its columns, how many tiles are copied ahead, how many
+// such blocks an SM has room for, and whether the four warps multiply together (wgmma).
 struct WarpTiles {
     int64_t rows = 0, keys = 64, down = 1, across = 4, ahead = 1, resident = 1;
+    bool wide = false;
+
+    // What a head is filled up to as the contracted dimension, and as columns of a result; elements between rows.
+    int64_t padded_depth(int64_t depth) const;
+    int64_t padded_columns(int64_t columns) const;
+    int64_t skew() const { return wide ? 0 : 8; }
 };
 WarpTiles choose_warp_tiles(std::optional<int64_t> rows, int64_t depth, int64_t columns, const Machine& machine);
 

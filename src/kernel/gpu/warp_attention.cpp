@@ -18,8 +18,6 @@ constexpr int64_t kWarpThreads = kWarps * kGroups * kPairs;
 constexpr double kLog2E = 1.4426950408889634;
 constexpr int64_t kCombined = 8;  // parts of which a thread reads before it combines them
 
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
 class WarpAttention : AttentionBuilder {
   public:
     WarpAttention(const Compute& compute, const Attention& attention, const Machine& machine)
@@ -36,7 +34,7 @@ class WarpAttention : AttentionBuilder {
         bind_blocks();
         allocate();
         Stmt body = seq({load_queries(), begin(), key_loop(), sum_rows(), finish()});
-        for (int own : {out_, scores_, sums_, scale_, next_, most_, row_sum_, row_max_, p_tile_, q_tile_})
+        for (int own : {out_, scores_, sums_, scale_, next_, most_, row_sum_, row_max_, weights_, q_tile_})
             if (own >= 0) body = alloc(own, std::move(body));
         body = in_blocks(std::move(body));
         Lowered lowered;
@@ -51,8 +49,8 @@ class WarpAttention : AttentionBuilder {
 
   private:
     int64_t depth() const { return *a_.depth.extent.as_int(); }
-    int64_t head() const { return round_up(depth(), matrix_depth(DType::f16)); }
-    int64_t columns() const { return round_up(*column_axis().extent.as_int(), 16 * tiles_.across); }
+    int64_t head() const { return tiles_.padded_depth(depth()); }
+    int64_t columns() const { return tiles_.padded_columns(*column_axis().extent.as_int()); }
     int64_t squares() const { return tiles_.rows / tiles_.down / 16; }  // of 16 rows, of a warp
     int64_t own_keys() const { return tiles_.keys / tiles_.across; }    // columns of a warp
     int64_t own_columns() const { return columns() / tiles_.across; }
@@ -118,10 +116,14 @@ class WarpAttention : AttentionBuilder {
             part_out_ = add_part("part_out", {column_axis().extent});
             part_most_ = add_part("part_most", {}), part_sum_ = add_part("part_sum", {});
         }
-        q_tile_ = add("tile_q", q_.load.dtype(), {tiles_.rows, head() + kVectorElements});
-        k_tile_ = add("tile_k", k_.load.dtype(), {tiles_.keys, head() + kVectorElements});
-        v_tile_ = add("tile_v", v_.load.dtype(), {tiles_.keys, columns() + kVectorElements});
-        p_tile_ = add("tile_p", v_.load.dtype(), {tiles_.rows, tiles_.keys + kVectorElements});
+        const int64_t skew = tiles_.skew();
+        q_tile_ = add("tile_q", q_.load.dtype(), {tiles_.rows, head() + skew});
+        k_tile_ = add("tile_k", k_.load.dtype(), {tiles_.keys, head() + skew});
+        v_tile_ = add("tile_v", v_.load.dtype(), {tiles_.keys, columns() + skew});
+        if (tiles_.wide)
+            weights_ = add_own("weights", v_.load.dtype(), squares() * own_keys() / 2);
+        else
+            weights_ = add("tile_p", v_.load.dtype(), {tiles_.rows, tiles_.keys + skew});
         if (tiles_.across > 1) {
             row_max_ = add("row_max", DType::f32, {tiles_.across, tiles_.rows});
             row_sum_ = add("row_sum", DType::f32, {tiles_.across, tiles_.rows});
@@ -223,46 +225,70 @@ class WarpAttention : AttentionBuilder {
         });
     }
 
-    // Strides along row and column warps, 16 rows, 8 columns, half, group, pair, which of it; then what is added up.
+    // `to` += a b, the sums of each thread side by side.
     Stmt product(DType dtype, int to, int a, int b, int64_t columns, int64_t deep, bool b_along_k) const {
-        const int64_t own = squares() * columns / tiles_.across / 2, none = 0;
-        const int64_t pa = *kernel_.buffers[size_t(a)].shape[1].as_int(),
-                      pb = *kernel_.buffers[size_t(b)].shape[1].as_int();
-        const int64_t b_column = b_along_k ? pb : 1, b_k = b_along_k ? 1 : pb;
-        Call call{warp_matrix_name(dtype, tiles_.rows, columns, deep, tiles_.down, tiles_.across),
-                  {{to, {0, 0, 0, 0}}},
-                  {{a, {0, 0}}, {b, {0, 0}}},
-                  {}};
-        const int64_t x = columns / tiles_.across;
-        const std::vector<int64_t> strides{32 * own * tiles_.across,
-                                           32 * own,
-                                           x / 8 * 4,
-                                           4,
-                                           2,
-                                           4 * own,
-                                           own,
-                                           1,
-                                           none,  //
-                                           tiles_.rows / tiles_.down * pa,
-                                           none,
-                                           16 * pa,
-                                           none,
-                                           8 * pa,
-                                           pa,
-                                           none,
-                                           none,
-                                           1,  //
-                                           none,
-                                           x * b_column,
-                                           none,
-                                           8 * b_column,
-                                           none,
-                                           none,
-                                           2 * b_column,
-                                           b_column,
-                                           b_k};
-        for (int64_t stride : strides) call.args.push_back(stride);
+        const bool of_threads = tiles_.wide && a == weights_;
+        const int64_t pitch = *kernel_.buffers[size_t(b)].shape[1].as_int();
+        const int64_t b_column = b_along_k ? pitch : 1, b_k = b_along_k ? 1 : pitch;
+        const Access left{a, of_threads ? std::vector<Expr>(4, 0) : std::vector<Expr>{0, 0}};
+        Call call{.name = {}, .writes = {{to, {0, 0, 0, 0}}}, .reads = {left, {b, {0, 0}}}, .args = {}};
+        if (tiles_.wide)
+            call.name = wide_matrix_name(dtype, tiles_.rows, columns, deep, tiles_.down, tiles_.across, of_threads);
+        else
+            call.name = warp_matrix_name(dtype, tiles_.rows, columns, deep, tiles_.down, tiles_.across);
+        const int64_t pa = of_threads ? 0 : *kernel_.buffers[size_t(a)].shape[1].as_int();
+        for (int64_t stride : tiles_.wide ? wide_strides(columns, deep, of_threads, pa, b_column, b_k)
+                                          : warp_strides(columns, pa, b_column, b_k))
+            call.args.push_back(stride);
         return make_stmt(std::move(call));
+    }
+
+    // Along row and column warps, 16 rows, 8 columns, half, group, pair, which of it; then what is added up.
+    std::vector<int64_t> warp_strides(int64_t columns, int64_t pa, int64_t b_column, int64_t b_k) const {
+        const int64_t x = columns / tiles_.across, own = squares() * x / 2, none = 0;
+        const int64_t below = tiles_.rows / tiles_.down * pa, beside = x * b_column;
+        return {32 * own * tiles_.across,
+                32 * own,
+                x / 2,
+                4,
+                2,
+                4 * own,
+                own,
+                1,
+                none,
+                below,
+                none,
+                16 * pa,
+                none,
+                8 * pa,
+                pa,
+                none,
+                none,
+                1,
+                none,
+                beside,
+                none,
+                8 * b_column,
+                none,
+                none,
+                2 * b_column,
+                b_column,
+                b_k};
+    }
+
+    // The same, but that warps take 16 rows in turn, and what is added up is cut as columns are.
+    std::vector<int64_t> wide_strides(int64_t columns, int64_t deep, bool of_threads, int64_t pa, int64_t b_column,
+                                      int64_t b_k) const {
+        const int64_t own = squares() * columns / 2, held = squares() * deep / 2, none = 0;
+        std::vector<int64_t> all{32 * own, 32 * own * tiles_.down, columns / 2, 4, 2, 4 * own, own, 1, none, none,
+                                 none};
+        if (of_threads)
+            all.insert(all.end(), {32 * held, none, deep / 2, none, 2, 4 * held, none, none, 4, held, 1});
+        else
+            all.insert(all.end(), {16 * pa, none, 16 * tiles_.down * pa, none, 8 * pa, pa, none, none, 8, 2, 1});
+        all.insert(all.end(), {none, columns * b_column, none, 8 * b_column, none, none, 2 * b_column, b_column,
+                               8 * b_k, 2 * b_k, b_k});
+        return all;
     }
 
     static Stmt quad(const char* name, int own) {
@@ -318,7 +344,8 @@ class WarpAttention : AttentionBuilder {
                                 store(sums_, t.own(r), own(scores_, t, e), ReduceOp::Sum)});
                 };
                 auto keep = [&](const Expr& e, const Expr& column) {
-                    return store(p_tile_, {in_tile, column}, cast(own(scores_, t, e), v_.load.dtype()));
+                    const Expr weight = cast(own(scores_, t, e), v_.load.dtype());
+                    return tiles_.wide ? store(weights_, t.own(e), weight) : store(weights_, {in_tile, column}, weight);
                 };
                 auto rescale = [&](const Expr& e, const Expr&) {
                     return store(out_, t.own(e), own(out_, t, e) * own(scale_, t, r));
@@ -360,7 +387,7 @@ class WarpAttention : AttentionBuilder {
                                 quad(kQuadMax, next_)};
         if (tiles_.across > 1) steps.push_back(share("share", row_max_, next_));
         steps.push_back(make_weights());
-        steps.push_back(product(v_.load.dtype(), out_, p_tile_, v_tile_, columns(), tiles_.keys, false));
+        steps.push_back(product(v_.load.dtype(), out_, weights_, v_tile_, columns(), tiles_.keys, false));
         Stmt body = alloc(k_tile_, alloc(v_tile_, seq(std::move(steps))));
         if (count.is_int(1)) return substitute(body, {{i.node().name, Expr(0)}});
         return for_loop({.var = i, .extent = count, .notes = {{"ahead", tiles_.ahead}}, .body = std::move(body)});
@@ -473,7 +500,7 @@ class WarpAttention : AttentionBuilder {
     Bindings names_;            // of outer axes
     bool tiles_apart_ = false;  // tiles of rows are an axis of blocks of their own
     Expr block_, row_tile_, outer_, other_, part_;
-    int q_tile_ = -1, k_tile_ = -1, v_tile_ = -1, p_tile_ = -1, row_max_ = -1, row_sum_ = -1;
+    int q_tile_ = -1, k_tile_ = -1, v_tile_ = -1, weights_ = -1, row_max_ = -1, row_sum_ = -1;
     int most_ = -1, next_ = -1, sums_ = -1, scale_ = -1, scores_ = -1, out_ = -1;
     int part_out_ = -1, part_most_ = -1, part_sum_ = -1;
 };
