@@ -278,6 +278,8 @@ void Emitter::emit_block(const Stmt& s) {
     if (loop && is_thread_loop(*loop)) return emit_threads(*loop);
     if (const Call* call = s->as<Call>(); call && call->name == kLeave) return emit_tile_language_call(*call);
     if (const Call* call = s->as<Call>(); call && call->name == kSwapLanes) return emit_swap(*call);
+    if (const Call* call = s->as<Call>(); call && !plan_->team && (call->name == kQuadMax || call->name == kQuadSum))
+        return emit_quad(*call);
     if (plan_->roles && loop && loop == plan_->roles->ahead) return emit_consumed(*loop);
     if (const Call* call = s->as<Call>(); call && plan_->team) return emit_team_call(*call);
     if (const Call* call = s->as<Call>(); call && is_tile_call(*call)) return emit_tile_call(*call);

@@ -260,6 +260,20 @@ bool groups_write_halves(const Stmt& s, int tile, int64_t rows) {
     return apart;
 }
 
+// Tiles that a serial loop copies again and again.
+std::set<int> copied_in_loops(const Stmt& s) {
+    std::set<int> found;
+    visit(s, [&](const Stmt& x) {
+        const For* loop = x->as<For>();
+        if (!loop || loop->kind != LoopKind::Serial) return;
+        visit(loop->body, [&](const Stmt& y) {
+            const Call* call = y->as<Call>();
+            if (call && call->name == kCopyTile) found.insert(call->writes[0].buffer);
+        });
+    });
+    return found;
+}
+
 // A ring for each tile that is copied; all other memory is the threads' own.
 Status plan_team(const Kernel& kernel, const Machine& machine, LaunchPlan& plan) {
     TeamPlan team;
@@ -293,9 +307,15 @@ Status plan_team(const Kernel& kernel, const Machine& machine, LaunchPlan& plan)
     TRY(std::move(status));
     if (!plan.shape.block[2].is_int(2 * kProducerWarps))
         return Error(Code::E0604, "kernel {}: a team of other than eight warps", kernel.name);
+    // Where there is no room, tiles that are copied once for a block have one place.
+    int64_t wanted = 0;
+    for (const auto& [tile, ring] : team.rings) wanted += kTeamStages * (ring.bytes + 2 * kBarrierBytes);
+    for (const auto& [tile, offset] : team.stored) wanted += bytes_in_shared(kernel.buffers[static_cast<size_t>(tile)]);
+    const std::set<int> again = wanted > machine.shared_bytes ? copied_in_loops(plan.stmt) : std::set<int>();
     int64_t at = 0;
     for (auto& [tile, ring] : team.rings) {
-        ring.offset = at, ring.stages = kTeamStages;
+        const bool one = wanted > machine.shared_bytes && !again.contains(tile);
+        ring.offset = at, ring.stages = one ? 1 : kTeamStages;
         at += ring.stages * ring.bytes;
     }
     for (auto& [tile, offset] : team.stored) {

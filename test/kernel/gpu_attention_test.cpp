@@ -55,7 +55,7 @@ TEST(GpuAttention, AnyLength) {
         expect_one_kernel(attention_of(seed % 2 ? "bf16" : "f16"), {{"N", n}, {"M", m}}, {}, seed);
     }
     expect_one_kernel(
-        "graph g(q: bf16[2,1,16,64], k: bf16[2,1,256,64], v: bf16[2,1,256,64]) {\n  return attention(q, k, v)\n}\n");
+        "graph g(q: bf16[2,1,80,64], k: bf16[2,1,256,64], v: bf16[2,1,256,64]) {\n  return attention(q, k, v)\n}\n");
 }
 
 TEST(GpuAttention, LaterKeysAreNotLookedAt) {
@@ -132,7 +132,7 @@ TEST(GpuAttention, WrittenOutIn16Bits) {
     std::string narrow = written;
     for (size_t at; (at = narrow.find("2,64]")) != std::string::npos;) narrow.replace(at, 5, "4,32]");
     EXPECT_FALSE(find_team_kernel(attention_for_blocks(narrow)));
-    EXPECT_GT(attention_for_blocks(narrow).kernels.size(), 3u) << "products and a softmax";
+    EXPECT_EQ(attention_for_blocks(narrow).kernels.size(), 2u) << "threads copy its tiles";
 }
 
 TEST(GpuAttention, HeadsOfEverySizeAndGroup) {
@@ -148,11 +148,23 @@ TEST(GpuAttention, HeadsOfEverySizeAndGroup) {
         {{"N", 33}});
 }
 
+TEST(GpuAttention, LongHeadsHaveSmallerTilesOfKeys) {
+    for (auto [depth, columns] : std::vector<std::pair<int64_t, int64_t>>{{256, 256}, {160, 64}, {64, 192}})
+        for (const char* causal : {"", ", is_causal=1"})
+            expect_one_kernel(fmt::format("graph g(q: f16[1,1,N,{0}], k: f16[1,1,M,{0}], v: f16[1,1,M,{1}]) {{\n"
+                                          "  return attention(q, k, v{2})\n}}\n",
+                                          depth, columns, causal),
+                              {{"N", 140}, {"M", 150}});
+    expect_one_kernel(
+        "graph g(q: bf16[1,1,192,256], k: bf16[1,1,192,256], v: bf16[1,1,192,256]) {\n"
+        "  return attention(q, k, v, is_causal=1)\n}\n");
+}
+
 TEST(GpuAttention, WhatDoesNotSuitIsSeveralKernels) {
     for (const char* text :
-         {"graph g(q: f32[1,2,64,64], k: f32[1,2,64,64], v: f32[1,2,64,64]) {\n  return attention(q, k, v)\n}\n",
-          "graph g(q: f16[1,2,64,60], k: f16[1,2,64,60], v: f16[1,2,64,64]) {\n  return attention(q, k, v)\n}\n",
-          "graph g(q: f16[1,2,64,256], k: f16[1,2,64,256], v: f16[1,2,64,64]) {\n  return attention(q, k, v)\n}\n"})
+         {"graph g(q: f32[1,2,80,64], k: f32[1,2,80,64], v: f32[1,2,80,64]) {\n  return attention(q, k, v)\n}\n",
+          "graph g(q: f16[1,2,80,60], k: f16[1,2,80,60], v: f16[1,2,80,64]) {\n  return attention(q, k, v)\n}\n",
+          "graph g(q: f16[1,2,80,264], k: f16[1,2,80,264], v: f16[1,2,80,64]) {\n  return attention(q, k, v)\n}\n"})
         EXPECT_FALSE(find_team_kernel(attention_for_blocks(text))) << text;
 }
 

@@ -38,8 +38,9 @@ struct Attention {
     const Stage* epilogue = nullptr;  // a map of it, element by element; null: none
     Expr q, k, v;                     // operands: over the axes, the key, and the depth that Q and K have in common
     ReduceAxis depth, key;
-    size_t query = 0, column = 0;  // axes: of Q alone, of V alone
-    std::vector<size_t> outer;     // all others
+    std::optional<size_t> query;  // axis of Q alone; none: all have one element
+    size_t column = 0;            // of V alone
+    std::vector<size_t> outer;    // all others
     AttentionWeights weights;
     Expr score_load;  // of the product Q K^T, in weights.score
 };

@@ -18,9 +18,9 @@ class Staging {
         for (size_t i = 0; i < a_.outer.size(); ++i)
             outer_.push_back(take("h" + std::to_string(i), axes[a_.outer[i]], axes[a_.outer[i]].extent));
         auto filled = [](const Expr& extent, int64_t multiple) { return ceil_div(extent, multiple) * multiple; };
-        queries_ = axes[a_.query].extent;
+        queries_ = axes[*a_.query].extent;
         columns_ = axes[a_.column].extent;
-        query_ = take("q", axes[a_.query], filled(queries_, tiles.queries));
+        query_ = take("q", axes[*a_.query], filled(queries_, tiles.queries));
         column_ = take("c", axes[a_.column], filled(columns_, tiles.rows));
         key_ = take("k", a_.key, a_.key.extent);
         depth_ = take("d", a_.depth, a_.depth.extent);
@@ -75,7 +75,7 @@ class Staging {
     // What queries beyond the last read does not matter: zeros, where queries lie side by side; else what the last
     // reads.
     Expr filled_up(const Expr& e) const {
-        const Expr& query = a_.product->axes[a_.query].var;
+        const Expr& query = a_.product->axes[*a_.query].var;
         bool along = false;
         for (const Expr& l : loads_in(e)) along |= !l.args().empty() && depends_on(l.args().back(), query);
         if (along) return select(lt(query_.var, queries_), at(e), constant(0, e.dtype()));
@@ -122,7 +122,7 @@ class Staging {
         const Expr product = substitute(get(made_.dot, {last_key_, query_}), {{last_key_.var.node().name, key_.var}});
         std::vector<std::pair<Expr, Expr>> copies{{a_.score_load, product}};
         for (const Expr& e : loads_in(f)) {
-            if (e == a_.score_load || !depends_on(e, a_.product->axes[a_.query].var)) continue;
+            if (e == a_.score_load || !depends_on(e, a_.product->axes[*a_.query].var)) continue;
             bool nested = false;  // in the index of another load
             for (const Expr& other : loads_in(f))
                 for (const Expr& index : other.args()) visit(index, [&](const Expr& x) { nested |= x == e; });

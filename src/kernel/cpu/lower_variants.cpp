@@ -217,7 +217,7 @@ Result<Lowered> lower_attention_variants(const Compute& compute, const Attention
     const Schedule general_schedule = TRY(schedule_attention(compute, attention, options));
     Lowered general = TRY(lower(general_schedule));
     const Stage& product = *attention.product;
-    const Expr& queries = product.axes[attention.query].extent;
+    const Expr& queries = product.axes[*attention.query].extent;
     const DType dtype = compute.buffers[size_t(product.buffer)].dtype;
     const int bytes = int(dtype_bytes(dtype));
     const int64_t lanes = options.machine.vector_bytes / bytes;
@@ -406,7 +406,7 @@ std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
                                std::string* traces) {
     ScheduleOptions options = given;
-    if (auto attention = match_attention(compute, Rounding::Kept))
+    if (auto attention = match_attention(compute, Rounding::Kept); attention && attention->query)
         return lower_attention_variants(compute, *attention, options, choices, traces);
     if (compute.halvings > 0) {
         const std::string subject = fmt::format("Strassen for {}, {} {}", compute.name, compute.halvings,

@@ -259,7 +259,7 @@ Result<Schedule> schedule_attention(const Compute& compute, const Attention& att
     Expr outer = 1;
     for (size_t i : attention.outer) outer = outer * product.axes[i].extent;
     const int bytes = int(dtype_bytes(compute.buffers[size_t(product.buffer)].dtype));
-    const AttentionTiles tiles = choose_attention_tiles(extent(attention.query) ? extent(attention.query) : queries,
+    const AttentionTiles tiles = choose_attention_tiles(extent(*attention.query) ? extent(*attention.query) : queries,
                                                         attention.key.extent.as_int(), *attention.depth.extent.as_int(),
                                                         *extent(attention.column), outer.as_int().value_or(16), bytes,
                                                         options.machine, options.threads);

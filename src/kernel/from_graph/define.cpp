@@ -471,7 +471,8 @@ class Defining {
         AddReduction add_own = [&](Definition r) {
             r.node = &node;
             if (machine_.blocks && node.is(Trait::OwnSums)) spell_out(r);
-            return machine_.blocks ? add_in_parts(std::move(r), add_node) : add(std::move(r));
+            const bool whole = !machine_.blocks || is_between_products(r, all_.list);
+            return whole ? add(std::move(r)) : add_in_parts(std::move(r), add_node);
         };
         // Processors do the same when they make words of bytes (kernel/cpu/words.h).
         AddReduction add_apart = [&](Definition r) { return add_zero_points_apart(std::move(r), add_own); };

@@ -99,5 +99,8 @@ int add_zero_points_apart(Definition d, const AddReduction& add);
 // A reduction of which there are few results, for blocks of threads: as one of parts, and one of what those are. What
 // is something else is added as it is. Gives the number of the results.
 int add_in_parts(Definition d, const AddReduction& add);
+// Whether it reduces what a product of 16-bit operands gave, on the way to another product, as the softmax of attention
+// does: one kernel takes all of that, and splits it as it needs.
+bool is_between_products(const Definition& d, const std::vector<Definition>& all);
 
 }  // namespace tessera

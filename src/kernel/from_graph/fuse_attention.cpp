@@ -6,13 +6,15 @@
 #include "kernel/cpu/attention.h"
 #include "kernel/from_graph/fuse_groups.h"
 #include "kernel/gpu/attention_kernel.h"
+#include "kernel/gpu/warp_attention.h"
 
 namespace tessera {
 namespace {
 
 constexpr size_t kMaxVisited = 200;                       // definitions between the product with V and the scores
 constexpr int64_t kMaxHead = 512;                         // elements of a head: blocks of keys must fit the first cache
-constexpr int64_t kMaxBlockHead = 128, kFewQueries = 16;  // the same for blocks, and queries that are worth it
+constexpr int64_t kMaxBlockHead = 256, kFewQueries = 16;  // the same for blocks, and queries that are worth it
+constexpr int64_t kMostDynamic = 2;                       // dimensions of blocks and rows of dynamic size
 constexpr int64_t kHeadPanel = 64;                        // elements of a head that are copied together
 constexpr double kFewerElements = 16;                     // in what a mask is made of
 // Cycles for each score: exp and its sum; writing, reading and packing it again; and from far.
@@ -219,9 +221,60 @@ class AttentionSearch {
         return false;
     }
 
+    // Whether it is read in vectors of 16 bytes along `column`.
+    bool lies_in_vectors(const Expr& load, const ReduceAxis& column) const {
+        const Definition& d = acc_.def(load.node().slot);
+        const std::vector<int>& order = acc_.order(load.node().slot);
+        if (order.empty() || !mod(column.extent, kVectorElements).is_int(0)) return false;
+        for (size_t i = 0; i + 1 < order.size(); ++i)
+            if (depends_on(load.arg(size_t(order[i])), column.var)) return false;
+        const Expr& at = load.arg(size_t(order.back()));
+        const auto step = step_of(at, column.var);
+        if (!step || !step->is_int(1)) return false;
+        const Expr first = substitute(at, {{column.var.node().name, Expr(0)}});
+        return mod(first, kVectorElements).is_int(0) &&
+               (order.size() == 1 || mod(d.shape[size_t(order.back())], kVectorElements).is_int(0));
+    }
+
+    // Q, K and V as they are read, the axes that they lie along, and the axis of queries, if there is one.
+    struct BlockAttention {
+        Expr q, k, v;
+        ReduceAxis depth, column;
+        Expr key, score_key;  // of V, and of K
+        std::optional<Expr> query;
+        std::optional<int64_t> queries;
+    };
+
+    // By warpgroup instructions, of tiles that TMA copies.
+    Decision suits_warpgroups(const BlockAttention& a, const ReduceAxis& keys) const {
+        const int64_t depth = *a.depth.extent.as_int(), columns = *a.column.extent.as_int();
+        if (!options_.machine.has("wgmma")) return no("the target has no warpgroup instructions");
+        if (!a.query || a.queries.value_or(kFewQueries) < kFewQueries) return no("there are few queries");
+        if (depth > kMaxBlockHead || columns > kMaxBlockHead) return no("heads of {} and {} elements", depth, columns);
+        if (!lies_in_rows(a.q, *a.query, a.depth.var) || !lies_in_rows(a.k, a.score_key, a.depth.var) ||
+            !lies_in_rows(a.v, a.key, a.column.var))
+            return no("an operand does not lie in rows that begin at multiples of 16 bytes");
+        const bool ends = ends_with(a.q, a.depth) && ends_with(a.k, a.depth);
+        if (depth % kHeadPanel && !ends) return no("heads of {} elements lie side by side", depth);
+        if (!ends_with(a.v, keys)) return no("values after the last key");
+        return yes("");
+    }
+
+    // By instructions of one warp, of tiles that threads copy.
+    Decision suits_warps(const BlockAttention& a, const Definition& product) const {
+        const int64_t depth = *a.depth.extent.as_int(), columns = *a.column.extent.as_int();
+        if (depth > kLongestWarpHead || columns > kLongestWarpHead)
+            return no("heads of {} and {} elements", depth, columns);
+        if (!lies_in_vectors(a.q, a.depth) || !lies_in_vectors(a.k, a.depth) || !lies_in_vectors(a.v, a.column))
+            return no("an operand does not lie in vectors of 16 bytes");
+        const auto dynamic =
+            std::count_if(product.shape.begin(), product.shape.end(), [](const Expr& size) { return !size.as_int(); });
+        if (dynamic > kMostDynamic) return no("{} dimensions of dynamic size", dynamic);
+        return yes("");
+    }
+
     Decision suits_blocks(int product, size_t side, const AttentionWeights& weights, BlockOperands& out) const {
         if (options_.attention == LowerOptions::Attention::Never) return no("it was not asked for");
-        if (!options_.machine.has("wgmma")) return no("the target has no matrix instructions of four warps");
         const Definition &d = acc_.def(product), &scores = acc_.def(scores_);
         const Expr &w = acc_.body(product).arg(side), &v = acc_.body(product).arg(1 - side), &key = d.reduce[0].var;
         std::optional<size_t> key_axis;
@@ -232,40 +285,42 @@ class AttentionSearch {
         });
         if (!key_axis) return no("scores do not lie along keys");
         const std::vector<Expr> vars = index_vars(scores.shape);
-        const Expr& in_scores = vars[*key_axis];
+        BlockAttention a;
+        a.depth = scores.reduce[0], a.key = key, a.score_key = vars[*key_axis];
         Expr q = acc_.body(scores_).arg(0), k = acc_.body(scores_).arg(1);
-        if (depends_on(q, in_scores)) std::swap(q, k);
+        if (depends_on(q, a.score_key)) std::swap(q, k);
         std::optional<size_t> query;
         for (size_t i = 0; i < vars.size(); ++i) {
             if (scores.shape[i].is_int(1) || !depends_on(q, vars[i]) || depends_on(k, vars[i])) continue;
             auto size = [&](size_t axis) { return scores.shape[axis].as_int().value_or(INT64_MAX); };
             if (!query || size(i) >= size(*query)) query = i;
         }
+        if (query) a.query = vars[*query], a.queries = scores.shape[*query].as_int();
         std::optional<ReduceAxis> column;
         for (const ReduceAxis& axis : d.axes())
             if (!axis.extent.is_int(1) && depends_on_any(v, {axis}) && !depends_on_any(w, {axis})) {
                 if (column) return no("the values have more than one axis");
                 column = axis;
             }
-        if (!query || scores.shape[*query].as_int().value_or(kFewQueries) < kFewQueries)
-            return no("there are few queries");
-        const auto depth = scores.reduce[0].extent.as_int();
-        if (!depth || !column || !column->extent.as_int()) return no("the size of a head is not known");
-        if (*depth > kMaxBlockHead || *column->extent.as_int() > kMaxBlockHead)
-            return no("heads of {} and {} elements", *depth, *column->extent.as_int());
+        if (!a.depth.extent.as_int() || !column || !column->extent.as_int())
+            return no("the size of a head is not known");
+        a.column = *column;
         const auto from_q = copied_operand(q, out), from_k = copied_operand(k, out), from_v = copied_operand(v, out);
         if (!from_q || !from_k || !from_v) return no("an operand is not of 16 bits");
-        if (!lies_in_rows(*from_q, vars[*query], scores.reduce[0].var) ||
-            !lies_in_rows(*from_k, in_scores, scores.reduce[0].var) || !lies_in_rows(*from_v, key, column->var))
-            return no("an operand does not lie in rows that begin at multiples of 16 bytes");
-        const bool ends = ends_with(*from_q, scores.reduce[0]) && ends_with(*from_k, scores.reduce[0]);
-        if (*depth % kHeadPanel && !ends) return no("heads of {} elements lie side by side", *depth);
-        if (!ends_with(*from_v, d.reduce[0])) return no("values after the last key");
+        a.q = *from_q, a.k = *from_k, a.v = *from_v;
+        Decision suits = suits_warpgroups(a, d.reduce[0]);
+        if (!suits) suits = suits_warps(a, d);
+        if (!suits) return suits;
         for (int n : loaded_slots(weights.score)) add_places(n, out);
         return yes("{:.0f} KB of scores are never kept", bytes_of(scores) / 1000);
     }
 
-    // A map that reads nothing, or nothing but maps of that kind and what has far fewer elements.
+    static bool only_places(const Expr& body) {
+        const auto found = scaled_load(body);
+        return found && found->factor == 1 && found->load.dtype() == body.dtype();
+    }
+
+    // A map that only places what it reads, or reads nothing but maps of that kind and what has far fewer elements.
     bool add_places(int n, BlockOperands& out) const {
         const Definition& d = acc_.def(n);
         if (d.kind != Definition::Kind::Map || acc_.kept(n)) return false;
@@ -273,7 +328,8 @@ class AttentionSearch {
         BlockOperands with = out;
         for (int read : loaded_slots(acc_.body(n))) {
             if (add_places(read, with)) continue;
-            if (elements_of(acc_.def(read).shape) * kFewerElements > elements_of(d.shape)) return false;
+            const bool fewer = elements_of(acc_.def(read).shape) * kFewerElements <= elements_of(d.shape);
+            if (!fewer && !only_places(acc_.body(n))) return false;
             if (acc_.def(read).kind == Definition::Kind::Map) with.computed.push_back(read);
         }
         out = std::move(with);

@@ -180,8 +180,8 @@ std::optional<Attention> match_attention(const Compute& compute, Rounding roundi
             if (!query || size(i) >= size(*query)) query = i;
         }
     }
-    if (!query || !column) return std::nullopt;
-    a.query = *query;
+    if (!column) return std::nullopt;
+    a.query = query;
     a.column = *column;
     for (size_t i = 0; i < a.product->axes.size(); ++i)
         if (i != a.query && i != a.column) a.outer.push_back(i);

@@ -1,5 +1,6 @@
 // Reductions for blocks of threads that have few results: what one result is made of is cut, so that many blocks work.
 #include <algorithm>
+#include <set>
 
 #include "kernel/from_graph/definitions.h"
 #include "kernel/ir/compute.h"
@@ -13,6 +14,7 @@ constexpr int64_t kPart = 4096;      // elements of a part, if there are not mor
 constexpr int64_t kMostParts = 256;  // of all results together
 constexpr int64_t kOpenParts = 64;   // where the number of elements is not known
 constexpr int64_t kShort = 64;       // elements that one thread adds up as well
+constexpr size_t kMostVisited = 40;  // between a product and the softmax of it, or a softmax and the next product
 
 struct Cut {
     size_t axis = 0;
@@ -40,7 +42,55 @@ Cut choose_cut(const Definition& d, int64_t results) {
     return cut;
 }
 
+// A product of 16-bit operands.
+bool is_narrow_product(const Definition& d, const std::vector<Definition>& all) {
+    if (d.kind != Definition::Kind::Reduction || d.combine != ReduceOp::Sum || !d.body.is(ExprKind::Mul)) return false;
+    const std::vector<int> read = loaded_slots(d.body);
+    return std::any_of(read.begin(), read.end(), [&](int n) {
+        return all[size_t(n)].dtype == DType::f16 || all[size_t(n)].dtype == DType::bf16;
+    });
+}
+
+// As a maximum, or what a maximum was taken off.
+bool follows_product(const Definition& d, const std::vector<Definition>& all) {
+    std::vector<int> work = loaded_slots(d.body);
+    std::set<int> seen;
+    bool largest = d.combine == ReduceOp::Max, product = false;
+    while (!work.empty() && seen.size() < kMostVisited) {
+        const int n = work.back();
+        work.pop_back();
+        if (!seen.insert(n).second || !all[size_t(n)].has_body()) continue;
+        const Definition& from = all[size_t(n)];
+        largest |= from.kind == Definition::Kind::Reduction && from.combine == ReduceOp::Max;
+        product |= is_narrow_product(from, all);
+        if (!is_narrow_product(from, all))
+            for (int read : loaded_slots(from.body)) work.push_back(read);
+    }
+    return largest && product;
+}
+
+bool leads_to_product(const Node& node) {
+    std::vector<const Node*> work{&node};
+    std::set<const Node*> seen;
+    while (!work.empty() && seen.size() < kMostVisited) {
+        const Node* n = work.back();
+        work.pop_back();
+        if (!seen.insert(n).second) continue;
+        for (size_t i = 0; i < n->output_count(); ++i)
+            for (const Use& use : n->output(i)->uses()) {
+                if (!use.node) continue;
+                if (use.node->is(Trait::Bilinear)) return true;
+                work.push_back(use.node);
+            }
+    }
+    return false;
+}
+
 }  // namespace
+
+bool is_between_products(const Definition& d, const std::vector<Definition>& all) {
+    return d.node && d.reduce.size() == 1 && follows_product(d, all) && leads_to_product(*d.node);
+}
 
 int add_in_parts(Definition d, const AddReduction& add) {
     Expr results = 1;

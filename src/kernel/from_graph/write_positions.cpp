@@ -1,5 +1,7 @@
 // Constants that only say where they are: counts, and masks that are one number up to a diagonal and another after it.
 // What reads them then need not read memory, and can tell which parts of a mask are all the same.
+#include <map>
+
 #include "base/dtype.h"
 #include "kernel/from_graph/definitions.h"
 
@@ -24,6 +26,18 @@ std::optional<Expr> counted(const Tensor& t, const std::vector<Expr>& vars) {
     return vars[*along] * step + first;
 }
 
+// The same of a vector that repeats each of them some times: the heads of keys that heads of queries share.
+std::optional<Expr> repeated(const Tensor& t, const std::vector<Expr>& vars) {
+    if (t.dtype() != DType::i64 || vars.size() != 1 || t.elements() < 2) return {};
+    int64_t times = 1;
+    while (times < t.elements() && t.int_at(times) == t.int_at(0)) ++times;
+    if (times == 1 || t.elements() % times) return {};
+    const int64_t first = t.int_at(0), step = times < t.elements() ? t.int_at(times) - first : 0;
+    for (int64_t i = 0; i < t.elements(); ++i)
+        if (t.int_at(i) != first + i / times * step) return {};
+    return floor_div(vars[0], times) * step + first;
+}
+
 // select(column <= row + c, before, after), c at least 0.
 std::optional<Expr> up_to_diagonal(const Tensor& t, const std::vector<Expr>& vars) {
     if (vars.size() < 2 || (t.dtype() != DType::boolean && !kWideFloats.has(t.dtype()))) return {};
@@ -45,12 +59,23 @@ std::optional<Expr> up_to_diagonal(const Tensor& t, const std::vector<Expr>& var
 }  // namespace
 
 void write_positions(Definitions& all) {
-    for (Definition& d : all.list) {
+    std::map<int, Expr> indices;
+    for (size_t n = 0; n < all.list.size(); ++n) {
+        Definition& d = all.list[n];
+        // What is read at such a place is read at a formula.
+        if (d.has_body() && !indices.empty())
+            d.body = map_loads(d.body, [&](const Expr& x) -> Expr {
+                auto at = indices.find(x.node().slot);
+                return at == indices.end() ? x : substitute(at->second, {{"%i0", x.arg(0)}});
+            });
         if (d.kind != Definition::Kind::Given || !d.value || !d.value->is_constant() || !d.value->tensor()) continue;
         const Tensor& t = *d.value->tensor();
-        if (t.elements() < kFewest || t.sizes().size() != d.shape.size()) continue;
+        if (t.sizes().size() != d.shape.size()) continue;
         const std::vector<Expr> vars = index_vars(d.shape);
-        std::optional<Expr> body = counted(t, vars);
+        std::optional<Expr> body = repeated(t, vars);
+        if (body) indices.emplace(int(n), *body);
+        if (!body && t.elements() < kFewest) continue;
+        if (!body) body = counted(t, vars);
         if (!body) body = up_to_diagonal(t, vars);
         if (!body) continue;
         d.kind = Definition::Kind::Map;

@@ -1,10 +1,12 @@
 #include "kernel/gpu/attention_kernel.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "kernel/gpu/attention_score.h"
+#include "kernel/gpu/attention_builder.h"
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/warp_attention.h"
 #include "kernel/ir/group_steps.h"
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/tile_copy.h"
@@ -13,12 +15,14 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kTeam = 8;                    // warps
-constexpr int64_t kQueries = 128, kKeys = 128;  // of a tile
-constexpr int64_t kPanel = 64;                  // elements of 16 bits that are copied together
-constexpr int64_t kLongestHead = 128;
-constexpr size_t kMostDims = 5;      // of a buffer from which tiles are copied
-constexpr int64_t kRowElements = 8;  // of 16 bits, that rows begin at multiples of
+constexpr int64_t kTeam = 8;                     // warps
+constexpr int64_t kQueries = 128;                // of a tile
+constexpr int64_t kKeys = 128, kFewerKeys = 64;  // of a tile: of heads up to 128 elements, and of longer ones
+constexpr int64_t kPanel = 64;                   // elements of 16 bits that are copied together
+constexpr int64_t kLongestHead = 256, kShortTeamHead = 128;
+constexpr int64_t kFewestTeamQueries = 65;  // that are worth tiles of 128
+constexpr size_t kMostDims = 5;             // of a buffer from which tiles are copied
+constexpr int64_t kRowElements = 8;         // of 16 bits, that rows begin at multiples of
 
 // A buffer from which tiles are copied: the first of a tile, over the variable of its rows.
 struct TileSource {
@@ -70,18 +74,13 @@ std::optional<TileSource> tile_source(const Compute& compute, const Expr& operan
 
 int64_t padded(int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
-class TeamAttention {
+class TeamAttention : AttentionBuilder {
   public:
-    TeamAttention(const Compute& compute, const Attention& attention) : compute_(compute), a_(attention) {
-        kernel_.name = compute.name;
-        kernel_.symbols = compute.symbols;
-        kernel_.buffers.assign(compute.buffers.begin(), compute.buffers.begin() + std::ptrdiff_t(compute.params));
-        kernel_.params = compute.params;
-    }
+    TeamAttention(const Compute& compute, const Attention& attention) : AttentionBuilder(compute, attention) {}
 
     std::optional<Kernel> make() {
         if (!find_operands() || !bind_blocks()) return {};
-        find_score();
+        find_tiles();
         allocate();
         Stmt body = seq({bring(q_tile_, q_, block_m_), wait(q_tile_), begin(), first_keys(), other_keys(), finish()});
         for (int own : {out_, weights_, scores_, parts_, base_, scale_, sums_, next_, most_, v_tile_, k_tile_, q_tile_})
@@ -100,12 +99,12 @@ class TeamAttention {
     }
 
   private:
-    const ReduceAxis& query_axis() const { return a_.product->axes[a_.query]; }
-    const ReduceAxis& column_axis() const { return a_.product->axes[a_.column]; }
+    const ReduceAxis& query_axis() const { return a_.product->axes[*a_.query]; }
     const Expr& queries() const { return query_axis().extent; }
-    const Expr& keys() const { return a_.key.extent; }
     int64_t head() const { return padded(*a_.depth.extent.as_int()); }
     int64_t columns() const { return padded(*column_axis().extent.as_int()); }
+    bool long_head() const { return std::max(head(), columns()) > kShortTeamHead; }
+    int64_t tile_keys() const { return long_head() ? kFewerKeys : kKeys; }
 
     bool find_operands() {
         if (compute_.buffers[size_t(a_.product->buffer)].dtype != DType::f32) return false;
@@ -159,27 +158,20 @@ class TeamAttention {
         return true;
     }
 
-    void find_score() {
-        score_ = split_score(a_.weights.score);
-        const double factor = q_.factor * k_.factor;
-        if (score_.value == a_.score_load && factor > 0)
-            score_.scale *= factor;
-        else if (factor != 1)
-            score_.value = map_loads(score_.value, [&](const Expr& x) -> Expr {
-                return x == a_.score_load ? x * constant(factor, DType::f32) : x;
-            });
+    void find_tiles() {
+        find_score(q_.factor * k_.factor);
         for (size_t i = 0; i < score_.conditions.size() && !causal_; ++i)
             if (auto offset = causal_offset(score_.conditions[i], query_axis().var, a_.key.var)) {
                 causal_ = substitute(*offset, names_);
                 causal_condition_ = i;
             }
-        const Expr all = ceil_div(keys(), kKeys);
+        const Expr all = ceil_div(keys(), tile_keys());
         count_ = all;
         clear_ = all - 1;
         if (causal_) {
             const Expr last = min(block_m_ * kQueries + kQueries, queries()) + *causal_;
-            count_ = ceil_div(min(keys(), last), kKeys);
-            clear_ = floor_div(block_m_ * kQueries + *causal_ + 1, kKeys);
+            count_ = ceil_div(min(keys(), last), tile_keys());
+            clear_ = floor_div(block_m_ * kQueries + *causal_ + 1, tile_keys());
         }
         if (causal_ || bounds(keys()).low.value_or(0) < 1) count_ = max(count_, 1);
         if (causal_)
@@ -188,33 +180,21 @@ class TeamAttention {
             clear_ = count_ - 1;
     }
 
-    int add(std::string name, DType dtype, std::vector<int64_t> sizes) {
-        auto taken = [&] {
-            for (const Buffer& b : kernel_.buffers)
-                if (b.name == name) return true;
-            return false;
-        };
-        while (taken()) name += "_";
-        Buffer made{.name = std::move(name), .dtype = dtype, .shape = {}, .scope = Scope::Shared};
-        for (int64_t s : sizes) made.shape.push_back(s);
-        kernel_.buffers.push_back(std::move(made));
-        return int(kernel_.buffers.size()) - 1;
-    }
     int add_own(const char* name, DType dtype, int64_t elements) {
         return add(name, dtype, {kTeam, kGroups, kPairs, elements});
     }
 
     void allocate() {
         q_tile_ = add("tile_q", q_.dtype, {kQueries, head()});
-        k_tile_ = add("tile_k", k_.dtype, {kKeys, head()});
-        v_tile_ = add("tile_v", v_.dtype, {kKeys, columns()});
+        k_tile_ = add("tile_k", k_.dtype, {tile_keys(), head()});
+        v_tile_ = add("tile_v", v_.dtype, {tile_keys(), columns()});
         most_ = add_own("most", DType::f32, 2), next_ = add_own("next_most", DType::f32, 2);
         sums_ = add_own("sums", DType::f32, 4), scale_ = add_own("scale", DType::f32, 2);
         base_ = add_own("base", DType::f32, 2), parts_ = add_own("parts", DType::f32, 4);
-        scores_ = add_own("scores", DType::f32, kKeys / 2);
-        weights_ = add_own("weights", v_.dtype, kKeys / 2);
+        scores_ = add_own("scores", DType::f32, tile_keys() / 2);
+        weights_ = add_own("weights", v_.dtype, tile_keys() / 2);
         out_ = add_own("out", DType::f32, columns() / 2);
-        stored_ = stored_rows();
+        if (!long_head()) stored_ = stored_rows();  // there is no room for a tile of longer ones
         if (stored_) o_tile_ = add("tile_o", stored_->dtype, {columns() / kPanel, kQueries, kPieces, kPieceBytes / 2});
     }
 
@@ -222,7 +202,7 @@ class TeamAttention {
     Stmt bring(int tile, const TileSource& from, const Expr& number) const {
         const Expr& var = tile == q_tile_ ? query_axis().var : a_.key.var;
         Bindings names = names_;
-        names.insert_or_assign(var.node().name, number * (tile == q_tile_ ? kQueries : kKeys));
+        names.insert_or_assign(var.node().name, number * (tile == q_tile_ ? kQueries : tile_keys()));
         std::vector<Expr> at;
         for (const Expr& e : from.at) at.push_back(substitute(e, names));
         const auto last = int64_t(at.size()) - 1;
@@ -236,15 +216,15 @@ class TeamAttention {
 
     // Strides along warps, columns of 8, half, group, pair, which of it; then what is added up: of 8, pair, which.
     Stmt score_product() const {
-        const int64_t own = kKeys / 2, none = 0, n = head();
-        return product(team_matrix_name(q_.dtype, kKeys, n, false), scores_, {q_tile_, {0, 0}}, {k_tile_, {0, 0}},
+        const int64_t own = tile_keys() / 2, none = 0, n = head();
+        return product(team_matrix_name(q_.dtype, tile_keys(), n, false), scores_, {q_tile_, {0, 0}}, {k_tile_, {0, 0}},
                        {32 * own, 4,     2,     4 * own, own,   1,    none, none, none,  //
                         16 * n,   none,  8 * n, n,       none,  none, 8,    2,    1,     //
                         none,     8 * n, none,  none,    2 * n, n,    8,    2,    1});
     }
     Stmt value_product() const {
-        const int64_t own = columns() / 2, p = kKeys / 2, none = 0, n = columns();
-        return product(team_matrix_name(v_.dtype, n, kKeys, true), out_, whole(weights_), {v_tile_, {0, 0}},
+        const int64_t own = columns() / 2, p = tile_keys() / 2, none = 0, n = columns();
+        return product(team_matrix_name(v_.dtype, n, tile_keys(), true), out_, whole(weights_), {v_tile_, {0, 0}},
                        {32 * own, 4,    2,    4 * own, own,  1,    none,  none,  none,  //
                         32 * p,   none, 2,    4 * p,   none, none, 4,     p,     1,     //
                         none,     8,    none, none,    2,    1,    8 * n, 2 * n, n});
@@ -272,7 +252,6 @@ class TeamAttention {
         Stmt body = loop_over(in, 2, pairs, one(x * 4 + half * 2 + in, in, x * 8 + t.pair * 2 + in));
         return loop_over(x, columns / 8, LoopKind::Unrolled, std::move(body));
     }
-    static Expr real(double value) { return constant(value, DType::f32); }
     static Expr own(int buffer, const WarpThread& t, const Expr& e) { return load(buffer, DType::f32, t.own(e)); }
     Expr sum(const WarpThread& t, const Expr& half) const {
         return own(sums_, t, half * 2) + own(sums_, t, half * 2 + 1);
@@ -297,17 +276,9 @@ class TeamAttention {
         const bool full = divides(kQueries, queries());
         names.insert_or_assign(query_axis().var.node().name, full ? query : min(query, queries() - 1));
         names.insert_or_assign(a_.key.var.node().name, key);
-        auto at = [&](const Expr& e) {
-            Expr marked =
-                map_loads(e, [&](const Expr& x) -> Expr { return x == a_.score_load ? load(-1, DType::f32, {}) : x; });
-            return map_loads(substitute(marked, names),
-                             [&](const Expr& x) -> Expr { return x.node().slot == -1 ? product : x; });
-        };
-        Expr value = at(score_.value);
-        for (size_t i = score_.conditions.size(); i-- > 0;)
-            if (masked || !causal_ || i != causal_condition_)
-                value = select(at(score_.conditions[i]), value, real(-INFINITY));
-        if (ends && !divides(kKeys, keys())) value = select(lt(key, keys()), value, real(-INFINITY));
+        const bool skips = causal_ && !masked;
+        Expr value = AttentionBuilder::score(names, product, skips ? std::optional(causal_condition_) : std::nullopt);
+        if (ends && !divides(tile_keys(), keys())) value = select(lt(key, keys()), value, real(-INFINITY));
         return value;
     }
 
@@ -318,7 +289,7 @@ class TeamAttention {
             const Expr half = loop_var("half_max_" + name, 2);
             auto one = [&](const Expr& e, const Expr& in, const Expr& column) {
                 const Expr plain = own(scores_, t, e);
-                const Expr value = score(row(t, half), number * kKeys + column, plain, ends, masked);
+                const Expr value = score(row(t, half), number * tile_keys() + column, plain, ends, masked);
                 Stmt next = store(parts_, t.own(half * 2 + in), own(scores_, t, e), ReduceOp::Max);
                 if (value == plain) return next;
                 return seq({store(scores_, t.own(e), value), std::move(next)});
@@ -326,18 +297,17 @@ class TeamAttention {
             auto part = [&](int in) { return half * 2 + in; };
             Stmt body = seq({store(parts_, t.own(part(0)), own(most_, t, half)),
                              store(parts_, t.own(part(1)), own(most_, t, half)),
-                             elements("max_" + name, half, kKeys, LoopKind::Unrolled, t, one),
+                             elements("max_" + name, half, tile_keys(), LoopKind::Unrolled, t, one),
                              store(next_, t.own(half), max(own(parts_, t, part(0)), own(parts_, t, part(1))))});
             return loop_over(half, 2, LoopKind::Unrolled, std::move(body));
         });
         // A row that has seen nothing yet has a weight of 0 for each key. One multiplication and addition for each
         // score is enough where what is multiplied cannot be too large.
-        const bool plain_score = score_.value == a_.score_load;
         Stmt exps = by_threads("exp_" + name, [&](const WarpThread& t) {
             const Expr half = loop_var("half_exp_" + name, 2);
             const Expr next = own(next_, t, half), base = own(base_, t, half);
             auto two_to = [&](const Expr& x) {
-                return pow(real(2), plain_score ? x * factor - base : (x - base) * factor);
+                return pow(real(2), plain_score() ? x * factor - base : (x - base) * factor);
             };
             const Expr seen = select(eq(next, real(-INFINITY)), real(0), next);
             auto one = [&](const Expr& e, const Expr& in, const Expr&) {
@@ -347,10 +317,10 @@ class TeamAttention {
             auto rescale = [&](const Expr& part) {
                 return store(sums_, t.own(part), own(sums_, t, part) * own(scale_, t, half));
             };
-            Stmt body = seq({store(base_, t.own(half), plain_score ? seen * factor : seen),
+            Stmt body = seq({store(base_, t.own(half), plain_score() ? seen * factor : seen),
                              store(scale_, t.own(half), two_to(own(most_, t, half))), store(most_, t.own(half), next),
                              rescale(half * 2), rescale(half * 2 + 1),
-                             elements("exp_" + name, half, kKeys, LoopKind::Unrolled, t, one)});
+                             elements("exp_" + name, half, tile_keys(), LoopKind::Unrolled, t, one)});
             return loop_over(half, 2, LoopKind::Unrolled, std::move(body));
         });
         return seq({std::move(largest), quad(kQuadMax, next_), std::move(exps)});
@@ -366,7 +336,7 @@ class TeamAttention {
             auto scaled = [&](const Expr& e, const Expr&, const Expr&) {
                 return store(out_, t.own(e), own(out_, t, e) * own(scale_, t, half));
             };
-            Stmt body = elements("keep_" + name, half, kKeys, LoopKind::Vector, t, one);
+            Stmt body = elements("keep_" + name, half, tile_keys(), LoopKind::Vector, t, one);
             if (rescale)
                 body =
                     seq({std::move(body), elements("scale_" + name, half, columns(), LoopKind::Unrolled, t, scaled)});
@@ -391,7 +361,8 @@ class TeamAttention {
     // First those of which some queries see only some, then those that all see.
     Stmt other_keys() const {
         std::vector<Stmt> all;
-        const bool in_step = causal_ && causal_->as_int() && divides(kKeys, *causal_);  // all but the last are clear
+        const bool in_step = causal_ && causal_->as_int() && divides(tile_keys(), *causal_) &&
+                             tile_keys() == kQueries;  // all but the last are clear
         if (causal_ && !in_step) all.push_back(key_loop("masked", count_ - 1 - clear_, count_ - 2, true));
         if (causal_)
             all.push_back(key_loop("clear", in_step ? count_ - 1 : clear_, (in_step ? count_ - 1 : clear_) - 1, false));
@@ -460,57 +431,17 @@ class TeamAttention {
         return to;
     }
 
-    struct Finished {
-        int buffer = -1;
-        std::vector<Expr> to;
-        Expr value;
-    };
-    // Of a result and the sum of its weights, what is stored. A row without weights is zero.
     Finished finished(const Expr& query, const Expr& column, Expr value, const Expr& weights) const {
         Bindings names = names_;
         names.insert_or_assign(query_axis().var.node().name, query);
         names.insert_or_assign(column_axis().var.node().name, column);
-        auto with = [&](const Expr& e, const std::function<bool(const Expr&)>& which, const Bindings& at,
-                        const Expr& by) {
-            Expr marked = map_loads(e, [&](const Expr& x) -> Expr { return which(x) ? load(-1, DType::f32, {}) : x; });
-            return map_loads(substitute(marked, at),
-                             [&](const Expr& x) -> Expr { return x.node().slot == -1 ? by : x; });
-        };
-        if (bounds(keys()).low.value_or(0) < 1) value = select(eq(keys(), 0), real(0), value);
-        if (!a_.weights.blind.is(ExprKind::Const)) {
-            const Expr total = select(eq(weights, real(0)), real(NAN), weights);
-            auto is_sum = [&](const Expr& x) { return x == a_.weights.sum_load; };
-            value = select(with(a_.weights.blind, is_sum, names, total), real(0), value);
-        }
-        const Stage& product = *a_.product;
-        const Stage& last = a_.epilogue ? *a_.epilogue : product;
-        if (a_.epilogue) {
-            Bindings own_names;
-            for (const ReduceAxis& axis : last.axes) own_names.insert_or_assign(axis.var.node().name, Expr(0));
-            Expr read;
-            visit(last.value, [&](const Expr& x) {
-                if (x.is(ExprKind::Load) && x.node().slot == product.buffer) read = x;
-            });
-            for (size_t n = 0; n < product.axes.size(); ++n)
-                if (!product.axes[n].extent.is_int(1))
-                    own_names.insert_or_assign(read.arg(n).node().name, substitute(product.axes[n].var, names));
-            auto is_product = [&](const Expr& x) { return x.node().slot == product.buffer; };
-            value = with(last.value, is_product, own_names, value);
-            names = std::move(own_names);
-        }
-        Finished made{.buffer = last.buffer, .to = {}, .value = std::move(value)};
-        for (const Expr& e : last.store) made.to.push_back(substitute(e, names));
-        return made;
+        return AttentionBuilder::finished(std::move(names), std::move(value), weights);
     }
 
-    const Compute& compute_;
-    const Attention& a_;
-    Kernel kernel_;
     TileSource q_, k_, v_;
     Bindings names_;  // of outer axes
     std::vector<For> blocks_;
     Expr block_m_;
-    AttentionScore score_;
     std::optional<Expr> causal_;
     size_t causal_condition_ = 0;
     Expr count_, clear_;  // tiles of keys, and those that all queries of the block see
@@ -541,11 +472,14 @@ std::optional<ScaledLoad> scaled_load(const Expr& operand) {
 }
 
 Result<std::optional<Lowered>> attention_kernel(const Compute& compute, const Machine& machine) {
-    if (!machine.has("wgmma")) return std::optional<Lowered>();
     auto attention = match_attention(compute, Rounding::Dropped);
     if (!attention) return std::optional<Lowered>();
+    auto by_warps = [&] { return warp_attention(compute, *attention, machine); };
+    const bool few = !attention->query || attention->product->axes[*attention->query].extent.as_int().value_or(
+                                              kFewestTeamQueries) < kFewestTeamQueries;
+    if (few || !machine.has("wgmma")) return by_warps();
     auto made = TeamAttention(compute, *attention).make();
-    if (!made) return std::optional<Lowered>();
+    if (!made) return by_warps();
     simplify_kernel(*made);
     drop_unused_buffers(*made);
     TRY(verify(*made));

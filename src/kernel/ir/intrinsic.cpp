@@ -189,10 +189,12 @@ std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
     for (bool rows_unsigned : {true, false})
         for (int64_t words : kWordsOfTiles) all.push_back(word_tiles(rows_unsigned, words));
     for (DType dtype : {DType::f16, DType::bf16})
-        for (int64_t side : {64, 128}) {
-            all.push_back(team_matrix(dtype, 128, side, false));
-            all.push_back(team_matrix(dtype, side, 128, true));
-        }
+        for (int64_t keys : {64, 128})
+            for (int64_t head : {64, 128, 192, 256}) {
+                if (keys > 64 && head > 128) continue;
+                all.push_back(team_matrix(dtype, keys, head, false));
+                all.push_back(team_matrix(dtype, head, keys, true));
+            }
     for (DType a : kMatrixTypes)
         for (DType b : kMatrixTypes) {
             if (!are_multiplied(a, b)) continue;
