@@ -8,6 +8,7 @@
 #include "kernel/gpu/keep_wide.h"
 #include "kernel/gpu/own_elements.h"
 #include "kernel/gpu/prepare_operand.h"
+#include "kernel/gpu/row_reduction_kernel.h"
 
 namespace tessera {
 
@@ -72,6 +73,10 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
         return std::move(**tiled);
+    }
+    if (auto rows = matrix ? std::optional<Lowered>() : row_reduction_kernel(compute, options)) {
+        if (traces) *traces += fmt::format("// {}: rows in registers, no schedule\n", compute.name);
+        return std::move(*rows);
     }
     auto shared = try_one(true);
     if (shared.ok()) return shared;
