@@ -1,11 +1,11 @@
-#include "kernel/gpu/row_reduction_kernel.h"
+#include "kernel/gpu/memory_bound/row_reduction_kernel.h"
 
 #include <algorithm>
 
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/gpu/keep_wide.h"
-#include "kernel/gpu/row_stages.h"
+#include "kernel/gpu/memory_bound/row_stages.h"
 #include "kernel/ir/group_steps.h"
 
 namespace tessera {

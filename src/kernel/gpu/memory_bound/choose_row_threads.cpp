@@ -2,7 +2,7 @@
 #include <bit>
 #include <cmath>
 
-#include "kernel/gpu/row_reduction_kernel.h"
+#include "kernel/gpu/memory_bound/row_reduction_kernel.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernel/gpu/gpu_schedule.h"
+#include "kernel/gpu/lower/gpu_schedule.h"
 
 #include <algorithm>
 
@@ -6,9 +6,10 @@
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/keep_wide.h"
+#include "kernel/gpu/memory_bound/row_reduction_kernel.h"
+#include "kernel/gpu/memory_bound/window_kernel.h"
 #include "kernel/gpu/own_elements.h"
 #include "kernel/gpu/prepare_operand.h"
-#include "kernel/gpu/row_reduction_kernel.h"
 
 namespace tessera {
 
@@ -73,6 +74,11 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
         return std::move(**tiled);
+    }
+    if (auto window = matrix ? std::optional<Lowered>() : window_kernel(compute, options)) {
+        if (traces)
+            *traces += fmt::format("// {}: windows over an image in shared memory, no schedule\n", compute.name);
+        return std::move(*window);
     }
     if (auto rows = matrix ? std::optional<Lowered>() : row_reduction_kernel(compute, options)) {
         if (traces) *traces += fmt::format("// {}: rows in registers, no schedule\n", compute.name);

@@ -1,4 +1,4 @@
-#include "kernel/gpu/row_stages.h"
+#include "kernel/gpu/memory_bound/row_stages.h"
 
 #include <algorithm>
 
@@ -30,6 +30,21 @@ bool reads_own(const Compute& c, const Stage& stage, size_t rows) {
 
 bool is_kept(const Compute& c, const Stage& stage, size_t rows) {
     return !is_output(c, stage) && stage.reduce.empty() && stage.axes.size() > rows;
+}
+
+// Whether neighbouring rows share elements, as windows that overlap do.
+bool overlaps(const Stage& stage) {
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            for (const ReduceAxis& row : stage.axes)
+                for (const ReduceAxis& along : stage.reduce) {
+                    if (!depends_on(index, row.var) || !depends_on(index, along.var)) continue;
+                    const auto step = step_of(index, row.var), within = step_of(index, along.var);
+                    const auto every = step ? step->as_int() : std::nullopt, extent = along.extent.as_int();
+                    const auto further = within ? within->as_int() : std::nullopt;
+                    if (every && extent && further && *every < *extent * *further) return true;
+                }
+    return false;
 }
 
 }  // namespace
@@ -111,6 +126,7 @@ bool are_worth_threads(const Schedule& s, const RowStages& found) {
     if (rows && *rows < 1) return false;
     for (const Stage& stage : s.compute().stages) {
         if (stage.reduce.empty()) continue;
+        if (overlaps(stage)) return false;
         const std::vector<Expr> loads = loads_of(stage);
         const bool inside = std::all_of(loads.begin(), loads.end(),
                                         [&](const Expr& x) { return size_t(x.node().slot) >= s.compute().params; });
