@@ -6,6 +6,7 @@
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/keep_wide.h"
+#include "kernel/gpu/memory_bound/element_map_kernel.h"
 #include "kernel/gpu/memory_bound/row_reduction_kernel.h"
 #include "kernel/gpu/memory_bound/window_kernel.h"
 #include "kernel/gpu/own_elements.h"
@@ -83,6 +84,10 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
     if (auto rows = matrix ? std::optional<Lowered>() : row_reduction_kernel(compute, options)) {
         if (traces) *traces += fmt::format("// {}: rows in registers, no schedule\n", compute.name);
         return std::move(*rows);
+    }
+    if (auto map = matrix ? std::optional<Lowered>() : element_map_kernel(compute)) {
+        if (traces) *traces += fmt::format("// {}: several elements a thread, no schedule\n", compute.name);
+        return std::move(*map);
     }
     auto shared = try_one(true);
     if (shared.ok()) return shared;
