@@ -71,10 +71,10 @@ TEST(Gpu, ShortRowsShareABlock) {
     expect_in_any_order(
         "graph g(x: f32[2050,64], s: f32[64], b: f32[64]) {\n  return layer_normalization(x, s, b)\n}\n");
     EXPECT_THAT(kernels_of(for_blocks("graph g(x: f16[8192,1024]) {\n  return softmax(x, axis=-1)\n}\n")),
-                testing::AllOf(testing::HasSubstr("< 4096 on block.x"), testing::HasSubstr("< 2 on thread.y"),
-                               testing::HasSubstr("f32[1, 2, 32, 32] shared")));
+                testing::AllOf(testing::HasSubstr("< 2048 on block.x"), testing::HasSubstr("< 4 on thread.y"),
+                               testing::HasSubstr("f32[1, 4, 32, 32] shared")));
     // Fewer rows, and long ones, have a block each.
-    for (const char* shape : {"1024,1024", "8192,2048"})
+    for (const char* shape : {"1024,1024", "8192,4096"})
         EXPECT_THAT(
             kernels_of(for_blocks(fmt::format("graph g(x: f16[{}]) {{\n  return softmax(x, axis=-1)\n}}\n", shape))),
             testing::Not(testing::HasSubstr("thread.y")));
@@ -90,7 +90,7 @@ TEST(Gpu, WhatIsKeptOfRowsStaysWithItsThread) {
         "graph g(x: f16[2,768], s: f16[768], b: f16[768]) {\n  return layer_normalization(x, s, b)\n}\n");
     expect_in_any_order("graph g(x: f16[3,7,256]) {\n  %0 = softmax(x, axis=-1)\n  return reduce_sum(%0, [2])\n}\n");
     const std::string kernel = kernels_of(for_blocks("graph g(x: f16[8,1024]) {\n  return softmax(x, axis=-1)\n}\n"));
-    EXPECT_THAT(kernel, testing::AllOf(testing::HasSubstr("f32[1, 1, 32, 32] shared"), testing::HasSubstr("pow(2.0")));
+    EXPECT_THAT(kernel, testing::AllOf(testing::HasSubstr("f32[1, 1, 128, 8] shared"), testing::HasSubstr("pow(2.0")));
     EXPECT_THAT(kernel, testing::Not(testing::HasSubstr("f32(f16(")));
 }
 

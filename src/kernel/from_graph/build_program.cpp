@@ -9,7 +9,7 @@
 #include "base/in_parallel.h"
 #include "graph/count.h"
 #include "kernel/cpu/lower_variants.h"
-#include "kernel/gpu/gpu_schedule.h"
+#include "kernel/gpu/lower/gpu_schedule.h"
 
 namespace tessera {
 namespace {

@@ -1,29 +1,9 @@
+#include "kernel/gpu/inside_image.h"
 #include "kernel/gpu/matrix_operand.h"
 #include "kernel/gpu/wgmma_kernel.h"
 
 namespace tessera {
 namespace {
-
-// A condition as a sum that is above 0 where it holds.
-std::optional<Expr> above_zero(const Expr& condition) {
-    if (condition.is(ExprKind::Lt)) return condition.arg(1) - condition.arg(0);
-    if (condition.is(ExprKind::Le)) return condition.arg(1) - condition.arg(0) + 1;
-    return {};
-}
-
-// Whether all that a condition asks for is that the places y and x lie inside of an image.
-bool asks_for_inside(const Expr& condition, const std::vector<Expr>& at, const Buffer& image) {
-    if (condition.is(ExprKind::And)) {
-        for (const Expr& part : condition.args())
-            if (!asks_for_inside(part, at, image)) return false;
-        return true;
-    }
-    const auto asked = above_zero(condition);
-    if (!asked) return false;
-    for (size_t d : {1, 2})
-        if ((*asked - at[d] - 1).is_int(0) || (*asked + at[d] - image.shape[d]).is_int(0)) return true;
-    return false;
-}
 
 // The axes of a stage that have more than one element.
 std::vector<ReduceAxis> long_axes(const Stage& stage, const std::vector<int>& which) {
@@ -86,7 +66,7 @@ std::optional<Window> find_window(const Compute& compute, const Stage& stage, co
     found.further.resize(stage.reduce.size());
     if (!find_steps(at[1], y, stage, 0, found) || !find_steps(at[2], x, stage, 1, found)) return {};
     for (const Expr& condition : conditions)
-        if (!asks_for_inside(condition, at, image)) return {};
+        if (!asks_for_inside(condition, at, image, {1, 2})) return {};
     return found;
 }
 

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kQuad = 4;  // threads
+constexpr int64_t kQuad = 4, kWarp = 32;  // threads
 
 bool goes_on(const Call& call) {
     const Intrinsic* known = find_intrinsic(call.name);
@@ -40,11 +40,19 @@ Stmt swap_loops(const Kernel& kernel, const Call& call, int number) {
     for (const Expr& size : b.shape)
         at.push_back(index_var(fmt::format("swap{}.{}", at.size(), number), *size.as_int()));
     std::vector<Expr> from = at;
-    from[1] = bit(ExprKind::BitXor, at[1], Expr(mask / kQuad));
-    from[2] = bit(ExprKind::BitXor, at[2], Expr(mask % kQuad));
+    const int64_t line = std::min(*b.shape[2].as_int(), kWarp);  // threads of a warp along x
+    if (mask >= line) from[1] = bit(ExprKind::BitXor, at[1], Expr(mask / line));
+    if (mask % line) from[2] = bit(ExprKind::BitXor, at[2], Expr(mask % line));
     Stmt body = store(call.writes[0].buffer, at, load(call.reads[0].buffer, b.dtype, from));
     for (size_t d = at.size(); d-- > 0;) body = for_loop({.var = at[d], .extent = b.shape[d], .body = std::move(body)});
     return body;
+}
+
+// Whether the warps of [z, y, x] threads are whole, and a number of a thread in its warp is bits of y and of x.
+bool has_whole_warps(const Buffer& b) {
+    const auto y = b.shape[1].as_int(), x = b.shape[2].as_int();
+    if (!y || !x || *y < 1 || *x < 1) return false;
+    return *x % kWarp == 0 || (kWarp % *x == 0 && *y % (kWarp / *x) == 0);
 }
 
 }  // namespace
@@ -67,12 +75,14 @@ std::optional<std::string> misused_step(const Kernel& kernel, const Call& call) 
     }
     if (right) {
         const Buffer& b = kernel.buffers[static_cast<size_t>(call.writes[0].buffer)];
-        right = b.scope == Scope::Shared && b.shape.size() == 4 && b.strides.empty() && b.shape[2].is_int(kQuad);
+        right = b.scope == Scope::Shared && b.shape.size() == 4 && b.strides.empty();
+        right &= right && (swaps ? has_whole_warps(b) : b.shape[2].is_int(kQuad));
         for (const Expr& size : b.shape) right &= size.as_int().has_value();
         for (const Expr& index : call.writes[0].indices) right &= index.is_int(0);
     }
     if (right) return std::nullopt;
-    return fmt::format("{} wants a buffer [warps, 8, 4, elements] in shared memory", call.name);
+    return fmt::format("{} wants a buffer {} in shared memory", call.name,
+                       swaps ? "[z, y, x, elements] of threads in whole warps" : "[warps, 8, 4, elements]");
 }
 
 std::optional<std::string> misused_product(const Stmt& s) {

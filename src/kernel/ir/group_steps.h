@@ -5,8 +5,10 @@
 //   call quad_sum(x[0, 0, 0, 0]; x[0, 0, 0, 0]; )   the same of the sum
 //   call wait_product(x[0, 0, 0, 0]; ; )            the product that was begun into x is there from here on, and not
 //                                                   before; what it reads is not changed until here
-//   call swap_lanes(y[0, 0, 0, 0]; x[0, 0, 0, 0]; m)  y of each thread is x of the thread of its warp whose number, 4
-//                                                   times the group and the pair, differs in the bits of m
+//   call swap_lanes(y[0, 0, 0, 0]; x[0, 0, 0, 0]; m)  y of each thread is x of the thread of its warp whose lane differs
+//                                                   in the bits of m: a butterfly shuffle. Buffers are [z, y, x,
+//                                                   elements], of all threads of a block; a warp is 32 neighbours
+//                                                   along x, or 32 / x lines of them
 #pragma once
 
 #include "kernel/ir/kernel.h"

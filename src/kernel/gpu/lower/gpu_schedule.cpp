@@ -1,4 +1,4 @@
-#include "kernel/gpu/gpu_schedule.h"
+#include "kernel/gpu/lower/gpu_schedule.h"
 
 #include <algorithm>
 
@@ -6,6 +6,9 @@
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/keep_wide.h"
+#include "kernel/gpu/memory_bound/element_map_kernel.h"
+#include "kernel/gpu/memory_bound/row_reduction_kernel.h"
+#include "kernel/gpu/memory_bound/window_kernel.h"
 #include "kernel/gpu/own_elements.h"
 #include "kernel/gpu/prepare_operand.h"
 
@@ -72,6 +75,19 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
         return std::move(**tiled);
+    }
+    if (auto window = matrix ? std::optional<Lowered>() : window_kernel(compute, options)) {
+        if (traces)
+            *traces += fmt::format("// {}: windows over an image in shared memory, no schedule\n", compute.name);
+        return std::move(*window);
+    }
+    if (auto rows = matrix ? std::optional<Lowered>() : row_reduction_kernel(compute, options)) {
+        if (traces) *traces += fmt::format("// {}: rows in registers, no schedule\n", compute.name);
+        return std::move(*rows);
+    }
+    if (auto map = matrix ? std::optional<Lowered>() : element_map_kernel(compute)) {
+        if (traces) *traces += fmt::format("// {}: several elements a thread, no schedule\n", compute.name);
+        return std::move(*map);
     }
     auto shared = try_one(true);
     if (shared.ok()) return shared;

@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernel/gpu/memory_bound/row_reduction_kernel.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostRowThreads = 1024, kWarpThreads = 32;
+constexpr int64_t kProcessors = 132, kThreadsOfProcessor = 2048;  // SMs, and threads resident on each
+constexpr int64_t kBytesInFlight = 64;                            // of a thread, that hide the latency of memory
+constexpr int64_t kShortRowThreads = 128;                         // of a block that has several rows
+constexpr int64_t kDynamicThreads = 256;                          // of a row of unknown length
+constexpr int64_t kMostTurns = 64;                                // that are unrolled
+constexpr int64_t kLongRowTurns = 16;
+// Registers of a thread for elements of its row: more leave too few threads on an SM, and of 1024 threads each has 64.
+constexpr double kMostWords = 40;
+constexpr int64_t kLineBytes = 128;
+
+double cost_of(int64_t threads, int64_t vectors, int64_t wanted, int64_t vector_bytes) {
+    const int64_t turns = (vectors + threads - 1) / threads;
+    double cost = double(threads * turns) / double(vectors);
+    cost += 0.05 * std::abs(std::log2(double(turns) / double(wanted)));
+    if (threads > kWarpThreads) cost += 0.05;  // a barrier
+    // Threads of a row that read less of it at a time than a cache line.
+    if (threads < vectors) cost += 0.1 * std::max(0.0, std::log2(double(kLineBytes) / double(threads * vector_bytes)));
+    return cost;
+}
+
+}  // namespace
+
+RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lanes, int64_t bytes, double words) {
+    RowThreads made{.lanes = lanes};
+    const auto elements = length.as_int(), count = rows.as_int();
+    if (!elements) {
+        made.threads = kDynamicThreads;
+        return made;
+    }
+    const int64_t vectors = std::max<int64_t>(1, (*elements + lanes - 1) / lanes);
+    const double all = count ? double(*count) * double(vectors) : 1e12;
+    const auto share = static_cast<int64_t>(std::min(all / double(kProcessors * kThreadsOfProcessor), 1e6));
+    const int64_t wanted = std::clamp<int64_t>(share, 1, std::max<int64_t>(1, kBytesInFlight / (lanes * bytes)));
+    double best = 1e30;
+    for (int64_t threads = 1; threads <= kMostRowThreads; threads *= 2) {
+        if (threads > 1 && threads / 2 >= vectors) break;
+        const int64_t turns = (vectors + threads - 1) / threads;
+        if (turns > kMostTurns || double(turns * lanes) * words > kMostWords) continue;
+        if (const double cost = cost_of(threads, vectors, wanted, lanes * bytes); cost < best) {
+            best = cost;
+            made.threads = threads, made.turns = turns;
+        }
+    }
+    if (made.turns == 0) {
+        const auto few = static_cast<uint64_t>(std::max<int64_t>(1, vectors / kLongRowTurns));
+        made.threads = std::clamp<int64_t>(int64_t(std::bit_floor(few)), kWarpThreads, kMostRowThreads);
+        return made;
+    }
+    const auto blocks = [&](int64_t together) { return count ? *count / together : int64_t{1} << 40; };
+    made.rows = std::max<int64_t>(1, kShortRowThreads / made.threads);
+    while (made.rows > 1 && made.rows * made.threads > kWarpThreads && blocks(made.rows) < 2 * kProcessors)
+        made.rows /= 2;
+    return made;
+}
+
+}  // namespace tessera

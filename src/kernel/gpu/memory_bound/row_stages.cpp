@@ -1,0 +1,238 @@
+#include "kernel/gpu/memory_bound/row_stages.h"
+
+#include <algorithm>
+
+#include "kernel/gpu/gpu_kinds.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kShortestRow = 16;
+constexpr int64_t kRowsInParts = 32, kRowInParts = 1 << 15;  // several blocks share such rows: reductions_in_parts.cpp
+
+bool same_extents(const std::vector<ReduceAxis>& a, const std::vector<ReduceAxis>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const ReduceAxis& x, const ReduceAxis& y) { return x.extent == y.extent; });
+}
+
+// Whether a stage reads intermediates at its own row, and at its own element of it.
+bool reads_own(const Compute& c, const Stage& stage, size_t rows) {
+    const std::vector<ReduceAxis> along = axes_along(stage, rows);
+    for (const Expr& load : loads_of(stage)) {
+        if (size_t(load.node().slot) < c.params) continue;
+        const size_t dims = load.args().size();
+        if (dims != rows && dims != rows + along.size()) return false;
+        for (size_t d = 0; d < dims; ++d)
+            if (!(load.arg(d) == (d < rows ? stage.axes[d] : along[d - rows]).var)) return false;
+    }
+    return true;
+}
+
+bool is_kept(const Compute& c, const Stage& stage, size_t rows) {
+    return !is_output(c, stage) && stage.reduce.empty() && stage.axes.size() > rows;
+}
+
+// Whether neighbouring rows share elements, as windows that overlap do.
+bool overlaps(const Stage& stage) {
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            for (const ReduceAxis& row : stage.axes)
+                for (const ReduceAxis& along : stage.reduce) {
+                    if (!depends_on(index, row.var) || !depends_on(index, along.var)) continue;
+                    const auto step = step_of(index, row.var), within = step_of(index, along.var);
+                    const auto every = step ? step->as_int() : std::nullopt, extent = along.extent.as_int();
+                    const auto further = within ? within->as_int() : std::nullopt;
+                    if (every && extent && further && *every < *extent * *further) return true;
+                }
+    return false;
+}
+
+}  // namespace
+
+bool is_output(const Compute& c, const Stage& stage) { return size_t(stage.buffer) < c.params; }
+
+std::vector<ReduceAxis> axes_along(const Stage& stage, size_t rows) {
+    if (!stage.reduce.empty()) return stage.reduce;
+    return {stage.axes.begin() + std::ptrdiff_t(rows), stage.axes.end()};
+}
+
+RowStages find_rows(const Compute& c) {
+    RowStages found;
+    size_t rows = SIZE_MAX;
+    for (const Stage& stage : c.stages)
+        if (!stage.reduce.empty()) rows = std::min(rows, stage.axes.size());
+    if (rows == SIZE_MAX) return found;
+    for (const Stage& stage : c.stages) {
+        if (stage.fold || stage.axes.size() < rows || (!stage.reduce.empty() && stage.axes.size() != rows)) return {};
+        const std::vector<ReduceAxis> own(stage.axes.begin(), stage.axes.begin() + std::ptrdiff_t(rows));
+        const std::vector<ReduceAxis> along = axes_along(stage, rows);
+        if (&stage == &c.stages.front()) found.rows = own;
+        if (!same_extents(own, found.rows) || !reads_own(c, stage, rows)) return {};
+        if (found.along.empty()) found.along = along;
+        if (!along.empty() && !same_extents(along, found.along)) return {};
+        // What is written outside is not read back.
+        if (is_output(c, stage))
+            for (const Stage& reader : c.stages)
+                if (!loads_of(reader, stage.buffer).empty()) return {};
+    }
+    found.ok = true;
+    return found;
+}
+
+Compute without_unit_axes(Compute c) {
+    const auto is_unit = [](const Expr& extent) { return extent.is_int(1); };
+    std::map<int, std::vector<size_t>> left;  // by intermediate: the dimensions that stay
+    for (Stage& stage : c.stages) {
+        Bindings first;
+        for (auto* axes : {&stage.axes, &stage.reduce}) {
+            std::vector<ReduceAxis> kept;
+            for (const ReduceAxis& a : *axes) {
+                const bool last = axes == &stage.reduce && kept.empty() && &a == &axes->back();
+                if (is_unit(a.extent) && !last)
+                    first.insert_or_assign(a.var.node().name, 0);
+                else
+                    kept.push_back(a);
+            }
+            *axes = std::move(kept);
+        }
+        stage.value = substitute(stage.value, first);
+        for (Expr& index : stage.store) index = substitute(index, first);
+        if (is_output(c, stage)) continue;
+        Buffer& b = c.buffers[size_t(stage.buffer)];
+        std::vector<Expr> shape, at;
+        for (size_t d = 0; d < b.shape.size(); ++d) {
+            if (is_unit(b.shape[d])) continue;
+            left[stage.buffer].push_back(d);
+            shape.push_back(b.shape[d]);
+            at.push_back(stage.store[d]);
+        }
+        left[stage.buffer];
+        b.shape = std::move(shape), stage.store = std::move(at);
+    }
+    for (Stage& stage : c.stages)
+        stage.value = map_loads(stage.value, [&](const Expr& x) {
+            const auto kept = left.find(x.node().slot);
+            if (kept == left.end()) return x;
+            std::vector<Expr> at;
+            for (size_t d : kept->second) at.push_back(x.arg(d));
+            return load(x.node().slot, x.dtype(), std::move(at));
+        });
+    return c;
+}
+
+bool are_worth_threads(const Schedule& s, const RowStages& found) {
+    const auto length = elements_of(found.along).as_int(), rows = elements_of(found.rows).as_int();
+    if (length && (*length < kShortestRow || (rows && *rows <= kRowsInParts && *length >= kRowInParts))) return false;
+    if (rows && *rows < 1) return false;
+    for (const Stage& stage : s.compute().stages) {
+        if (stage.reduce.empty()) continue;
+        if (overlaps(stage)) return false;
+        const std::vector<Expr> loads = loads_of(stage);
+        const bool inside = std::all_of(loads.begin(), loads.end(),
+                                        [&](const Expr& x) { return size_t(x.node().slot) >= s.compute().params; });
+        if (!inside && !reduces_along_lanes(s, stage)) return false;
+    }
+    return true;
+}
+
+Compute loads_apart(Compute c, const RowStages& found) {
+    const size_t rows = found.rows.size();
+    const auto named = [&](const Stage& stage, const Expr& load) {
+        Bindings names;
+        for (size_t i = 0; i < rows; ++i) names.insert_or_assign(stage.axes[i].var.node().name, found.rows[i].var);
+        const std::vector<ReduceAxis> along = axes_along(stage, rows);
+        for (size_t i = 0; i < along.size(); ++i) names.insert_or_assign(along[i].var.node().name, found.along[i].var);
+        return substitute(load, names);
+    };
+    std::vector<std::pair<Expr, std::set<std::string>>> readers;
+    const auto find = [&](const Expr& load) {
+        return std::find_if(readers.begin(), readers.end(), [&](const auto& r) { return r.first == load; });
+    };
+    for (const Stage& stage : c.stages)
+        for (const Expr& load : loads_of(stage)) {
+            if (size_t(load.node().slot) >= c.params || axes_along(stage, rows).empty()) continue;
+            const Expr own = named(stage, load);
+            if (find(own) == readers.end()) readers.push_back({own, {}});
+            find(own)->second.insert(stage.name);
+        }
+    std::vector<Stage> first;
+    std::vector<Expr> shape, at;
+    std::vector<ReduceAxis> axes = found.rows;
+    axes.insert(axes.end(), found.along.begin(), found.along.end());
+    for (const ReduceAxis& a : axes) shape.push_back(a.extent), at.push_back(a.var);
+    for (const auto& [own, stages] : readers) {
+        const bool of_row = std::any_of(found.rows.begin(), found.rows.end(),
+                                        [&](const ReduceAxis& a) { return depends_on(own, a.var); });
+        const bool along = std::any_of(found.along.begin(), found.along.end(),
+                                       [&](const ReduceAxis& a) { return depends_on(own, a.var); });
+        if (stages.size() < 2 || !of_row || !along) continue;
+        const int buffer = int(c.buffers.size());
+        const std::string name = fmt::format("loaded{}", buffer);
+        c.buffers.push_back({name, own.dtype(), shape});
+        first.push_back({.name = name, .buffer = buffer, .axes = axes, .store = at, .value = own});
+        for (Stage& stage : c.stages) {
+            std::vector<Expr> here;
+            for (size_t i = 0; i < rows; ++i) here.push_back(stage.axes[i].var);
+            for (const ReduceAxis& a : axes_along(stage, rows)) here.push_back(a.var);
+            stage.value = map_loads(stage.value, [&](const Expr& x) {
+                return here.size() == axes.size() && named(stage, x) == own ? load(buffer, x.dtype(), here) : x;
+            });
+        }
+    }
+    c.stages.insert(c.stages.begin(), first.begin(), first.end());
+    return c;
+}
+
+int64_t lanes_for(const Schedule& s, const RowStages& found) {
+    const Compute& c = s.compute();
+    std::set<int> own;
+    for (const Stage& stage : c.stages)
+        if (!is_output(c, stage)) own.insert(stage.buffer);
+    int64_t lanes = 8;
+    for (const Stage& stage : c.stages) {
+        const std::vector<ReduceAxis> along = axes_along(stage, found.rows.size());
+        if (along.empty()) continue;
+        bool outside = is_output(c, stage) && stage.reduce.empty();
+        for (const Expr& load : loads_of(stage))
+            outside |= size_t(load.node().slot) < c.params && depends_on(load, along.back().var);
+        if (outside) lanes = std::min(lanes, access_width(s, stage, along.back(), own));
+    }
+    return lanes;
+}
+
+int64_t widest_access(const Compute& c) {
+    int64_t bytes = 1;
+    for (const Stage& stage : c.stages)
+        for (const Expr& load : loads_of(stage))
+            if (size_t(load.node().slot) < c.params && load.node().reads)
+                bytes = std::max(bytes, int64_t(dtype_bytes(load.dtype())));
+    return bytes;
+}
+
+KeptBytes bytes_kept(const Compute& c, size_t rows) {
+    KeptBytes kept;
+    for (size_t now = 0; now < c.stages.size(); ++now) {
+        int64_t live = 0;
+        for (size_t i = 0; i <= now; ++i) {
+            if (!is_kept(c, c.stages[i], rows)) continue;
+            const int64_t bytes = int64_t(dtype_bytes(c.buffers[size_t(c.stages[i].buffer)].dtype));
+            if (i == now) kept.all += bytes;
+            for (size_t later = now + 1; later < c.stages.size(); ++later)
+                if (!loads_of(c.stages[later], c.stages[i].buffer).empty()) {
+                    live += bytes;
+                    break;
+                }
+        }
+        kept.at_once = std::max(kept.at_once, live);
+    }
+    return kept;
+}
+
+Result<Compute> without_kept(const Compute& c, size_t rows) {
+    Schedule s(c);
+    for (const Stage& stage : c.stages)
+        if (!is_output(c, stage) && stage.reduce.empty() && stage.axes.size() > rows) TRY(s.compute_inline(stage.name));
+    return s.compute();
+}
+
+}  // namespace tessera

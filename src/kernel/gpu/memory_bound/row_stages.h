@@ -1,0 +1,37 @@
+// Stages that are computed row by row: all have the same rows, and those that go along a row the same elements.
+#pragma once
+
+#include "kernel/cpu/schedule_kinds.h"
+
+namespace tessera {
+
+struct RowStages {
+    std::vector<ReduceAxis> rows, along;  // axes: of the rows, and along a row
+    bool ok = false;
+};
+RowStages find_rows(const Compute& c);
+
+bool is_output(const Compute& c, const Stage& stage);
+// The axes of a stage along its row: those that it reduces over, or those of a map after the axes of the rows.
+std::vector<ReduceAxis> axes_along(const Stage& stage, size_t rows);
+
+// The same stages without axes of one element.
+Compute without_unit_axes(Compute c);
+// Whether all that is reduced lies along rows that are worth several threads.
+bool are_worth_threads(const Schedule& s, const RowStages& found);
+// Elements of parameters that several stages read at their own place, as stages of their own: each is loaded once.
+Compute loads_apart(Compute c, const RowStages& found);
+// What would be kept of each element is computed again by each stage that reads it.
+Result<Compute> without_kept(const Compute& c, size_t rows);
+
+// Neighbours along rows in one access, as all accesses to memory outside of the kernel allow.
+int64_t lanes_for(const Schedule& s, const RowStages& found);
+int64_t widest_access(const Compute& c);  // bytes of the widest element that is loaded
+
+// Bytes that are kept of each element of a row; of those that are kept at once, the most.
+struct KeptBytes {
+    int64_t all = 0, at_once = 0;
+};
+KeptBytes bytes_kept(const Compute& c, size_t rows);
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// Maps of elements that cannot be read or written in vectors, for blocks of threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernel/lower_text.h"
+#include "llvm/compile_kernels.h"
+
+namespace tessera::test::gpu_elements_test {
+namespace {
+
+using testing::HasSubstr;
+
+// What its kernels say.
+std::string expect_elements(const std::string& text, const SymbolValues& symbols = {}) {
+    SCOPED_TRACE(text);
+    const auto graph = graph_of(text);
+    const Inputs inputs = random_inputs(*graph, symbols, 5);
+    const auto want = evaluate(*graph, inputs);
+    EXPECT_TRUE(want.ok()) << want.error().to_string();
+    LowerOptions options;
+    options.machine = *describe_target("sm_90a");
+    const Program program = lowered(text, options);
+    const auto got = run_program(program, inputs, {.races = InterpretOptions::Races::Find});
+    EXPECT_TRUE(got.ok()) << got.error().to_string();
+    for (size_t i = 0; got.ok() && i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
+    std::string kernels;
+    for (const Kernel& k : program.kernels) kernels += to_string(k);
+    return kernels;
+}
+
+TEST(GpuElements, AThreadHasSeveral) {
+    EXPECT_THAT(expect_elements("graph g(x: f16[551,1001]) {\n  return slice(x, [1], [1000], [1])\n}\n"),
+                testing::AllOf(HasSubstr("alloc pending"), HasSubstr("unrolled")));
+    EXPECT_THAT(expect_elements("graph g(x: f16[5,111,1001]) {\n  return pad(x, [0,1,1,0,1,1])\n}\n"),
+                HasSubstr("alloc pending"));
+    // Rows of the output begin anywhere: vectors would be split.
+    EXPECT_THAT(expect_elements("graph g(a: f16[8,68000], b: f16[8,33]) {\n  return concat(a, b, axis=1)\n}\n"),
+                HasSubstr("alloc pending"));
+}
+
+TEST(GpuElements, FewHaveAThreadEach) {
+    EXPECT_THAT(expect_elements("graph g(x: f16[7,1001]) {\n  return slice(x, [1], [1000], [1])\n}\n"),
+                testing::Not(HasSubstr("alloc pending")));
+}
+
+TEST(GpuElements, DynamicSizes) {
+    for (int64_t n : {0, 1, 77, 3000})
+        expect_elements("graph g(x: f32[N,5,7]) {\n  return pad(x, [0,1,1,0,0,2])\n}\n", {{"N", n}});
+}
+
+}  // namespace
+}  // namespace tessera::test::gpu_elements_test

@@ -1,0 +1,129 @@
+// Norms, softmaxes and reductions along rows for blocks of threads: any length, any number of rows, thread by thread.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "kernel/lower_text.h"
+#include "llvm/compile_kernels.h"
+
+namespace tessera::test::gpu_rows_test {
+namespace {
+
+using Races = InterpretOptions::Races;
+using testing::HasSubstr;
+using testing::Not;
+
+// What its kernels say.
+std::string expect_rows(const std::string& text, const SymbolValues& symbols = {}, const char* target = "sm_90a") {
+    SCOPED_TRACE(text);
+    const auto graph = graph_of(text);
+    const Inputs inputs = random_inputs(*graph, symbols, 5);
+    const auto want = evaluate(*graph, inputs);
+    EXPECT_TRUE(want.ok()) << want.error().to_string();
+    LowerOptions options;
+    options.machine = *describe_target(target);
+    const Program program = lowered(text, options);
+    std::string kernels;
+    for (const Kernel& k : program.kernels) kernels += to_string(k);
+    for (bool backwards : {false, true}) {
+        const auto got = run_program(program, inputs, {.backwards = backwards, .races = Races::Find});
+        EXPECT_TRUE(got.ok()) << got.error().to_string() << "\n" << kernels;
+        for (size_t i = 0; got.ok() && i < want->size(); ++i) expect_close((*got)[i], (*want)[i]);
+    }
+    return kernels;
+}
+
+std::string softmax(const std::string& type) {
+    return fmt::format("graph g(x: {}) {{\n  return softmax(x, axis=-1)\n}}\n", type);
+}
+
+std::string layer_norm(const std::string& dtype, const std::string& shape, const std::string& last) {
+    return fmt::format("graph g(x: {0}[{1}], s: {0}[{2}], b: {0}[{2}]) {{\n  return layer_normalization(x, s, b)\n}}\n",
+                       dtype, shape, last);
+}
+
+std::string rms_norm(const std::string& dtype, const std::string& shape, const std::string& last) {
+    return fmt::format("graph g(x: {0}[{1}], s: {0}[{2}]) {{\n  return rms_normalization(x, s)\n}}\n", dtype, shape,
+                       last);
+}
+
+TEST(GpuRows, LengthsAtRandom) {
+    std::mt19937 random(11);
+    const auto draw = [&](int64_t low, int64_t high) {
+        return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    for (int i = 0; i < 24; ++i) {
+        const int64_t length = int64_t(std::exp(std::uniform_real_distribution<double>(0, 10)(random)));
+        const int64_t rows = draw(1, std::max<int64_t>(1, std::min<int64_t>(70, 20000 / length)));
+        const std::string dtype = std::vector<const char*>{"f16", "bf16", "f32"}[size_t(draw(0, 2))];
+        const std::string n = std::to_string(length), shape = fmt::format("{},{}", rows, length);
+        switch (draw(0, 3)) {
+            case 0: expect_rows(softmax(fmt::format("{}[{}]", dtype, shape))); break;
+            case 1: expect_rows(layer_norm(dtype, shape, n)); break;
+            case 2: expect_rows(rms_norm(dtype, shape, n)); break;
+            default:
+                expect_rows(fmt::format("graph g(x: {}[{}]) {{\n  return {}(x, [1], keepdims={})\n}}\n", dtype, shape,
+                                        std::vector<const char*>{"reduce_sum", "reduce_max", "reduce_min",
+                                                                 "reduce_mean"}[size_t(draw(0, 3))],
+                                        draw(0, 1)));
+        }
+    }
+}
+
+TEST(GpuRows, ShortRowsAreCombinedByShuffles) {
+    for (int64_t length : {16, 32, 96, 100, 128, 200})
+        EXPECT_THAT(expect_rows(softmax(fmt::format("f16[7,3,{}]", length))),
+                    testing::AllOf(HasSubstr("swap_lanes"), Not(HasSubstr("met_"))));
+    for (int64_t length : {17, 33, 40}) expect_rows(softmax(fmt::format("f16[7,3,{}]", length)));
+    expect_rows(layer_norm("f16", "5,56,5,96", "96"));
+    expect_rows(rms_norm("f32", "3,1,50", "50"));
+}
+
+TEST(GpuRows, LongRowsStayInRegistersOrSharedMemory) {
+    EXPECT_THAT(expect_rows(softmax("f16[33,4096]")), testing::AllOf(HasSubstr("swap_lanes"), HasSubstr("met_")));
+    EXPECT_THAT(expect_rows(rms_norm("f16", "33,40963", "40963")), HasSubstr("f16[1, 40963] shared"));
+}
+
+// Too long for the shared memory of a block: read again.
+TEST(GpuRows, LongerRowsAreReadAgain) {
+    EXPECT_THAT(expect_rows(rms_norm("f32", "33,41001", "41001"), {}, "sm_89"), Not(HasSubstr("41001] shared")));
+}
+
+TEST(GpuRows, DynamicSizes) {
+    for (int64_t n : {0, 1, 2, 63, 64, 1000, 5001}) {
+        expect_rows(softmax("f32[3,N]"), {{"N", n}});
+        expect_rows(softmax("f16[N,96]"), {{"N", n % 100}});
+    }
+    expect_rows(layer_norm("f16", "M,N,80", "80"), {{"M", 3}, {"N", 5}});
+    expect_rows(rms_norm("bf16", "M,N", "N"), {{"M", 3}, {"N", 777}});
+    expect_rows("graph g(x: f32[N,64]) {\n  return reduce_sum(x, [1])\n}\n", {{"N", 0}});
+}
+
+TEST(GpuRows, SeveralAxesOfARow) {
+    expect_rows(
+        "graph g(x: f16[2,8,6,10], s: f16[8], b: f16[8]) {\n  return group_normalization(x, s, b, num_groups=2)\n}\n");
+    expect_rows("graph g(x: f32[2,3,7,9], s: f32[3], b: f32[3]) {\n  return instance_normalization(x, s, b)\n}\n");
+    expect_rows("graph g(x: f32[3,4,5,8]) {\n  return reduce_mean(x, [2,3], keepdims=0)\n}\n");
+}
+
+TEST(GpuRows, NotANumberAndInfinity) {
+    const char* kText =
+        "graph g(x: f32[6,100]) {{\n  %a = add(x, {})\n  %l = log(%a)\n  %s = softmax(%l, axis=-1)\n"
+        "  %m = reduce_max(%l, [1])\n  return %s, %m\n}}\n";
+    for (const char* moved : {"-0.9", "0.0", "5.0"}) expect_rows(fmt::format(fmt::runtime(kText), moved));
+    expect_rows("graph g(x: f32[4,70]) {\n  %a = div(x, 0.0)\n  return softmax(%a, axis=-1)\n}\n");
+}
+
+TEST(GpuRows, WhatFollowsAndComesBefore) {
+    expect_rows(
+        "graph g(x: f16[9,96], r: f16[9,96], s: f16[96]) {\n  %h = add(x, r)\n  %n = rms_normalization(%h, s)\n"
+        "  return %n, %h\n}\n");
+    expect_rows(
+        "graph g(x: f16[2,5,48], s: f16[48], b: f16[48]) {\n  %n = layer_normalization(x, s, b)\n"
+        "  return transpose(%n, perm=[0,2,1])\n}\n");
+    expect_rows("graph g(x: f32[5,64], m: f32[5,64]) {\n  %a = add(x, m)\n  return softmax(%a, axis=-1)\n}\n");
+}
+
+}  // namespace
+}  // namespace tessera::test::gpu_rows_test
