@@ -395,13 +395,17 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
     TRY(s.merge_axes(sum, f.groups(), reduced));
     const Stage merged = find_stage(s, sum);
     Stage out = after.empty() ? merged : find_stage(s, after);
-    if (after.empty()) {
+    const DType sum_type = s.compute().buffers[size_t(merged.buffer)].dtype;
+    if (after.empty()) {  // the sums are in registers: where they are stored decides alone how wide
         out.reduce.clear();
-        std::vector<Expr> own;
-        for (const ReduceAxis& axis : out.axes) own.push_back(axis.var);
-        out.value = load(merged.buffer, s.compute().buffers[size_t(merged.buffer)].dtype, own);
+        out.value = constant(0, sum_type);
     }
     const int64_t width = access_width(s, out, out.axes.back());
+    if (after.empty()) {  // by axis, of which the buffer may have more or fewer
+        std::vector<Expr> own;
+        for (const ReduceAxis& axis : out.axes) own.push_back(axis.var);
+        out.value = load(merged.buffer, sum_type, own);
+    }
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
     if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a);
     if (wide) {

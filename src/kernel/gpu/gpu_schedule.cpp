@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/protect.h"
 #include "kernel/gpu/attention_kernel.h"
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
@@ -60,20 +61,22 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         if (traces) *traces += fmt::format("// {}\n{}", compute.name, schedule.print_trace());
         return lowered;
     };
-    auto attention = attention_kernel(compute, options.machine);
+    // A fault in one way to compute it is a reason to take the next: the last one takes any Compute.
+    auto attention = attempt("attention", [&] { return attention_kernel(compute, options.machine); });
     if (!attention.ok()) choices.push_back({"attention " + compute.name, no("{}", attention.error().message())});
     if (attention.ok() && *attention) {
         if (traces) *traces += fmt::format("// {}: attention in one kernel, no schedule\n", compute.name);
         return std::move(**attention);
     }
     const Digits digits = options.strict ? Digits::All : options.fast ? Digits::Few : Digits::Usual;
-    auto tiled = matrix ? Result(std::optional<Lowered>()) : contraction_kernel(compute, options.machine, digits);
+    auto tiled = matrix ? Result(std::optional<Lowered>())
+                        : attempt("tiles", [&] { return contraction_kernel(compute, options.machine, digits); });
     if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
         return std::move(**tiled);
     }
-    auto shared = try_one(true);
+    auto shared = attempt("blocks", [&] { return try_one(true); });
     if (shared.ok()) return shared;
     choices.push_back({"share in blocks " + compute.name, no("{}", shared.error().message())});
     return try_one(false);
