@@ -168,8 +168,8 @@ def chosen_cases(options, folder):
 
     names = [n for name in options.models.split(",") if name for n in known.SETS.get(name, [name])]
     for name in names:
-        if name not in known.SETS["all"]:
-            sys.exit(f"no architecture {name}; there are {', '.join(known.SETS['all'])}")
+        if name not in known.KNOWN:
+            sys.exit(f"no architecture {name}; there are {', '.join(known.KNOWN)}")
     tuned = {n for name in options.max_autotune.split(",") if name for n in known.SETS.get(name, [name])}
     cases = []
     for batch in [int(b) for b in options.batches.split(",")]:
@@ -187,7 +187,7 @@ def chosen_cases(options, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--models", default="all", help="names, or all, torchvision, transformers, with commas")
+    parser.add_argument("--models", default="all", help="names, or all, torchvision, transformers, more, with commas")
     parser.add_argument("--batches", default="1,8")
     parser.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th case, from the I-th on")
     parser.add_argument("--max-autotune", default="", metavar="NAMES", help="for these beside max-autotune, too")
