@@ -1,6 +1,10 @@
 """Models that the command line compiled, measured in turns with another: `tessera bench --serve` keeps one in a process."""
+import contextlib
+import io
 import json
+import math
 import pathlib
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -38,11 +42,11 @@ class Served:
         return answer
 
     def load(self, model, inputs, threads=0, precision="default"):
-        """Seconds from the file to code on the device. `inputs` are arrays by name."""
+        """Seconds from the file to code on the device. `inputs` are arrays or tensors by name."""
         self.files = {}
         for i, (name, value) in enumerate(inputs.items()):
             self.files[name] = str(self.folder / f"in{i}.npy")
-            np.save(self.files[name], value)
+            np.save(self.files[name], value if isinstance(value, np.ndarray) else to_array(value))
         spec = {"model": str(model), "inputs": self.files, "threads": threads, "precision": precision, "target": self.target,
                 "optimize": True, "fuse": True, "cache": self.cache,
                 "clock": "wall" if self.target == "host" else "device"}
@@ -50,7 +54,7 @@ class Served:
 
     def outputs(self):
         self.ask({"warm": True, "seconds": 0, "most": 1})
-        return [np.load(file) for file in self.ask({"save": str(self.folder)})["files"]]
+        return [to_tensor(np.load(file)) for file in self.ask({"save": str(self.folder)})["files"]]
 
     def turn(self, seconds):
         """Seconds of a run, each the mean of some that ran together."""
@@ -59,6 +63,44 @@ class Served:
     def close(self):
         self.process.kill()
         self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def to_array(tensor):
+    """NumPy has no bf16: those are two raw bytes each, as the command line reads and writes them."""
+    import torch
+
+    tensor = tensor.cpu()
+    return tensor.view(torch.int16).numpy().view("V2") if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def to_tensor(array):
+    import torch
+
+    if array.dtype == np.dtype("V2"):
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def error(found, wanted):
+    """Norm of the difference by that of the result, and the largest difference by the largest element."""
+    import torch
+
+    found, wanted = (t.double().flatten() for t in (found, wanted))
+    if found.shape != wanted.shape or not bool(torch.isfinite(found).all()):
+        return {"norm": math.inf, "largest": math.inf}
+    difference = found - wanted
+    return {"norm": float(difference.norm() / wanted.norm().clamp(min=1e-30)),
+            "largest": float(difference.abs().max() / wanted.abs().max().clamp(min=1e-30))}
+
+
+def export(model, inputs, path):
+    """Writes the model in ONNX by torch's exporter. `inputs` are tensors by name."""
+    import torch
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        torch.onnx.export(model, tuple(inputs.values()), str(path), dynamo=True, external_data=False,
+                          input_names=list(inputs), output_names=["result"])
 
 
 def in_turns(sides, seconds, rounds=9):

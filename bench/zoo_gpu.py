@@ -5,8 +5,6 @@ are those to PyTorch in f32 without tf32, the norm of the difference by that of 
 --jobs processes and timed one by one (bench/in_waves.py). With --target host both sides run on the processor, with small
 inputs, to see that everything works."""
 import argparse
-import contextlib
-import io
 import json
 import logging
 import math
@@ -26,21 +24,9 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "2")
 import in_waves  # noqa: E402
 
 
-def error(found, wanted):
-    """Norm of the difference by that of the result, and the largest difference by the largest element."""
-    import torch
-
-    found, wanted = (torch.as_tensor(t).double().flatten() for t in (found, wanted))
-    if found.shape != wanted.shape or not bool(torch.isfinite(found).all()):
-        return {"norm": math.inf, "largest": math.inf}
-    difference = found - wanted
-    return {"norm": float(difference.norm() / wanted.norm().clamp(min=1e-30)),
-            "largest": float(difference.abs().max() / wanted.abs().max().clamp(min=1e-30))}
-
-
 def export(example, path):
     """Writes the model, with eager attention where it cannot be exported as it is; gives what was needed."""
-    import torch
+    import served
 
     failed = None
     for attempt in ("as is", "eager attention"):
@@ -49,9 +35,7 @@ def export(example, path):
                 if not hasattr(getattr(example.model, "model", None), "set_attn_implementation"):
                     raise failed
                 example.model.model.set_attn_implementation("eager")
-            with contextlib.redirect_stdout(io.StringIO()):
-                torch.onnx.export(example.model, tuple(example.inputs.values()), str(path), dynamo=True,
-                                  external_data=False, input_names=list(example.inputs), output_names=example.outputs)
+            served.export(example.model, example.inputs, path)
             return attempt
         except Exception as found:  # noqa: BLE001  the next attempt may do
             if failed is not None:
@@ -85,9 +69,9 @@ def prepare(case):
     path = pathlib.Path(case["folder"]) / f"{case['name']}.onnx"
     began = time.perf_counter()
     facts = {"exported": export(example, path), "export_s": time.perf_counter() - began, "onnx": str(path)}
-    arrays = {n: t.numpy() for n, t in example.inputs.items()}
     if case["only_export"]:
         return facts, dict
+    given = example.inputs
     model, inputs = example.model.to(device), [t.to(device) for t in example.inputs.values()]
     began = time.perf_counter()
     peers, errors = {}, {}
@@ -103,25 +87,25 @@ def prepare(case):
         else:
             result = fast(*inputs)
             peers[peer] = served.called(lambda: model(*inputs))
-        errors[peer] = error(result.float().cpu(), reference)
+        errors[peer] = served.error(result.cpu(), reference)
     facts["peer_compile_s"] = time.perf_counter() - began
-    return facts, lambda: measure(case, path, arrays, reference, peers, errors)
+    return facts, lambda: measure(case, path, given, reference, peers, errors)
 
 
-def measure(case, path, arrays, reference, peers, errors):
+def measure(case, path, given, reference, peers, errors):
     import served
 
     cache = tempfile.mkdtemp(prefix="cache-")
     ours = served.Served(case["tessera"], case["target"], cache)
     row = {}
     try:
-        row["compile_s"] = ours.load(path, arrays)
-        row["error"] = {"ours": error(ours.outputs()[0].astype("float32"), reference), **errors}
-        row["seconds"] = served.in_turns({"ours": ours.turn, **peers}, case["seconds"])
+        row["compile_s"] = ours.load(path, given)
+        row["error"] = {"ours": served.error(ours.outputs()[0], reference), **errors}
+        row["seconds"] = served.in_turns({"ours": ours.turn, **peers}, case["timed_s"])
+        if case["steps"]:
+            row["steps"] = steps(case, path, cache, ours.files)
     finally:
         ours.close()
-    if case["steps"]:
-        row["steps"] = steps(case, path, cache, ours.files)
     if not case["keep"]:
         path.unlink()
     return row
@@ -152,7 +136,7 @@ def wrong(row):
 
 def print_row(row):
     if "seconds" not in row:
-        print(f"| {row['name']} | {row.get('failed', 'no result')} |", flush=True)
+        print(f"| {row['name']} | {row.get('failed', 'exported')} |", flush=True)
         return
     seconds, found = row["seconds"], row["error"]
     theirs = " / ".join(f"{1e3 * t:.3f}" for name, t in seconds.items() if name != "ours")
@@ -184,15 +168,15 @@ def chosen_cases(options, folder):
 
     names = [n for name in options.models.split(",") if name for n in known.SETS.get(name, [name])]
     for name in names:
-        if name not in known.SETS["all"]:
-            sys.exit(f"no architecture {name}; there are {', '.join(known.SETS['all'])}")
+        if name not in known.KNOWN:
+            sys.exit(f"no architecture {name}; there are {', '.join(known.KNOWN)}")
     tuned = {n for name in options.max_autotune.split(",") if name for n in known.SETS.get(name, [name])}
     cases = []
     for batch in [int(b) for b in options.batches.split(",")]:
         for name in names:
             cases.append({"name": f"{name}_b{batch}", "model": name, "batch": batch, "folder": str(folder),
                           "lock": str(folder / "lock"), "target": options.target, "tessera": options.tessera,
-                          "seconds": options.seconds, "small": options.small or options.target == "host",
+                          "timed_s": options.seconds, "small": options.small or options.target == "host",
                           "half": options.half, "steps": not options.no_steps, "keep": options.keep,
                           "only_export": options.only_export,
                           "peers": ["inductor"] + (["max-autotune"] if name in tuned else [])})
@@ -203,7 +187,7 @@ def chosen_cases(options, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--models", default="all", help="names, or all, torchvision, transformers, with commas")
+    parser.add_argument("--models", default="all", help="names, or all, torchvision, transformers, more, with commas")
     parser.add_argument("--batches", default="1,8")
     parser.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th case, from the I-th on")
     parser.add_argument("--max-autotune", default="", metavar="NAMES", help="for these beside max-autotune, too")

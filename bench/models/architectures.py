@@ -78,14 +78,11 @@ def whisper_encoder(batch, shrunk):
     return zoo.OneOutput(encoder, list(inputs), "last_hidden_state").eval(), inputs
 
 
-def encoder_of(model_class, config_class, length=128, vocabulary=16384, **config):
-    """The encoder of a model that has a decoder too."""
-
+def clip_of_frames(name, frames=16, size=112, small=32):
     def build(batch, shrunk):
-        tokens = 32 if shrunk else length
-        encoder = model_class(config_class(vocab_size=vocabulary, **config)).get_encoder().eval()
-        inputs = {"input_ids": torch.randint(3, vocabulary, (batch, tokens))}
-        return zoo.OneOutput(encoder, list(inputs), "last_hidden_state").eval(), inputs
+        model = torchvision.models.get_model(name, weights=None).eval()
+        side = small if shrunk else size
+        return model, {"clip": torch.randn(batch, 3, frames, side, side)}
 
     return build
 
@@ -148,8 +145,6 @@ TRANSFORMERS = {
                                                                                  "num_key_value_heads": 1})),
     "phi": text(T.PhiForCausalLM, T.PhiConfig, **DECODER),
     "t5_encoder": text(T.T5EncoderModel, T.T5Config, d_model=512, num_layers=6, num_heads=8, d_ff=2048),
-    "bart_encoder": encoder_of(T.BartModel, T.BartConfig, d_model=768, encoder_layers=6, decoder_layers=1,
-                               encoder_attention_heads=12, encoder_ffn_dim=3072),
     "clip_vision": pixels(T.CLIPVisionModel, T.CLIPVisionConfig, patch_size=16, **PATCHES),
     "deit": pixels(T.DeiTModel, T.DeiTConfig, **PATCHES),
     "beit": pixels(T.BeitModel, T.BeitConfig, use_relative_position_bias=True, **PATCHES),
@@ -158,14 +153,51 @@ TRANSFORMERS = {
     "whisper_encoder": whisper_encoder,
     "convnextv2": pixels(T.ConvNextV2Model, T.ConvNextV2Config),
 }
-ALL = TORCHVISION | TRANSFORMERS
-SETS = {"all": list(ALL), "torchvision": list(TORCHVISION), "transformers": list(TRANSFORMERS)}
+MORE = {
+    "mobilebert": text(T.MobileBertModel, T.MobileBertConfig, num_hidden_layers=6),
+    "squeezebert": text(T.SqueezeBertModel, T.SqueezeBertConfig, **BASE),
+    "roformer": text(T.RoFormerModel, T.RoFormerConfig, embedding_size=768, **BASE),
+    "esm": text(T.EsmModel, T.EsmConfig, pad_token_id=1, position_embedding_type="rotary", **BASE),
+    "xlnet": text(T.XLNetModel, T.XLNetConfig, d_model=768, n_layer=4, n_head=12, d_inner=3072),
+    "gpt_neo": text(T.GPTNeoForCausalLM, T.GPTNeoConfig, output="logits", length=512, mask=False, hidden_size=768,
+                    num_layers=4, num_heads=12, attention_types=[[["global", "local"], 2]]),
+    "gptj": text(T.GPTJForCausalLM, T.GPTJConfig, output="logits", length=512, mask=False, n_embd=1024, n_layer=4,
+                 n_head=16, rotary_dim=32),
+    "bloom": text(T.BloomForCausalLM, T.BloomConfig, output="logits", length=512, hidden_size=1024, n_layer=4, n_head=16),
+    "falcon": text(T.FalconForCausalLM, T.FalconConfig, output="logits", length=512, mask=False, hidden_size=1024,
+                   num_hidden_layers=4, num_attention_heads=16),
+    "stablelm": text(T.StableLmForCausalLM, T.StableLmConfig, **GROUPED),
+    "olmo": text(T.OlmoForCausalLM, T.OlmoConfig, **DECODER),
+    "phi3": text(T.Phi3ForCausalLM, T.Phi3Config, pad_token_id=0, **GROUPED),
+    "gemma2": text(T.Gemma2ForCausalLM, T.Gemma2Config, head_dim=128, **(GROUPED | {"num_attention_heads": 8})),
+    "qwen3": text(T.Qwen3ForCausalLM, T.Qwen3Config, head_dim=128, **(GROUPED | {"num_attention_heads": 8})),
+    "starcoder2": text(T.Starcoder2ForCausalLM, T.Starcoder2Config, **GROUPED),
+    "granite": text(T.GraniteForCausalLM, T.GraniteConfig, **GROUPED),
+    "dinov2": pixels(T.Dinov2Model, T.Dinov2Config, patch_size=14, **(PATCHES | {"mlp_ratio": 4})),
+    "siglip_vision": pixels(T.SiglipVisionModel, T.SiglipVisionConfig, patch_size=16, **PATCHES),
+    "mobilevit": pixels(T.MobileViTModel, T.MobileViTConfig, size=256, image_size=256),
+    "poolformer": pixels(T.PoolFormerModel, T.PoolFormerConfig),
+    "pvt": pixels(T.PvtV2Model, T.PvtV2Config),
+    "levit": pixels(T.LevitModel, T.LevitConfig, small=224, image_size=224),
+    "dpt": pixels(T.DPTForDepthEstimation, T.DPTConfig, output="predicted_depth", small=384, size=384, image_size=384,
+                  num_hidden_layers=12),
+    "r3d_18": clip_of_frames("r3d_18"),
+    "mvit_v1_b": clip_of_frames("mvit_v1_b", size=224, small=224),
+    "swin3d_t": clip_of_frames("swin3d_t", size=112, small=64),
+    "efficientnet_b3": vision("efficientnet_b3", size=300),
+    "convnext_small": vision("convnext_small"),
+    "regnet_y_3_2gf": vision("regnet_y_3_2gf"),
+    "vgg16_bn": vision("vgg16_bn"),
+}
+KNOWN = TORCHVISION | TRANSFORMERS | MORE
+SETS = {"all": [*TORCHVISION, *TRANSFORMERS], "torchvision": list(TORCHVISION), "transformers": list(TRANSFORMERS),
+        "more": list(MORE)}
 
 
 def build(name, batch, device="cpu", small=False):
     """The model in f32 and its inputs, both on the device."""
     torch.manual_seed(SEED)
-    model, inputs = ALL[name](batch, small)
+    model, inputs = KNOWN[name](batch, small)
     zoo.spread_constant_parameters(model)
     model = model.to(device)
     image = inputs.get("image")

@@ -19,7 +19,7 @@ struct Reproducer {
 Error fault_error(const std::string& what, const std::string& pass, const Reproducer& reproducer);
 Error memory_error(const std::string& pass);  // E0408
 
-// f's result; E0801 where a CHECK fails in it, on whatever thread it works. This is the one place where an exception
+// f's result; E0801 where a CHECK fails in it, on whatever thread it works. This and attempt() are where an exception
 // crosses folders: what had been built is destroyed on its way here.
 template <typename F>
 auto protect(const std::string& pass, const Reproducer& reproducer, F&& f) -> decltype(f()) {
@@ -33,6 +33,16 @@ auto protect(const std::string& pass, const Reproducer& reproducer, F&& f) -> de
         return memory_error(pass);
     } catch (const std::exception& e) {
         return fault_error(e.what(), pass, reproducer);
+    }
+}
+
+// f's result; where a CHECK fails in it, that as an error and nothing kept: for what can be done in another way.
+template <typename F>
+auto attempt(const std::string& what, F&& f) -> decltype(f()) {
+    try {
+        return f();
+    } catch (const std::logic_error& e) {  // InternalError, and places outside of a container
+        return Error(Code::E0801, "{}: {}", what, e.what());
     }
 }
 

@@ -53,6 +53,20 @@ TEST(Protect, SurvivesAReproducerThatFailsToo) {
         std::filesystem::remove_all(failed.error().note().substr(12));
 }
 
+TEST(Protect, HasAnotherWayTakenAfterAFault) {
+    EXPECT_EQ(*attempt("a way", []() -> Result<int> { return 3; }), 3);
+    for (bool outside : {false, true}) {
+        auto failed = attempt("a way", [&]() -> Result<int> {
+            if (!outside) fault("x.cpp:3: a == b");
+            return std::vector<int>{1, 2}.at(2);
+        });
+        ASSERT_FALSE(failed.ok());
+        EXPECT_EQ(failed.error().code(), Code::E0801);
+        EXPECT_TRUE(failed.error().message().starts_with("a way: "));
+        EXPECT_TRUE(failed.error().note().empty()) << "nothing is kept of it";
+    }
+}
+
 TEST(Protect, TakesMemoryThatIsNotThereForALimit) {
     auto failed = protect("run", {}, []() -> Status { throw std::bad_alloc(); });
     EXPECT_EQ(failed.error().code(), Code::E0408);

@@ -11,6 +11,7 @@ namespace tessera {
 
 std::optional<Expr> stride_of(const Schedule& s, int buffer, const std::vector<Expr>& indices, const Expr& var) {
     const Buffer& b = s.compute().buffers[size_t(buffer)];
+    CHECK(indices.size() == b.shape.size(), "{} of rank {} is indexed by {}", b.name, b.shape.size(), indices.size());
     Expr total = 0, place = 0, stride = 1;
     bool known = true;
     for (size_t d = indices.size(); d-- > 0;) {

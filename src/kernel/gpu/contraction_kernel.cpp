@@ -398,13 +398,17 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
     TRY(s.merge_axes(sum, f.groups(), reduced));
     const Stage merged = find_stage(s, sum);
     Stage out = after.empty() ? merged : find_stage(s, after);
-    if (after.empty()) {
+    const DType sum_type = s.compute().buffers[size_t(merged.buffer)].dtype;
+    if (after.empty()) {  // the sums are in registers: where they are stored decides alone how wide
         out.reduce.clear();
-        std::vector<Expr> own;
-        for (const ReduceAxis& axis : out.axes) own.push_back(axis.var);
-        out.value = load(merged.buffer, s.compute().buffers[size_t(merged.buffer)].dtype, own);
+        out.value = constant(0, sum_type);
     }
     const int64_t width = access_width(s, out, out.axes.back());
+    if (after.empty()) {  // by axis, of which the buffer may have more or fewer
+        std::vector<Expr> own;
+        for (const ReduceAxis& axis : out.axes) own.push_back(axis.var);
+        out.value = load(merged.buffer, sum_type, own);
+    }
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
     if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a);
     if (wide) {
@@ -515,9 +519,11 @@ double packed_time(const Packing& packing, const Found& f, double depth, double 
 }
 
 // With operands packed first, where that is cheaper than to read them in place.
-Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, const Machine& machine, Digits digits) {
+Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, const Machine& machine, Digits digits,
+                                            const LowerMap& lower_map) {
     const Stage& stage = s.compute().stages[0];
-    if (!machine.has("wgmma") || !f.narrow || dtype_bytes(*f.narrow) != 2) return std::optional<Lowered>();
+    if (!lower_map || !machine.has("wgmma") || !f.narrow || dtype_bytes(*f.narrow) != 2)
+        return std::optional<Lowered>();
     if (f.m < 2 || f.n < kFewestWide) return std::optional<Lowered>();
     double depth = 1;
     for (const ReduceAxis& axis : stage.reduce) depth *= double(axis.extent.as_int().value_or(kUnknownSide));
@@ -533,7 +539,7 @@ Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, c
         if (packed_time(*packing, *found, depth, end) >= narrow) continue;
         std::optional<Lowered> made = TRY(lower_found(packed, *found, Means::Wide));
         if (!made) continue;
-        made->packs = TRY(lower_packs(*packing));
+        made->packs = TRY(lower_packs(*packing, lower_map));
         made->scratch.insert(made->scratch.end(), packing->slots.begin(), packing->slots.end());
         return made;
     }
@@ -542,7 +548,8 @@ Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, c
 
 }  // namespace
 
-Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine, Digits digits) {
+Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine, Digits digits,
+                                                  const LowerMap& lower_map) {
     Schedule s(compute);
     TRY(inline_maps(s));
     if (auto made = digits == Digits::All ? std::nullopt : with_factors_behind(s.compute()))
@@ -556,7 +563,7 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     for (Means means : {Means::Rows, Means::Wide, Means::Windows, Means::Packed, Means::Narrow})
         for (const Found& way : ways) {
             if (!suits(means, way, machine)) continue;
-            auto made = means == Means::Packed ? lower_packed(s, way, machine, digits) : lower_found(s, way, means);
+            auto made = means == Means::Packed ? lower_packed(s, way, machine, digits, lower_map) : lower_found(s, way, means);
             if (made.ok() && *made) return made;
             if (!made.ok() && !first) first = made.error();
         }

@@ -27,10 +27,14 @@ int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n,
 // What products and sums have of f32: all digits; fewer in sums of floats of 8 bits; and fewer of operands of f32 too.
 enum class Digits : uint8_t { All, Usual, Few };
 
+// Lowers a map, which needs nothing but its parameters.
+using LowerMap = std::function<Result<Lowered>(const Compute&)>;
+
 // The kernel of a Compute that is one contraction, and the map that reads it where there is one. Weights are laid out
-// ahead where their tiles would not be read in vectors. Empty: it is not worth it, or not of that form. E0601 where
-// blocks cannot be shown to write different elements.
+// ahead where their tiles would not be read in vectors, and operands that no tile can be copied of are packed first,
+// where `lower_map` is given. Empty: it is not worth it, or not of that form. E0601 where blocks cannot be shown to
+// write different elements.
 Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const Machine& machine,
-                                                  Digits digits = Digits::Usual);
+                                                  Digits digits = Digits::Usual, const LowerMap& lower_map = {});
 
 }  // namespace tessera

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
-#include "kernel/gpu/gpu_schedule.h"
 #include "kernel/gpu/matrix_operand.h"
 #include "kernel/ir/tile_copy.h"
 #include "kernel/passes/clean_up.h"
@@ -183,7 +183,7 @@ std::optional<Kernel> pack_lines(const Compute& pack) {
 
 }  // namespace
 
-Result<std::vector<LoweredPack>> lower_packs(const Packing& packing) {
+Result<std::vector<LoweredPack>> lower_packs(const Packing& packing, const LowerMap& lower_map) {
     std::vector<LoweredPack> all;
     for (size_t i = 0; i < packing.packs.size(); ++i) {
         if (auto lines = pack_lines(packing.packs[i])) {
@@ -192,7 +192,8 @@ Result<std::vector<LoweredPack>> lower_packs(const Packing& packing) {
             all.push_back({std::move(*lines), packing.args[i]});
             continue;
         }
-        Lowered made = TRY(lower(TRY(gpu_schedule(packing.packs[i], {}))));
+        Lowered made = TRY(lower_map(packing.packs[i]));
+        CHECK(made.scratch.empty() && !made.prepare.body, "a map needs more than its parameters");
         all.push_back({std::move(made.kernel), packing.args[i]});
     }
     return all;

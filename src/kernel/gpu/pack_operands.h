@@ -3,8 +3,7 @@
 // computed once, and the product reads tiles that the hardware copies.
 #pragma once
 
-#include "kernel/cpu/contraction.h"
-#include "kernel/schedule/schedule.h"
+#include "kernel/gpu/contraction_kernel.h"
 
 namespace tessera {
 
@@ -20,6 +19,6 @@ struct Packing {
 std::optional<Packing> pack_operands(const Compute& compute, const Contraction& c, bool a, bool b);
 
 // The kernels that fill what is packed.
-Result<std::vector<LoweredPack>> lower_packs(const Packing& packing);
+Result<std::vector<LoweredPack>> lower_packs(const Packing& packing, const LowerMap& lower_map);
 
 }  // namespace tessera

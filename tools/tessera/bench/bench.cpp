@@ -36,7 +36,7 @@ struct Runner {
     std::optional<Child> process;
 
     bool alive() const { return times.failed.empty(); }
-    double total = 0;  // seconds of all runs
+    double total = 0;  // seconds of all turns
 
     double typical() const { return times.turns.empty() ? 0 : times.turns.back(); }
 };
@@ -161,12 +161,13 @@ Status Bench::take_turns(std::vector<Runner>& runners, Progress& line) const {
             bool first = turn == 0;
             Json question{{"warm", first || r.typical() < kTurnSeconds / 2}, {"most", kMostInTurn}};
             question["seconds"] = kTurnSeconds;
+            Stopwatch whole;  // also what is around the runs, so that --seconds bounds how long it takes
             Json answer = TRY(asked(r, question));
+            r.total += whole.seconds();
             if (!r.alive()) continue;
             std::vector<double> taken = answer["seconds"];
             r.times.peak_rss = answer.value("peak_rss", int64_t{0});
             r.times.turns.push_back(quartiles(taken).median);
-            for (double s : taken) r.total += s;
             r.times.seconds.insert(r.times.seconds.end(), taken.begin(), taken.end());
         }
     }

@@ -63,7 +63,8 @@ Result<Prepared> prepare(const Json& spec) {
 }
 
 Result<Json> take_turn(const Prepared& p, const Json& question, clockid_t clock, std::vector<Datum>& outputs) {
-    if (question["warm"] || (p.on_device && outputs.empty())) outputs = TRY(p.executable.run(p.given));
+    // On a device the inputs are there already: a run with others' memory would copy them for nothing.
+    if (p.on_device ? outputs.empty() : question["warm"].get<bool>()) outputs = TRY(p.executable.run(p.given));
     std::vector<double> seconds;
     Stopwatch turn;
     while (seconds.empty() || (turn.seconds() < question["seconds"] && seconds.size() < question["most"])) {
@@ -92,25 +93,26 @@ Result<Json> save_outputs(const std::string& folder, const std::vector<Datum>& o
 
 }  // namespace
 
+// One line for each question. A model comes first, and may come again: the next then takes the place of the last.
 Status serve_compiled() {
-    std::string line;
-    std::getline(std::cin, line);
-    Json spec = Json::parse(line, nullptr, false);
-    if (!spec.is_object()) return Error(Code::E0501, "--serve is for tessera bench itself");
-    auto prepared = prepare(spec);
-    if (!prepared.ok()) {
-        answer(error_json(prepared.error()));
-        return {};
-    }
-    answer({{"version", TESSERA_VERSION}, {"load_s", prepared->load}});
-    clockid_t clock = spec["clock"] == "processor" ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+    std::optional<Prepared> prepared;
     std::vector<Datum> outputs;
-    while (std::getline(std::cin, line)) {
-        Json question = Json::parse(line);
-        auto done = question.contains("save") ? save_outputs(question["save"], outputs)
-                                              : take_turn(*prepared, question, clock, outputs);
+    clockid_t clock = CLOCK_MONOTONIC;
+    auto take_model = [&](const Json& spec) -> Result<Json> {
+        prepared.reset();
+        outputs.clear();
+        prepared = TRY(prepare(spec));
+        clock = spec["clock"] == "processor" ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+        return Json{{"version", TESSERA_VERSION}, {"load_s", prepared->load}};
+    };
+    for (std::string line; std::getline(std::cin, line);) {
+        const Json question = Json::parse(line, nullptr, false);
+        if (!question.is_object() || !(prepared || question.contains("model")))
+            return Error(Code::E0501, "--serve is for tessera bench itself");
+        auto done = question.contains("model")  ? take_model(question)
+                    : question.contains("save") ? save_outputs(question["save"], outputs)
+                                                : take_turn(*prepared, question, clock, outputs);
         answer(done.ok() ? *done : error_json(done.error()));
-        if (!done.ok()) break;
     }
     return {};
 }

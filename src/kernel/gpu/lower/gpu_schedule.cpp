@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/protect.h"
 #include "kernel/gpu/attention_kernel.h"
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
@@ -63,33 +64,36 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         if (traces) *traces += fmt::format("// {}\n{}", compute.name, schedule.print_trace());
         return lowered;
     };
-    auto attention = attention_kernel(compute, options.machine);
+    // A fault in one way to compute it is a reason to take the next: the last one takes any Compute.
+    auto attention = attempt("attention", [&] { return attention_kernel(compute, options.machine); });
     if (!attention.ok()) choices.push_back({"attention " + compute.name, no("{}", attention.error().message())});
     if (attention.ok() && *attention) {
         if (traces) *traces += fmt::format("// {}: attention in one kernel, no schedule\n", compute.name);
         return std::move(**attention);
     }
     const Digits digits = options.strict ? Digits::All : options.fast ? Digits::Few : Digits::Usual;
-    auto tiled = matrix ? Result(std::optional<Lowered>()) : contraction_kernel(compute, options.machine, digits);
+    auto lower_map = [&](const Compute& map) { return lower_for_gpu(map, options, choices); };
+    auto tiled = matrix ? Result(std::optional<Lowered>()) : attempt("tiles", [&] {
+        return contraction_kernel(compute, options.machine, digits, lower_map);
+    });
     if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
         return std::move(**tiled);
     }
-    if (auto window = matrix ? std::optional<Lowered>() : window_kernel(compute, options)) {
-        if (traces)
-            *traces += fmt::format("// {}: windows over an image in shared memory, no schedule\n", compute.name);
-        return std::move(*window);
+    const std::pair<const char*, std::function<std::optional<Lowered>()>> others[] = {
+        {"windows over an image in shared memory", [&] { return window_kernel(compute, options); }},
+        {"rows in registers", [&] { return row_reduction_kernel(compute, options); }},
+        {"several elements a thread", [&] { return element_map_kernel(compute); }}};
+    for (const auto& [what, make] : others) {
+        auto made = matrix ? Result(std::optional<Lowered>())
+                           : attempt(what, [&]() -> Result<std::optional<Lowered>> { return make(); });
+        if (!made.ok()) choices.push_back({fmt::format("{} for {}", what, compute.name), no("{}", made.error().message())});
+        if (!made.ok() || !*made) continue;
+        if (traces) *traces += fmt::format("// {}: {}, no schedule\n", compute.name, what);
+        return std::move(**made);
     }
-    if (auto rows = matrix ? std::optional<Lowered>() : row_reduction_kernel(compute, options)) {
-        if (traces) *traces += fmt::format("// {}: rows in registers, no schedule\n", compute.name);
-        return std::move(*rows);
-    }
-    if (auto map = matrix ? std::optional<Lowered>() : element_map_kernel(compute)) {
-        if (traces) *traces += fmt::format("// {}: several elements a thread, no schedule\n", compute.name);
-        return std::move(*map);
-    }
-    auto shared = try_one(true);
+    auto shared = attempt("blocks", [&] { return try_one(true); });
     if (shared.ok()) return shared;
     choices.push_back({"share in blocks " + compute.name, no("{}", shared.error().message())});
     return try_one(false);

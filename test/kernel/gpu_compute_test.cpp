@@ -1,0 +1,49 @@
+// Computes that are lowered for blocks of threads by themselves: their kernels give what plain nests give.
+#include <gtest/gtest.h>
+
+#include "kernel/gpu/gpu_schedule.h"
+#include "kernel/run_sample.h"
+#include "llvm/compile_kernels.h"
+
+namespace tessera::test::gpu_compute_test {
+namespace {
+
+void expect_as_plain_nests(const char* text, const char* target) {
+    SCOPED_TRACE(fmt::format("{}\n{}", target, text));
+    auto compute = parse_compute(text);
+    ASSERT_TRUE(compute.ok()) << compute.error().to_string();
+    std::vector<Choice> choices;
+    ScheduleOptions options;
+    options.machine = *describe_target(target);
+    auto lowered = lower_for_gpu(*compute, options, choices);
+    ASSERT_TRUE(lowered.ok()) << lowered.error().to_string();
+    for (const Choice& choice : choices) ADD_FAILURE() << choice.subject << ": " << choice.decision.reason();
+    std::vector<Tensor> want = sample::random_parameters(*compute, {}), got = want;
+    ASSERT_NO_FATAL_FAILURE(sample::run_kernel(plain_nests(*compute), want, {}));
+    ASSERT_NO_FATAL_FAILURE(sample::run_lowered(*lowered, got, {}));
+    EXPECT_LT(sample::distance(got.back(), want.back()), 1e-5) << to_string(lowered->kernel);
+}
+
+// Sums go straight to a buffer that has fewer dimensions than the sum has axes, or more of them.
+TEST(GpuCompute, SumsOfGroupsLieSideBySide) {
+    for (const char* target : {"sm_80", "sm_90a"}) {
+        expect_as_plain_nests(
+            "compute conv() (x0: f32[1, 5, 33, 48], x1: f32[144, 3, 1, 1], y0: f32[1, 5, 33, 144]) {\n"
+            "  conv for i0 < 1, i1 < 5, i2 < 33, i3 < 16, i4 < 9: y0[i0, i1, i2, 9*i3 + i4] += "
+            "x0[i0, i1, i2, 3*i3 + r0] * x1[9*i3 + i4, r0, 0, 0] over r0 < 3\n}\n",
+            target);
+        expect_as_plain_nests(
+            "compute product() (x0: f32[4, 64, 32], x1: f32[4, 32, 48], y0: f32[64, 192]) {\n"
+            "  product for i0 < 64, i1 < 4, i2 < 48: y0[i0, 48*i1 + i2] += x0[i1, i0, r0] * x1[i1, r0, i2] over r0 < "
+            "32\n}\n",
+            target);
+        expect_as_plain_nests(
+            "compute conv() (x0: f32[1, 40, 5, 33], x1: f32[48, 40], y0: f32[1, 48, 5, 33]) {\n"
+            "  conv for i0 < 1, i1 < 48, i2 < 5, i3 < 33: y0[i0, i1, i2, i3] += x0[i0, r0, i2, i3] * x1[i1, r0] over "
+            "r0 < 40\n}\n",
+            target);
+    }
+}
+
+}  // namespace
+}  // namespace tessera::test::gpu_compute_test
