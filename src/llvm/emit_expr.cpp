@@ -47,7 +47,7 @@ Value* Emitter::emit_new(const Expr& e) {
         case ExprKind::Call: return emit_call(e);
         case ExprKind::Cast:
             if (Value* quick = quick_narrow(e)) return quick;
-            return cast(emit(e.arg(0)), e.arg(0).dtype(), e.dtype());
+            return cast(emit_for_cast(e), e.arg(0).dtype(), e.dtype());
         case ExprKind::CastSaturate: return cast_saturate(emit(e.arg(0)), e.arg(0).dtype(), e.dtype());
         case ExprKind::Select: return emit_select(e);
         case ExprKind::Reduce:
@@ -142,7 +142,11 @@ Value* Emitter::binary(ExprKind kind, DType dtype, Value* a, Value* b) {
         case ExprKind::Sub:
             return real ? builder_.CreateFSub(a, b) : flag ? builder_.CreateXor(a, b) : builder_.CreateSub(a, b);
         case ExprKind::Mul: return real ? builder_.CreateFMul(a, b) : builder_.CreateMul(a, b);
-        case ExprKind::Div: return real ? builder_.CreateFDiv(a, b) : int_divide(dtype, a, b);
+        case ExprKind::Div:
+            if (Value* quick =
+                    dtype == DType::f32 && rounds_to_16_bits_ ? target_.code->quick_divide(builder_, a, b) : nullptr)
+                return quick;
+            return real ? builder_.CreateFDiv(a, b) : int_divide(dtype, a, b);
         case ExprKind::FloorDiv: return floor_divide(a, b, false);
         case ExprKind::Mod: {
             if (!real) return floor_remainder(dtype, a, b, false);

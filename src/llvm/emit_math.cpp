@@ -136,11 +136,24 @@ Value* Emitter::quick_exp(Value* x) {
     return builder_.CreateSelect(inside, fma(builder_.CreateFMul(grown, lost), of(x, kLn2), grown), grown);
 }
 
+bool Emitter::may_divide_quickly(const Expr& e) const {
+    const bool narrow = e.dtype() == DType::f16 || e.dtype() == DType::bf16;
+    return narrow && e.arg(0).dtype() == DType::f32 && options_.fast_math && has_blocks();
+}
+
+// What is cast. Quotients in what is rounded to 16 bits may be wrong by two units in the last place of f32: a division
+// that rounds as IEEE 754 says has branches, across which the assembler moves no loads.
+Value* Emitter::emit_for_cast(const Expr& e) {
+    const bool before = std::exchange(rounds_to_16_bits_, rounds_to_16_bits_ || may_divide_quickly(e));
+    Value* made = emit(e.arg(0));
+    rounds_to_16_bits_ = before;
+    return made;
+}
+
 // exp or a quotient of f32, rounded to 16 bits: more digits than those need not be right.
 Value* Emitter::quick_narrow(const Expr& e) {
     const Expr& inner = e.arg(0);
-    const bool narrow = e.dtype() == DType::f16 || e.dtype() == DType::bf16;
-    if (!narrow || inner.dtype() != DType::f32 || !options_.fast_math || !has_blocks()) return nullptr;
+    if (!may_divide_quickly(e)) return nullptr;
     Value* made = nullptr;
     if (inner.is(ExprKind::Call) && inner.node().fn == Fn::Exp) {
         Value* x = emit(inner.arg(0));

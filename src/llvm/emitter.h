@@ -481,8 +481,11 @@ class Emitter {
     Value* library_call(const char* name, DType dtype, Value* a, Value* b);
     Value* without_library(const std::string& name, DType dtype, Value* a, Value* b);
     Value* angle(Fn fn, DType dtype, Value* a);
-    Value* quick_exp(Value* x);            // null where the target has nothing quicker
-    Value* quick_narrow(const Expr& e);    // the same
+    Value* quick_exp(Value* x);                    // null where the target has nothing quicker
+    Value* quick_narrow(const Expr& e);            // the same
+    bool may_divide_quickly(const Expr& e) const;  // in what is cast so
+    Value* emit_for_cast(const Expr& e);
+    bool rounds_to_16_bits_ = false;       // what is emitted now
     Value* remainder(Value* a, Value* b);  // of a division that truncates
     Value* power(DType dtype, Value* a, Value* b);
 
