@@ -28,12 +28,13 @@ Merged merged(const std::vector<ReduceAxis>& axes) {
     return all;
 }
 
-// Whether something of it lies along an axis.
-bool lies_along(const Schedule& s, const Expr& operand, const Expr& var) {
+// Whether something of it lies along the last of the axes, but for those of one element.
+bool lies_along(const Schedule& s, const Expr& operand, const std::vector<ReduceAxis>& axes) {
+    const auto last = std::find_if(axes.rbegin(), axes.rend(), [](const ReduceAxis& a) { return !a.extent.is_int(1); });
     bool along = false;
     visit(operand, [&](const Expr& x) {
-        if (!x.is(ExprKind::Load)) return;
-        const auto step = stride_of(s, x, var);
+        if (!x.is(ExprKind::Load) || last == axes.rend()) return;
+        const auto step = stride_of(s, x, last->var);
         along |= step && step->is_int(1);
     });
     return along;
@@ -92,10 +93,12 @@ bool pack_operand(const Schedule& s, const Contraction& c, bool rows, Packing& t
     const std::vector<ReduceAxis> batch = axes_of(stage.axes, c.batch), depth = axes_of(stage.reduce, c.depth),
                                   side = axes_of(stage.axes, rows ? c.rows : c.columns);
     const Expr& before = s.compute().stages[0].value.arg(which);
-    const bool along_side = !lies_along(s, before, depth.back().var) && lies_along(s, before, side.back().var);
+    const bool along_side = !lies_along(s, before, depth) && lies_along(s, before, side);
     const std::vector<ReduceAxis>&outer = along_side ? depth : side, &inner = along_side ? side : depth;
     const Merged apart = merged(batch), lines = merged(outer), line = merged(inner);
-    const int64_t aligned = kPieceBytes / int64_t(dtype_bytes(value.dtype()));
+    // Lines that do not begin at multiples of 128 bytes can be copied, but cost a fifth more where they lie along the
+    // side.
+    const int64_t aligned = (along_side ? kPanelBytes : kPieceBytes) / int64_t(dtype_bytes(value.dtype()));
     const Expr pitch = ceil_div(line.extent, aligned) * aligned;
     Buffer made{.name = rows ? "packed_a" : "packed_b", .dtype = value.dtype(), .shape = {lines.extent, line.extent}};
     std::vector<Expr> at{lines.index, line.index};

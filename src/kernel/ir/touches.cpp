@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "expr/simplify.h"
+#include "kernel/ir/enumerate_touches.h"
 #include "kernel/ir/linear_system.h"
 #include "kernel/ir/regions.h"
 
@@ -244,7 +245,7 @@ bool same_for_all(const Expr& e, const AtOnce& at_once, size_t params) {
 }
 
 bool may_meet(const Touch& a, const Touch& b, const AtOnce& at_once, const Kernel& kernel) {
-    return Meeting(a, b, at_once, kernel).possible();
+    return Meeting(a, b, at_once, kernel).possible() && !apart_point_by_point(a, b, at_once, kernel);
 }
 
 }  // namespace tessera
