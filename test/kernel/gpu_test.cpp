@@ -249,20 +249,28 @@ Tensor choosing(int64_t outputs, int64_t channels) {
 
 // Groups of few channels are joined to such as fill tiles, and each of those reads its own channels.
 TEST(Gpu, GroupsOfFewChannelsAreJoined) {
-    for (const char* more : {"pads=[1,1,1,1], group=32", "strides=[2,2], group=16"}) {
-        const int64_t channels = std::string_view(more).ends_with("32") ? 4 : 8;
-        Tensor weights = *Tensor::zeros(DType::f16, {128, channels, 3, 3});
+    struct Groups {
+        const char* more;
+        int64_t filters, channels;
+        const char* tile;  // the first of its channels
+    };
+    for (const auto& [more, filters, channels, tile] : {Groups{"pads=[1,1,1,1], group=32", 128, 4, "64*block_b]"},
+                                                        {"strides=[2,2], group=16", 128, 8, "64*block_b]"},
+                                                        {"pads=[1,1,1,1], group=13", 104, 8, "64*mod(step, 2)]"},
+                                                        {"group=6", 48, 8, "copy_places"}}) {
+        SCOPED_TRACE(more);
+        Tensor weights = *Tensor::zeros(DType::f16, {filters, channels, 3, 3});
         for (int64_t i = 0; i < weights.elements(); ++i) weights.set_real(i, double(i * 7 % 19 - 9) / 16);
         auto parsed = parse(
-            fmt::format("graph g(x: f16[2,64,17,16], w: f16[128,{},3,3], v: f16[128,64,1,1], u: f16[64,128,1,1]) {{\n"
-                        "  %0 = conv(x, v)\n  %1 = conv(%0, w, {})\n  %2 = relu(%1)\n  return conv(%2, u)\n}}\n",
-                        channels, more));
+            fmt::format("graph g(x: f16[2,64,17,16], w: f16[{0},{1},3,3], v: f16[{0},64,1,1], u: f16[64,{0},1,1]) {{\n"
+                        "  %0 = conv(x, v)\n  %1 = conv(%0, w, {2})\n  %2 = relu(%1)\n  return conv(%2, u)\n}}\n",
+                        filters, channels, more));
         ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();
         std::shared_ptr<Graph> graph(std::move(*parsed));
         Value* w = graph->inputs()[1].get();
         graph->replace_uses(w, graph->constant(weights));
         Inputs inputs = random_inputs(*graph, {}, 7);
-        inputs["v"] = Datum(choosing(128, 64)), inputs["u"] = Datum(choosing(64, 128));
+        inputs["v"] = Datum(choosing(filters, 64)), inputs["u"] = Datum(choosing(64, filters));
         auto want = evaluate(*graph, inputs);
         ASSERT_TRUE(want.ok()) << want.error().to_string();
         const Machine machine = *describe_target("sm_90a");
@@ -276,7 +284,7 @@ TEST(Gpu, GroupsOfFewChannelsAreJoined) {
         options.machine = machine;
         auto program = from_graph(graph, options);
         ASSERT_TRUE(program.ok()) << program.error().to_string();
-        EXPECT_THAT(kernels_of(*program), testing::HasSubstr("64*block_b]"));
+        EXPECT_THAT(kernels_of(*program), testing::HasSubstr(tile));
         auto got = run_program(*program, inputs, {.races = Races::Find});
         ASSERT_TRUE(got.ok()) << got.error().to_string();
         expect_close((*got)[0], (*want)[0]);

@@ -22,16 +22,17 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kSide = kBlockSide;
-constexpr int64_t kPadding = 4;        // elements after each row of a tile: rows begin in different banks
-constexpr int64_t kVector = 4;         // neighbours that a thread has in the tile
-constexpr int64_t kUnrolled = 4;       // steps of k
-constexpr int64_t kUnknown = 8;        // what an unknown extent is taken for, and
-constexpr int64_t kUnknownSide = 512;  // what rows or columns are at least that have one
-constexpr int64_t kMmaVector = 8;      // elements of 16 bits that are read at a time
-constexpr int64_t kFewestSide = 16;    // of an output that is worth matrix instructions
-constexpr int64_t kFewestWide = 64;    // the same of instructions of four warps
-constexpr int64_t kWideDepth = 64;     // of k, elements of 16 bits that these take at a time
-constexpr int64_t kFewest = 256;       // elements of an output that is worth tiles
+constexpr int64_t kPadding = 4;         // elements after each row of a tile: rows begin in different banks
+constexpr int64_t kVector = 4;          // neighbours that a thread has in the tile
+constexpr int64_t kUnrolled = 4;        // steps of k
+constexpr int64_t kUnknown = 8;         // what an unknown extent is taken for, and
+constexpr int64_t kUnknownSide = 512;   // what rows or columns are at least that have one
+constexpr int64_t kMmaVector = 8;       // elements of 16 bits that are read at a time
+constexpr int64_t kFewestSide = 16;     // of an output that is worth matrix instructions
+constexpr int64_t kFewestWide = 64;     // the same of instructions of four warps
+constexpr int64_t kFewestFilters = 32;  // the same of windows: half a tile
+constexpr int64_t kWideDepth = 64;      // of k, elements of 16 bits that these take at a time
+constexpr int64_t kFewest = 256;        // elements of an output that is worth tiles
 
 int64_t size_of(const Expr& e) { return e.as_int().value_or(kUnknown); }
 
@@ -461,7 +462,7 @@ bool suits(Means means, const Found& f, const Machine& machine) {
         case Means::Wide:
             if (f.two_signs && !machine.has("ptx84")) return false;
             return f.m > 1 && machine.has("wgmma") && f.wide && f.n >= kFewestWide;
-        case Means::Windows: return f.m > 1 && machine.has("wgmma") && f.narrow && !f.bytes() && f.n >= kFewestWide;
+        case Means::Windows: return f.m > 1 && machine.has("wgmma") && f.narrow && !f.bytes() && f.n >= kFewestFilters;
     }
     return false;
 }
@@ -563,7 +564,8 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     for (Means means : {Means::Rows, Means::Wide, Means::Windows, Means::Packed, Means::Narrow})
         for (const Found& way : ways) {
             if (!suits(means, way, machine)) continue;
-            auto made = means == Means::Packed ? lower_packed(s, way, machine, digits, lower_map) : lower_found(s, way, means);
+            auto made =
+                means == Means::Packed ? lower_packed(s, way, machine, digits, lower_map) : lower_found(s, way, means);
             if (made.ok() && *made) return made;
             if (!made.ok() && !first) first = made.error();
         }
