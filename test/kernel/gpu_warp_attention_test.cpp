@@ -151,18 +151,19 @@ TEST(GpuWarpAttention, DynamicBatchAndQueries) {
     const std::string many =
         "graph g(q: f16[B,4,N,64], k: f16[B,2,M,64], v: f16[B,2,M,64]) {\n"
         "  return attention(q, k, v, is_causal=1)\n}\n";
-    const Program program = lowered(many, "sm_80");
-    const Kernel* kernel = find_warp_kernel(program);
-    ASSERT_TRUE(kernel);
-    EXPECT_FALSE(splits_keys(*kernel));
     auto graph = graph_of(many);
-    for (int64_t n : {1, 70}) {
-        Inputs inputs = random_inputs(*graph, {{"B", 2}, {"N", n}, {"M", n + 5}}, 4);
-        auto want = evaluate(*graph, inputs);
-        ASSERT_TRUE(want.ok()) << want.error().to_string();
-        auto got = run_program(program, inputs, {.races = Races::Find});
-        ASSERT_TRUE(got.ok()) << got.error().to_string();
-        expect_close((*got)[0], (*want)[0]);
+    for (const char* target : {"sm_80", "sm_90a"}) {
+        const Program program = lowered(many, target);
+        ASSERT_TRUE(find_warp_kernel(program));
+        for (int64_t n : {1, 3, 70}) {  // those that split keys, and those that do not
+            SCOPED_TRACE(fmt::format("{} queries for {}", n, target));
+            Inputs inputs = random_inputs(*graph, {{"B", 2}, {"N", n}, {"M", n + 90}}, 4);
+            auto want = evaluate(*graph, inputs);
+            ASSERT_TRUE(want.ok()) << want.error().to_string();
+            auto got = run_program(program, inputs, {.races = Races::Find});
+            ASSERT_TRUE(got.ok()) << got.error().to_string();
+            expect_close((*got)[0], (*want)[0]);
+        }
     }
 }
 

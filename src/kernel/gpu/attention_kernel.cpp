@@ -471,21 +471,33 @@ std::optional<ScaledLoad> scaled_load(const Expr& operand) {
     return found;
 }
 
-Result<std::optional<Lowered>> attention_kernel(const Compute& compute, const Machine& machine) {
-    auto attention = match_attention(compute, Rounding::Dropped);
-    if (!attention) return std::optional<Lowered>();
-    auto by_warps = [&] { return warp_attention(compute, *attention, machine); };
-    const bool few = !attention->query || attention->product->axes[*attention->query].extent.as_int().value_or(
-                                              kFewestTeamQueries) < kFewestTeamQueries;
-    if (few || !machine.has("wgmma")) return by_warps();
-    auto made = TeamAttention(compute, *attention).make();
-    if (!made) return by_warps();
+namespace {
+
+Result<std::optional<Lowered>> team_attention(const Compute& compute, const Attention& attention) {
+    auto made = TeamAttention(compute, attention).make();
+    if (!made) return std::optional<Lowered>();
     simplify_kernel(*made);
     drop_unused_buffers(*made);
     TRY(verify(*made));
     Lowered lowered;
     lowered.kernel = std::move(*made);
     return std::optional(std::move(lowered));
+}
+
+}  // namespace
+
+Result<std::optional<Lowered>> attention_kernel(const Compute& compute, const Machine& machine) {
+    const auto attention = match_attention(compute, Rounding::Dropped);
+    if (!attention) return std::optional<Lowered>();
+    const auto extent = attention->query ? attention->product->axes[*attention->query].extent.as_int() : 1;
+    std::optional<Lowered> many;
+    if (machine.has("wgmma") && extent.value_or(kFewestTeamQueries) >= kFewestTeamQueries)
+        many = TRY(team_attention(compute, *attention));
+    if (!many) many = TRY(warp_attention(compute, *attention, machine));
+    if (!many || extent) return many;
+    auto few = TRY(warp_attention_of_few(compute, *attention, machine));
+    if (!few) return many;
+    return std::optional(join_variants({std::move(*few)}, std::move(*many)));
 }
 
 }  // namespace tessera
