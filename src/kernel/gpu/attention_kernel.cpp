@@ -297,7 +297,7 @@ class TeamAttention : AttentionBuilder {
             auto part = [&](int in) { return half * 2 + in; };
             Stmt body = seq({store(parts_, t.own(part(0)), own(most_, t, half)),
                              store(parts_, t.own(part(1)), own(most_, t, half)),
-                             elements("max_" + name, half, tile_keys(), LoopKind::Unrolled, t, one),
+                             elements("max_" + name, half, tile_keys(), pairs_of_scores(), t, one),
                              store(next_, t.own(half), max(own(parts_, t, part(0)), own(parts_, t, part(1))))});
             return loop_over(half, 2, LoopKind::Unrolled, std::move(body));
         });

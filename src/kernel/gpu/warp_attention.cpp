@@ -323,7 +323,7 @@ class WarpAttention : AttentionBuilder {
                     return seq({store(scores_, t.own(e), value), std::move(next)});
                 };
                 return seq({store(next_, t.own(r), own(most_, t, r)),
-                            own_elements("score", t, v, half, own_keys(), LoopKind::Unrolled, one)});
+                            own_elements("score", t, v, half, own_keys(), pairs_of_scores(), one)});
             });
         });
     }
