@@ -83,6 +83,7 @@ class TeamAttention : AttentionBuilder {
         find_tiles();
         allocate();
         Stmt body = seq({bring(q_tile_, q_, block_m_), wait(q_tile_), begin(), first_keys(), other_keys(), finish()});
+        if (mask_ >= 0) body = alloc(mask_, std::move(body));
         for (int own : {out_, weights_, scores_, parts_, base_, scale_, sums_, next_, most_, v_tile_, k_tile_, q_tile_})
             body = alloc(own, std::move(body));
         if (stored_) body = alloc(o_tile_, std::move(body));
@@ -165,6 +166,7 @@ class TeamAttention : AttentionBuilder {
                 causal_ = substitute(*offset, names_);
                 causal_condition_ = i;
             }
+        find_mask();
         const Expr all = ceil_div(keys(), tile_keys());
         count_ = all;
         clear_ = all - 1;
@@ -180,6 +182,20 @@ class TeamAttention : AttentionBuilder {
             clear_ = count_ - 1;
     }
 
+    // What scores load for each key, if it is one load of 16 bits: it can be fetched while the product goes on.
+    void find_mask() {
+        std::vector<Expr> found;
+        auto look = [&](const Expr& e) {
+            visit(e, [&](const Expr& x) {
+                if (!x.is(ExprKind::Load) || x == a_.score_load || !depends_on(x, a_.key.var)) return;
+                if (std::none_of(found.begin(), found.end(), [&](const Expr& f) { return f == x; })) found.push_back(x);
+            });
+        };
+        look(score_.value);
+        for (const Expr& c : score_.conditions) look(c);
+        if (found.size() == 1 && dtype_bytes(found[0].dtype()) == 2 && !long_head()) fetched_ = found[0];
+    }
+
     int add_own(const char* name, DType dtype, int64_t elements) {
         return add(name, dtype, {kTeam, kGroups, kPairs, elements});
     }
@@ -193,6 +209,7 @@ class TeamAttention : AttentionBuilder {
         base_ = add_own("base", DType::f32, 2), parts_ = add_own("parts", DType::f32, 4);
         scores_ = add_own("scores", DType::f32, tile_keys() / 2);
         weights_ = add_own("weights", v_.dtype, tile_keys() / 2);
+        if (fetched_) mask_ = add_own("mask", fetched_->dtype(), tile_keys() / 2);
         out_ = add_own("out", DType::f32, columns() / 2);
         if (!long_head()) stored_ = stored_rows();  // there is no room for a tile of longer ones
         if (stored_) o_tile_ = add("tile_o", stored_->dtype, {columns() / kPanel, kQueries, kPieces, kPieceBytes / 2});
@@ -271,15 +288,41 @@ class TeamAttention : AttentionBuilder {
     }
 
     // Scores of a tile of keys: `ends`, it may be the last one; `masked`, some queries may not see some of its keys.
-    Expr score(const Expr& query, const Expr& key, const Expr& product, bool ends, bool masked) const {
+    // `mask` is what was fetched for it.
+    Expr score(const Expr& query, const Expr& key, const Expr& product, const Expr& mask, bool ends,
+               bool masked) const {
         Bindings names = names_;
         const bool full = divides(kQueries, queries());
         names.insert_or_assign(query_axis().var.node().name, full ? query : min(query, queries() - 1));
         names.insert_or_assign(a_.key.var.node().name, key);
         const bool skips = causal_ && !masked;
         Expr value = AttentionBuilder::score(names, product, skips ? std::optional(causal_condition_) : std::nullopt);
+        if (fetched_) {
+            const Expr placed = substitute(*fetched_, names);
+            value = map_loads(value, [&](const Expr& x) -> Expr { return x == placed ? mask : x; });
+        }
         if (ends && !divides(tile_keys(), keys())) value = select(lt(key, keys()), value, real(-INFINITY));
         return value;
+    }
+
+    Stmt fetch_mask(const std::string& name, const Expr& number, bool ends) const {
+        if (!fetched_) return nullptr;
+        return by_threads("mask_" + name, [&](const WarpThread& t) {
+            const Expr half = loop_var("half_mask_" + name, 2);
+            const bool full = divides(kQueries, queries());
+            auto one = [&](const Expr& e, const Expr&, const Expr& column) {
+                const Expr key = number * tile_keys() + column, query = row(t, half);
+                Bindings names = names_;
+                names.insert_or_assign(query_axis().var.node().name, full ? query : min(query, queries() - 1));
+                names.insert_or_assign(a_.key.var.node().name, key);
+                Expr value = substitute(*fetched_, names);
+                if (ends && !divides(tile_keys(), keys()))
+                    value = select(lt(key, keys()), value, constant(0, value.dtype()));
+                return store(mask_, t.own(e), std::move(value));
+            };
+            return loop_over(half, 2, LoopKind::Unrolled,
+                             elements("mask_" + name, half, tile_keys(), LoopKind::Vector, t, one));
+        });
     }
 
     Stmt make_weights(const std::string& name, const Expr& number, bool ends, bool masked) const {
@@ -289,7 +332,8 @@ class TeamAttention : AttentionBuilder {
             const Expr half = loop_var("half_max_" + name, 2);
             auto one = [&](const Expr& e, const Expr& in, const Expr& column) {
                 const Expr plain = own(scores_, t, e);
-                const Expr value = score(row(t, half), number * tile_keys() + column, plain, ends, masked);
+                const Expr mask = fetched_ ? load(mask_, fetched_->dtype(), t.own(e)) : Expr(0);
+                const Expr value = score(row(t, half), number * tile_keys() + column, plain, mask, ends, masked);
                 Stmt next = store(parts_, t.own(half * 2 + in), own(scores_, t, e), ReduceOp::Max);
                 if (value == plain) return next;
                 return seq({store(scores_, t.own(e), value), std::move(next)});
@@ -345,7 +389,8 @@ class TeamAttention : AttentionBuilder {
     }
 
     Stmt first_keys() const {
-        return seq({bring(k_tile_, k_, count_ - 1), wait(k_tile_), score_product(), settled(scores_), free(k_tile_),
+        return seq({bring(k_tile_, k_, count_ - 1), wait(k_tile_), score_product(),
+                    fetch_mask("first", count_ - 1, true), settled(scores_), free(k_tile_),
                     make_weights("first", count_ - 1, true, true), keep_weights("first", false)});
     }
 
@@ -353,7 +398,7 @@ class TeamAttention : AttentionBuilder {
         const Expr i = loop_var("keys_" + name, extent), number = last - i;
         Stmt body =
             seq({bring(k_tile_, k_, number), wait(k_tile_), score_product(), bring(v_tile_, v_, number + 1),
-                 wait(v_tile_), value_product(), settled(scores_), free(k_tile_),
+                 wait(v_tile_), value_product(), fetch_mask(name, number, false), settled(scores_), free(k_tile_),
                  make_weights(name, number, false, masked), settled(out_), free(v_tile_), keep_weights(name, true)});
         return loop_over(i, extent, LoopKind::Serial, std::move(body));
     }
@@ -448,7 +493,8 @@ class TeamAttention : AttentionBuilder {
     std::optional<TileSource> stored_;
     int q_tile_ = -1, k_tile_ = -1, v_tile_ = -1, o_tile_ = -1;
     int most_ = -1, next_ = -1, sums_ = -1, scale_ = -1, base_ = -1, parts_ = -1;  // of each row
-    int scores_ = -1, weights_ = -1, out_ = -1;
+    int scores_ = -1, weights_ = -1, out_ = -1, mask_ = -1;
+    std::optional<Expr> fetched_;  // into mask_
 };
 
 }  // namespace
