@@ -151,19 +151,33 @@ TEST(GpuWarpAttention, DynamicBatchAndQueries) {
     const std::string many =
         "graph g(q: f16[B,4,N,64], k: f16[B,2,M,64], v: f16[B,2,M,64]) {\n"
         "  return attention(q, k, v, is_causal=1)\n}\n";
-    const Program program = lowered(many, "sm_80");
-    const Kernel* kernel = find_warp_kernel(program);
-    ASSERT_TRUE(kernel);
-    EXPECT_FALSE(splits_keys(*kernel));
     auto graph = graph_of(many);
-    for (int64_t n : {1, 70}) {
-        Inputs inputs = random_inputs(*graph, {{"B", 2}, {"N", n}, {"M", n + 5}}, 4);
-        auto want = evaluate(*graph, inputs);
-        ASSERT_TRUE(want.ok()) << want.error().to_string();
-        auto got = run_program(program, inputs, {.races = Races::Find});
-        ASSERT_TRUE(got.ok()) << got.error().to_string();
-        expect_close((*got)[0], (*want)[0]);
+    for (const char* target : {"sm_80", "sm_90a"}) {
+        const Program program = lowered(many, target);
+        ASSERT_TRUE(find_warp_kernel(program));
+        EXPECT_EQ(program.kernels.size(), 1u) << "which queries see nothing is known from their positions";
+        for (int64_t n : {1, 3, 70}) {  // those that split keys, and those that do not
+            SCOPED_TRACE(fmt::format("{} queries for {}", n, target));
+            Inputs inputs = random_inputs(*graph, {{"B", 2}, {"N", n}, {"M", n + 90}}, 4);
+            auto want = evaluate(*graph, inputs);
+            ASSERT_TRUE(want.ok()) << want.error().to_string();
+            auto got = run_program(program, inputs, {.races = Races::Find});
+            ASSERT_TRUE(got.ok()) << got.error().to_string();
+            expect_close((*got)[0], (*want)[0]);
+        }
     }
+}
+
+// Queries that see nothing: before the first key that a mask of positions shows, or of no keys at all.
+TEST(GpuWarpAttention, QueriesThatSeeNothing) {
+    const std::string text =
+        "graph g(q: f16[1,2,N,64], k: f16[1,2,M,64], v: f16[1,2,M,64], p: f16[1,1,N,M]) {\n"
+        "  %n = shape(q)\n  %m = shape(k)\n  %a = gather(%n, 2)\n  %b = gather(%m, 2)\n"
+        "  %i = range(0, %a, 1)\n  %j = range(0, %b, 1)\n  %i2 = unsqueeze(%i, [1])\n  %j2 = unsqueeze(%j, [0])\n"
+        "  %later = less(%j2, %i2)\n  %low = sub(%i2, 3)\n  %near = less_or_equal(%low, %j2)\n"
+        "  %seen = and(%later, %near)\n  return attention(q, k, v, %seen)\n}\n";
+    for (auto [n, m] : std::vector<std::pair<int64_t, int64_t>>{{4, 20}, {9, 3}, {1, 0}, {30, 70}})
+        expect_one_kernel(text, {{"N", n}, {"M", m}});
 }
 
 // Q, K and V side by side in one tensor, a bias for each head and a mask for each window.

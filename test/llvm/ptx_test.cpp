@@ -274,6 +274,33 @@ void expect_not_held_up(const Assembled& made) {
     EXPECT_EQ(made.log.find("C75"), std::string::npos) << made.log;
 }
 
+// Few queries, windows and long heads, for every target: scores stay in registers, and nothing is spilled.
+TEST(Ptx, AttentionOfFewQueriesAssembles) {
+    const std::string ptxas = find_assembler();
+    struct Shape {
+        int64_t heads, key_heads, queries, keys, head;
+    };
+    for (const char* target : {"sm_80", "sm_86", "sm_90a"})
+        for (const auto& [heads, key_heads, queries, keys, head] : {Shape{32, 8, 1, 8192, 128},
+                                                                    {32, 8, 16, 8192, 64},
+                                                                    {32, 8, 16, 4096, 256},
+                                                                    {32, 8, 1, 4096, 256},
+                                                                    {3, 3, 49, 49, 32},
+                                                                    {8, 8, 512, 512, 256}}) {
+            const std::string text = fmt::format(
+                "graph g(q: f16[2,{0},{2},{4}], k: f16[2,{1},{3},{4}], v: f16[2,{1},{3},{4}]) {{\n"
+                "  return attention(q, k, v)\n}}\n",
+                heads, key_heads, queries, keys, head);
+            SCOPED_TRACE(fmt::format("{}\n{}", target, text));
+            auto ptx = emit_assembly(kernels_of(text, target), {.target = target});
+            ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+            const bool wide = std::string_view(target) == "sm_90a" && queries > 1;
+            EXPECT_THAT(*ptx, HasSubstr(wide ? "wgmma.mma_async" : "mma.sync.aligned.m16n8k16.row.col.f32.f16"));
+            EXPECT_EQ(ptx->find("ld.local"), std::string::npos) << "scores are not in registers";
+            if (!ptxas.empty()) expect_not_held_up(assemble(ptxas, *ptx, target));
+        }
+}
+
 // Where there are instructions of four warps: tiles come by copies that the hardware makes, and go the same way. The
 // assembler says where such instructions would have to wait for each other: none does, and nothing is spilled.
 TEST(Ptx, WideMatrixInstructionsAreNotHeldUp) {

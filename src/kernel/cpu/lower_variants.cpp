@@ -123,10 +123,10 @@ class Joining {
         return made;
     }
 
-    // A parallel loop stays at the top and is left out by its extent.
+    // Parallel loops and blocks stay at the top and are left out by their extent.
     static Stmt guarded(const Stmt& s, const Expr& condition) {
         const For* loop = s->as<For>();
-        if (!loop || loop->kind != LoopKind::Parallel) return if_then(condition, s);
+        if (!loop || (loop->kind != LoopKind::Parallel && loop->kind != LoopKind::Bound)) return if_then(condition, s);
         For some = *loop;
         some.extent = select(condition, some.extent, 0);
         return for_loop(std::move(some));

@@ -72,6 +72,9 @@ bool may_read_of_nothing(const Node& node, const Expr& body, const std::vector<E
 // Constants whose elements are functions of their places become maps: where reading memory costs more than computing.
 void write_positions(Definitions& all);
 
+// Maxima along an axis of what positions alone decide to be one number or -inf become maps.
+void close_maxima(Definitions& all);
+
 // The variables %i0, %i1, ... that run over `shape`.
 std::vector<Expr> index_vars(const std::vector<Expr>& shape);
 // Which of the variables an expression is, by name; none of them.

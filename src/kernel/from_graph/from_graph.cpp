@@ -22,7 +22,10 @@ Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const Lower
     std::shared_ptr<Graph> prepared = TRY(prepare_graph(*graph, options, context));
     const Expanded expanded{std::move(prepared), std::move(context.origins)};
     Definitions all = define(*expanded.graph, options.machine, options.strict);
-    if (options.machine.blocks && options.fuse) write_positions(all);
+    if (options.machine.blocks && options.fuse) {
+        write_positions(all);
+        close_maxima(all);
+    }
     Layouts layouts = choose_layouts(all, options.fuse);
     Grouping grouping = group_nodes(all, layouts, options);
     std::vector<Choice> choices = std::move(context.choices);

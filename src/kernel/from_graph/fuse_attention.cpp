@@ -311,7 +311,8 @@ class AttentionSearch {
         Decision suits = suits_warpgroups(a, d.reduce[0]);
         if (!suits) suits = suits_warps(a, d);
         if (!suits) return suits;
-        for (int n : loaded_slots(weights.score)) add_places(n, out);
+        for (const Expr& e : {weights.score, weights.blind})
+            for (int n : loaded_slots(e)) add_places(n, out);
         return yes("{:.0f} KB of scores are never kept", bytes_of(scores) / 1000);
     }
 

@@ -35,6 +35,16 @@ void AttentionBuilder::find_score(double factor) {
         });
 }
 
+LoopKind AttentionBuilder::pairs_of_scores() const {
+    bool loads = false;
+    auto look = [&](const Expr& e) {
+        visit(e, [&](const Expr& x) { loads |= x.is(ExprKind::Load) && !(x == a_.score_load); });
+    };
+    look(score_.value);
+    for (const Expr& c : score_.conditions) look(c);
+    return loads ? LoopKind::Vector : LoopKind::Unrolled;
+}
+
 Expr AttentionBuilder::score(const Bindings& at, const Expr& product, std::optional<size_t> skipped) const {
     auto placed = [&](const Expr& e) {
         Expr marked =

@@ -1,7 +1,5 @@
-// Attention in one kernel for GPUs that have matrix instructions of four warps. A block takes 128 queries of one head.
-// Keys and values come in tiles of 128, from the last that its queries see to the first; scores and weights of a tile
-// stay with the threads, with a running maximum and sum for each query. While the product of one tile's weights with
-// its values goes on, the scores of the next are made and turned into weights.
+// Attention in one kernel: of many queries by warpgroups (warpgroup_attention.h) where the target has their
+// instructions, else by warps (warp_attention.h). Where the number of queries is dynamic, both are there.
 #pragma once
 
 #include "kernel/cpu/attention.h"
@@ -9,9 +7,7 @@
 
 namespace tessera {
 
-// Operands of 16 bits that lie in rows which begin at multiples of 16 bytes, heads of at most 128. Scores are any
-// function of the product; what it rounds to 16 bits on the way stays in f32. Keys after those that a condition of the
-// form key <= query + c lets a block see are not looked at. Empty: it is not of that form.
+// Scores are any function of the product; what it rounds to 16 bits on the way stays in f32. Empty: neither takes it.
 Result<std::optional<Lowered>> attention_kernel(const Compute& compute, const Machine& machine);
 
 // The element that an operand is, also where it is multiplied with a constant or rounded.

@@ -2,6 +2,7 @@
 
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_kinds.h"
+#include "kernel/gpu/prepare_operand.h"
 
 namespace tessera {
 namespace {

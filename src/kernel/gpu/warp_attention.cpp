@@ -15,19 +15,21 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kWarpThreads = kWarps * kGroups * kPairs;
+constexpr int64_t kRowsOfFew = 16;  // of a tile
 constexpr double kLog2E = 1.4426950408889634;
 constexpr int64_t kCombined = 8;  // parts of which a thread reads before it combines them
 
 class WarpAttention : AttentionBuilder {
   public:
-    WarpAttention(const Compute& compute, const Attention& attention, const Machine& machine)
-        : AttentionBuilder(compute, attention), rows_(attention), machine_(machine) {}
+    // `few`: there are at most kRowsOfFew rows for each block, whatever their number is.
+    WarpAttention(const Compute& compute, const Attention& attention, const Machine& machine, bool few)
+        : AttentionBuilder(compute, attention), rows_(attention), machine_(machine), few_(few) {}
 
     std::optional<Lowered> make() {
         if (!find_operands() || !rows_.ok()) return {};
-        tiles_ = choose_warp_tiles(rows_.count().as_int(), depth(), *column_axis().extent.as_int(), machine_);
+        const auto rows = few_ ? std::optional(kRowsOfFew) : rows_.count().as_int();
+        tiles_ = choose_warp_tiles(rows, depth(), *column_axis().extent.as_int(), machine_);
         if (!tiles_.rows) return {};
-        const auto rows = rows_.count().as_int();
         parts_ = choose_key_parts(blocks_known(), keys().as_int(), tiles_, rows && *rows <= tiles_.rows);
         find_score(q_.factor * k_.factor);
         find_causal();
@@ -66,7 +68,7 @@ class WarpAttention : AttentionBuilder {
     }
 
     std::optional<int64_t> blocks_known() const {
-        const auto tiles = row_tiles().as_int(), outer = rows_.blocks().as_int();
+        const auto tiles = few_ ? std::optional<int64_t>(1) : row_tiles().as_int(), outer = rows_.blocks().as_int();
         if (!tiles || !outer) return {};
         return *tiles * *outer;
     }
@@ -321,7 +323,7 @@ class WarpAttention : AttentionBuilder {
                     return seq({store(scores_, t.own(e), value), std::move(next)});
                 };
                 return seq({store(next_, t.own(r), own(most_, t, r)),
-                            own_elements("score", t, v, half, own_keys(), LoopKind::Unrolled, one)});
+                            own_elements("score", t, v, half, own_keys(), pairs_of_scores(), one)});
             });
         });
     }
@@ -493,6 +495,7 @@ class WarpAttention : AttentionBuilder {
 
     const AttentionRows rows_;
     const Machine& machine_;
+    const bool few_;
     VectorSource q_, k_, v_;
     WarpTiles tiles_;
     int64_t parts_ = 1;
@@ -505,15 +508,27 @@ class WarpAttention : AttentionBuilder {
     int part_out_ = -1, part_most_ = -1, part_sum_ = -1;
 };
 
+Result<std::optional<Lowered>> verified_attention(std::optional<Lowered> made) {
+    if (!made) return std::optional<Lowered>();
+    simplify_kernel(made->kernel);
+    TRY(verify(made->kernel));
+    return made;
+}
+
 }  // namespace
 
 Result<std::optional<Lowered>> warp_attention(const Compute& compute, const Attention& attention,
                                               const Machine& machine) {
-    auto made = WarpAttention(compute, attention, machine).make();
-    if (!made) return std::optional<Lowered>();
-    simplify_kernel(made->kernel);
-    TRY(verify(made->kernel));
-    return std::optional(std::move(*made));
+    return verified_attention(WarpAttention(compute, attention, machine, false).make());
+}
+
+Result<std::optional<Variant>> warp_attention_of_few(const Compute& compute, const Attention& attention,
+                                                     const Machine& machine) {
+    const AttentionRows rows(attention);
+    if (!rows.ok() || rows.count().as_int()) return std::optional<Variant>();
+    auto made = TRY(verified_attention(WarpAttention(compute, attention, machine, true).make()));
+    if (!made) return std::optional<Variant>();
+    return std::optional(Variant{le(rows.count(), kRowsOfFew), std::move(*made)});
 }
 
 }  // namespace tessera

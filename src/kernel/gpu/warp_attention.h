@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernel/cpu/attention.h"
+#include "kernel/cpu/lower_variants.h"
 
 namespace tessera {
 
@@ -16,5 +17,10 @@ constexpr int64_t kLongestWarpHead = 256;
 // multiple of 8 elements, at most 256. Empty: it is not of that form.
 Result<std::optional<Lowered>> warp_attention(const Compute& compute, const Attention& attention,
                                               const Machine& machine);
+
+// The same for runs in which a dynamic number of queries is small: all rows of a head are in one block, and keys are
+// split. Empty also where the number is not dynamic.
+Result<std::optional<Variant>> warp_attention_of_few(const Compute& compute, const Attention& attention,
+                                                     const Machine& machine);
 
 }  // namespace tessera
