@@ -17,6 +17,7 @@ constexpr int64_t kLongRowTurns = 16;
 // Registers of a thread for elements of its row: more leave too few threads on an SM, and of 1024 threads each has 64.
 constexpr double kMostWords = 40;
 constexpr int64_t kLineBytes = 128;
+constexpr int64_t kColumns = 32, kTurnsOfColumn = 8, kColumnThreads = 512, kSectorBytes = 32;
 
 double cost_of(int64_t threads, int64_t vectors, int64_t wanted, int64_t vector_bytes) {
     const int64_t turns = (vectors + threads - 1) / threads;
@@ -60,6 +61,18 @@ RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lane
     made.rows = std::max<int64_t>(1, kShortRowThreads / made.threads);
     while (made.rows > 1 && made.rows * made.threads > kWarpThreads && blocks(made.rows) < 2 * kProcessors)
         made.rows /= 2;
+    return made;
+}
+
+RowThreads choose_column_threads(const Expr& rows, const Expr& length, int64_t bytes, double words) {
+    RowThreads made{.rows = kColumns, .across = true};
+    const auto elements = length.as_int(), count = rows.as_int();
+    while (count && *count / made.rows < 2 * kProcessors && made.rows * bytes > kSectorBytes) made.rows /= 2;
+    made.threads = kColumnThreads / made.rows;
+    if (!elements) return made;
+    while (made.threads > 1 && (made.threads / 2) * kTurnsOfColumn >= *elements) made.threads /= 2;
+    const int64_t turns = (*elements + made.threads - 1) / made.threads;
+    if (turns <= kMostTurns && double(turns) * words <= kMostWords) made.turns = turns;
     return made;
 }
 
