@@ -71,6 +71,7 @@ RowThreads choose_column_threads(const Expr& rows, const Expr& length, int64_t b
     made.threads = kColumnThreads / made.rows;
     if (!elements) return made;
     while (made.threads > 1 && (made.threads / 2) * kTurnsOfColumn >= *elements) made.threads /= 2;
+    while (made.rows * made.threads < kShortRowThreads) made.rows *= 2;  // short rows: a block has more of them
     const int64_t turns = (*elements + made.threads - 1) / made.threads;
     if (turns <= kMostTurns && double(turns) * words <= kMostWords) made.turns = turns;
     return made;
