@@ -2,17 +2,17 @@
 #include <bit>
 #include <cmath>
 
+#include "kernel/gpu/memory_bound/device_size.h"
 #include "kernel/gpu/memory_bound/row_reduction_kernel.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMostRowThreads = 1024, kWarpThreads = 32;
-constexpr int64_t kProcessors = 132, kThreadsOfProcessor = 2048;  // SMs, and threads resident on each
-constexpr int64_t kBytesInFlight = 64;                            // of a thread, that hide the latency of memory
-constexpr int64_t kShortRowThreads = 128;                         // of a block that has several rows
-constexpr int64_t kDynamicThreads = 256;                          // of a row of unknown length
-constexpr int64_t kMostTurns = 64;                                // that are unrolled
+constexpr int64_t kBytesInFlight = 64;     // of a thread, that hide the latency of memory
+constexpr int64_t kShortRowThreads = 128;  // of a block that has several rows
+constexpr int64_t kDynamicThreads = 256;   // of a row of unknown length
+constexpr int64_t kMostTurns = 64;         // that are unrolled
 constexpr int64_t kLongRowTurns = 16;
 // Registers of a thread for elements of its row: more leave too few threads on an SM, and of 1024 threads each has 64.
 constexpr double kMostWords = 40;
@@ -40,7 +40,7 @@ RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lane
     }
     const int64_t vectors = std::max<int64_t>(1, (*elements + lanes - 1) / lanes);
     const double all = count ? double(*count) * double(vectors) : 1e12;
-    const auto share = static_cast<int64_t>(std::min(all / double(kProcessors * kThreadsOfProcessor), 1e6));
+    const auto share = static_cast<int64_t>(std::min(all / double(kDeviceThreads), 1e6));
     const int64_t wanted = std::clamp<int64_t>(share, 1, std::max<int64_t>(1, kBytesInFlight / (lanes * bytes)));
     double best = 1e30;
     for (int64_t threads = 1; threads <= kMostRowThreads; threads *= 2) {
@@ -59,7 +59,7 @@ RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lane
     }
     const auto blocks = [&](int64_t together) { return count ? *count / together : int64_t{1} << 40; };
     made.rows = std::max<int64_t>(1, kShortRowThreads / made.threads);
-    while (made.rows > 1 && made.rows * made.threads > kWarpThreads && blocks(made.rows) < 2 * kProcessors)
+    while (made.rows > 1 && made.rows * made.threads > kWarpThreads && blocks(made.rows) < 2 * kDeviceProcessors)
         made.rows /= 2;
     return made;
 }
@@ -67,7 +67,7 @@ RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lane
 RowThreads choose_column_threads(const Expr& rows, const Expr& length, int64_t bytes, double words) {
     RowThreads made{.rows = kColumns, .across = true};
     const auto elements = length.as_int(), count = rows.as_int();
-    while (count && *count / made.rows < 2 * kProcessors && made.rows * bytes > kSectorBytes) made.rows /= 2;
+    while (count && *count / made.rows < 2 * kDeviceProcessors && made.rows * bytes > kSectorBytes) made.rows /= 2;
     made.threads = kColumnThreads / made.rows;
     if (!elements) return made;
     while (made.threads > 1 && (made.threads / 2) * kTurnsOfColumn >= *elements) made.threads /= 2;

@@ -4,14 +4,14 @@
 
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/memory_bound/device_size.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMapThreads = 256, kMostTurnsOfThread = 8;
 constexpr int64_t kBytesOfThread = 32, kWholeAccess = 16;
-constexpr int64_t kResidentThreads = int64_t{132} * 2048;  // of a GPU
-constexpr int64_t kManyElements = int64_t{1} << 40;        // where it is not known how many there are
+constexpr int64_t kManyElements = int64_t{1} << 40;  // where it is not known how many there are
 
 class ElementMap {
   public:
@@ -145,7 +145,7 @@ std::optional<Lowered> element_map_kernel(const Compute& compute) {
     if (auto squares = squares_to_blocks(turned, name); squares.ok() && *squares) return {};
     const int64_t total = elements_of(stage.axes).as_int().value_or(kManyElements);
     const int64_t each =
-        std::min({kMostTurnsOfThread, kBytesOfThread / (lanes * bytes), total / lanes / kResidentThreads});
+        std::min({kMostTurnsOfThread, kBytesOfThread / (lanes * bytes), total / lanes / kDeviceThreads});
     if (each < 2) return {};
     Lowered made;
     made.kernel = ElementMap(s.compute(), stage, lanes, each).make();

@@ -7,6 +7,7 @@
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/memory_bound/device_size.h"
 #include "kernel/gpu/memory_bound/row_stages.h"
 
 namespace tessera {
@@ -16,9 +17,9 @@ constexpr int64_t kNeighbours = 8;  // outputs of a thread along x
 constexpr int64_t kMostLines = 4;   // and along y
 constexpr int64_t kChannelsAtOnce = 16;
 constexpr int64_t kWindowThreads = 256, kMostWindowThreads = 512;
-constexpr int64_t kFewestThreads = int64_t{132} * 1024;  // of all blocks, that keep a GPU busy
-constexpr int64_t kWidestTile = 64;                      // along x
-constexpr int64_t kMostWindowBytes = 64 << 10;           // of shared memory
+constexpr int64_t kFewestThreads = kDeviceThreads / 2;  // of all blocks, that keep a GPU busy
+constexpr int64_t kWidestTile = 64;                     // along x
+constexpr int64_t kMostWindowBytes = 64 << 10;          // of shared memory
 constexpr int64_t kMostUnrolledTaps = 8, kMostTapsAlongX = 32, kFewTaps = 16;
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kLoadsInFlight = 16;
