@@ -19,14 +19,17 @@ constexpr double kMostWords = 40;
 constexpr int64_t kLineBytes = 128;
 constexpr int64_t kColumns = 32, kTurnsOfColumn = 8, kColumnThreads = 512, kSectorBytes = 32;
 
-double cost_of(int64_t threads, int64_t vectors, int64_t wanted, int64_t vector_bytes) {
-    const int64_t turns = (vectors + threads - 1) / threads;
-    double cost = double(threads * turns) / double(vectors);
+double cost_of(int64_t threads, int64_t vectors, int64_t wanted, int64_t lanes, int64_t vector_bytes) {
+    const int64_t turns = (vectors + threads - 1) / threads, segment = threads * vector_bytes;
+    // Threads without an element issue nothing; those that load single elements are too few in flight without them.
+    const double idle = double(threads * turns) / double(vectors) - 1;
+    double cost = 1 + (lanes > 1 ? 0.5 : 1.0) * idle;
     cost += 0.05 * std::abs(std::log2(double(turns) / double(wanted)));
     if (threads > kWarpThreads) cost += 0.05;  // a barrier
-    // Threads of a row that read less of it at a time than a cache line.
-    if (threads < vectors) cost += 0.1 * std::max(0.0, std::log2(double(kLineBytes) / double(threads * vector_bytes)));
-    return cost;
+    if (turns == 1 || segment >= kLineBytes) return cost;
+    // Threads of a row that read less of it at a time than a cache line, or parts of sectors.
+    cost += 0.1 * std::log2(double(kLineBytes) / double(segment));
+    return lanes > 1 && vectors * vector_bytes % kSectorBytes != 0 ? cost + 0.5 : cost;
 }
 
 }  // namespace
@@ -47,7 +50,7 @@ RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lane
         if (threads > 1 && threads / 2 >= vectors) break;
         const int64_t turns = (vectors + threads - 1) / threads;
         if (turns > kMostTurns || double(turns * lanes) * words > kMostWords) continue;
-        if (const double cost = cost_of(threads, vectors, wanted, lanes * bytes); cost < best) {
+        if (const double cost = cost_of(threads, vectors, wanted, lanes, lanes * bytes); cost < best) {
             best = cost;
             made.threads = threads, made.turns = turns;
         }
