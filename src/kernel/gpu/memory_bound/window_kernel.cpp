@@ -429,8 +429,12 @@ std::optional<WindowTile> choose_tile(const Compute& c, const SlidingWindow& w, 
     t.channels = inside ? std::min(kChannelsAtOnce, *channels) : 1;
     const int64_t most_down = (w.y.size + t.lines - 1) / t.lines;
     t.down = std::clamp<int64_t>(kWindowThreads / (t.across * t.channels), 1, most_down);
-    if (!inside)
-        t.channels = std::clamp<int64_t>(kWindowThreads / (t.across * t.down), 1, std::min<int64_t>(*channels, 32));
+    if (!inside) {
+        // A power of two: that more often divides the number of channels, which then needs no guard.
+        const int64_t most =
+            std::clamp<int64_t>(kWindowThreads / (t.across * t.down), 1, std::min<int64_t>(*channels, 32));
+        t.channels = int64_t(std::bit_floor(uint64_t(most)));
+    }
     for (;; t.down > 1 ? t.down = (t.down + 1) / 2 : t.channels /= 2) {
         if (t.channels == 0) return {};
         const int64_t reach = w.x.every * kNeighbours * (t.across - 1) + round_up(w.x.reach(kNeighbours), unit);
