@@ -38,6 +38,18 @@ TEST(GpuElements, AThreadHasSeveral) {
                 HasSubstr("alloc pending"));
 }
 
+// The end of a tensor and its beginning, along two axes: one kernel, whatever the type.
+TEST(GpuElements, RollsAreOneKernel) {
+    for (const char* dtype : {"f32", "f16", "bf16"}) {
+        const std::string kernels = expect_elements(fmt::format(
+            "graph g(x: {}[2,14,14,96]) {{\n  %a = slice(x, [3], [14], [1])\n  %b = slice(x, [0], [3], [1])\n"
+            "  %c = concat(%a, %b, axis=1)\n  %d = slice(%c, [3], [14], [2])\n  %e = slice(%c, [0], [3], [2])\n"
+            "  return concat(%d, %e, axis=2)\n}}\n",
+            dtype));
+        EXPECT_EQ(kernels.find("kernel ", 1), std::string::npos) << kernels;
+    }
+}
+
 TEST(GpuElements, FewHaveAThreadEach) {
     EXPECT_THAT(expect_elements("graph g(x: f16[7,1001]) {\n  return slice(x, [1], [1000], [1])\n}\n"),
                 testing::Not(HasSubstr("alloc pending")));

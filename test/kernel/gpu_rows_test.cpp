@@ -107,6 +107,29 @@ TEST(GpuRows, SeveralAxesOfARow) {
     expect_rows("graph g(x: f32[3,4,5,8]) {\n  return reduce_mean(x, [2,3], keepdims=0)\n}\n");
 }
 
+// Rows over channels: neighbouring threads have neighbouring pixels.
+TEST(GpuRows, RowsThatLieAcross) {
+    const auto over_channels = [](const char* type) {
+        return fmt::format("graph g(x: {}) {{\n  return softmax(x, axis=1)\n}}\n", type);
+    };
+    for (const char* type : {"f16[2,20,37,31]", "bf16[1,70,50,41]"})
+        EXPECT_THAT(expect_rows(over_channels(type)), testing::AllOf(HasSubstr("met_"), Not(HasSubstr("parallel"))));
+    // A thread has all of a short row, and there is nothing to combine; a block has whole warps all the same.
+    EXPECT_THAT(expect_rows(over_channels("f32[3,5,64,16]")),
+                testing::AllOf(HasSubstr("< 128 on thread.x"), Not(HasSubstr("met_")), Not(HasSubstr("parallel"))));
+    for (int64_t n : {1, 3}) expect_rows(over_channels("f32[N,19,40,33]"), {{"N", n}});
+    expect_rows(over_channels("f16[2,N,40,33]"), {{"N", 23}});
+    expect_rows(over_channels("f16[2,7,5,5]"));  // few rows
+    expect_rows(
+        "graph g(x: f32[2,12,40,30], s: f32[12,1,1], b: f32[12,1,1]) {\n  %m = reduce_mean(x, [1])\n"
+        "  %d = sub(x, %m)\n  %q = mul(%d, %d)\n  %v = reduce_mean(%q, [1])\n  %e = add(%v, 0.00001)\n"
+        "  %r = sqrt(%e)\n  %n = div(%d, %r)\n  %a = mul(%n, s)\n  return add(%a, b)\n}\n");
+    expect_rows("graph g(x: f32[40,2050]) {\n  return reduce_max(x, [0], keepdims=0)\n}\n");
+    expect_rows(
+        "graph g(x: f16[2,16,40,32], s: f16[16], b: f16[16]) {\n  %t = transpose(x, perm=[0,2,3,1])\n"
+        "  %n = layer_normalization(%t, s, b)\n  return transpose(%n, perm=[0,3,1,2])\n}\n");
+}
+
 TEST(GpuRows, NotANumberAndInfinity) {
     const char* kText =
         "graph g(x: f32[6,100]) {{\n  %a = add(x, {})\n  %l = log(%a)\n  %s = softmax(%l, axis=-1)\n"

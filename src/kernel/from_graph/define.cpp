@@ -349,6 +349,14 @@ class Defining {
         return yes();
     }
 
+    // The element that a body is; one of 16 bits is widened and narrowed on the way, which changes nothing.
+    static Expr moved_element(const Expr& body) {
+        const bool there_and_back = body.is(ExprKind::Cast) && body.arg(0).is(ExprKind::Cast) &&
+                                    body.arg(0).dtype() == DType::f32 && body.arg(0).arg(0).dtype() == body.dtype() &&
+                                    (body.dtype() == DType::f16 || body.dtype() == DType::bf16);
+        return there_and_back ? body.arg(0).arg(0) : body;
+    }
+
     // A concat of the end of a tensor and its beginning rotates it: one load, of an index that wraps. Not where it
     // would wrap from lane to lane.
     bool roll(const Node& node) {
@@ -364,14 +372,15 @@ class Defining {
         Expr start[2];
         for (size_t k = 0; k < 2; ++k) {
             const Definition& d = all_.list[size_t(number_of(node.inputs()[k]))];
-            if (d.kind != Definition::Kind::Map || !d.body.is(ExprKind::Load)) return false;
-            if (d.body.args().size() != d.shape.size()) return false;
+            const Expr element = moved_element(d.body);
+            if (d.kind != Definition::Kind::Map || !element.is(ExprKind::Load)) return false;
+            if (element.args().size() != d.shape.size()) return false;
             const std::vector<Expr> own = index_vars(d.shape);
-            from[k] = d.body.node().slot;
+            from[k] = element.node().slot;
             for (size_t i = 0; i < own.size(); ++i) {
                 if (int64_t(i) == axis)
-                    start[k] = d.body.arg(i) - own[i];
-                else if (!(d.body.arg(i) == own[i]))
+                    start[k] = element.arg(i) - own[i];
+                else if (!(element.arg(i) == own[i]))
                     return false;
             }
         }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "kernel/from_graph/fuse_groups.h"
@@ -14,6 +15,8 @@ class Region {
     Region(const Fusion& fusion, int first) : fusion_(fusion), acc_(fusion.acc), members_{first} {
         rows_ = is_row_reduction(acc_, first);
         contraction_ = is_contraction(acc_, first);
+        if (fusion.blocks && !rows_ && !contraction_ && reduces_columns(first))
+            for (size_t k = 0; k < acc_.def(first).shape.size(); ++k) columns_[first].push_back(int(k));
     }
 
     std::vector<int> grow() {
@@ -22,13 +25,14 @@ class Region {
             int next = next_member();
             if (next < 0) break;
             members_.insert(next);
+            if (!columns_.empty()) columns_[next] = *columns_of(next);
             if (exits() != 1 || (fusion_.blocks && widens(next))) continue;
             best.assign(members_.begin(), members_.end());
             step = 0;
         }
         return best;
     }
-    bool rows() const { return rows_; }
+    bool rows() const { return rows_ || !columns_.empty(); }
 
   private:
     // The first reader outside that can be computed along with the members.
@@ -43,8 +47,9 @@ class Region {
     bool joins(int n) const {
         if (fusion_.decided[size_t(n)] || !acc_.live(n)) return false;
         const Definition& d = acc_.def(n);
-        if (d.kind == Definition::Kind::Reduction && (!rows_ || is_contraction(acc_, n))) return false;
+        if (d.kind == Definition::Kind::Reduction && (!rows() || is_contraction(acc_, n))) return false;
         if (!d.has_body()) return false;
+        if (!columns_.empty()) return columns_of(n).has_value();
         for (const Reading& a : acc_.reads(n))
             if (members_.contains(a.source) && !(rows_ ? same_row(n, a) : elementwise(n, a))) return false;
         return true;
@@ -84,6 +89,46 @@ class Region {
         return true;
     }
 
+    // Whether a reduction goes over axes that are not the innermost of what it reads: its results are neighbours there.
+    bool reduces_columns(int n) const {
+        const Definition& d = acc_.def(n);
+        for (const Reading& a : acc_.reads(n)) {
+            if (a.at.empty()) continue;
+            for (const Expr& index : a.at) {
+                const bool plain = index.is(ExprKind::Var) || index.as_int();
+                if (!plain) return false;  // a window
+            }
+            const Expr& inner = a.at[size_t(acc_.order(a.source).back())];
+            if (std::any_of(d.reduce.begin(), d.reduce.end(), [&](const auto& r) { return depends_on(inner, r.var); }))
+                return false;
+        }
+        return !d.shape.empty();
+    }
+
+    // The axes of a reader that are those of the first reduction's results, in their order, where all that it reads of
+    // the members is at them.
+    std::optional<std::vector<int>> columns_of(int n) const {
+        const Definition &d = acc_.def(n), &first = acc_.def(*members_.begin());
+        if (d.kind == Definition::Kind::Reduction && d.shape.size() != first.shape.size()) return {};
+        std::optional<std::vector<int>> found;
+        for (const Reading& a : acc_.reads(n)) {
+            const auto source = columns_.find(a.source);
+            if (source == columns_.end()) continue;
+            for (const Expr& index : a.at)
+                if (!index.is(ExprKind::Var) && !index.is_int(0)) return {};
+            std::vector<int> axes;
+            for (size_t k = 0; k < source->second.size(); ++k)
+                for (size_t i = 0; i < d.shape.size(); ++i)
+                    if (const Expr& at = a.at[size_t(source->second[k])]; at.is(ExprKind::Var) &&
+                                                                          at.node().name == fmt::format("%i{}", i) &&
+                                                                          d.shape[i] == first.shape[k])
+                        axes.push_back(int(i));
+            if (axes.size() != first.shape.size() || (found && *found != axes)) return {};
+            found = axes;
+        }
+        return found;
+    }
+
     int exits() const {
         int n = 0;
         for (int m : members_) {
@@ -98,6 +143,8 @@ class Region {
     const Accesses& acc_;
     std::set<int> members_;
     bool rows_, contraction_;
+    // Of a reduction over other axes than the innermost, for blocks: by member, the axes of the results.
+    std::map<int, std::vector<int>> columns_;
 };
 
 // Maps of a region that become a part of what reads them: all but the last, where elements are computed one by one; by

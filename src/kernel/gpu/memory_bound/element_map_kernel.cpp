@@ -4,14 +4,14 @@
 
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/memory_bound/device_size.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMapThreads = 256, kMostTurnsOfThread = 8;
 constexpr int64_t kBytesOfThread = 32, kWholeAccess = 16;
-constexpr int64_t kResidentThreads = int64_t{132} * 2048;  // of a GPU
-constexpr int64_t kManyElements = int64_t{1} << 40;        // where it is not known how many there are
+constexpr int64_t kManyElements = int64_t{1} << 40;  // where it is not known how many there are
 
 class ElementMap {
   public:
@@ -94,6 +94,18 @@ class ElementMap {
     Kernel kernel_;
 };
 
+// Quotients of integers that are loaded: a function each, not a multiplication. Several of them at once take more
+// registers than the loads in flight are worth.
+bool divides_loaded(const Expr& value) {
+    bool found = false;
+    visit(value, [&](const Expr& e) {
+        const bool quotient = e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod) || e.is(ExprKind::Rem) ||
+                              (e.is(ExprKind::Div) && !is_float(e.dtype()));
+        found |= quotient && e.node().reads;
+    });
+    return found;
+}
+
 // Whether vectors along the innermost axis begin at multiples of their length, in all that lies along it.
 bool are_aligned(const Schedule& s, const Stage& stage, int64_t lanes) {
     const auto aligned = [&](int buffer, const std::vector<Expr>& indices) {
@@ -123,6 +135,7 @@ std::optional<Lowered> element_map_kernel(const Compute& compute) {
     if (is_choice_of_sums(find_stage(s, name)) || sums_apart(s.compute())) return {};
     if (!merge_dense_axes(s, name).ok()) return {};
     const Stage stage = find_stage(s, name);
+    if (divides_loaded(stage.value)) return {};
     int64_t lanes = access_width(s, stage, stage.axes.back());
     while (lanes > 1 && !are_aligned(s, stage, lanes)) lanes /= 2;
     int64_t bytes = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
@@ -132,7 +145,7 @@ std::optional<Lowered> element_map_kernel(const Compute& compute) {
     if (auto squares = squares_to_blocks(turned, name); squares.ok() && *squares) return {};
     const int64_t total = elements_of(stage.axes).as_int().value_or(kManyElements);
     const int64_t each =
-        std::min({kMostTurnsOfThread, kBytesOfThread / (lanes * bytes), total / lanes / kResidentThreads});
+        std::min({kMostTurnsOfThread, kBytesOfThread / (lanes * bytes), total / lanes / kDeviceThreads});
     if (each < 2) return {};
     Lowered made;
     made.kernel = ElementMap(s.compute(), stage, lanes, each).make();

@@ -62,6 +62,7 @@ class RowKernel {
 
     // Of which each thread has its own part.
     int add_own(const std::string& name, DType dtype, int64_t elements) {
+        if (t_.across) return add(name, dtype, {1, t_.threads, t_.rows, elements});
         return add(name, dtype, {1, t_.rows, t_.threads, elements});
     }
 
@@ -86,12 +87,19 @@ class RowKernel {
         if (one && t_.threads > 1) here = logical_and(here, eq(t.in_row, Expr(0)));
         if (inside && !is_true(here)) inside = if_then(here, std::move(inside));
         Stmt all = seq({before(t), std::move(inside), after(t)});
+        if (t_.across) {
+            all = loop_over(t.row, t_.rows, LoopKind::Bound, std::move(all), "thread.x");
+            return loop_over(t.in_row, t_.threads, LoopKind::Bound, std::move(all), "thread.y");
+        }
         all = loop_over(t.in_row, t_.threads, LoopKind::Bound, std::move(all), "thread.x");
         return t_.rows > 1 ? loop_over(t.row, t_.rows, LoopKind::Bound, std::move(all), "thread.y") : all;
     }
     static bool is_true(const Expr& e) { return e.is(ExprKind::Const) && e.node().integer == 1; }
 
-    std::vector<Expr> own(const Thread& t, const Expr& e) const { return {0, t.row, t.in_row, e}; }
+    std::vector<Expr> own(const Thread& t, const Expr& e) const {
+        if (t_.across) return {0, t.in_row, t.row, e};
+        return {0, t.row, t.in_row, e};
+    }
 
     // The value of the current stage's expression at a row, and at an element of it.
     Expr at(const Expr& e, const Thread& t, const Expr& vector, const Expr& lane, const Expr& place) const {
@@ -245,8 +253,8 @@ class RowKernel {
                             })});
             });
         steps.push_back(in_register(sums, std::move(each)));
-        shuffle(part, dtype, steps);
-        if (t_.threads > kLanesOfWarp) meet(part, dtype, steps);
+        if (!t_.across) shuffle(part, dtype, steps);
+        if (t_.across ? t_.threads > 1 : t_.threads > kLanesOfWarp) meet(part, dtype, steps);
         kept_[stage_->buffer] = part;
         if (!is_output(c_, *stage_)) return;
         steps.push_back(in_threads(
@@ -280,19 +288,23 @@ class RowKernel {
         }
     }
 
-    // The same of all warps.
+    // The same of all warps, or of all threads of a row that lies across.
     void meet(int part, DType dtype, std::vector<Stmt>& steps) {
-        const int64_t warps = t_.threads / kLanesOfWarp;
-        const int met = add("met", dtype, {t_.rows, warps});
+        const int64_t from = t_.across ? 1 : kLanesOfWarp, parts = t_.threads / from;
+        const int met =
+            add("met", dtype, t_.across ? std::vector<Expr>{parts, t_.rows} : std::vector<Expr>{t_.rows, parts});
+        const auto place = [&](const Thread& t, const Expr& which) {
+            return t_.across ? std::vector<Expr>{which, t.row} : std::vector<Expr>{t.row, which};
+        };
         steps.push_back(all_threads([&](const Thread& t) {
-            return if_then(eq(mod(t.in_row, kLanesOfWarp), Expr(0)),
-                           store(met, {t.row, floor_div(t.in_row, kLanesOfWarp)}, load(part, dtype, own(t, 0))));
+            Stmt one = store(met, place(t, floor_div(t.in_row, from)), load(part, dtype, own(t, 0)));
+            return t_.across ? one : if_then(eq(mod(t.in_row, from), Expr(0)), std::move(one));
         }));
         steps.push_back(all_threads([&](const Thread& t) {
-            const Expr warp = var("warp", warps);
-            Stmt one = store(part, own(t, 0), load(met, dtype, {t.row, warp}), stage_->combine);
+            const Expr which = var("which", parts);
+            Stmt one = store(part, own(t, 0), load(met, dtype, place(t, which)), stage_->combine);
             return seq({store(part, own(t, 0), identity(stage_->combine, dtype)),
-                        loop_over(warp, warps, LoopKind::Vector, std::move(one))});
+                        loop_over(which, parts, t_.across ? LoopKind::Unrolled : LoopKind::Vector, std::move(one))});
         }));
     }
 
@@ -320,24 +332,28 @@ std::optional<Lowered> row_reduction_kernel(const Compute& compute, const Schedu
     if (!options.strict) keep_wide(wide);
     Schedule s(std::move(wide));
     if (!inline_maps(s).ok()) return {};
-    s = Schedule(without_unit_axes(s.compute()));
+    s = Schedule(rows_first(without_unit_axes(s.compute())));
     const RowStages found = find_rows(s.compute());
-    if (!found.ok || !are_worth_threads(s, found)) return {};
+    if (!found.ok) return {};
+    const bool across = lie_across(s, found);
+    if (!across && !are_worth_threads(s, found)) return {};
     const size_t rows = found.rows.size();
     const Expr count = elements_of(found.rows), length = elements_of(found.along);
-    const int64_t lanes = lanes_for(s, found), bytes = widest_access(s.compute());
+    const int64_t lanes = across ? 1 : lanes_for(s, found), bytes = widest_access(s.compute());
 
     Compute all = loads_apart(s.compute(), found);
     // A 16-bit element takes a register of its own where it is loaded alone.
     const double words = double(bytes_kept(all, rows).at_once) / (lanes > 1 ? 4 : 2);
-    RowThreads threads = choose_row_threads(count, length, lanes, bytes, words);
+    const RowThreads threads = across ? choose_column_threads(count, length, bytes, words)
+                                      : choose_row_threads(count, length, lanes, bytes, words);
     bool in_shared = false;
     if (threads.turns == 0) {
         auto less = without_kept(s.compute(), rows);
         if (!less.ok()) return {};
         Compute loaded = loads_apart(*less, found);
         const auto known = length.as_int();
-        in_shared = known && *known * bytes_kept(loaded, rows).all + kSharedForPartials <= options.machine.shared_bytes;
+        in_shared = known && !across &&
+                    *known * bytes_kept(loaded, rows).all + kSharedForPartials <= options.machine.shared_bytes;
         all = in_shared ? std::move(loaded) : std::move(*less);
     }
     Lowered made;

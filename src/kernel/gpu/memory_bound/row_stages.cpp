@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kShortestRow = 16;
+constexpr int64_t kShortestRow = 16, kShortestColumn = 4, kManyColumns = 2048;
 constexpr int64_t kRowsInParts = 32, kRowInParts = 1 << 15;  // several blocks share such rows: reductions_in_parts.cpp
 
 bool same_extents(const std::vector<ReduceAxis>& a, const std::vector<ReduceAxis>& b) {
@@ -118,6 +118,77 @@ Compute without_unit_axes(Compute c) {
             return load(x.node().slot, x.dtype(), std::move(at));
         });
     return c;
+}
+
+namespace {
+
+// The axes of a map that are the rows of what it reads row by row, in their order; empty where there are none.
+std::vector<size_t> row_axes_of(const Stage& map, const std::map<int, size_t>& rows_of) {
+    std::vector<size_t> found;
+    for (const Expr& load : loads_of(map)) {
+        const auto rows = rows_of.find(load.node().slot);
+        if (rows == rows_of.end()) continue;
+        std::vector<size_t> own;
+        for (size_t k = 0; k < rows->second; ++k)
+            for (size_t a = 0; a < map.axes.size(); ++a)
+                if (load.arg(k) == map.axes[a].var) own.push_back(a);
+        if (own.size() != rows->second || (!found.empty() && found != own)) return {};
+        found = own;
+    }
+    return found;
+}
+
+}  // namespace
+
+Compute rows_first(Compute c) {
+    std::map<int, size_t> rows_of;               // by intermediate: how many of its first dimensions are rows
+    std::map<int, std::vector<size_t>> changed;  // by intermediate: its dimensions in their new order
+    for (Stage& stage : c.stages) {
+        stage.value = map_loads(stage.value, [&](const Expr& x) {
+            const auto order = changed.find(x.node().slot);
+            if (order == changed.end()) return x;
+            std::vector<Expr> at;
+            for (size_t d : order->second) at.push_back(x.arg(d));
+            return load(x.node().slot, x.dtype(), std::move(at));
+        });
+        if (!stage.reduce.empty()) {
+            if (!is_output(c, stage)) rows_of[stage.buffer] = stage.axes.size();
+            continue;
+        }
+        std::vector<size_t> order = row_axes_of(stage, rows_of);
+        const size_t rows = order.size();
+        if (rows == 0) continue;
+        for (size_t a = 0; a < stage.axes.size(); ++a)
+            if (std::find(order.begin(), order.end(), a) == order.end()) order.push_back(a);
+        std::vector<ReduceAxis> axes;
+        for (size_t a : order) axes.push_back(stage.axes[a]);
+        stage.axes = std::move(axes);
+        if (is_output(c, stage)) continue;
+        rows_of[stage.buffer] = rows, changed[stage.buffer] = order;
+        Buffer& b = c.buffers[size_t(stage.buffer)];
+        std::vector<Expr> shape, at;
+        for (size_t d : order) shape.push_back(b.shape[d]), at.push_back(stage.store[d]);
+        b.shape = std::move(shape), stage.store = std::move(at);
+    }
+    return c;
+}
+
+bool lie_across(const Schedule& s, const RowStages& found) {
+    if (found.rows.empty()) return false;
+    const auto rows = elements_of(found.rows).as_int(), length = elements_of(found.along).as_int();
+    if ((rows && *rows < kManyColumns) || (length && *length < kShortestColumn)) return false;
+    bool across = false;
+    for (const Stage& stage : s.compute().stages) {
+        if (stage.reduce.empty()) continue;
+        if (overlaps(stage) || match_contraction(stage)) return false;
+        for (const Expr& load : loads_of(stage)) {
+            if (size_t(load.node().slot) >= s.compute().params) continue;
+            const auto step = stride_of(s, load, stage.axes.back().var);
+            if (!step || !(step->is_int(0) || step->is_int(1))) return false;
+            across |= step->is_int(1);
+        }
+    }
+    return across;
 }
 
 bool are_worth_threads(const Schedule& s, const RowStages& found) {

@@ -17,6 +17,10 @@ std::vector<ReduceAxis> axes_along(const Stage& stage, size_t rows);
 
 // The same stages without axes of one element.
 Compute without_unit_axes(Compute c);
+// The same stages, maps with the axes of the rows first: those that they read results of reductions at.
+Compute rows_first(Compute c);
+// Whether what is reduced lies across rows, many of which are neighbours in memory.
+bool lie_across(const Schedule& s, const RowStages& found);
 // Whether all that is reduced lies along rows that are worth several threads.
 bool are_worth_threads(const Schedule& s, const RowStages& found);
 // Elements of parameters that several stages read at their own place, as stages of their own: each is loaded once.

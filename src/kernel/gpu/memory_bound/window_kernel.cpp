@@ -7,6 +7,7 @@
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
+#include "kernel/gpu/memory_bound/device_size.h"
 #include "kernel/gpu/memory_bound/row_stages.h"
 
 namespace tessera {
@@ -16,9 +17,9 @@ constexpr int64_t kNeighbours = 8;  // outputs of a thread along x
 constexpr int64_t kMostLines = 4;   // and along y
 constexpr int64_t kChannelsAtOnce = 16;
 constexpr int64_t kWindowThreads = 256, kMostWindowThreads = 512;
-constexpr int64_t kFewestThreads = int64_t{132} * 1024;  // of all blocks, that keep a GPU busy
-constexpr int64_t kWidestTile = 64;                      // along x
-constexpr int64_t kMostWindowBytes = 64 << 10;           // of shared memory
+constexpr int64_t kFewestThreads = kDeviceThreads / 2;  // of all blocks, that keep a GPU busy
+constexpr int64_t kWidestTile = 64;                     // along x
+constexpr int64_t kMostWindowBytes = 64 << 10;          // of shared memory
 constexpr int64_t kMostUnrolledTaps = 8, kMostTapsAlongX = 32, kFewTaps = 16;
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kLoadsInFlight = 16;
@@ -428,8 +429,12 @@ std::optional<WindowTile> choose_tile(const Compute& c, const SlidingWindow& w, 
     t.channels = inside ? std::min(kChannelsAtOnce, *channels) : 1;
     const int64_t most_down = (w.y.size + t.lines - 1) / t.lines;
     t.down = std::clamp<int64_t>(kWindowThreads / (t.across * t.channels), 1, most_down);
-    if (!inside)
-        t.channels = std::clamp<int64_t>(kWindowThreads / (t.across * t.down), 1, std::min<int64_t>(*channels, 32));
+    if (!inside) {
+        // A power of two: that more often divides the number of channels, which then needs no guard.
+        const int64_t most =
+            std::clamp<int64_t>(kWindowThreads / (t.across * t.down), 1, std::min<int64_t>(*channels, 32));
+        t.channels = int64_t(std::bit_floor(uint64_t(most)));
+    }
     for (;; t.down > 1 ? t.down = (t.down + 1) / 2 : t.channels /= 2) {
         if (t.channels == 0) return {};
         const int64_t reach = w.x.every * kNeighbours * (t.across - 1) + round_up(w.x.reach(kNeighbours), unit);
