@@ -31,11 +31,14 @@ def export(example, path):
     failed = None
     for attempt in ("as is", "eager attention"):
         try:
+            inner = getattr(example.model, "model", None)
             if attempt == "eager attention":
-                if not hasattr(getattr(example.model, "model", None), "set_attn_implementation"):
+                if not hasattr(inner, "set_attn_implementation"):
                     raise failed
-                example.model.model.set_attn_implementation("eager")
+                inner.set_attn_implementation("eager")
             served.export(example.model, example.inputs, path)
+            if attempt == "eager attention":
+                inner.set_attn_implementation("sdpa")  # as the peer runs it
             return attempt
         except Exception as found:  # noqa: BLE001  the next attempt may do
             if failed is not None:
