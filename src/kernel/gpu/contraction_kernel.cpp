@@ -287,7 +287,7 @@ std::optional<DType> wide_type(const Expr& a, const Expr& b, Digits digits) {
     return enough ? std::optional(x->dtype) : std::nullopt;
 }
 
-std::optional<Found> find_contraction(const Schedule& s, Digits digits) {
+std::optional<Found> find_contraction(const Schedule& s, Digits digits, const Machine& machine) {
     const auto& stages = s.compute().stages;
     if (stages.empty() || stages.size() > 2) return {};
     const Stage& stage = stages[0];
@@ -304,7 +304,8 @@ std::optional<Found> find_contraction(const Schedule& s, Digits digits) {
     f.wide = wide_type(a, b, digits);
     f.two_signs = f.wide && is_int(*f.wide) && matrix_load(b)->dtype != *f.wide;
     if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
-    f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n, *f.narrow) : choose_block_tile(f.batch, f.m, f.n);
+    f.tile = f.narrow ? choose_mma_tile(machine, f.batch, f.m, f.n, *f.narrow)
+                      : choose_block_tile(machine, f.batch, f.m, f.n);
     f.inner = inner_axis(stage, f.tile.k, f.bytes());
     return f;
 }
@@ -371,7 +372,7 @@ std::optional<Window> window_of(const Compute& compute, const Found& f) {
 }
 
 // What the contraction's axes are once they are merged, and the kernel.
-Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means) {
+Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means, const Machine& machine) {
     const bool wide = means == Means::Wide || means == Means::Windows;
     std::optional<Window> window;
     if (means == Means::Windows && !(window = window_of(s.compute(), f))) return std::optional<TiledKernel>();
@@ -407,14 +408,14 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         out.value = load(merged.buffer, sum_type, own);
     }
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
-    if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a);
+    if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a, machine);
     if (wide) {
         const size_t inner = window ? f.inner.value_or(0) : 0;
         const DType dtype = window ? DType::f16 : *f.wide;
         const int64_t steps = steps_along(merged, inner, kPanelBytes / int64_t(dtype_bytes(dtype)));
         const bool may_share = !window && f.may_share;
         const auto [tile, parts, together] =
-            choose_wgmma({f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer), may_share});
+            choose_wgmma(machine, {f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer), may_share});
         const WgmmaPlan wgmma{tile, parts, together, inner, std::move(window)};
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }
@@ -429,7 +430,7 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         operand_plan(s, merged.value.arg(size_t(f.c.b)), along, merged.axes[first + 1]),
         depth,
         width,
-        has_batch ? 1 : choose_parts(f.tile, f.batch, f.m, f.n, steps_along(merged, depth.inner, f.tile.k))};
+        has_batch ? 1 : choose_parts(machine, f.tile, f.batch, f.m, f.n, steps_along(merged, depth.inner, f.tile.k))};
     return std::optional(mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan));
 }
 
@@ -462,14 +463,14 @@ bool suits(Means means, const Found& f, const Machine& machine) {
     return false;
 }
 
-Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, Means means) {
+Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, Means means, const Machine& machine) {
     Compute with = s.compute();
     std::vector<PreparedOperand> prepared = prepare_operands(s, found, means == Means::Wide, with);
     if (prepared.size() > 1) {  // one kernel prepares one
         with = s.compute();
         prepared.clear();
     }
-    auto made = TRY(tiled(Schedule(std::move(with)), found, means));
+    auto made = TRY(tiled(Schedule(std::move(with)), found, means, machine));
     if (!made) return std::optional<Lowered>();
     if (means ==
         Means::Narrow) {  // what is the kernel's own keeps rows and columns: so threads are seen to write apart
@@ -498,7 +499,7 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     TRY(inline_maps(s));
     if (auto made = digits == Digits::All ? std::nullopt : with_factors_behind(s.compute()))
         s = Schedule(std::move(*made));
-    std::optional<Found> found = find_contraction(s, digits);
+    std::optional<Found> found = find_contraction(s, digits, machine);
     if (!found) return std::optional<Lowered>();
     found->may_share = machine.has("ptx84");
     std::vector<Found> ways{*found};
@@ -507,7 +508,7 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     for (Means means : {Means::Rows, Means::Wide, Means::Windows, Means::Narrow})
         for (const Found& way : ways) {
             if (!suits(means, way, machine)) continue;
-            auto made = lower_found(s, way, means);
+            auto made = lower_found(s, way, means, machine);
             if (made.ok() && *made) return made;
             if (!made.ok() && !first) first = made.error();
         }
