@@ -31,11 +31,14 @@ def export(example, path):
     failed = None
     for attempt in ("as is", "eager attention"):
         try:
+            inner = getattr(example.model, "model", None)
             if attempt == "eager attention":
-                if not hasattr(getattr(example.model, "model", None), "set_attn_implementation"):
+                if not hasattr(inner, "set_attn_implementation"):
                     raise failed
-                example.model.model.set_attn_implementation("eager")
+                inner.set_attn_implementation("eager")
             served.export(example.model, example.inputs, path)
+            if attempt == "eager attention":
+                inner.set_attn_implementation("sdpa")  # as the peer runs it
             return attempt
         except Exception as found:  # noqa: BLE001  the next attempt may do
             if failed is not None:
@@ -120,7 +123,7 @@ def steps(case, path, cache, inputs, most=3):
         return [{"label": f"profile failed: {done.stderr.strip()[:200]}", "us": 0, "gflops": 0, "gbs": 0}]
     found = sorted(json.loads(done.stdout)["steps"], key=lambda s: -s["seconds"])[:most]
     return [{"label": s["label"], "us": s["seconds"] * 1e6, "gflops": s["flops"] / s["seconds"] / 1e9,
-             "gbs": s["bytes"] / s["seconds"] / 1e9, "host": s["kind"] == "host"} for s in found]
+             "gbs": s["bytes"] / s["seconds"] / 1e9, "of_peak": s.get("of_peak", 0), "host": s["kind"] == "host"} for s in found]
 
 
 def ratio(row):
@@ -160,7 +163,7 @@ def print_summary(rows):
         for step in row.get("steps", []):
             where = " (host)" if step.get("host") else ""
             print(f"{ratio(row):5.2f} {row['name']:24} {step['us']:9.1f} us {step['gflops']:10.1f} GFLOP/s "
-                  f"{step['gbs']:8.1f} GB/s  {step['label'][:110]}{where}")
+                  f"{step['gbs']:8.1f} GB/s {100 * step.get('of_peak', 0):4.0f} %  {step['label'][:110]}{where}")
 
 
 def chosen_cases(options, folder):

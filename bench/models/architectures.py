@@ -178,7 +178,6 @@ MORE = {
     "mobilevit": pixels(T.MobileViTModel, T.MobileViTConfig, size=256, image_size=256),
     "poolformer": pixels(T.PoolFormerModel, T.PoolFormerConfig),
     "pvt": pixels(T.PvtV2Model, T.PvtV2Config),
-    "levit": pixels(T.LevitModel, T.LevitConfig, small=224, image_size=224),
     "dpt": pixels(T.DPTForDepthEstimation, T.DPTConfig, output="predicted_depth", small=384, size=384, image_size=384,
                   num_hidden_layers=12),
     "r3d_18": clip_of_frames("r3d_18"),

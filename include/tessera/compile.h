@@ -46,6 +46,7 @@ struct StepProfile {
     std::vector<std::string> nodes;      // of the optimized graph
     double seconds = 0;                  // median of the runs
     double flops = 0, bytes = 0;         // of one run
+    std::string dtype;                   // elements that most of those operations are about; empty where there are none
     int launches = 0;
     std::vector<std::string> ops;            // of those nodes, one each
     std::vector<std::string> reads, writes;  // values, by their names; weights are not among them

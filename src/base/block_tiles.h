@@ -14,7 +14,7 @@ struct BlockTile {
 };
 
 // By the sizes of the output.
-BlockTile choose_block_tile(int64_t batch, int64_t m, int64_t n);
+BlockTile choose_block_tile(const Machine& machine, int64_t batch, int64_t m, int64_t n);
 
 // Of a batch of products of m x k by k x n.
 double product_seconds(const Machine& machine, int64_t batch, int64_t m, int64_t n, int64_t k);

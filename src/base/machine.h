@@ -20,7 +20,7 @@ struct Machine {
     bool load_broadcast = false;      // multiplies by an element in memory, repeated (AVX-512): broadcasts cost nothing from memory
     bool masked = false;              // vector loads and stores of some lanes only
     int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0;  // of one core; l3 shared
-    int cores = 1;
+    int cores = 1;                    // of a GPU: its SMs
     bool blocks = false;              // runs blocks of threads: a GPU
     double flops = 0, bandwidth = 0;  // of a GPU, in a second: operations of large products of f32, bytes of memory
     int64_t shared_bytes = 0;         // of a GPU: that a block may have

@@ -55,7 +55,7 @@ struct CompiledKernel {
 };
 
 struct CodegenOptions {
-    std::string target = "host";   // or a name that list_targets gives
+    std::string target = "host";   // or a name that list_targets gives; of a GPU also with its SMs, "sm_90a:114"
     int optimize = 2;              // LLVM's level
     bool fast_math = true;         // contraction to FMA and reassociation of sums that a Vector loop combines; never no-NaN
     bool flush_subnormals = false; // to zero, where the processor is slow at them (x86-64)

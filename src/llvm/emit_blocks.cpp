@@ -18,7 +18,7 @@ constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 constexpr uint64_t kParamAlignment = 16;
 constexpr uint64_t kMapBytes = 128, kMapAlignment = 64;  // of a description of tiles
 constexpr int64_t kMostRows = 65535;                     // blocks along y and z
-constexpr int64_t kMostAtOnce = int64_t{132} * 512;      // threads
+constexpr int64_t kThreadsAtOnce = 512;                  // of an SM, that never wait for another block
 constexpr int kMostSpread = 256;                         // threads of a block of a Parallel loop
 
 using Place = TargetCode::Place;
@@ -35,13 +35,14 @@ bool has_threads(const Stmt& s) {
 bool begins_early(const Target& target) { return target.cpu.starts_with("sm_9"); }
 
 // Whether there are so few blocks that none waits for another.
-bool runs_at_once(const LaunchPlan& plan) {
+bool runs_at_once(const LaunchPlan& plan, const Machine& machine) {
     if (plan.roles || plan.team) return true;
-    int64_t threads = plan.parallel ? plan.parallel->extent.as_int().value_or(kMostAtOnce + 1) : 1;
+    const int64_t most = machine.cores * kThreadsAtOnce;
+    int64_t threads = plan.parallel ? plan.parallel->extent.as_int().value_or(most + 1) : 1;
     if (plan.bound)
         for (size_t d = 0; d < 3; ++d)
-            threads *= plan.shape.grid[d].as_int().value_or(kMostAtOnce + 1) * plan.shape.block[d].as_int().value_or(1);
-    return threads <= kMostAtOnce;
+            threads *= plan.shape.grid[d].as_int().value_or(most + 1) * plan.shape.block[d].as_int().value_or(1);
+    return threads <= most;
 }
 
 }  // namespace
@@ -199,7 +200,7 @@ bool Emitter::waits_in_roles(const LaunchPlan& plan) const {
 // brought by then: with more, to say so costs each of them more than it saves.
 void Emitter::wait_for_launches() {
     if (!begins_early(target_)) return;
-    if (runs_at_once(*plan_)) assembly("griddepcontrol.launch_dependents;", "", {});
+    if (runs_at_once(*plan_, target_.machine)) assembly("griddepcontrol.launch_dependents;", "", {});
     assembly("griddepcontrol.wait;", "", {});
 }
 

@@ -90,7 +90,6 @@ LaunchShape shape_of(const For& bound) {
 
 constexpr int64_t kSharedAlignment = 1024;  // of tiles whose pieces are exchanged
 constexpr int64_t kBarrierBytes = 8;
-constexpr int64_t kMultiprocessors = 132;
 
 TileMap map_of(const Kernel& kernel, const TileCopy& copy) {
     const Buffer& b = kernel.buffers[static_cast<size_t>(copy.global)];
@@ -195,7 +194,7 @@ Status plan_roles(const Kernel& kernel, const Machine& machine, LaunchPlan& plan
         }
     });
     int64_t blocks = 1, sent = 0;
-    for (const Expr& e : plan.shape.grid) blocks *= e.as_int().value_or(kMultiprocessors + 1);
+    for (const Expr& e : plan.shape.grid) blocks *= e.as_int().value_or(machine.cores + 1);
     if (const auto note = roles.ahead->notes.find("together"); note != roles.ahead->notes.end()) {
         roles.together = note->second;
         visit(roles.ahead->body, [&](const Stmt& s) {
@@ -205,7 +204,7 @@ Status plan_roles(const Kernel& kernel, const Machine& machine, LaunchPlan& plan
                     bytes_in_shared(kernel.buffers[static_cast<size_t>(call->writes[0].buffer)]) * (roles.together - 1);
         });
     }
-    if (blocks <= kMultiprocessors || roles.together > 1) roles.consumers = 1;  // for whom there is no second block
+    if (blocks <= machine.cores || roles.together > 1) roles.consumers = 1;  // for whom there is no second block
     const int64_t wanted = roles.ahead->notes.at("pipeline");
     const int64_t room = machine.shared_bytes - roles.consumers * roles.own_bytes -
                          kBarrierBytes * (2 * wanted + roles.consumers + 1) - beyond - sent;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/thread_trace.h"
+#include "graph/count.h"
 #include "graph/evaluate/bind_inputs.h"
 #include "runtime/run.h"
 
@@ -113,9 +114,14 @@ StepProfile LoadedProgram::describe_step(const Step& step, const SymbolValues& s
     if (auto* kernel = std::get_if<KernelStep>(&step)) {
         p.label = kernel->label;
         p.kind = "kernel";
+        int64_t most = 0;
         for (const Node* node : kernel->nodes) {
             p.nodes.push_back(shown(*node));
             p.ops.push_back(node->op().name);
+            const int64_t flops = evaluate_int(count(*node).flops, symbols).value_or(0);
+            if (flops <= most || node->inputs().empty() || !node->inputs()[0]->type().is_tensor()) continue;
+            most = flops;
+            p.dtype = dtype_name(node->inputs()[0]->type().tensor().dtype);
         }
         p.flops = static_cast<double>(evaluate_int(kernel->flops, symbols).value_or(0));
         p.bytes = static_cast<double>(evaluate_int(kernel->bytes, symbols).value_or(0));
@@ -154,13 +160,17 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
         Timeline line;
         for (size_t i = 0; i < program_.steps.size(); ++i) {
             trace.take();
+            const bool own_clock = !device_.shares_memory() && std::holds_alternative<KernelStep>(program_.steps[i]);
+            std::shared_ptr<const Event> launched, done;
             const auto began = Clock::now();
+            if (own_clock) launched = TRY(context.stream->record(true));
             TRY(run.step(i));
+            if (own_clock) done = TRY(context.stream->record(true));
             TRY(run.finish(i));
             const auto ended = Clock::now();
             if (r < 0) continue;
-            seconds[i].push_back(since(began, ended));
-            line.seconds += since(began, ended);
+            seconds[i].push_back(own_clock ? TRY(done->seconds_since(*launched)) : since(began, ended));
+            line.seconds += seconds[i].back();
             if (kept.size() < kMostKept) line.steps.push_back({began, ended, trace.take()});
         }
         if (r >= 0 && kept.size() < kMostKept) kept.push_back(std::move(line));

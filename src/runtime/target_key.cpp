@@ -9,7 +9,8 @@ std::vector<std::string> target_parts(const CodegenOptions& codegen) {
     auto target = codegen::find_target(codegen.target);
     CHECK(target.ok(), "{}", target.error().message());
     return {target->triple, target->cpu, target->tune, target->features,
-            fmt::format("{} {} {}", codegen.optimize, codegen.fast_math, codegen.flush_subnormals)};
+            fmt::format("{} {} {} {}", codegen.optimize, codegen.fast_math, codegen.flush_subnormals,
+                        target->machine.blocks ? target->machine.cores : 0)};
 }
 
 std::vector<std::string> machine_parts(const CodegenOptions& codegen) {

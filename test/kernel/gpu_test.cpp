@@ -14,6 +14,8 @@ namespace {
 
 using Races = InterpretOptions::Races;
 
+const Machine kH200 = *describe_target("sm_90a");
+
 Program for_blocks(std::string_view text, const char* target = "sm_90") {
     LowerOptions options;
     options.machine = *describe_target(target);
@@ -377,8 +379,8 @@ TEST(Gpu, LongProductsOfFewTilesAreCut) {
                     testing::AllOf(testing::HasSubstr("call mma"), testing::HasSubstr("part < 2 on block.z")));
         expect_in_any_order(text, {}, 5, target);
     }
-    EXPECT_EQ(choose_parts({128, 128, 64}, 1, 4096, 4096, 64), 1);
-    EXPECT_EQ(choose_parts({64, 64, 64}, 1, 64, 4096, 64), 4);
+    EXPECT_EQ(choose_parts(kH200, {128, 128, 64}, 1, 4096, 4096, 64), 1);
+    EXPECT_EQ(choose_parts(kH200, {64, 64, 64}, 1, 64, 4096, 64), 4);
     // Of matrix instructions of four warps: the largest tiles for large products, smaller ones and parts for small.
     for (const auto& [m, n, steps, tile_m, tile_n, parts] :
          std::vector<std::array<int64_t, 6>>{{4096, 4096, 64, 128, 128, 1},
@@ -387,18 +389,19 @@ TEST(Gpu, LongProductsOfFewTilesAreCut) {
                                              {128, 768, 48, 64, 64, 4},
                                              {3072, 768, 48, 128, 192, 1},
                                              {4096, 16384, 64, 128, 192, 1}}) {
-        const WgmmaShape shape = choose_wgmma({.m = m, .n = n, .steps = steps});
+        const WgmmaShape shape = choose_wgmma(kH200, {.m = m, .n = n, .steps = steps});
         EXPECT_EQ(shape.tile.m, tile_m) << m;
         EXPECT_EQ(shape.tile.n, tile_n) << m;
         EXPECT_EQ(shape.parts, parts) << m;
     }
     // What follows takes longer than a short product: with smaller tiles it ends earlier.
-    EXPECT_EQ(choose_wgmma({.m = 1024, .n = 3072, .steps = 12, .end = 1.85}).tile, (BlockTile{64, 192, 64}));
+    EXPECT_EQ(choose_wgmma(kH200, {.m = 1024, .n = 3072, .steps = 12, .end = 1.85}).tile, (BlockTile{64, 192, 64}));
     // Tiles of f32 come later, and larger ones are worth more.
-    EXPECT_EQ(choose_wgmma({.m = 4096, .n = 4096, .steps = 128, .dtype = DType::f32}).tile, (BlockTile{128, 192, 32}));
+    EXPECT_EQ(choose_wgmma(kH200, {.m = 4096, .n = 4096, .steps = 128, .dtype = DType::f32}).tile,
+              (BlockTile{128, 192, 32}));
     // Two multiprocessors share a tile where one alone would read long, and there are enough of them.
     auto together = [](int64_t m, int64_t n, int64_t steps, bool may_share = true) {
-        return choose_wgmma({.m = m, .n = n, .steps = steps, .may_share = may_share}).together;
+        return choose_wgmma(kH200, {.m = m, .n = n, .steps = steps, .may_share = may_share}).together;
     };
     EXPECT_EQ(together(64, 4096, 64), 2);
     EXPECT_EQ(together(64, 4096, 64, false), 1);
@@ -406,7 +409,21 @@ TEST(Gpu, LongProductsOfFewTilesAreCut) {
     EXPECT_EQ(together(16, 4096, 64), 1);
     EXPECT_EQ(together(128, 3072, 48), 1);
     EXPECT_EQ(together(128, 768, 12), 1);
-    EXPECT_EQ(choose_parts({64, 64, 32}, 1, 512, 49, 144), 16);
+    EXPECT_EQ(choose_parts(kH200, {64, 64, 32}, 1, 512, 49, 144), 16);
+}
+
+// A card with other than the usual number of SMs has a target of its own, and other tiles.
+TEST(Gpu, TilesFollowTheNumberOfSms) {
+    const Machine fewer = *describe_target("sm_90a:66");
+    EXPECT_EQ(fewer.cores, 66);
+    EXPECT_EQ(kH200.cores, 132);
+    EXPECT_DOUBLE_EQ(2 * fewer.flops, kH200.flops);
+    EXPECT_EQ(fewer.bandwidth, kH200.bandwidth);
+    EXPECT_EQ(fewer.shared_bytes, kH200.shared_bytes);
+    EXPECT_EQ(choose_parts(fewer, {64, 64, 64}, 1, 64, 4096, 64), 2);
+    EXPECT_EQ(choose_wgmma(fewer, {.m = 128, .n = 4096, .steps = 64, .may_share = true}).together, 1);
+    for (const char* wrong : {"sm_90a:", "sm_90a:0", "sm_90a:-1", "sm_90a:6x", "neoverse-n1:4"})
+        EXPECT_FALSE(describe_target(wrong).ok()) << wrong;
 }
 
 // Tiles of 192 columns, which small products are not given.
@@ -495,8 +512,8 @@ TEST(Gpu, TilesLandAtTheirWait) {
 
 // Large outputs get large tiles, small ones so many that there is work for all.
 TEST(Gpu, TilesFollowSizes) {
-    EXPECT_EQ(choose_block_tile(1, 4096, 4096), (BlockTile{128, 128, 16}));
-    EXPECT_LE(choose_block_tile(1, 64, 64).m, 32);
+    EXPECT_EQ(choose_block_tile(kH200, 1, 4096, 4096), (BlockTile{128, 128, 16}));
+    EXPECT_LE(choose_block_tile(kH200, 1, 64, 64).m, 32);
 }
 
 constexpr const char* kTileSoftmax = R"(tile softmax(y: ptr<f32>, x: ptr<f32>, stride: i32, n: i32) {

@@ -128,7 +128,7 @@ Result<CompileOptions> CompileFlags::chosen() const {
     chosen.fuse = !no_fuse;
     std::vector<std::string> targets = compile_targets();
     if (!chosen.target.starts_with("cuda:") &&
-        std::find(targets.begin(), targets.end(), chosen.target) == targets.end())
+        std::find(targets.begin(), targets.end(), chosen.target.substr(0, chosen.target.find(':'))) == targets.end())
         return Error(Code::E0603, "there is no target \"{}\"", chosen.target)
             .hint("the targets are {}", fmt::join(targets, ", "));
     return chosen;

@@ -1,14 +1,27 @@
-// What this machine can do at most: measured, in a quarter of a second.
+// What a machine can do at most, measured: a processor in a quarter of a second, a GPU once for each card.
 #pragma once
+
+#include <map>
+#include <string>
+
+#include "tessera/compile.h"
 
 namespace tessera::cli {
 
 struct Peak {
-    double flops = 0;  // f32 per second, by fused multiply-adds in registers
-    double bytes = 0;  // read per second from memory
+    double flops = 0;  // per second: of f32 by fused multiply-adds in registers; of a GPU, of floats at most
+    double bytes = 0;  // per second: read from memory; of a GPU, read and written
     int threads = 1;
+    std::map<std::string, double> flops_by_type = {};  // of a GPU: products of such elements
+
+    double flops_of(const std::string& type) const {
+        auto found = flops_by_type.find(type);
+        return found == flops_by_type.end() ? flops : found->second;
+    }
 };
 
 Peak measure_peak(int threads);  // 0: one for each core
+// Large products of each type, and a copy, as compiled for the target; kept in the user's folder of compiled code.
+Result<Peak> gpu_peak(const CompileOptions& options);
 
 }  // namespace tessera::cli

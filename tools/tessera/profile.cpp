@@ -19,8 +19,9 @@ constexpr const char* kProfileExamples =
     "  tessera profile model.onnx --trace trace.json     for chrome://tracing or Perfetto\n"
     "  tessera profile model.onnx --dim batch=8 --json\n"
     "\n\"of peak\" is the share of what this machine can do: of its multiply-adds or of its memory's bytes\n"
-    "per second, whichever a step is nearer to. Both are measured first. A step whose data stays in a\n"
-    "cache can be above 100 %.\n";
+    "per second, whichever a step is nearer to. Both are measured first; on a GPU by large products of\n"
+    "each element type and a copy, once for each card. A step whose data stays in a cache can be above\n"
+    "100 %.\n";
 
 struct Profile {
     std::string path, trace, report;
@@ -42,8 +43,9 @@ Json measured_json(const Measured& m, const std::string& path) {
     Json j{{"model", path.empty() ? "resnet50" : path}, {"threads", m.peak.threads}, {"seconds", m.seconds}};
     j["flops"] = m.flops;
     j["bytes"] = m.bytes;
-    j["of_peak"] = m.of_peak(m.flops, m.bytes, m.seconds);
+    j["of_peak"] = m.of_peak(m.at_once.value_or(m.seconds));
     j["peak"] = {{"flops_per_second", m.peak.flops}, {"bytes_per_second", m.peak.bytes}};
+    if (!m.peak.flops_by_type.empty()) j["peak"]["flops_per_second_by_type"] = m.peak.flops_by_type;
     if (m.at_once) j["device_seconds"] = *m.at_once;
     j["steps"] = Json::array();
     for (const StepProfile& s : m.steps) {
@@ -51,7 +53,8 @@ Json measured_json(const Measured& m, const std::string& path) {
         step["share"] = m.seconds > 0 ? s.seconds / m.seconds : 0;
         step["flops"] = s.flops;
         step["bytes"] = s.bytes;
-        step["of_peak"] = m.of_peak(s.flops, s.bytes, s.seconds);
+        step["dtype"] = s.dtype;
+        step["of_peak"] = m.of_peak(s);
         step["launches"] = s.launches;
         step["nodes"] = s.nodes;
         j["steps"].push_back(std::move(step));
@@ -86,19 +89,24 @@ std::string rate(double amount, double seconds, const char* unit) {
     return human_count(amount / seconds) + unit;
 }
 
-void print_row(const Measured& m, double seconds, double flops, double bytes, const std::string& what) {
+void print_row(const Measured& m, double seconds, double flops, double bytes, double of_peak, const std::string& what) {
     double share = m.seconds > 0 ? 100 * seconds / m.seconds : 0;
     fmt::print("{:>10} {:>6.1f} % {:>13} {:>10} {:>5.0f} %  {}\n", human_seconds(seconds), share,
-               rate(flops, seconds, "FLOP/s"), rate(bytes, seconds, "B/s"), 100 * m.of_peak(flops, bytes, seconds),
-               what);
+               rate(flops, seconds, "FLOP/s"), rate(bytes, seconds, "B/s"), 100 * of_peak, what);
 }
 
 void print_table(const Measured& m, const std::string& path, size_t most, bool nodes) {
-    if (std::isfinite(m.peak.flops))
+    if (!std::isfinite(m.peak.flops)) {
+        fmt::print("{}  each step launched alone\n", bold(shown_path(path)));
+    } else if (m.peak.flops_by_type.empty()) {
         fmt::print("{}  {}, peak {}FLOP/s, {}B/s\n", bold(shown_path(path)), plural(m.peak.threads, "thread"),
                    human_count(m.peak.flops), human_count(m.peak.bytes));
-    else
-        fmt::print("{}  each step launched and waited for\n", bold(shown_path(path)));
+    } else {
+        std::string rates;
+        for (const auto& [type, rate] : m.peak.flops_by_type) rates += fmt::format(" {} {}", type, human_count(rate));
+        fmt::print("{}  each step launched alone, peak{}FLOP/s, {}B/s\n", bold(shown_path(path)), rates,
+                   human_count(m.peak.bytes));
+    }
     std::vector<const StepProfile*> order;
     for (const StepProfile& s : m.steps) order.push_back(&s);
     std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->seconds > b->seconds; });
@@ -108,22 +116,24 @@ void print_table(const Measured& m, const std::string& path, size_t most, bool n
         const StepProfile& s = *order[i];
         std::string what = escaped(s.label);
         if (s.kind == "host") what += "  (by the reference)";
-        print_row(m, s.seconds, s.flops, s.bytes, what);
+        print_row(m, s.seconds, s.flops, s.bytes, m.of_peak(s), what);
         if (nodes)
             fmt::print("{}\n", dim(fmt::format("{:>53}{}", "", escaped(fmt::format("{}", fmt::join(s.nodes, ", "))))));
     }
     if (order.size() > most) {
-        StepProfile rest;
+        Measured rest{.steps = {}, .peak = m.peak};
         for (size_t i = most; i < order.size(); ++i) {
+            rest.steps.push_back(*order[i]);
             rest.seconds += order[i]->seconds;
             rest.flops += order[i]->flops;
             rest.bytes += order[i]->bytes;
         }
-        print_row(m, rest.seconds, rest.flops, rest.bytes, fmt::format("{} more (--rows)", order.size() - most));
+        print_row(m, rest.seconds, rest.flops, rest.bytes, rest.of_peak(rest.seconds),
+                  fmt::format("{} more (--rows)", order.size() - most));
     }
-    print_row(m, m.seconds, m.flops, m.bytes,
+    print_row(m, m.seconds, m.flops, m.bytes, m.of_peak(m.seconds),
               m.steps.size() == 1 ? "the one step" : fmt::format("all {} steps", m.steps.size()));
-    if (m.at_once) print_row(m, *m.at_once, m.flops, m.bytes, "all steps, launched at once");
+    if (m.at_once) print_row(m, *m.at_once, m.flops, m.bytes, m.of_peak(*m.at_once), "all steps, launched at once");
 }
 
 Status Profile::check_usage() const {
@@ -167,8 +177,9 @@ Result<Measured> Profile::measure(const Executable& executable, const NamedData&
     const EndAtOnce measuring;
     Measured m;
     const bool gpu = chosen.target.starts_with("cuda");
-    if (gpu) {  // what it can do at most is not measured
-        m.peak.flops = m.peak.bytes = std::numeric_limits<double>::infinity();
+    if (gpu) {
+        m.peak.flops = m.peak.bytes = std::numeric_limits<double>::infinity();  // where it cannot be measured
+        if (auto peak = gpu_peak(chosen); peak.ok()) m.peak = std::move(*peak);
         if (auto seconds = executable.seconds_on_device(given, 10 * runs); seconds.ok()) m.at_once = *seconds;
     } else {
         m.peak = measure_peak(chosen.threads);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kShortestCut = 256;  // of k, that is worth blocks of its own
 constexpr int64_t kMostCuts = 16;
-constexpr int64_t kCutBlocks = 264;
+constexpr int64_t kCutBlocks = 2;  // of an SM, that a product is cut into
 constexpr int64_t kSumVector = 4;  // neighbours that a thread adds up the parts of
 
 }  // namespace
@@ -113,10 +113,11 @@ ContractionBuilder::Finished ContractionBuilder::finished_part(const Expr& row, 
     return parts_ > 1 ? Finished{{part_, row, column}, own} : finished(row, column, own);
 }
 
-int64_t choose_parts(const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t steps) {
+int64_t choose_parts(const Machine& machine, const BlockTile& tile, int64_t batch, int64_t m, int64_t n,
+                     int64_t steps) {
     if (batch > 1) return 1;
     const int64_t tiles = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n);
-    int64_t parts = std::min({kCutBlocks / tiles, steps * tile.k / kShortestCut, kMostCuts});
+    int64_t parts = std::min({kCutBlocks * machine.cores / tiles, steps * tile.k / kShortestCut, kMostCuts});
     while (parts > 1 && steps % parts) --parts;
     return std::max<int64_t>(1, parts);
 }

@@ -290,7 +290,7 @@ std::optional<DType> wide_type(const Expr& a, const Expr& b, Digits digits) {
     return enough ? std::optional(x->dtype) : std::nullopt;
 }
 
-std::optional<Found> find_contraction(const Schedule& s, Digits digits) {
+std::optional<Found> find_contraction(const Schedule& s, Digits digits, const Machine& machine) {
     const auto& stages = s.compute().stages;
     if (stages.empty() || stages.size() > 2) return {};
     const Stage& stage = stages[0];
@@ -307,7 +307,8 @@ std::optional<Found> find_contraction(const Schedule& s, Digits digits) {
     f.wide = wide_type(a, b, digits);
     f.two_signs = f.wide && is_int(*f.wide) && matrix_load(b)->dtype != *f.wide;
     if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
-    f.tile = f.narrow ? choose_mma_tile(f.batch, f.m, f.n, *f.narrow) : choose_block_tile(f.batch, f.m, f.n);
+    f.tile = f.narrow ? choose_mma_tile(machine, f.batch, f.m, f.n, *f.narrow)
+                      : choose_block_tile(machine, f.batch, f.m, f.n);
     f.inner = inner_axis(stage, f.tile.k, f.bytes());
     return f;
 }
@@ -375,7 +376,7 @@ std::optional<Window> window_of(const Compute& compute, const Found& f) {
 }
 
 // What the contraction's axes are once they are merged, and the kernel.
-Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means) {
+Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means, const Machine& machine) {
     const bool wide = means == Means::Wide || means == Means::Windows;
     std::optional<Window> window;
     if (means == Means::Windows && !(window = window_of(s.compute(), f))) return std::optional<TiledKernel>();
@@ -411,14 +412,14 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         out.value = load(merged.buffer, sum_type, own);
     }
     const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
-    if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a);
+    if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a, machine);
     if (wide) {
         const size_t inner = window ? f.inner.value_or(0) : 0;
         const DType dtype = window ? DType::f16 : *f.wide;
         const int64_t steps = steps_along(merged, inner, kPanelBytes / int64_t(dtype_bytes(dtype)));
         const bool may_share = !window && f.may_share;
         const WgmmaShape shape =
-            choose_wgmma({f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer), may_share});
+            choose_wgmma(machine, {f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer), may_share});
         const WgmmaPlan wgmma{shape.tile, shape.parts, shape.together, inner, std::move(window)};
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }
@@ -433,7 +434,7 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         operand_plan(s, merged.value.arg(size_t(f.c.b)), along, merged.axes[first + 1]),
         depth,
         width,
-        has_batch ? 1 : choose_parts(f.tile, f.batch, f.m, f.n, steps_along(merged, depth.inner, f.tile.k))};
+        has_batch ? 1 : choose_parts(machine, f.tile, f.batch, f.m, f.n, steps_along(merged, depth.inner, f.tile.k))};
     return std::optional(mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan));
 }
 
@@ -467,14 +468,14 @@ bool suits(Means means, const Found& f, const Machine& machine) {
     return false;
 }
 
-Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, Means means) {
+Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found, Means means, const Machine& machine) {
     Compute with = s.compute();
     std::vector<PreparedOperand> prepared = prepare_operands(s, found, means == Means::Wide, with);
     if (prepared.size() > 1) {  // one kernel prepares one
         with = s.compute();
         prepared.clear();
     }
-    auto made = TRY(tiled(Schedule(std::move(with)), found, means));
+    auto made = TRY(tiled(Schedule(std::move(with)), found, means, machine));
     if (!made) return std::optional<Lowered>();
     if (means ==
         Means::Narrow) {  // what is the kernel's own keeps rows and columns: so threads are seen to write apart
@@ -498,8 +499,8 @@ Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found
 
 // What a product takes that reads its operands in place and multiplies by `mma.sync`, in microseconds on an H200.
 // Elements that are not fetched in vectors cost more than the products.
-double narrow_time(const Schedule& s, const Found& f, double depth) {
-    constexpr double kFlops = 200e6, kScalarFlops = 40e6, kAtOnce = 264, kBegin = 2;
+double narrow_time(const Machine& machine, const Schedule& s, const Found& f, double depth) {
+    constexpr double kFlops = 200e6, kScalarFlops = 40e6, kBegin = 2;
     const Stage& stage = s.compute().stages[0];
     const ReduceAxis& along = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())];
     auto reads_in_vectors = [&](int which, const std::vector<int>& side) {
@@ -507,15 +508,15 @@ double narrow_time(const Schedule& s, const Found& f, double depth) {
     };
     const bool vectors = reads_in_vectors(f.c.a, f.c.rows) && reads_in_vectors(f.c.b, f.c.columns);
     const double tiles = double(f.batch * divide_up(f.m, f.tile.m) * divide_up(f.n, f.tile.n));
-    const double turns = std::ceil(tiles / kAtOnce) * kAtOnce / tiles;
+    const double at_once = 2.0 * machine.cores, turns = std::ceil(tiles / at_once) * at_once / tiles;
     return kBegin + 2 * tiles * double(f.tile.m * f.tile.n) * depth * turns / (vectors ? kFlops : kScalarFlops);
 }
 
 // What it takes with operands packed first, each by a launch of its own.
-double packed_time(const Packing& packing, const Found& f, double depth, double end) {
+double packed_time(const Machine& machine, const Packing& packing, const Found& f, double depth, double end) {
     constexpr double kBytes = 2.5e6, kLaunch = 2;
     const auto steps = int64_t(std::ceil(depth / double(kWideDepth)));
-    const WgmmaShape shape = choose_wgmma({f.batch, f.m, f.n, steps, *f.wide, end, f.may_share});
+    const WgmmaShape shape = choose_wgmma(machine, {f.batch, f.m, f.n, steps, *f.wide, end, f.may_share});
     return (packing.bytes > 0 ? kLaunch : 0) + packing.bytes / kBytes + kLaunch + shape.time;
 }
 
@@ -528,17 +529,18 @@ Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, c
     if (f.m < 2 || f.n < kFewestWide) return std::optional<Lowered>();
     double depth = 1;
     for (const ReduceAxis& axis : stage.reduce) depth *= double(axis.extent.as_int().value_or(kUnknownSide));
-    const double end = end_of_square(s.compute().stages.back(), stage.buffer), narrow = narrow_time(s, f, depth);
+    const double end = end_of_square(s.compute().stages.back(), stage.buffer),
+                 narrow = narrow_time(machine, s, f, depth);
     for (const auto& [a, b] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
         auto packing = pack_operands(s.compute(), f.c, a, b);
         if (!packing) continue;
         const Schedule packed(packing->contraction);
-        std::optional<Found> found = find_contraction(packed, digits);
+        std::optional<Found> found = find_contraction(packed, digits, machine);
         if (!found || !found->wide) continue;
         found->c.depth = f.c.depth;
         found->may_share = f.may_share;
-        if (packed_time(*packing, *found, depth, end) >= narrow) continue;
-        std::optional<Lowered> made = TRY(lower_found(packed, *found, Means::Wide));
+        if (packed_time(machine, *packing, *found, depth, end) >= narrow) continue;
+        std::optional<Lowered> made = TRY(lower_found(packed, *found, Means::Wide, machine));
         if (!made) continue;
         made->packs = TRY(lower_packs(*packing, lower_map));
         made->scratch.insert(made->scratch.end(), packing->slots.begin(), packing->slots.end());
@@ -555,7 +557,7 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     TRY(inline_maps(s));
     if (auto made = digits == Digits::All ? std::nullopt : with_factors_behind(s.compute()))
         s = Schedule(std::move(*made));
-    std::optional<Found> found = find_contraction(s, digits);
+    std::optional<Found> found = find_contraction(s, digits, machine);
     if (!found) return std::optional<Lowered>();
     found->may_share = machine.has("ptx84");
     std::vector<Found> ways{*found};
@@ -564,8 +566,8 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     for (Means means : {Means::Rows, Means::Wide, Means::Windows, Means::Packed, Means::Narrow})
         for (const Found& way : ways) {
             if (!suits(means, way, machine)) continue;
-            auto made =
-                means == Means::Packed ? lower_packed(s, way, machine, digits, lower_map) : lower_found(s, way, means);
+            auto made = means == Means::Packed ? lower_packed(s, way, machine, digits, lower_map)
+                                               : lower_found(s, way, means, machine);
             if (made.ok() && *made) return made;
             if (!made.ok() && !first) first = made.error();
         }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kThreads = kWarps * kGroups * kPairs;
 constexpr int64_t kWord = 4;        // bytes that are kept at a time
-constexpr double kMmaAtOnce = 264;  // blocks
+constexpr double kMmaResident = 2;  // blocks that an SM runs at a time
 
 // One operand: its tile in shared memory, and what a thread has fetched for it.
 struct MmaOperand {
@@ -208,14 +208,15 @@ class MmaContraction : ContractionBuilder {
 
 }  // namespace
 
-BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n, DType dtype) {
+BlockTile choose_mma_tile(const Machine& machine, int64_t batch, int64_t m, int64_t n, DType dtype) {
+    const double at_once = kMmaResident * double(machine.cores);
     BlockTile best;
     double least = 0;
     for (int64_t bm : {128, 64})
         for (int64_t bn : {128, 64}) {
             const double blocks = double(batch) * double((m + bm - 1) / bm) * double((n + bn - 1) / bn);
             const double x = double(bm) / 16, y = double(bn) / 16;
-            const double cost = (x * y + 2 * (x + y) + 4) * std::max(1.0, blocks / kMmaAtOnce);
+            const double cost = (x * y + 2 * (x + y) + 4) * std::max(1.0, blocks / at_once);
             if (best.m && cost >= least) continue;
             least = cost;
             best = {bm, bn, mma_depth(dtype)};

@@ -23,7 +23,7 @@ struct MmaPlan {
     int64_t parts = 1;  // of the steps along k, which they divide
 };
 
-BlockTile choose_mma_tile(int64_t batch, int64_t m, int64_t n, DType dtype);
+BlockTile choose_mma_tile(const Machine& machine, int64_t batch, int64_t m, int64_t n, DType dtype);
 
 // Of a contraction whose axes are batch, where there is one, rows and columns. `out` makes of each sum what is stored.
 TiledKernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,

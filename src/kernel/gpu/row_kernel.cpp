@@ -105,7 +105,8 @@ std::optional<PreparedOperand> prepare_matrix_of_row(Compute& compute) {
     return prepare_operand(compute, operand, order);
 }
 
-std::optional<TiledKernel> row_kernel(const Schedule& s, const Stage& sum, const Stage& out, int a) {
+std::optional<TiledKernel> row_kernel(const Schedule& s, const Stage& sum, const Stage& out, int a,
+                                      const Machine& machine) {
     if (sum.reduce.size() != 1 || sum.axes.size() != 2) return {};
     const auto m = sum.axes[0].extent.as_int(), n = sum.axes[1].extent.as_int(), k = sum.reduce[0].extent.as_int();
     if (!m || !n || !k || *m > kMostFewRows || *k % kDeep) return {};
@@ -122,7 +123,7 @@ std::optional<TiledKernel> row_kernel(const Schedule& s, const Stage& sum, const
     const int64_t lanes = kRowVectorBytes / std::max<int64_t>(bytes, 2);
     if (*n % lanes || kAcross * lanes % (kDeep * kAcross)) return {};
     const BlockTile tile{*m, kAcross * lanes, kDeep};
-    return RowContraction(s.compute(), sum, out, a, lanes, choose_parts(tile, 1, *m, *n, *k / kDeep)).make();
+    return RowContraction(s.compute(), sum, out, a, lanes, choose_parts(machine, tile, 1, *m, *n, *k / kDeep)).make();
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@ constexpr int64_t kMostFewRows = 4;
 
 // Of a contraction whose axes are rows, columns and one k. Empty where columns or k are not known, or no multiples of
 // what threads take; `a` is the factor that has the rows.
-std::optional<TiledKernel> row_kernel(const Schedule& s, const Stage& sum, const Stage& out, int a);
+std::optional<TiledKernel> row_kernel(const Schedule& s, const Stage& sum, const Stage& out, int a,
+                                      const Machine& machine);
 
 }  // namespace tessera

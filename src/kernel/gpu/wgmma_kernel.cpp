@@ -15,12 +15,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kWgmmaRows = 64;      // of one instruction
-constexpr int64_t kSquareColumns = 64;  // that are stored at a time
-constexpr int64_t kRingRows = 6 * 256;  // of tiles on their way, both operands together
-constexpr int64_t kAlignedBytes = 16;   // that rows begin at multiples of
-constexpr size_t kMostTileDims = 5;     // of a buffer that tiles are copied of
-constexpr double kMultiprocessors = 132;
+constexpr int64_t kWgmmaRows = 64;                     // of one instruction
+constexpr int64_t kSquareColumns = 64;                 // that are stored at a time
+constexpr int64_t kRingRows = 6 * 256;                 // of tiles on their way, both operands together
+constexpr int64_t kAlignedBytes = 16;                  // that rows begin at multiples of
+constexpr size_t kMostTileDims = 5;                    // of a buffer that tiles are copied of
 constexpr int64_t kMostParts = 16, kShortestPart = 4;  // of k; steps of one
 
 // A buffer as [outer axes, rows, columns], columns lying together; with those outer axes that it has.
@@ -356,11 +355,12 @@ class WgmmaContraction : ContractionBuilder {
 // What a launch takes, in microseconds on an H200, beside what all do: the steps of the tiles that a multiprocessor
 // takes one after the other, by turns of two groups of threads of which one ends its tile while the other multiplies,
 // or to read the operands once; the last tile's end; with parts a second launch, and sums that go through memory.
-double wgmma_time(const WgmmaShape& s, const WgmmaProduct& p) {
+double wgmma_time(const Machine& machine, const WgmmaShape& s, const WgmmaProduct& p) {
     constexpr double kBytesRead = 4.2e6, kSumBytes = 3e6, kSecondLaunch = 1.5, kStored = 0.25;
     constexpr double kWhole = 8;  // turns, of which fewer are all taken for whole ones
     const double x = double(s.tile.m) / 64, y = double(s.tile.n) / 64;
-    double turns = double(p.batch * divide_up(p.m, s.tile.m) * divide_up(p.n, s.tile.n) * s.parts) / kMultiprocessors;
+    double turns =
+        double(p.batch * divide_up(p.m, s.tile.m) * divide_up(p.n, s.tile.n) * s.parts) / double(machine.cores);
     if (turns < kWhole) turns = std::ceil(turns);
     const double wait = p.dtype == DType::f32 ? 1.45 : 1;  // for tiles to come
     if (s.together > 1) {
@@ -392,7 +392,7 @@ double end_of_square(const Stage& out, int sum) {
     return kStored + kRead * double(read.size()) + (computed ? kFunction : 0);
 }
 
-WgmmaShape choose_wgmma(const WgmmaProduct& p) {
+WgmmaShape choose_wgmma(const Machine& machine, const WgmmaProduct& p) {
     const int64_t depth = kPanelBytes / int64_t(dtype_bytes(p.dtype));
     WgmmaShape best;
     for (int64_t bm : {128, 64})
@@ -400,14 +400,14 @@ WgmmaShape choose_wgmma(const WgmmaProduct& p) {
             for (int64_t parts = 1; parts <= (p.batch > 1 ? 1 : kMostParts); ++parts) {
                 if (parts > 1 && (p.steps % parts || p.steps / parts < kShortestPart)) continue;
                 WgmmaShape shape{{bm, bn, depth}, parts};
-                shape.time = wgmma_time(shape, p);
+                shape.time = wgmma_time(machine, shape, p);
                 if (!best.tile.m || shape.time < best.time) best = shape;
             }
     // Of fewer rows, and of tiles that more than two share, it was slower where it was measured.
     WgmmaShape shared{{kWgmmaRows, kWgmmaRows, depth}, 1, 2};
-    shared.time = wgmma_time(shared, p);
+    shared.time = wgmma_time(machine, shared, p);
     const int64_t blocks = divide_up(p.m, kWgmmaRows) * divide_up(p.n, kWgmmaRows) * shared.together;
-    const bool fits = p.may_share && p.batch == 1 && p.m >= kWgmmaRows && p.steps > 0 && blocks <= kMultiprocessors;
+    const bool fits = p.may_share && p.batch == 1 && p.m >= kWgmmaRows && p.steps > 0 && blocks <= machine.cores;
     return fits && shared.time < best.time ? shared : best;
 }
 

@@ -23,7 +23,7 @@ struct WgmmaProduct {
     double end = 0.25;       // see end_of_square
     bool may_share = false;  // multiprocessors can share a tile
 };
-WgmmaShape choose_wgmma(const WgmmaProduct& p);
+WgmmaShape choose_wgmma(const Machine& machine, const WgmmaProduct& p);
 // How long it takes four warps to make of the sums of 64 rows and columns what is stored, in microseconds on an H200.
 double end_of_square(const Stage& out, int sum);
 // How a window goes over images [n, y, x, channels]: rows of the contraction are the places where it stands, each

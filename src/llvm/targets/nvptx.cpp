@@ -55,10 +55,11 @@ class NvptxCode : public TargetCode {
         m.vector_bytes = 16, m.vector_registers = 255, m.fma_pipes = 1, m.fma_latency = 4;
         m.blocks = true;
         // Measured on an H200; by their data sheets, an A100 has two fifths of that, and cards of 8.6 and 8.9 have a
-        // quarter of its bandwidth.
-        m.flops = 40e12, m.bandwidth = 4e12, m.launch = 5e-6, m.shared_bytes = 227 << 10;
-        if (tune == "sm_80") m.flops *= 0.4, m.bandwidth *= 0.4, m.shared_bytes = 163 << 10;
-        if (tune == "sm_86" || tune == "sm_89") m.flops *= 0.6, m.bandwidth *= 0.25, m.shared_bytes = 99 << 10;
+        // quarter of its bandwidth. SMs are those of an H200, an A100, an A40 and an L40S.
+        m.flops = 40e12, m.bandwidth = 4e12, m.launch = 5e-6, m.shared_bytes = 227 << 10, m.cores = 132;
+        if (tune == "sm_80") m.flops *= 0.4, m.bandwidth *= 0.4, m.shared_bytes = 163 << 10, m.cores = 108;
+        if (tune == "sm_86" || tune == "sm_89")
+            m.flops *= 0.6, m.bandwidth *= 0.25, m.shared_bytes = 99 << 10, m.cores = tune == "sm_86" ? 84 : 142;
         if (tune == "sm_90a") m.features.emplace_back("wgmma");
     }
 

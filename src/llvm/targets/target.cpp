@@ -7,7 +7,9 @@
 #include <llvm/Target/TargetOptions.h>
 
 #include <algorithm>
+#include <charconv>
 #include <mutex>
+#include <optional>
 
 #include "base/check.h"
 #include "llvm/targets/host.h"
@@ -38,6 +40,25 @@ Target with_machine(Target t) {
     return t;
 }
 
+// "sm_90a:114" is sm_90a with 114 SMs.
+std::pair<std::string_view, std::optional<int>> split_target(std::string_view name) {
+    const size_t at = name.find(':');
+    if (at == std::string_view::npos) return {name, {}};
+    const std::string_view digits = name.substr(at + 1);
+    int count = 0;
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+    if (read.ec != std::errc() || read.ptr != digits.data() + digits.size() || count < 1) return {name, {}};
+    return {name.substr(0, at), count};
+}
+
+// What computes is in proportion to its SMs; memory is not.
+void take_multiprocessors(Machine& m, std::string_view name, int count) {
+    const double ratio = double(count) / double(m.cores);
+    m.target = name;
+    m.cores = count;
+    m.flops *= ratio;
+}
+
 }  // namespace
 
 Result<Target> find_target(std::string_view name) {
@@ -46,9 +67,10 @@ Result<Target> find_target(std::string_view name) {
         static const Target kHost = with_machine(describe_host());
         return kHost;
     }
+    const auto [base, multiprocessors] = split_target(name);
     for (const TargetCode* family : target_families())
         for (const NamedTarget& named : family->named()) {
-            if (named.name != name) continue;
+            if (named.name != base || (multiprocessors && !family->has_blocks())) continue;
             Target t{std::string(named.triple),
                      std::string(family->has_blocks() ? named.tune : family->baseline()),
                      std::string(named.tune),
@@ -57,7 +79,9 @@ Result<Target> find_target(std::string_view name) {
                      family};
             t.machine.target = named.name;
             t.machine.l1_bytes = named.l1, t.machine.l2_bytes = named.l2, t.machine.l3_bytes = named.l3;
-            return with_machine(std::move(t));
+            t = with_machine(std::move(t));
+            if (multiprocessors) take_multiprocessors(t.machine, name, *multiprocessors);
+            return t;
         }
     return Error(Code::E0603, "there is no target {}", name)
         .hint("there are: host, {}", fmt::join(target_names(), ", "));

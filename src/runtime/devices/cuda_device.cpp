@@ -521,6 +521,9 @@ Result<GpuDescription> describe_gpu(int number) {
     constexpr int kReadsPtx84 = 12040;
     gpu.target = gpu_target(gpu.major, gpu.minor);
     if (gpu.target == "sm_90a" && driver.version < kReadsPtx84) gpu.target = "sm_90a_ptx80";
+    // Schedules are for the card that is there, which may have more SMs or fewer than its kind usually has.
+    if (!gpu.target.empty() && TRY(describe_target(gpu.target)).cores != gpu.processors)
+        gpu.target += fmt::format(":{}", gpu.processors);
     return gpu;
 }
 

@@ -11,7 +11,7 @@ Json step_json(const Measured& m, const StepProfile& s) {
     Json j{{"label", s.label}, {"kind", s.kind},         {"seconds", s.seconds}, {"flops", s.flops},
            {"bytes", s.bytes}, {"launches", s.launches}, {"nodes", s.nodes},     {"ops", s.ops},
            {"reads", s.reads}, {"writes", s.writes},     {"begin", s.begin},     {"end", s.end}};
-    j["of_peak"] = m.of_peak(s.flops, s.bytes, s.seconds);
+    j["of_peak"] = m.of_peak(s);
     j["threads"] = Json::array();
     for (const ThreadSpan& t : s.threads) j["threads"].push_back({t.thread, t.begin, t.end});
     return j;

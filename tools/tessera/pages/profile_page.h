@@ -14,8 +14,15 @@ struct Measured {
     int host_steps = 0;
     std::optional<double> at_once;  // seconds of a run on a GPU, its steps launched together
 
-    double of_peak(double f, double b, double s) const {
-        return s > 0 ? std::max(f / peak.flops, b / peak.bytes) / s : 0;
+    // The share of the machine's peak, of operations or of bytes: whichever is nearer.
+    double of_peak(const StepProfile& s) const {
+        return s.seconds > 0 ? std::max(s.flops / peak.flops_of(s.dtype), s.bytes / peak.bytes) / s.seconds : 0;
+    }
+    // Of all steps, in so many seconds.
+    double of_peak(double in) const {
+        double computing = 0;
+        for (const StepProfile& s : steps) computing += s.flops / peak.flops_of(s.dtype);
+        return in > 0 ? std::max(computing, bytes / peak.bytes) / in : 0;
     }
 };
 
