@@ -55,6 +55,12 @@ TEST(GpuWindows, ImageIsReadIntoSharedMemoryOnce) {
                 testing::AllOf(HasSubstr("alloc image: f16["), HasSubstr("alloc sums: f32[")));
 }
 
+TEST(GpuWindows, SmallWindowsWithAStrideAreReadWhereTheyLie) {
+    const Depthwise small{.channels = 6, .width = 32, .high = 3, .wide = 3, .stride = 2, .pad = 1};
+    EXPECT_THAT(expect_windows(small.text()), testing::Not(HasSubstr("alloc image")));
+    expect_windows(Depthwise{.channels = 6, .width = 32, .stride = 2}.text());
+}
+
 TEST(GpuWindows, SizesAtRandom) {
     std::mt19937 random(7);
     const auto draw = [&](int64_t low, int64_t high) {

@@ -462,6 +462,8 @@ std::optional<Lowered> window_kernel(const Compute& compute, const ScheduleOptio
     const int64_t taps = found->x.taps * found->y.taps;
     if (taps < 2 || found->x.taps > kMostTapsAlongX || (!found->image_along_x && taps <= kFewTaps)) return {};
     if (found->x.size < 4 || found->x.every > found->x.taps * std::max<int64_t>(found->x.further, 1)) return {};
+    // Small windows with a stride overlap little: a copy in shared memory costs more than reading them where they lie.
+    if (found->x.every > 1 && taps <= kFewTaps) return {};
     // The axis that neighbours of the output differ in.
     const Schedule of_output{c};
     size_t channel = found->planes.back();
