@@ -222,12 +222,18 @@ TEST(GpuWarpAttention, RandomShapes) {
 
 TEST(GpuWarpAttention, PartsFillTheDevice) {
     const Machine machine = *describe_target("sm_90a");
-    const WarpTiles tiles = choose_warp_tiles(4, 128, 128, machine);
-    EXPECT_EQ(tiles.rows, 16);
-    EXPECT_EQ(tiles.resident, 2);
+    auto tiles_of = [](int64_t rows, std::optional<int64_t> keys, int64_t head, const Machine& on) {
+        return choose_warp_tiles({.rows = rows, .keys = keys, .blocks = 8, .depth = head, .columns = head}, on);
+    };
+    const WarpTiles tiles = tiles_of(4, 8192, 128, machine);
+    EXPECT_TRUE(tiles.wide);
+    EXPECT_EQ(tiles.keys, 128);
+    EXPECT_EQ(tiles_of(4, 8192, 128, *describe_target("sm_80")).rows, 16);
+    EXPECT_FALSE(tiles_of(4, 49, 32, machine).wide) << "one tile of few rows";
     const int64_t few = choose_key_parts(8, 8192, tiles, true), many = choose_key_parts(128, 8192, tiles, true);
-    EXPECT_GE(few * 8, 200);
-    EXPECT_GT(many, 1);
+    EXPECT_GE(few * 8, 120);
+    EXPECT_EQ(many, 1) << "128 blocks are as good as one for each SM";
+    EXPECT_GT(choose_key_parts(70, 8192, tiles, true), 1);
     EXPECT_EQ(choose_key_parts(4096, 8192, tiles, true), 1);
     EXPECT_EQ(choose_key_parts(8, 64, tiles, true), 1);
     EXPECT_EQ(choose_key_parts({}, {}, tiles, false), 1);
@@ -235,7 +241,7 @@ TEST(GpuWarpAttention, PartsFillTheDevice) {
     for (const char* target : {"sm_80", "sm_86", "sm_90a"})
         for (int64_t rows : {1, 20, 1000})
             for (int64_t head = 8; head <= 256; head += 8)
-                EXPECT_GT(choose_warp_tiles(rows, head, head, *describe_target(target)).rows, 0) << target << head;
+                EXPECT_GT(tiles_of(rows, {}, head, *describe_target(target)).rows, 0) << target << head;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kProcessors = 132;
 constexpr int64_t kReserved = 1 << 10;  // bytes of shared memory, beside what a block asks for
 constexpr int64_t kMostResident = 2;    // blocks of an SM, which keep enough copies in flight
+constexpr int64_t kTileKeys = 64, kLongTileKeys = 128;
 constexpr int64_t kPanelElements = 64;  // of 16 bits
 constexpr int64_t kShortHead = 64;      // elements, up to which warps do better with rows of their own
 // In the time of a tile: what a block takes to begin and end, the second launch, and each part that it reads.
@@ -169,19 +170,22 @@ Bindings AttentionRows::names(const Bindings& outer, const Expr& row) const {
     return names;
 }
 
-WarpTiles choose_warp_tiles(std::optional<int64_t> rows, int64_t depth, int64_t columns, const Machine& machine) {
-    WarpTiles best;
-    WarpTiles made;
+WarpTiles choose_warp_tiles(const AttentionSizes& sizes, const Machine& machine) {
+    const auto& [rows, keys, blocks, depth, columns] = sizes;
+    WarpTiles best, made;
     made.rows = !rows || *rows > 32 ? 64 : *rows > 16 ? 32 : 16;
-    made.wide = made.rows == 64 && machine.has("wgmma");
-    made.down = made.wide || (made.rows == 64 && depth <= kShortHead && columns <= kShortHead) ? 4
-                : made.rows > 16                                                               ? 2
-                                                                                               : 1;
+    // Warpgroups need fewer barriers, even where most of their rows are empty.
+    const bool one_tile = keys && *keys <= kTileKeys;
+    if (machine.has("wgmma") && !(one_tile && made.rows < 64)) made.rows = 64, made.wide = true;
+    const bool short_head = depth <= kShortHead && columns <= kShortHead;
+    made.down = made.wide || (made.rows == 64 && short_head) ? 4 : made.rows > 16 ? 2 : 1;
     made.across = kWarps / made.down;
-    for (int64_t keys : {64, 32})
+    const bool few_tiles = keys && blocks && *blocks * *keys < kProcessors * kLongTileKeys;
+    for (int64_t of_tile : {kLongTileKeys, kTileKeys, kTileKeys / 2})
         for (int64_t ahead : {2, 1, 0}) {
-            if (keys % (16 * made.across) || best.rows) continue;
-            made.keys = keys, made.ahead = ahead;
+            if (of_tile % (16 * made.across) || best.rows) continue;
+            if (of_tile == kLongTileKeys && (!made.wide || one_tile || few_tiles || ahead < 2)) continue;
+            made.keys = of_tile, made.ahead = ahead;
             auto resident = [&](int64_t places) {
                 WarpTiles t = made;
                 t.ahead = places;
@@ -193,7 +197,7 @@ WarpTiles choose_warp_tiles(std::optional<int64_t> rows, int64_t depth, int64_t 
             made.resident = resident(ahead);
             // Two blocks of an SM hide more than a deeper ring.
             if (made.resident == 0 || (ahead > 1 && resident(ahead - 1) > made.resident)) continue;
-            if (ahead == 0 && keys > 32 && made.across <= 2) continue;
+            if (ahead == 0 && of_tile == kTileKeys && made.across <= 2) continue;
             best = made;
         }
     return best;

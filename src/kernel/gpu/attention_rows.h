@@ -54,7 +54,12 @@ struct WarpTiles {
     int64_t padded_columns(int64_t columns) const;
     int64_t skew() const { return wide ? 0 : 8; }
 };
-WarpTiles choose_warp_tiles(std::optional<int64_t> rows, int64_t depth, int64_t columns, const Machine& machine);
+// Sizes that are not known are given as nothing: all rows of a block of heads, keys, and such blocks.
+struct AttentionSizes {
+    std::optional<int64_t> rows, keys, blocks;
+    int64_t depth = 0, columns = 0;
+};
+WarpTiles choose_warp_tiles(const AttentionSizes& sizes, const Machine& machine);
 
 // Parts of the keys, each for blocks of their own. `few_rows`: all rows of a head are in one block.
 int64_t choose_key_parts(std::optional<int64_t> blocks, std::optional<int64_t> keys, const WarpTiles& tiles,

@@ -15,20 +15,27 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kWarpThreads = kWarps * kGroups * kPairs;
-constexpr int64_t kRowsOfFew = 16;  // of a tile
 constexpr double kLog2E = 1.4426950408889634;
 constexpr int64_t kCombined = 8;  // parts of which a thread reads before it combines them
 
+// Of a tile.
+int64_t most_rows_of_few(const Machine& machine) { return machine.has("wgmma") ? 64 : 16; }
+
 class WarpAttention : AttentionBuilder {
   public:
-    // `few`: there are at most kRowsOfFew rows for each block, whatever their number is.
+    // `few`: there are at most most_rows_of_few rows for each block, whatever their number is.
     WarpAttention(const Compute& compute, const Attention& attention, const Machine& machine, bool few)
         : AttentionBuilder(compute, attention), rows_(attention), machine_(machine), few_(few) {}
 
     std::optional<Lowered> make() {
         if (!find_operands() || !rows_.ok()) return {};
-        const auto rows = few_ ? std::optional(kRowsOfFew) : rows_.count().as_int();
-        tiles_ = choose_warp_tiles(rows, depth(), *column_axis().extent.as_int(), machine_);
+        const auto rows = few_ ? std::optional(most_rows_of_few(machine_)) : rows_.count().as_int();
+        tiles_ = choose_warp_tiles({.rows = rows,
+                                    .keys = keys().as_int(),
+                                    .blocks = rows_.blocks().as_int(),
+                                    .depth = depth(),
+                                    .columns = *column_axis().extent.as_int()},
+                                   machine_);
         if (!tiles_.rows) return {};
         parts_ = choose_key_parts(blocks_known(), keys().as_int(), tiles_, rows && *rows <= tiles_.rows);
         find_score(q_.factor * k_.factor);
@@ -528,7 +535,7 @@ Result<std::optional<Variant>> warp_attention_of_few(const Compute& compute, con
     if (!rows.ok() || rows.count().as_int()) return std::optional<Variant>();
     auto made = TRY(verified_attention(WarpAttention(compute, attention, machine, true).make()));
     if (!made) return std::optional<Variant>();
-    return std::optional(Variant{le(rows.count(), kRowsOfFew), std::move(*made)});
+    return std::optional(Variant{le(rows.count(), most_rows_of_few(machine)), std::move(*made)});
 }
 
 }  // namespace tessera

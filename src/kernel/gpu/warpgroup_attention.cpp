@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kTeam = 8;                     // warps
 constexpr int64_t kQueries = 128;                // of a tile
-constexpr int64_t kKeys = 128, kFewerKeys = 64;  // of a tile: of heads up to 128 elements, and of longer ones
+constexpr int64_t kKeys = 128, kFewerKeys = 80;  // of a tile: of heads up to 128 elements, and of longer ones
 constexpr int64_t kPanel = 64;                   // elements of 16 bits that are copied together
 constexpr int64_t kLongestHead = 256, kShortTeamHead = 128;
 constexpr size_t kMostDims = 5;      // of a buffer from which tiles are copied

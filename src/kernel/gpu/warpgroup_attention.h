@@ -1,5 +1,5 @@
 // Attention of many queries in one kernel, for GPUs that have warpgroup instructions: a block takes 128 queries of one
-// head. Keys and values come in tiles of 128 or 64, from the last that its queries see to the first; scores and weights
+// head. Keys and values come in tiles of 128 or 80, from the last that its queries see to the first; scores and weights
 // of a tile stay with the threads, with a running maximum and sum for each query. While the product of one tile's
 // weights with its values goes on, the scores of the next are made.
 #pragma once

@@ -189,9 +189,9 @@ std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
     for (bool rows_unsigned : {true, false})
         for (int64_t words : kWordsOfTiles) all.push_back(word_tiles(rows_unsigned, words));
     for (DType dtype : {DType::f16, DType::bf16})
-        for (int64_t keys : {64, 128})
+        for (int64_t keys : {64, 80, 128})
             for (int64_t head : {64, 128, 192, 256}) {
-                if (keys > 64 && head > 128) continue;
+                if (keys > 80 && head > 128) continue;
                 all.push_back(team_matrix(dtype, keys, head, false));
                 all.push_back(team_matrix(dtype, head, keys, true));
             }
