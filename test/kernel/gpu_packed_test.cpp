@@ -30,9 +30,8 @@ void expect_packed(const std::string& text, const std::vector<std::string>& want
     SCOPED_TRACE(text);
     const Program program = for_hopper(text);
     EXPECT_EQ(packs(program), wanted);
-    const bool wide = std::any_of(program.kernels.begin(), program.kernels.end(), [](const Kernel& k) {
-        return to_string(k).find("call wgmma") != std::string::npos;
-    });
+    const bool wide = std::any_of(program.kernels.begin(), program.kernels.end(),
+                                  [](const Kernel& k) { return to_string(k).find("call wgmma") != std::string::npos; });
     EXPECT_TRUE(wide);
     auto graph = graph_of(text);
     const Inputs inputs = random_inputs(*graph, symbols, 7);
@@ -68,6 +67,26 @@ TEST(GpuPacked, FewChannelsOfAnImage) {
         "graph g(x: f16[1,3,33,33], w: f16[64,3,7,7]) {\n"
         "  return conv(x, w, pads=[3,3,3,3], strides=[2,2], kernel_shape=[7,7])\n}\n",
         {"packed_a", "packed_b"});
+}
+
+// Windows of 7 x 7 of an image, stored one after the other: digits of a row's number in another order.
+TEST(GpuPacked, RowsAreStoredInAnotherOrder) {
+    const std::string store =
+        "y[64*floordiv(b, 49) + mod(floordiv(64*b + t, 7), 8) + 8*mod(floordiv(64*b + t, 392), 8), "
+        "mod({}, 7) + 7*mod(floordiv(64*b + t, 56), 7)] = 1.0";
+    for (const auto& [digit, apart] : {std::pair("b + t", true), std::pair("b", false), std::pair("2*t", false)}) {
+        const std::string text =
+            "kernel k() (y: f32[512, 49]) {\n  bound b < 392 on block.x {\n    bound t < 64 on thread.x {\n      " +
+            fmt::format(fmt::runtime(store), digit) + "\n    }\n  }\n}\n";
+        auto kernels = parse_kernels(text);
+        ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
+        EXPECT_EQ(verify((*kernels)[0]).ok(), apart) << text;
+    }
+    const std::string text =
+        "graph g(x: f16[1,56,14,64], w: f16[64,72], r: f16[1,72,56,14]) {\n  %0 = matmul(x, w)\n"
+        "  %1 = transpose(r, perm=[0,2,3,1])\n  %2 = add(%0, %1)\n  %3 = reshape(%2, [1,8,7,2,7,72])\n"
+        "  %4 = transpose(%3, perm=[0,1,3,2,4,5])\n  return reshape(%4, [16,49,72])\n}\n";
+    expect_packed(text, {});
 }
 
 TEST(GpuPacked, OnceForAllThatReadIt) {
