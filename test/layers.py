@@ -16,7 +16,7 @@ graph graph/evaluate/strip graph/evaluate graph/evaluate/tiles graph/ops graph/t
 rewrite rewrite/rules rewrite/refute rewrite/passes
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search
-kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/lower
+kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/attention kernel/gpu/lower
 kernel/written kernel/from_tile kernel/from_graph
 llvm/targets llvm/intrinsics llvm runtime/devices runtime tune
 """.split()

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "kernel/gpu/attention_rows.h"
+#include "kernel/gpu/attention/attention_rows.h"
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 

@@ -5,8 +5,8 @@
 
 #include "kernel/cpu/attention.h"
 #include "kernel/from_graph/fuse_groups.h"
-#include "kernel/gpu/attention_kernel.h"
-#include "kernel/gpu/warp_attention.h"
+#include "kernel/gpu/attention/attention_kernel.h"
+#include "kernel/gpu/attention/warp_attention.h"
 
 namespace tessera {
 namespace {

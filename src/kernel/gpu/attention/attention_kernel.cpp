@@ -1,9 +1,9 @@
-#include "kernel/gpu/attention_kernel.h"
+#include "kernel/gpu/attention/attention_kernel.h"
 
 #include <cmath>
 
-#include "kernel/gpu/warp_attention.h"
-#include "kernel/gpu/warpgroup_attention.h"
+#include "kernel/gpu/attention/warp_attention.h"
+#include "kernel/gpu/attention/warpgroup_attention.h"
 
 namespace tessera {
 namespace {

@@ -1,10 +1,10 @@
-#include "kernel/gpu/warpgroup_attention.h"
+#include "kernel/gpu/attention/warpgroup_attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernel/gpu/attention_builder.h"
-#include "kernel/gpu/attention_kernel.h"
+#include "kernel/gpu/attention/attention_builder.h"
+#include "kernel/gpu/attention/attention_kernel.h"
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/ir/group_steps.h"

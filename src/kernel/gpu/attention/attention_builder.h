@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "kernel/cpu/attention.h"
-#include "kernel/gpu/attention_score.h"
+#include "kernel/gpu/attention/attention_score.h"
 
 namespace tessera {
 

@@ -1,15 +1,15 @@
-#include "kernel/gpu/attention_rows.h"
+#include "kernel/gpu/attention/attention_rows.h"
 
 #include <algorithm>
 
-#include "kernel/gpu/attention_kernel.h"
+#include "kernel/gpu/attention/attention_kernel.h"
+#include "kernel/gpu/attention/warp_attention.h"
 #include "kernel/gpu/contraction_builder.h"
-#include "kernel/gpu/warp_attention.h"
+#include "kernel/gpu/memory_bound/device_size.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kProcessors = 132;
 constexpr int64_t kReserved = 1 << 10;  // bytes of shared memory, beside what a block asks for
 constexpr int64_t kMostResident = 2;    // blocks of an SM, which keep enough copies in flight
 constexpr int64_t kTileKeys = 64, kLongTileKeys = 128;
@@ -180,7 +180,7 @@ WarpTiles choose_warp_tiles(const AttentionSizes& sizes, const Machine& machine)
     const bool short_head = depth <= kShortHead && columns <= kShortHead;
     made.down = made.wide || (made.rows == 64 && short_head) ? 4 : made.rows > 16 ? 2 : 1;
     made.across = kWarps / made.down;
-    const bool few_tiles = keys && blocks && *blocks * *keys < kProcessors * kLongTileKeys;
+    const bool few_tiles = keys && blocks && *blocks * *keys < kDeviceProcessors * kLongTileKeys;
     for (int64_t of_tile : {kLongTileKeys, kTileKeys, kTileKeys / 2})
         for (int64_t ahead : {2, 1, 0}) {
             if (of_tile % (16 * made.across) || best.rows) continue;
@@ -205,7 +205,7 @@ WarpTiles choose_warp_tiles(const AttentionSizes& sizes, const Machine& machine)
 
 int64_t choose_key_parts(std::optional<int64_t> blocks, std::optional<int64_t> keys, const WarpTiles& tiles,
                          bool few_rows) {
-    const int64_t at_once = kProcessors * tiles.resident;
+    const int64_t at_once = kDeviceProcessors * tiles.resident;
     if (!keys || !blocks) {
         if (!few_rows) return 1;
         return blocks ? std::clamp<int64_t>(at_once / *blocks, 1, kPartsOfDynamic * 2) : kPartsOfDynamic;

@@ -1,11 +1,11 @@
-#include "kernel/gpu/warp_attention.h"
+#include "kernel/gpu/attention/warp_attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernel/gpu/attention_builder.h"
-#include "kernel/gpu/attention_kernel.h"
-#include "kernel/gpu/attention_rows.h"
+#include "kernel/gpu/attention/attention_builder.h"
+#include "kernel/gpu/attention/attention_kernel.h"
+#include "kernel/gpu/attention/attention_rows.h"
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/ir/group_steps.h"
 #include "kernel/ir/intrinsic.h"

@@ -1,4 +1,4 @@
-#include "kernel/gpu/attention_builder.h"
+#include "kernel/gpu/attention/attention_builder.h"
 
 #include <cmath>
 
