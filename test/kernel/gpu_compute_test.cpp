@@ -1,7 +1,7 @@
 // Computes that are lowered for blocks of threads by themselves: their kernels give what plain nests give.
 #include <gtest/gtest.h>
 
-#include "kernel/gpu/gpu_schedule.h"
+#include "kernel/gpu/lower/gpu_schedule.h"
 #include "kernel/run_sample.h"
 #include "llvm/compile_kernels.h"
 
