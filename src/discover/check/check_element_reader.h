@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <functional>
 
+#include "discover/check/check_cases.h"
 #include "discover/check/check_elements.h"
 #include "discover/check/check_facts.h"
 #include "discover/check/check_laws.h"
 #include "discover/check/check_meanings.h"
+#include "discover/check/check_types.h"
 
 namespace tessera::checker {
 
@@ -19,11 +21,10 @@ struct NoElement {
 
 // One step from the place of an element in a result to its place in an operand.
 struct Step {
-    enum class Kind { Broadcast, Transpose, View, Move, Shift } kind;
-    std::string text;                        // sizes of the operand; the permutation; sizes of the
-                                             // operand; op, attributes and sizes
-    std::string dest = {};                   // of a broadcast, the rank of what it comes from; of a
-                                             // view, the sizes; how far
+    enum class Kind { Broadcast, Transpose, View, Move, Shift, Only, Channel } kind;
+    std::string text = {};  // a key: sizes of the operand; the permutation; sizes of the operand; op, attributes and
+                            // sizes; the axis; nothing where there is one element, or one for each channel
+    std::string dest = {};  // of a broadcast, the rank of what it comes from; of a view, the sizes; how far
     std::map<std::string, int64_t> by = {};  // of a shift along an axis
 };
 using Path = std::vector<Step>;
@@ -103,13 +104,17 @@ class ElementReader {
     ElementRule out_;
     std::map<int, const Term*> bound_;  // y@op(...)
     std::map<std::string, std::string> roots_,
-        types_;  // of a result on the right: those of the one on the left
-    std::map<std::string, int> leaves_;
-    std::map<std::string, DTypes> matched_;      // what the pattern's ops take
-    std::set<std::string> matrices_, channels_;  // variables that an op takes as a
-                                                 // matrix, or one for each channel
+        types_;                                   // of a result on the right: those of the one on the left
+    std::map<std::string, std::string> reduced_;  // sizes with ones along some axes: without them
+    std::map<std::string, int> leaves_;           // by key
+    std::map<int, int> variable_of_;              // by leaf: the tensor whose element it is
+    std::map<std::string, DTypes> matched_;       // what the pattern's ops take
+    std::set<std::string> matrices_, channels_;   // variables that an op takes as a
+                                                  // matrix, or one for each channel
     int last_ = 0;
     bool left_ = true;  // which side is read
+
+    static bool is_variable(const Term& t, int slot) { return t.form == Term::Form::Variable && t.slot == slot; }
 
     // What the rule says of a variable's values, of the elements that are read of it.
     void conditions() {
@@ -118,9 +123,9 @@ class ElementReader {
             if (c.name == "and")
                 for (const Term& part : c.args) self(self, part);
             if (is_one_of(c.name, {"<", "<="}) && c.args[0].name == "number" && c.args[1].name == "number") {
-                for (const auto& [low, i] : leaves_)
-                    for (const auto& [high, j] : leaves_) {
-                        if (low != facts_.text(c.args[0].args[0]) || high != facts_.text(c.args[1].args[0])) continue;
+                for (const auto& [i, low] : variable_of_)
+                    for (const auto& [j, high] : variable_of_) {
+                        if (!is_variable(c.args[0].args[0], low) || !is_variable(c.args[1].args[0], high)) continue;
                         Term said = c;
                         said.args[0].args[0].slot = i;
                         said.args[1].args[0].slot = j;
@@ -134,9 +139,8 @@ class ElementReader {
             if (!compares && !is_one_of(c.name, {"positive", "non_negative", "invertible", "finite", "power_of_two"}))
                 return;
             if (about.args.size() != 1 || about.args[0].form != Term::Form::Variable || about.args[0].slot < 0) return;
-            const std::string name = facts_.name(about.args[0].slot);
-            for (const auto& [what, slot] : leaves_) {
-                if (what != name && !what.starts_with(name + " ")) continue;
+            for (const auto& [slot, variable] : variable_of_) {
+                if (!is_variable(about.args[0], variable)) continue;
                 Term said = c;
                 Term& place = compares ? said.args[0].args[0] : said.args[0];
                 place.slot = slot;
@@ -150,7 +154,7 @@ class ElementReader {
     // ---- products (check_products.cpp)
 
     void learn_operands(const Term& t);
-    std::string oriented(const Term& given, const std::string& attribute, bool flipped, bool only_sizes);
+    std::string oriented(const Term& product, size_t operand, bool flipped, bool only_sizes);
     bool is_matrix(const Term& given) const;
     bool is_row(const Term& given) const;
     std::string product_name(const Term& t, bool flipped, bool only_sizes);
@@ -194,7 +198,7 @@ class ElementReader {
     Linear linear(const Term& t) const;
     static std::string linear_text(const Linear& sum);
     bool is_not_negative(const Term& t) const;
-    std::optional<std::pair<std::string, Linear>> shift_of(const Term& t) const;
+    std::optional<std::pair<std::string, Linear>> shift_of(const Term& t);
     std::optional<Term> merged_movement(const Term& t) const;
 
     // ---- what is known of a tensor
@@ -256,9 +260,15 @@ class ElementReader {
         if (is_one_of(t.op->name, {"matmul", "conv", "conv_transpose"}))
             return canonical(
                 fmt::format("{}[{}]({}, {})", t.op->name, facts_.attributes(t), sizes(t.args[0]), sizes(t.args[1])));
-        if (is_reduction(t) && t.args.size() == 2)
-            return canonical(fmt::format("reduced[{}]({}, {})", facts_.attributes(t), sizes(t.args[0]), axes_of(t)));
+        if (is_reduction(t) && t.args.size() == 2) return reduced_sizes(t);
         return canonical(fmt::format("{}.{}[{}]({})", t.op->name, t.output, facts_.attributes(t), whole_operands(t)));
+    }
+
+    std::string reduced_sizes(const Term& t) {
+        const std::string from = sizes(t.args[0]), attributes = facts_.attributes(t);
+        std::string out = canonical(fmt::format("reduced[{}]({}, {})", attributes, from, axes_of(t)));
+        if (attributes.empty()) reduced_.emplace(out, from);
+        return out;
     }
 
     // Of operands that are broadcast together, less those that do not enlarge another.
@@ -278,8 +288,10 @@ class ElementReader {
         }
         // What is reduced has ones along its axes, and the other sizes of what it was.
         for (const std::string& name : std::set<std::string>(names))
-            std::erase_if(names,
-                          [&](const std::string& n) { return n.starts_with(fmt::format("reduced[]({}, ", name)); });
+            std::erase_if(names, [&](const std::string& n) {
+                auto it = reduced_.find(n);
+                return it != reduced_.end() && it->second == name;
+            });
         if (names.size() > 1) names.erase("joined()");  // of numbers only
         if (names.size() == 1) return *names.begin();
         return fmt::format("joined({})", fmt::join(names, ", "));
@@ -348,8 +360,8 @@ class ElementReader {
     std::string type(const Term& given) {
         const Term& t = resolved(given);
         std::string name = t.form == Term::Form::Variable ? variable(t)
-                           : is_op(t, "cast")             ? fmt::format("cast[{}]@{}", facts_.attributes(t), t.at)
-                           : t.form == Term::Form::Op     ? fmt::format("of {}@{}", t.op->name, t.at)
+                           : is_op(t, "cast")             ? "to " + facts_.attribute(t, "to")
+                           : t.form == Term::Form::Op     ? facts_.text(t)
                                                           : "";
         auto it = types_.find(name);
         return it == types_.end() ? name : it->second;
@@ -357,9 +369,9 @@ class ElementReader {
 
     // ---- which element
 
-    static Path only_element() { return {{Step::Kind::Move, "only"}}; }
+    static Path only_element() { return {{Step::Kind::Only}}; }
     static void broadcast(Path& path, std::string sizes, std::string dest) {
-        if (!path.empty() && path.back().text == "only") return;
+        if (!path.empty() && path.back().kind == Step::Kind::Only) return;
         if (!path.empty() && path.back().kind == Step::Kind::Broadcast) {
             dest = path.back().dest;
             path.pop_back();
@@ -397,15 +409,25 @@ class ElementReader {
     static std::string path_text(const Path& path) {
         std::string out;
         for (const Step& s : path) {
-            const char* names[] = {"broadcast", "transpose", "view", "move", "shift"};
-            out += fmt::format(" {} {}", names[static_cast<int>(s.kind)], s.text);
-            if (s.kind == Step::Kind::View) out += " as " + s.dest;
-            if (s.kind == Step::Kind::Shift) out += " by " + s.dest;
+            const char* names[] = {"broadcast", "transpose", "view", "move", "shift", "only", "channel"};
+            const bool to = s.kind == Step::Kind::View || s.kind == Step::Kind::Shift;
+            out += fmt::format(" {{{} {}; {}}}", names[static_cast<int>(s.kind)], s.text, to ? s.dest : "");
         }
         return out;
     }
 
     // ---- elements
+
+    // What may become of an op whose operands are numbers, those that its operands stand for included.
+    Partial partial(const Term& given) const {
+        const Term& t = resolved(given);
+        if (t.form != Term::Form::Op) return Partial::None;
+        const bool power = is_op(t, "pow") && t.args[1].form == Term::Form::Number && t.args[1].number >= 0 &&
+                           t.args[1].number == static_cast<double>(t.args[1].whole());
+        Partial out = power ? Partial::None : partial_of(*t.op, t.output);
+        for (const Term& a : t.args) out = std::max(out, partial(a));
+        return out;
+    }
 
     // The operands as tensors.
     std::string whole_operands(const Term& t) {
@@ -422,7 +444,8 @@ class ElementReader {
         const Term& t = resolved(given);
         if (t.form == Term::Form::Variable) {
             if (const Term* l = t.slot >= 0 ? facts_.let(t.slot) : nullptr) return facts_.text(*l);
-            std::string name = variable(t) + (t.list ? "..." : "") + (t.optional ? "?" : "");
+            if (t.optional) throw NoElement{fmt::format("{} may be absent", variable(t))};
+            std::string name = variable(t) + (t.list ? "..." : "");
             return list ? fmt::format("ints({})", name) : name;
         }
         if (t.form != Term::Form::Op) return facts_.text(t);
@@ -448,7 +471,7 @@ class ElementReader {
         return t;
     }
 
-    Term leaf(const std::string& what, const std::string& constraint) {
+    Term leaf(const std::string& what, const std::string& constraint, Partial partial = Partial::None) {
         auto [it, fresh] = leaves_.emplace(what, static_cast<int>(out_.rule.variables.size()));
         if (fresh) {
             std::string name = fmt::format("e{}", ++last_);
@@ -456,7 +479,7 @@ class ElementReader {
                                [&](const RuleVariable& v) { return v.name == name; }))
                 name = fmt::format("e{}", ++last_);
             out_.rule.variables.push_back({name, TermKind::Tensor, constraint});
-            out_.elements[name] = what;
+            out_.elements[name] = {what, partial};
         }
         Term t;
         t.form = Term::Form::Variable;
@@ -468,10 +491,10 @@ class ElementReader {
 
     Term element(const Term& given, Path path) {
         const Term& t = resolved(given);
-        if (t.form == Term::Form::Number) return t;
+        if (t.form == Term::Form::Number || is_absent(t)) return t;
         if (t.form == Term::Form::Variable) return variable_element(t, path);
         if (t.form == Term::Form::Call && t.name == "channel") {
-            path.push_back({Step::Kind::Move, "along 1"});
+            path.push_back({Step::Kind::Channel});
             return element(t.args[0], path);
         }
         if (t.form == Term::Form::Call && t.name == "beside") {
@@ -488,9 +511,7 @@ class ElementReader {
         if (is_op(t, "cast")) {
             // Rounded once, where the first cast loses nothing.
             const Term& inner = resolved(t.args[0]);
-            if (is_op(inner, "cast") && inner.bound_slot >= 0 &&
-                facts_.says(fmt::format("widens(dtype({}), dtype({}))", facts_.text(inner.args[0]),
-                                        facts_.name(inner.bound_slot)))) {
+            if (is_op(inner, "cast") && loses_nothing(inner)) {
                 Term once = t;
                 once.args[0] = inner.args[0];
                 return element(once, path);
@@ -544,7 +565,7 @@ class ElementReader {
     std::optional<Term> written_out(const Term& t);
 
     // The sum over axes of exp(x - m), with one m for all of them, is that of exp(x) divided by exp(m).
-    std::optional<Term> exp_of_difference(const Term& t) const;
+    std::optional<Term> exp_of_difference(const Term& t, bool has_elements) const;
     std::optional<Term> without_shift(const Term& t) const;
 
     // The axes of a reduction in one way of writing, of the variable that it reads.
@@ -555,24 +576,46 @@ class ElementReader {
     Term variable_element(const Term& t, const Path& path) {
         if (t.slot >= 0 && rule_.variables[static_cast<size_t>(t.slot)].kind == TermKind::Float && !facts_.let(t.slot))
             return leaf("attribute " + facts_.name(t.slot), "");
+        if (t.slot < 0 && t.optional) throw NoElement{"an operand may be absent"};
         if (t.slot < 0) return leaf(fmt::format("_@{}{}", t.at, path_text(path)), "");
         if (facts_.let(t.slot)) throw NoElement{fmt::format("no law for {}", facts_.text(t))};
         const std::string name = facts_.name(t.slot);
-        if (!t.list && !t.optional)
-            if (std::optional<double> n = facts_.number(name)) return number(*n);
-        if (facts_.says(fmt::format("all_true({})", name))) return number(1);
-        if (facts_.says(fmt::format("all_false({})", name))) return number(0);
-        std::string what = name + (t.list ? "..." : "") + (t.optional ? "?" : "");
+        if (t.optional) throw NoElement{fmt::format("{} may be absent", name)};
+        if (std::optional<double> n = known_number(t)) {
+            // It may be either zero, and a literal is one of them.
+            out_.reorders |= *n == 0 && !types_in(name, kFloats).empty();
+            return number(*n);
+        }
+        std::string what = name + (t.list ? "..." : "");
         // A vector of channels has one for each: nothing of it is spread.
         Path there = path;
         if (channels_.contains(name) && there.size() > 1 && there.back().kind == Step::Kind::Broadcast &&
-            there[there.size() - 2].text == "along 1")
+            there[there.size() - 2].kind == Step::Kind::Channel)
             there.pop_back();
         if (!facts_.one_element(name)) what += path_text(there);
         Term out = leaf(what, constraint_of(name, rule_.variables[static_cast<size_t>(t.slot)].constraint));
+        if (!t.list) variable_of_[out.slot] = t.slot;
         out.list = t.list;
-        out.optional = t.optional;
         return out;
+    }
+
+    // What every element of a tensor is. One of booleans that are all true is 1; of other types that says only that
+    // none is 0.
+    std::optional<double> known_number(const Term& t) const {
+        if (t.list) return {};
+        const std::string& name = facts_.name(t.slot);
+        if (std::optional<double> n = facts_.number(name)) return n;
+        const bool boolean = types_in(name, kAllTypes) == "bool";
+        if (boolean && facts_.says(fmt::format("all_true({})", name))) return 1;
+        if (facts_.says(fmt::format("all_false({})", name))) return 0;
+        return {};
+    }
+    // Which of these types the pattern's ops and the rule let a variable have: "bool" for that alone, empty for none.
+    std::string types_in(const std::string& variable, DTypes these) const {
+        auto it = matched_.find(variable);
+        if (it == matched_.end()) return "any";
+        const DTypes left = it->second.without(kAllTypes.without(these));
+        return left == DTypes() ? "" : left == DTypes(DType::boolean) ? "bool" : "any";
     }
 
     std::string constraint_of(const std::string& variable, const std::string& written) const;
@@ -628,22 +671,34 @@ class ElementReader {
                 for (const Term& b : same ? inner.args : std::vector<Term>()) parts.push_back(whole(b, false));
             }
             return leaf(fmt::format("concat[{}]({}){}", facts_.attributes(t), fmt::join(parts, ", "), path_text(path)),
-                        "");
+                        "", partial(t));
         }
         if (is_reduction(t) && t.args.size() == 2)
             return leaf(fmt::format("{}.{}[{}]({}, {}){}", t.op->name, t.output, facts_.attributes(t),
                                     whole(t.args[0], false), axes_of(t), path_text(path)),
-                        "");
+                        "", partial(t));
         return leaf(fmt::format("{}.{}[{}]({}){}", t.op->name, t.output, facts_.attributes(t), whole_operands(t),
                                 path_text(path)),
-                    "");
+                    "", partial(t));
     }
     bool keepdims_is(const Term& t, std::string_view value) const { return facts_.attribute(t, "keepdims") == value; }
     // Whether it is known that its axes stay.
-    bool keeps_axes(const Term& t) const {
-        auto named = [](const auto& a) { return a.first == "keepdims"; };
-        const bool free = t.rest_slot >= 0 && std::none_of(t.attrs.begin(), t.attrs.end(), named);
-        return !t.op->attr("keepdims") || (!free && facts_.attribute(t, "keepdims").empty());
+    bool keeps_axes(const Term& t) const { return !t.op->attr("keepdims") || facts_.attribute(t, "keepdims").empty(); }
+
+    // A cast to a type that has every number of its operand's, by a condition or by the types that the rule names.
+    bool loses_nothing(const Term& cast) const {
+        if (cast.bound_slot >= 0 && facts_.says(fmt::format("widens(dtype({}), dtype({}))", facts_.text(cast.args[0]),
+                                                            facts_.name(cast.bound_slot))))
+            return true;
+        const std::optional<DType> from = known_type(cast.args[0]), to = known_type(cast);
+        return from && to && keeps_every_number(*from, *to);
+    }
+    // The element type, where the rule names it.
+    std::optional<DType> known_type(const Term& given) const {
+        const Term& t = resolved(given);
+        if (t.form == Term::Form::Variable && t.slot >= 0)
+            return dtype_from_name(rule_.variables[static_cast<size_t>(t.slot)].constraint);
+        return is_op(t, "cast") ? cast_type(t) : std::nullopt;
     }
 
     // The operand that an op gives as it is.
@@ -654,6 +709,7 @@ class ElementReader {
             return &t.args[0];
         if (alone && is_one_of(name, {"concat", "sum", "mean", "max", "min", "clip"})) return &t.args[0];
         if (name == "cast" && type(t) == type(t.args[0])) return &t.args[0];
+        if (name == "cast" && known_type(t) && known_type(t) == known_type(t.args[0])) return &t.args[0];
         if (name == "transpose" && facts_.says(fmt::format("is_identity({})", facts_.attribute(t, "perm"))))
             return &t.args[0];
         if (is_one_of(name, {"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"}) &&
@@ -673,8 +729,9 @@ class ElementReader {
     bool keeps_order(const Term& t) const {
         if (t.op->name == "gather") return false;
         if (t.op->name != "slice" || t.args.size() < 5) return true;
-        std::string steps = facts_.text(t.args[4]);
-        if (steps.starts_with("ints(")) steps = steps.substr(5, steps.size() - 6);
+        const Term& list = t.args[4];
+        const std::string steps =
+            facts_.text(list.form == Term::Form::Call && list.name == "ints" ? list.args[0] : list);
         return steps == "[1]" || facts_.says(fmt::format("all_equal(ints({}), 1)", steps)) ||
                facts_.says(fmt::format("==(ints({}), [1])", steps));
     }

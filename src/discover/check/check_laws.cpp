@@ -297,7 +297,9 @@ bool equal_choices(const Term& a, const Term& b, const Rule& rule) {
     std::map<std::string, size_t> atoms;
     std::map<double, size_t> numbers;
     auto is_choice = [](const Term& t) {
-        return t.form == Form::Op && (t.op->name == "max" || t.op->name == "min") && !t.args.empty();
+        // One of a list is chosen of any number of elements: which is not known.
+        return t.form == Form::Op && (t.op->name == "max" || t.op->name == "min") && !t.args.empty() &&
+               std::none_of(t.args.begin(), t.args.end(), [](const Term& a) { return a.list; });
     };
     std::function<bool(const Term&, uint32_t)> value = [&](const Term& t, uint32_t bits) -> bool {
         if (is_choice(t)) {
@@ -363,6 +365,18 @@ bool equal_polynomials(const Term& a, const Term& b) {
     return p && q && *p == *q;
 }
 
+Partial partial_of(const OpDef& op, int output) {
+    static const std::set<std::string> numbers = {
+        "add",       "sub",      "mul",        "neg",       "abs",  "relu",   "exp",       "tanh",    "sigmoid",
+        "erf",       "sin",      "cos",        "max",       "min",  "clip",   "softplus",  "gelu",    "transpose",
+        "slice",     "gather",   "expand",     "tile",      "pad",  "concat", "reshape",   "squeeze", "flatten",
+        "unsqueeze", "identity", "reduce_sum", "matmul",    "gemm", "conv",   "reduce_l1", "where",   "conv_transpose",
+        "swish",     "silu",     "sum",        "hard_swish"};
+    static const std::set<std::string> nan = {"reduce_mean", "sqrt", "asin", "acos"};
+    if (output) return Partial::Infinite;
+    return numbers.contains(op.name) ? Partial::None : nan.contains(op.name) ? Partial::NaN : Partial::Infinite;
+}
+
 bool of_integers(const Rule& rule) {
     bool some = false;
     for (const auto& [name, types] : types_of(rule)) {
@@ -374,30 +388,6 @@ bool of_integers(const Rule& rule) {
 }
 
 namespace {
-
-// Whether what stands for an op may be no number though its operands are, and whether it is NaN then, not infinite.
-bool is_partial(const std::string& what, bool& nan_only) {
-    static const std::set<std::string> total = {
-        "add",       "sub",      "mul",        "neg",       "abs",  "relu",   "exp",       "tanh",    "sigmoid",
-        "erf",       "sin",      "cos",        "max",       "min",  "clip",   "softplus",  "gelu",    "transpose",
-        "slice",     "gather",   "expand",     "tile",      "pad",  "concat", "reshape",   "squeeze", "flatten",
-        "unsqueeze", "identity", "reduce_sum", "matmul",    "gemm", "conv",   "reduce_l1", "where",   "conv_transpose",
-        "swish",     "silu",     "sum",        "hard_swish"};
-    static const std::set<std::string> nan = {"reduce_mean", "sqrt", "asin", "acos"};
-    bool infinite = false, none = false;
-    for (size_t at = what.find(".0["); at != std::string::npos; at = what.find(".0[", at + 1)) {
-        size_t from = at;
-        while (from > 0 && (std::isalnum(static_cast<unsigned char>(what[from - 1])) || what[from - 1] == '_')) --from;
-        const std::string op = what.substr(from, at - from);
-        none |= nan.contains(op);
-        infinite |= !nan.contains(op) && !total.contains(op);
-    }
-    infinite |= what.find("attention[") != std::string::npos;  // the root of its scale
-    // Results other than the first, and products that are named otherwise.
-    for (char digit = '1'; digit <= '9'; ++digit) infinite |= what.find(std::string(".") + digit) != std::string::npos;
-    nan_only = !infinite;
-    return infinite || none;
-}
 
 // Whether a term is no number where the variable is none.
 bool propagates(const Term& t, const std::string& name, bool nan_only) {
@@ -420,16 +410,21 @@ bool reads(const Term& t, const std::string& name) {
 
 }  // namespace
 
+Status check_partial(const ElementRule& element) {
+    const Rule& rule = element.rule;
+    for (const auto& [name, e] : element.elements)
+        for (size_t i = 0; i < rule.replacement.size(); ++i) {
+            if (e.partial == Partial::None || !reads(rule.replacement[i], name)) continue;
+            if (!propagates(rule.pattern[i], name, e.partial == Partial::NaN))
+                return Error(Code::E0305, "{}: {} may be no number where the left side is one", rule.name, e.what);
+        }
+    return {};
+}
+
 Result<Claim> claim_of(const ElementRule& element) {
     Rule rule = element.rule;
     // A variable of a claim is a number. One that stands for an op may be none: then the left side must be none.
-    for (const auto& [name, what] : element.elements)
-        for (size_t i = 0; i < rule.replacement.size(); ++i) {
-            bool nan_only = false;
-            if (!reads(rule.replacement[i], name) || !is_partial(what, nan_only)) continue;
-            if (!propagates(rule.pattern[i], name, nan_only))
-                return Error(Code::E0305, "{}: {} may be no number where the left side is one", rule.name, what);
-        }
+    TRY(check_partial(element));
     const std::map<std::string, DTypes> types = types_of(rule);
     std::map<std::string, Shape> shapes;
     auto is_short = [](const Term& t) { return has_short_literals(t); };
@@ -439,7 +434,7 @@ Result<Claim> claim_of(const ElementRule& element) {
         auto it = types.find(v.name);
         if (it == types.end() || !element.elements.contains(v.name)) continue;
         if (it->second.without(kFloats) != DTypes())
-            return Error(Code::E0305, "{}: {} may be other than floats", rule.name, element.elements.at(v.name));
+            return Error(Code::E0305, "{}: {} may be other than floats", rule.name, element.elements.at(v.name).what);
         // A literal is read in the widest type; in others it is rounded, as results are.
         if (v.constraint.empty() || (v.constraint == "float" && !short_literals))
             v.constraint = short_literals ? "float" : "f64";

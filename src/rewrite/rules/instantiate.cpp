@@ -151,6 +151,7 @@ class Instantiation {
         for (const auto& [attr_name, value] : term.attrs) {
             std::optional<RuleValue> v = evaluate_term(value, slots_);
             if (!v) return false;
+            attrs.erase(attr_name);  // what is named counts, whatever the rest holds
             if (std::holds_alternative<std::monostate>(*v)) continue;
             const AttrDef* def = term.op->attr(attr_name);
             std::optional<Attr> attr = to_attr(*v, def->kind);
