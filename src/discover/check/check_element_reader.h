@@ -117,39 +117,7 @@ class ElementReader {
     static bool is_variable(const Term& t, int slot) { return t.form == Term::Form::Variable && t.slot == slot; }
 
     // What the rule says of a variable's values, of the elements that are read of it.
-    void conditions() {
-        auto carry = [&](auto& self, const Term& c) -> void {
-            if (c.form != Term::Form::Call) return;
-            if (c.name == "and")
-                for (const Term& part : c.args) self(self, part);
-            if (is_one_of(c.name, {"<", "<="}) && c.args[0].name == "number" && c.args[1].name == "number") {
-                for (const auto& [i, low] : variable_of_)
-                    for (const auto& [j, high] : variable_of_) {
-                        if (!is_variable(c.args[0].args[0], low) || !is_variable(c.args[1].args[0], high)) continue;
-                        Term said = c;
-                        said.args[0].args[0].slot = i;
-                        said.args[1].args[0].slot = j;
-                        out_.rule.conditions.push_back(said);
-                    }
-                return;
-            }
-            const bool compares = is_one_of(c.name, {"<", "<=", ">", ">=", "!="});
-            const Term& about = compares ? c.args[0] : c;
-            if (compares && (about.name != "number" || c.args[1].form != Term::Form::Number)) return;
-            if (!compares && !is_one_of(c.name, {"positive", "non_negative", "invertible", "finite", "power_of_two"}))
-                return;
-            if (about.args.size() != 1 || about.args[0].form != Term::Form::Variable || about.args[0].slot < 0) return;
-            for (const auto& [slot, variable] : variable_of_) {
-                if (!is_variable(about.args[0], variable)) continue;
-                Term said = c;
-                Term& place = compares ? said.args[0].args[0] : said.args[0];
-                place.slot = slot;
-                place.name = out_.rule.variables[static_cast<size_t>(slot)].name;
-                out_.rule.conditions.push_back(said);
-            }
-        };
-        for (const Term& c : rule_.conditions) carry(carry, c);
-    }
+    void conditions();
 
     // ---- products (check_products.cpp)
 
@@ -422,9 +390,7 @@ class ElementReader {
     Partial partial(const Term& given) const {
         const Term& t = resolved(given);
         if (t.form != Term::Form::Op) return Partial::None;
-        const bool power = is_op(t, "pow") && t.args[1].form == Term::Form::Number && t.args[1].number >= 0 &&
-                           t.args[1].number == static_cast<double>(t.args[1].whole());
-        Partial out = power ? Partial::None : partial_of(*t.op, t.output);
+        Partial out = partial_of(t);
         for (const Term& a : t.args) out = std::max(out, partial(a));
         return out;
     }
@@ -567,120 +533,30 @@ class ElementReader {
     // The sum over axes of exp(x - m), with one m for all of them, is that of exp(x) divided by exp(m).
     std::optional<Term> exp_of_difference(const Term& t, bool has_elements) const;
     std::optional<Term> without_shift(const Term& t) const;
+    std::optional<Term> reduction_written_out(const Term& t);
 
     // The axes of a reduction in one way of writing, of the variable that it reads.
     std::string axes_of(const Term& t) const;
     // The variables whose sizes a tensor has, as far as element-wise ops and reductions that keep axes show.
     void collect(const Term& given, std::set<std::string>& read) const;
 
-    Term variable_element(const Term& t, const Path& path) {
-        if (t.slot >= 0 && rule_.variables[static_cast<size_t>(t.slot)].kind == TermKind::Float && !facts_.let(t.slot))
-            return leaf("attribute " + facts_.name(t.slot), "");
-        if (t.slot < 0 && t.optional) throw NoElement{"an operand may be absent"};
-        if (t.slot < 0) return leaf(fmt::format("_@{}{}", t.at, path_text(path)), "");
-        if (facts_.let(t.slot)) throw NoElement{fmt::format("no law for {}", facts_.text(t))};
-        const std::string name = facts_.name(t.slot);
-        if (t.optional) throw NoElement{fmt::format("{} may be absent", name)};
-        if (std::optional<double> n = known_number(t)) {
-            // It may be either zero, and a literal is one of them.
-            out_.reorders |= *n == 0 && !types_in(name, kFloats).empty();
-            return number(*n);
-        }
-        std::string what = name + (t.list ? "..." : "");
-        // A vector of channels has one for each: nothing of it is spread.
-        Path there = path;
-        if (channels_.contains(name) && there.size() > 1 && there.back().kind == Step::Kind::Broadcast &&
-            there[there.size() - 2].kind == Step::Kind::Channel)
-            there.pop_back();
-        if (!facts_.one_element(name)) what += path_text(there);
-        Term out = leaf(what, constraint_of(name, rule_.variables[static_cast<size_t>(t.slot)].constraint));
-        if (!t.list) variable_of_[out.slot] = t.slot;
-        out.list = t.list;
-        return out;
-    }
+    Term variable_element(const Term& t, const Path& path);
 
     // What every element of a tensor is. One of booleans that are all true is 1; of other types that says only that
     // none is 0.
-    std::optional<double> known_number(const Term& t) const {
-        if (t.list) return {};
-        const std::string& name = facts_.name(t.slot);
-        if (std::optional<double> n = facts_.number(name)) return n;
-        const bool boolean = types_in(name, kAllTypes) == "bool";
-        if (boolean && facts_.says(fmt::format("all_true({})", name))) return 1;
-        if (facts_.says(fmt::format("all_false({})", name))) return 0;
-        return {};
-    }
+    std::optional<double> known_number(const Term& t) const;
     // Which of these types the pattern's ops and the rule let a variable have: "bool" for that alone, empty for none.
-    std::string types_in(const std::string& variable, DTypes these) const {
-        auto it = matched_.find(variable);
-        if (it == matched_.end()) return "any";
-        const DTypes left = it->second.without(kAllTypes.without(these));
-        return left == DTypes() ? "" : left == DTypes(DType::boolean) ? "bool" : "any";
-    }
+    std::string types_in(const std::string& variable, DTypes these) const;
 
     std::string constraint_of(const std::string& variable, const std::string& written) const;
 
     // A number that the rule computes: of constants of one element and attributes.
     Term attribute_element(const Term& t);
 
-    Term elementwise_element(const Term& t, const Path& path) {
-        Term out = t;
-        out.bound_slot = -1;
-        out.args.clear();
-        if (has_parameters(t)) std::erase_if(out.attrs, [](const auto& a) { return a.first == "axis"; });
-        const std::string own = sizes(t);
-        bool parameter = false;
-        for (const Term& a : t.args) {
-            const Term& x = resolved(a);
-            Path there = parameter ? only_element() : path;
-            if (!parameter && !is_number(x) && sizes(a) != own && sizes(a) != "joined()")
-                broadcast(there, sizes(a), rank(t));
-            out.args.push_back(element(a, there));
-            parameter |= has_parameters(t);
-            // Sums of sums, and maxima of maxima, of any number of operands. Which of two zeros is the larger a target
-            // decides, also by which of them are constants.
-            const Term last = out.args.back();
-            if (!is_one_of(t.op->name, {"sum", "max", "min"}) || !is_op(last, t.op->name)) continue;
-            out.args.pop_back();
-            out.args.insert(out.args.end(), last.args.begin(), last.args.end());
-            out_.reorders = true;
-        }
-        return out;
-    }
+    Term elementwise_element(const Term& t, const Path& path);
 
     // An op of which nothing else is known: a number that op, attributes, operands and place decide.
-    Term function_element(const Term& t, Path path) {
-        // Without the axes it reduces an op gives the same elements in the same order.
-        if ((is_reduction(t) || is_one_of(t.op->name, {"arg_max", "arg_min"})) && keepdims_is(t, "0")) {
-            Term kept = t;
-            std::erase_if(kept.attrs, [](const auto& a) { return a.first == "keepdims"; });
-            view(path, sizes(kept), sizes(t));
-            return element(kept, path);
-        }
-        if (by_meaning_)
-            if (std::optional<Term> attention = attention_leaf(t, path)) return *attention;
-        if (by_meaning_ && is_one_of(t.op->name, {"matmul", "gemm", "conv", "conv_transpose"}))
-            return product_leaf(t, std::move(path));
-        if (is_op(t, "concat")) {
-            // What is joined of joined parts is joined of all.
-            std::vector<std::string> parts;
-            for (const Term& a : t.args) {
-                const Term& inner = resolved(a);
-                const bool same = is_op(inner, "concat") && facts_.attributes(inner) == facts_.attributes(t);
-                if (!same) parts.push_back(whole(a, false));
-                for (const Term& b : same ? inner.args : std::vector<Term>()) parts.push_back(whole(b, false));
-            }
-            return leaf(fmt::format("concat[{}]({}){}", facts_.attributes(t), fmt::join(parts, ", "), path_text(path)),
-                        "", partial(t));
-        }
-        if (is_reduction(t) && t.args.size() == 2)
-            return leaf(fmt::format("{}.{}[{}]({}, {}){}", t.op->name, t.output, facts_.attributes(t),
-                                    whole(t.args[0], false), axes_of(t), path_text(path)),
-                        "", partial(t));
-        return leaf(fmt::format("{}.{}[{}]({}){}", t.op->name, t.output, facts_.attributes(t), whole_operands(t),
-                                path_text(path)),
-                    "", partial(t));
-    }
+    Term function_element(const Term& t, Path path);
     bool keepdims_is(const Term& t, std::string_view value) const { return facts_.attribute(t, "keepdims") == value; }
     // Whether it is known that its axes stay.
     bool keeps_axes(const Term& t) const { return !t.op->attr("keepdims") || facts_.attribute(t, "keepdims").empty(); }
@@ -702,28 +578,7 @@ class ElementReader {
     }
 
     // The operand that an op gives as it is.
-    const Term* does_nothing(const Term& t) {
-        const std::string& name = t.op->name;
-        const bool alone = t.args.size() == 1 && !t.args[0].list;
-        if (is_one_of(name, {"identity"}) || (name == "dropout" && t.output == 0 && t.args.size() < 3))
-            return &t.args[0];
-        if (alone && is_one_of(name, {"concat", "sum", "mean", "max", "min", "clip"})) return &t.args[0];
-        if (name == "cast" && type(t) == type(t.args[0])) return &t.args[0];
-        if (name == "cast" && known_type(t) && known_type(t) == known_type(t.args[0])) return &t.args[0];
-        if (name == "transpose" && facts_.says(fmt::format("is_identity({})", facts_.attribute(t, "perm"))))
-            return &t.args[0];
-        if (is_one_of(name, {"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"}) &&
-            sizes(t) == sizes(t.args[0])) {
-            const Term& x = resolved(t.args[0]);
-            const bool whole_numbers =
-                x.form == Term::Form::Variable && x.slot >= 0 && rule_.variables[size_t(x.slot)].constraint == "int";
-            out_.reorders |= !whole_numbers && !name.ends_with("max") && !name.ends_with("min");
-            return &t.args[0];
-        }
-        if (name == "pad" && facts_.says(fmt::format("all_equal(ints({}), 0)", facts_.text(t.args[1]))))
-            return &t.args[0];
-        return nullptr;
-    }
+    const Term* does_nothing(const Term& t);
 
     // Whether an op that leaves the sizes leaves the elements where they are.
     bool keeps_order(const Term& t) const {

@@ -14,7 +14,7 @@ enum class Partial {
     NaN,       // or NaN, as the mean of nothing
     Infinite,  // or infinite, as the logarithm of 0
 };
-Partial partial_of(const OpDef& op, int output);
+Partial partial_of(const Term& op);
 
 struct Element {
     std::string what;                 // its key

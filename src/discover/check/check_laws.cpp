@@ -29,7 +29,7 @@ plus-zero [reassociates]: add(x:float, 0.0) => x
 minus-negative-zero [reassociates]: sub(x:float, -0.0) => x
 times-one: mul(x, 1) => x
 divided-by-one: div(x, 1) => x
-to-the-first: pow(x, 1) => x
+to-the-first: pow(x:float, 1) => x
 times-integer-zero: mul(x:int, 0) => 0
 plus-opposite: add(x, neg(y)) => sub(x, y)
 minus-opposite: sub(x, neg(y)) => add(x, y)
@@ -67,15 +67,39 @@ where-true: where(1, x, y) => x
 where-false: where(0, x, y) => y
 where-same: where(c, x, x) => x
 where-not: where(not(c), x, y) => where(c, y, x)
+round-odd: round(neg(x:float)) => neg(round(x))
+greater-swapped: greater(a, b) => less(b, a)
+at-least-swapped: greater_or_equal(a, b) => less_or_equal(b, a)
+xor-twice: xor(xor(x, y), y) => x
+xor-twice-swapped: xor(xor(y, x), y) => x
+bits-twice: bitwise_xor(bitwise_xor(x, y), y) => x
+bits-twice-swapped: bitwise_xor(bitwise_xor(y, x), y) => x
+smaller-integer: where(less(x:int, y), x, y) => min(x, y)
+larger-integer: where(less(y, x:int), x, y) => max(x, y)
 not-less: not(less(a:int, b)) => greater_or_equal(a, b)
 not-greater: not(greater(a:int, b)) => less_or_equal(a, b)
 not-at-most: not(less_or_equal(a:int, b)) => greater(a, b)
 not-at-least: not(greater_or_equal(a:int, b)) => less(a, b)
 )";
+// Where the numbers are numbers: NaN is neither less nor the smaller, and infinities do not cancel.
+constexpr std::string_view kOfNumbers = R"(
+absolute [reassociates]: max(x:float, neg(x)) => abs(x)
+smaller [reassociates]: where(less(x:float, y), x, y) => min(x, y)
+smaller-or-equal [reassociates]: where(less_or_equal(x:float, y), x, y) => min(x, y)
+larger [reassociates]: where(less(y, x:float), x, y) => max(x, y)
+larger-or-equal [reassociates]: where(less_or_equal(y, x:float), x, y) => max(x, y)
+larger-by-rest [reassociates]: add(x:float, max(sub(y, x), 0)) => max(x, y)
+larger-of-sums [reassociates]: max(add(x:float, z), add(y, z)) => add(max(x, y), z)
+smaller-of-sums [reassociates]: min(add(x:float, z), add(y, z)) => add(min(x, y), z)
+)";
 constexpr std::string_view kWidening = R"(
 exp-of-log [reassociates]: exp(log(x:float)) => x
 times-zero [reassociates]: mul(x:float, 0) => 0
+log-difference [reassociates]: sub(log(x:float), log(y)) => log(div(x, y))
+product-of-roots [reassociates]: mul(sqrt(x:float), sqrt(y)) => sqrt(mul(x, y))
 )";
+
+constexpr std::string_view kNumbersOnly = "laws of numbers";
 
 DTypes both(DTypes a, DTypes b) { return a.without(kAllTypes.without(b)); }
 DTypes admitted(std::string_view constraint) {
@@ -129,6 +153,7 @@ class Rewriting {
             for (const Rule& law : laws_) {
                 std::map<int, Term> bound;
                 if (!matches(law.pattern[0], t, law, bound) || !conditions_hold(law, bound)) continue;
+                if (!speaks_of(law, bound)) continue;
                 t = built(law.replacement[0], bound);
                 for (Term& a : t.args) a = run(a);
                 least = std::max(least, law.exactness);
@@ -189,6 +214,22 @@ class Rewriting {
         });
     }
 
+    // A law of real numbers says nothing of infinities, and one of numbers nothing of NaN.
+    bool speaks_of(const Rule& law, const std::map<int, Term>& bound) const {
+        if (law.exactness == Exactness::Exact) return true;
+        const Partial most = law.source.starts_with(kNumbersOnly) ? Partial::None : Partial::NaN;
+        return std::all_of(bound.begin(), bound.end(), [&](const auto& b) { return partial(b.second) <= most; });
+    }
+    Partial partial(const Term& t) const {
+        if (t.form == Form::Variable) {
+            auto it = element_.elements.find(t.name);
+            return it == element_.elements.end() ? Partial::None : it->second.partial;
+        }
+        Partial out = t.form == Form::Op ? partial_of(t) : Partial::None;
+        for (const Term& a : t.args) out = std::max(out, partial(a));
+        return out;
+    }
+
     static Term built(const Term& t, const std::map<int, Term>& bound) {
         if (t.form == Form::Variable) return bound.at(t.slot);
         Term out = t;
@@ -241,17 +282,39 @@ std::optional<Polynomial> polynomial(const Term& t, const Rule& rule) {
 
 }  // namespace
 
+Partial partial_of(const Term& t) {
+    static const std::set<std::string> numbers = {
+        "add",       "sub",      "mul",        "neg",       "abs",  "relu",   "exp",       "tanh",    "sigmoid",
+        "erf",       "sin",      "cos",        "max",       "min",  "clip",   "softplus",  "gelu",    "transpose",
+        "slice",     "gather",   "expand",     "tile",      "pad",  "concat", "reshape",   "squeeze", "flatten",
+        "unsqueeze", "identity", "reduce_sum", "matmul",    "gemm", "conv",   "reduce_l1", "where",   "conv_transpose",
+        "swish",     "silu",     "sum",        "hard_swish"};
+    static const std::set<std::string> nan = {"reduce_mean", "sqrt", "asin", "acos"};
+    const std::string& name = t.op->name;
+    if (t.output) return Partial::Infinite;
+    if (name == "pow" && t.args[1].form == Form::Number && t.args[1].number >= 0 &&
+        t.args[1].number == static_cast<double>(t.args[1].whole()))
+        return Partial::None;
+    return numbers.contains(name) ? Partial::None : nan.contains(name) ? Partial::NaN : Partial::Infinite;
+}
+
 const std::string& laws_text() {
-    static const std::string text = std::string(kTotal) + std::string(kWidening);
+    static const std::string text = std::string(kTotal) + std::string(kOfNumbers) + std::string(kWidening);
     return text;
 }
 
 const Laws& laws() {
     static const Laws all = [] {
-        Result<Rules> total = read_rules(kTotal, "laws"), widening = read_rules(kWidening, "laws");
-        CHECK(total.ok() && widening.ok(), "a law cannot be read: {}",
-              (total.ok() ? widening : total).error().to_string());
-        return Laws{std::move(*total), std::move(*widening)};
+        Laws out;
+        auto read = [](std::string_view text, std::string_view source, Rules& into) {
+            Result<Rules> rules = read_rules(text, std::string(source));
+            CHECK(rules.ok(), "a law cannot be read: {}", rules.error().to_string());
+            into.insert(into.end(), rules->begin(), rules->end());
+        };
+        read(kTotal, "laws", out.total);
+        read(kOfNumbers, kNumbersOnly, out.total);
+        read(kWidening, "laws", out.widening);
+        return out;
     }();
     return all;
 }
@@ -363,18 +426,6 @@ bool of_floats(const Rule& rule) {
 bool equal_polynomials(const Term& a, const Term& b) {
     std::optional<Polynomial> p = polynomial(a, {}), q = polynomial(b, {});
     return p && q && *p == *q;
-}
-
-Partial partial_of(const OpDef& op, int output) {
-    static const std::set<std::string> numbers = {
-        "add",       "sub",      "mul",        "neg",       "abs",  "relu",   "exp",       "tanh",    "sigmoid",
-        "erf",       "sin",      "cos",        "max",       "min",  "clip",   "softplus",  "gelu",    "transpose",
-        "slice",     "gather",   "expand",     "tile",      "pad",  "concat", "reshape",   "squeeze", "flatten",
-        "unsqueeze", "identity", "reduce_sum", "matmul",    "gemm", "conv",   "reduce_l1", "where",   "conv_transpose",
-        "swish",     "silu",     "sum",        "hard_swish"};
-    static const std::set<std::string> nan = {"reduce_mean", "sqrt", "asin", "acos"};
-    if (output) return Partial::Infinite;
-    return numbers.contains(op.name) ? Partial::None : nan.contains(op.name) ? Partial::NaN : Partial::Infinite;
 }
 
 bool of_integers(const Rule& rule) {

@@ -12,7 +12,7 @@ namespace {
 
 using Form = Term::Form;
 
-constexpr size_t kMost = 4;  // variables of any float type beside casts
+constexpr size_t kMostFree = 4;  // variables of any float type beside casts
 
 // Ops that give elements of their operands, their opposites or whole parts: all numbers of the same type.
 bool rounds_nothing(const OpDef& op) {
@@ -137,7 +137,7 @@ Status check_types(const Rule& rule) {
         else if (auto it = matched.find(v.name); it == matched.end() || it->second.without(kFloats) != it->second)
             free.push_back(slot);
     }
-    if (free.size() > kMost) return refused("too many of its variables may have any type beside a cast");
+    if (free.size() > kMostFree) return refused("too many of its variables may have any type beside a cast");
     const Facts facts(rule);
     constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
     for (size_t code = 0; code < size_t{1} << (2 * free.size()); ++code) {

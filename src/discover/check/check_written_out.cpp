@@ -31,6 +31,7 @@ std::optional<Term> ElementReader::written_out(const Term& t) {
     if (std::optional<Term> window = padded_window(t)) return window;
     if (std::optional<Term> embedding = rotary(t)) return embedding;
     if (is_op(t, "clip")) return limited(t);
+    if (std::optional<Term> reduced = reduction_written_out(t)) return reduced;
     std::optional<Term> out = meaning_of(t);
     if (!out) return out;
     const bool rounds = std::any_of(t.attrs.begin(), t.attrs.end(), [&](const auto& a) {
@@ -41,6 +42,30 @@ std::optional<Term> ElementReader::written_out(const Term& t) {
     const bool stashes = t.op->attr("stash_type") != nullptr;
     if ((rounds || stashes) && !is_narrow(t)) return {};
     return out;
+}
+
+// A sum of absolute values, and an extremum of what one number is added to.
+std::optional<Term> ElementReader::reduction_written_out(const Term& t) {
+    if (t.form != Term::Form::Op || !is_reduction(t) || t.args.empty()) return {};
+    if (is_op(t, "reduce_l1") && facts_.attribute(t, "noop_with_empty_axes").empty()) {
+        Term sum = op_term("reduce_sum", {op_term("abs", {t.args[0]})});
+        sum.args.insert(sum.args.end(), t.args.begin() + 1, t.args.end());
+        sum.attrs = t.attrs;
+        sum.rest_slot = t.rest_slot;
+        return sum;
+    }
+    const Term& sum = resolved(t.args[0]);
+    if (!is_one_of(t.op->name, {"reduce_max", "reduce_min"}) || !is_op(sum, "add") || !is_float_product(sum)) return {};
+    for (size_t i : {0u, 1u}) {
+        const Term& by = resolved(sum.args[i]);
+        const bool number = by.form == Term::Form::Variable && !by.list && facts_.same_rank(variable(by)) == "0";
+        if (!number && by.form != Term::Form::Number) continue;
+        Term rest = t;
+        rest.bound_slot = -1;
+        rest.args[0] = sum.args[1 - i];
+        return op_term("add", {rest, by});
+    }
+    return {};
 }
 
 // exp(x - m) by its sum, and x - m less the logarithm of that, are those of x: what is reduced of x along the same axes
