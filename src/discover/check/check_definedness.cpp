@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "discover/check/check_statement.h"
-#include "discover/check/check_types.h"
 #include "discover/check/check_unify.h"
 
 namespace tessera {
@@ -568,7 +567,6 @@ Status check_definedness(const Claim& claim, const std::vector<checker::Statemen
     auto refused = [&](const std::string& why) { return Error(Code::E0305, "{}: {}", claim.rule.name, why); };
     if (checker::largest_number(claim.rule, true) > checker::kDrowning * checker::largest_number(claim.rule, false))
         return refused("the right side has a number so large that it drowns what it is added to");
-    TRY(checker::check_types(claim.rule));
     try {
         for (const checker::Statement& s : roots) {
             checker::Names names;

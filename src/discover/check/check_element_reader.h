@@ -391,7 +391,12 @@ class ElementReader {
         const Term& t = resolved(given);
         if (t.form != Term::Form::Op) return Partial::None;
         Partial out = partial_of(t);
-        for (const Term& a : t.args) out = std::max(out, partial(a));
+        const Term& x = resolved(t.args.empty() ? t : t.args[0]);
+        if (is_one_of(t.op->name, {"reduce_max", "reduce_min", "reduce_mean"}) && x.form == Term::Form::Variable &&
+            facts_.has_elements(variable(x)))
+            out = Partial::None;
+        for (size_t i = 0; i < (takes_lists(t) ? std::min<size_t>(1, t.args.size()) : t.args.size()); ++i)
+            out = std::max(out, partial(t.args[i]));
         return out;
     }
 

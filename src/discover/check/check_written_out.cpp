@@ -47,7 +47,7 @@ std::optional<Term> ElementReader::written_out(const Term& t) {
 // A sum of absolute values, and an extremum of what one number is added to.
 std::optional<Term> ElementReader::reduction_written_out(const Term& t) {
     if (t.form != Term::Form::Op || !is_reduction(t) || t.args.empty()) return {};
-    if (is_op(t, "reduce_l1") && facts_.attribute(t, "noop_with_empty_axes").empty()) {
+    if (is_op(t, "reduce_l1")) {
         Term sum = op_term("reduce_sum", {op_term("abs", {t.args[0]})});
         sum.args.insert(sum.args.end(), t.args.begin() + 1, t.args.end());
         sum.attrs = t.attrs;
