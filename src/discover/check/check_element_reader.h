@@ -111,6 +111,7 @@ class ElementReader {
     std::map<std::string, DTypes> matched_;       // what the pattern's ops take
     std::set<std::string> matrices_, channels_;   // variables that an op takes as a
                                                   // matrix, or one for each channel
+    std::set<std::string> gathered_;              // what the left side reads by indices
     int last_ = 0;
     bool left_ = true;  // which side is read
 
@@ -118,6 +119,15 @@ class ElementReader {
 
     // What the rule says of a variable's values, of the elements that are read of it.
     void conditions();
+
+    // An index that lies outside of an operand stops the program: the right side reads no other than the left side.
+    void gathers(const Term& t) {
+        const std::string key = fmt::format("[{}]({}; {})", facts_.attributes(t), sizes(t.args[0]), other_operands(t));
+        if (left_)
+            gathered_.insert(key);
+        else if (!gathered_.contains(key))
+            throw NoElement{"the right side reads at an index that the left side does not"};
+    }
 
     // ---- products (check_products.cpp)
 
@@ -477,6 +487,7 @@ class ElementReader {
         if (const Term* same = does_nothing(t)) return element(*same, path);
         if (is_op(t, "split") && t.output == 0 && sizes(t) == sizes(t.args[0])) return element(t.args[0], path);
         // What one of them is depends on how many there are.
+        check_literals(t);
         if (t.op->outputs.back().variadic) throw NoElement{t.op->name + " has any number of results"};
         if (!t.op->has(Trait::Pure)) throw NoElement{t.op->name + " is not a function of its operands"};
         if (is_op(t, "cast")) {
@@ -509,6 +520,7 @@ class ElementReader {
             return element(t.args[0], path);
         }
         if (std::optional<Term> other = transposed_before(t, path)) return element(*other, path);
+        if (is_op(t, "gather")) gathers(t);
         if (std::optional<Term> merged = merged_movement(t)) return element(*merged, path);
         if (auto shift = shift_of(t)) {
             Linear by = shift->second;
@@ -558,6 +570,7 @@ class ElementReader {
     // A number that the rule computes: of constants of one element and attributes.
     Term attribute_element(const Term& t);
 
+    void check_literals(const Term& t);
     Term elementwise_element(const Term& t, const Path& path);
 
     // An op of which nothing else is known: a number that op, attributes, operands and place decide.

@@ -1,5 +1,6 @@
 #include "discover/check/check_elements.h"
 
+#include "base/numeric.h"
 #include "discover/check/check_element_reader.h"
 
 namespace tessera::checker {
@@ -133,6 +134,49 @@ std::string ElementReader::types_in(const std::string& variable, DTypes these) c
     if (it == matched_.end()) return "any";
     const DTypes left = it->second.without(kAllTypes.without(these));
     return left == DTypes() ? "" : left == DTypes(DType::boolean) ? "bool" : "any";
+}
+
+// A number among an op's operands has their type, where one of them must have the same. Where none must, the pattern's
+// may have any, and the right side's has that of another operand: the same number only where all are floats.
+void ElementReader::check_literals(const Term& t) {
+    std::map<std::string, DTypes> of = matched_;
+    auto param = [&](size_t i) { return t.op->inputs[std::min(i, t.op->inputs.size() - 1)].type; };
+    auto adapts = [&](const Term& a) { return a.form == Form::Number || (a.kind == TermKind::Float && is_number(a)); };
+    for (size_t i = 0; i < t.args.size(); ++i) {
+        const Term& literal = t.args[i];
+        if (!adapts(literal)) continue;
+        DTypes types = kAllTypes;
+        bool shared = dtype_from_name(param(i)).has_value(), told = false;
+        for (size_t j = 0; j < t.args.size(); ++j) {
+            const Term& given = t.args[j];
+            const bool placed = given.form == Form::Call && is_one_of(given.name, {"channel", "beside", "limit"});
+            const Term& other = resolved(placed ? given.args[0] : given);
+            if (adapts(t.args[j]) || is_absent(other) || dtype_from_name(param(j))) continue;
+            if (other.form != Form::Op && other.form != Form::Variable) continue;
+            if (param(j) == param(i) || !told) types = types_of_term(other, of);
+            told = true;
+            shared |= param(j) == param(i);
+            if (param(j) == param(i)) break;
+        }
+        const bool floats = told && types.without(kFloats) == DTypes();
+        if (!shared && !floats)
+            throw NoElement{fmt::format("{} in {} may have any type", facts_.text(literal), t.op->name)};
+        const bool first = is_op(t, "pow") && literal.form == Form::Number && literal.number == 1;
+        out_.reorders |= !shared && !first;  // the first power is rounded to the same, whatever it is computed in
+        if (left_ || floats || literal.form != Form::Number || is_one_of(t.op->name, {"add", "sub", "mul"})) continue;
+        // What wraps is right in a sum or product of integers only.
+        for (int k = 0; k < 32; ++k) {
+            const DType type = static_cast<DType>(k);
+            if (!kAllTypes.has(type) || !types.has(type) || kFloats.has(type) || kComplex.has(type)) continue;
+            const bool fits = type == DType::boolean ? literal.number == 0 || literal.number == 1
+                              : type == DType::u64   ? literal.number >= 0
+                              : is_int(type)         ? literal.number >= static_cast<double>(int_min(type)) &&
+                                                   literal.number <= static_cast<double>(int_max(type))
+                                             : true;
+            if (!fits || literal.number != static_cast<double>(literal.whole()))
+                throw NoElement{fmt::format("{} is no number of {}", facts_.text(literal), dtype_name(type))};
+        }
+    }
 }
 
 Term ElementReader::elementwise_element(const Term& t, const Path& path) {

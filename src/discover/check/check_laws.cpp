@@ -340,6 +340,8 @@ std::map<std::string, DTypes> types_matched(const Rule& rule) {
     return of;
 }
 
+DTypes types_of_term(const Term& t, std::map<std::string, DTypes> of) { return narrow(t, kAllTypes, of); }
+
 Term rewritten_by_laws(const Term& t, const ElementRule& element) { return Rewriting(element, laws().total).run(t); }
 
 Exactness rewrite_by_laws(ElementRule& element) {

@@ -22,6 +22,9 @@ std::map<std::string, DTypes> types_of(const Rule& rule);
 // Those of a rule's variables by what the ops of its pattern take.
 std::map<std::string, DTypes> types_matched(const Rule& rule);
 
+// Those that a term's elements may have, with those of the variables.
+DTypes types_of_term(const Term& t, std::map<std::string, DTypes> of);
+
 // A term of one side, or a part of it.
 Term rewritten_by_laws(const Term& t, const ElementRule& element);
 
