@@ -41,6 +41,20 @@ TEST(Elements, EveryLawOfNumbersHolds) {
     }
 }
 
+// A law for either side leaves out nothing that it reads: what is left out may fail.
+TEST(Elements, LawsForEitherSideReadTheSame) {
+    for (const Rule& law : checker::laws().total) {
+        std::set<std::string> left, right;
+        auto collect = [](auto& self, const Term& t, std::set<std::string>& names) -> void {
+            if (t.form == Term::Form::Variable) names.insert(t.name);
+            for (const Term& a : t.args) self(self, a, names);
+        };
+        collect(collect, law.pattern[0], left);
+        collect(collect, law.replacement[0], right);
+        EXPECT_EQ(left, right) << to_string(law);
+    }
+}
+
 TEST(Elements, EveryMeaningHolds) {
     EXPECT_GE(checker::meanings().size(), 15u);
     for (const Rule& meaning : checker::meanings()) {

@@ -50,9 +50,6 @@ inline bool takes_lists(const Term& t) {
 }
 inline bool is_op(const Term& t, std::string_view name) { return t.form == Term::Form::Op && t.op->name == name; }
 
-// Whether operands may change places without a change of bits: of two zeros a maximum is the first.
-inline bool may_swap(const OpDef& op) { return op.has(Trait::Commutative) && op.name != "max" && op.name != "min"; }
-
 class ElementReader {
   public:
     ElementReader(const Rule& rule, bool by_meaning) : rule_(rule), facts_(rule), by_meaning_(by_meaning) {
@@ -440,7 +437,7 @@ class ElementReader {
         if (t.form != Term::Form::Op) return t.form == Term::Form::Variable ? t.name : facts_.text(t);
         std::vector<std::string> args;
         for (const Term& a : t.args) args.push_back(text(a));
-        if (may_swap(*t.op) && args.size() == 2) std::sort(args.begin(), args.end());
+        if (may_swap(t)) std::sort(args.begin(), args.end());
         return fmt::format("{}.{}[{}]({})", t.op->name, t.output, facts_.attributes(t), fmt::join(args, ", "));
     }
 

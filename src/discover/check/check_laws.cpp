@@ -30,7 +30,6 @@ minus-negative-zero [reassociates]: sub(x:float, -0.0) => x
 times-one: mul(x, 1) => x
 divided-by-one: div(x, 1) => x
 to-the-first: pow(x:float, 1) => x
-times-integer-zero: mul(x:int, 0) => 0
 plus-opposite: add(x, neg(y)) => sub(x, y)
 minus-opposite: sub(x, neg(y)) => add(x, y)
 times-opposite: mul(x:float, neg(y)) => neg(mul(x, y))
@@ -60,20 +59,11 @@ sixth-of-product [reassociates]:
 cube [reassociates]: pow(x:float, 3) => mul(mul(x, x), x)
 square [reassociates]: pow(x:float, 2) => mul(x, x)
 or-false: or(x, 0) => x
-or-true: or(x, 1) => 1
 and-true: and(x, 1) => x
-and-false: and(x, 0) => 0
-where-true: where(1, x, y) => x
-where-false: where(0, x, y) => y
-where-same: where(c, x, x) => x
 where-not: where(not(c), x, y) => where(c, y, x)
 round-odd: round(neg(x:float)) => neg(round(x))
 greater-swapped: greater(a, b) => less(b, a)
 at-least-swapped: greater_or_equal(a, b) => less_or_equal(b, a)
-xor-twice: xor(xor(x, y), y) => x
-xor-twice-swapped: xor(xor(y, x), y) => x
-bits-twice: bitwise_xor(bitwise_xor(x, y), y) => x
-bits-twice-swapped: bitwise_xor(bitwise_xor(y, x), y) => x
 smaller-integer: where(less(x:int, y), x, y) => min(x, y)
 larger-integer: where(less(y, x:int), x, y) => max(x, y)
 not-less: not(less(a:int, b)) => greater_or_equal(a, b)
@@ -92,7 +82,18 @@ larger-by-rest [reassociates]: add(x:float, max(sub(y, x), 0)) => max(x, y)
 larger-of-sums [reassociates]: max(add(x:float, z), add(y, z)) => add(max(x, y), z)
 smaller-of-sums [reassociates]: min(add(x:float, z), add(y, z)) => add(min(x, y), z)
 )";
+// What the right side leaves out must be a number, have sizes that fit and be read within its sizes.
 constexpr std::string_view kWidening = R"(
+times-integer-zero: mul(x:int, 0) => 0
+or-true: or(x, 1) => 1
+and-false: and(x, 0) => 0
+where-true: where(1, x, y) => x
+where-false: where(0, x, y) => y
+where-same: where(c, x, x) => x
+xor-twice: xor(xor(x, y), y) => x
+xor-twice-swapped: xor(xor(y, x), y) => x
+bits-twice: bitwise_xor(bitwise_xor(x, y), y) => x
+bits-twice-swapped: bitwise_xor(bitwise_xor(y, x), y) => x
 exp-of-log [reassociates]: exp(log(x:float)) => x
 times-zero [reassociates]: mul(x:float, 0) => 0
 log-difference [reassociates]: sub(log(x:float), log(y)) => log(div(x, y))
@@ -242,6 +243,11 @@ class Rewriting {
 bool has_short_literals(const Term& t) {
     if (t.form == Form::Number) return static_cast<double>(static_cast<float>(t.number)) == t.number;
     return std::all_of(t.args.begin(), t.args.end(), has_short_literals);
+}
+
+void collect_names(const Term& t, std::set<std::string>& names) {
+    if (t.form == Form::Variable) names.insert(t.name);
+    for (const Term& a : t.args) collect_names(a, names);
 }
 
 // Sums of products of whole terms.
@@ -426,6 +432,11 @@ bool of_floats(const Rule& rule) {
 }
 
 bool equal_polynomials(const Term& a, const Term& b) {
+    std::set<std::string> left, right;
+    collect_names(a, left);
+    collect_names(b, right);
+    // What cancels on the right may fit nothing that the left side reads.
+    if (!std::includes(left.begin(), left.end(), right.begin(), right.end())) return false;
     std::optional<Polynomial> p = polynomial(a, {}), q = polynomial(b, {});
     return p && q && *p == *q;
 }
@@ -512,12 +523,17 @@ Result<Claim> claim_of(const ElementRule& element) {
     return Claim{std::move(clean[0]), std::move(shapes)};
 }
 
+// Whether operands may change places without a change of bits: two of them, and of two zeros a maximum is either.
+bool may_swap(const Term& t) {
+    return t.op->has(Trait::Commutative) && t.op->name != "max" && t.op->name != "min" && t.args.size() == 2 &&
+           !t.args[0].list && !t.args[1].list;
+}
+
 std::string ordered_text(const Term& t, const Rule& rule) {
     if (t.form != Form::Op) return t.form == Form::Variable ? t.name : to_string(t, rule);
     std::vector<std::string> args;
     for (const Term& a : t.args) args.push_back(ordered_text(a, rule));
-    if (t.op->has(Trait::Commutative) && t.op->name != "max" && t.op->name != "min" && args.size() == 2)
-        std::sort(args.begin(), args.end());
+    if (may_swap(t)) std::sort(args.begin(), args.end());
     std::string attrs;
     for (const auto& [name, value] : t.attrs) attrs += fmt::format("{}={},", name, to_string(value, rule));
     if (t.rest_slot >= 0) attrs += ".." + rule.variables[static_cast<size_t>(t.rest_slot)].name;

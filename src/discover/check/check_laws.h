@@ -8,10 +8,8 @@
 namespace tessera::checker {
 
 struct Laws {
-    Rules total;     // both sides are numbers at the same places: for either side of
-                     // a rule
-    Rules widening;  // the right side is a number at more places: for the left
-                     // side of a rule only
+    Rules total;     // both sides read the same and are numbers at the same places: for either side of a rule
+    Rules widening;  // the right side is a number at more places, or reads less: for the left side of a rule only
 };
 const Laws& laws();              // as rules, each with its exactness
 const std::string& laws_text();  // what they are read from
@@ -46,6 +44,7 @@ Status check_partial(const ElementRule& element);
 // What is left to prove for floats, as a claim about numbers. E0305 where others than floats are possible.
 Result<Claim> claim_of(const ElementRule& element);
 
+bool may_swap(const Term& t);  // operands, without a change of bits
 // A term in one way of writing: operands that may change places are in order.
 std::string ordered_text(const Term& t, const Rule& rule);
 
