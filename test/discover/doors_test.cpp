@@ -481,7 +481,12 @@ TEST(Doors, DemandsAreFoundAtAnyDepth) {
           "rank(v) == 2",
           "reciprocal(pow(log(x:float), 0.5)) => reciprocal(sqrt(log(x)))",
           "where(less(log(x:float), y), log(x), y) => min(log(x), y)", "max(log(x:float), neg(log(x))) => abs(log(x))",
-          "max(log(x:float), y) => add(log(x), relu(sub(y, log(x))))"})
+          "max(log(x:float), y) => add(log(x), relu(sub(y, log(x))))",
+          "atan(sub(log(x:float), log(y))) => atan(log(div(x, y)))",
+          "atan(sub(x:float, log(y))) => atan(log(div(exp(x), y)))",
+          "where(less(mul(sqrt(x:float), sqrt(y)), z), z, x) => where(less(sqrt(mul(x, y)), z), z, x)",
+          "is_nan(mul(sqrt(x:float), sqrt(y))) => is_nan(sqrt(mul(x, y)))", "is_nan(exp(log(x:float))) => is_nan(x)",
+          "where(less(exp(log(x:float)), y), x, y) => where(less(x, y), x, y)"})
         refused(text);
     EXPECT_GE(refused.count, 100);
     expect_proved("asked [reassociates, grows]: q@matmul(log(x:float), w) => sub(add(q, q), q)");

@@ -100,7 +100,7 @@ log-difference [reassociates]: sub(log(x:float), log(y)) => log(div(x, y))
 product-of-roots [reassociates]: mul(sqrt(x:float), sqrt(y)) => sqrt(mul(x, y))
 )";
 
-constexpr std::string_view kNumbersOnly = "laws of numbers";
+constexpr std::string_view kNumbersOnly = "laws of numbers", kWideningOnly = "laws of a left side";
 
 DTypes both(DTypes a, DTypes b) { return a.without(kAllTypes.without(b)); }
 DTypes admitted(std::string_view constraint) {
@@ -142,21 +142,24 @@ DTypes narrow(const Term& t, DTypes wanted, std::map<std::string, DTypes>& of) {
 
 class Rewriting {
   public:
+    // With what is no number in its place the whole is none: not for certain, where it is NaN, or in any case.
+    enum class Around { Any, NaN, Strict };
+
     Rewriting(const ElementRule& element, const Rules& laws) : element_(element), laws_(laws) {
         types_ = types_of(element.rule);
     }
     Exactness least = Exactness::Exact;
 
-    Term run(Term t) {
-        for (Term& a : t.args) a = run(a);
+    Term run(Term t, Around around) {
+        for (size_t i = 0; i < t.args.size(); ++i) t.args[i] = run(t.args[i], inside(t, i, around));
         for (int i = 0; i < 50; ++i) {
             bool changed = false;
             for (const Rule& law : laws_) {
                 std::map<int, Term> bound;
                 if (!matches(law.pattern[0], t, law, bound) || !conditions_hold(law, bound)) continue;
-                if (!speaks_of(law, bound)) continue;
+                if (!speaks_of(law, bound, t, around)) continue;
                 t = built(law.replacement[0], bound);
-                for (Term& a : t.args) a = run(a);
+                for (size_t k = 0; k < t.args.size(); ++k) t.args[k] = run(t.args[k], inside(t, k, around));
                 least = std::max(least, law.exactness);
                 changed = true;
                 break;
@@ -215,11 +218,24 @@ class Rewriting {
         });
     }
 
-    // A law of real numbers says nothing of infinities, and one of numbers nothing of NaN.
-    bool speaks_of(const Rule& law, const std::map<int, Term>& bound) const {
+    // A law of real numbers says nothing of infinities, and one of numbers nothing of NaN. What it makes of a term that
+    // is no number may be another, or one: that must not show.
+    bool speaks_of(const Rule& law, const std::map<int, Term>& bound, const Term& t, Around around) const {
         if (law.exactness == Exactness::Exact) return true;
         const Partial most = law.source.starts_with(kNumbersOnly) ? Partial::None : Partial::NaN;
-        return std::all_of(bound.begin(), bound.end(), [&](const auto& b) { return partial(b.second) <= most; });
+        if (!std::all_of(bound.begin(), bound.end(), [&](const auto& b) { return partial(b.second) <= most; }))
+            return false;
+        const Partial whole = partial(t);
+        if (whole == Partial::Infinite) return around == Around::Strict;
+        return whole == Partial::None || !law.source.starts_with(kWideningOnly) || around != Around::Any;
+    }
+    static Around inside(const Term& t, size_t operand, Around around) {
+        static const std::set<std::string> strict = {"identity", "neg", "add", "sub", "mul", "sqrt", "abs"};
+        static const std::set<std::string> nan = {"exp", "log", "tanh",       "sigmoid",  "relu",  "erf",  "sin",
+                                                  "cos", "div", "reciprocal", "softplus", "floor", "ceil", "round"};
+        if (t.form != Form::Op) return Around::Any;
+        if (strict.contains(t.op->name) || (t.op->name == "div" && operand == 0)) return around;
+        return nan.contains(t.op->name) ? std::min(around, Around::NaN) : Around::Any;
     }
     Partial partial(const Term& t) const {
         if (t.form == Form::Variable) {
@@ -319,7 +335,7 @@ const Laws& laws() {
         };
         read(kTotal, "laws", out.total);
         read(kOfNumbers, kNumbersOnly, out.total);
-        read(kWidening, "laws", out.widening);
+        read(kWidening, kWideningOnly, out.widening);
         return out;
     }();
     return all;
@@ -348,15 +364,17 @@ std::map<std::string, DTypes> types_matched(const Rule& rule) {
 
 DTypes types_of_term(const Term& t, std::map<std::string, DTypes> of) { return narrow(t, kAllTypes, of); }
 
-Term rewritten_by_laws(const Term& t, const ElementRule& element) { return Rewriting(element, laws().total).run(t); }
+Term rewritten_by_laws(const Term& t, const ElementRule& element) {
+    return Rewriting(element, laws().total).run(t, Rewriting::Around::Any);
+}
 
 Exactness rewrite_by_laws(ElementRule& element) {
     Rewriting right(element, laws().total);
     Rules all = laws().total;
     all.insert(all.end(), laws().widening.begin(), laws().widening.end());
     Rewriting left(element, all);
-    for (Term& t : element.rule.pattern) t = left.run(t);
-    for (Term& t : element.rule.replacement) t = right.run(t);
+    for (Term& t : element.rule.pattern) t = left.run(t, Rewriting::Around::Strict);
+    for (Term& t : element.rule.replacement) t = right.run(t, Rewriting::Around::Strict);
     element.same = true;
     for (size_t i = 0; i < element.rule.pattern.size(); ++i)
         element.same &= ordered_text(element.rule.pattern[i], element.rule) ==
@@ -460,7 +478,8 @@ bool propagates(const Term& t, const std::string& name, bool nan_only) {
     const std::string& op = t.op->name;
     constexpr std::string_view kAll[] = {"identity", "neg", "add", "sub", "mul", "sqrt", "abs", "div"};
     const bool always = std::find(std::begin(kAll), std::end(kAll), op) != std::end(kAll);
-    if (!always && !(nan_only && t.args.size() == 1 && t.op->types.size() == 1 && t.op->outputs[0].type == "T"))
+    if (!always &&
+        !(nan_only && op != "sign" && t.args.size() == 1 && t.op->types.size() == 1 && t.op->outputs[0].type == "T"))
         return false;
     for (size_t i = 0; i < t.args.size(); ++i)
         if ((op != "div" || i == 0 || nan_only) && propagates(t.args[i], name, nan_only)) return true;
