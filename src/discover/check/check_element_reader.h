@@ -87,6 +87,7 @@ class ElementReader {
             left_ = true;
             out_.rule.pattern.push_back(element(rule_.pattern[i], {}));
             left_ = false;
+            check_views(right[i], true);
             out_.rule.replacement.push_back(element(right[i], {}));
             out_.same &= text(out_.rule.pattern[i]) == text(out_.rule.replacement[i]);
         }
@@ -117,6 +118,9 @@ class ElementReader {
     // What the rule says of a variable's values, of the elements that are read of it.
     void conditions();
 
+    // A view whose sizes are found only as the program runs may stop it. As the result its type is the left side's;
+    // inside, the left side has the same one.
+    void check_views(const Term& given, bool is_result);
     // An index that lies outside of an operand stops the program: the right side reads no other than the left side.
     void gathers(const Term& t) {
         const std::string key = fmt::format("[{}]({}; {})", facts_.attributes(t), sizes(t.args[0]), other_operands(t));

@@ -136,6 +136,23 @@ std::string ElementReader::types_in(const std::string& variable, DTypes these) c
     return left == DTypes() ? "" : left == DTypes(DType::boolean) ? "bool" : "any";
 }
 
+void ElementReader::check_views(const Term& given, bool is_result) {
+    const Term& t = resolved(given);
+    if (t.form != Form::Op) return;
+    for (const Term& a : t.args) check_views(a, false);
+    const bool late = is_one_of(t.op->name, {"reshape", "squeeze"}) && t.args.size() > 1 &&
+                      t.args[1].form == Form::Variable && (t.args[1].slot < 0 || !facts_.let(t.args[1].slot));
+    if (is_result || !late) return;
+    const std::string wanted = sizes(t);
+    auto has = [&](auto& self, const Term& p) -> bool {
+        if (p.form != Form::Op) return false;
+        if (p.op == t.op && sizes(p) == wanted) return true;
+        return std::any_of(p.args.begin(), p.args.end(), [&](const Term& a) { return self(self, a); });
+    };
+    if (!std::any_of(rule_.pattern.begin(), rule_.pattern.end(), [&](const Term& p) { return has(has, p); }))
+        throw NoElement{fmt::format("{} on the right may not fit what it reads", t.op->name)};
+}
+
 // A number among an op's operands has their type, where one of them must have the same. Where none must, the pattern's
 // may have any, and the right side's has that of another operand: the same number only where all are floats.
 void ElementReader::check_literals(const Term& t) {
