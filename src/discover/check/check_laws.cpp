@@ -100,8 +100,6 @@ log-difference [reassociates]: sub(log(x:float), log(y)) => log(div(x, y))
 product-of-roots [reassociates]: mul(sqrt(x:float), sqrt(y)) => sqrt(mul(x, y))
 )";
 
-constexpr std::string_view kNumbersOnly = "laws of numbers", kWideningOnly = "laws of a left side";
-
 DTypes both(DTypes a, DTypes b) { return a.without(kAllTypes.without(b)); }
 DTypes admitted(std::string_view constraint) {
     DTypes out;
@@ -145,8 +143,12 @@ class Rewriting {
     // With what is no number in its place the whole is none: not for certain, where it is NaN, or in any case.
     enum class Around { Any, NaN, Strict };
 
-    Rewriting(const ElementRule& element, const Rules& laws) : element_(element), laws_(laws) {
+    Rewriting(const ElementRule& element, bool is_left) : element_(element) {
         types_ = types_of(element.rule);
+        for (const Rule& law : laws().total) laws_.push_back({&law, Kind::Total});
+        for (const Rule& law : laws().of_numbers) laws_.push_back({&law, Kind::OfNumbers});
+        if (!is_left) return;
+        for (const Rule& law : laws().widening) laws_.push_back({&law, Kind::Widening});
     }
     Exactness least = Exactness::Exact;
 
@@ -154,10 +156,11 @@ class Rewriting {
         for (size_t i = 0; i < t.args.size(); ++i) t.args[i] = run(t.args[i], inside(t, i, around));
         for (int i = 0; i < 50; ++i) {
             bool changed = false;
-            for (const Rule& law : laws_) {
+            for (const auto& [rule, kind] : laws_) {
+                const Rule& law = *rule;
                 std::map<int, Term> bound;
                 if (!matches(law.pattern[0], t, law, bound) || !conditions_hold(law, bound)) continue;
-                if (!speaks_of(law, bound, t, around)) continue;
+                if (!speaks_of(law, kind, bound, t, around)) continue;
                 t = built(law.replacement[0], bound);
                 for (size_t k = 0; k < t.args.size(); ++k) t.args[k] = run(t.args[k], inside(t, k, around));
                 least = std::max(least, law.exactness);
@@ -171,7 +174,8 @@ class Rewriting {
 
   private:
     const ElementRule& element_;
-    const Rules& laws_;
+    enum class Kind { Total, OfNumbers, Widening };
+    std::vector<std::pair<const Rule*, Kind>> laws_;
     std::map<std::string, DTypes> types_;
 
     bool satisfies_all(const Term& t, const std::string& constraint) {
@@ -220,14 +224,14 @@ class Rewriting {
 
     // A law of real numbers says nothing of infinities, and one of numbers nothing of NaN. What it makes of a term that
     // is no number may be another, or one: that must not show.
-    bool speaks_of(const Rule& law, const std::map<int, Term>& bound, const Term& t, Around around) const {
+    bool speaks_of(const Rule& law, Kind kind, const std::map<int, Term>& bound, const Term& t, Around around) const {
         if (law.exactness == Exactness::Exact) return true;
-        const Partial most = law.source.starts_with(kNumbersOnly) ? Partial::None : Partial::NaN;
+        const Partial most = kind == Kind::OfNumbers ? Partial::None : Partial::NaN;
         if (!std::all_of(bound.begin(), bound.end(), [&](const auto& b) { return partial(b.second) <= most; }))
             return false;
         const Partial whole = partial(t);
         if (whole == Partial::Infinite) return around == Around::Strict;
-        return whole == Partial::None || !law.source.starts_with(kWideningOnly) || around != Around::Any;
+        return whole == Partial::None || kind != Kind::Widening || around != Around::Any;
     }
     static Around inside(const Term& t, size_t operand, Around around) {
         static const std::set<std::string> strict = {"identity", "neg", "add", "sub", "mul", "sqrt", "abs"};
@@ -328,14 +332,14 @@ const std::string& laws_text() {
 const Laws& laws() {
     static const Laws all = [] {
         Laws out;
-        auto read = [](std::string_view text, std::string_view source, Rules& into) {
-            Result<Rules> rules = read_rules(text, std::string(source));
+        auto read = [](std::string_view text, Rules& into) {
+            Result<Rules> rules = read_rules(text, "laws");
             CHECK(rules.ok(), "a law cannot be read: {}", rules.error().to_string());
-            into.insert(into.end(), rules->begin(), rules->end());
+            into = std::move(*rules);
         };
-        read(kTotal, "laws", out.total);
-        read(kOfNumbers, kNumbersOnly, out.total);
-        read(kWidening, kWideningOnly, out.widening);
+        read(kTotal, out.total);
+        read(kOfNumbers, out.of_numbers);
+        read(kWidening, out.widening);
         return out;
     }();
     return all;
@@ -365,14 +369,11 @@ std::map<std::string, DTypes> types_matched(const Rule& rule) {
 DTypes types_of_term(const Term& t, std::map<std::string, DTypes> of) { return narrow(t, kAllTypes, of); }
 
 Term rewritten_by_laws(const Term& t, const ElementRule& element) {
-    return Rewriting(element, laws().total).run(t, Rewriting::Around::Any);
+    return Rewriting(element, false).run(t, Rewriting::Around::Any);
 }
 
 Exactness rewrite_by_laws(ElementRule& element) {
-    Rewriting right(element, laws().total);
-    Rules all = laws().total;
-    all.insert(all.end(), laws().widening.begin(), laws().widening.end());
-    Rewriting left(element, all);
+    Rewriting right(element, false), left(element, true);
     for (Term& t : element.rule.pattern) t = left.run(t, Rewriting::Around::Strict);
     for (Term& t : element.rule.replacement) t = right.run(t, Rewriting::Around::Strict);
     element.same = true;

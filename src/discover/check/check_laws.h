@@ -8,8 +8,9 @@
 namespace tessera::checker {
 
 struct Laws {
-    Rules total;     // both sides read the same and are numbers at the same places: for either side of a rule
-    Rules widening;  // the right side is a number at more places, or reads less: for the left side of a rule only
+    Rules total;       // both sides read the same and are numbers at the same places: for either side of a rule
+    Rules of_numbers;  // likewise, where what they read are numbers: NaN is neither less nor the smaller
+    Rules widening;    // the right side is a number at more places, or reads less: for the left side of a rule only
 };
 const Laws& laws();              // as rules, each with its exactness
 const std::string& laws_text();  // what they are read from
