@@ -593,6 +593,52 @@ TEST(Doors, ArithmeticStaysInItsType) {
     EXPECT_FALSE(believes(rule_of("lost: cast(cast(x:i64, to=11), to=7) => x")));
 }
 
+// Each was believed once, and found by rules drawn at random or by hand.
+TEST(Doors, WhatWasFoundByAttackIsRefused) {
+    Refused refused;
+    for (const char* text :
+         {// the right side's literals get the type of another operand
+          "equal(where(z, -1, 0.5), 1) => equal(where(z, -1, 0.5), 1)", "pow(y:int, -1) => pow(y, -1)",
+          "pow(y, 2) => pow(y, 2)", "cast(where(z, 1.0, -1), ..r) => cast(where(z, 1.0, -1), ..r)",
+          "max(x:u8, y) => max(max(x, y), 300)",
+          // what is left out must fit, and be read within its sizes
+          "where(reduce_max(transpose(x, perm=p), a), y:f32, y) => where(reduce_max(x, a), y, y)",
+          "gather(or(z, 1), i, axis=k) => gather(gather(or(z, 1), i, axis=k), i, axis=k)",
+          "reshape(sign(squeeze(x:int, a)), [-1]) => reshape(sign(squeeze(squeeze(x, a), a)), [-1])",
+          "add(x:int, mul(y, 0)) => add(x, sub(transpose(y, perm=[1, 0]), transpose(y, perm=[1, 0])))",
+          // axes of another tensor's rank
+          "add(slice(slice(x, s, _, a, t), s2, _, b, t), u) => add(slice(x, [ints(s)[0] + ints(s2)[0]], [99], ints(a), "
+          "[1]), u) if length(ints(a)) == 1 and axes_in(ints(a), rank(u)) == axes_in(ints(b), rank(u)) and ints(t) == "
+          "[1] "
+          "and ints(s)[0] >= 0 and ints(s2)[0] >= 0",
+          // f64 is normalized in f32
+          "rms_normalization(x, s) => mul(div(x, sqrt(add(reduce_mean(mul(x, x), [rank(x) - 1]), 1e-05))), s)",
+          // sizes that a constant enlarges
+          "reduce_sum(where(c, x:float, _), a, keepdims=0) => reduce_sum(x, a, keepdims=0) if all_true(c)",
+          "reduce_sum(mul(x:float, c), a, keepdims=0) => reduce_sum(x, a, keepdims=0) if number(c) == 1.0"})
+        refused(text);
+    EXPECT_EQ(refused.count, 13);
+    for (const char* text :
+         {"order: mean(xs..., x:float) => mean(x, xs...)", "order: sum(x:float, xs...) => sum(xs..., x)",
+          "order: max(expand(x:float, _), y) => max(x, y)", "power: pow(x:i64, 1) => x"})
+        EXPECT_FALSE(believes(rule_of(text))) << text;
+}
+
+TEST(Doors, ALiteralHasTheTypeOfItsParameter) {
+    const Rule rule = rule_of("zero [reassociates, grows]: mul(x:float, cast(c:bool, ..t)) => where(c, x, 0.0)");
+    Graph graph("g");
+    Value* x = graph.add_input("x", Type(DType::f64, Shape(Sizes{2})));
+    Value* c = graph.add_input("c", Type(DType::boolean, Shape(Sizes{2})));
+    Result<Node*> inner = graph.add({find_op("cast"), {c}, {{"to", Attr(int64_t{11})}}, 1});
+    ASSERT_TRUE(inner.ok());
+    Result<Node*> outer = graph.add({find_op("mul"), {x, (*inner)->output(0)}, {}, 1});
+    ASSERT_TRUE(outer.ok());
+    graph.add_output((*outer)->output(0));
+    PassContext context;
+    ASSERT_TRUE(apply_rule(rule, *graph.outputs()[0], context, true));
+    EXPECT_EQ(graph.outputs()[0]->node()->input(2)->type().tensor().dtype, DType::f64);
+}
+
 TEST(Doors, WhatUsersExpectIsProved) {
     for (const char* text :
          {"cast: cast(cast(x:f32, to=11), to=1) => x", "abs [reassociates]: max(x:float, neg(x)) => abs(x)",
