@@ -325,5 +325,350 @@ TEST(Doors, DrawsAreNoProof) {
             .proved);
 }
 
+// ---- rules for any rank
+
+std::string filled(std::string text, const std::string& with) {
+    for (size_t at = 0; (at = text.find("{}", at)) != std::string::npos; at += with.size()) text.replace(at, 2, with);
+    return text;
+}
+
+// By a proof that was found, or by a certificate that says nothing is left to prove.
+bool believes(const Rule& rule) {
+    if (prove_for_any_rank(rule).proved) return true;
+    for (const char* kind : {"elements\n", "elements by meaning\n"})
+        if (verify_rule(rule, {{rule.name, {{}, {}, {kind}}}}).ok()) return true;
+    return false;
+}
+
+// Counts the rules that can be read and are refused.
+class Refused {
+  public:
+    void operator()(const std::string& text) {
+        Result<Rules> rules = read_rules("door [grows, reassociates]: " + text, "test");
+        if (!rules.ok()) return;
+        EXPECT_FALSE(believes((*rules)[0])) << text;
+        ++count;
+    }
+    int count = 0;
+};
+
+void expect_proved(const std::string& text) {
+    const RuleProof proof = prove_for_any_rank(rule_of(text));
+    EXPECT_TRUE(proof.proved) << text << "\n" << proof.reason;
+}
+
+TEST(Doors, AConditionSaysWhatItsFunctionSays) {
+    Refused refused;
+    for (const char* op : {"mul", "div", "pow"})
+        for (const char* type : {":float", ":f32", ":f16", ":f64", ":int", ":i64", ""})
+            for (const char* said : {"all_true(c)", "positive(c)", "non_negative(c)", "invertible(c)", "finite(c)",
+                                     "all_true(c) and count(c) == 1", "number(c) > 0.0"})
+                refused(fmt::format("{}(x{}, c) => x if const(c) and {}", op, type, said));
+    for (const char* op : {"add", "sub"})
+        for (const char* said : {"all_true(c)", "finite(c)", "non_negative(c)", "const(c)", "number(c) < 1.0"})
+            refused(fmt::format("{}(x:float, c) => x if {}", op, said));
+    EXPECT_GE(refused.count, 100);
+    // Of booleans, all that are not 0 are 1; zeros are of either sign.
+    expect_proved("yes: where(c, x, _) => x if all_true(c)");
+    expect_proved("and: and(x, c) => x if all_true(c)");
+    expect_proved("no [reassociates]: add(x:float, c) => x if all_false(c)");
+    EXPECT_FALSE(believes(rule_of("zero: add(x:float, c) => add(x, 0) if all_false(c)")));
+    EXPECT_FALSE(believes(rule_of("zero: mul(x:float, c) => mul(x, 0) if number(c) == 0.0")));
+}
+
+TEST(Doors, AListIsAnyNumberOfTensorsAndAnOptionalMayBeAbsent) {
+    Refused refused;
+    const std::string ops[] = {"max", "min", "sum", "mean"};
+    for (const std::string& f : ops)
+        for (const std::string& g : ops) {
+            if (f == g) continue;
+            for (const char* form :
+                 {"{0}(x:float, {1}(ys...)) => {0}(x, ys...)", "{0}({1}(ys...), x:float) => {0}(ys..., x)",
+                  "{0}(x:float, {1}(y, zs...)) => {0}(x, y, zs...)", "{0}({1}(xs...)) => {0}(xs...)",
+                  "{0}({1}(xs...), ys...) => {1}(xs..., ys...)", "{0}(xs..., {1}(ys...)) => {0}(ys..., {1}(xs...))"})
+                refused(fmt::format(fmt::runtime(form), f, g));
+        }
+    for (const std::string f : {"max", "min", "add", "sub"})
+        for (const std::string g : {"max", "min", "add", "sub"}) {
+            if (f == g) continue;
+            refused(fmt::format("clip({0}(x:float, y), l?, l?) => clip({1}(x, y), l?, l?)", f, g));
+            refused(fmt::format("clip({0}(x:float, y), l?, h?) => clip({1}(x, y), l?, h?)", f, g));
+            refused(fmt::format("clip({0}(x:float, y), l, h?) => clip({1}(x, y), l, h?)", f, g));
+        }
+    for (const char* text : {"clip(x:float, l?, h?) => clip(x, h?, l?)", "clip(x:float, l?, l?) => clip(x, l?)",
+                             "conv(x, w, b?) => conv(x, w)", "gemm(a:float, b, c?) => matmul(a, b)",
+                             "clip(clip(x:float, l?, h?), l?, h?) => clip(x, h?, l?)",
+                             "conv(mul(x, 2.0), w, b?) => mul(conv(x, w, b?), 2.0)",
+                             "pad(pad(x, p, v?), q, u?) => pad(x, ints(p) + ints(q), v?) if all_at_least(ints(p), 0) "
+                             "and all_at_least(ints(q), 0)"})
+        refused(text);
+    EXPECT_GE(refused.count, 100);
+    expect_proved("max [reassociates]: max(xs..., max(ys...), zs...) => max(xs..., ys..., zs...)");
+    expect_proved("clip [reassociates]: clip(max(x:float, y), l?, h?) => clip(max(y, x), l?, h?)");
+    expect_proved("one: clip(neg(neg(x)), l?, h?) => clip(x, l?, h?)");
+}
+
+TEST(Doors, ARestHoldsWhatIsNotNamed) {
+    Refused refused;
+    for (const OpDef* op : all_ops()) {
+        size_t least = 0;
+        for (const ParamDef& in : op->inputs) least += !in.optional && !in.variadic;
+        if (op->has(Trait::SameOrder)) continue;  // types stay, and with them all of their attributes
+        if (op->attrs.empty() || least == 0 || least != op->inputs.size() || op->outputs.size() != 1) continue;
+        std::string xs = "x";
+        for (size_t i = 1; i < least; ++i) xs += fmt::format(", x{}", i);
+        refused(fmt::format("identity({0}({1}, ..r)) => {0}({1})", op->name, xs));
+        for (const AttrDef& def : op->attrs) {
+            std::string usual;
+            if (def.fallback && def.kind == AttrKind::Int) usual = fmt::format("{}", std::get<int64_t>(*def.fallback));
+            if (def.fallback && def.kind == AttrKind::Float)
+                usual = fmt::format("{:.9g}", std::get<float>(*def.fallback));
+            if (def.fallback && def.kind == AttrKind::String)
+                usual = fmt::format("\"{}\"", std::get<std::string>(*def.fallback));
+            if (usual.empty()) continue;
+            refused(fmt::format("identity({0}({1}, ..r)) => {0}({1}, {2}={3}, ..r)", op->name, xs, def.name, usual));
+        }
+    }
+    for (const char* text :
+         {"neg(neg(transpose(x, ..r))) => transpose(x)", "neg(neg(transpose(x, ..r))) => transpose(x, perm=[1, 0])",
+          "transpose(transpose(x, ..r), ..r) => x",
+          "reduce_sum(transpose(x, ..r), a) => transpose(reduce_sum(x, a), ..r)",
+          "gemm(transpose(x:float, perm=[1, 0]), y, ..r) => gemm(x, y, transA=1, ..r)",
+          "gemm(x:float, transpose(y, perm=[1, 0]), ..r) => gemm(x, y, transB=1, ..r)",
+          "gemm(x:float, y, ..r) => matmul(x, y)", "conv(x, w, ..r) => conv(x, w, group=2, ..r)",
+          "conv(mul(x, c), w, ..r) => conv(x, mul(w, reshape(c, join([1, -1], repeat(1, rank(w) - 2)))), ..r) "
+          "if varies_only_along(c, 1, rank(w)) and same_dims_after(x, c)",
+          "(conv(x, w, ..a), conv(x, v, ..a)) => let y = conv(x, concat(w, v, axis=0), ..a), n = dim(w, 0), m = n + "
+          "dim(v, 0) in (slice(y, [0], [n], [1], [1]), slice(y, [n], [m], [1], [1]))",
+          "softmax(x, ..r) => hardmax(x, ..r)", "leaky_relu(x, ..r) => elu(x, ..r)"})
+        refused(text);
+    EXPECT_GE(refused.count, 100);
+    expect_proved("kept: neg(neg(transpose(x, ..r))) => transpose(x, ..r)");
+    expect_proved("named: neg(neg(softmax(x, axis=a, ..r))) => softmax(x, axis=a)");
+    expect_proved(
+        "both [reassociates]: gemm(transpose(x:float, perm=[1, 0]), y, transA=0, ..r) => gemm(x, y, transA=1, ..r)");
+}
+
+TEST(Doors, WhatIsNamedCountsWhateverARestHolds) {
+    const Rule rule = rule_of("named [reassociates]: relu(leaky_relu(x, ..r)) => leaky_relu(x, alpha=0.01, ..r)");
+    Graph graph("g");
+    Value* in = graph.add_input("x", Type(DType::f32, Shape(Sizes{2})));
+    Result<Node*> inner = graph.add({find_op("leaky_relu"), {in}, {{"alpha", Attr(0.5F)}}, 1});
+    ASSERT_TRUE(inner.ok());
+    Result<Node*> outer = graph.add({find_op("relu"), {(*inner)->output(0)}, {}, 1});
+    ASSERT_TRUE(outer.ok());
+    graph.add_output((*outer)->output(0));
+    PassContext context;
+    ASSERT_TRUE(apply_rule(rule, *graph.outputs()[0], context, true));
+    EXPECT_FALSE(graph.outputs()[0]->node()->attrs().contains("alpha"));  // its default
+}
+
+TEST(Doors, DemandsAreFoundAtAnyDepth) {
+    Refused refused;
+    const char* partial[] = {"log(x:float)",           "reciprocal(x:float)", "div(y, x:float)",  "atanh(x:float)",
+                             "reduce_max(x:float, a)", "pow(x:float, -1)",    "log(abs(x:float))"};
+    const char* inner[] = {"matmul({}, w)",         "reduce_sum({}, [0])", "matmul(w, {})",
+                           "concat({}, w, axis=0)", "gather({}, i)",       "pad({}, [0, 1, 0, 1])"};
+    for (const char* p : partial)
+        for (const char* f : inner)
+            for (const char* g : inner) {
+                const std::string q = filled(g, filled(f, p));
+                refused(fmt::format("relu(q@{}) => relu(sub(add(q, q), q))", q));
+                refused(fmt::format("tanh(q@{}) => tanh(add(q, sub(q, q)))", q));
+            }
+    for (const char* text :
+         {"relu(q@matmul(matmul(log(x:float), w), v)) => relu(matmul(log(x), matmul(w, v))) if rank(w) == 2 and "
+          "rank(v) == 2",
+          "reciprocal(pow(log(x:float), 0.5)) => reciprocal(sqrt(log(x)))",
+          "where(less(log(x:float), y), log(x), y) => min(log(x), y)", "max(log(x:float), neg(log(x))) => abs(log(x))",
+          "max(log(x:float), y) => add(log(x), relu(sub(y, log(x))))",
+          "atan(sub(log(x:float), log(y))) => atan(log(div(x, y)))",
+          "atan(sub(x:float, log(y))) => atan(log(div(exp(x), y)))",
+          "where(less(mul(sqrt(x:float), sqrt(y)), z), z, x) => where(less(sqrt(mul(x, y)), z), z, x)",
+          "is_nan(mul(sqrt(x:float), sqrt(y))) => is_nan(sqrt(mul(x, y)))", "is_nan(exp(log(x:float))) => is_nan(x)",
+          "where(less(exp(log(x:float)), y), x, y) => where(less(x, y), x, y)"})
+        refused(text);
+    EXPECT_GE(refused.count, 100);
+    expect_proved("asked [reassociates, grows]: q@matmul(log(x:float), w) => sub(add(q, q), q)");
+    expect_proved("total [reassociates, grows]: relu(q@matmul(exp(x:float), w)) => relu(sub(add(q, q), q))");
+}
+
+TEST(Doors, WhatIsReducedMayBeNothing) {
+    Refused refused;
+    for (const char* m : {"reduce_max", "reduce_min", "reduce_mean", "reduce_sum"})
+        for (const char* axes : {"a", "[0]", "[-1]", "[0, 1]", "[k]"})
+            for (const char* frame : {"{}", "relu({})", "log({})", "neg({})", "add({}, y)", "mul({}, y)"}) {
+                if (std::string(axes) == "[k]") continue;
+                const std::string l = fmt::format("reduce_sum(exp(sub(x:float, {0}(x, {1}))), {1})", m, axes);
+                const std::string r = fmt::format("div(reduce_sum(exp(x), {1}), exp({0}(x, {1})))", m, axes);
+                refused(fmt::format("{} => {}", filled(frame, l), filled(frame, r)));
+            }
+    for (const char* other : {"reduce_max", "reduce_min", "reduce_mean", "reduce_log_sum_exp", "reduce_log_sum"})
+        for (const char* frame : {"{}", "relu({})", "exp({})"}) {
+            refused(fmt::format("{0} => {1}", filled(frame, "mul(reduce_sum(x:float, a), 0.0)"),
+                                filled(frame, fmt::format("mul({}(x, a), 0.0)", other))));
+            refused(fmt::format("{0} => {1}", filled(frame, "reduce_sum(x:float, a)"),
+                                filled(frame, fmt::format("add(reduce_sum(x, a), sub({0}(x, a), {0}(x, a)))", other))));
+        }
+    // An empty list of axes is all of them, or none where that is said.
+    refused(
+        "div(exp(sub(x:float, reduce_max(x, a, noop_with_empty_axes=1))), reduce_sum(exp(sub(x, reduce_max(x, a, "
+        "noop_with_empty_axes=1))), a)) => div(exp(x), reduce_sum(exp(x), a))");
+    EXPECT_GE(refused.count, 100);
+    expect_proved(
+        "some [reassociates, grows]: reduce_sum(exp(sub(x:float, reduce_max(x, a))), a) => "
+        "div(reduce_sum(exp(x), a), exp(reduce_max(x, a))) if count(x) > 0");
+    expect_proved(
+        "there [reassociates]: div(exp(sub(x:float, reduce_max(x, a))), reduce_sum(exp(sub(x, reduce_max(x, "
+        "a))), a)) => div(exp(x), reduce_sum(exp(x), a))");
+}
+
+TEST(Doors, AttributesArePartOfATerm) {
+    Refused refused;
+    const std::pair<const char*, const char*> pairs[] = {
+        {"mod(a, b)", "mod(a, b, fmod=1)"},
+        {"gather(a, b)", "gather(a, b, axis=-1)"},
+        {"gather(a, b, axis=0)", "gather(a, b, axis=1)"},
+        {"reduce_sum(a, b)", "reduce_sum(a, b, keepdims=0)"},
+        {"reduce_max(a, b)", "reduce_max(a, b, noop_with_empty_axes=1)"},
+        {"concat(a, b, axis=0)", "concat(a, b, axis=-1)"},
+        {"bit_shift(a, b, direction=\"LEFT\")", "bit_shift(a, b, direction=\"RIGHT\")"},
+        {"cum_sum(a, b)", "cum_sum(a, b, reverse=1)"},
+        {"cum_sum(a, b, exclusive=1)", "cum_sum(a, b)"},
+        {"arg_max(a)", "arg_max(a, axis=1)"},
+        {"arg_max(a, axis=0, keepdims=0)", "arg_max(a, axis=0, keepdims=0, select_last_index=1)"},
+        {"arg_min(a)", "arg_min(a, select_last_index=1)"}};
+    for (const auto& [one, other] : pairs)
+        for (const auto& [p, q] : {std::pair(one, other), std::pair(other, one)}) {
+            refused(
+                fmt::format("div(exp(sub(x:float, reduce_max(x, {0}))), reduce_sum(exp(sub(x, reduce_max(x, {1}))), "
+                            "{0})) => div(exp(x), reduce_sum(exp(x), {0}))",
+                            p, q));
+            refused(
+                fmt::format("div(exp(sub(x:float, reduce_max(x, {1}))), reduce_sum(exp(sub(x, reduce_max(x, {0}))), "
+                            "{0})) => div(exp(x), reduce_sum(exp(x), {0}))",
+                            p, q));
+            refused(
+                fmt::format("div(exp(sub(x:float, reduce_max(x, {0}))), reduce_sum(exp(sub(x, reduce_max(x, {0}))), "
+                            "{1})) => div(exp(x), reduce_sum(exp(x), {1}))",
+                            p, q));
+            refused(fmt::format("reduce_sum(x:float, {}) => reduce_sum(x, {})", p, q));
+            refused(fmt::format("slice(x, {0}, {0}) => slice(x, {0}, {1})", p, q));
+            refused(fmt::format("neg(neg(gather(x, {0}))) => gather(x, {1})", p, q));
+        }
+    EXPECT_GE(refused.count, 100);
+    expect_proved(
+        "same [reassociates]: div(exp(sub(x:float, reduce_max(x, mod(a, b)))), reduce_sum(exp(sub(x, "
+        "reduce_max(x, mod(a, b)))), mod(a, b))) => div(exp(x), reduce_sum(exp(x), mod(a, b)))");
+}
+
+TEST(Doors, ArithmeticStaysInItsType) {
+    Refused refused;
+    const std::pair<const char*, int> types[] = {{"f16", 1}, {"f16", 11}, {"bf16", 1}, {"bf16", 11}, {"f32", 11}};
+    for (const auto& [narrow, wide] : types)
+        for (const char* op : {"add", "sub", "mul", "div", "matmul", "pow", "sum", "mean"})
+            for (const char* frame : {"{}", "relu({})", "neg({})", "transpose({}, perm=[1,0])"}) {
+                const std::string l = fmt::format("{0}(cast(x:{1}, to={2}), cast(y:{1}, to={2}))", op, narrow, wide);
+                const std::string r = fmt::format("cast({0}(x, y), to={1})", op, wide);
+                refused(fmt::format("{} => {}", filled(frame, l), filled(frame, r)));
+            }
+    for (const auto& [narrow, wide] : types) {
+        refused(fmt::format("reduce_sum(cast(x:{0}, to={1}), a) => cast(reduce_sum(x, a), to={1})", narrow, wide));
+        refused(fmt::format("exp(cast(x:{0}, to={1})) => cast(exp(x), to={1})", narrow, wide));
+        refused(fmt::format("mul(cast(add(x:{0}, y), to={1}), cast(y, to={1})) => cast(mul(add(x, y), y), to={1})",
+                            narrow, wide));
+    }
+    refused("cast(mul(cast(x:float, to=11), cast(y:float, to=11)), to=1) => cast(mul(x, y), to=1)");
+    refused("cast(add(cast(x:float, to=11), cast(x, to=11)), to=1) => cast(add(x, x), to=1)");
+    EXPECT_GE(refused.count, 100);
+    for (const char* text :
+         {"mul(cast(x:f16, to=1), cast(y:f16, to=1)) => cast(mul(x, y), to=1) where x: [M], y: [M]",
+          "matmul(cast(x:f16, to=1), cast(y:f16, to=1)) => cast(matmul(x, y), to=1) where x: [M,K], y: [K,N]"})
+        EXPECT_FALSE(proves(claim_of(text))) << text;
+    EXPECT_TRUE(
+        proves(claim_of("cast(mul(x:f16, y:f16), to=1) => mul(cast(x, to=1), cast(y, to=1)) where x: [M], y: [M]")));
+    expect_proved("back: cast(cast(x:f32, to=11), to=1) => x");
+    expect_proved("moved: cast(transpose(x:f16, perm=p), to=1) => transpose(cast(x, to=1), perm=p)");
+    EXPECT_FALSE(believes(rule_of("lost: cast(cast(x:f32, to=10), to=1) => x")));
+    EXPECT_FALSE(believes(rule_of("lost: cast(cast(x:i64, to=11), to=7) => x")));
+}
+
+// Each was believed once, and found by rules drawn at random or by hand.
+TEST(Doors, WhatWasFoundByAttackIsRefused) {
+    Refused refused;
+    for (const char* text :
+         {// the right side's literals get the type of another operand
+          "equal(where(z, -1, 0.5), 1) => equal(where(z, -1, 0.5), 1)", "pow(y:int, -1) => pow(y, -1)",
+          "pow(y, 2) => pow(y, 2)", "cast(where(z, 1.0, -1), ..r) => cast(where(z, 1.0, -1), ..r)",
+          "max(x:u8, y) => max(max(x, y), 300)",
+          // what is left out must fit, and be read within its sizes
+          "where(reduce_max(transpose(x, perm=p), a), y:f32, y) => where(reduce_max(x, a), y, y)",
+          "gather(or(z, 1), i, axis=k) => gather(gather(or(z, 1), i, axis=k), i, axis=k)",
+          "reshape(sign(squeeze(x:int, a)), [-1]) => reshape(sign(squeeze(squeeze(x, a), a)), [-1])",
+          "add(x:int, mul(y, 0)) => add(x, sub(transpose(y, perm=[1, 0]), transpose(y, perm=[1, 0])))",
+          // axes of another tensor's rank
+          "add(slice(slice(x, s, _, a, t), s2, _, b, t), u) => add(slice(x, [ints(s)[0] + ints(s2)[0]], [99], ints(a), "
+          "[1]), u) if length(ints(a)) == 1 and axes_in(ints(a), rank(u)) == axes_in(ints(b), rank(u)) and ints(t) == "
+          "[1] "
+          "and ints(s)[0] >= 0 and ints(s2)[0] >= 0",
+          // f64 is normalized in f32
+          "rms_normalization(x, s) => mul(div(x, sqrt(add(reduce_mean(mul(x, x), [rank(x) - 1]), 1e-05))), s)",
+          // sizes that a constant enlarges
+          "reduce_sum(where(c, x:float, _), a, keepdims=0) => reduce_sum(x, a, keepdims=0) if all_true(c)",
+          "reduce_sum(mul(x:float, c), a, keepdims=0) => reduce_sum(x, a, keepdims=0) if number(c) == 1.0"})
+        refused(text);
+    EXPECT_EQ(refused.count, 13);
+    for (const char* text :
+         {"order: mean(xs..., x:float) => mean(x, xs...)", "order: sum(x:float, xs...) => sum(xs..., x)",
+          "order: max(expand(x:float, _), y) => max(x, y)", "power: pow(x:i64, 1) => x"})
+        EXPECT_FALSE(believes(rule_of(text))) << text;
+}
+
+TEST(Doors, ALiteralHasTheTypeOfItsParameter) {
+    const Rule rule = rule_of("zero [reassociates, grows]: mul(x:float, cast(c:bool, ..t)) => where(c, x, 0.0)");
+    Graph graph("g");
+    Value* x = graph.add_input("x", Type(DType::f64, Shape(Sizes{2})));
+    Value* c = graph.add_input("c", Type(DType::boolean, Shape(Sizes{2})));
+    Result<Node*> inner = graph.add({find_op("cast"), {c}, {{"to", Attr(int64_t{11})}}, 1});
+    ASSERT_TRUE(inner.ok());
+    Result<Node*> outer = graph.add({find_op("mul"), {x, (*inner)->output(0)}, {}, 1});
+    ASSERT_TRUE(outer.ok());
+    graph.add_output((*outer)->output(0));
+    PassContext context;
+    ASSERT_TRUE(apply_rule(rule, *graph.outputs()[0], context, true));
+    EXPECT_EQ(graph.outputs()[0]->node()->input(2)->type().tensor().dtype, DType::f64);
+}
+
+TEST(Doors, WhatUsersExpectIsProved) {
+    for (const char* text :
+         {"cast: cast(cast(x:f32, to=11), to=1) => x", "abs [reassociates]: max(x:float, neg(x)) => abs(x)",
+          "abs [reassociates, grows]: abs(x:float) => max(x, neg(x))",
+          "min [reassociates]: where(less(x:float, y), x, y) => min(x, y)",
+          "min: where(less(x:int, y), x, y) => min(x, y)",
+          "max [reassociates]: where(greater(x:float, y), x, y) => max(x, y)",
+          "log [reassociates]: sub(log(x:float), log(y)) => log(div(x, y))",
+          "root [reassociates]: mul(sqrt(x:float), sqrt(y)) => sqrt(mul(x, y))", "less: greater(x, y) => less(y, x)",
+          "less: greater_or_equal(x, y) => less_or_equal(y, x)", "round: round(neg(x:float)) => neg(round(x))",
+          "xor: xor(xor(x, y), y) => x", "xor: bitwise_xor(bitwise_xor(x, y), y) => x",
+          "l1 [reassociates]: reduce_l1(neg(x:float), a?, ..r) => reduce_l1(x, a?, ..r)",
+          "max [reassociates]: reduce_max(add(x:float, y), a) => add(reduce_max(x, a), y) if rank(y) == 0",
+          "max [reassociates]: max(add(x:float, z), add(y, z)) => add(max(x, y), z)",
+          "max [reassociates, grows]: max(x:float, y) => add(x, relu(sub(y, x)))"}) {
+        expect_proved(text);
+        Result<Verdict> verdict = refute(rule_of(text), {.instances = 60, .minimise = false});
+        ASSERT_TRUE(verdict.ok());
+        EXPECT_NE(verdict->kind, Verdict::Kind::Refuted) << verdict->to_string();
+    }
+    // Without what they need.
+    for (const char* text :
+         {"log [reassociates, grows]: log(div(x:float, y)) => sub(log(x), log(y))",
+          "root [reassociates, grows]: sqrt(mul(x:float, y)) => mul(sqrt(x), sqrt(y))",
+          "max [reassociates]: reduce_max(add(x:float, y), a) => add(reduce_max(x, a), y)",
+          "max [reassociates]: reduce_max(add(x:int, y), a) => add(reduce_max(x, a), y) if rank(y) == 0",
+          "abs: max(x:int, neg(x)) => abs(x)", "min: where(less(x:float, y), x, y) => min(x, y)",
+          "abs: max(x:float, neg(x)) => abs(x)", "cast: cast(cast(x:f64, to=1), to=11) => x"})
+        EXPECT_FALSE(believes(rule_of(text))) << text;
+}
+
 }  // namespace
 }  // namespace tessera::doors_test

@@ -42,7 +42,7 @@ std::optional<int> ElementReader::known_rank(const Term& given) const {
         return std::any_of(rule_.variables.begin(), rule_.variables.end(), [&](const RuleVariable& y) {
             for (int n = 0; n <= *largest; ++n)
                 if (facts_.says(fmt::format("==(rank({}), {})", y.name, n)))
-                    return facts_.says_of(fmt::format("mask_fits({}, {}, ", variable(x), y.name));
+                    return facts_.says_of("mask_fits", {variable(x), y.name});
             return false;
         });
     };
@@ -57,7 +57,8 @@ std::optional<std::string> ElementReader::known_axis(const Term& axis, int rank)
         if (n >= -rank && n < rank) return std::to_string(n < 0 ? n + rank : n);
     }
     if (axis.form != Form::Variable || axis.slot < 0) return {};
-    return facts_.equal_to(fmt::format("axis_in({}, {})", facts_.text(axis), rank));
+    const Term* said = facts_.equal_to(fmt::format("axis_in({}, {})", facts_.text(axis), rank));
+    return said ? std::optional(facts_.text(*said)) : std::nullopt;
 }
 
 // softmax(scale * q k' + mask) v. As many heads of keys as of queries, and a mask that has all keys: a shorter one is
@@ -191,7 +192,7 @@ std::optional<Term> ElementReader::attention_leaf(Term t, const Path& path) {
     }
     return leaf(fmt::format("attention[{}]({}){} scaled by {}", facts_.attributes(t, {"scale"}), whole_operands(t),
                             path_text(path), fmt::join(factors, " ")),
-                "float");
+                "float", partial(t));
 }
 
 }  // namespace tessera::checker

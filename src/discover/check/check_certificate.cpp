@@ -5,6 +5,7 @@
 
 #include "discover/check/check_meaning.h"
 #include "discover/check/check_statement.h"
+#include "discover/check/check_types.h"
 
 namespace tessera {
 namespace checker {
@@ -611,6 +612,7 @@ void replay_root(const Statement& c, Lines& lines) {
 }  // namespace checker
 
 Status check_certificate(const Claim& claim, const Certificate& certificate) {
+    TRY(checker::check_types(claim.rule));
     const std::vector<checker::Statement> roots = TRY(checker::statements_of(claim));
     TRY(check_definedness(claim, roots));
     checker::Lines lines(certificate.text);

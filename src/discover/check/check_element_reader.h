@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <functional>
 
+#include "discover/check/check_cases.h"
 #include "discover/check/check_elements.h"
 #include "discover/check/check_facts.h"
 #include "discover/check/check_laws.h"
 #include "discover/check/check_meanings.h"
+#include "discover/check/check_types.h"
 
 namespace tessera::checker {
 
@@ -19,11 +21,10 @@ struct NoElement {
 
 // One step from the place of an element in a result to its place in an operand.
 struct Step {
-    enum class Kind { Broadcast, Transpose, View, Move, Shift } kind;
-    std::string text;                        // sizes of the operand; the permutation; sizes of the
-                                             // operand; op, attributes and sizes
-    std::string dest = {};                   // of a broadcast, the rank of what it comes from; of a
-                                             // view, the sizes; how far
+    enum class Kind { Broadcast, Transpose, View, Move, Shift, Only, Channel } kind;
+    std::string text = {};  // a key: sizes of the operand; the permutation; sizes of the operand; op, attributes and
+                            // sizes; the axis; nothing where there is one element, or one for each channel
+    std::string dest = {};  // of a broadcast, the rank of what it comes from; of a view, the sizes; how far
     std::map<std::string, int64_t> by = {};  // of a shift along an axis
 };
 using Path = std::vector<Step>;
@@ -48,9 +49,6 @@ inline bool takes_lists(const Term& t) {
     return is_view(t) || is_reduction(t) || is_one_of(t.op->name, {"slice", "tile", "expand", "pad"});
 }
 inline bool is_op(const Term& t, std::string_view name) { return t.form == Term::Form::Op && t.op->name == name; }
-
-// Whether operands may change places without a change of bits: of two zeros a maximum is the first.
-inline bool may_swap(const OpDef& op) { return op.has(Trait::Commutative) && op.name != "max" && op.name != "min"; }
 
 class ElementReader {
   public:
@@ -89,6 +87,7 @@ class ElementReader {
             left_ = true;
             out_.rule.pattern.push_back(element(rule_.pattern[i], {}));
             left_ = false;
+            check_views(right[i], true);
             out_.rule.replacement.push_back(element(right[i], {}));
             out_.same &= text(out_.rule.pattern[i]) == text(out_.rule.replacement[i]);
         }
@@ -103,54 +102,38 @@ class ElementReader {
     ElementRule out_;
     std::map<int, const Term*> bound_;  // y@op(...)
     std::map<std::string, std::string> roots_,
-        types_;  // of a result on the right: those of the one on the left
-    std::map<std::string, int> leaves_;
-    std::map<std::string, DTypes> matched_;      // what the pattern's ops take
-    std::set<std::string> matrices_, channels_;  // variables that an op takes as a
-                                                 // matrix, or one for each channel
+        types_;                                   // of a result on the right: those of the one on the left
+    std::map<std::string, std::string> reduced_;  // sizes with ones along some axes: without them
+    std::map<std::string, int> leaves_;           // by key
+    std::map<int, int> variable_of_;              // by leaf: the tensor whose element it is
+    std::map<std::string, DTypes> matched_;       // what the pattern's ops take
+    std::set<std::string> matrices_, channels_;   // variables that an op takes as a
+                                                  // matrix, or one for each channel
+    std::set<std::string> gathered_;              // what the left side reads by indices
     int last_ = 0;
     bool left_ = true;  // which side is read
 
+    static bool is_variable(const Term& t, int slot) { return t.form == Term::Form::Variable && t.slot == slot; }
+
     // What the rule says of a variable's values, of the elements that are read of it.
-    void conditions() {
-        auto carry = [&](auto& self, const Term& c) -> void {
-            if (c.form != Term::Form::Call) return;
-            if (c.name == "and")
-                for (const Term& part : c.args) self(self, part);
-            if (is_one_of(c.name, {"<", "<="}) && c.args[0].name == "number" && c.args[1].name == "number") {
-                for (const auto& [low, i] : leaves_)
-                    for (const auto& [high, j] : leaves_) {
-                        if (low != facts_.text(c.args[0].args[0]) || high != facts_.text(c.args[1].args[0])) continue;
-                        Term said = c;
-                        said.args[0].args[0].slot = i;
-                        said.args[1].args[0].slot = j;
-                        out_.rule.conditions.push_back(said);
-                    }
-                return;
-            }
-            const bool compares = is_one_of(c.name, {"<", "<=", ">", ">=", "!="});
-            const Term& about = compares ? c.args[0] : c;
-            if (compares && (about.name != "number" || c.args[1].form != Term::Form::Number)) return;
-            if (!compares && !is_one_of(c.name, {"positive", "non_negative", "invertible", "finite", "power_of_two"}))
-                return;
-            if (about.args.size() != 1 || about.args[0].form != Term::Form::Variable || about.args[0].slot < 0) return;
-            const std::string name = facts_.name(about.args[0].slot);
-            for (const auto& [what, slot] : leaves_) {
-                if (what != name && !what.starts_with(name + " ")) continue;
-                Term said = c;
-                Term& place = compares ? said.args[0].args[0] : said.args[0];
-                place.slot = slot;
-                place.name = out_.rule.variables[static_cast<size_t>(slot)].name;
-                out_.rule.conditions.push_back(said);
-            }
-        };
-        for (const Term& c : rule_.conditions) carry(carry, c);
+    void conditions();
+
+    // A view whose sizes are found only as the program runs may stop it. As the result its type is the left side's;
+    // inside, the left side has the same one.
+    void check_views(const Term& given, bool is_result);
+    // An index that lies outside of an operand stops the program: the right side reads no other than the left side.
+    void gathers(const Term& t) {
+        const std::string key = fmt::format("[{}]({}; {})", facts_.attributes(t), sizes(t.args[0]), other_operands(t));
+        if (left_)
+            gathered_.insert(key);
+        else if (!gathered_.contains(key))
+            throw NoElement{"the right side reads at an index that the left side does not"};
     }
 
     // ---- products (check_products.cpp)
 
     void learn_operands(const Term& t);
-    std::string oriented(const Term& given, const std::string& attribute, bool flipped, bool only_sizes);
+    std::string oriented(const Term& product, size_t operand, bool flipped, bool only_sizes);
     bool is_matrix(const Term& given) const;
     bool is_row(const Term& given) const;
     std::string product_name(const Term& t, bool flipped, bool only_sizes);
@@ -194,7 +177,7 @@ class ElementReader {
     Linear linear(const Term& t) const;
     static std::string linear_text(const Linear& sum);
     bool is_not_negative(const Term& t) const;
-    std::optional<std::pair<std::string, Linear>> shift_of(const Term& t) const;
+    std::optional<std::pair<std::string, Linear>> shift_of(const Term& t);
     std::optional<Term> merged_movement(const Term& t) const;
 
     // ---- what is known of a tensor
@@ -256,9 +239,15 @@ class ElementReader {
         if (is_one_of(t.op->name, {"matmul", "conv", "conv_transpose"}))
             return canonical(
                 fmt::format("{}[{}]({}, {})", t.op->name, facts_.attributes(t), sizes(t.args[0]), sizes(t.args[1])));
-        if (is_reduction(t) && t.args.size() == 2)
-            return canonical(fmt::format("reduced[{}]({}, {})", facts_.attributes(t), sizes(t.args[0]), axes_of(t)));
+        if (is_reduction(t) && t.args.size() == 2) return reduced_sizes(t);
         return canonical(fmt::format("{}.{}[{}]({})", t.op->name, t.output, facts_.attributes(t), whole_operands(t)));
+    }
+
+    std::string reduced_sizes(const Term& t) {
+        const std::string from = sizes(t.args[0]), attributes = facts_.attributes(t);
+        std::string out = canonical(fmt::format("reduced[{}]({}, {})", attributes, from, axes_of(t)));
+        if (attributes.empty()) reduced_.emplace(out, from);
+        return out;
     }
 
     // Of operands that are broadcast together, less those that do not enlarge another.
@@ -278,8 +267,10 @@ class ElementReader {
         }
         // What is reduced has ones along its axes, and the other sizes of what it was.
         for (const std::string& name : std::set<std::string>(names))
-            std::erase_if(names,
-                          [&](const std::string& n) { return n.starts_with(fmt::format("reduced[]({}, ", name)); });
+            std::erase_if(names, [&](const std::string& n) {
+                auto it = reduced_.find(n);
+                return it != reduced_.end() && it->second == name;
+            });
         if (names.size() > 1) names.erase("joined()");  // of numbers only
         if (names.size() == 1) return *names.begin();
         return fmt::format("joined({})", fmt::join(names, ", "));
@@ -348,8 +339,8 @@ class ElementReader {
     std::string type(const Term& given) {
         const Term& t = resolved(given);
         std::string name = t.form == Term::Form::Variable ? variable(t)
-                           : is_op(t, "cast")             ? fmt::format("cast[{}]@{}", facts_.attributes(t), t.at)
-                           : t.form == Term::Form::Op     ? fmt::format("of {}@{}", t.op->name, t.at)
+                           : is_op(t, "cast")             ? "to " + facts_.attribute(t, "to")
+                           : t.form == Term::Form::Op     ? facts_.text(t)
                                                           : "";
         auto it = types_.find(name);
         return it == types_.end() ? name : it->second;
@@ -357,9 +348,9 @@ class ElementReader {
 
     // ---- which element
 
-    static Path only_element() { return {{Step::Kind::Move, "only"}}; }
+    static Path only_element() { return {{Step::Kind::Only}}; }
     static void broadcast(Path& path, std::string sizes, std::string dest) {
-        if (!path.empty() && path.back().text == "only") return;
+        if (!path.empty() && path.back().kind == Step::Kind::Only) return;
         if (!path.empty() && path.back().kind == Step::Kind::Broadcast) {
             dest = path.back().dest;
             path.pop_back();
@@ -397,15 +388,28 @@ class ElementReader {
     static std::string path_text(const Path& path) {
         std::string out;
         for (const Step& s : path) {
-            const char* names[] = {"broadcast", "transpose", "view", "move", "shift"};
-            out += fmt::format(" {} {}", names[static_cast<int>(s.kind)], s.text);
-            if (s.kind == Step::Kind::View) out += " as " + s.dest;
-            if (s.kind == Step::Kind::Shift) out += " by " + s.dest;
+            const char* names[] = {"broadcast", "transpose", "view", "move", "shift", "only", "channel"};
+            const bool to = s.kind == Step::Kind::View || s.kind == Step::Kind::Shift;
+            out += fmt::format(" {{{} {}; {}}}", names[static_cast<int>(s.kind)], s.text, to ? s.dest : "");
         }
         return out;
     }
 
     // ---- elements
+
+    // What may become of an op whose operands are numbers, those that its operands stand for included.
+    Partial partial(const Term& given) const {
+        const Term& t = resolved(given);
+        if (t.form != Term::Form::Op) return Partial::None;
+        Partial out = partial_of(t);
+        const Term& x = resolved(t.args.empty() ? t : t.args[0]);
+        if (is_one_of(t.op->name, {"reduce_max", "reduce_min", "reduce_mean"}) && x.form == Term::Form::Variable &&
+            facts_.has_elements(variable(x)))
+            out = Partial::None;
+        for (size_t i = 0; i < (takes_lists(t) ? std::min<size_t>(1, t.args.size()) : t.args.size()); ++i)
+            out = std::max(out, partial(t.args[i]));
+        return out;
+    }
 
     // The operands as tensors.
     std::string whole_operands(const Term& t) {
@@ -422,7 +426,8 @@ class ElementReader {
         const Term& t = resolved(given);
         if (t.form == Term::Form::Variable) {
             if (const Term* l = t.slot >= 0 ? facts_.let(t.slot) : nullptr) return facts_.text(*l);
-            std::string name = variable(t) + (t.list ? "..." : "") + (t.optional ? "?" : "");
+            if (t.optional) throw NoElement{fmt::format("{} may be absent", variable(t))};
+            std::string name = variable(t) + (t.list ? "..." : "");
             return list ? fmt::format("ints({})", name) : name;
         }
         if (t.form != Term::Form::Op) return facts_.text(t);
@@ -436,7 +441,7 @@ class ElementReader {
         if (t.form != Term::Form::Op) return t.form == Term::Form::Variable ? t.name : facts_.text(t);
         std::vector<std::string> args;
         for (const Term& a : t.args) args.push_back(text(a));
-        if (may_swap(*t.op) && args.size() == 2) std::sort(args.begin(), args.end());
+        if (may_swap(t)) std::sort(args.begin(), args.end());
         return fmt::format("{}.{}[{}]({})", t.op->name, t.output, facts_.attributes(t), fmt::join(args, ", "));
     }
 
@@ -448,7 +453,7 @@ class ElementReader {
         return t;
     }
 
-    Term leaf(const std::string& what, const std::string& constraint) {
+    Term leaf(const std::string& what, const std::string& constraint, Partial partial = Partial::None) {
         auto [it, fresh] = leaves_.emplace(what, static_cast<int>(out_.rule.variables.size()));
         if (fresh) {
             std::string name = fmt::format("e{}", ++last_);
@@ -456,7 +461,7 @@ class ElementReader {
                                [&](const RuleVariable& v) { return v.name == name; }))
                 name = fmt::format("e{}", ++last_);
             out_.rule.variables.push_back({name, TermKind::Tensor, constraint});
-            out_.elements[name] = what;
+            out_.elements[name] = {what, partial};
         }
         Term t;
         t.form = Term::Form::Variable;
@@ -468,10 +473,10 @@ class ElementReader {
 
     Term element(const Term& given, Path path) {
         const Term& t = resolved(given);
-        if (t.form == Term::Form::Number) return t;
+        if (t.form == Term::Form::Number || is_absent(t)) return t;
         if (t.form == Term::Form::Variable) return variable_element(t, path);
         if (t.form == Term::Form::Call && t.name == "channel") {
-            path.push_back({Step::Kind::Move, "along 1"});
+            path.push_back({Step::Kind::Channel});
             return element(t.args[0], path);
         }
         if (t.form == Term::Form::Call && t.name == "beside") {
@@ -483,14 +488,13 @@ class ElementReader {
         if (const Term* same = does_nothing(t)) return element(*same, path);
         if (is_op(t, "split") && t.output == 0 && sizes(t) == sizes(t.args[0])) return element(t.args[0], path);
         // What one of them is depends on how many there are.
+        check_literals(t);
         if (t.op->outputs.back().variadic) throw NoElement{t.op->name + " has any number of results"};
         if (!t.op->has(Trait::Pure)) throw NoElement{t.op->name + " is not a function of its operands"};
         if (is_op(t, "cast")) {
             // Rounded once, where the first cast loses nothing.
             const Term& inner = resolved(t.args[0]);
-            if (is_op(inner, "cast") && inner.bound_slot >= 0 &&
-                facts_.says(fmt::format("widens(dtype({}), dtype({}))", facts_.text(inner.args[0]),
-                                        facts_.name(inner.bound_slot)))) {
+            if (is_op(inner, "cast") && loses_nothing(inner)) {
                 Term once = t;
                 once.args[0] = inner.args[0];
                 return element(once, path);
@@ -517,6 +521,7 @@ class ElementReader {
             return element(t.args[0], path);
         }
         if (std::optional<Term> other = transposed_before(t, path)) return element(*other, path);
+        if (is_op(t, "gather")) gathers(t);
         if (std::optional<Term> merged = merged_movement(t)) return element(*merged, path);
         if (auto shift = shift_of(t)) {
             Linear by = shift->second;
@@ -544,137 +549,63 @@ class ElementReader {
     std::optional<Term> written_out(const Term& t);
 
     // The sum over axes of exp(x - m), with one m for all of them, is that of exp(x) divided by exp(m).
-    std::optional<Term> exp_of_difference(const Term& t) const;
+    std::optional<Term> exp_of_difference(const Term& t, bool has_elements) const;
     std::optional<Term> without_shift(const Term& t) const;
+    std::optional<Term> reduction_written_out(const Term& t);
 
     // The axes of a reduction in one way of writing, of the variable that it reads.
     std::string axes_of(const Term& t) const;
     // The variables whose sizes a tensor has, as far as element-wise ops and reductions that keep axes show.
     void collect(const Term& given, std::set<std::string>& read) const;
 
-    Term variable_element(const Term& t, const Path& path) {
-        if (t.slot >= 0 && rule_.variables[static_cast<size_t>(t.slot)].kind == TermKind::Float && !facts_.let(t.slot))
-            return leaf("attribute " + facts_.name(t.slot), "");
-        if (t.slot < 0) return leaf(fmt::format("_@{}{}", t.at, path_text(path)), "");
-        if (facts_.let(t.slot)) throw NoElement{fmt::format("no law for {}", facts_.text(t))};
-        const std::string name = facts_.name(t.slot);
-        if (!t.list && !t.optional)
-            if (std::optional<double> n = facts_.number(name)) return number(*n);
-        if (facts_.says(fmt::format("all_true({})", name))) return number(1);
-        if (facts_.says(fmt::format("all_false({})", name))) return number(0);
-        std::string what = name + (t.list ? "..." : "") + (t.optional ? "?" : "");
-        // A vector of channels has one for each: nothing of it is spread.
-        Path there = path;
-        if (channels_.contains(name) && there.size() > 1 && there.back().kind == Step::Kind::Broadcast &&
-            there[there.size() - 2].text == "along 1")
-            there.pop_back();
-        if (!facts_.one_element(name)) what += path_text(there);
-        Term out = leaf(what, constraint_of(name, rule_.variables[static_cast<size_t>(t.slot)].constraint));
-        out.list = t.list;
-        out.optional = t.optional;
-        return out;
-    }
+    Term variable_element(const Term& t, const Path& path);
+
+    // What every element of a tensor is. One of booleans that are all true is 1; of other types that says only that
+    // none is 0.
+    std::optional<double> known_number(const Term& t) const;
+    // Which of these types the pattern's ops and the rule let a variable have: "bool" for that alone, empty for none.
+    std::string types_in(const std::string& variable, DTypes these) const;
 
     std::string constraint_of(const std::string& variable, const std::string& written) const;
 
     // A number that the rule computes: of constants of one element and attributes.
     Term attribute_element(const Term& t);
 
-    Term elementwise_element(const Term& t, const Path& path) {
-        Term out = t;
-        out.bound_slot = -1;
-        out.args.clear();
-        if (has_parameters(t)) std::erase_if(out.attrs, [](const auto& a) { return a.first == "axis"; });
-        const std::string own = sizes(t);
-        bool parameter = false;
-        for (const Term& a : t.args) {
-            const Term& x = resolved(a);
-            Path there = parameter ? only_element() : path;
-            if (!parameter && !is_number(x) && sizes(a) != own && sizes(a) != "joined()")
-                broadcast(there, sizes(a), rank(t));
-            out.args.push_back(element(a, there));
-            parameter |= has_parameters(t);
-            // Sums of sums, and maxima of maxima, of any number of operands. Which of two zeros is the larger a target
-            // decides, also by which of them are constants.
-            const Term last = out.args.back();
-            if (!is_one_of(t.op->name, {"sum", "max", "min"}) || !is_op(last, t.op->name)) continue;
-            out.args.pop_back();
-            out.args.insert(out.args.end(), last.args.begin(), last.args.end());
-            out_.reorders = true;
-        }
-        return out;
-    }
+    void check_literals(const Term& t);
+    Term elementwise_element(const Term& t, const Path& path);
 
     // An op of which nothing else is known: a number that op, attributes, operands and place decide.
-    Term function_element(const Term& t, Path path) {
-        // Without the axes it reduces an op gives the same elements in the same order.
-        if ((is_reduction(t) || is_one_of(t.op->name, {"arg_max", "arg_min"})) && keepdims_is(t, "0")) {
-            Term kept = t;
-            std::erase_if(kept.attrs, [](const auto& a) { return a.first == "keepdims"; });
-            view(path, sizes(kept), sizes(t));
-            return element(kept, path);
-        }
-        if (by_meaning_)
-            if (std::optional<Term> attention = attention_leaf(t, path)) return *attention;
-        if (by_meaning_ && is_one_of(t.op->name, {"matmul", "gemm", "conv", "conv_transpose"}))
-            return product_leaf(t, std::move(path));
-        if (is_op(t, "concat")) {
-            // What is joined of joined parts is joined of all.
-            std::vector<std::string> parts;
-            for (const Term& a : t.args) {
-                const Term& inner = resolved(a);
-                const bool same = is_op(inner, "concat") && facts_.attributes(inner) == facts_.attributes(t);
-                if (!same) parts.push_back(whole(a, false));
-                for (const Term& b : same ? inner.args : std::vector<Term>()) parts.push_back(whole(b, false));
-            }
-            return leaf(fmt::format("concat[{}]({}){}", facts_.attributes(t), fmt::join(parts, ", "), path_text(path)),
-                        "");
-        }
-        if (is_reduction(t) && t.args.size() == 2)
-            return leaf(fmt::format("{}.{}[{}]({}, {}){}", t.op->name, t.output, facts_.attributes(t),
-                                    whole(t.args[0], false), axes_of(t), path_text(path)),
-                        "");
-        return leaf(fmt::format("{}.{}[{}]({}){}", t.op->name, t.output, facts_.attributes(t), whole_operands(t),
-                                path_text(path)),
-                    "");
-    }
+    Term function_element(const Term& t, Path path);
     bool keepdims_is(const Term& t, std::string_view value) const { return facts_.attribute(t, "keepdims") == value; }
     // Whether it is known that its axes stay.
-    bool keeps_axes(const Term& t) const {
-        auto named = [](const auto& a) { return a.first == "keepdims"; };
-        const bool free = t.rest_slot >= 0 && std::none_of(t.attrs.begin(), t.attrs.end(), named);
-        return !t.op->attr("keepdims") || (!free && facts_.attribute(t, "keepdims").empty());
+    bool keeps_axes(const Term& t) const { return !t.op->attr("keepdims") || facts_.attribute(t, "keepdims").empty(); }
+
+    // A cast to a type that has every number of its operand's, by a condition or by the types that the rule names.
+    bool loses_nothing(const Term& cast) const {
+        if (cast.bound_slot >= 0 && facts_.says(fmt::format("widens(dtype({}), dtype({}))", facts_.text(cast.args[0]),
+                                                            facts_.name(cast.bound_slot))))
+            return true;
+        const std::optional<DType> from = known_type(cast.args[0]), to = known_type(cast);
+        return from && to && keeps_every_number(*from, *to);
+    }
+    // The element type, where the rule names it.
+    std::optional<DType> known_type(const Term& given) const {
+        const Term& t = resolved(given);
+        if (t.form == Term::Form::Variable && t.slot >= 0)
+            return dtype_from_name(rule_.variables[static_cast<size_t>(t.slot)].constraint);
+        return is_op(t, "cast") ? cast_type(t) : std::nullopt;
     }
 
     // The operand that an op gives as it is.
-    const Term* does_nothing(const Term& t) {
-        const std::string& name = t.op->name;
-        const bool alone = t.args.size() == 1 && !t.args[0].list;
-        if (is_one_of(name, {"identity"}) || (name == "dropout" && t.output == 0 && t.args.size() < 3))
-            return &t.args[0];
-        if (alone && is_one_of(name, {"concat", "sum", "mean", "max", "min", "clip"})) return &t.args[0];
-        if (name == "cast" && type(t) == type(t.args[0])) return &t.args[0];
-        if (name == "transpose" && facts_.says(fmt::format("is_identity({})", facts_.attribute(t, "perm"))))
-            return &t.args[0];
-        if (is_one_of(name, {"reduce_sum", "reduce_mean", "reduce_prod", "reduce_max", "reduce_min"}) &&
-            sizes(t) == sizes(t.args[0])) {
-            const Term& x = resolved(t.args[0]);
-            const bool whole_numbers =
-                x.form == Term::Form::Variable && x.slot >= 0 && rule_.variables[size_t(x.slot)].constraint == "int";
-            out_.reorders |= !whole_numbers && !name.ends_with("max") && !name.ends_with("min");
-            return &t.args[0];
-        }
-        if (name == "pad" && facts_.says(fmt::format("all_equal(ints({}), 0)", facts_.text(t.args[1]))))
-            return &t.args[0];
-        return nullptr;
-    }
+    const Term* does_nothing(const Term& t);
 
     // Whether an op that leaves the sizes leaves the elements where they are.
     bool keeps_order(const Term& t) const {
         if (t.op->name == "gather") return false;
         if (t.op->name != "slice" || t.args.size() < 5) return true;
-        std::string steps = facts_.text(t.args[4]);
-        if (steps.starts_with("ints(")) steps = steps.substr(5, steps.size() - 6);
+        const Term& list = t.args[4];
+        const std::string steps =
+            facts_.text(list.form == Term::Form::Call && list.name == "ints" ? list.args[0] : list);
         return steps == "[1]" || facts_.says(fmt::format("all_equal(ints({}), 1)", steps)) ||
                facts_.says(fmt::format("==(ints({}), [1])", steps));
     }

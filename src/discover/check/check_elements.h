@@ -8,14 +8,28 @@
 
 namespace tessera::checker {
 
-struct ElementRule {
-    Rule rule;                                    // between numbers, a pattern and a replacement for each result
-    bool same = false;                            // both sides are the same operations on the same elements
-    bool reorders = false;                        // sums may be formed in another order
-    std::map<std::string, std::string> elements;  // what each variable of the rule is
+// What may become of an op whose operands are numbers.
+enum class Partial {
+    None,      // it is a number
+    NaN,       // or NaN, as the mean of nothing
+    Infinite,  // or infinite, as the logarithm of 0
+};
+Partial partial_of(const Term& op);
+
+struct Element {
+    std::string what;                 // its key
+    Partial partial = Partial::None;  // with all ops that it is made of
 };
 
-// E0305 where a side has an op that no law covers. By meaning: ops are written out as check_meanings.h says.
+struct ElementRule {
+    Rule rule;                                // between numbers, a pattern and a replacement for each result
+    bool same = false;                        // both sides are the same operations on the same elements
+    bool reorders = false;                    // sums may be formed in another order
+    std::map<std::string, Element> elements;  // what each variable of the rule is
+};
+
+// Of a rule without inputs that may be absent (check_cases.h). E0305 where a side has an op that no law covers. By
+// meaning: ops are written out as check_meanings.h says.
 Result<ElementRule> element_rule(const Rule& rule, bool by_meaning = false);
 
 }  // namespace tessera::checker

@@ -21,6 +21,15 @@ void join(std::map<std::string, std::string>& of, const std::string& a, const st
     of[from] = to;
 }
 
+std::string to_text(const Attr& a) {
+    if (auto* n = std::get_if<int64_t>(&a)) return fmt::format("{}", *n);
+    if (auto* x = std::get_if<float>(&a)) return fmt::format("{:a}", *x);
+    if (auto* word = std::get_if<std::string>(&a)) return fmt::format("\"{}\"", *word);
+    if (auto* list = std::get_if<std::vector<int64_t>>(&a)) return fmt::format("[{}]", fmt::join(*list, ", "));
+    if (auto* words = std::get_if<std::vector<std::string>>(&a)) return fmt::format("[{}]", fmt::join(*words, ", "));
+    return "?";
+}
+
 bool is_default(const AttrDef& def, const Term& value) {
     if (!def.fallback) return false;
     if (value.form == Form::Number) {
@@ -34,7 +43,27 @@ bool is_default(const AttrDef& def, const Term& value) {
 }  // namespace
 
 Facts::Facts(const Rule& rule) : rule_(rule) {
+    for (const Term& t : rule.pattern) learn_rests(t);
     for (const Term& c : rule.conditions) learn(c);
+}
+
+// A rest is what its op has beside what it names. One that stands at several ops is the same for all: it holds only
+// what each of them has and none of them names.
+void Facts::learn_rests(const Term& t) {
+    if (t.form == Form::Op && t.rest_slot >= 0) {
+        std::set<std::string> left;
+        for (const AttrDef& def : t.op->attrs)
+            if (std::none_of(t.attrs.begin(), t.attrs.end(), [&](const auto& a) { return a.first == def.name; }))
+                left.insert(def.name);
+        auto [it, fresh] = held_.emplace(t.rest_slot, left);
+        if (!fresh) std::erase_if(it->second, [&](const std::string& name) { return !left.contains(name); });
+    }
+    for (const Term& a : t.args) learn_rests(a);
+}
+
+bool Facts::may_hold(int rest_slot, const std::string& attr) const {
+    auto it = held_.find(rest_slot);
+    return it != held_.end() && it->second.contains(attr);
 }
 
 const Term* Facts::let(int slot) const {
@@ -54,26 +83,28 @@ std::string Facts::text(const Term& t) const {
         case Form::Number: return fmt::format("{}{}", t.number, t.has_point && t.number == 0 ? ".0" : "");
         case Form::Text: return fmt::format("\"{}\"", t.name);
         case Form::List: return fmt::format("[{}]", fmt::join(inside, ", "));
+        case Form::Op:
+            return fmt::format("{}.{}[{}]({})", t.op->name, t.output, attributes(t), fmt::join(inside, ", "));
         default: return fmt::format("{}({})", t.name, fmt::join(inside, ", "));
     }
 }
 
 std::string Facts::attribute(const Term& op, std::string_view attr) const {
+    const AttrDef* def = op.op->attr(std::string(attr));
     for (const auto& [name, value] : op.attrs)
-        if (name == attr && !is_default(*op.op->attr(name), value)) return text(value);
-    return "";
+        if (name == attr) return is_default(*def, value) ? "" : text(value);
+    if (!def || op.rest_slot < 0 || !may_hold(op.rest_slot, def->name)) return "";
+    // What the rest does not hold has this op's default.
+    return fmt::format("..{}.{}|{}", name(op.rest_slot), attr, def->fallback ? to_text(*def->fallback) : "");
 }
 
 std::string Facts::attributes(const Term& op, const std::set<std::string>& but) const {
     std::map<std::string, std::string> given;
-    for (const auto& [name, value] : op.attrs)
-        if (!but.contains(name) && !is_default(*op.op->attr(name), value)) given[name] = text(value);
+    for (const AttrDef& def : op.op->attrs)
+        if (!but.contains(def.name)) given[def.name] = attribute(op, def.name);
     std::string out;
-    for (const auto& [name, value] : given) out += fmt::format("{}={},", name, value);
-    if (op.rest_slot >= 0) {
-        // What a rest leaves out is what the terms name, so that two rests are equal where those are.
-        out += fmt::format("..{}", name(op.rest_slot));
-    }
+    for (const auto& [name, value] : given)
+        if (!value.empty()) out += fmt::format("{}={},", name, value);
     return out;
 }
 
@@ -83,6 +114,7 @@ void Facts::learn(const Term& c) {
         for (const Term& part : c.args) learn(part);
         return;
     }
+    all_.push_back(&c);
     said_.insert(text(c));
     auto variable = [&](const Term& t) { return t.form == Form::Variable && t.slot >= 0 ? name(t.slot) : ""; };
     auto of = [&](const Term& t, std::string_view function) {
@@ -94,7 +126,7 @@ void Facts::learn(const Term& c) {
     }
     if (c.name == "==") {
         const Term &a = c.args[0], &b = c.args[1];
-        equal_.emplace(text(a), text(b));
+        equal_.emplace(text(a), &b);
         if (std::string x = of(a, "rank"), y = of(b, "rank"); !x.empty() && !y.empty()) join(ranks_, x, y);
         if (std::string x = of(a, "dims"), y = of(b, "dims"); !x.empty() && !y.empty()) join(sizes_, x, y);
         if (std::string x = of(a, "rank"); !x.empty() && b.form == Form::Number && b.number == 0) join(ranks_, x, "0");
@@ -102,32 +134,52 @@ void Facts::learn(const Term& c) {
     }
 }
 
-std::optional<std::string> Facts::equal_to(const std::string& text) const {
-    auto it = equal_.find(text);
-    return it == equal_.end() ? std::nullopt : std::optional(it->second);
+const Term* Facts::equal_to(const std::string& key) const {
+    auto it = equal_.find(key);
+    return it == equal_.end() ? nullptr : it->second;
 }
-bool Facts::says_of(std::string_view begin) const {
-    return std::any_of(said_.begin(), said_.end(), [&](const std::string& c) { return c.starts_with(begin); });
+
+bool Facts::says_of(std::string_view function, const std::vector<std::string>& first) const {
+    return std::any_of(all_.begin(), all_.end(), [&](const Term* c) {
+        if (c->name != function || c->args.size() < first.size()) return false;
+        for (size_t i = 0; i < first.size(); ++i)
+            if (text(c->args[i]) != first[i]) return false;
+        return true;
+    });
 }
+
 void Facts::join_sizes(const std::string& a, const std::string& b) { join(sizes_, a, b); }
 
-std::string Facts::axes_name(const std::string& axes) const {
-    const std::string begin = fmt::format("axes_in({}, rank(", axes);
-    for (const auto& [a, b] : equal_) {
-        if (a.starts_with(begin) && b.starts_with("axes_in(")) return b;
-        if (b.starts_with(begin) && a.starts_with("axes_in(")) return b;
+// The list of axes in axes_in(list, rank(x)), where x has that rank.
+std::optional<std::string> Facts::axes_in(const Term& t, const std::string& rank) const {
+    if (t.form != Form::Call || t.name != "axes_in" || t.args.size() != 2) return {};
+    const Term& n = t.args[1];
+    if (n.form != Form::Call || n.name != "rank" || n.args[0].form != Form::Variable || n.args[0].slot < 0) return {};
+    if (same_rank(name(n.args[0].slot)) != rank) return {};
+    return text(t.args[0]);
+}
+
+std::string Facts::axes_name(const std::string& axes, const std::string& rank) const {
+    for (const Term* c : all_) {
+        if (c->name != "==") continue;
+        const std::optional<std::string> a = axes_in(c->args[0], rank), b = axes_in(c->args[1], rank);
+        if (a && b && (*a == axes || *b == axes)) return text(c->args[1]);
     }
     return axes;
 }
+
 // The lengths of lists that are equal are.
-bool Facts::one_axis(const std::string& axes) const {
-    const std::string begin = fmt::format("axes_in({}, rank(", axes);
-    for (const auto& [a, b] : equal_)
-        if (b.starts_with(begin) && a.starts_with("axes_in(")) {
-            const std::string other = a.substr(8, a.rfind(", rank(") - 8);
-            if (says(fmt::format("==(length({}), 1)", other))) return true;
-        }
-    return false;
+bool Facts::one_axis(const std::string& axes, const std::string& rank) const {
+    return std::any_of(all_.begin(), all_.end(), [&](const Term* c) {
+        if (c->name != "==") return false;
+        const std::optional<std::string> a = axes_in(c->args[0], rank), b = axes_in(c->args[1], rank);
+        return a && b && *b == axes && says(fmt::format("==(length({}), 1)", *a));
+    });
+}
+
+bool Facts::has_elements(const std::string& variable) const {
+    return says(fmt::format(">(count({}), 0)", variable)) || says(fmt::format(">=(count({}), 1)", variable)) ||
+           says(fmt::format("==(count({}), 1)", variable));
 }
 
 bool Facts::narrow(const std::string& variable) const {

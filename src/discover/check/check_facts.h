@@ -18,22 +18,27 @@ class Facts {
 
     const std::string& name(int slot) const { return rule_.variables[static_cast<size_t>(slot)].name; }
 
-    // A term that is no tensor, in one way of writing: lets are replaced by what they stand for, and each `_` is its
-    // own.
+    // A key: two terms have one key where they denote the same. Op, output, attributes and operands are part of it;
+    // lets are replaced by what they stand for, and each `_` is its own. Keys are compared and never searched.
     std::string text(const Term& t) const;
-    std::string attribute(const Term& op,
-                          std::string_view attr) const;  // empty where it has its default
-    // All attributes but these, those with their defaults left out.
+    // The key of what an attribute denotes: empty where it has its default, and a key of its own where a rest may hold
+    // it.
+    std::string attribute(const Term& op, std::string_view attr) const;
+    // Of all attributes but these.
     std::string attributes(const Term& op, const std::set<std::string>& but = {}) const;
+    bool may_hold(int rest_slot, const std::string& attr) const;
 
-    bool says(const std::string& condition) const { return said_.contains(condition); }  // by its text
-    std::optional<std::string> equal_to(const std::string& text) const;                  // what the rule says it is
-    bool says_of(std::string_view begin) const;  // whether a condition begins so
+    bool says(const std::string& condition) const { return said_.contains(condition); }  // by its key
+    // Whether a condition is this function of these arguments, and any after them.
+    bool says_of(std::string_view function, const std::vector<std::string>& first) const;
+    const Term* equal_to(const std::string& key) const;  // what the rule says it is
     void join_sizes(const std::string& a, const std::string& b);
-    // Axes that the conditions call equal to others have the name of those; whether they are compared with one axis.
-    std::string axes_name(const std::string& axes) const;
-    bool one_axis(const std::string& axes) const;
+    // Axes of a tensor of this rank that the conditions call equal to others have the name of those; whether they are
+    // compared with one axis.
+    std::string axes_name(const std::string& axes, const std::string& rank) const;
+    bool one_axis(const std::string& axes, const std::string& rank) const;
     bool narrow(const std::string& variable) const;             // elements of at most 32 bits
+    bool has_elements(const std::string& variable) const;       // no size is 0
     std::string same_sizes(const std::string& variable) const;  // one name for all of the same sizes
     std::string same_rank(const std::string& variable) const;   // one name for all of the same rank; "0" for rank 0
     bool one_element(const std::string& variable) const;
@@ -45,12 +50,16 @@ class Facts {
 
   private:
     const Rule& rule_;
+    std::vector<const Term*> all_;  // the conditions, each of which holds
     std::set<std::string> said_;
     std::map<std::string, std::string> sizes_, ranks_;
     std::map<std::string, double> numbers_;
-    std::map<std::string, std::string> equal_;
+    std::map<std::string, const Term*> equal_;
+    std::map<int, std::set<std::string>> held_;  // by rest: the attributes that it may hold
 
     void learn(const Term& condition);
+    void learn_rests(const Term& t);
+    std::optional<std::string> axes_in(const Term& t, const std::string& rank) const;
 };
 
 }  // namespace tessera::checker

@@ -42,11 +42,8 @@ std::optional<Term> ElementReader::padded_window(const Term& t) {
         if (!facts_.says(fmt::format("==(at({}, {}), 0)", by, at))) return {};
     if (!facts_.says(fmt::format("all_at_least({}, 0)", by))) return {};
     if (pad.args.size() == 3) {
-        const std::string v = facts_.text(pad.args[2]), zero = fmt::format("==(number({}), 0.0)", v);
-        const bool is_zero = facts_.says(zero) || facts_.says(fmt::format("or(not(given({})), {})", v, zero)) ||
-                             facts_.says(fmt::format("or(not(given({0})), and({1}, non_negative({0})))", v, zero));
-        const bool is_least = !pad.args[2].optional && facts_.says(fmt::format("==(number({}), -inf)", v));
-        if (largest ? !is_least : !is_zero) return {};
+        const std::string wanted = largest ? "-inf" : "0.0";
+        if (!facts_.says(fmt::format("==(number({}), {})", facts_.text(pad.args[2]), wanted))) return {};
     } else if (largest) {
         return {};
     }
@@ -146,9 +143,8 @@ std::optional<Term> ElementReader::rotary(const Term& t) const {
                n == fmt::format("*(2, {})", other);
     };
     auto value = [&](const Term& list) -> std::string {  // of a list of one
-        std::string text = facts_.text(list);
-        if (is_tensor(list)) text = facts_.equal_to(fmt::format("ints({})", text)).value_or("");
-        return text.size() > 2 && text.front() == '[' ? text.substr(1, text.size() - 2) : "";
+        const Term* said = is_tensor(list) ? facts_.equal_to(fmt::format("ints({})", facts_.text(list))) : &list;
+        return said && said->form == Form::List && said->args.size() == 1 ? facts_.text(said->args[0]) : "";
     };
     auto is_part = [&](const Term& given, bool second) {
         const Term& part = resolved(given);

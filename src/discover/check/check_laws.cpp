@@ -29,8 +29,7 @@ plus-zero [reassociates]: add(x:float, 0.0) => x
 minus-negative-zero [reassociates]: sub(x:float, -0.0) => x
 times-one: mul(x, 1) => x
 divided-by-one: div(x, 1) => x
-to-the-first: pow(x, 1) => x
-times-integer-zero: mul(x:int, 0) => 0
+to-the-first: pow(x:float, 1) => x
 plus-opposite: add(x, neg(y)) => sub(x, y)
 minus-opposite: sub(x, neg(y)) => add(x, y)
 times-opposite: mul(x:float, neg(y)) => neg(mul(x, y))
@@ -60,21 +59,45 @@ sixth-of-product [reassociates]:
 cube [reassociates]: pow(x:float, 3) => mul(mul(x, x), x)
 square [reassociates]: pow(x:float, 2) => mul(x, x)
 or-false: or(x, 0) => x
-or-true: or(x, 1) => 1
 and-true: and(x, 1) => x
-and-false: and(x, 0) => 0
-where-true: where(1, x, y) => x
-where-false: where(0, x, y) => y
-where-same: where(c, x, x) => x
 where-not: where(not(c), x, y) => where(c, y, x)
+round-odd: round(neg(x:float)) => neg(round(x))
+greater-swapped: greater(a, b) => less(b, a)
+at-least-swapped: greater_or_equal(a, b) => less_or_equal(b, a)
+smaller-integer: where(less(x:int, y), x, y) => min(x, y)
+larger-integer: where(less(y, x:int), x, y) => max(x, y)
 not-less: not(less(a:int, b)) => greater_or_equal(a, b)
 not-greater: not(greater(a:int, b)) => less_or_equal(a, b)
 not-at-most: not(less_or_equal(a:int, b)) => greater(a, b)
 not-at-least: not(greater_or_equal(a:int, b)) => less(a, b)
 )";
+// Where the numbers are numbers: NaN is neither less nor the smaller, and infinities do not cancel.
+constexpr std::string_view kOfNumbers = R"(
+absolute [reassociates]: max(x:float, neg(x)) => abs(x)
+smaller [reassociates]: where(less(x:float, y), x, y) => min(x, y)
+smaller-or-equal [reassociates]: where(less_or_equal(x:float, y), x, y) => min(x, y)
+larger [reassociates]: where(less(y, x:float), x, y) => max(x, y)
+larger-or-equal [reassociates]: where(less_or_equal(y, x:float), x, y) => max(x, y)
+larger-by-rest [reassociates]: add(x:float, max(sub(y, x), 0)) => max(x, y)
+larger-of-sums [reassociates]: max(add(x:float, z), add(y, z)) => add(max(x, y), z)
+smaller-of-sums [reassociates]: min(add(x:float, z), add(y, z)) => add(min(x, y), z)
+)";
+// What the right side leaves out must be a number, have sizes that fit and be read within its sizes.
 constexpr std::string_view kWidening = R"(
+times-integer-zero: mul(x:int, 0) => 0
+or-true: or(x, 1) => 1
+and-false: and(x, 0) => 0
+where-true: where(1, x, y) => x
+where-false: where(0, x, y) => y
+where-same: where(c, x, x) => x
+xor-twice: xor(xor(x, y), y) => x
+xor-twice-swapped: xor(xor(y, x), y) => x
+bits-twice: bitwise_xor(bitwise_xor(x, y), y) => x
+bits-twice-swapped: bitwise_xor(bitwise_xor(y, x), y) => x
 exp-of-log [reassociates]: exp(log(x:float)) => x
 times-zero [reassociates]: mul(x:float, 0) => 0
+log-difference [reassociates]: sub(log(x:float), log(y)) => log(div(x, y))
+product-of-roots [reassociates]: mul(sqrt(x:float), sqrt(y)) => sqrt(mul(x, y))
 )";
 
 DTypes both(DTypes a, DTypes b) { return a.without(kAllTypes.without(b)); }
@@ -117,20 +140,29 @@ DTypes narrow(const Term& t, DTypes wanted, std::map<std::string, DTypes>& of) {
 
 class Rewriting {
   public:
-    Rewriting(const ElementRule& element, const Rules& laws) : element_(element), laws_(laws) {
+    // With what is no number in its place the whole is none: not for certain, where it is NaN, or in any case.
+    enum class Around { Any, NaN, Strict };
+
+    Rewriting(const ElementRule& element, bool is_left) : element_(element) {
         types_ = types_of(element.rule);
+        for (const Rule& law : laws().total) laws_.push_back({&law, Kind::Total});
+        for (const Rule& law : laws().of_numbers) laws_.push_back({&law, Kind::OfNumbers});
+        if (!is_left) return;
+        for (const Rule& law : laws().widening) laws_.push_back({&law, Kind::Widening});
     }
     Exactness least = Exactness::Exact;
 
-    Term run(Term t) {
-        for (Term& a : t.args) a = run(a);
+    Term run(Term t, Around around) {
+        for (size_t i = 0; i < t.args.size(); ++i) t.args[i] = run(t.args[i], inside(t, i, around));
         for (int i = 0; i < 50; ++i) {
             bool changed = false;
-            for (const Rule& law : laws_) {
+            for (const auto& [rule, kind] : laws_) {
+                const Rule& law = *rule;
                 std::map<int, Term> bound;
                 if (!matches(law.pattern[0], t, law, bound) || !conditions_hold(law, bound)) continue;
+                if (!speaks_of(law, kind, bound, t, around)) continue;
                 t = built(law.replacement[0], bound);
-                for (Term& a : t.args) a = run(a);
+                for (size_t k = 0; k < t.args.size(); ++k) t.args[k] = run(t.args[k], inside(t, k, around));
                 least = std::max(least, law.exactness);
                 changed = true;
                 break;
@@ -142,7 +174,8 @@ class Rewriting {
 
   private:
     const ElementRule& element_;
-    const Rules& laws_;
+    enum class Kind { Total, OfNumbers, Widening };
+    std::vector<std::pair<const Rule*, Kind>> laws_;
     std::map<std::string, DTypes> types_;
 
     bool satisfies_all(const Term& t, const std::string& constraint) {
@@ -189,6 +222,35 @@ class Rewriting {
         });
     }
 
+    // A law of real numbers says nothing of infinities, and one of numbers nothing of NaN. What it makes of a term that
+    // is no number may be another, or one: that must not show.
+    bool speaks_of(const Rule& law, Kind kind, const std::map<int, Term>& bound, const Term& t, Around around) const {
+        if (law.exactness == Exactness::Exact) return true;
+        const Partial most = kind == Kind::OfNumbers ? Partial::None : Partial::NaN;
+        if (!std::all_of(bound.begin(), bound.end(), [&](const auto& b) { return partial(b.second) <= most; }))
+            return false;
+        const Partial whole = partial(t);
+        if (whole == Partial::Infinite) return around == Around::Strict;
+        return whole == Partial::None || kind != Kind::Widening || around != Around::Any;
+    }
+    static Around inside(const Term& t, size_t operand, Around around) {
+        static const std::set<std::string> strict = {"identity", "neg", "add", "sub", "mul", "sqrt", "abs"};
+        static const std::set<std::string> nan = {"exp", "log", "tanh",       "sigmoid",  "relu",  "erf",  "sin",
+                                                  "cos", "div", "reciprocal", "softplus", "floor", "ceil", "round"};
+        if (t.form != Form::Op) return Around::Any;
+        if (strict.contains(t.op->name) || (t.op->name == "div" && operand == 0)) return around;
+        return nan.contains(t.op->name) ? std::min(around, Around::NaN) : Around::Any;
+    }
+    Partial partial(const Term& t) const {
+        if (t.form == Form::Variable) {
+            auto it = element_.elements.find(t.name);
+            return it == element_.elements.end() ? Partial::None : it->second.partial;
+        }
+        Partial out = t.form == Form::Op ? partial_of(t) : Partial::None;
+        for (const Term& a : t.args) out = std::max(out, partial(a));
+        return out;
+    }
+
     static Term built(const Term& t, const std::map<int, Term>& bound) {
         if (t.form == Form::Variable) return bound.at(t.slot);
         Term out = t;
@@ -201,6 +263,11 @@ class Rewriting {
 bool has_short_literals(const Term& t) {
     if (t.form == Form::Number) return static_cast<double>(static_cast<float>(t.number)) == t.number;
     return std::all_of(t.args.begin(), t.args.end(), has_short_literals);
+}
+
+void collect_names(const Term& t, std::set<std::string>& names) {
+    if (t.form == Form::Variable) names.insert(t.name);
+    for (const Term& a : t.args) collect_names(a, names);
 }
 
 // Sums of products of whole terms.
@@ -241,17 +308,39 @@ std::optional<Polynomial> polynomial(const Term& t, const Rule& rule) {
 
 }  // namespace
 
+Partial partial_of(const Term& t) {
+    static const std::set<std::string> numbers = {
+        "add",       "sub",      "mul",        "neg",       "abs",  "relu",   "exp",       "tanh",    "sigmoid",
+        "erf",       "sin",      "cos",        "max",       "min",  "clip",   "softplus",  "gelu",    "transpose",
+        "slice",     "gather",   "expand",     "tile",      "pad",  "concat", "reshape",   "squeeze", "flatten",
+        "unsqueeze", "identity", "reduce_sum", "matmul",    "gemm", "conv",   "reduce_l1", "where",   "conv_transpose",
+        "swish",     "silu",     "sum",        "hard_swish"};
+    static const std::set<std::string> nan = {"reduce_mean", "sqrt", "asin", "acos"};
+    const std::string& name = t.op->name;
+    if (t.output) return Partial::Infinite;
+    if (name == "pow" && t.args[1].form == Form::Number && t.args[1].number >= 0 &&
+        t.args[1].number == static_cast<double>(t.args[1].whole()))
+        return Partial::None;
+    return numbers.contains(name) ? Partial::None : nan.contains(name) ? Partial::NaN : Partial::Infinite;
+}
+
 const std::string& laws_text() {
-    static const std::string text = std::string(kTotal) + std::string(kWidening);
+    static const std::string text = std::string(kTotal) + std::string(kOfNumbers) + std::string(kWidening);
     return text;
 }
 
 const Laws& laws() {
     static const Laws all = [] {
-        Result<Rules> total = read_rules(kTotal, "laws"), widening = read_rules(kWidening, "laws");
-        CHECK(total.ok() && widening.ok(), "a law cannot be read: {}",
-              (total.ok() ? widening : total).error().to_string());
-        return Laws{std::move(*total), std::move(*widening)};
+        Laws out;
+        auto read = [](std::string_view text, Rules& into) {
+            Result<Rules> rules = read_rules(text, "laws");
+            CHECK(rules.ok(), "a law cannot be read: {}", rules.error().to_string());
+            into = std::move(*rules);
+        };
+        read(kTotal, out.total);
+        read(kOfNumbers, out.of_numbers);
+        read(kWidening, out.widening);
+        return out;
     }();
     return all;
 }
@@ -277,15 +366,16 @@ std::map<std::string, DTypes> types_matched(const Rule& rule) {
     return of;
 }
 
-Term rewritten_by_laws(const Term& t, const ElementRule& element) { return Rewriting(element, laws().total).run(t); }
+DTypes types_of_term(const Term& t, std::map<std::string, DTypes> of) { return narrow(t, kAllTypes, of); }
+
+Term rewritten_by_laws(const Term& t, const ElementRule& element) {
+    return Rewriting(element, false).run(t, Rewriting::Around::Any);
+}
 
 Exactness rewrite_by_laws(ElementRule& element) {
-    Rewriting right(element, laws().total);
-    Rules all = laws().total;
-    all.insert(all.end(), laws().widening.begin(), laws().widening.end());
-    Rewriting left(element, all);
-    for (Term& t : element.rule.pattern) t = left.run(t);
-    for (Term& t : element.rule.replacement) t = right.run(t);
+    Rewriting right(element, false), left(element, true);
+    for (Term& t : element.rule.pattern) t = left.run(t, Rewriting::Around::Strict);
+    for (Term& t : element.rule.replacement) t = right.run(t, Rewriting::Around::Strict);
     element.same = true;
     for (size_t i = 0; i < element.rule.pattern.size(); ++i)
         element.same &= ordered_text(element.rule.pattern[i], element.rule) ==
@@ -297,7 +387,9 @@ bool equal_choices(const Term& a, const Term& b, const Rule& rule) {
     std::map<std::string, size_t> atoms;
     std::map<double, size_t> numbers;
     auto is_choice = [](const Term& t) {
-        return t.form == Form::Op && (t.op->name == "max" || t.op->name == "min") && !t.args.empty();
+        // One of a list is chosen of any number of elements: which is not known.
+        return t.form == Form::Op && (t.op->name == "max" || t.op->name == "min") && !t.args.empty() &&
+               std::none_of(t.args.begin(), t.args.end(), [](const Term& a) { return a.list; });
     };
     std::function<bool(const Term&, uint32_t)> value = [&](const Term& t, uint32_t bits) -> bool {
         if (is_choice(t)) {
@@ -359,6 +451,11 @@ bool of_floats(const Rule& rule) {
 }
 
 bool equal_polynomials(const Term& a, const Term& b) {
+    std::set<std::string> left, right;
+    collect_names(a, left);
+    collect_names(b, right);
+    // What cancels on the right may fit nothing that the left side reads.
+    if (!std::includes(left.begin(), left.end(), right.begin(), right.end())) return false;
     std::optional<Polynomial> p = polynomial(a, {}), q = polynomial(b, {});
     return p && q && *p == *q;
 }
@@ -375,30 +472,6 @@ bool of_integers(const Rule& rule) {
 
 namespace {
 
-// Whether what stands for an op may be no number though its operands are, and whether it is NaN then, not infinite.
-bool is_partial(const std::string& what, bool& nan_only) {
-    static const std::set<std::string> total = {
-        "add",       "sub",      "mul",        "neg",       "abs",  "relu",   "exp",       "tanh",    "sigmoid",
-        "erf",       "sin",      "cos",        "max",       "min",  "clip",   "softplus",  "gelu",    "transpose",
-        "slice",     "gather",   "expand",     "tile",      "pad",  "concat", "reshape",   "squeeze", "flatten",
-        "unsqueeze", "identity", "reduce_sum", "matmul",    "gemm", "conv",   "reduce_l1", "where",   "conv_transpose",
-        "swish",     "silu",     "sum",        "hard_swish"};
-    static const std::set<std::string> nan = {"reduce_mean", "sqrt", "asin", "acos"};
-    bool infinite = false, none = false;
-    for (size_t at = what.find(".0["); at != std::string::npos; at = what.find(".0[", at + 1)) {
-        size_t from = at;
-        while (from > 0 && (std::isalnum(static_cast<unsigned char>(what[from - 1])) || what[from - 1] == '_')) --from;
-        const std::string op = what.substr(from, at - from);
-        none |= nan.contains(op);
-        infinite |= !nan.contains(op) && !total.contains(op);
-    }
-    infinite |= what.find("attention[") != std::string::npos;  // the root of its scale
-    // Results other than the first, and products that are named otherwise.
-    for (char digit = '1'; digit <= '9'; ++digit) infinite |= what.find(std::string(".") + digit) != std::string::npos;
-    nan_only = !infinite;
-    return infinite || none;
-}
-
 // Whether a term is no number where the variable is none.
 bool propagates(const Term& t, const std::string& name, bool nan_only) {
     if (t.form == Form::Variable) return t.name == name;
@@ -406,7 +479,8 @@ bool propagates(const Term& t, const std::string& name, bool nan_only) {
     const std::string& op = t.op->name;
     constexpr std::string_view kAll[] = {"identity", "neg", "add", "sub", "mul", "sqrt", "abs", "div"};
     const bool always = std::find(std::begin(kAll), std::end(kAll), op) != std::end(kAll);
-    if (!always && !(nan_only && t.args.size() == 1 && t.op->types.size() == 1 && t.op->outputs[0].type == "T"))
+    if (!always &&
+        !(nan_only && op != "sign" && t.args.size() == 1 && t.op->types.size() == 1 && t.op->outputs[0].type == "T"))
         return false;
     for (size_t i = 0; i < t.args.size(); ++i)
         if ((op != "div" || i == 0 || nan_only) && propagates(t.args[i], name, nan_only)) return true;
@@ -420,16 +494,21 @@ bool reads(const Term& t, const std::string& name) {
 
 }  // namespace
 
+Status check_partial(const ElementRule& element) {
+    const Rule& rule = element.rule;
+    for (const auto& [name, e] : element.elements)
+        for (size_t i = 0; i < rule.replacement.size(); ++i) {
+            if (e.partial == Partial::None || !reads(rule.replacement[i], name)) continue;
+            if (!propagates(rule.pattern[i], name, e.partial == Partial::NaN))
+                return Error(Code::E0305, "{}: {} may be no number where the left side is one", rule.name, e.what);
+        }
+    return {};
+}
+
 Result<Claim> claim_of(const ElementRule& element) {
     Rule rule = element.rule;
     // A variable of a claim is a number. One that stands for an op may be none: then the left side must be none.
-    for (const auto& [name, what] : element.elements)
-        for (size_t i = 0; i < rule.replacement.size(); ++i) {
-            bool nan_only = false;
-            if (!reads(rule.replacement[i], name) || !is_partial(what, nan_only)) continue;
-            if (!propagates(rule.pattern[i], name, nan_only))
-                return Error(Code::E0305, "{}: {} may be no number where the left side is one", rule.name, what);
-        }
+    TRY(check_partial(element));
     const std::map<std::string, DTypes> types = types_of(rule);
     std::map<std::string, Shape> shapes;
     auto is_short = [](const Term& t) { return has_short_literals(t); };
@@ -439,7 +518,7 @@ Result<Claim> claim_of(const ElementRule& element) {
         auto it = types.find(v.name);
         if (it == types.end() || !element.elements.contains(v.name)) continue;
         if (it->second.without(kFloats) != DTypes())
-            return Error(Code::E0305, "{}: {} may be other than floats", rule.name, element.elements.at(v.name));
+            return Error(Code::E0305, "{}: {} may be other than floats", rule.name, element.elements.at(v.name).what);
         // A literal is read in the widest type; in others it is rounded, as results are.
         if (v.constraint.empty() || (v.constraint == "float" && !short_literals))
             v.constraint = short_literals ? "float" : "f64";
@@ -464,12 +543,17 @@ Result<Claim> claim_of(const ElementRule& element) {
     return Claim{std::move(clean[0]), std::move(shapes)};
 }
 
+// Whether operands may change places without a change of bits: two of them, and of two zeros a maximum is either.
+bool may_swap(const Term& t) {
+    return t.op->has(Trait::Commutative) && t.op->name != "max" && t.op->name != "min" && t.args.size() == 2 &&
+           !t.args[0].list && !t.args[1].list;
+}
+
 std::string ordered_text(const Term& t, const Rule& rule) {
     if (t.form != Form::Op) return t.form == Form::Variable ? t.name : to_string(t, rule);
     std::vector<std::string> args;
     for (const Term& a : t.args) args.push_back(ordered_text(a, rule));
-    if (t.op->has(Trait::Commutative) && t.op->name != "max" && t.op->name != "min" && args.size() == 2)
-        std::sort(args.begin(), args.end());
+    if (may_swap(t)) std::sort(args.begin(), args.end());
     std::string attrs;
     for (const auto& [name, value] : t.attrs) attrs += fmt::format("{}={},", name, to_string(value, rule));
     if (t.rest_slot >= 0) attrs += ".." + rule.variables[static_cast<size_t>(t.rest_slot)].name;

@@ -8,10 +8,9 @@
 namespace tessera::checker {
 
 struct Laws {
-    Rules total;     // both sides are numbers at the same places: for either side of
-                     // a rule
-    Rules widening;  // the right side is a number at more places: for the left
-                     // side of a rule only
+    Rules total;       // both sides read the same and are numbers at the same places: for either side of a rule
+    Rules of_numbers;  // likewise, where what they read are numbers: NaN is neither less nor the smaller
+    Rules widening;    // the right side is a number at more places, or reads less: for the left side of a rule only
 };
 const Laws& laws();              // as rules, each with its exactness
 const std::string& laws_text();  // what they are read from
@@ -21,6 +20,9 @@ std::map<std::string, DTypes> types_of(const Rule& rule);
 
 // Those of a rule's variables by what the ops of its pattern take.
 std::map<std::string, DTypes> types_matched(const Rule& rule);
+
+// Those that a term's elements may have, with those of the variables.
+DTypes types_of_term(const Term& t, std::map<std::string, DTypes> of);
 
 // A term of one side, or a part of it.
 Term rewritten_by_laws(const Term& t, const ElementRule& element);
@@ -38,9 +40,12 @@ bool equal_choices(const Term& a, const Term& b, const Rule& rule);
 
 bool of_integers(const Rule& rule);  // whether all that it computes with are integers
 bool of_floats(const Rule& rule);    // whether something may be a float
+// That what stands for an op and may be no number makes the left side none, where the right side reads it. E0305.
+Status check_partial(const ElementRule& element);
 // What is left to prove for floats, as a claim about numbers. E0305 where others than floats are possible.
 Result<Claim> claim_of(const ElementRule& element);
 
+bool may_swap(const Term& t);  // operands, without a change of bits
 // A term in one way of writing: operands that may change places are in order.
 std::string ordered_text(const Term& t, const Rule& rule);
 

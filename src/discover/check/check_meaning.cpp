@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "discover/check/check_types.h"
+
 namespace tessera::checker {
 namespace {
 
@@ -28,11 +30,6 @@ bool on_indices(const Expr& condition) {
     bool floats = condition.node().reads;
     visit(condition, [&](const Expr& e) { floats = floats || is_float(e.dtype()); });
     return !floats;
-}
-
-// Whether every number of the one float type is one of the other.
-bool keeps_every_number(DType from, DType to) {
-    return from == to || to == DType::f64 || (to == DType::f32 && (from == DType::f16 || from == DType::bf16));
 }
 
 Items inverse(Items below) {

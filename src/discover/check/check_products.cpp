@@ -28,15 +28,17 @@ Term with_operand(const Term& t, size_t i, const Term& operand) {
 }  // namespace
 
 // A matrix with the transpositions around it, and that of an attribute, counted.
-std::string ElementReader::oriented(const Term& given, const std::string& attribute, bool flipped, bool only_sizes) {
-    const Term* t = &resolved(given);
+std::string ElementReader::oriented(const Term& product, size_t operand, bool flipped, bool only_sizes) {
+    const char* attr = operand == 0 ? "transA" : "transB";
+    const Term* t = &resolved(product.args[operand]);
     while (is_op(*t, "transpose") && facts_.attribute(*t, "perm") == "[1, 0]") {
         t = &resolved(t->args[0]);
         flipped = !flipped;
     }
-    std::string base = attribute;
-    if (base.starts_with("-(1, ") && base.ends_with(")")) {
-        const std::string q = base.substr(5, base.size() - 6);
+    std::string base = product.op->attr(attr) ? facts_.attribute(product, attr) : "";
+    if (const Term* n = named_attribute(product, attr);
+        n && n->form == Form::Call && n->name == "-" && n->args.size() == 2 && is_one(&n->args[0])) {  // 1 - q
+        const std::string q = facts_.text(n->args[1]);
         if (facts_.says(fmt::format("or(==({}, 0), ==({}, 1))", q, q))) {
             base = q;
             flipped = !flipped;
@@ -91,8 +93,7 @@ std::string ElementReader::product_name(const Term& t, bool flipped, bool only_s
     if (t.args.size() < 2) return "";
     if (is_op(t, "matmul") && !(is_matrix(t.args[0]) && is_matrix(t.args[1]))) return "";
     if (!is_op(t, "matmul") && !is_op(t, "gemm")) return "";
-    std::string a = oriented(t.args[0], facts_.attribute(t, "transA"), flipped, only_sizes);
-    std::string b = oriented(t.args[1], facts_.attribute(t, "transB"), flipped, only_sizes);
+    std::string a = oriented(t, 0, flipped, only_sizes), b = oriented(t, 1, flipped, only_sizes);
     if (flipped) std::swap(a, b);
     return fmt::format("product({}, {})", a, b);
 }
@@ -172,8 +173,7 @@ std::optional<std::pair<Term, std::string>> ElementReader::inside_of_product(con
     auto rows = [&](const Term& y, const Term& s) {
         const Term& r = resolved(s);
         return is_matrix(y) && is_op(r, "reshape") && r.args[0].form == Form::Variable &&
-               facts_.text(r.args[1]) == "[-1, 1]" &&
-               facts_.says_of(fmt::format("varies_only_along({}, ", facts_.text(r.args[0])));
+               facts_.text(r.args[1]) == "[-1, 1]" && facts_.says_of("varies_only_along", {facts_.text(r.args[0])});
     };
     if (auto parts = factored(t.args[1], rows))
         return std::pair(with_operand(t, 1, parts->first), facts_.text(resolved(parts->second).args[0]));
@@ -203,16 +203,7 @@ std::optional<Term> ElementReader::product_written_out(const Term& t) {
 
 // ---- convolutions
 
-bool ElementReader::has_one_group(const Term& t) const {
-    if (!facts_.attribute(t, "group").empty()) return false;
-    if (t.rest_slot < 0 || is_one(named_attribute(t, "group"))) return true;
-    // The rest is what a convolution of the pattern has beside what it names.
-    auto named = [&](auto& self, const Term& p) -> bool {
-        if (p.form == Form::Op && p.rest_slot == t.rest_slot && is_one(named_attribute(p, "group"))) return true;
-        return std::any_of(p.args.begin(), p.args.end(), [&](const Term& a) { return self(self, a); });
-    };
-    return std::any_of(rule_.pattern.begin(), rule_.pattern.end(), [&](const Term& p) { return named(named, p); });
-}
+bool ElementReader::has_one_group(const Term& t) const { return facts_.attribute(t, "group").empty(); }
 
 bool ElementReader::is_per_channel(const Term& c, const Term& w) const {
     return c.form == Form::Variable && c.slot >= 0 && w.form == Form::Variable &&
@@ -330,18 +321,11 @@ std::optional<Term> ElementReader::part_of_joined(const Term& t) {
     if (!is_op(joined, "concat") || joined.args.size() != 2) return {};
     const Term &b = joined.args[0], &c = joined.args[1];
     if (b.form != Form::Variable || c.form != Form::Variable) return {};
-    const bool rows = is_op(y, "conv") || facts_.attribute(y, "transB") == "1";
+    const std::string turned = is_op(y, "gemm") ? facts_.attribute(y, "transB") : "";
+    if (!turned.empty() && turned != "1") return {};
+    const bool rows = is_op(y, "conv") || turned == "1";
     const std::string axis = rows ? "0" : "1", from = facts_.text(t.args[1]), to = facts_.text(t.args[2]);
     if (is_op(y, "conv") && !has_one_group(y)) return {};
-    // The order of filters is read off the attributes that are named; a rest may hold another.
-    const Term* turned = named_attribute(y, "transB");
-    if (is_op(y, "gemm") && !turned && y.rest_slot >= 0) {
-        auto names_it = [&](const Term& p) {
-            return p.form == Form::Op && p.rest_slot == y.rest_slot && named_attribute(p, "transB") &&
-                   facts_.attribute(p, "transB").empty();
-        };
-        if (!std::all_of(rule_.pattern.begin(), rule_.pattern.end(), names_it)) return {};
-    }
     if (is_op(y, "matmul")) {
         if (!is_matrix(b) || !is_matrix(c) || y.args[0].form != Form::Variable) return {};
         const std::string a = variable(y.args[0]);
@@ -427,7 +411,7 @@ Term ElementReader::product_leaf(Term t, Path path) {
     out_.reorders = true;
     return leaf(fmt::format("{}[{}]{} inside {}", name, facts_.attributes(t, {"transA", "transB"}), path_text(path),
                             fmt::join(inside, " ")),
-                is_float_product(t) ? "float" : "");
+                is_float_product(t) ? "float" : "", partial(t));
 }
 bool ElementReader::is_float_product(const Term& t) const {
     return std::any_of(t.args.begin(), t.args.end(), [&](const Term& given) {

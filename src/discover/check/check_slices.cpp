@@ -56,7 +56,7 @@ bool ElementReader::is_not_negative(const Term& t) const {
 }
 
 // The axis, and where along it the slice begins.
-std::optional<std::pair<std::string, ElementReader::Linear>> ElementReader::shift_of(const Term& t) const {
+std::optional<std::pair<std::string, ElementReader::Linear>> ElementReader::shift_of(const Term& t) {
     auto first_of = [&](const Term& list) -> std::optional<Term> {
         if (list.form == Form::List) return list.args.size() == 1 ? std::optional(list.args[0]) : std::nullopt;
         Term zero;
@@ -79,10 +79,11 @@ std::optional<std::pair<std::string, ElementReader::Linear>> ElementReader::shif
     std::string axes = facts_.text(list);
     const bool one = list.form == Form::List && list.args.size() == 1;
     if (list.form == Form::Variable) axes = fmt::format("ints({})", axes);
-    if (!one && !facts_.says(fmt::format("==(length({}), 1)", axes)) && !facts_.one_axis(axes)) return {};
+    const std::string n = rank(t.args[0]);
+    if (!one && !facts_.says(fmt::format("==(length({}), 1)", axes)) && !facts_.one_axis(axes, n)) return {};
     const std::optional<Term> begin = first_of(t.args[1]);
     if (!begin || !is_not_negative(*begin)) return {};
-    return std::pair(facts_.axes_name(axes), linear(*begin));
+    return std::pair(facts_.axes_name(axes, n), linear(*begin));
 }
 
 // Two of a kind as one: slices along different axes, paddings with one value.
@@ -105,8 +106,8 @@ std::optional<Term> ElementReader::merged_movement(const Term& t) const {
         for (size_t i = 1; i < 5; ++i) out.args[i] = call_term("join", {ints(inner.args[i]), ints(t.args[i])});
         return out;
     }
-    if (is_op(t, "pad") && t.args.size() == 3) {
-        if (facts_.text(t.args[2]) != facts_.text(inner.args[2])) return {};
+    if (is_op(t, "pad") && t.args.size() <= 3) {
+        if (t.args.size() == 3 && facts_.text(t.args[2]) != facts_.text(inner.args[2])) return {};
         for (const Term& p : {t.args[1], inner.args[1]})
             if (!facts_.says(fmt::format("all_at_least(ints({}), 0)", facts_.text(p)))) return {};
         out.args[1] = call_term("+", {ints(inner.args[1]), ints(t.args[1])});

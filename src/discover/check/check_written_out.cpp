@@ -12,7 +12,7 @@ std::optional<Term> ElementReader::limited(const Term& t) const {
     Term out = t.args[0];
     for (size_t i = 1; i < t.args.size(); ++i) {
         const Term& limit = t.args[i];
-        if (limit.optional && facts_.says(fmt::format("not(given({}))", facts_.text(limit)))) continue;
+        if (is_absent(limit)) continue;
         out = op_term(i == 1 ? "max" : "min", {out, call_term("limit", {limit})});
     }
     return out;
@@ -21,7 +21,7 @@ std::optional<Term> ElementReader::limited(const Term& t) const {
 // An op as simpler ones. Attributes are f32: what is none of it, or is computed, is right for no wider elements.
 std::optional<Term> ElementReader::written_out(const Term& t) {
     if (std::optional<Term> simpler = without_shift(t)) return simpler;
-    if (std::optional<Term> sum = exp_of_difference(t)) return sum;
+    if (std::optional<Term> sum = exp_of_difference(t, false)) return sum;
     if (std::optional<Term> product = product_written_out(t)) return product;
     if (std::optional<Term> conv = conv_written_out(t)) return conv;
     if (std::optional<Term> norm = norm_written_out(t)) return norm;
@@ -31,8 +31,9 @@ std::optional<Term> ElementReader::written_out(const Term& t) {
     if (std::optional<Term> window = padded_window(t)) return window;
     if (std::optional<Term> embedding = rotary(t)) return embedding;
     if (is_op(t, "clip")) return limited(t);
+    if (std::optional<Term> reduced = reduction_written_out(t)) return reduced;
     std::optional<Term> out = meaning_of(t);
-    if (!out || t.attrs.empty()) return out;
+    if (!out) return out;
     const bool rounds = std::any_of(t.attrs.begin(), t.attrs.end(), [&](const auto& a) {
         if (t.op->attr(a.first)->kind != AttrKind::Float) return false;
         return a.second.form == Term::Form::Call ||
@@ -41,6 +42,30 @@ std::optional<Term> ElementReader::written_out(const Term& t) {
     const bool stashes = t.op->attr("stash_type") != nullptr;
     if ((rounds || stashes) && !is_narrow(t)) return {};
     return out;
+}
+
+// A sum of absolute values, and an extremum of what one number is added to.
+std::optional<Term> ElementReader::reduction_written_out(const Term& t) {
+    if (t.form != Term::Form::Op || !is_reduction(t) || t.args.empty()) return {};
+    if (is_op(t, "reduce_l1")) {
+        Term sum = op_term("reduce_sum", {op_term("abs", {t.args[0]})});
+        sum.args.insert(sum.args.end(), t.args.begin() + 1, t.args.end());
+        sum.attrs = t.attrs;
+        sum.rest_slot = t.rest_slot;
+        return sum;
+    }
+    const Term& sum = resolved(t.args[0]);
+    if (!is_one_of(t.op->name, {"reduce_max", "reduce_min"}) || !is_op(sum, "add") || !is_float_product(sum)) return {};
+    for (size_t i : {0u, 1u}) {
+        const Term& by = resolved(sum.args[i]);
+        const bool number = by.form == Term::Form::Variable && !by.list && facts_.same_rank(variable(by)) == "0";
+        if (!number && by.form != Term::Form::Number) continue;
+        Term rest = t;
+        rest.bound_slot = -1;
+        rest.args[0] = sum.args[1 - i];
+        return op_term("add", {rest, by});
+    }
+    return {};
 }
 
 // exp(x - m) by its sum, and x - m less the logarithm of that, are those of x: what is reduced of x along the same axes
@@ -54,7 +79,7 @@ std::optional<Term> ElementReader::without_shift(const Term& t) const {
         if (!is_op(*sum, "log")) return {};
         sum = &resolved(sum->args[0]);
     }
-    const std::optional<Term> factored = exp_of_difference(*sum);
+    const std::optional<Term> factored = exp_of_difference(*sum, true);
     if (!factored) return {};
     const Term& inside = resolved(resolved(sum->args[0]).args[0]);  // x - m
     if (quotient && !is_op(top, "exp")) return {};
@@ -70,8 +95,9 @@ std::optional<Term> ElementReader::without_shift(const Term& t) const {
     return op_term("sub", {x, op_term("log", {all})});
 }
 
-// The sum over axes of exp(x - m), with one m for all of them, is that of exp(x) divided by exp(m).
-std::optional<Term> ElementReader::exp_of_difference(const Term& t) const {
+// The sum over axes of exp(x - m), with one m for all of them, is that of exp(x) divided by exp(m), where it is of
+// something: the largest of nothing is -inf, and 0 / 0 no number.
+std::optional<Term> ElementReader::exp_of_difference(const Term& t, bool has_elements) const {
     if (!is_op(t, "reduce_sum") || t.args.size() != 2 || !keeps_axes(t)) return {};
     const Term& inside = resolved(t.args[0]);
     if (!is_op(inside, "exp")) return {};
@@ -83,6 +109,8 @@ std::optional<Term> ElementReader::exp_of_difference(const Term& t) const {
         return {};
     if (resolved(x).form != Term::Form::Variable || facts_.text(m.args[0]) != facts_.text(x)) return {};
     if (axes_of(m) != axes_of(t) || !is_float_product(inside)) return {};
+    if (facts_.attributes(m) != facts_.attributes(t)) return {};
+    if (!has_elements && !facts_.has_elements(variable(resolved(x)))) return {};
     Term sum = t;
     sum.args[0] = op_term("exp", {x});
     return op_term("div", {sum, op_term("exp", {m})});
@@ -105,7 +133,7 @@ std::string ElementReader::axes_of(const Term& t) const {
     if (own == fmt::format("drop(up_to({}), axis_in({}, {}))", n, last, n)) return fmt::format("[{}]", last);
     if (!is_tensor) return own;
     const std::string axes = fmt::format("axes_in(ints({}), {})", own, n);
-    if (std::optional<std::string> known = facts_.equal_to(axes)) return *known;
+    if (const Term* known = facts_.equal_to(axes)) return facts_.text(*known);
     if (facts_.says(fmt::format("==(length(ints({})), 1)", own)))
         return fmt::format("[axis_in(at(ints({}), 0), {})]", own, n);
     if (facts_.says(fmt::format("consecutive({})", axes)) &&

@@ -1,16 +1,19 @@
 #include "discover/check/verify_rule.h"
 
 #include <algorithm>
+#include <sstream>
 
+#include "discover/check/check_cases.h"
 #include "discover/check/check_certificate.h"
 #include "discover/check/check_elements.h"
 #include "discover/check/check_exactness.h"
 #include "discover/check/check_laws.h"
+#include "discover/check/check_types.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::string_view kElements = "elements\n", kMeanings = "elements by meaning\n";
+constexpr std::string_view kElements = "elements\n", kMeanings = "elements by meaning\n", kCase = "case";
 
 // Whether a literal on the left stands for one float only.
 bool is_one_float(const Term& t) {
@@ -24,6 +27,17 @@ bool is_one_float(const Term& t) {
     return std::all_of(t.args.begin(), t.args.end(), is_one_float);
 }
 
+// The lines of each case. One stands without a heading.
+std::vector<std::string> steps_of_cases(const std::string& steps) {
+    std::vector<std::string> out;
+    std::istringstream in(steps);
+    for (std::string line; std::getline(in, line);) {
+        if (line == kCase || out.empty()) out.emplace_back();
+        if (line != kCase) out.back() += line + "\n";
+    }
+    return out;
+}
+
 bool choices_agree(const Rule& rule) {
     for (size_t i = 0; i < rule.pattern.size(); ++i)
         if (!checker::equal_choices(rule.pattern[i], rule.replacement[i], rule)) return false;
@@ -31,7 +45,7 @@ bool choices_agree(const Rule& rule) {
 }
 
 // A rule for any rank, by what it says of one element.
-Status verify_elements(const Rule& rule, const std::string& steps, bool by_meaning) {
+Status verify_case(const Rule& rule, const std::string& steps, bool by_meaning) {
     auto refused = [&](std::string why) { return Error(Code::E0305, "{}: {}", rule.name, why).at(rule.source); };
     checker::ElementRule element = TRY(checker::element_rule(rule, by_meaning));
     const bool only_integers = checker::of_integers(element.rule);
@@ -52,6 +66,7 @@ Status verify_elements(const Rule& rule, const std::string& steps, bool by_meani
     }
     if (element.same) {
         if (!steps.empty()) return refused("nothing is left to prove, and the certificate has steps");
+        if (by_meaning) TRY(checker::check_partial(element));
         if (rule.exactness == Exactness::Exact && least != Exactness::Exact)
             return refused("it is said to be exact, and its sides may round differently");
         return {};
@@ -63,6 +78,19 @@ Status verify_elements(const Rule& rule, const std::string& steps, bool by_meani
     return {};
 }
 
+// Each case has its steps, one after the other.
+Status verify_elements(const Rule& rule, const std::string& steps, bool by_meaning) {
+    const std::vector<Rule> cases = TRY(checker::cases_of(rule));
+    const std::vector<std::string> parts = steps_of_cases(steps);
+    if (cases.empty()) return Error(Code::E0305, "{}: its conditions exclude one another", rule.name).at(rule.source);
+    if (parts.size() != cases.size() && !(steps.empty() && !cases.empty()))
+        return Error(Code::E0305, "{}: the certificate has {} cases, and the rule {}", rule.name, parts.size(),
+                     cases.size())
+            .at(rule.source);
+    for (size_t i = 0; i < cases.size(); ++i) TRY(verify_case(cases[i], steps.empty() ? steps : parts[i], by_meaning));
+    return {};
+}
+
 }  // namespace
 
 Status verify_rule(const Rule& rule, const Certificates& certificates) {
@@ -70,6 +98,7 @@ Status verify_rule(const Rule& rule, const Certificates& certificates) {
     auto found = certificates.find(rule.name);
     if (found == certificates.end()) return refused("it has no certificate");
     const CertificateEntry& entry = found->second;
+    TRY(checker::check_types(rule));
     if (!entry.listed.empty()) return refused("it is listed without a proof: " + entry.listed);
     for (std::string_view kind : {kElements, kMeanings}) {
         const std::string& steps = entry.certificate.text;

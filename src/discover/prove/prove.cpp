@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "discover/check/check_definedness.h"
+#include "discover/check/check_types.h"
 #include "discover/prove/root.h"
 
 namespace tessera {
@@ -66,6 +67,10 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
         }
     } catch (const Unsupported& u) {
         proof.reason = u.why;
+        return proof;
+    }
+    if (Status kept = checker::check_types(claim.rule); !kept.ok()) {
+        proof.reason = kept.error().message();
         return proof;
     }
     if (may_be_undefined(roots) || has_numbers(claim.rule)) {

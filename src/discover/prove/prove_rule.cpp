@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "discover/check/check_cases.h"
 #include "discover/check/check_laws.h"
 #include "discover/check/verify_rule.h"
 #include "discover/prove/comprehension.h"
@@ -222,34 +223,58 @@ bool is_all_of(const Claim& claim, const Rule& rule) {
 
 }  // namespace
 
+namespace {
+
+// The steps of one case of a rule; none, and the reason, where they are not found.
+std::optional<std::string> steps_of_case(const Rule& one, bool by_meaning, std::string& reason) {
+    Result<checker::ElementRule> element = checker::element_rule(one, by_meaning);
+    if (!element.ok()) {
+        reason = element.error().message();
+        return {};
+    }
+    const std::string kind = by_meaning ? "elements by meaning\n" : "elements\n";
+    Status holds = verify_rule(one, {{one.name, {{}, {}, {kind}}}});
+    if (holds.ok()) return "";
+    checker::rewrite_by_laws(*element);
+    Result<Claim> claim = checker::claim_of(*element);
+    Result<Proof> proof = claim.ok() ? prove(*claim) : Result<Proof>(claim.error());
+    reason = proof.ok() ? proof->reason : proof.error().message();
+    if (proof.ok() && proof->proved()) return proof->certificate.text;
+    reason += fmt::format("; {}; of one element: {}", holds.error().message(), to_string(element->rule));
+    for (const auto& [name, e] : element->elements) reason += fmt::format("; {} is {}", name, e.what);
+    return {};
+}
+
+}  // namespace
+
 RuleProof prove_for_any_rank(const Rule& rule) {
     RuleProof out;
+    const Result<std::vector<Rule>> cases = checker::cases_of(rule);
+    if (!cases.ok()) {
+        out.reason = cases.error().message();
+        return out;
+    }
     for (bool by_meaning : {false, true}) {
-        Result<checker::ElementRule> element = checker::element_rule(rule, by_meaning);
-        if (!element.ok()) {
-            out.reason = element.error().message();
-            continue;
+        const std::string kind = by_meaning ? "elements by meaning\n" : "elements\n";
+        std::string steps;
+        bool found = true, empty = true;
+        for (const Rule& one : *cases) {
+            const std::optional<std::string> part = steps_of_case(one, by_meaning, out.reason);
+            found = part.has_value();
+            if (!found) break;
+            empty &= part->empty();
+            steps += (cases->size() > 1 ? "case\n" : "") + *part;
         }
-        std::string steps = by_meaning ? "elements by meaning\n" : "elements\n";
-        Status holds = verify_rule(rule, {{rule.name, {{}, {}, {steps}}}});
-        if (!holds.ok()) {
-            checker::rewrite_by_laws(*element);
-            Result<Claim> claim = checker::claim_of(*element);
-            Result<Proof> proof = claim.ok() ? prove(*claim) : Result<Proof>(claim.error());
-            out.reason = proof.ok() ? proof->reason : proof.error().message();
-            if (proof.ok() && proof->proved()) {
-                steps += proof->certificate.text;
-                holds = verify_rule(rule, {{rule.name, {{}, {}, {steps}}}});
-            }
-        }
+        if (!found) continue;
+        if (empty) steps.clear();
+        Status holds = verify_rule(rule, {{rule.name, {{}, {}, {kind + steps}}}});
         if (holds.ok()) {
             out.proved = true;
             out.where = "any rank";
-            out.entry = fmt::format("rule {}\n{}end\n", rule.name, steps);
+            out.entry = fmt::format("rule {}\n{}{}end\n", rule.name, kind, steps);
             return out;
         }
-        out.reason += fmt::format("; {}; of one element: {}", holds.error().message(), to_string(element->rule));
-        for (const auto& [name, what] : element->elements) out.reason += fmt::format("; {} is {}", name, what);
+        out.reason = holds.error().message();
     }
     return out;
 }

@@ -114,8 +114,8 @@ class Instantiation {
     bool op(const Term& term, std::string name, size_t outputs, std::vector<Value*>& out) {
         std::vector<Value*> inputs;
         std::vector<std::pair<size_t, const Term*>> later;  // numbers, whose type the others give
-        DType like = DType::f32;
-        bool typed = false;
+        std::vector<std::pair<std::string, DType>> told;    // the parameters' types, and what they are
+        auto param = [&](size_t i) { return term.op->inputs[std::min(i, term.op->inputs.size() - 1)].type; };
         for (const Term& arg : term.args) {
             if (arg.form == Form::Op) {
                 std::vector<Value*> built;
@@ -128,19 +128,26 @@ class Instantiation {
                 later.emplace_back(inputs.size(), &arg);
                 inputs.push_back(nullptr);
             } else {
-                std::optional<Value*> v = operand(arg, like);
+                std::optional<Value*> v = operand(arg, DType::f32);
                 if (!v) return false;
                 inputs.push_back(*v);
             }
             // The type of an integer list that the rule computed says nothing of the others.
             bool tells = arg.form == Form::Op || arg.kind == TermKind::Tensor || arg.list;
-            if (!typed && tells && !inputs.empty() && inputs.back() && inputs.back()->type().is_tensor()) {
-                like = inputs.back()->type().tensor().dtype;
-                typed = true;
-            }
+            if (tells && !inputs.empty() && inputs.back() && inputs.back()->type().is_tensor())
+                told.emplace_back(param(inputs.size() - 1), inputs.back()->type().tensor().dtype);
         }
+        // A number has the type of an operand that must have its own, or of one that may have any.
+        auto like = [&](size_t i) {
+            if (std::optional<DType> own = dtype_from_name(param(i))) return *own;
+            for (const auto& [type, dtype] : told)
+                if (type == param(i)) return dtype;
+            for (const auto& [type, dtype] : told)
+                if (!dtype_from_name(type)) return dtype;
+            return DType::f32;
+        };
         for (auto [i, literal] : later) {
-            std::optional<Value*> v = operand(*literal, like);
+            std::optional<Value*> v = operand(*literal, like(i));
             if (!v) return false;
             inputs[i] = *v;
         }
@@ -151,6 +158,7 @@ class Instantiation {
         for (const auto& [attr_name, value] : term.attrs) {
             std::optional<RuleValue> v = evaluate_term(value, slots_);
             if (!v) return false;
+            attrs.erase(attr_name);  // what is named counts, whatever the rest holds
             if (std::holds_alternative<std::monostate>(*v)) continue;
             const AttrDef* def = term.op->attr(attr_name);
             std::optional<Attr> attr = to_attr(*v, def->kind);

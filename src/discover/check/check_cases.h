@@ -1,0 +1,18 @@
+// A rule with inputs that may be absent, as rules in which each is given or is not. Laws speak of operands that there
+// are: a rule holds where each of its cases does.
+#pragma once
+
+#include <vector>
+
+#include "base/error.h"
+#include "rewrite/rule.h"
+
+namespace tessera::checker {
+
+// In the place of an operand that is not given, before one that is.
+bool is_absent(const Term& t);
+
+// The cases that the conditions admit, given before absent. E0305 where there are too many.
+Result<std::vector<Rule>> cases_of(const Rule& rule);
+
+}  // namespace tessera::checker
