@@ -159,7 +159,7 @@ std::optional<Proposal> transpose(Draft& d, size_t, SizePool& pool) {
                 if ((*perm)[k] >= 0 && (*perm)[k] < int64_t(sizes.size())) sizes[(*perm)[k]] = d.want->sizes[k];
         if (!perm && !d.open.contains("perm")) std::reverse(sizes.begin(), sizes.end());
         if (d.open.contains("perm")) {
-            std::vector<int64_t> p = std::get<std::vector<int64_t>>(*propose_attr(d, "perm", pool));
+            std::vector<int64_t> p = some_permutation(int64_t(sizes.size()), pool.draw());
             for (size_t k = 0; k < sizes.size(); ++k) sizes[p[k]] = d.want->sizes[k];
             d.attrs["perm"] = p;
             d.open.erase("perm");
@@ -365,7 +365,8 @@ std::optional<Proposal> split(Draft& d, size_t i, SizePool& pool) {
     return holding(each);
 }
 
-// Indices into an axis of the first input, in a shape that `shape_for` draws; with `runs`, sometimes one after the other.
+// Indices into an axis of the first input, in a shape that `shape_for` draws; with `runs`, sometimes one after the
+// other.
 using IndexShape = Sizes (*)(const Sizes& x, int64_t axis, SizePool& pool);
 Propose indices_into_axis(IndexShape shape_for, bool runs) {
     return [=](Draft& d, size_t i, SizePool& pool) -> std::optional<Proposal> {
@@ -454,7 +455,7 @@ std::vector<OpSampling> movement_samplings() {
         {"squeeze", squeeze},
         {"unsqueeze", unsqueeze},
         {"slice", slice},
-        {"pad", pad, {{"mode", one_of_texts({"constant", "constant", "reflect", "edge", "wrap"})}}},
+        {"pad", pad},
         {"split", split},
         {"gather", indices_into_axis(any_indices, true)},
         {"gather_elements", indices_into_axis(an_index_each, false)},
