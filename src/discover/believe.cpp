@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kInstances = 12000;         // graphs for all rules of a file together
-constexpr int64_t kFewest = 12, kMost = 100;  // for each of them
+constexpr int64_t kInstances = 36000;         // graphs for all rules of a file together
+constexpr int64_t kFewest = 12, kMost = 300;  // for each of them
 constexpr int64_t kDrawsEach = 60;            // draws for each graph that matches
 constexpr double kSeconds = 20;               // a rule that takes as long is given up
 

@@ -38,7 +38,7 @@ const std::map<std::string, const char*>& exceptions_for_attributes() {
         {"reshape", kSameType},
         {"shape", kSameType},
         {"split", kSameType},
-        {"stft", kSameType},
+        {"max_unpool", kSameType},
         {"range", kNothingHere},
         {"affine_grid", kNoGraph},
         {"col2im", kNoGraph},
@@ -59,6 +59,7 @@ const std::map<std::string, const char*>& exceptions_for_attributes() {
         {"split_to_sequence", kNoGraph},
         {"string_normalizer", kNoGraph},
         {"string_split", kNoGraph},
+        {"stft", kNoGraph},
         {"tile_kernel", kNoGraph},
         {"unique", kNoGraph},
         {"winograd_input", kNoGraph},
@@ -69,7 +70,33 @@ const std::map<std::string, const char*>& exceptions_for_attributes() {
 }
 
 const std::map<std::string, const char*>& exceptions_for_inputs() {
-    static const std::map<std::string, const char*> all{};
+    static const std::map<std::string, const char*> all{
+        {"reduce_l1", kSameType},
+        {"reduce_l2", kSameType},
+        {"reduce_log_sum", kSameType},
+        {"reduce_log_sum_exp", kSameType},
+        {"reduce_max", kSameType},
+        {"reduce_mean", kSameType},
+        {"reduce_min", kSameType},
+        {"reduce_prod", kSameType},
+        {"reduce_sum", kSameType},
+        {"reduce_sum_square", kSameType},
+        {"rotary_embedding", kSameType},
+        {"split", kSameType},
+        {"squeeze", kSameType},
+        {"linear_attention", kNoGraph},
+        {"max_unpool", kNoGraph},
+        {"non_max_suppression", kNoGraph},
+        {"optional", kNoGraph},
+        {"qlinear_conv", kNoGraph},
+        {"resize", kNoGraph},
+        {"sequence_erase", kNoGraph},
+        {"sequence_insert", kNoGraph},
+        {"split_to_sequence", kNoGraph},
+        {"stft", kNoGraph},
+        {"dynamic_quantize_lstm", kNotNamed},
+        {"loop", kNotNamed},
+    };
     return all;
 }
 

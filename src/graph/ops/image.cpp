@@ -357,7 +357,10 @@ const OpDef kResize{
         },
     // The filter's width is part of the body where it is antialiased.
     .body_applies =
-        [](const OpView& op) { return !op.integer("antialias") || op.value(kScales) || op.constant_ints(kSizes); },
+        [](const OpView& op) {
+            if (crops(op) && !given(op, kRoi)) return false;
+            return !op.integer("antialias") || op.value(kScales) || op.constant_ints(kSizes);
+        },
     .layout = Layout::ChannelsLast,
 };
 

@@ -214,6 +214,7 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
                                       to_string(type_of(r))));
         const bool floats = is_float(a.dtype());
         result.has_floats |= floats;
+        result.elements += a.elements();
         Magnitude out;
         out.see(l);
         // Rounding is relative to the numbers that were added up, within reason.

@@ -36,6 +36,7 @@ struct Comparison {
     bool has_floats = false;  // among what was compared
     bool undefined = false;   // the left side gave a NaN or an infinity
     bool floats_differ = false;
+    int64_t elements = 0;  // of all outputs
 };
 
 Inputs draw_inputs(const Sample& sample, Values values, Draw& draw);

@@ -4,6 +4,7 @@
 
 #include "base/numeric.h"
 #include "graph/evaluate/evaluate.h"
+#include "graph/infer.h"
 
 namespace tessera {
 namespace {
@@ -56,10 +57,11 @@ bool rounds(const Node& node, size_t output) {
     if (node.is(Trait::Movement)) return false;
     const OpDef& op = node.op();
     OpView view = node.view();
-    if (!op.body || (op.body_applies && !op.body_applies(view))) return true;
-    view.for_output(output);
+    view.made_concrete();  // what would fail in a run has no body
     bool found = true;
     view.asks_unknown([&] {
+        if (!infer_types(view).ok() || !op.body || (op.body_applies && !op.body_applies(view))) return;
+        view.for_output(output);
         std::set<const ExprNode*> seen;
         found = rounds(op.body(view, output_indices(view.out(output).shape)), seen);
     });

@@ -62,6 +62,8 @@ const Attr* given_or_default(const Node& node, const AttrDef& def) {
 // The same ops with the same attributes on the same values, one after the other.
 bool writes_the_same(const Graph& a, const Graph& b) {
     if (a.nodes().size() != b.nodes().size() || a.outputs().size() != b.outputs().size()) return false;
+    for (const Value* v : a.outputs())
+        if (!v->type().is_tensor()) return false;
     std::map<const Value*, const Value*> same;
     for (size_t i = 0; i < a.inputs().size(); ++i) same[a.inputs()[i].get()] = b.inputs()[i].get();
     auto are_same = [&](const Value* x, const Value* y) {
@@ -193,7 +195,7 @@ class Refutation {
         std::vector<std::string> faults = violations(*pair.right);
         if (!faults.empty()) return Found{std::move(pair), "the rewritten graph", faults[0]};
         Sides sides = pair.sides(rule_, trial);
-        bool compared = false, undefined = false, floats = false;
+        bool compared = false, undefined = false, floats = false, elements = false;
         auto by_values = [&](Values values) -> std::optional<Found> {
             Inputs inputs = draw_inputs(pair.sample, values, draw);
             sides.may_overflow = values == Values::Large;
@@ -201,6 +203,7 @@ class Refutation {
             undefined |= c.undefined || c.outcome == Comparison::Outcome::Nothing;
             floats |= c.has_floats;
             compared |= c.outcome == Comparison::Outcome::Agree;
+            elements |= c.elements > 0;
             if (c.outcome != Comparison::Outcome::Differ) return std::nullopt;
             std::string how = values == Values::Special ? "special values" : c.floats_differ ? "floats" : "integers";
             return Found{std::move(pair), how, c.difference, std::move(inputs)};
@@ -217,7 +220,9 @@ class Refutation {
         // What is not defined for every number may be for those above 0.
         if (undefined)
             if (auto found = by_values(Values::Positive)) return found;
-        if (count && compared) {
+        if (count && compared && !elements) {
+            ++unchanged_;  // nothing was compared
+        } else if (count && compared) {
             ++verdict_.instances;
             ++(trial.bitwise ? verdict_.by_bits : floats ? verdict_.by_floats : verdict_.by_integers);
         }
@@ -288,7 +293,7 @@ class Refutation {
     const RefuteOptions& options_;
     Sampler sampler_;
     Verdict verdict_;
-    int unchanged_ = 0;  // graphs that the rule left as they were
+    int unchanged_ = 0;  // graphs that the rule left as they were, or that have no elements
 };
 
 }  // namespace

@@ -210,7 +210,8 @@ std::optional<DType> SampleBuilder::element_type(const Draft& draft, size_t i, c
     const ParamDef& param = draft.param(i);
     if (auto fixed = dtype_from_name(param.type)) return fixed;
     for (size_t j = 0; j < draft.inputs.size(); ++j)
-        if (draft.has(j) && param.type != "*" && draft.param(j).type == param.type)
+        if (draft.has(j) && param.type != "*" && draft.param(j).type == param.type &&
+            draft.inputs[j]->type().is_tensor())
             return draft.inputs[j]->type().tensor().dtype;
     DTypes allowed = kBodyTypes;
     for (const TypeVar& v : draft.op->types)
