@@ -4,6 +4,7 @@
 
 #include "base/thread_pool.h"
 #include "discover/check/verify_rule.h"
+#include "discover/discover_bound.h"
 
 namespace tessera {
 namespace {
@@ -12,6 +13,14 @@ constexpr int64_t kInstances = 36000;         // graphs for all rules of a file 
 constexpr int64_t kFewest = 12, kMost = 300;  // for each of them
 constexpr int64_t kDrawsEach = 60;            // draws for each graph that matches
 constexpr double kSeconds = 20;               // a rule that takes as long is given up
+
+constexpr const char* kReport = "this is a fault of tessera, not of your rule; please report it with both";
+
+Claim claim_of(const Rule& rule, const CertificateEntry& entry) {
+    Claim claim{rule, entry.shapes};
+    for (const auto& [name, list] : entry.values) claim.values.emplace(name, list.dims());
+    return claim;
+}
 
 }  // namespace
 
@@ -33,7 +42,7 @@ Result<Verdict> confirm(const Rule& rule, std::string_view proof, const RefuteOp
         .at(rule.source)
         .note("the rule: {}\nthe certificate: {}\nthe counterexample, seed {}:\n{}", to_string(rule), proof,
               verdict.seed, verdict.counterexample->to_string())
-        .hint("this is a fault of tessera, not of your rule; please report it with both");
+        .hint("{}", kReport);
 }
 
 Result<Belief> believe(const Rule& rule, const Certificates& certificates, const RefuteOptions& effort) {
@@ -43,6 +52,17 @@ Result<Belief> believe(const Rule& rule, const Certificates& certificates, const
     if (belief.proved) {
         TRY(verify_rule(rule, certificates));
         belief.verdict = TRY(confirm(rule, entry->second.certificate.text, effort));
+        // Where no graph matches by chance, the shapes of the proof say which do.
+        if (belief.verdict.kind == Verdict::Kind::Untested && !entry->second.shapes.empty()) {
+            std::optional<bool> differ = floats_differ(claim_of(rule, entry->second));
+            if (differ == false) return belief;
+            if (differ == true)
+                return Error(Code::E0802, "{}: its certificate replays, but random numbers of its shapes refute it",
+                             rule.name)
+                    .at(rule.source)
+                    .note("the rule: {}\nthe certificate: {}", to_string(rule), entry->second.certificate.text)
+                    .hint("{}", kReport);
+        }
     } else {
         belief.verdict = TRY(refute(rule, effort));
     }
