@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kInstances = 36000;         // graphs for all rules of a file together
 constexpr int64_t kFewest = 12, kMost = 300;  // for each of them
 constexpr int64_t kDrawsEach = 60;            // draws for each graph that matches
-constexpr double kSeconds = 20;               // a rule that takes as long is given up
+constexpr int64_t kMostDraws = 6000;
+constexpr double kSeconds = 20;  // a rule that takes as long is given up
 
 constexpr const char* kReport = "this is a fault of tessera, not of your rule; please report it with both";
 
@@ -28,7 +29,7 @@ RefuteOptions refuter_effort(size_t rules, const std::atomic<bool>* cancel) {
     RefuteOptions effort;
     const int64_t each = kInstances / std::max<int64_t>(static_cast<int64_t>(rules), 1);
     effort.instances = static_cast<int>(std::clamp(each, kFewest, kMost));
-    effort.draws = effort.instances * kDrawsEach;
+    effort.draws = std::min(effort.instances * kDrawsEach, kMostDraws);
     effort.seconds = kSeconds;
     effort.cancel = cancel;
     return effort;

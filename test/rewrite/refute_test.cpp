@@ -81,6 +81,21 @@ TEST(refute, rules_that_are_wrong) {
         "a [reassociates]: mul(x:float, c) => x if const(c) and all_true(c)",
         "a [reassociates]: gemm(transpose(x, perm=[1,0]), y, ..r) => gemm(x, y, transA=1, ..r)",
         "a: neg(neg(transpose(x, ..r))) => transpose(x)",
+        // What only some values, sizes or constants show: those that the rule names, long axes, large numbers.
+        "a [reassociates]: where(equal(x:float, 7.25), y, z) => z",
+        "a [reassociates]: clip(x:float, -1000.0, 1000.0) => x",
+        "a [reassociates]: max(x:float, -100000.0) => x",
+        "a: arg_max(x, axis=0, ..r) => min(arg_max(x, axis=0, ..r), 6)",
+        "a [reassociates]: exp(add(x:float, 0.0000001)) => exp(x)",
+        "a: mul(x:float, c) => x if const(c) and number(c) > 0.99 and number(c) < 1.01",
+        "a: mul(mul(x:float, 0.5), 2.0) => x",
+        "a: slice(x, s, e, a?, t?) => slice(x, s, e)",
+        "a: concat(xs..., y, axis=a) => concat(y, xs..., axis=a)",
+        "a: mul(x:i64, 3) => cast(mul(cast(x, to=11), 3.0), to=7)",
+        "a: equal(cast(x:i32, to=1), cast(y:i32, to=1)) => equal(x, y)",
+        "a: cast(cast(x:f16, to=16), to=10) => x",
+        "a [reassociates]: relu(matmul(matmul(log(x), w), v)) => relu(sub(add(matmul(matmul(log(x), w), v), "
+        "matmul(matmul(log(x), w), v)), matmul(matmul(log(x), w), v)))",
         // Convolutions, pools, products.
         "a [reassociates]: concat(conv(x, w, ..a), conv(x, v, ..a), axis=1) => conv(x, concat(w, v, axis=0), ..a)",
         "a [reassociates]: mul(conv(x, w, ..a), c) => conv(x, mul(w, c), ..a) if const(c)",

@@ -10,6 +10,7 @@ namespace {
 constexpr int kAlias = 5;      // percent of variables that are a value already there
 constexpr int kSymbolic = 30;  // of instances whose inputs have symbolic sizes
 constexpr int kConstant = 12;  // of free variables that are constants
+constexpr int kBetween = 15;   // of constants that lie between two numbers of the rule
 constexpr int kSwapped = 25;   // of commutative ops whose operands come in the other order
 constexpr int kRunTime = 6;    // of shapes, indices and the like that are only known at run time
 
@@ -310,6 +311,11 @@ std::optional<Proposal> SampleBuilder::propose(Draft& draft, size_t i, int slot)
 void SampleBuilder::fulfil(Tensor& t, int slot) {
     if (!is_float(t.dtype()) && !is_int(t.dtype())) return;
     auto number = hints_.number.find(slot);
+    // Conditions may bound it by numbers of theirs.
+    if (!hints_.numbers.empty() && is_float(t.dtype()) && draw_.chance(kBetween)) {
+        const double a = draw_.pick(hints_.numbers), b = draw_.pick(hints_.numbers), c = a + (b - a) * draw_.uniform();
+        for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, std::isfinite(c) ? c : 1);
+    }
     for (int64_t i = 0; i < t.elements(); ++i) {
         if (number != hints_.number.end()) t.set_real(i, number->second);
         if (hints_.powers_of_two.contains(slot)) t.set_real(i, draw_.pick({1.0, 2.0, 0.5, 4.0, -2.0, 0.125}));
@@ -559,24 +565,14 @@ void SampleBuilder::make_symbolic() {
     if (any && copy->infer_again().ok()) sample_.graph = std::move(copy);
 }
 
-void each_number(const Term& t, std::vector<double>& found) {
-    if (t.form == Term::Form::Number) found.push_back(t.number);
-    for (const Term& arg : t.args) each_number(arg, found);
-    for (const auto& [name, attr] : t.attrs) each_number(attr, found);
-}
-
 }  // namespace
 
-Sampler::Sampler(const Rule& rule) : rule_(&rule), hints_(hints_of(rule)) {
-    for (const auto* terms : {&rule.pattern, &rule.replacement, &rule.conditions})
-        for (const Term& t : *terms) each_number(t, numbers_);
-    for (const auto& [slot, t] : rule.lets) each_number(t, numbers_);
-}
+Sampler::Sampler(const Rule& rule) : rule_(&rule), hints_(hints_of(rule)) {}
 
 std::optional<Sample> Sampler::draw(Draw& draw, const SampleOptions& options) const {
     std::optional<Sample> sample = SampleBuilder(*rule_, hints_, draw, options).build();
     if (!sample) return sample;
-    sample->numbers = numbers_;
+    sample->numbers = hints_.numbers;
     for (const auto& v : sample->graph->constants()) {
         const Tensor& t = *v->tensor();
         if (!is_float(t.dtype()) && !is_int(t.dtype())) continue;

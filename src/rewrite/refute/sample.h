@@ -30,7 +30,6 @@ class Sampler {
   private:
     const Rule* rule_;
     Hints hints_;
-    std::vector<double> numbers_;  // of the rule
 };
 
 }  // namespace tessera
