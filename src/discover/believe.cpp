@@ -15,7 +15,7 @@ constexpr int64_t kDrawsEach = 60;            // draws for each graph that match
 constexpr int64_t kMostDraws = 6000;
 constexpr double kSeconds = 20;  // a rule that takes as long is given up
 
-constexpr const char* kReport = "this is a fault of tessera, not of your rule; please report it with both";
+constexpr const char* kReportBoth = "this is a fault of tessera, not of your rule; please report it with both";
 
 Claim claim_of(const Rule& rule, const CertificateEntry& entry) {
     Claim claim{rule, entry.shapes};
@@ -43,7 +43,7 @@ Result<Verdict> confirm(const Rule& rule, std::string_view proof, const RefuteOp
         .at(rule.source)
         .note("the rule: {}\nthe certificate: {}\nthe counterexample, seed {}:\n{}", to_string(rule), proof,
               verdict.seed, verdict.counterexample->to_string())
-        .hint("{}", kReport);
+        .hint("{}", kReportBoth);
 }
 
 Result<Belief> believe(const Rule& rule, const Certificates& certificates, const RefuteOptions& effort) {
@@ -62,7 +62,7 @@ Result<Belief> believe(const Rule& rule, const Certificates& certificates, const
                              rule.name)
                     .at(rule.source)
                     .note("the rule: {}\nthe certificate: {}", to_string(rule), entry->second.certificate.text)
-                    .hint("{}", kReport);
+                    .hint("{}", kReportBoth);
         }
     } else {
         belief.verdict = TRY(refute(rule, effort));

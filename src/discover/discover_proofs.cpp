@@ -36,8 +36,8 @@ void try_to_refute(FoundRule& found) {
 // more.
 RefuteOptions found_effort() {
     RefuteOptions effort;
-    effort.instances = 2;
-    effort.draws = 40;
+    effort.instances = 1;
+    effort.draws = 12;
     effort.minimise = false;
     return effort;
 }

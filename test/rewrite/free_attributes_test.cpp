@@ -137,7 +137,7 @@ void compare(std::vector<Free> all, const std::map<std::string, const char*>& ex
     team.each(static_cast<int64_t>(all.size()), [&](int64_t i, int) {
         Result<Rules> rules = read_rules(all[i].text, "test");
         if (!rules.ok()) return;
-        Result<Verdict> v = refute((*rules)[0], {.instances = 100, .draws = 6000, .minimise = false});
+        Result<Verdict> v = refute((*rules)[0], {.instances = 300, .draws = 6000, .minimise = false});
         if (v.ok()) all[i].verdict = *v;
     });
     size_t shown = 0;

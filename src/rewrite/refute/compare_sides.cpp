@@ -5,6 +5,7 @@
 
 #include "base/numeric.h"
 #include "graph/text/literal.h"
+#include "graph/wider_floats.h"
 #include "rewrite/refute/field.h"
 
 namespace tessera {
@@ -73,8 +74,9 @@ int64_t integer(Values values, bool positive, DType dtype, Draw& draw) {
 }
 
 // One of the numbers that a rule is about, or a neighbour of it.
-double near(const std::vector<double>& numbers, Draw& draw) {
+double near(const std::vector<double>& numbers, bool special, Draw& draw) {
     const double n = draw.pick(numbers);
+    if (!special) return draw.pick({n, n, -n, n + 1, n - 1, 2 * n, n / 2, n * 1.001, n * 0.999});
     return draw.pick({n, n, -n, n + 1, n - 1, 2 * n, n / 2, std::nextafter(n, 1e30), std::nextafter(n, -1e30)});
 }
 
@@ -143,6 +145,7 @@ struct SideRun {
 SideRun run_side(const Graph& graph, const Inputs& inputs) {
     Magnitude inside;
     for (const auto& [name, datum] : inputs) inside.see(datum);
+    for (const auto& v : graph.constants()) inside.see(Datum(*v->tensor()));
     EvaluateOptions options;
     options.max_work = kMaxWork;
     options.observe = [&](const Value&, const Datum& d) { inside.see(d); };
@@ -178,7 +181,7 @@ Inputs draw_inputs(const Sample& sample, Values values, Draw& draw) {
         CHECK(made.ok());
         for (int64_t i = 0; i < made->elements(); ++i) {
             if (!sample.numbers.empty() && !positive && values != Values::Positive && draw.chance(kNear)) {
-                const double n = near(sample.numbers, draw);
+                const double n = near(sample.numbers, values == Values::Special, draw);
                 const bool any = values == Values::Special || (values == Values::Large && std::isfinite(n));
                 if (is_float(dtype) && (any || std::fabs(n) <= kModerate))
                     made->set_real(i, n);
@@ -237,6 +240,44 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
         }
     }
     return result;
+}
+
+namespace {
+
+// The graph in f64; null where an op has no such form.
+std::unique_ptr<Graph> in_doubles(const Graph& graph) {
+    const WiderFloats wider{{DType::f32, DType::f16, DType::bf16}, DType::f64};
+    auto wide = std::make_unique<Graph>(graph.name());
+    wide->info() = graph.info();
+    std::unordered_map<const Value*, Value*> map;
+    for (const auto& v : graph.inputs()) map[v.get()] = wide->add_input(v->name(), widened(v->type(), wider));
+    for (const auto& v : graph.constants()) {
+        auto t = widened(*v->tensor(), wider);
+        if (!t.ok()) return nullptr;
+        map[v.get()] = wide->constant(std::move(*t), v->name());
+    }
+    for (const auto& node : graph.nodes())
+        if (!add_widened(*wide, *node, map, wider).ok()) return nullptr;
+    for (const Value* v : graph.outputs()) wide->add_output(map.at(v));
+    return wide;
+}
+
+}  // namespace
+
+bool agree_in_doubles(const Sides& sides, const Inputs& inputs) {
+    const std::unique_ptr<Graph> left = in_doubles(*sides.left), right = in_doubles(*sides.right);
+    if (!left || !right) return false;
+    const WiderFloats wider{{DType::f32, DType::f16, DType::bf16}, DType::f64};
+    Inputs wide;
+    for (const auto& [name, datum] : inputs) {
+        auto t = widened(datum.tensor(), wider);
+        if (!t.ok()) return false;
+        wide[name] = std::move(*t);
+    }
+    Sides doubles = sides;
+    doubles.left = left.get();
+    doubles.right = right.get();
+    return compare_values(doubles, wide).outcome == Comparison::Outcome::Agree;
 }
 
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond) {
