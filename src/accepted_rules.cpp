@@ -2,8 +2,7 @@
 
 #include <filesystem>
 
-#include "discover/check/verify_rule.h"
-#include "rewrite/refute/refute.h"
+#include "discover/believe.h"
 
 namespace tessera {
 namespace {
@@ -12,16 +11,7 @@ Status check_rules(const Rules& rules, const std::string& file, const std::atomi
     Certificates certificates;
     if (const std::string beside = certificates_path(file); std::filesystem::exists(beside))
         certificates = TRY(load_certificates(beside));
-    for (const Rule& rule : rules) {
-        if (cancel && *cancel) return Error(Code::E0410, "interrupted");
-        if (rule.evidence == Evidence::Proved && certificates.contains(rule.name)) {
-            TRY(verify_rule(rule, certificates));
-            continue;
-        }
-        const Verdict verdict = TRY(refute(rule, {.cancel = cancel}));
-        TRY(as_status(rule, verdict));
-    }
-    return {};
+    return believe_all(rules, certificates, cancel);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// The rules of some files. With `refute`, one whose certificate stands beside its file and holds is believed; any other
-// is refused where a counterexample is found. E0301 to E0305, E0410.
+// The rules of some files. With `refute`, those that are not believed (discover/believe.h) are refused. E0301 to E0305,
+// E0410, E0802.
 Result<Rules> accepted_rules(const std::vector<std::string>& files, bool refute, const std::atomic<bool>* cancel);
 
 }  // namespace tessera

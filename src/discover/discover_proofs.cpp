@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/thread_pool.h"
+#include "discover/believe.h"
 #include "discover/check/check_certificate.h"
 #include "discover/check/check_exactness.h"
 #include "rewrite/refute/refute.h"
@@ -16,7 +17,7 @@ constexpr size_t kBatch = 64;
 
 // Signs may agree by chance on a few small tensors, which random graphs tell.
 void try_to_refute(FoundRule& found) {
-    if (floats_differ(found.claim)) {
+    if (floats_differ(found.claim).value_or(false)) {
         found.verdict = Proof::Verdict::Refuted;
         found.reason = "random numbers refute it";
         return;
@@ -29,6 +30,16 @@ void try_to_refute(FoundRule& found) {
     if (!verdict.ok() || verdict->kind != Verdict::Kind::Refuted) return;
     found.verdict = Proof::Verdict::Refuted;
     found.reason = "random graphs refute it";
+}
+
+// Small, for there are thousands, and the terms were evaluated at several sizes before; whoever reads the file spends
+// more.
+RefuteOptions found_effort() {
+    RefuteOptions effort;
+    effort.instances = 1;
+    effort.draws = 12;
+    effort.minimise = false;
+    return effort;
 }
 
 void accept(FoundRule& found, Proof proof) {
@@ -144,6 +155,7 @@ Status prove_found(const DiscoverOptions& options, const World& of, std::vector<
         const size_t count = std::min(kBatch, rules.size() - begin);
         std::vector<std::string> found(count);
         std::vector<uint8_t> known(count, 0);
+        std::vector<Status> confirmed(count);
         Team team(e.threads);
         team.each(static_cast<int64_t>(count), [&](int64_t i, int) {
             FoundRule& rule = rules[begin + i];
@@ -153,7 +165,10 @@ Status prove_found(const DiscoverOptions& options, const World& of, std::vector<
             if (rule.verdict == Proof::Verdict::Unknown) rule.bound = test_bound(rule.claim, sizes);
             rule.rule = to_rule(rule.claim);
             rule.rule.evidence = rule.verdict == Proof::Verdict::Proved ? Evidence::Proved : Evidence::Tested;
+            if (rule.verdict != Proof::Verdict::Proved || known[i]) return;
+            if (auto v = confirm(rule.rule, rule.certificate.text, found_effort()); !v.ok()) confirmed[i] = v.error();
         });
+        for (const Status& status : confirmed) TRY(status);
         for (size_t i = 0; i < count; ++i)
             if (!known[i]) notes.add(found[i], rules[begin + i]);
         notes.flush();

@@ -29,8 +29,13 @@ struct AttrDef {
     AttrKind kind;
     std::optional<Attr> fallback;
     bool is_required = false, is_hint = false;
+    std::vector<std::string> choices = {};  // of a string: what it may be; none: anything
     AttrDef required() && {
         is_required = true;
+        return std::move(*this);
+    }
+    AttrDef one_of(std::vector<std::string> texts) && {
+        choices = std::move(texts);
         return std::move(*this);
     }
     // It says how to compute, not what. ONNX has no such attributes: there it is the node's metadata.
@@ -45,6 +50,9 @@ inline AttrDef float_attr(std::string name) { return {std::move(name), AttrKind:
 inline AttrDef float_attr(std::string name, float v) { return {std::move(name), AttrKind::Float, Attr(v)}; }
 inline AttrDef string_attr(std::string name) { return {std::move(name), AttrKind::String, {}}; }
 inline AttrDef string_attr(std::string name, std::string v) { return {std::move(name), AttrKind::String, Attr(v)}; }
+inline AttrDef auto_pad_attr() {
+    return string_attr("auto_pad", "NOTSET").one_of({"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
+}
 inline AttrDef ints_attr(std::string name) { return {std::move(name), AttrKind::Ints, {}}; }
 inline AttrDef ints_attr(std::string name, std::vector<int64_t> v) { return {std::move(name), AttrKind::Ints, Attr(v)}; }
 inline AttrDef floats_attr(std::string name) { return {std::move(name), AttrKind::Floats, {}}; }

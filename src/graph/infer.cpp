@@ -23,6 +23,14 @@ Status check_counts(const OpView& op) {
     return {};
 }
 
+Status check_choice(const OpView& op, const AttrDef& def, const std::string& value) {
+    if (std::find(def.choices.begin(), def.choices.end(), value) != def.choices.end()) return {};
+    std::string known = def.choices[0];
+    for (size_t i = 1; i < def.choices.size(); ++i)
+        known += (i + 1 < def.choices.size() ? ", " : " or ") + def.choices[i];
+    return op.error(Code::E0212, "{} is \"{}\", not {}", def.name, value, known);
+}
+
 Status check_attrs(const OpView& op) {
     for (const auto& [name, value] : op.attrs()) {
         const AttrDef* def = op.def().attr(name);
@@ -34,6 +42,7 @@ Status check_attrs(const OpView& op) {
         if (def->kind != attr_kind(value))
             return op.error(Code::E0206, "attribute \"{}\" must be of kind {}, is {}", name, attr_kind_name(def->kind),
                             attr_kind_name(attr_kind(value)));
+        if (!def->choices.empty()) TRY(check_choice(op, *def, std::get<std::string>(value)));
     }
     for (const AttrDef& def : op.def().attrs)
         if (def.is_required && !op.attrs().contains(def.name))

@@ -1,10 +1,11 @@
 // Rules and certificates that come with Tessera, corrupted at random. Whatever is accepted then is tried by the
 // evaluator at sizes of 0 to 7, and must hold. TESSERA_CAMPAIGN says how many corruptions of each (10000 take some
-// minutes).
+// minutes), TESSERA_CAMPAIGN_SEED which.
 #include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "discover/check/verify_rule.h"
+#include "discover/corrupt.h"
 #include "discover/prove/prove.h"
 #include "discover/shipped.h"
 #include "discover/truth.h"
@@ -12,44 +13,6 @@
 
 namespace tessera::campaign_test {
 namespace {
-
-// A token of the text changed: a number, an operator, a name for another of the text, or two tokens exchanged.
-std::string corrupted(const std::string& text, const RandomStream& random, uint64_t& drawn) {
-    std::vector<std::pair<size_t, size_t>> tokens;
-    auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
-    for (size_t i = 0; i < text.size();) {
-        size_t end = i + 1;
-        if (is_word(text[i]))
-            while (end < text.size() && is_word(text[end])) ++end;
-        if (text[i] != ' ' && text[i] != '\n') tokens.emplace_back(i, end - i);
-        i = end;
-    }
-    if (tokens.empty()) return text;
-    auto pick = [&] { return tokens[random.bits(drawn++) % tokens.size()]; };
-    const auto [at, length] = pick();
-    const auto [from, size] = pick();
-    std::string out = text;
-    switch (random.bits(drawn++) % 4) {
-        case 0: out.replace(at, length, text.substr(from, size)); break;
-        case 1:
-            if (std::isdigit(static_cast<unsigned char>(text[at])))
-                out.replace(at, length, std::to_string(random.bits(drawn++) % 4));
-            else
-                out.erase(at, length);
-            break;
-        case 2: {
-            if (at + length > from && from + size > at) break;
-            const bool first = at < from;
-            const auto [a, n] = first ? std::pair(at, length) : std::pair(from, size);
-            const auto [b, m] = first ? std::pair(from, size) : std::pair(at, length);
-            out = text.substr(0, a) + text.substr(b, m) + text.substr(a + n, b - a - n) + text.substr(a, n) +
-                  text.substr(b + m);
-            break;
-        }
-        default: out.insert(at, text.substr(from, size) + " ");
-    }
-    return out;
-}
 
 struct Count {
     int tried = 0, read = 0, accepted = 0, told_apart = 0;
@@ -69,7 +32,7 @@ void judge(const Claim& claim, bool accepted, uint64_t seed, Count& count, const
 
 TEST(Campaign, CorruptedRulesAreNotBelieved) {
     const Shipped all = shipped_rules();
-    RandomStream random(11, "rules");
+    RandomStream random(campaign_seed() + 11, "rules");
     uint64_t drawn = 0;
     Count count;
     for (int i = 0; count.read < campaign() && i < 40 * campaign(); ++i) {
@@ -100,13 +63,13 @@ TEST(Campaign, CorruptedRulesAreNotBelieved) {
         judge(bare, proof.ok() && proof->proved(), drawn, count, "proved");
     }
     count.print("rules");
-    EXPECT_EQ(count.told_apart, 0) << "seed 11";
+    EXPECT_EQ(count.told_apart, 0) << "seed " << campaign_seed();
     EXPECT_GE(count.read, campaign() / 2);
 }
 
 TEST(Campaign, CorruptedCertificatesAreNotBelieved) {
     const Shipped all = shipped_rules();
-    RandomStream random(13, "certificates");
+    RandomStream random(campaign_seed() + 13, "certificates");
     uint64_t drawn = 0;
     Count count;
     for (int i = 0; count.read < campaign() && i < 40 * campaign(); ++i) {
@@ -144,7 +107,7 @@ TEST(Campaign, CorruptedCertificatesAreNotBelieved) {
         if (check_names(bare).ok()) judge(bare, verify_rule(loose, *read).ok(), drawn, count, now.certificate.text);
     }
     count.print("certificates");
-    EXPECT_EQ(count.told_apart, 0) << "seed 13";
+    EXPECT_EQ(count.told_apart, 0) << "seed " << campaign_seed();
     EXPECT_GE(count.read, campaign() / 2);
 }
 

@@ -26,6 +26,9 @@ SecondOpinion ask_z3(const checker::Names& names, const checker::Conjunction& fa
 // Whether both sides are the same numbers, and the right side divides by 0 only where the left does. Sizes that are
 // summed over become small numbers, which `seed` draws.
 SecondOpinion ask_z3(const Claim& claim, uint64_t seed);
+// Whether both graphs give the same elements for all inputs of these sizes, with those that are fixed as they are.
+SecondOpinion ask_z3(const Graph& left, const Graph& right, const std::map<std::string, Sizes>& sizes,
+                     const std::map<std::string, Tensor>& fixed);
 // Whether both sides sum the same products of the same elements. Sizes that others are multiplied with or divided by
 // become small numbers.
 SecondOpinion ask_isl(const Claim& claim, uint64_t seed);

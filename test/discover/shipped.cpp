@@ -21,6 +21,20 @@ Shipped shipped_rules() {
     return {*rules, *certificates};
 }
 
+Shipped hand_written_rules() {
+    Shipped all;
+    for (const RuleFile& file : built_in_rule_files()) {
+        for (const Rule& rule : built_in_rules(file.name)) all.rules.push_back(rule);
+        for (const auto& [name, entry] : built_in_certificates(file.name)) all.certificates.emplace(name, entry);
+    }
+    return all;
+}
+
+uint64_t campaign_seed() {
+    const char* given = std::getenv("TESSERA_CAMPAIGN_SEED");
+    return given ? std::strtoull(given, nullptr, 10) : 0;
+}
+
 int campaign() {
     const char* given = std::getenv("TESSERA_CAMPAIGN");
     return given ? std::atoi(given) : 300;

@@ -13,6 +13,10 @@ struct Shipped {
 };
 Shipped shipped_rules();
 
-int campaign();  // TESSERA_CAMPAIGN, or 300
+// Those of built_in_rule_files, whose certificates name no shapes.
+Shipped hand_written_rules();
+
+int campaign();            // TESSERA_CAMPAIGN, or 300
+uint64_t campaign_seed();  // TESSERA_CAMPAIGN_SEED, or 0
 
 }  // namespace tessera

@@ -64,7 +64,9 @@ TEST(mutants, that_change_meaning_are_refuted) {
                 }
                 const bool survives = v->kind == Verdict::Kind::Holds;
                 EXPECT_FALSE(survives && !listed) << name << "\n  " << to_string(m.rule) << "\nwas not refuted";
-                EXPECT_FALSE(!survives && listed) << name << " is listed as equivalent but does not survive\n"
+                // Few graphs may match one that changes nothing.
+                const bool fails = v->kind == Verdict::Kind::Refuted || v->instances == 0;
+                EXPECT_FALSE(fails && listed) << name << " is listed as equivalent but does not survive\n"
                                                   << v->to_string();
                 refuted += v->kind == Verdict::Kind::Refuted;
                 never_apply += v->kind == Verdict::Kind::Untested;

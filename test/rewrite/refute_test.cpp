@@ -61,6 +61,41 @@ TEST(refute, rules_that_are_wrong) {
         "a: div(mul(x:int, y), y) => x",
         "a: abs(neg(x:int)) => abs(x)",
         "a [reassociates]: div(x, 2) => mul(x, 0.5)",
+        // Whole numbers that go through a float, or wrap.
+        "a: pow(x:i64, 1.0) => x",
+        "a [reassociates]: cast(cast(x:i64, to=11), to=7) => x",
+        "a [reassociates]: div(mul(x:int, y), y) => x",
+        "a [reassociates]: cast(add(x:i8, y:i8), to=6) => add(cast(x, to=6), cast(y, to=6))",
+        "a: max(x:float, y) => max(y, x)",
+        // Arithmetic that moves into a narrower type: it overflows, underflows or rounds where it did not.
+        "a [reassociates]: mul(cast(x:f16, to=1), cast(y:f16, to=1)) => cast(mul(x, y), to=1)",
+        "a [reassociates]: add(cast(x:f16, to=1), cast(y:f16, to=1)) => cast(add(x, y), to=1)",
+        "a [reassociates]: reduce_sum(cast(x:f16, to=1), a) => cast(reduce_sum(x, a), to=1)",
+        "a [reassociates]: exp(cast(x:f16, to=11)) => cast(exp(x), to=11)",
+        "a [reassociates]: mul(cast(relu(x:f16), to=1), cast(y:f16, to=1)) => cast(mul(relu(x), y), to=1)",
+        "a [reassociates]: matmul(cast(x:bf16, to=1), cast(y:bf16, to=1)) => cast(matmul(x, y), to=1)",
+        "a [reassociates]: mul(x:f64, y:f64) => cast(mul(cast(x, to=1), cast(y, to=1)), to=11)",
+        // Lists and optional inputs that are taken for one.
+        "a: max(x, min(ys...)) => max(x, ys...)",
+        "a: clip(max(x, y), l?, l?) => clip(min(x, y), l?, l?)",
+        "a [reassociates]: mul(x:float, c) => x if const(c) and all_true(c)",
+        "a [reassociates]: gemm(transpose(x, perm=[1,0]), y, ..r) => gemm(x, y, transA=1, ..r)",
+        "a: neg(neg(transpose(x, ..r))) => transpose(x)",
+        // What only some values, sizes or constants show: those that the rule names, long axes, large numbers.
+        "a [reassociates]: where(equal(x:float, 7.25), y, z) => z",
+        "a [reassociates]: clip(x:float, -1000.0, 1000.0) => x",
+        "a [reassociates]: max(x:float, -100000.0) => x",
+        "a: arg_max(x, axis=0, ..r) => min(arg_max(x, axis=0, ..r), 6)",
+        "a [reassociates]: exp(add(x:float, 0.0000001)) => exp(x)",
+        "a: mul(x:float, c) => x if const(c) and number(c) > 0.99 and number(c) < 1.01",
+        "a: mul(mul(x:float, 0.5), 2.0) => x",
+        "a: slice(x, s, e, a?, t?) => slice(x, s, e)",
+        "a: concat(xs..., y, axis=a) => concat(y, xs..., axis=a)",
+        "a: mul(x:i64, 3) => cast(mul(cast(x, to=11), 3.0), to=7)",
+        "a: equal(cast(x:i32, to=1), cast(y:i32, to=1)) => equal(x, y)",
+        "a: cast(cast(x:f16, to=16), to=10) => x",
+        "a [reassociates]: relu(matmul(matmul(log(x), w), v)) => relu(sub(add(matmul(matmul(log(x), w), v), "
+        "matmul(matmul(log(x), w), v)), matmul(matmul(log(x), w), v)))",
         // Convolutions, pools, products.
         "a [reassociates]: concat(conv(x, w, ..a), conv(x, v, ..a), axis=1) => conv(x, concat(w, v, axis=0), ..a)",
         "a [reassociates]: mul(conv(x, w, ..a), c) => conv(x, mul(w, c), ..a) if const(c)",
@@ -104,6 +139,12 @@ TEST(refute, lets_rules_stand_that_are_right) {
         "a [reassociates]: concat(conv(x, w, group=1, ..a), conv(x, v, group=1, ..a), axis=1) => conv(x, concat(w, v, "
         "axis=0), ..a) if drop(dims(w), 1) == drop(dims(v), 1)",
         "a [reassociates]: mul(exp(a:float), exp(b)) => exp(add(a, b))",
+        // An intermediate may overflow on one side only, in the type that the left side computes in.
+        "a [reassociates]: mul(mul(a:f16, b), c) => mul(a, mul(b, c))",
+        "a [reassociates]: max(x:float, y) => add(x, relu(sub(y, x)))",
+        "a [reassociates]: cast(mul(x:f16, y), to=1) => mul(cast(x, to=1), cast(y, to=1))",
+        "a: cast(cast(x:f32, to=11), to=1) => x",
+        "a: cast(relu(x:f16), to=1) => relu(cast(x, to=1))",
         "a [approximates]: mul(x:float, z) => z if number(z) == 0.0",
         "a: slice(slice(x, s1, e1, [0], [1]), s2, e2, [1], [1]) => slice(x, concat(s1, s2, axis=0), concat(e1, e2, "
         "axis=0), [0, 1], [1, 1])",

@@ -89,7 +89,7 @@ int report(const Status& status, bool json) {
     if (colors(STDERR_FILENO) && text.starts_with("error")) text = "\033[1;31merror\033[0m" + text.substr(5);
     say_error(text + "\n");
     if (e.code() == Code::E0501) return kWrongUsage;
-    if (e.code() == Code::E0801) return kOurFault;
+    if (e.code() == Code::E0801 || e.code() == Code::E0802) return kOurFault;
     return e.code() == Code::E0410 ? kInterrupted : kWrongInput;
 }
 

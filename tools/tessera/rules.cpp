@@ -2,6 +2,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/thread_pool.h"
+#include "discover/believe.h"
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove_rule.h"
 #include "help.h"
@@ -172,11 +174,13 @@ struct Prove {
         Json list = Json::array();
         std::map<std::string_view, size_t> counts;
         Stopwatch watch;
+        const RefuteOptions effort = refuter_effort(count(all), &interrupted());
         for (const NamedRules& part : all) {
             std::string entries;
             for (const Rule& rule : part.rules) {
                 if (interrupted()) return Error(Code::E0410, "interrupted");
                 RuleProof proof = write ? prove_for_any_rank(rule) : prove_rule(rule);
+                if (proof.proved) TRY(confirm(rule, proof.entry.empty() ? proof.where : proof.entry, effort));
                 if (auto old = part.certificates.find(rule.name); !proof.entry.empty())
                     entries += proof.entry;
                 else if (old != part.certificates.end() && !old->second.listed.empty())
@@ -210,7 +214,7 @@ struct Prove {
     }
 };
 
-// Replays the certificates of the rules that are said to be proved.
+// Replays the certificates of the rules that are said to be proved, and has the refuter confirm them.
 struct Verify {
     std::vector<std::string> files;
     std::string only;
@@ -219,6 +223,7 @@ struct Verify {
 
     Status operator()() {
         std::vector<NamedRules> all = TRY(rules_of(files, only));
+        const RefuteOptions effort = refuter_effort(count(all), &interrupted());
         size_t proved = 0;
         std::vector<Error> refused;
         std::vector<std::string> names;  // of the refused
@@ -227,16 +232,23 @@ struct Verify {
             const bool said = std::any_of(part.rules.begin(), part.rules.end(),
                                           [](const Rule& r) { return r.evidence == Evidence::Proved; });
             if (said && part.certificates.empty()) TRY(load_certificates(certificates_path(part.file)));
+            std::vector<const Rule*> said_so;
             for (const Rule& rule : part.rules) {
                 auto entry = part.certificates.find(rule.name);
                 const bool has_one = entry != part.certificates.end() && entry->second.listed.empty();
-                if (rule.evidence != Evidence::Proved && !has_one) continue;
-                if (interrupted()) return Error(Code::E0410, "interrupted");
-                ++proved;
-                Status status = verify_rule(rule, part.certificates);
-                if (status.ok()) continue;
-                refused.push_back(status.error());
-                names.push_back(rule.name);
+                if (rule.evidence == Evidence::Proved || has_one) said_so.push_back(&rule);
+            }
+            proved += said_so.size();
+            std::vector<Status> verdicts(said_so.size());
+            Team team;
+            team.each(static_cast<int64_t>(said_so.size()), [&](int64_t i, int) {
+                if (!interrupted()) verdicts[i] = both_lines(*said_so[i], part.certificates, effort);
+            });
+            if (interrupted()) return Error(Code::E0410, "interrupted");
+            for (size_t i = 0; i < said_so.size(); ++i) {
+                if (verdicts[i].ok()) continue;
+                refused.push_back(verdicts[i].error());
+                names.push_back(said_so[i]->name);
             }
         }
         printed = true;
@@ -247,7 +259,16 @@ struct Verify {
                        plural(double(count(all)), "rule"), proved, proved - refused.size(),
                        human_seconds(watch.seconds()));
         if (refused.empty()) return {};
-        return refused.size() == 1 ? refused[0] : std::move(refused[0]).note("and {} more", refused.size() - 1);
+        if (refused.size() == 1) return refused[0];
+        const std::string note = refused[0].note();
+        return std::move(refused[0]).note("{}{}and {} more", note, note.empty() ? "" : "\n", refused.size() - 1);
+    }
+
+  private:
+    static Status both_lines(const Rule& rule, const Certificates& certificates, const RefuteOptions& effort) {
+        if (!certificates.contains(rule.name)) return verify_rule(rule, certificates);
+        TRY(believe(rule, certificates, effort));
+        return {};
     }
 };
 
@@ -415,7 +436,7 @@ void add_rules(CLI::App& app, Chosen& chosen) {
     add_functions(*rules, chosen);
     add_on_files<Prove>(*rules, chosen, "prove", "Prove each rule for all sizes, where the prover can",
                         "Rule files; without any, the built-in rules");
-    add_on_files<Verify>(*rules, chosen, "verify", "Replay the certificates of rules that are said to be proved",
+    add_on_files<Verify>(*rules, chosen, "verify", "Replay certificates and have the refuter confirm each rule",
                          "Rule files, with their certificates beside them");
 }
 

@@ -82,13 +82,11 @@ const OpDef kBitShift{
     .name = "bit_shift",
     .inputs = {"x: T", "amount: T"},
     .outputs = {"y: T"},
-    .attrs = {string_attr("direction").required()},
+    .attrs = {string_attr("direction").one_of({"LEFT", "RIGHT"}).required()},
     .types = {{"T", kInts}},
     .traits = {Trait::Pure, Trait::Elementwise},
     .onnx = "BitShift",
     .infer = [](const OpView& op) -> Result<Types> {
-        const std::string& d = op.string("direction");
-        if (d != "LEFT" && d != "RIGHT") return op.error(Code::E0212, "direction is \"{}\", not LEFT or RIGHT", d);
         auto shape = broadcast(op.shape(0), op.shape(1));
         if (!shape) return op.shape_error("{} and {} do not broadcast", op.shape(0), op.shape(1));
         return op.like(0, *shape);
@@ -127,17 +125,22 @@ std::vector<OpDef> arithmetic_ops() {
     auto larger = [](const Expr& a, const Expr& b) { return max(a, b); };
     return {
         differentiable(binary("add", "Add", kNumbers, "T", {Trait::Commutative, Trait::Associative}, plus),
-                       [](const Backward& r) -> Gradients { return {r.g, r.g}; }),
+                       [](const Backward& r) -> Gradients {
+                           return {r.g, r.g};
+                       }),
         differentiable(binary("sub", "Sub", kNumbers, "T", {}, minus),
-                       [](const Backward& r) -> Gradients { return {r.g, r.b.op("neg", {r.g})}; }),
+                       [](const Backward& r) -> Gradients {
+                           return {r.g, r.b.op("neg", {r.g})};
+                       }),
         differentiable(
             binary("mul", "Mul", kNumbers, "T", {Trait::Commutative, Trait::Associative, Trait::Bilinear}, times),
-            [](const Backward& r) -> Gradients { return {r.b.mul(r.g, r.in[1]), r.b.mul(r.g, r.in[0])}; }),
+            [](const Backward& r) -> Gradients {
+                return {r.b.mul(r.g, r.in[1]), r.b.mul(r.g, r.in[0])};
+            }),
         differentiable(binary("div", "Div", kNumbers, "T", {Trait::Linear}, over), back_through_div),
         variadic("min", "Min", smaller, {Trait::Associative}),
         variadic("max", "Max", larger, {Trait::Associative}),
-        differentiable(variadic("sum", "Sum", plus),
-                       [](const Backward& r) { return Gradients(r.in.size(), r.g); }),
+        differentiable(variadic("sum", "Sum", plus), [](const Backward& r) { return Gradients(r.in.size(), r.g); }),
         variadic("mean", "Mean", plus, {}, over),
         differentiable(unary("neg", "Neg", kNumbers, [](const Expr& x) { return -x; }),
                        [](const Backward& r) -> Gradients { return {r.b.op("neg", {r.g})}; }),

@@ -296,8 +296,6 @@ struct LinearSizes {
 Result<LinearSizes> linear_sizes(const OpView& op) {
     const std::string& rule = op.string("update_rule");
     bool gated = rule == "gated" || rule == "gated_delta", delta = rule == "delta" || rule == "gated_delta";
-    if (!gated && !delta && rule != "linear")
-        return op.error(Code::E0212, "update_rule is \"{}\", not linear, gated, delta or gated_delta", rule);
     if (gated != op.has(kDecay)) return op.error(Code::E0207, "decay does not go with update_rule \"{}\"", rule);
     if (delta != op.has(kBeta)) return op.error(Code::E0207, "beta does not go with update_rule \"{}\"", rule);
     for (size_t i : {0, 1, 2})
@@ -393,7 +391,8 @@ const OpDef kLinearAttention{
     .inputs = {"query: T", "key: T", "value: T", "past_state?: S", "decay?: T", "beta?: T"},
     .outputs = {"y: T", "present_state: *"},
     .attrs = {int_attr("chunk_size", 64), int_attr("kv_num_heads").required(), int_attr("q_num_heads").required(),
-              float_attr("scale", 0), string_attr("update_rule", "gated_delta")},
+              float_attr("scale", 0),
+              string_attr("update_rule", "gated_delta").one_of({"linear", "gated", "delta", "gated_delta"})},
     .types = {{"T", kWideFloats}, {"S", kWideFloats}},
     .traits = {Trait::Pure, Trait::InfersUnranked},
     .onnx = "LinearAttention",

@@ -25,8 +25,8 @@ const OpDef kConv{
     .name = "conv",
     .inputs = {"x: T", "w: T", "b?: T"},
     .outputs = {"y: T"},
-    .attrs = {string_attr("auto_pad", "NOTSET"), ints_attr("dilations"), int_attr("group", 1),
-              ints_attr("kernel_shape"), ints_attr("pads"), ints_attr("strides"), int_attr("halvings").hint(),
+    .attrs = {auto_pad_attr(), ints_attr("dilations"), int_attr("group", 1), ints_attr("kernel_shape"),
+              ints_attr("pads"), ints_attr("strides"), int_attr("halvings").hint(),
               ints_attr("tiles").hint()},  // outputs computed together along each axis; all 1: each by itself
     .types = {{"T", kWideFloats}},
     .traits = {Trait::Pure, Trait::Window},
@@ -68,9 +68,8 @@ const OpDef kConvTranspose{
     .name = "conv_transpose",
     .inputs = {"x: T", "w: T", "b?: T"},
     .outputs = {"y: T"},
-    .attrs = {string_attr("auto_pad", "NOTSET"), ints_attr("dilations"), int_attr("group", 1),
-              ints_attr("kernel_shape"), ints_attr("output_padding"), ints_attr("output_shape"), ints_attr("pads"),
-              ints_attr("strides")},
+    .attrs = {auto_pad_attr(), ints_attr("dilations"), int_attr("group", 1), ints_attr("kernel_shape"),
+              ints_attr("output_padding"), ints_attr("output_shape"), ints_attr("pads"), ints_attr("strides")},
     .types = {{"T", kWideFloats}},
     .traits = {Trait::Pure, Trait::Window},
     .onnx = "ConvTranspose",
@@ -235,7 +234,7 @@ const OpDef kCausalConvWithState{
     .name = "causal_conv_with_state",
     .inputs = {"x: T", "w: T", "b?: T", "past_state?: T"},
     .outputs = {"y: T", "present_state: T"},
-    .attrs = {string_attr("activation", "none")},
+    .attrs = {string_attr("activation", "none").one_of({"none", "silu", "swish"})},
     .types = {{"T", kWideFloats}},
     .traits = {Trait::Pure, Trait::Window},
     .onnx = "CausalConvWithState",
@@ -245,9 +244,6 @@ const OpDef kCausalConvWithState{
         if ((x[1].as_int() && w[0].as_int() && x[1] != w[0]) || (w[1].as_int() && !w[1].is_int(1)) || w[2].is_int(0))
             return op.shape_error("the weight {} is not [C, 1, K] for an input {}", w, x);
         TRY(check_bias(op, 2, x[1]));
-        const std::string& activation = op.string("activation");
-        if (activation != "none" && activation != "silu" && activation != "swish")
-            return op.error(Code::E0212, "activation is \"{}\", not none, silu or swish", activation);
         Shape state{x[0], x[1], w[2] - 1};
         if (op.has(3)) {
             const Shape& past = op.shape(3);
@@ -288,8 +284,6 @@ Result<ConvWindow> transposed_window(const OpView& op) {
     auto stated = TRY(window_ints(op, "kernel_shape", rank, 1, 0));
     const std::string& auto_pad = op.string("auto_pad");
     bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
-    if (!same && auto_pad != "NOTSET" && auto_pad != "VALID")
-        return op.error(Code::E0212, "auto_pad is \"{}\", not NOTSET, SAME_UPPER, SAME_LOWER or VALID", auto_pad);
     ConvWindow window;
     for (size_t i = 0; i < rank; ++i) {
         WindowAxis axis;

@@ -51,7 +51,8 @@ const OpDef kGridSample{
     .name = "grid_sample",
     .inputs = {"x: T", "grid: G"},
     .outputs = {"y: T"},
-    .attrs = {int_attr("align_corners", 0), string_attr("mode", "linear"), string_attr("padding_mode", "zeros")},
+    .attrs = {int_attr("align_corners", 0), string_attr("mode", "linear").one_of({"linear", "nearest", "cubic"}),
+              string_attr("padding_mode", "zeros").one_of({"zeros", "border", "reflection"})},
     .types = {{"T", kBodyTypes}, {"G", kWideFloats}},
     .onnx = {"GridSample",
              {{20,
@@ -80,11 +81,6 @@ const OpDef kGridSample{
         if ((x[0].as_int() && grid[0].as_int() && x[0] != grid[0]) ||
             (grid[-1].as_int() && !grid[-1].is_int(x.rank() - 2)))
             return op.shape_error("the grid {} does not fit {}", grid, x);
-        const std::string &mode = op.string("mode"), &padding = op.string("padding_mode");
-        if (mode != "linear" && mode != "nearest" && mode != "cubic")
-            return op.error(Code::E0212, "mode is \"{}\", not linear, nearest or cubic", mode);
-        if (padding != "zeros" && padding != "border" && padding != "reflection")
-            return op.error(Code::E0212, "padding_mode is \"{}\", not zeros, border or reflection", padding);
         return op.like(0, x.slice(0, 2) + grid.slice(1, grid.rank() - 1));
     },
     .body =

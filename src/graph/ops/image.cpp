@@ -185,17 +185,6 @@ double reach(const OpView& op, const ResizedAxis& a) {
 }
 
 Status check_resize_attrs(const OpView& op) {
-    auto one_of = [&](const char* attr, std::initializer_list<std::string_view> allowed) -> Status {
-        for (std::string_view s : allowed)
-            if (op.string(attr) == s) return {};
-        return op.error(Code::E0212, "{} is \"{}\"", attr, op.string(attr));
-    };
-    TRY(one_of("mode", {"nearest", "linear", "cubic"}));
-    TRY(one_of("nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}));
-    TRY(one_of("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"}));
-    TRY(one_of("coordinate_transformation_mode",
-               {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-                "tf_crop_and_resize", "tf_half_pixel_for_nn"}));
     if (op.integer("antialias") && op.string("mode") == "nearest")
         return op.error(Code::E0212, "antialias has no meaning where mode is nearest");
     if ((op.string("mode") != "nearest" || crops(op)) && !kBodyTypes.has(op.dtype(0)))
@@ -349,10 +338,15 @@ const OpDef kResize{
     .name = "resize",
     .inputs = {"x: T", "roi?: R", "scales?: f32", "sizes?: i64"},
     .outputs = {"y: T"},
-    .attrs = {int_attr("antialias", 0), ints_attr("axes"), string_attr("coordinate_transformation_mode", "half_pixel"),
+    .attrs = {int_attr("antialias", 0), ints_attr("axes"),
+              string_attr("coordinate_transformation_mode", "half_pixel")
+                  .one_of({"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+                           "tf_crop_and_resize", "tf_half_pixel_for_nn"}),
               float_attr("cubic_coeff_a", -0.75f), int_attr("exclude_outside", 0), float_attr("extrapolation_value", 0),
-              string_attr("keep_aspect_ratio_policy", "stretch"), string_attr("mode", "nearest"),
-              string_attr("nearest_mode", "round_prefer_floor")},
+              string_attr("keep_aspect_ratio_policy", "stretch").one_of({"stretch", "not_larger", "not_smaller"}),
+              string_attr("mode", "nearest").one_of({"nearest", "linear", "cubic"}),
+              string_attr("nearest_mode", "round_prefer_floor")
+                  .one_of({"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"})},
     .types = {{"T", kAllTypes}, {"R", kWideFloats}},
     .onnx = resize_form(),
     .infer = infer_resize,
@@ -363,7 +357,10 @@ const OpDef kResize{
         },
     // The filter's width is part of the body where it is antialiased.
     .body_applies =
-        [](const OpView& op) { return !op.integer("antialias") || op.value(kScales) || op.constant_ints(kSizes); },
+        [](const OpView& op) {
+            if (crops(op) && !given(op, kRoi)) return false;
+            return !op.integer("antialias") || op.value(kScales) || op.constant_ints(kSizes);
+        },
     .layout = Layout::ChannelsLast,
 };
 

@@ -162,13 +162,11 @@ OpDef image_decoder_op() {
         .name = "image_decoder",
         .inputs = {"encoded_stream: u8"},
         .outputs = {"image: u8"},
-        .attrs = {string_attr("pixel_format", "RGB")},
+        .attrs = {string_attr("pixel_format", "RGB").one_of({"RGB", "BGR", "Grayscale"})},
         .onnx = "ImageDecoder",
         .infer = [](const OpView& op) -> Result<Types> {
             if (op.rank(0) != 1) return op.shape_error("needs a vector of bytes, has {}", op.shape(0));
             const std::string& format = op.string("pixel_format");
-            if (format != "RGB" && format != "BGR" && format != "Grayscale")
-                return op.error(Code::E0212, "pixel_format is \"{}\", not RGB, BGR or Grayscale", format);
             return op.like(0, {op.fresh(0, 0), op.fresh(0, 1), format == "Grayscale" ? 1 : 3});
         },
         .evaluate = decode,

@@ -106,8 +106,8 @@ const OpDef kQLinearMatmul{
 // --- convolutions
 
 std::vector<AttrDef> conv_attrs() {
-    return {string_attr("auto_pad", "NOTSET"), ints_attr("dilations"), int_attr("group", 1),
-            ints_attr("kernel_shape"),         ints_attr("pads"),      ints_attr("strides")};
+    return {auto_pad_attr(),           ints_attr("dilations"), int_attr("group", 1),
+            ints_attr("kernel_shape"), ints_attr("pads"),      ints_attr("strides")};
 }
 
 // A scalar, or (of the weights) one for each output channel.

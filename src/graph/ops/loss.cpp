@@ -7,9 +7,6 @@ namespace {
 
 // [N, C, d1, ...] scores against [N, d1, ...] labels; weights [C].
 Status check_loss(const OpView& op) {
-    const std::string& reduction = op.string("reduction");
-    if (reduction != "none" && reduction != "sum" && reduction != "mean")
-        return op.error(Code::E0212, "reduction is \"{}\", not none, sum or mean", reduction);
     const Shape &x = op.shape(0), &labels = op.shape(1);
     bool fits = x.rank() >= 2 && labels.rank() == x.rank() - 1;
     for (int64_t d = 0; fits && d < labels.rank(); ++d) {
@@ -31,7 +28,7 @@ const OpDef kNegativeLogLikelihoodLoss{
     .name = "negative_log_likelihood_loss",
     .inputs = {"x: T", "labels: I", "weights?: T"},
     .outputs = {"loss: T"},
-    .attrs = {int_attr("ignore_index"), string_attr("reduction", "mean")},
+    .attrs = {int_attr("ignore_index"), string_attr("reduction", "mean").one_of({"none", "sum", "mean"})},
     .types = {{"T", kWideFloats}, {"I", {DType::i32, DType::i64}}},
     .onnx = "NegativeLogLikelihoodLoss",
     .infer = [](const OpView& op) -> Result<Types> {
@@ -65,7 +62,7 @@ const OpDef kSoftmaxCrossEntropyLoss{
     .name = "softmax_cross_entropy_loss",
     .inputs = {"scores: T", "labels: I", "weights?: T"},
     .outputs = {"loss: T", "log_prob?: T"},
-    .attrs = {int_attr("ignore_index"), string_attr("reduction", "mean")},
+    .attrs = {int_attr("ignore_index"), string_attr("reduction", "mean").one_of({"none", "sum", "mean"})},
     .types = {{"T", kWideFloats}, {"I", {DType::i32, DType::i64}}},
     .onnx = "SoftmaxCrossEntropyLoss",
     .infer = [](const OpView& op) -> Result<Types> {

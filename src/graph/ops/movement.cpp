@@ -196,8 +196,10 @@ const OpDef kSplit{
             int64_t fixed = 0;  // apart, since there may be many
             for (size_t i = 0; i < op.output(); ++i) {
                 const Dim& size = op.out(i).shape[axis];
-                if (auto n = size.as_int()) fixed += *n;
-                else start = start + size;
+                if (auto n = size.as_int())
+                    fixed += *n;
+                else
+                    start = start + size;
             }
             return op.in(0).at(o.with(axis, start + fixed + o[axis]));
         },
@@ -314,10 +316,8 @@ const OpDef kTile{
 // The shape of [N,C,H,W] and the attributes that depth_to_space and space_to_depth share.
 Status check_blocks(const OpView& op) {
     int64_t block = op.integer("blocksize");
-    const std::string& mode = op.string("mode");
     if (op.rank(0) != 4) return op.shape_error("needs [N,C,H,W], has {}", op.shape(0));
     if (block < 1 || block > 65536) return op.error(Code::E0212, "blocksize is {}", block);
-    if (mode != "DCR" && mode != "CRD") return op.error(Code::E0212, "mode is \"{}\", not DCR or CRD", mode);
     return {};
 }
 
@@ -325,7 +325,7 @@ const OpDef kDepthToSpace{
     .name = "depth_to_space",
     .inputs = {"x: T"},
     .outputs = {"y: T"},
-    .attrs = {int_attr("blocksize").required(), string_attr("mode", "DCR")},
+    .attrs = {int_attr("blocksize").required(), string_attr("mode", "DCR").one_of({"DCR", "CRD"})},
     .types = {{"T", kAllTypes}},
     .traits = {Trait::Pure, Trait::Linear},
     .onnx = {"DepthToSpace", {attr_added(11, "mode", Attr(std::string("DCR")))}},
@@ -351,7 +351,7 @@ const OpDef kSpaceToDepth{
     .name = "space_to_depth",
     .inputs = {"x: T"},
     .outputs = {"y: T"},
-    .attrs = {int_attr("blocksize").required(), string_attr("mode", "DCR")},
+    .attrs = {int_attr("blocksize").required(), string_attr("mode", "DCR").one_of({"DCR", "CRD"})},
     .types = {{"T", kAllTypes}},
     .traits = {Trait::Pure, Trait::Linear},
     .onnx = {"SpaceToDepth", {attr_added(28, "mode", Attr(std::string("DCR")))}},

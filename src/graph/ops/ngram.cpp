@@ -70,7 +70,7 @@ const OpDef kTfIdfVectorizer{
     .name = "tfidf_vectorizer",
     .inputs = {"x: T"},
     .outputs = {"y: f32"},
-    .attrs = {string_attr("mode").required(), int_attr("min_gram_length").required(),
+    .attrs = {string_attr("mode").one_of({"TF", "IDF", "TFIDF"}).required(), int_attr("min_gram_length").required(),
               int_attr("max_gram_length").required(), int_attr("max_skip_count").required(),
               ints_attr("ngram_counts").required(), ints_attr("ngram_indexes").required(), ints_attr("pool_int64s"),
               strings_attr("pool_strings"), floats_attr("weights")},
@@ -78,9 +78,6 @@ const OpDef kTfIdfVectorizer{
     .onnx = "TfIdfVectorizer",
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.rank(0) > 2) return op.shape_error("needs [C] or [N,C], has {}", op.shape(0));
-        const std::string& mode = op.string("mode");
-        if (mode != "TF" && mode != "IDF" && mode != "TFIDF")
-            return op.error(Code::E0212, "mode is \"{}\", not TF, IDF or TFIDF", mode);
         if (op.has_attr("pool_strings") != (op.dtype(0) == DType::string))
             return op.error(Code::E0208, "the pool's elements are not {}", dtype_name(op.dtype(0)));
         int64_t shortest = op.integer("min_gram_length"), longest = op.integer("max_gram_length");

@@ -26,9 +26,9 @@ Result<Shape> pool_shape(const OpView& op) {
 Result<Types> infer_pool(const OpView& op) { return op.like(0, TRY(pool_shape(op))); }
 
 std::vector<AttrDef> pool_attrs(std::vector<AttrDef> more) {
-    std::vector<AttrDef> attrs = {
-        string_attr("auto_pad", "NOTSET"),    int_attr("ceil_mode", 0), ints_attr("dilations"),
-        ints_attr("kernel_shape").required(), ints_attr("pads"),        ints_attr("strides")};
+    std::vector<AttrDef> attrs = {auto_pad_attr(),        int_attr("ceil_mode", 0),
+                                  ints_attr("dilations"), ints_attr("kernel_shape").required(),
+                                  ints_attr("pads"),      ints_attr("strides")};
     for (AttrDef& a : more) attrs.push_back(std::move(a));
     return attrs;
 }

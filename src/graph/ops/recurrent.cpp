@@ -162,9 +162,6 @@ std::vector<Value*> lstm_step(const OpView& op, Builder& b, const Direction& d, 
 }
 
 Result<Types> infer_recurrent(const OpView& op, const Cell& cell) {
-    const std::string& direction = op.string("direction");
-    if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-        return op.error(Code::E0212, "direction is \"{}\", not forward, reverse or bidirectional", direction);
     TRY(activations_of(op, cell.activations));
     const int64_t layout = cell.in_bytes ? 0 : op.integer("layout");
     if (layout != 0 && layout != 1) return op.error(Code::E0212, "layout is {}, not 0 or 1", layout);
@@ -322,7 +319,7 @@ OpDef recurrent(std::string name, Cell cell, std::vector<AttrDef> more, std::vec
                                floats_attr("activation_beta"),
                                strings_attr("activations"),
                                float_attr("clip"),
-                               string_attr("direction", "forward"),
+                               string_attr("direction", "forward").one_of({"forward", "reverse", "bidirectional"}),
                                int_attr("hidden_size"),
                                int_attr("layout", 0)};
     attrs.insert(attrs.end(), more.begin(), more.end());

@@ -80,9 +80,9 @@ const OpDef kRoiAlign{
     .name = "roi_align",
     .inputs = {"x: T", "rois: T", "batch_indices: i64"},
     .outputs = {"y: T"},
-    .attrs = {string_attr("coordinate_transformation_mode", "half_pixel"), string_attr("mode", "avg"),
-              int_attr("output_height", 1), int_attr("output_width", 1), int_attr("sampling_ratio", 0),
-              float_attr("spatial_scale", 1)},
+    .attrs = {string_attr("coordinate_transformation_mode", "half_pixel").one_of({"half_pixel", "output_half_pixel"}),
+              string_attr("mode", "avg").one_of({"avg", "max"}), int_attr("output_height", 1),
+              int_attr("output_width", 1), int_attr("sampling_ratio", 0), float_attr("spatial_scale", 1)},
     .types = {{"T", kWideFloats}},
     .onnx = {"RoiAlign",
              {{16,
@@ -98,10 +98,6 @@ const OpDef kRoiAlign{
                    return {};
                }}}},
     .infer = [](const OpView& op) -> Result<Types> {
-        const std::string &mode = op.string("mode"), &transform = op.string("coordinate_transformation_mode");
-        if (mode != "avg" && mode != "max") return op.error(Code::E0212, "mode is \"{}\", not avg or max", mode);
-        if (transform != "half_pixel" && transform != "output_half_pixel")
-            return op.error(Code::E0212, "coordinate_transformation_mode is \"{}\"", transform);
         if (op.integer("sampling_ratio") < 0 || op.integer("sampling_ratio") > kMaxPooledSize)
             return op.error(Code::E0212, "sampling_ratio is {}", op.integer("sampling_ratio"));
         const Shape &rois = op.shape(1), &batch = op.shape(2);

@@ -76,8 +76,6 @@ class Scatter {
 
 Status check_reduction(const OpView& op) {
     const std::string& name = op.string("reduction");
-    if (name != "none" && name != "add" && name != "mul" && name != "max" && name != "min")
-        return op.error(Code::E0212, "reduction is \"{}\", not none, add, mul, max or min", name);
     if (name != "none" && !kBodyTypes.has(op.dtype(0)))
         return op.error(Code::E0208, "cannot {} elements of {}", name, dtype_name(op.dtype(0)));
     return {};
@@ -96,7 +94,7 @@ const OpDef kScatterElements{
     .name = "scatter_elements",
     .inputs = {"x: T", "indices: I", "updates: T"},
     .outputs = {"y: T"},
-    .attrs = {int_attr("axis", 0), string_attr("reduction", "none")},
+    .attrs = {int_attr("axis", 0), string_attr("reduction", "none").one_of({"none", "add", "mul", "max", "min"})},
     .types = {{"T", kAllTypes}, {"I", {DType::i32, DType::i64}}},
     .onnx = {"ScatterElements", {reduction_added(16)}, {"Scatter"}},
     .infer = [](const OpView& op) -> Result<Types> {
@@ -152,7 +150,7 @@ const OpDef kScatterNd{
     .name = "scatter_nd",
     .inputs = {"x: T", "indices: i64", "updates: T"},
     .outputs = {"y: T"},
-    .attrs = {string_attr("reduction", "none")},
+    .attrs = {string_attr("reduction", "none").one_of({"none", "add", "mul", "max", "min"})},
     .types = {{"T", kAllTypes}},
     .onnx = {"ScatterND", {reduction_added(16)}},
     .infer = [](const OpView& op) -> Result<Types> {
@@ -205,14 +203,11 @@ const OpDef kTensorScatter{
     .name = "tensor_scatter",
     .inputs = {"past: T", "update: T", "write_indices?: i64"},
     .outputs = {"present: T"},
-    .attrs = {int_attr("axis", -2), string_attr("mode", "linear")},
+    .attrs = {int_attr("axis", -2), string_attr("mode", "linear").one_of({"linear", "circular"})},
     .types = {{"T", kAllTypes}},
     .onnx = "TensorScatter",
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape &past = op.shape(0), &update = op.shape(1);
-        const std::string& mode = op.string("mode");
-        if (mode != "linear" && mode != "circular")
-            return op.error(Code::E0212, "mode is \"{}\", not linear or circular", mode);
         if (past.rank() != update.rank()) return op.shape_error("past and update have ranks {} and {}", past, update);
         int64_t axis = TRY(op.axis(op.integer("axis"), past.rank()));
         if (axis == 0) return op.error(Code::E0212, "axis 0 is the batch");

@@ -210,7 +210,7 @@ const OpDef kPad{
     .name = "pad",
     .inputs = {"x: T", "pads: i64", "value?: T", "axes?: I"},
     .outputs = {"y: T"},
-    .attrs = {string_attr("mode", "constant")},
+    .attrs = {string_attr("mode", "constant").one_of({"constant", "reflect", "edge", "wrap"})},
     .types = {{"T", kAllTypes}, {"I", {DType::i32, DType::i64}}},
     .traits = {Trait::Pure, Trait::Movement},
     .onnx = {"Pad",
@@ -223,8 +223,6 @@ const OpDef kPad{
     .infer = [](const OpView& op) -> Result<Types> {
         const Shape& x = op.shape(0);
         const std::string& mode = op.string("mode");
-        if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
-            return op.error(Code::E0212, "mode is \"{}\", not constant, reflect, edge or wrap", mode);
         if (op.rank(1) != 1) return op.shape_error("pads must be a vector, is {}", op.shape(1));
         if (op.has(2) && op.shape(2).elements().as_int().value_or(1) != 1)
             return op.shape_error("the value must be one element, is {}", op.shape(2));

@@ -107,13 +107,10 @@ const OpDef kStringNormalizer{
     .name = "string_normalizer",
     .inputs = {"x: str"},
     .outputs = {"y: str"},
-    .attrs = {string_attr("case_change_action", "NONE"), int_attr("is_case_sensitive", 0), string_attr("locale"),
-              strings_attr("stopwords")},
+    .attrs = {string_attr("case_change_action", "NONE").one_of({"NONE", "LOWER", "UPPER"}),
+              int_attr("is_case_sensitive", 0), string_attr("locale"), strings_attr("stopwords")},
     .onnx = "StringNormalizer",
     .infer = [](const OpView& op) -> Result<Types> {
-        const std::string& action = op.string("case_change_action");
-        if (action != "NONE" && action != "LOWER" && action != "UPPER")
-            return op.error(Code::E0212, "case_change_action is \"{}\", not NONE, LOWER or UPPER", action);
         Shape y = op.shape(0);
         if (y.rank() < 1 || y.rank() > 2 || (y.rank() == 2 && y[0].as_int().value_or(1) != 1))
             return op.shape_error("needs [C] or [1,C], has {}", y);

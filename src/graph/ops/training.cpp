@@ -92,16 +92,12 @@ Expr momentum(const Step& s, const Indices& o) {
 }
 
 OpDef momentum_op() {
-    OpDef def = optimizer("momentum", "Momentum", 3,
-                          {float_attr("alpha").required(), float_attr("beta").required(),
-                           string_attr("mode").required(), float_attr("norm_coefficient").required()},
-                          momentum);
-    def.infer = [](const OpView& op) -> Result<Types> {
-        const std::string& mode = op.string("mode");
-        if (mode != "standard" && mode != "nesterov")
-            return op.error(Code::E0212, "mode is \"{}\", not standard or nesterov", mode);
-        return infer_step(op, 3);
-    };
+    OpDef def = optimizer(
+        "momentum", "Momentum", 3,
+        {float_attr("alpha").required(), float_attr("beta").required(),
+         string_attr("mode").one_of({"standard", "nesterov"}).required(), float_attr("norm_coefficient").required()},
+        momentum);
+    def.infer = [](const OpView& op) { return infer_step(op, 3); };
     return def;
 }
 

@@ -5,30 +5,54 @@
 
 #include "base/numeric.h"
 #include "graph/text/literal.h"
+#include "graph/wider_floats.h"
 #include "rewrite/refute/field.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMaxWork = 20'000'000;
+constexpr double kModerate = 100;  // sums of such numbers lose little to rounding
+constexpr int kNear = 8;           // percent of elements that are a number of the rule, or near one
 
-double special(DType dtype, Draw& draw) {
+double least_of(DType dtype) {
+    return dtype == DType::f64 ? 0x1p-1074 : dtype == DType::f32 ? 0x1p-149 : dtype == DType::f16 ? 0x1p-24 : 0x1p-133;
+}
+
+// What the elements of one tensor are like: a mixture shows a rule that minds one of them, tensors of one kind show
+// what two of a kind do together.
+struct Style {
+    enum class Kind { Any, Zeros, Undefined, Extremes, Ties };
+    Kind kind = Kind::Any;
+    double scale = 1;  // of Wide: around this
+};
+
+double special(DType dtype, Style::Kind kind, Draw& draw) {
     constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-    const double most = float_max(dtype);
-    const double least = dtype == DType::f64   ? 0x1p-1074
-                         : dtype == DType::f32 ? 0x1p-149
-                         : dtype == DType::f16 ? 0x1p-24
-                                               : 0x1p-133;
+    const double most = float_max(dtype), least = least_of(dtype);
+    switch (kind) {
+        case Style::Kind::Zeros: return draw.pick({0.0, -0.0, 0.0, -0.0, 1.0, -1.0});
+        case Style::Kind::Undefined: return draw.pick({kNan, kInf, -kInf, 0.0, -0.0, 1.0, -1.0});
+        case Style::Kind::Extremes:
+            return draw.pick({most, -most, most / 2, least, -least, 0x1p53 + 1, -0x1p24 - 1, 1.0, 0.0});
+        case Style::Kind::Ties: return static_cast<double>(draw.between(-7, 7)) / 2;
+        case Style::Kind::Any: break;
+    }
     return draw.pick({0.0, -0.0, kInf, -kInf, kNan, most, -most, least, -least, 1.0, -1.0});
 }
 
-double real(Values values, bool positive, DType dtype, Draw& draw) {
-    if (positive) return 0.25 + draw.uniform() * 2;
+double real(Values values, bool positive, DType dtype, const Style& style, Draw& draw) {
+    if (positive) return draw.chance(80) ? 0.25 + draw.uniform() * 2 : std::pow(10, draw.uniform() * 4 - 2);
     switch (values) {
         case Values::Whole: return static_cast<double>(draw.between(-3, 3));
         case Values::Positive: return 0.05 + 0.9 * draw.uniform() + (draw.chance(25) ? 1.0 : 0.0);
+        case Values::Large:
+            if (draw.chance(50)) return (draw.uniform() * 2 - 1) * style.scale;
+            [[fallthrough]];
+        case Values::Ordinary: return (draw.uniform() * 2 - 1) * (draw.chance(20) ? 4 : 1.5);
+        case Values::Wide: return (draw.chance(40) ? -1 : 1) * style.scale * (1 + draw.uniform());
         case Values::Special:
-            if (draw.chance(55)) return special(dtype, draw);
+            if (draw.chance(style.kind == Style::Kind::Any ? 55 : 80)) return special(dtype, style.kind, draw);
             [[fallthrough]];
         default: return (draw.uniform() * 2 - 1) * (draw.chance(20) ? 4 : 1.5);
     }
@@ -36,45 +60,42 @@ double real(Values values, bool positive, DType dtype, Draw& draw) {
 
 int64_t integer(Values values, bool positive, DType dtype, Draw& draw) {
     const bool no_sign = is_unsigned_int(dtype);
-    if (values == Values::Special && draw.chance(50) && !positive)
-        return draw.pick<int64_t>({int_min(dtype), int_max(dtype), 0, 1, int_wrap(dtype, -1)});
+    const int64_t most = int_max(dtype);
+    if ((values == Values::Special || values == Values::Extreme) && draw.chance(50)) {
+        // The last ones are whole numbers that f64 and f32 do not have.
+        int64_t v = draw.pick<int64_t>({int_min(dtype), most, 0, 1, -1, int_min(dtype) + 1, most - 1, most / 2 + 1,
+                                        (int64_t{1} << 53) + 1, -(int64_t{1} << 53) - 1, (int64_t{1} << 24) + 1});
+        v = int_wrap(dtype, v);
+        if (!positive || v > 0) return v;
+    }
     if (values == Values::Positive || positive) return draw.between(1, 3);
+    if (values == Values::Large) return int_wrap(dtype, draw.between(no_sign ? 0 : -2000, 2000));
     return int_wrap(dtype, draw.between(no_sign ? 0 : -4, 5));
 }
 
-// How much rounding a float type allows for.
-double roundoff(DType t) {
-    switch (t) {
-        case DType::f64: return 1e-6;  // attributes are f32
-        case DType::f32: return 3e-5;
-        case DType::f16: return 3e-2;
-        case DType::bf16: return 1e-1;
-        default: return 1;
-    }
+// One of the numbers that a rule is about, or a neighbour of it.
+double near(const std::vector<double>& numbers, bool special, Draw& draw) {
+    const double n = draw.pick(numbers);
+    if (!special) return draw.pick({n, n, -n, n + 1, n - 1, 2 * n, n / 2, n * 1.001, n * 0.999});
+    return draw.pick({n, n, -n, n + 1, n - 1, 2 * n, n / 2, std::nextafter(n, 1e30), std::nextafter(n, -1e30)});
 }
 
-void each_dtype(const Graph& graph, const std::function<void(DType)>& f) {
-    auto see = [&](const Value* v) {
-        if (v->type().is_tensor()) f(v->type().tensor().dtype);
-    };
-    for (const auto& v : graph.inputs()) see(v.get());
-    for (const auto& v : graph.constants()) see(v.get());
-    for (const auto& n : graph.nodes()) {
-        for (size_t i = 0; i < n->output_count(); ++i) see(n->output(i));
-        if (n->op().attr("stash_type")) f(DType::f32);  // what it computes with inside
-    }
+Style some_style(Values values, double most, Draw& draw) {
+    using Kind = Style::Kind;
+    Style style;
+    if (values == Values::Special)
+        style.kind = draw.pick({Kind::Any, Kind::Any, Kind::Zeros, Kind::Undefined, Kind::Extremes, Kind::Ties});
+    // Anything between the square of which is too small, and twice of which is too large.
+    if (values == Values::Large) style.scale = draw.pick({10.0, 100.0, 300.0});
+    if (values == Values::Wide) style.scale = std::pow(most, draw.uniform() * 1.7 - 0.75);
+    return style;
 }
 
 // Of the left side: what rounds to fewer digits on the right is no reassociation.
 double tolerance_of(const Sides& sides) {
-    double worst = 1e-6;
-    auto see = [&](DType t) {
-        if (is_float(t)) worst = std::max(worst, roundoff(t));
-    };
-    each_dtype(*sides.left, see);
+    const double worst = std::max(sides.float_attributes ? 1e-6 : 1e-10, sides.computed.roundoff);
     if (sides.exactness != Exactness::Approximates) return worst;
-    each_dtype(*sides.right, see);
-    return std::max(worst, 1e-2);
+    return std::max({worst, computed_types(*sides.right).roundoff, 1e-2});
 }
 
 std::string index_text(int64_t flat, const Sizes& sizes) {
@@ -124,6 +145,7 @@ struct SideRun {
 SideRun run_side(const Graph& graph, const Inputs& inputs) {
     Magnitude inside;
     for (const auto& [name, datum] : inputs) inside.see(datum);
+    for (const auto& v : graph.constants()) inside.see(Datum(*v->tensor()));
     EvaluateOptions options;
     options.max_work = kMaxWork;
     options.observe = [&](const Value&, const Datum& d) { inside.see(d); };
@@ -141,6 +163,11 @@ Comparison differ(std::string how, bool floats = false) {
 
 Inputs draw_inputs(const Sample& sample, Values values, Draw& draw) {
     Inputs inputs;
+    double most = float_max(DType::f32);  // of the narrowest type
+    for (const auto& v : sample.graph->inputs())
+        if (const DType t = v->type().tensor().dtype; is_float(t)) most = std::min(most, float_max(t));
+    const Style shared = some_style(values, most, draw);
+    const bool alike = values == Values::Wide ? draw.chance(70) : draw.chance(50);
     for (const auto& v : sample.graph->inputs()) {
         const std::string& name = v->name();
         if (auto fixed = sample.fixed.find(name); fixed != sample.fixed.end()) {
@@ -149,15 +176,25 @@ Inputs draw_inputs(const Sample& sample, Values values, Draw& draw) {
         }
         const DType dtype = v->type().tensor().dtype;
         const bool positive = sample.positive.contains(name);
+        const Style style = alike ? shared : some_style(values, most, draw);
         auto made = Tensor::zeros(dtype, sample.sizes.at(name));
         CHECK(made.ok());
         for (int64_t i = 0; i < made->elements(); ++i) {
+            if (!sample.numbers.empty() && !positive && values != Values::Positive && draw.chance(kNear)) {
+                const double n = near(sample.numbers, values == Values::Special, draw);
+                const bool any = values == Values::Special || (values == Values::Large && std::isfinite(n));
+                if (is_float(dtype) && (any || std::fabs(n) <= kModerate))
+                    made->set_real(i, n);
+                else if (is_int(dtype) && std::fabs(n) < 0x1p62)
+                    made->set_int(i, int_wrap(dtype, static_cast<int64_t>(n)));
+                continue;
+            }
             if (dtype == DType::boolean)
                 made->set_int(i, draw.chance(50));
             else if (is_int(dtype))
                 made->set_int(i, integer(values, positive, dtype, draw));
             else if (is_float(dtype))
-                made->set_real(i, real(values, positive, dtype, draw));
+                made->set_real(i, real(values, positive, dtype, style, draw));
         }
         inputs[name] = std::move(*made);
     }
@@ -180,6 +217,7 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
                                       to_string(type_of(r))));
         const bool floats = is_float(a.dtype());
         result.has_floats |= floats;
+        result.elements += a.elements();
         Magnitude out;
         out.see(l);
         // Rounding is relative to the numbers that were added up, within reason.
@@ -193,6 +231,7 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
             if (floats) {
                 double x = a.real_at(i), y = b.real_at(i);
                 if (!std::isfinite(x)) continue;  // undefined, or too large: not what the rule speaks of
+                if (sides.may_overflow && !std::isfinite(y)) continue;
                 if (std::fabs(x - y) <= rounding * scale) continue;
             } else if (is_int(a.dtype()) && sides.exactness == Exactness::Approximates) {
                 if (std::fabs(a.real_at(i) - b.real_at(i)) <= 1) continue;
@@ -201,6 +240,44 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
         }
     }
     return result;
+}
+
+namespace {
+
+// The graph in f64; null where an op has no such form.
+std::unique_ptr<Graph> in_doubles(const Graph& graph) {
+    const WiderFloats wider{{DType::f32, DType::f16, DType::bf16}, DType::f64};
+    auto wide = std::make_unique<Graph>(graph.name());
+    wide->info() = graph.info();
+    std::unordered_map<const Value*, Value*> map;
+    for (const auto& v : graph.inputs()) map[v.get()] = wide->add_input(v->name(), widened(v->type(), wider));
+    for (const auto& v : graph.constants()) {
+        auto t = widened(*v->tensor(), wider);
+        if (!t.ok()) return nullptr;
+        map[v.get()] = wide->constant(std::move(*t), v->name());
+    }
+    for (const auto& node : graph.nodes())
+        if (!add_widened(*wide, *node, map, wider).ok()) return nullptr;
+    for (const Value* v : graph.outputs()) wide->add_output(map.at(v));
+    return wide;
+}
+
+}  // namespace
+
+bool agree_in_doubles(const Sides& sides, const Inputs& inputs) {
+    const std::unique_ptr<Graph> left = in_doubles(*sides.left), right = in_doubles(*sides.right);
+    if (!left || !right) return false;
+    const WiderFloats wider{{DType::f32, DType::f16, DType::bf16}, DType::f64};
+    Inputs wide;
+    for (const auto& [name, datum] : inputs) {
+        auto t = widened(datum.tensor(), wider);
+        if (!t.ok()) return false;
+        wide[name] = std::move(*t);
+    }
+    Sides doubles = sides;
+    doubles.left = left.get();
+    doubles.right = right.get();
+    return compare_values(doubles, wide).outcome == Comparison::Outcome::Agree;
 }
 
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/evaluate/evaluate.h"
+#include "rewrite/refute/computed_types.h"
 #include "rewrite/refute/sample.h"
 #include "rewrite/rule.h"
 
@@ -11,7 +12,10 @@ enum class Values {
     Ordinary,  // of both signs, around 1
     Whole,     // small integers
     Positive,  // between 0 and 1, and above
-    Special,   // with NaN, infinities, zeros of either sign, the smallest and the largest
+    Special,   // with NaN, infinities, zeros of either sign, denormals, ties, the smallest and the largest
+    Extreme,   // integers with the smallest and the largest; floats as Ordinary
+    Wide,      // over the whole range of the narrowest float type
+    Large,     // up to thousands and around the numbers of the rule; where that overflows, it is no difference
 };
 
 struct Sides {
@@ -19,7 +23,10 @@ struct Sides {
     const Graph* left;   // sample->graph
     const Graph* right;  // after the rule
     Exactness exactness;
-    bool bitwise;  // compare bits
+    bool bitwise;                   // compare bits
+    bool may_overflow = false;      // what is not finite on the right only is no difference
+    bool float_attributes = false;  // an op has some: they are f32, whatever the tensors are
+    ComputedTypes computed = {};    // of the left side
 };
 
 struct Comparison {
@@ -29,11 +36,15 @@ struct Comparison {
     bool has_floats = false;  // among what was compared
     bool undefined = false;   // the left side gave a NaN or an infinity
     bool floats_differ = false;
+    int64_t elements = 0;  // of all outputs
 };
 
 Inputs draw_inputs(const Sample& sample, Values values, Draw& draw);
 
 Comparison compare_values(const Sides& sides, const Inputs& inputs);
+
+// Whether sides that differ in narrow floats agree in f64: then they differ by how each was rounded on the way.
+bool agree_in_doubles(const Sides& sides, const Inputs& inputs);
 
 // In the field; `beyond` is set where they differ through functions that the field does not know.
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond);

@@ -149,6 +149,7 @@ class FieldWalk {
             if (!wanted[i]) continue;
             view.for_output(i);
             Sizes sizes = take(view.out_sizes(i));
+            take(element_count(sizes));
             const Expr body = view.def().body(view, output_indices(view.out(i).shape));
             out[i] = with_tensor(FieldBody(body, inputs, key_, budget_, rational_).fill(view.out(i).dtype, sizes));
         }

@@ -12,6 +12,10 @@
 namespace tessera {
 namespace {
 
+constexpr int kUnchanged = 5;  // graphs that the rule leaves as they are, for each that is asked for
+constexpr int kFewest = 10;    // graphs without which a rule is not said to hold
+constexpr double kLargeRoundoff = 1e-6, kDoubles = 1e-9;
+constexpr int kWideDraws = 6;         // of inputs over the whole range of a type
 constexpr int kSmallerDraws = 400;    // graphs drawn to find a smaller counterexample
 constexpr int kSimplerElements = 64;  // elements of inputs that are simplified
 
@@ -31,17 +35,77 @@ Trial plan(Exactness exactness, Draw& draw) {
     if (exactness == Exactness::Exact) {
         trial.bitwise = true;
         trial.sample.integers = pick < 25;
+        trial.sample.mixed = trial.sample.bytes = draw.chance(30);
         trial.sample.special = draw.chance(30);
         trial.sample.floats = pick < 60 ? DType::f64 : pick < 80 ? DType::f32 : pick < 92 ? DType::f16 : DType::bf16;
         trial.values = {Values::Special, Values::Ordinary, Values::Special};
     } else {
         trial.sample.integers = pick < 15;
-        trial.sample.floats = pick < 80 ? DType::f64 : pick < 95 ? DType::f32 : DType::f16;
+        trial.sample.floats = pick < 75 ? DType::f64 : pick < 88 ? DType::f32 : pick < 95 ? DType::f16 : DType::bf16;
         trial.values = {Values::Whole, Values::Ordinary};
+        if (exactness == Exactness::Reassociates) {
+            trial.sample.mixed = draw.chance(20);
+            trial.values.push_back(Values::Extreme);
+            trial.values.push_back(Values::Large);
+        }
     }
-    trial.field =
-        !trial.sample.integers && !trial.sample.special && exactness != Exactness::Approximates && !trial.fold;
+    trial.field = !trial.sample.integers && !trial.sample.mixed && !trial.sample.special &&
+                  exactness != Exactness::Approximates && !trial.fold;
     return trial;
+}
+
+const Attr* given_or_default(const Node& node, const AttrDef& def) {
+    if (auto it = node.attrs().find(def.name); it != node.attrs().end()) return &it->second;
+    return def.fallback ? &*def.fallback : nullptr;
+}
+
+// The same ops with the same attributes on the same values, one after the other.
+bool writes_the_same(const Graph& a, const Graph& b) {
+    if (a.nodes().size() != b.nodes().size() || a.outputs().size() != b.outputs().size()) return false;
+    for (const Value* v : a.outputs())
+        if (!v->type().is_tensor()) return false;
+    std::map<const Value*, const Value*> same;
+    for (size_t i = 0; i < a.inputs().size(); ++i) same[a.inputs()[i].get()] = b.inputs()[i].get();
+    auto are_same = [&](const Value* x, const Value* y) {
+        if (!x || !y) return x == y;
+        if (x->tensor() && y->tensor()) {
+            const Tensor &s = *x->tensor(), &t = *y->tensor();
+            return s.dtype() == t.dtype() && s.sizes() == t.sizes() && s.dtype() != DType::string &&
+                   std::memcmp(s.data(), t.data(), static_cast<size_t>(s.bytes())) == 0;
+        }
+        auto it = same.find(x);
+        return it != same.end() && it->second == y;
+    };
+    for (size_t n = 0; n < a.nodes().size(); ++n) {
+        const Node &x = *a.nodes()[n], &y = *b.nodes()[n];
+        if (&x.op() != &y.op() || x.inputs().size() != y.inputs().size() || x.output_count() != y.output_count())
+            return false;
+        for (size_t i = 0; i < x.inputs().size(); ++i)
+            if (!are_same(x.inputs()[i], y.inputs()[i])) return false;
+        for (const AttrDef& def : x.op().attrs) {
+            const Attr *l = given_or_default(x, def), *r = given_or_default(y, def);
+            if (!l != !r || (l && *l != *r)) return false;
+        }
+        for (size_t i = 0; i < x.output_count(); ++i) same[x.output(i)] = y.output(i);
+    }
+    for (size_t i = 0; i < a.outputs().size(); ++i)
+        if (!are_same(a.outputs()[i], b.outputs()[i])) return false;
+    return true;
+}
+
+bool has_float_attributes(const Term& t) {
+    if (t.form == Term::Form::Op)
+        for (const AttrDef& a : t.op->attrs)
+            if (a.kind == AttrKind::Float || a.kind == AttrKind::Floats) return true;
+    return std::any_of(t.args.begin(), t.args.end(), [](const Term& a) { return has_float_attributes(a); });
+}
+
+bool has_float_attributes(const Rule& rule) {
+    for (const auto* terms : {&rule.pattern, &rule.replacement})
+        for (const Term& t : *terms)
+            if (has_float_attributes(t)) return true;
+    return std::any_of(rule.lets.begin(), rule.lets.end(),
+                       [](const auto& l) { return has_float_attributes(l.second); });
 }
 
 std::string tensor_text(const Tensor& t) {
@@ -60,7 +124,8 @@ class Refutation {
     Result<Verdict> run() {
         const auto began = std::chrono::steady_clock::now();
         auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
-        while (verdict_.instances < options_.instances && verdict_.draws < options_.draws) {
+        while (verdict_.instances < options_.instances && verdict_.draws < options_.draws &&
+               unchanged_ < kUnchanged * options_.instances) {
             if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
                 return Error(Code::E0410, "the check of {} was cancelled", rule_.name);
             if (verdict_.draws % 64 == 0 && seconds() > options_.seconds) break;
@@ -68,6 +133,11 @@ class Refutation {
             Trial trial = plan(rule_.exactness, draw);
             std::optional<Pair> pair = draw_pair(trial, draw);
             if (!pair) continue;
+            // Where the rule wrote what was there before, nothing is learnt.
+            if (writes_the_same(*pair->sample.graph, *pair->right)) {
+                ++unchanged_;
+                continue;
+            }
             std::optional<Found> found = compare(*pair, trial, draw, true);
             if (!found) continue;
             if (options_.minimise) minimise(*found, trial);
@@ -75,7 +145,9 @@ class Refutation {
             verdict_.counterexample = describe(*found);
             return verdict_;
         }
-        verdict_.kind = verdict_.instances > 0 ? Verdict::Kind::Holds : Verdict::Kind::Untested;
+        if (verdict_.instances == 0) verdict_.instances = unchanged_;
+        const bool enough = verdict_.instances >= std::min(kFewest, options_.instances);
+        verdict_.kind = enough ? Verdict::Kind::Holds : Verdict::Kind::Untested;
         return verdict_;
     }
 
@@ -84,7 +156,10 @@ class Refutation {
         Sample sample;
         std::unique_ptr<Graph> right;
         Sides sides(const Rule& rule, const Trial& trial) const {
-            return {&sample, sample.graph.get(), right.get(), rule.exactness, trial.bitwise};
+            Sides sides{&sample, sample.graph.get(), right.get(), rule.exactness, trial.bitwise};
+            sides.float_attributes = has_float_attributes(rule);
+            sides.computed = computed_types(*sample.graph);
+            return sides;
         }
         int64_t elements() const {
             int64_t n = 0;
@@ -119,24 +194,40 @@ class Refutation {
     std::optional<Found> compare(Pair& pair, const Trial& trial, Draw& draw, bool count) {
         std::vector<std::string> faults = violations(*pair.right);
         if (!faults.empty()) return Found{std::move(pair), "the rewritten graph", faults[0]};
-        const Sides sides = pair.sides(rule_, trial);
-        bool compared = false, undefined = false, floats = false;
+        Sides sides = pair.sides(rule_, trial);
+        bool compared = false, undefined = false, floats = false, elements = false;
+        const bool narrower = narrows(sides.computed, computed_types(*pair.right));
+        const bool may_round =
+            rule_.exactness == Exactness::Reassociates && sides.computed.roundoff > kDoubles && !narrower;
         auto by_values = [&](Values values) -> std::optional<Found> {
             Inputs inputs = draw_inputs(pair.sample, values, draw);
+            sides.may_overflow = values == Values::Large;
             Comparison c = compare_values(sides, inputs);
             undefined |= c.undefined || c.outcome == Comparison::Outcome::Nothing;
             floats |= c.has_floats;
             compared |= c.outcome == Comparison::Outcome::Agree;
+            elements |= c.elements > 0;
             if (c.outcome != Comparison::Outcome::Differ) return std::nullopt;
+            // Where numbers cancel out, narrow floats leave nothing but how they were rounded.
+            if (may_round && c.floats_differ && agree_in_doubles(sides, inputs)) return std::nullopt;
             std::string how = values == Values::Special ? "special values" : c.floats_differ ? "floats" : "integers";
             return Found{std::move(pair), how, c.difference, std::move(inputs)};
         };
-        for (Values values : trial.values)
+        for (Values values : trial.values) {
+            // Functions such as exp make much of how a large number was rounded.
+            if (values == Values::Large && sides.computed.roundoff > kLargeRoundoff) continue;
             if (auto found = by_values(values)) return found;
+        }
+        // Arithmetic that moves into a narrower type overflows, and underflows, where it did not.
+        if (rule_.exactness == Exactness::Reassociates && narrower)
+            for (int again = 0; again < kWideDraws; ++again)
+                if (auto found = by_values(Values::Wide)) return found;
         // What is not defined for every number may be for those above 0.
         if (undefined)
             if (auto found = by_values(Values::Positive)) return found;
-        if (count && compared) {
+        if (count && compared && !elements) {
+            ++unchanged_;  // nothing was compared
+        } else if (count && compared) {
             ++verdict_.instances;
             ++(trial.bitwise ? verdict_.by_bits : floats ? verdict_.by_floats : verdict_.by_integers);
         }
@@ -207,6 +298,7 @@ class Refutation {
     const RefuteOptions& options_;
     Sampler sampler_;
     Verdict verdict_;
+    int unchanged_ = 0;  // graphs that the rule left as they were, or that have no elements
 };
 
 }  // namespace
@@ -233,7 +325,8 @@ Result<Verdict> refute(const Rule& rule, const RefuteOptions& options) { return 
 Status as_status(const Rule& rule, const Verdict& verdict) {
     if (verdict.kind == Verdict::Kind::Holds) return {};
     if (verdict.kind == Verdict::Kind::Untested)
-        return Error(Code::E0305, "{}: no graph was found that it applies to, so it is not known to hold", rule.name)
+        return Error(Code::E0305, "{}: {} found that it applies to, so it is not known to hold", rule.name,
+                     verdict.instances == 0 ? "no graph was" : fmt::format("only {} graphs were", verdict.instances))
             .at(rule.source)
             .note("{} graphs drawn, seed {}", verdict.draws, verdict.seed)
             .hint("its condition may never hold, or its two sides have different types");

@@ -1,6 +1,6 @@
 // Tries to refute a rule: draws graphs that it matches, applies it with the engine, and compares both sides in a prime
 // field (field.h), on floats, on integers and, for rules that claim to be exact, bit by bit on special values too. A
-// rule that no graph could be drawn for is not tested, which is no better than refuted.
+// rule that no graph, or hardly any, could be drawn for is not tested, which is no better than refuted.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct Verdict {
     std::string rule;
     uint64_t seed = 0;
     int64_t draws = 0;
-    int instances = 0;                                              // that matched
+    int instances = 0;                                              // that matched, and were changed
     int by_field = 0, by_floats = 0, by_integers = 0, by_bits = 0;  // of those, compared so
     int beyond_field = 0;  // the field said otherwise, through functions it does not know
     std::optional<Counterexample> counterexample = {};

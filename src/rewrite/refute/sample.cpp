@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "rewrite/rules/check_rule.h"
 #include "rewrite/rules/match.h"
 
 namespace tessera {
@@ -11,6 +10,8 @@ namespace {
 constexpr int kAlias = 5;      // percent of variables that are a value already there
 constexpr int kSymbolic = 30;  // of instances whose inputs have symbolic sizes
 constexpr int kConstant = 12;  // of free variables that are constants
+constexpr int kBetween = 15;   // of constants that lie between two numbers of the rule
+constexpr int kSwapped = 25;   // of commutative ops whose operands come in the other order
 constexpr int kRunTime = 6;    // of shapes, indices and the like that are only known at run time
 
 class SampleBuilder {
@@ -61,7 +62,7 @@ class SampleBuilder {
     Value* fresh(Draft& draft, size_t i, int slot, bool constant);
     std::optional<Proposal> propose(Draft& draft, size_t i, int slot);
     void fulfil(Tensor& t, int slot);
-    Value* number(Draft& draft, size_t i, double value);
+    Value* number(Draft& draft, size_t i, double value, bool point);
     std::optional<DType> element_type(const Draft& draft, size_t i, const std::string& constraint);
     std::optional<Wanted> wanted(Draft& draft, size_t i);
     Value* alike(const Term& term, Draft& draft, size_t i);
@@ -167,9 +168,19 @@ bool SampleBuilder::settle_attrs(const Term& term, Draft& draft) {
                 if (!named.contains(name)) draft.attrs[name] = value;
             return true;
         }
-        const bool plain = draw_.chance(25);
-        for (const AttrDef& def : draft.op->attrs)
-            if (!named.contains(def.name) && !plain && draw_.chance(60)) draft.open.insert(def.name);
+        std::vector<std::string> free;
+        for (const AttrDef& def : draft.op->attrs) {
+            if (named.contains(def.name)) continue;
+            if (def.is_required)
+                draft.open.insert(def.name);
+            else
+                free.push_back(def.name);
+        }
+        // None, one alone, or any: an op with many takes few of their combinations.
+        const int64_t style = free.empty() ? 0 : draw_.below(10);
+        if (style >= 2 && style < 5) draft.open.insert(draw_.pick(free));
+        for (const std::string& name : free)
+            if (style >= 5 && draw_.chance(60)) draft.open.insert(name);
     }
     return true;
 }
@@ -200,29 +211,16 @@ std::optional<DType> SampleBuilder::element_type(const Draft& draft, size_t i, c
     const ParamDef& param = draft.param(i);
     if (auto fixed = dtype_from_name(param.type)) return fixed;
     for (size_t j = 0; j < draft.inputs.size(); ++j)
-        if (draft.has(j) && param.type != "*" && draft.param(j).type == param.type)
+        if (draft.has(j) && param.type != "*" && draft.param(j).type == param.type &&
+            draft.inputs[j]->type().is_tensor())
             return draft.inputs[j]->type().tensor().dtype;
     DTypes allowed = kBodyTypes;
     for (const TypeVar& v : draft.op->types)
         if (v.name == param.type) allowed = v.allowed;
     if (draft.want_dtype && draft.op->outputs[0].type == param.type && allowed.has(*draft.want_dtype))
         return draft.want_dtype;
-    std::vector<DType> choices;
-    auto offer = [&](std::initializer_list<DType> types) {
-        for (DType t : types) {
-            if (!allowed.has(t)) continue;
-            if (satisfies(t, constraint)) choices.push_back(t);
-        }
-    };
     if (auto exact = dtype_from_name(constraint)) return exact;
-    // Indices and the like are i64, whatever else they may be.
-    if (!allowed.has(DType::f32) && allowed.has(DType::i64)) return DType::i64;
-    if (options_.integers) offer({DType::i64, DType::i32, DType::i32, DType::i8, DType::u8});
-    if (choices.empty()) offer({options_.floats});
-    if (choices.empty()) offer({DType::f32});
-    if (choices.empty()) offer({DType::i64, DType::i32, DType::boolean, DType::i8, DType::u8});
-    if (choices.empty()) return std::nullopt;
-    return draw_.pick(choices);
+    return some_type(allowed, constraint, options_, draw_);
 }
 
 // The variables as the engine will know them.
@@ -313,6 +311,11 @@ std::optional<Proposal> SampleBuilder::propose(Draft& draft, size_t i, int slot)
 void SampleBuilder::fulfil(Tensor& t, int slot) {
     if (!is_float(t.dtype()) && !is_int(t.dtype())) return;
     auto number = hints_.number.find(slot);
+    // Conditions may bound it by numbers of theirs.
+    if (!hints_.numbers.empty() && is_float(t.dtype()) && draw_.chance(kBetween)) {
+        const double a = draw_.pick(hints_.numbers), b = draw_.pick(hints_.numbers), c = a + (b - a) * draw_.uniform();
+        for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, std::isfinite(c) ? c : 1);
+    }
     for (int64_t i = 0; i < t.elements(); ++i) {
         if (number != hints_.number.end()) t.set_real(i, number->second);
         if (hints_.powers_of_two.contains(slot)) t.set_real(i, draw_.pick({1.0, 2.0, 0.5, 4.0, -2.0, 0.125}));
@@ -336,7 +339,7 @@ Value* SampleBuilder::fresh(Draft& draft, size_t i, int slot, bool constant) {
                 if (is_float(*dtype))
                     cast->set_real(k, t.real_at(k));
                 else
-                    cast->set_int(k, t.int_at(k));
+                    cast->set_int(k, is_float(t.dtype()) ? static_cast<int64_t>(t.real_at(k)) : t.int_at(k));
             }
             t = std::move(*cast);
         }
@@ -363,8 +366,9 @@ Value* SampleBuilder::fresh(Draft& draft, size_t i, int slot, bool constant) {
 }
 
 // A number of the pattern: a constant with that value in every element.
-Value* SampleBuilder::number(Draft& draft, size_t i, double value) {
-    auto dtype = element_type(draft, i, {});
+Value* SampleBuilder::number(Draft& draft, size_t i, double value, bool point) {
+    // One with a point is no integer.
+    auto dtype = element_type(draft, i, point ? "float" : "");
     if (!dtype) return nullptr;
     Sizes sizes;
     if (draw_.chance(40)) {
@@ -415,7 +419,7 @@ bool SampleBuilder::settle(Draft& draft, size_t i, const Term& term) {
             draft.inputs[i] = v;
             return v;
         }
-        case Term::Form::Number: return (draft.inputs[i] = number(draft, i, term.number));
+        case Term::Form::Number: return (draft.inputs[i] = number(draft, i, term.number, term.has_point));
         case Term::Form::List: {
             auto ints = literal(term, AttrKind::Ints);
             if (!ints) return (draft.inputs[i] = fresh(draft, i, -1, true));
@@ -485,7 +489,7 @@ Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want, std::opti
             }
             continue;
         }
-        int64_t count = arg.list ? draw_.between(draw_.chance(20) ? 0 : 1, 3) : 1;
+        int64_t count = arg.list ? draw_.pick<int64_t>({0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5}) : 1;
         const bool left_out =
             arg.optional && !hints_.given.contains(arg.slot) && (hints_.missing.contains(arg.slot) || draw_.chance(40));
         if (arg.list && arg.slot >= 0) lists.push_back(arg.slot);
@@ -529,6 +533,9 @@ Value* SampleBuilder::op(const Term& term, std::optional<Wanted> want, std::opti
                 rest.rest[name] = value;
     }
     while (!draft.inputs.empty() && !draft.inputs.back()) draft.inputs.pop_back();
+    // The engine tries both orders.
+    if (draft.op->has(Trait::Commutative) && draft.inputs.size() == 2 && draw_.chance(kSwapped))
+        std::swap(draft.inputs[0], draft.inputs[1]);
     auto node = graph().add({.op = draft.op, .inputs = draft.inputs, .attrs = draft.attrs, .outputs = draft.outputs});
     if (!node.ok() || static_cast<size_t>(term.output) >= (*node)->output_count()) return nullptr;
     if (twin != outputs_.end()) nodes_[key] = *node;
@@ -563,7 +570,15 @@ void SampleBuilder::make_symbolic() {
 Sampler::Sampler(const Rule& rule) : rule_(&rule), hints_(hints_of(rule)) {}
 
 std::optional<Sample> Sampler::draw(Draw& draw, const SampleOptions& options) const {
-    return SampleBuilder(*rule_, hints_, draw, options).build();
+    std::optional<Sample> sample = SampleBuilder(*rule_, hints_, draw, options).build();
+    if (!sample) return sample;
+    sample->numbers = hints_.numbers;
+    for (const auto& v : sample->graph->constants()) {
+        const Tensor& t = *v->tensor();
+        if (!is_float(t.dtype()) && !is_int(t.dtype())) continue;
+        for (int64_t i = 0; i < std::min<int64_t>(t.elements(), 4); ++i) sample->numbers.push_back(t.real_at(i));
+    }
+    return sample;
 }
 
 }  // namespace tessera

@@ -18,6 +18,7 @@ struct Sample {
     std::map<std::string, Sizes> sizes;   // of its inputs, whose types may be symbolic
     std::map<std::string, Tensor> fixed;  // inputs that make sense with these contents only: a shape, indices
     std::set<std::string> positive;       // inputs whose elements must be above 0
+    std::vector<double> numbers = {};     // that the rule names or a constant holds: where results may change
 };
 
 class Sampler {

@@ -10,6 +10,8 @@ namespace {
 
 using proposal::ProposeAttr;
 
+constexpr int kAnyOfKind = 10;  // percent of attributes that are drawn by their definition though their name is known
+
 // The rank of the first input, or of what the op is wanted to give.
 std::optional<int64_t> rank_of(const Draft& d) {
     if (auto x = d.sizes(0)) return static_cast<int64_t>(x->size());
@@ -23,26 +25,9 @@ std::optional<int64_t> spatial_of(const Draft& d) {
 }
 
 std::optional<Attr> permutation(const Draft& d, SizePool& pool) {
-    Draw& draw = pool.draw();
     auto rank = rank_of(d);
     if (!rank && d.want) rank = static_cast<int64_t>(d.want->sizes.size());
-    if (!rank) return std::nullopt;
-    std::vector<int64_t> p;
-    for (int64_t k = 0; k < *rank; ++k) p.push_back(k);
-    const int64_t style = draw.below(10);
-    if (style < 1) return Attr(p);
-    if (style < 3 && *rank >= 2) {
-        std::swap(p[*rank - 1], p[*rank - 2]);
-    } else if (style < 4) {
-        std::reverse(p.begin(), p.end());
-    } else if (style < 5 && *rank >= 3) {  // channels last, and back
-        std::rotate(p.begin() + 1, p.begin() + 2, p.end());
-    } else if (style < 6 && *rank >= 3) {
-        std::rotate(p.begin() + 1, p.end() - 1, p.end());
-    } else {
-        p = draw.permutation(*rank);
-    }
-    return Attr(p);
+    return rank ? std::optional(Attr(proposal::some_permutation(*rank, pool.draw()))) : std::nullopt;
 }
 
 std::optional<Attr> axis(const Draft& d, SizePool& pool) {
@@ -98,10 +83,6 @@ ProposeAttr one_of(std::initializer_list<float> from) {
     std::vector<float> list(from);
     return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
 }
-ProposeAttr one_of(std::initializer_list<const char*> from) {
-    std::vector<std::string> list(from.begin(), from.end());
-    return [list](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(list)); };
-}
 
 std::optional<Attr> element_type(const Draft& d, SizePool& pool) {
     // Often one that is there already: back to where it came from.
@@ -116,7 +97,8 @@ std::optional<Attr> element_type(const Draft& d, SizePool& pool) {
     if (!d.has(0)) return std::nullopt;
     if (d.want_dtype && pool.draw().chance(80)) return Attr(int64_t{onnx::dtype_to_onnx(*d.want_dtype)});
     DType t = pool.draw().pick({DType::f64, DType::f64, DType::f32, DType::f32, DType::f16, DType::bf16, DType::i64,
-                                DType::i32, DType::i8, DType::u8, DType::boolean});
+                                DType::i32, DType::i8, DType::u8, DType::boolean, DType::i16, DType::u16,
+                                DType::f8e4m3fn, DType::f8e5m2, DType::f8e8m0});
     return Attr(int64_t{onnx::dtype_to_onnx(t)});
 }
 
@@ -135,32 +117,18 @@ const std::map<std::string_view, ProposeAttr>& by_name() {
     static const std::map<std::string_view, ProposeAttr> table{
         {"perm", permutation},
         {"axis", axis},
-        {"keepdims", one_of({int64_t{0}, int64_t{1}})},
-        {"noop_with_empty_axes", one_of({int64_t{0}, int64_t{1}})},
         {"allowzero", one_of({int64_t{0}, int64_t{0}, int64_t{1}})},
         {"strides", per_dimension({1, 1, 2, 3})},
         {"dilations", per_dimension({1, 1, 1, 2})},
         {"pads", per_dimension({0, 0, 1, 1, 2}, 2)},
+        {"output_shape", per_dimension({1, 2, 3, 5, 6})},
         {"output_padding", per_dimension({0, 0, 0, 1})},
         {"kernel_shape", kernel_shape},
         {"group", divisor_of_channels},
         {"num_groups", one_of({int64_t{1}, int64_t{2}, int64_t{3}})},
-        {"transA", one_of({int64_t{0}, int64_t{1}})},
-        {"transB", one_of({int64_t{0}, int64_t{1}})},
         {"blocksize", one_of({int64_t{1}, int64_t{2}, int64_t{2}})},
-        {"ceil_mode", one_of({int64_t{0}, int64_t{1}})},
-        {"count_include_pad", one_of({int64_t{0}, int64_t{1}})},
-        {"fmod", one_of({int64_t{0}, int64_t{1}})},
-        {"upper", one_of({int64_t{0}, int64_t{1}})},
-        {"exclusive", one_of({int64_t{0}, int64_t{1}})},
-        {"reverse", one_of({int64_t{0}, int64_t{1}})},
-        {"largest", one_of({int64_t{0}, int64_t{1}})},
-        {"select_last_index", one_of({int64_t{0}, int64_t{1}})},
-        {"is_causal", one_of({int64_t{0}, int64_t{1}})},
-        {"interleaved", one_of({int64_t{0}, int64_t{1}})},
         {"p", one_of({int64_t{1}, int64_t{2}, int64_t{3}})},
         {"size", one_of({int64_t{1}, int64_t{3}})},
-        {"batch_dims", one_of({int64_t{0}})},
         {"num_heads", one_of({int64_t{1}, int64_t{2}})},
         {"q_num_heads", one_of({int64_t{2}, int64_t{4}})},
         {"kv_num_heads", one_of({int64_t{1}, int64_t{2}})},
@@ -170,15 +138,86 @@ const std::map<std::string_view, ProposeAttr>& by_name() {
         {"beta", one_of({1.0f, 0.0f, 0.5f, 2.0f, -1.5f})},
         {"epsilon", one_of({1e-5f, 1e-3f, 0.125f})},
         {"scale", one_of({1.0f, 0.5f, 0.125f, 0.3f})},
-        {"softcap", one_of({0.0f, 0.0f, 2.0f})},
-        {"approximate", one_of({"none", "tanh"})},
-        {"auto_pad", one_of({"NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"})},
-        {"direction", one_of({"LEFT", "RIGHT"})},
         {"to", element_type},
         {"dtype", element_type},
         {"equation", equation},
     };
     return table;
+}
+
+// What the definition of an attribute says of it: its kind, its default, its choices.
+
+Attr whole(const AttrDef& def, Draw& draw) {
+    const int64_t usual = def.fallback ? std::get<int64_t>(*def.fallback) : 0;
+    if (usual == 0 || usual == 1) {  // most often a flag
+        if (draw.chance(60)) return 1 - usual;
+    }
+    if (draw.chance(12))
+        return int64_t{onnx::dtype_to_onnx(draw.pick({DType::f32, DType::f16, DType::f64, DType::i64}))};
+    return draw.chance(30) ? usual + draw.pick<int64_t>({-1, 1}) : draw.pick<int64_t>({0, 1, 2, 2, 3, 4, -1, -2});
+}
+
+Attr real_number(const AttrDef& def, Draw& draw) {
+    const float usual = def.fallback ? std::get<float>(*def.fallback) : 1.0f;
+    if (draw.chance(15)) return static_cast<float>(draw.between(-400, 400)) / 16;  // whose products are exact
+    return draw.pick({0.0f, 1.0f, -1.0f, 0.5f, 2.0f, 0.25f, -1.5f, 3.0f, 0.125f, 2 * usual, usual + 0.5f, -usual});
+}
+
+Attr text(const AttrDef& def, Draw& draw) {
+    if (def.fallback && draw.chance(30)) return *def.fallback;
+    return draw.pick(def.choices.empty() ? std::vector<std::string>{"", "a", "b", ".*", "LOWER"} : def.choices);
+}
+
+// As many as there are dimensions, spatial dimensions, ends of those, or any few.
+std::optional<size_t> list_length(const Draft& d, Draw& draw) {
+    auto rank = rank_of(d);
+    if (!rank && !d.op->inputs.empty() && !d.op->inputs[0].optional) return std::nullopt;
+    std::vector<int64_t> lengths{0, 1, 2, 3};
+    if (rank) lengths.insert(lengths.end(), {*rank, *rank, 2 * *rank});
+    if (rank && *rank > 2) lengths.insert(lengths.end(), {*rank - 2, *rank - 2, 2 * (*rank - 2)});
+    return static_cast<size_t>(draw.pick(lengths));
+}
+
+std::optional<Attr> list(const Draft& d, const AttrDef& def, SizePool& pool) {
+    Draw& draw = pool.draw();
+    auto count = list_length(d, draw);
+    if (!count) return std::nullopt;
+    if (def.kind == AttrKind::Floats) {
+        std::vector<float> out;
+        for (size_t k = 0; k < *count; ++k) out.push_back(draw.pick({0.0f, 1.0f, 0.5f, -1.0f, 2.0f}));
+        return Attr(out);
+    }
+    if (def.kind == AttrKind::Strings)
+        return Attr(std::vector<std::string>(*count, draw.pick<std::string>({"a", "b", ""})));
+    std::vector<int64_t> out;
+    const int64_t style = draw.below(4);
+    if (auto rank = rank_of(d); style == 0 && rank) {  // axes
+        out = draw.subset(*rank, static_cast<int64_t>(*count));
+        for (int64_t& a : out) a = proposal::spelt(a, *rank, draw);
+        return Attr(out);
+    }
+    if (style == 1) return Attr(draw.permutation(static_cast<int64_t>(*count)));
+    for (size_t k = 0; k < *count; ++k) out.push_back(style == 2 ? draw.between(1, 3) : draw.between(0, 2));
+    return Attr(out);
+}
+
+std::optional<Attr> by_definition(const Draft& d, const AttrDef& def, SizePool& pool) {
+    Draw& draw = pool.draw();
+    switch (def.kind) {
+        case AttrKind::Int: return whole(def, draw);
+        case AttrKind::Float: return real_number(def, draw);
+        case AttrKind::String: return text(def, draw);
+        case AttrKind::Ints:
+        case AttrKind::Floats:
+        case AttrKind::Strings: return list(d, def, pool);
+        case AttrKind::Tensor: {
+            const DType dtype = draw.pick({DType::f32, DType::f64, DType::i64, DType::i32, DType::f16});
+            return Attr(random_constant(dtype, {draw.pick<int64_t>({1, 1, 2, 3})}, false, draw, {}));
+        }
+        case AttrKind::Type: return Attr(Type(DType::f32, Shape(pool.shape(draw.between(0, 2)))));
+        case AttrKind::Graph: return std::nullopt;
+    }
+    return std::nullopt;
 }
 
 double ordinary(Draw& draw, int style) {
@@ -190,6 +229,25 @@ double ordinary(Draw& draw, int style) {
 }
 
 }  // namespace
+
+std::vector<int64_t> proposal::some_permutation(int64_t rank, Draw& draw) {
+    std::vector<int64_t> p;
+    for (int64_t k = 0; k < rank; ++k) p.push_back(k);
+    const int64_t style = draw.below(10);
+    if (style < 1) return p;
+    if (style < 3 && rank >= 2) {
+        std::swap(p[rank - 1], p[rank - 2]);
+    } else if (style < 4) {
+        std::reverse(p.begin(), p.end());
+    } else if (style < 5 && rank >= 3) {  // channels last, and back
+        std::rotate(p.begin() + 1, p.begin() + 2, p.end());
+    } else if (style < 6 && rank >= 3) {
+        std::rotate(p.begin() + 1, p.end() - 1, p.end());
+    } else {
+        p = draw.permutation(rank);
+    }
+    return p;
+}
 
 std::optional<Sizes> Draft::sizes(size_t i) const {
     if (!has(i) || !inputs[i]->type().is_tensor()) return std::nullopt;
@@ -228,7 +286,9 @@ std::optional<Attr> propose_attr(const Draft& draft, const std::string& name, Si
     if (auto it = by_name().find(name); it != by_name().end()) propose = &it->second;
     if (const proposal::OpSampling* special = proposal::sampling_of(*draft.op))
         if (auto it = special->attrs.find(name); it != special->attrs.end()) propose = &it->second;
-    std::optional<Attr> value = propose ? (*propose)(draft, pool) : std::nullopt;
+    // A name says what is likely to fit; any value of the kind may.
+    if (!propose || !def->choices.empty() || pool.draw().chance(kAnyOfKind)) return by_definition(draft, *def, pool);
+    std::optional<Attr> value = (*propose)(draft, pool);
     return value && attr_kind(*value) == def->kind ? value : std::nullopt;
 }
 

@@ -119,10 +119,19 @@ void read(Hints& hints, const Term& t) {
                 if (int slot = variable_of(arg); slot >= 0) slots->insert(slot);
 }
 
+void each_number(const Term& t, std::vector<double>& found) {
+    if (t.form == Term::Form::Number) found.push_back(t.number);
+    for (const Term& arg : t.args) each_number(arg, found);
+    for (const auto& [name, attr] : t.attrs) each_number(attr, found);
+}
+
 }  // namespace
 
 Hints hints_of(const Rule& rule) {
     Hints hints;
+    for (const auto* terms : {&rule.pattern, &rule.replacement, &rule.conditions})
+        for (const Term& t : *terms) each_number(t, hints.numbers);
+    for (const auto& [slot, t] : rule.lets) each_number(t, hints.numbers);
     for (const Term& condition : rule.conditions) read(hints, condition);
     // What is said of a constant's elements is true of constants only.
     for (const auto& [slot, n] : hints.number)

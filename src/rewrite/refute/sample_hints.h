@@ -28,6 +28,7 @@ struct Hints {
     std::set<int> covers;              // covers(ints(x), ...): ends of a slice that takes all
     bool opset = false;                // it depends on the model's opset
     std::map<int, int64_t> all_equal;  // all_equal(ints(x), 0)
+    std::vector<double> numbers = {};  // that the rule names, wherever
 };
 Hints hints_of(const Rule& rule);  // the rule must outlive it
 

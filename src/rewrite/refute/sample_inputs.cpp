@@ -137,21 +137,20 @@ std::optional<Proposal> an_axis(const Draft&, const Sizes& x, Draw& draw) {
 std::optional<Proposal> sizes_only(Draft& d, size_t, SizePool& pool) { return holding(wanted_or_any(d, pool)); }
 
 std::optional<Proposal> range(Draft&, size_t i, SizePool& pool) {
-    int64_t value = i == 0   ? pool.draw().between(-2, 2)
-                    : i == 1 ? pool.draw().between(-3, 6)
-                             : pool.draw().pick({1, 2, -1});
-    return scalar_of(value);
+    Draw& draw = pool.draw();
+    const int64_t value = i == 0 ? draw.between(-2, 2) : i == 1 ? draw.between(-3, 6) : draw.pick({1, 2, -1});
+    const double part = draw.pick({0.0, 0.0, 0.1, 0.25});  // which integers leave off
+    return Proposal{{}, Tensor::of<double>({}, {static_cast<double>(value) + (value < 0 ? -part : part)}), false};
 }
 
 }  // namespace
 
 std::vector<OpSampling> other_samplings() {
-    const ProposeAttr order = one_of_texts({"DCR", "CRD"});
     return {
-        {"resize", resize, {{"mode", one_of_texts({"nearest", "linear", "cubic"})}}},
+        {"resize", resize},
         {"one_hot", one_hot},
-        {"depth_to_space", blocks(true), {{"mode", order}}},
-        {"space_to_depth", blocks(false), {{"mode", order}}},
+        {"depth_to_space", blocks(true)},
+        {"space_to_depth", blocks(false)},
         {"clip", clip},
         {"dropout", clip},
         {"prelu", prelu},
@@ -177,16 +176,54 @@ const OpSampling* sampling_of(const OpDef& op) {
 
 namespace {
 
-Propose usual(const OpDef& op) {
-    if (op.attr("noop_with_empty_axes")) return reduction;
-    return op.inputs.size() > 1 || op.inputs[0].variadic ? elementwise : same_shape;
+bool takes_integers_only(const OpDef& op, const ParamDef& param) {
+    if (auto fixed = dtype_from_name(param.type)) return is_int(*fixed);
+    for (const TypeVar& v : op.types)
+        if (v.name == param.type) return !v.allowed.has(DType::f32) && v.allowed.has(DType::i64);
+    return false;
+}
+
+// For an op of which no more is known than its definition says: sizes of the first input, in part or whole, or any, and
+// small numbers where integers are taken.
+std::optional<Proposal> any_shape(Draft& d, size_t i, SizePool& pool) {
+    Draw& draw = pool.draw();
+    std::optional<Sizes> x = i == 0 ? std::nullopt : d.sizes(0);
+    if (i > 0 && !x) return std::nullopt;
+    Sizes sizes = x ? *x : d.want ? d.want->sizes : pool.shape(draw.between(0, 4));
+    if (x) switch (draw.below(9)) {
+            case 0:
+            case 1: break;
+            case 2: sizes = head(sizes, 1); break;
+            case 3: sizes = tail(sizes, 1); break;
+            case 4: sizes = {}; break;
+            case 5: sizes = {sizes.empty() ? 1 : draw.pick(sizes)}; break;
+            case 6: sizes = pool.shape(static_cast<int64_t>(sizes.size())); break;
+            case 7:
+                if (sizes.size() > 1) sizes.erase(sizes.begin() + 1);
+                break;
+            default: sizes = pool.shape(draw.between(1, 4));
+        }
+    if (i == 0 || !takes_integers_only(*d.op, d.param(i))) return plain(sizes);
+    std::vector<int64_t> at;
+    for (int64_t n = std::min<int64_t>(product(sizes), 1000); n-- > 0;) at.push_back(draw.between(0, 2));
+    if (int64_t(at.size()) != product(sizes)) return std::nullopt;
+    return Proposal{sizes, Tensor::ints(at).reshaped(sizes), false};
+}
+
+std::optional<Proposal> usual(Draft& d, size_t i, SizePool& pool) {
+    const OpDef& op = *d.op;
+    if (op.attr("noop_with_empty_axes")) return reduction(d, i, pool);
+    if (op.inputs.empty()) return std::nullopt;
+    const bool several = op.inputs.size() > 1 || op.inputs[0].variadic;
+    if (several && !op.has(Trait::Elementwise) && pool.draw().chance(70)) return any_shape(d, i, pool);
+    return several ? elementwise(d, i, pool) : same_shape(d, i, pool);
 }
 
 }  // namespace
 
 std::optional<Proposal> propose(Draft& draft, size_t i, SizePool& pool) {
     const OpSampling* special = sampling_of(*draft.op);
-    return special && special->input ? special->input(draft, i, pool) : usual(*draft.op)(draft, i, pool);
+    return special && special->input ? special->input(draft, i, pool) : usual(draft, i, pool);
 }
 
 }  // namespace tessera::proposal
@@ -220,6 +257,8 @@ SizePool::SizePool(Draw& draw, const SampleOptions& options) : draw_(&draw), tin
         {{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}, {2}, {3}, {4}});
     if (draw.chance(12))  // nothing at all, and one of everything: where sums, means and maxima have least to go by
         sizes_ = draw.pick<std::vector<int64_t>>({{0}, {1}, {0, 1}, {0, 2}, {0, 1, 3}, {1, 2}});
+    else if (draw.chance(6))  // one that is longer than others
+        sizes_ = {1, 2, draw.between(7, 40)};
 }
 
 int64_t SizePool::rank(int64_t least) {

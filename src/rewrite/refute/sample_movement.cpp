@@ -159,7 +159,7 @@ std::optional<Proposal> transpose(Draft& d, size_t, SizePool& pool) {
                 if ((*perm)[k] >= 0 && (*perm)[k] < int64_t(sizes.size())) sizes[(*perm)[k]] = d.want->sizes[k];
         if (!perm && !d.open.contains("perm")) std::reverse(sizes.begin(), sizes.end());
         if (d.open.contains("perm")) {
-            std::vector<int64_t> p = std::get<std::vector<int64_t>>(*propose_attr(d, "perm", pool));
+            std::vector<int64_t> p = some_permutation(int64_t(sizes.size()), pool.draw());
             for (size_t k = 0; k < sizes.size(); ++k) sizes[p[k]] = d.want->sizes[k];
             d.attrs["perm"] = p;
             d.open.erase("perm");
@@ -230,7 +230,7 @@ std::map<std::string, std::vector<int64_t>> slice_plan(const Draft& d, const Siz
     std::optional<int64_t> count;
     for (size_t j = 1; j < d.inputs.size(); ++j)
         if (auto s = d.sizes(j); s && s->size() == 1) count = (*s)[0];
-    if (!count) count = draw.chance(70) ? 1 : draw.between(1, std::min<int64_t>(rank, 3));
+    if (!count) count = draw.chance(60) ? 1 : draw.between(1, std::min<int64_t>(rank, 3));
     if (*count > rank) return {};
     auto settled = [&](size_t i) {
         const Tensor* t = d.contents(i);
@@ -240,7 +240,7 @@ std::map<std::string, std::vector<int64_t>> slice_plan(const Draft& d, const Siz
     std::map<std::string, std::vector<int64_t>> plan;
     std::vector<int64_t> axes = draw.permutation(rank);
     axes.resize(static_cast<size_t>(*count));
-    if (draw.chance(70)) std::sort(axes.begin(), axes.end());
+    if (draw.chance(50)) std::sort(axes.begin(), axes.end());
     for (int64_t& a : axes) a = spelt(a, rank, draw);
     if (absent(3)) std::iota(axes.begin(), axes.end(), 0);
     if (auto known = settled(3)) axes = *known;
@@ -278,6 +278,8 @@ std::optional<Proposal> slice(Draft& d, size_t i, SizePool& pool) {
         Sizes sizes = d.want ? d.want->sizes : pool.shape(pool.rank(1));
         if (d.want)
             for (int64_t& n : sizes) n += draw.chance(40) ? draw.between(1, 2) : 0;
+        else if (draw.chance(30))  // the same along all axes, which the types then do not tell apart
+            sizes.assign(sizes.size(), draw.between(2, 4));
         else
             for (int64_t& n : sizes)
                 if (draw.chance(50)) n += draw.between(0, 3);
@@ -365,7 +367,8 @@ std::optional<Proposal> split(Draft& d, size_t i, SizePool& pool) {
     return holding(each);
 }
 
-// Indices into an axis of the first input, in a shape that `shape_for` draws; with `runs`, sometimes one after the other.
+// Indices into an axis of the first input, in a shape that `shape_for` draws; with `runs`, sometimes one after the
+// other.
 using IndexShape = Sizes (*)(const Sizes& x, int64_t axis, SizePool& pool);
 Propose indices_into_axis(IndexShape shape_for, bool runs) {
     return [=](Draft& d, size_t i, SizePool& pool) -> std::optional<Proposal> {
@@ -417,6 +420,23 @@ std::optional<Proposal> gather_nd(Draft& d, size_t i, SizePool& pool) {
     return Proposal{sizes, Tensor::ints(at).reshaped(sizes), false};
 }
 
+// past [B, ...], an update that is shorter along an axis, where it begins in each of B.
+std::optional<Proposal> scatter_along(Draft& d, size_t i, SizePool& pool) {
+    Draw& draw = pool.draw();
+    if (i == 0) return plain(pool.shape(draw.between(2, 4)));
+    auto x = d.sizes(0);
+    if (!x || x->size() < 2) return std::nullopt;
+    if (i == 1) {
+        Sizes sizes = *x;
+        auto axis = axis_of(d, "axis", int64_t(x->size()));
+        if (axis && *axis > 0 && draw.chance(60)) sizes[*axis] = draw.between(0, sizes[*axis]);
+        return plain(sizes);
+    }
+    std::vector<int64_t> at;
+    for (int64_t k = 0; k < (*x)[0]; ++k) at.push_back(draw.between(0, 2));
+    return holding(at);
+}
+
 std::optional<Proposal> tile(Draft& d, size_t i, SizePool& pool) {
     if (i == 0) return plain(wanted_or_any(d, pool));
     auto x = d.sizes(0);
@@ -454,12 +474,13 @@ std::vector<OpSampling> movement_samplings() {
         {"squeeze", squeeze},
         {"unsqueeze", unsqueeze},
         {"slice", slice},
-        {"pad", pad, {{"mode", one_of_texts({"constant", "constant", "reflect", "edge", "wrap"})}}},
+        {"pad", pad},
         {"split", split},
         {"gather", indices_into_axis(any_indices, true)},
         {"gather_elements", indices_into_axis(an_index_each, false)},
         {"gather_nd", gather_nd},
         {"tile", tile},
+        {"tensor_scatter", scatter_along},
     };
 }
 

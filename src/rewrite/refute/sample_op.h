@@ -13,6 +13,8 @@ namespace tessera {
 struct SampleOptions {
     DType floats = DType::f64;  // of tensors that may hold floats
     bool integers = false;      // integers, where the ops take them
+    bool mixed = false;         // any type that an op takes, each time anew
+    bool bytes = false;         // of those, also floats and integers of 8 bits and less that only store
     bool special = false;       // constants may hold NaN, infinities and zeros of either sign
     bool tiny = false;          // sizes of 1 and 2 only, to find a small counterexample
 };
@@ -75,6 +77,10 @@ bool needs_shape(const OpDef& op);
 
 // A value for an attribute; nothing while it depends on inputs that are not there yet.
 std::optional<Attr> propose_attr(const Draft& draft, const std::string& name, SizePool& pool);
+
+// An element type among those allowed that satisfies a rule's constraint; nothing where there is none.
+std::optional<DType> some_type(const DTypes& allowed, const std::string& constraint, const SampleOptions& options,
+                               Draw& draw);
 
 // Elements for a constant.
 Tensor random_constant(DType dtype, const Sizes& sizes, bool positive, Draw& draw, const SampleOptions& options);

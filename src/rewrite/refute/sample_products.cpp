@@ -87,7 +87,11 @@ Propose convolution(bool transposed) {
             int64_t channels = w && w->size() > 1 ? (transposed ? (*w)[0] : (*w)[1] * group) : multiple_of(group, pool);
             if (!w && d.open.contains("group")) channels = draw.pick({2, 3, 4, 4, 6});
             int64_t batch = d.want && !d.want->sizes.empty() ? d.want->sizes[0] : draw.between(1, 2);
-            return plain(image(pool, batch, channels, spatial));
+            Sizes sizes = image(pool, batch, channels, spatial);
+            // Small ones, for strides and pads to make up for one another.
+            if (transposed && draw.chance(70))
+                for (size_t k = 2; k < sizes.size(); ++k) sizes[k] = draw.between(1, 3);
+            return plain(std::move(sizes));
         }
         std::optional<int64_t> channels;
         if (x && x->size() > 1) channels = (*x)[1];
@@ -109,6 +113,34 @@ Propose convolution(bool transposed) {
         }
         if (!w || w->size() < 2) return std::nullopt;
         return plain({transposed ? (*w)[1] * std::clamp<int64_t>(d.integer("group").value_or(1), 1, 100) : (*w)[0]});
+    };
+}
+
+// x [S, B, I], w [directions, gates * H, I], r [directions, gates * H, H], b, lengths [B], states, peepholes.
+Propose recurrent(int64_t gates) {
+    return [gates](Draft& d, size_t i, SizePool& pool) -> std::optional<Proposal> {
+        Draw& draw = pool.draw();
+        auto* direction = d.string("direction");
+        const int64_t both = direction && *direction == "bidirectional" ? 2 : 1;
+        if (i == 0) return plain({draw.between(1, 3), draw.between(1, 3), draw.between(1, 3)});
+        auto x = d.sizes(0), w = d.sizes(1);
+        if (!x || x->size() != 3) return std::nullopt;
+        if (i == 1) return plain({both, gates * draw.between(1, 3), (*x)[2]});
+        if (!w || w->size() != 3) return std::nullopt;
+        const int64_t hidden = (*w)[1] / gates;
+        const bool batch_first = d.integer("layout").value_or(0) == 1;
+        const int64_t steps = (*x)[batch_first], batch = (*x)[!batch_first];
+        switch (i) {
+            case 2: return plain({both, gates * hidden, hidden});
+            case 3: return plain({both, 2 * gates * hidden});
+            case 4: {
+                std::vector<int64_t> lengths;
+                for (int64_t k = 0; k < batch; ++k) lengths.push_back(draw.between(0, steps));
+                return holding(lengths);
+            }
+            case 7: return plain({both, 3 * hidden});
+            default: return plain(batch_first ? Sizes{batch, both, hidden} : Sizes{both, batch, hidden});
+        }
     };
 }
 
@@ -281,6 +313,9 @@ std::vector<OpSampling> product_samplings() {
         {"attention", attention},
         {"rotary_embedding", rotary},
         {"einsum", einsum},
+        {"rnn", recurrent(1)},
+        {"gru", recurrent(3)},
+        {"lstm", recurrent(4)},
     };
     for (OpSampling& s : all) s.needs_shape = true;
     return all;

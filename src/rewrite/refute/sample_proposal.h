@@ -25,10 +25,8 @@ std::vector<OpSampling> movement_samplings();  // ops that move elements: reshap
 std::vector<OpSampling> product_samplings();   // matmul, convolutions, pools, norms, ...
 std::vector<OpSampling> other_samplings();
 
-// An attribute that is one of these, any of them.
-inline ProposeAttr one_of_texts(std::vector<std::string> texts) {
-    return [texts](const Draft&, SizePool& pool) -> std::optional<Attr> { return Attr(pool.draw().pick(texts)); };
-}
+// One that models have, most often.
+std::vector<int64_t> some_permutation(int64_t rank, Draw& draw);
 
 constexpr int64_t kHuge = int64_t{1} << 40;
 

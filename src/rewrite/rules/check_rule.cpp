@@ -246,6 +246,8 @@ bool is_constraint(std::string_view word) {
 
 bool satisfies(DType dtype, std::string_view constraint) {
     if (constraint.empty()) return true;
+    // One of exponents only has neither zero nor sign: it scales, and is nothing to compute with.
+    if ((constraint == "float" || constraint == "number") && dtype == DType::f8e8m0) return false;
     if (constraint == "float") return kFloats.has(dtype);
     if (constraint == "int") return kInts.has(dtype);
     if (constraint == "bool") return dtype == DType::boolean;

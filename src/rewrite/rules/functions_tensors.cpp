@@ -8,7 +8,7 @@ namespace {
 // Significant bits and the range that an element type has, to compare what it can hold.
 bool widens(DType from, DType to) {
     if (from == to) return true;
-    auto bits = [](DType t) { return static_cast<int>(dtype_bytes(t)) * 8; };
+    auto bits = [](DType t) { return dtype_bits(t); };
     if (kWideFloats.has(from) && kWideFloats.has(to))
         return to == DType::f64 || (to == DType::f32 && from != DType::f64);
     bool whole = kInts.has(from) && kInts.has(to) && bits(from) >= 8 && bits(to) >= 8;
@@ -109,7 +109,9 @@ std::vector<RuleFunction> tensors() {
         make(
             "power_of_two",
             "whether every element of a constant is a power of two, so that x/c and x*(1/c) are the same",
-            +[](Value* x) {
+            +[](Value* x) -> std::optional<bool> {
+                // Floats of 8 bits and less do not have the reciprocals of all of theirs.
+                if (!x->type().is_tensor() || !kWideFloats.has(x->type().tensor().dtype)) return false;
                 return each_real(x, [](double v) {
                     int exponent = 0;
                     return v != 0 && std::isfinite(v) && std::fabs(std::frexp(v, &exponent)) == 0.5 &&
