@@ -57,8 +57,8 @@ TEST(GpuPacked, RowsThatBeginAnywhere) {
 TEST(GpuPacked, WhatIsComputedOnTheWay) {
     // Windows of 7 x 7, taken out of an image.
     expect_packed(
-        "graph g(x: f16[1,14,14,96], w: f16[96,72]) {\n  %0 = reshape(x, [1,2,7,2,7,96])\n"
-        "  %1 = transpose(%0, perm=[0,1,3,2,4,5])\n  %2 = reshape(%1, [4,49,96])\n  return matmul(%2, w)\n}\n",
+        "graph g(x: f16[1,14,14,99], w: f16[99,72]) {\n  %0 = reshape(x, [1,2,7,2,7,99])\n"
+        "  %1 = transpose(%0, perm=[0,1,3,2,4,5])\n  %2 = reshape(%1, [4,49,99])\n  return matmul(%2, w)\n}\n",
         {"packed_a"});
 }
 

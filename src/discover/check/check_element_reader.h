@@ -104,6 +104,8 @@ class ElementReader {
     std::map<std::string, std::string> roots_,
         types_;                                   // of a result on the right: those of the one on the left
     std::map<std::string, std::string> reduced_;  // sizes with ones along some axes: without them
+    std::set<const Term*> naming_;                // terms whose sizes are being named
+    int unknown_ = 0;                             // names of their own
     std::map<std::string, int> leaves_;           // by key
     std::map<int, int> variable_of_;              // by leaf: the tensor whose element it is
     std::map<std::string, DTypes> matched_;       // what the pattern's ops take
@@ -221,9 +223,16 @@ class ElementReader {
         return out;
     }
 
-    // A name for the sizes of a tensor: two of one name have the same.
+    // A name for the sizes of a tensor: two of one name have the same. One that needs itself is like no other.
     std::string sizes(const Term& given) {
         const Term& t = resolved(given);
+        if (!naming_.insert(&t).second) return fmt::format("unknown {}", ++unknown_);
+        std::string name = sizes_of(t);
+        naming_.erase(&t);
+        return name;
+    }
+
+    std::string sizes_of(const Term& t) {
         if (t.form == Term::Form::Variable)
             return canonical(t.list ? variable(t) + "..." : facts_.same_sizes(variable(t)));
         if (t.form != Term::Form::Op) return facts_.text(t);

@@ -517,7 +517,7 @@ double packed_time(const Machine& machine, const Packing& packing, const Found& 
     constexpr double kBytes = 2.5e6, kLaunch = 2;
     const auto steps = int64_t(std::ceil(depth / double(kWideDepth)));
     const WgmmaShape shape = choose_wgmma(machine, {f.batch, f.m, f.n, steps, *f.wide, end, f.may_share});
-    return (packing.bytes > 0 ? kLaunch : 0) + packing.bytes / kBytes + kLaunch + shape.time;
+    return double(packing.launches + 1) * kLaunch + packing.bytes / kBytes + shape.time;
 }
 
 // With operands packed first, where that is cheaper than to read them in place.

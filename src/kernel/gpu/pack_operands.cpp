@@ -110,9 +110,17 @@ bool pack_operand(const Schedule& s, const Contraction& c, bool rows, Packing& t
     }
     Stage pack{.name = made.name, .axes = batch, .reduce = {}, .store = at, .value = value};
     for (const auto* axes : {&outer, &inner}) pack.axes.insert(pack.axes.end(), axes->begin(), axes->end());
-    Expr elements = 1;
-    for (const ReduceAxis& axis : pack.axes) elements = elements * axis.extent.as_int().value_or(kUnknownExtent);
-    to.bytes += 2 * double(dtype_bytes(value.dtype())) * double(elements.as_int().value_or(0));
+    bool constant = true;
+    visit(value, [&](const Expr& x) {
+        const auto slot = x.is(ExprKind::Load) ? size_t(x.node().slot) : SIZE_MAX;
+        constant &= slot == SIZE_MAX || (slot < to.contraction.known.size() && to.contraction.known[slot]);
+    });
+    if (!constant) {
+        double elements = 1;
+        for (const ReduceAxis& axis : pack.axes) elements *= double(axis.extent.as_int().value_or(kUnknownExtent));
+        to.bytes += 2 * double(dtype_bytes(value.dtype())) * elements;
+        ++to.launches;
+    }
     const int slot = add_parameter(to.contraction, std::move(made));
     Expr& sum = to.contraction.stages[0].value;
     std::vector<Expr> operands = sum.args();

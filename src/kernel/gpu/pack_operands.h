@@ -12,6 +12,7 @@ struct Packing {
     std::vector<int> slots;              // of those
     std::vector<Compute> packs;          // by slot: the stage that fills it, the last of its parameters
     std::vector<std::vector<int>> args;  // by pack: its parameters, as slots of `contraction`
+    int launches = 0;                    // in a run: constants are packed when the program is loaded
     double bytes = 0;                    // that these read and write; an extent that is not known is taken for large
 };
 
