@@ -19,6 +19,22 @@ Labels fused(std::string_view text, const SymbolValues& symbols = {}) {
     return step_labels(lowered(text));
 }
 
+// A batch of one, whose mean lies otherwise than what it is the mean of: the norm is one kernel all the same.
+TEST(Groups, RowsOfABatchOfOne) {
+    EXPECT_EQ(fused(R"(graph g(x: f16[1,12,64], w: f16[64], k: f16[64,32]) {
+  %c = cast(x, to=1)
+  %s = mul(%c, %c)
+  %m = global_average_pool(%s)
+  %e = add(%m, 0.001)
+  %r = sqrt(%e)
+  %d = div(%c, %r)
+  %n = cast(%d, to=10)
+  %y = mul(%n, w)
+  return matmul(%y, k)
+})"),
+              (Labels{"cast+mul+global_average_pool+add+sqrt+div+cast+mul", "matmul"}));
+}
+
 TEST(Groups, EpilogueOfConvolution) {
     std::string_view text = R"(graph g(x: f32[1,8,10,10], w: f32[8,8,3,3], b: f32[8], r: f32[1,8,10,10]) {
         %c = conv(x, w, b, pads=[1,1,1,1]) %a = add(%c, r) %y = relu(%a) %z = conv(%y, w, b) return %z })";

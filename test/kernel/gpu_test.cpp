@@ -264,7 +264,7 @@ TEST(Gpu, GroupsOfFewChannelsAreJoined) {
         Tensor weights = *Tensor::zeros(DType::f16, {filters, channels, 3, 3});
         for (int64_t i = 0; i < weights.elements(); ++i) weights.set_real(i, double(i * 7 % 19 - 9) / 16);
         auto parsed = parse(
-            fmt::format("graph g(x: f16[2,64,17,16], w: f16[{0},{1},3,3], v: f16[{0},64,1,1], u: f16[64,{0},1,1]) {{\n"
+            fmt::format("graph g(x: f16[2,64,9,8], w: f16[{0},{1},3,3], v: f16[{0},64,1,1], u: f16[64,{0},1,1]) {{\n"
                         "  %0 = conv(x, v)\n  %1 = conv(%0, w, {2})\n  %2 = relu(%1)\n  return conv(%2, u)\n}}\n",
                         filters, channels, more));
         ASSERT_TRUE(parsed.ok()) << parsed.error().to_string();

@@ -67,18 +67,21 @@ class Region {
         return same_elements(shape, of, a.at) || (contraction_ && same_elements_by_digits(shape, of, a.at));
     }
 
-    // The dimensions in the order of memory, without those of one element.
-    std::vector<int> long_axes(int n) const {
+    // The dimensions in the order of memory, without those of one element, unless the region has one row only.
+    std::vector<int> row_axes(int n) const {
+        const std::vector<Expr>& of_first = acc_.def(*members_.begin()).shape;
+        const bool one_row =
+            std::all_of(of_first.begin(), of_first.end(), [](const Expr& size) { return size.is_int(1); });
         std::vector<int> axes;
         for (int axis : acc_.order(n))
-            if (!acc_.def(n).shape[size_t(axis)].is_int(1)) axes.push_back(axis);
+            if (one_row || !acc_.def(n).shape[size_t(axis)].is_int(1)) axes.push_back(axis);
         return axes;
     }
 
     // The source's rows are the reader's: the outermost dimensions of both, in the same order.
     bool same_row(int n, const Reading& a) const {
         const Definition &d = acc_.def(n), &first = acc_.def(*members_.begin());
-        const std::vector<int> rows = long_axes(*members_.begin()), own = long_axes(n), from = long_axes(a.source);
+        const std::vector<int> rows = row_axes(*members_.begin()), own = row_axes(n), from = row_axes(a.source);
         if (own.size() < rows.size() || from.size() < rows.size()) return false;
         if (d.kind == Definition::Kind::Reduction && own.size() != rows.size()) return false;
         for (size_t k = 0; k < rows.size(); ++k) {
