@@ -29,6 +29,7 @@ constexpr int64_t kUnknown = 8;         // what an unknown extent is taken for, 
 constexpr int64_t kUnknownSide = 512;   // what rows or columns are at least that have one
 constexpr int64_t kMmaVector = 8;       // elements of 16 bits that are read at a time
 constexpr int64_t kFewestSide = 16;     // of an output that is worth matrix instructions
+constexpr int64_t kNarrowSide = 64;     // of a tile of windows of bytes
 constexpr int64_t kFewestWide = 64;     // the same of instructions of four warps
 constexpr int64_t kFewestFilters = 32;  // the same of windows: half a tile
 constexpr int64_t kWideDepth = 64;      // of k, elements of 16 bits that these take at a time
@@ -309,6 +310,9 @@ std::optional<Found> find_contraction(const Schedule& s, Digits digits, const Ma
     if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
     f.tile = f.narrow ? choose_mma_tile(machine, f.batch, f.m, f.n, *f.narrow)
                       : choose_block_tile(machine, f.batch, f.m, f.n);
+    // Windows of bytes need registers for their addresses, which 128 rows or columns do not leave where products are of
+    // warps.
+    if (f.bytes() && stage.reduce.size() > 1 && !machine.has("wgmma")) f.tile.m = f.tile.n = kNarrowSide;
     f.inner = inner_axis(stage, f.tile.k, f.bytes());
     return f;
 }
