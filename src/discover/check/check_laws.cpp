@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -448,6 +449,32 @@ bool of_floats(const Rule& rule) {
     for (const auto& [name, types] : types_of(rule))
         if (types.without(kFloats) != types && uses(rule, name)) return true;
     return false;
+}
+
+bool names_large_integer(const Rule& rule) {
+    constexpr double kFirstShared = 9007199254740992;  // 2^53: from there on, several integers are one double
+    bool integers = false;
+    for (const auto& [name, types] : types_of(rule)) integers |= types.without(kInts) != types && uses(rule, name);
+    auto large = [&](auto& self, const Term& t) -> bool {
+        if (t.form == Form::Number && std::isfinite(t.number) && std::abs(t.number) >= kFirstShared) return true;
+        return std::any_of(t.args.begin(), t.args.end(), [&](const Term& a) { return self(self, a); }) ||
+               std::any_of(t.attrs.begin(), t.attrs.end(), [&](const auto& a) { return self(self, a.second); });
+    };
+    auto any = [&](const std::vector<Term>& terms) {
+        return std::any_of(terms.begin(), terms.end(), [&](const Term& t) { return large(large, t); });
+    };
+    return integers && (any(rule.pattern) || any(rule.replacement) || any(rule.conditions));
+}
+
+bool has_casts(const Rule& rule) {
+    auto casts = [&](auto& self, const Term& t) -> bool {
+        if (t.form == Form::Op && is_one_of(t.op->name, {"cast", "cast_like"})) return true;
+        return std::any_of(t.args.begin(), t.args.end(), [&](const Term& a) { return self(self, a); });
+    };
+    auto any = [&](const std::vector<Term>& terms) {
+        return std::any_of(terms.begin(), terms.end(), [&](const Term& t) { return casts(casts, t); });
+    };
+    return any(rule.pattern) || any(rule.replacement);
 }
 
 bool equal_polynomials(const Term& a, const Term& b) {

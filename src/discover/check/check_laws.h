@@ -38,6 +38,9 @@ bool equal_polynomials(const Term& a, const Term& b);
 // equal in every order where they are with 0 and 1 for the numbers, as the conditions allow.
 bool equal_choices(const Term& a, const Term& b, const Rule& rule);
 
+// Whether integers may be compared with a number that stands for several of them as a double.
+bool names_large_integer(const Rule& rule);
+bool has_casts(const Rule& rule);
 bool of_integers(const Rule& rule);  // whether all that it computes with are integers
 bool of_floats(const Rule& rule);    // whether something may be a float
 // That what stands for an op and may be no number makes the left side none, where the right side reads it. E0305.

@@ -146,7 +146,9 @@ std::string ElementReader::axes_of(const Term& t) const {
 // The variables whose sizes a tensor has, as far as element-wise ops and reductions that keep axes show.
 void ElementReader::collect(const Term& given, std::set<std::string>& read) const {
     const Term& t = resolved(given);
-    if (t.form == Term::Form::Variable && !facts_.one_element(variable(t))) read.insert(facts_.same_rank(variable(t)));
+    // One element may have more dimensions than what it is added to.
+    if (t.form == Term::Form::Variable && facts_.same_rank(variable(t)) != "0")
+        read.insert(facts_.same_rank(variable(t)));
     if (t.form != Term::Form::Op) return;
     if (is_reduction(t) && keeps_axes(t)) return collect(t.args[0], read);
     if (!elementwise(t)) read.insert("?");
@@ -176,7 +178,8 @@ std::string ElementReader::constraint_of(const std::string& variable, const std:
 bool ElementReader::is_narrow(const Term& t) const {
     return std::any_of(t.args.begin(), t.args.end(), [&](const Term& given) {
         const Term& a = resolved(given);
-        return a.form == Term::Form::Op ? is_narrow(a) : facts_.narrow(variable(a));
+        if (a.form == Term::Form::Op) return !is_one_of(a.op->name, {"cast", "cast_like"}) && is_narrow(a);
+        return facts_.narrow(variable(a));
     });
 }
 

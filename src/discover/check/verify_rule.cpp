@@ -47,12 +47,14 @@ bool choices_agree(const Rule& rule) {
 // A rule for any rank, by what it says of one element.
 Status verify_case(const Rule& rule, const std::string& steps, bool by_meaning) {
     auto refused = [&](std::string why) { return Error(Code::E0305, "{}: {}", rule.name, why).at(rule.source); };
+    if (checker::names_large_integer(rule))
+        return refused("it names a number of 2^53 or more, which as a double stands for several integers");
     checker::ElementRule element = TRY(checker::element_rule(rule, by_meaning));
     const bool only_integers = checker::of_integers(element.rule);
     const bool one_float = std::all_of(rule.pattern.begin(), rule.pattern.end(), is_one_float);
     Exactness least = element.reorders || by_meaning ? Exactness::Reassociates : Exactness::Exact;
     if (!one_float && checker::of_floats(element.rule)) least = Exactness::Reassociates;
-    if (only_integers && !by_meaning) least = Exactness::Exact;
+    if (only_integers && !by_meaning && !checker::has_casts(rule)) least = Exactness::Exact;
     if (!element.same) least = std::max(least, checker::rewrite_by_laws(element));
     if (!element.same && only_integers) {
         for (size_t i = 0; i < element.rule.pattern.size(); ++i)
