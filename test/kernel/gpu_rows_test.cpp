@@ -48,6 +48,13 @@ std::string rms_norm(const std::string& dtype, const std::string& shape, const s
                        last);
 }
 
+// A sum that reads no memory: as many ones as there are elements.
+TEST(GpuRows, SumsOfNumbersOnly) {
+    expect_rows(
+        "graph g(x: f32[3,5,6,6], t: i64[3,6,6]) {\n  return negative_log_likelihood_loss(x, t, "
+        "reduction=\"mean\")\n}\n");
+}
+
 TEST(GpuRows, LengthsAtRandom) {
     std::mt19937 random(11);
     const auto draw = [&](int64_t low, int64_t high) {

@@ -267,6 +267,9 @@ int64_t lanes_for(const Schedule& s, const RowStages& found) {
         for (const Expr& load : loads_of(stage))
             outside |= size_t(load.node().slot) < c.params && depends_on(load, along.back().var);
         if (outside) lanes = std::min(lanes, access_width(s, stage, along.back(), own));
+        // Whole vectors, also of what reads no memory.
+        const auto extent = along.back().extent.as_int();
+        while (lanes > 1 && (!extent || *extent % lanes)) lanes /= 2;
     }
     return lanes;
 }
