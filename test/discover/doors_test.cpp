@@ -624,6 +624,27 @@ TEST(Doors, WhatWasFoundByAttackIsRefused) {
         EXPECT_FALSE(believes(rule_of(text))) << text;
 }
 
+// One element may have a higher rank, large integers share a double, a cast widens, and integers may be added as
+// floats.
+TEST(Doors, WhatASecondAttackFoundIsRefused) {
+    const std::string ranks = " if count(c) == 1 and axes_in(ints(a), rank(x)) == [axis_in(1, rank(x))]";
+    for (const std::string& text :
+         {"r [reassociates]: neg(neg(reduce_sum(add(x:float, c), a, keepdims=0))) => "
+          "reduce_sum(add(x, c), [1], keepdims=0)" +
+              ranks,
+          "r: neg(neg(reduce_max(add(x:int, c), a, keepdims=0))) => reduce_max(add(x, c), [1], keepdims=0)" + ranks,
+          std::string("r: where(b, add(x:i64, c), add(x, d)) => add(x, c) if number(c) == 9007199254740992.0 and "
+                      "number(d) == 9007199254740992.0"),
+          std::string("r: neg(neg(add(x:i64, 9007199254740992))) => add(x, 9007199254740992)"),
+          std::string("r [reassociates]: mul(cast(x:f32, to=11), sigmoid(mul(cast(x, to=11), c))) => "
+                      "swish(cast(x, to=11), alpha=number(c)) if rank(c) == 0 and const(c) and element_bits(x) <= 32"),
+          std::string("r: sum(cast(x:i16, to=1), sum(mul(cast(y:i16, to=1), cast(y, to=1)), cast(z:i16, to=1))) => "
+                      "sum(cast(x, to=1), mul(cast(y, to=1), cast(y, to=1)), cast(z, to=1))")})
+        EXPECT_FALSE(believes(rule_of(text))) << text;
+    // With as many elements as a number, and as floats, they hold.
+    expect_proved("r: neg(neg(add(x:float, 9007199254740992.0))) => add(x, 9007199254740992.0)");
+}
+
 TEST(Doors, ALiteralHasTheTypeOfItsParameter) {
     const Rule rule = rule_of("zero [reassociates, grows]: mul(x:float, cast(c:bool, ..t)) => where(c, x, 0.0)");
     Graph graph("g");
