@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "discover/check/check_arithmetic.h"
 #include "discover/check/check_certificate.h"
 #include "discover/check/check_exactness.h"
 #include "discover/prove/prove.h"
@@ -42,6 +43,13 @@ std::string joined(const std::vector<std::string>& lines) {
     std::string out;
     for (const std::string& line : lines) out += line + "\n";
     return out;
+}
+
+TEST(Certificate, DeepArithmeticIsRefused) {
+    std::string text = "1";
+    for (int i = 0; i < 100000; ++i) text = "max(" + text;
+    checker::Names names;
+    EXPECT_THROW((void)names.parse(text), checker::Refused);
 }
 
 TEST(Certificate, MissingStepIsRefused) {

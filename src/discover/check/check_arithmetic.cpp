@@ -225,6 +225,7 @@ bool Names::take(std::string_view symbol) {
 
 Whole Names::parse(std::string_view text) {
     text_ = text;
+    depth_ = 0;
     Whole out = parse_sum();
     skip();
     if (!text_.empty()) throw Refused{"\"" + std::string(text) + "\" is no arithmetic"};
@@ -276,8 +277,11 @@ Whole Names::parse_atom() {
                                                            {"select", Kind::Choice}};
     auto kind = kFunctions.find(word);
     if (kind == kFunctions.end()) throw Refused{"there is no " + word + "()"};
+    constexpr int kDeepest = 100;
+    if (++depth_ > kDeepest) throw Refused{"arithmetic is nested too deeply"};
     std::vector<Whole> parts{parse_sum()};
     while (take(",")) parts.push_back(parse_sum());
+    --depth_;
     if (!take(")") || parts.size() < 2 || (parts.size() > 2) != (kind->second == Kind::Choice))
         throw Refused{word + "() has the wrong arguments"};
     return atom(kind->second, std::move(parts));

@@ -59,6 +59,7 @@ class Names {
     std::map<std::string, int> by_name_;
     std::map<std::pair<Kind, std::vector<Whole>>, int> by_parts_;
     std::string_view text_;
+    int depth_ = 0;  // of functions that are being read
 
     bool group_impossible(const Conjunction& facts);
     void skip();
