@@ -93,24 +93,24 @@ def of_product(seed, name, folder, gpu):
     import torch
     from onnx import helper
 
-    m, k, n, dtype, turned = drawn_product(seed)
+    m, k, n, dtype, transposed = drawn_product(seed)
     if not gpu:
         m, k, n = (max(1, d // 64) for d in (m, k, n))
     kind = torch.float16 if dtype == "f16" else torch.bfloat16
     element = onnx.TensorProto.FLOAT16 if dtype == "f16" else onnx.TensorProto.BFLOAT16
     device = "cuda" if gpu else "cpu"
     torch.manual_seed(seed)
-    shapes = {"a": [m, k], "b": [n, k] if turned else [k, n]}
+    shapes = {"a": [m, k], "b": [n, k] if transposed else [k, n]}
     a, b = (torch.randn(s, device=device, dtype=torch.float32).to(kind) for s in shapes.values())
-    nodes = [helper.make_node("Transpose", ["b"], ["t"], perm=[1, 0])] if turned else []
-    nodes.append(helper.make_node("MatMul", ["a", "t" if turned else "b"], ["y"]))
+    nodes = [helper.make_node("Transpose", ["b"], ["t"], perm=[1, 0])] if transposed else []
+    nodes.append(helper.make_node("MatMul", ["a", "t" if transposed else "b"], ["y"]))
     graph = helper.make_graph(nodes, "product", [helper.make_tensor_value_info(i, element, s) for i, s in shapes.items()],
                               [helper.make_tensor_value_info("y", element, [m, n])])
     path = folder / f"{name}.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
-    wide = b.T if turned else b
+    wide = b.T if transposed else b
     reference = (a.float() @ wide.float()).cpu()
-    case = Case(name, f"{dtype} {m} x {k} x {n} {'NT' if turned else 'NN'}", dtype, path, {"a": a.cpu(), "b": b.cpu()},
+    case = Case(name, f"{dtype} {m} x {k} x {n} {'NT' if transposed else 'NN'}", dtype, path, {"a": a.cpu(), "b": b.cpu()},
                 reference)
     case.flops = 2.0 * m * k * n
     case.add_peer("cuBLAS", lambda: a @ wide, gpu)

@@ -136,14 +136,14 @@ std::optional<Term> ElementReader::taken_out_of_product(const Term& t) {
     };
     if (auto parts = factored(t.args[1], columns))
         return op_term("mul", {with_operand(t, 1, parts->first), parts->second});
-    auto turned = [&](const Term& y, const Term& s) {
+    auto transposed = [&](const Term& y, const Term& s) {
         const Term& r = resolved(s);
         const std::string trans = facts_.attribute(t, "transB");
         return y.form == Form::Variable && is_op(r, "reshape") && is_row(r.args[0]) && !trans.empty() &&
                facts_.says(fmt::format("or(==({}, 0), ==({}, 1))", trans, trans)) &&
                facts_.text(r.args[1]) == fmt::format("choose(==({}, 1), [-1, 1], [1, -1])", trans);
     };
-    if (auto parts = factored(t.args[1], turned))
+    if (auto parts = factored(t.args[1], transposed))
         return op_term("mul", {with_operand(t, 1, parts->first), resolved(parts->second).args[0]});
     // Sums of operands of the same sizes.
     for (size_t i : {0u, 1u}) {
@@ -321,9 +321,9 @@ std::optional<Term> ElementReader::part_of_joined(const Term& t) {
     if (!is_op(joined, "concat") || joined.args.size() != 2) return {};
     const Term &b = joined.args[0], &c = joined.args[1];
     if (b.form != Form::Variable || c.form != Form::Variable) return {};
-    const std::string turned = is_op(y, "gemm") ? facts_.attribute(y, "transB") : "";
-    if (!turned.empty() && turned != "1") return {};
-    const bool rows = is_op(y, "conv") || turned == "1";
+    const std::string transposed = is_op(y, "gemm") ? facts_.attribute(y, "transB") : "";
+    if (!transposed.empty() && transposed != "1") return {};
+    const bool rows = is_op(y, "conv") || transposed == "1";
     const std::string axis = rows ? "0" : "1", from = facts_.text(t.args[1]), to = facts_.text(t.args[2]);
     if (is_op(y, "conv") && !has_one_group(y)) return {};
     if (is_op(y, "matmul")) {
