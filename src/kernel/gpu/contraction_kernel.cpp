@@ -205,7 +205,8 @@ class TiledContraction : ContractionBuilder {
     int sums_ = -1;
 };
 
-// Whether something of an operand lies along k rather than along its own side.
+}  // namespace
+
 bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
     bool along = false;
     visit(operand, [&](const Expr& x) {
@@ -215,6 +216,8 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
     });
     return along;
 }
+
+namespace {
 
 // What matrix instructions multiply of the first operand: sums in f32 of products of two operands of 16 bits, of one
 // type; or of f32; or sums of bytes.

@@ -27,6 +27,9 @@ int64_t choose_parts(const Machine& machine, const BlockTile& tile, int64_t batc
 // What products and sums have of f32: all digits; fewer in sums of floats of 8 bits; and fewer of operands of f32 too.
 enum class Digits : uint8_t { All, Usual, Few };
 
+// Whether something of an operand lies along an axis: its neighbours there are neighbours in memory.
+bool lies_along(const Schedule& s, const Expr& operand, const Expr& along);
+
 // Lowers a map, which needs nothing but its parameters.
 using LowerMap = std::function<Result<Lowered>(const Compute&)>;
 

@@ -29,15 +29,9 @@ Merged merged(const std::vector<ReduceAxis>& axes) {
 }
 
 // Whether something of it lies along the last of the axes, but for those of one element.
-bool lies_along(const Schedule& s, const Expr& operand, const std::vector<ReduceAxis>& axes) {
+bool lies_along_last(const Schedule& s, const Expr& operand, const std::vector<ReduceAxis>& axes) {
     const auto last = std::find_if(axes.rbegin(), axes.rend(), [](const ReduceAxis& a) { return !a.extent.is_int(1); });
-    bool along = false;
-    visit(operand, [&](const Expr& x) {
-        if (!x.is(ExprKind::Load) || last == axes.rend()) return;
-        const auto step = stride_of(s, x, last->var);
-        along |= step && step->is_int(1);
-    });
-    return along;
+    return last != axes.rend() && lies_along(s, operand, last->var);
 }
 
 // One more parameter: what is none moves up.
@@ -93,7 +87,7 @@ bool pack_operand(const Schedule& s, const Contraction& c, bool rows, Packing& t
     const std::vector<ReduceAxis> batch = axes_of(stage.axes, c.batch), depth = axes_of(stage.reduce, c.depth),
                                   side = axes_of(stage.axes, rows ? c.rows : c.columns);
     const Expr& before = s.compute().stages[0].value.arg(which);
-    const bool along_side = !lies_along(s, before, depth) && lies_along(s, before, side);
+    const bool along_side = !lies_along_last(s, before, depth) && lies_along_last(s, before, side);
     const std::vector<ReduceAxis>&outer = along_side ? depth : side, &inner = along_side ? side : depth;
     const Merged apart = merged(batch), lines = merged(outer), line = merged(inner);
     // Lines that do not begin at multiples of 128 bytes can be copied, but cost a fifth more where they lie along the
