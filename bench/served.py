@@ -166,7 +166,11 @@ def capture(call):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = call()
-    return graph.replay, result
+
+    def replay(held=call):  # the call holds what the graph reads
+        graph.replay()
+
+    return replay, result
 
 
 def one_benchmark_at_a_time(lock):
