@@ -93,16 +93,25 @@ std::vector<Value*> Emitter::multiply_matrices(const Intrinsic& known, const std
     return out;
 }
 
-// A number of f32 as one of 19 bits, and what that leaves over as another.
+// A number of f32 as one of 19 bits. Twice: also what that leaves over as another, and the first where it is finite.
+// Infinities and NaN are in the first alone: multiplied with what others leave over, 0 perhaps, they would give NaN.
 std::vector<Value*> Emitter::cut_number(Value* number, bool twice) {
-    auto* word = builder_.getInt32Ty();
-    auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(word, {builder_.getFloatTy()}, false),
-                                      "cvt.rna.tf32.f32 $0, $1;", "=r,f", false);
-    std::vector<Value*> made{builder_.CreateCall(code, {number})};
-    if (!twice) return made;
-    Value* rest = builder_.CreateFSub(number, builder_.CreateBitCast(made[0], builder_.getFloatTy()));
-    made.push_back(builder_.CreateCall(code, {rest}));
-    return made;
+    llvm::Type *word = builder_.getInt32Ty(), *real = builder_.getFloatTy();
+    auto* code =
+        llvm::InlineAsm::get(llvm::FunctionType::get(word, {real}, false), "cvt.rna.tf32.f32 $0, $1;", "=r,f", false);
+    Value* rounded = builder_.CreateCall(code, {number});
+    if (!twice) return {rounded};
+    // The largest numbers would be rounded to infinity.
+    constexpr uint32_t kKept = 0xffffe000;
+    Value* down = builder_.CreateAnd(builder_.CreateBitCast(number, word), builder_.getInt32(kKept));
+    Value* size = builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, builder_.CreateBitCast(rounded, real));
+    Value* fits = builder_.CreateFCmpOLT(size, llvm::ConstantFP::getInfinity(real));
+    Value* first = builder_.CreateSelect(fits, rounded, down);
+    Value* rest = builder_.CreateFSub(number, builder_.CreateBitCast(first, real));
+    Value* finite = builder_.CreateFCmpORD(rest, rest);
+    Value* none = builder_.getInt32(0);
+    return {first, builder_.CreateSelect(finite, builder_.CreateCall(code, {rest}), none),
+            builder_.CreateSelect(finite, first, none)};
 }
 
 // Products of f32: threads read the elements that they have of each operand.
@@ -114,7 +123,7 @@ void Emitter::emit_mma_of_words(const Call& call, const Intrinsic& known) {
     const int64_t rows = *known.axes[kV + more].extent.as_int(), columns = *known.axes[kX + more].extent.as_int();
     const int64_t deep = matrix_depth(known.multiplied), steps = *known.reduce[0].extent.as_int() / deep;
     const int64_t across = more ? *known.axes[kColumnAxis].extent.as_int() : 1;
-    const size_t parts = known.thrice ? 2 : 1;
+    const size_t parts = known.thrice ? 3 : 1;
     auto place = [&](int dim) { return target_.code->place(builder_, Place::Thread, dim); };
     auto number = [&](int64_t n) { return builder_.getInt32(static_cast<uint32_t>(n)); };
     auto scaled = [&](Value* v, int64_t by) { return builder_.CreateMul(v, number(by)); };
@@ -147,20 +156,20 @@ void Emitter::emit_mma_of_words(const Call& call, const Intrinsic& known) {
         for (int64_t v = 0; v < rows; ++v)
             for (int64_t i = 0; i < 4; ++i) {
                 const int64_t k = deep * step + i / 2 * 4;
-                const auto both = taken(a_at, v * stride(1, kV) + i % 2 * 8 * stride(1, kG) + k * stride(1, kK));
-                for (size_t p = 0; p < parts; ++p) a[static_cast<size_t>(v)][p].push_back(both[p]);
+                const auto cut = taken(a_at, v * stride(1, kV) + i % 2 * 8 * stride(1, kG) + k * stride(1, kK));
+                for (size_t p = 0; p < parts; ++p) a[static_cast<size_t>(v)][p].push_back(cut[p]);
             }
         for (int64_t x = 0; x < columns; ++x) {
             Cut b(parts);
             for (int64_t i = 0; i < 2; ++i) {
-                const auto both = taken(b_at, x * stride(2, kX) + (deep * step + i * 4) * stride(2, kK));
-                for (size_t p = 0; p < parts; ++p) b[p].push_back(both[p]);
+                const auto cut = taken(b_at, x * stride(2, kX) + (deep * step + i * 4) * stride(2, kK));
+                for (size_t p = 0; p < parts; ++p) b[p].push_back(cut[p]);
             }
             for (int64_t v = 0; v < rows; ++v) {
                 std::vector<Value*> own;
                 for (int64_t e = 0; e < 4; ++e) own.push_back(builder_.CreateLoad(real, sum_at(v, x, e)));
                 // The smallest products first; those of two rests are too small.
-                for (auto [p, q] : {std::pair<size_t, size_t>{1, 0}, {0, 1}, {0, 0}})
+                for (auto [p, q] : {std::pair<size_t, size_t>{1, 2}, {2, 1}, {0, 0}})
                     if (p < parts && q < parts)
                         own = multiply_matrices(known, a[static_cast<size_t>(v)][p], b[q][0], b[q][1], own);
                 for (int64_t e = 0; e < 4; ++e) builder_.CreateStore(own[static_cast<size_t>(e)], sum_at(v, x, e));

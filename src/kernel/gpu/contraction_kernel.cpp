@@ -220,11 +220,11 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
 namespace {
 
 // What matrix instructions multiply of the first operand: sums in f32 of products of two operands of 16 bits, of one
-// type; or of f32; or sums of bytes.
+// type; or of f32, where not all digits are asked for; or sums of bytes.
 std::optional<DType> narrow_type(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b, Digits digits) {
     const DType sum = s.compute().buffers[size_t(stage.buffer)].dtype;
     const auto x = narrowed(a), y = narrowed(b);
-    if (!x && !y && digits == Digits::Few && sum == DType::f32 && a.dtype() == sum && b.dtype() == sum) return sum;
+    if (!x && !y && digits != Digits::All && sum == DType::f32 && a.dtype() == sum && b.dtype() == sum) return sum;
     if (!x || !y || !are_multiplied(x->dtype(), y->dtype()) || sum != matrix_sum(x->dtype())) return {};
     return dtype_bytes(x->dtype()) <= 2 ? std::optional(x->dtype()) : std::nullopt;
 }
@@ -273,6 +273,7 @@ struct Found {
     std::optional<DType> wide;    // those of four warps
     bool may_share = false;       // multiprocessors can share a tile
     bool two_signs = false;       // of bytes
+    bool thrice = false;          // products of f32 are three of fewer digits each
     BlockTile tile;
     std::optional<size_t> inner;
 
@@ -308,6 +309,7 @@ std::optional<Found> find_contraction(const Schedule& s, Digits digits, const Ma
     if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
     if (f.m >= kFewestSide && f.n >= kFewestSide) f.narrow = narrow_type(s, stage, a, b, digits);
+    f.thrice = f.narrow == DType::f32 && digits == Digits::Usual;
     f.wide = wide_type(a, b, digits);
     f.two_signs = f.wide && is_int(*f.wide) && matrix_load(b)->dtype != *f.wide;
     if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
@@ -435,13 +437,14 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
             TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
     const ReduceAxis& along = merged.reduce[depth.inner];
-    const MmaPlan plan{
+    MmaPlan plan{
         f.tile,
         operand_plan(s, merged.value.arg(size_t(f.c.a)), along, merged.axes[first]),
         operand_plan(s, merged.value.arg(size_t(f.c.b)), along, merged.axes[first + 1]),
         depth,
         width,
         has_batch ? 1 : choose_parts(machine, f.tile, f.batch, f.m, f.n, steps_along(merged, depth.inner, f.tile.k))};
+    plan.thrice = f.thrice;
     return std::optional(mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan));
 }
 
@@ -470,7 +473,8 @@ bool suits(Means means, const Found& f, const Machine& machine) {
         case Means::Wide:
             if (f.two_signs && !machine.has("ptx84")) return false;
             return f.m > 1 && machine.has("wgmma") && f.wide && f.n >= kFewestWide;
-        case Means::Windows: return f.m > 1 && machine.has("wgmma") && f.narrow && !f.bytes() && f.n >= kFewestFilters;
+        case Means::Windows:
+            return f.m > 1 && machine.has("wgmma") && f.narrow && dtype_bytes(*f.narrow) == 2 && f.n >= kFewestFilters;
     }
     return false;
 }
@@ -504,56 +508,124 @@ Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found
     return std::optional(std::move(lowered));
 }
 
-// What a product takes that reads its operands in place and multiplies by `mma.sync`, in microseconds on an H200.
-// Elements that are not fetched in vectors cost more than the products.
+// Instructions of a thread that computes an element of an operand, beside its loads.
+double arithmetic_of(const Expr& operand) {
+    constexpr double kFunction = 30, kQuotient = 10;
+    double all = 0;
+    visit(operand, [&](const Expr& x) {
+        if (x.is(ExprKind::Load) || x.is(ExprKind::Cast) || x.args().empty()) return;
+        all += x.is(ExprKind::Call) || x.is(ExprKind::Pow) ? kFunction : x.is(ExprKind::Div) ? kQuotient : 1;
+    });
+    return all;
+}
+
+// What a product takes that reads its operands in place and multiplies by `mma.sync` or by FMA, in microseconds on an
+// H200. Elements that are not fetched in vectors cost more than the products, and so do those that functions are
+// computed for: once for each tile across, by few threads.
 double narrow_time(const Machine& machine, const Schedule& s, const Found& f, double depth) {
-    constexpr double kFlops = 200e6, kScalarFlops = 40e6, kBegin = 2;
+    constexpr double kBegin = 2, kScalarFlops = 40e6, kInstructions = 54e3;
+    const double peak = !f.narrow ? 35e6 : f.thrice ? 70e6 : *f.narrow == DType::f32 ? 150e6 : 200e6;
     const Stage& stage = s.compute().stages[0];
+    const Expr &a = stage.value.arg(size_t(f.c.a)), &b = stage.value.arg(size_t(f.c.b));
     const ReduceAxis& along = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())];
-    auto reads_in_vectors = [&](int which, const std::vector<int>& side) {
-        return operand_plan(s, stage.value.arg(size_t(which)), along, stage.axes[size_t(side.back())]).width > 1;
+    auto reads_in_vectors = [&](const Expr& operand, const std::vector<int>& side) {
+        return operand_plan(s, operand, along, stage.axes[size_t(side.back())]).width > 1;
     };
-    const bool vectors = reads_in_vectors(f.c.a, f.c.rows) && reads_in_vectors(f.c.b, f.c.columns);
+    const bool vectors = reads_in_vectors(a, f.c.rows) && reads_in_vectors(b, f.c.columns);
     const double tiles = double(f.batch * divide_up(f.m, f.tile.m) * divide_up(f.n, f.tile.n));
     const double at_once = 2.0 * machine.cores, turns = std::ceil(tiles / at_once) * at_once / tiles;
-    return kBegin + 2 * tiles * double(f.tile.m * f.tile.n) * depth * turns / (vectors ? kFlops : kScalarFlops);
+    const double computed = double(f.tile.m) * arithmetic_of(a) + double(f.tile.n) * arithmetic_of(b);
+    const double products = 2 * double(f.tile.m * f.tile.n) / (vectors ? peak : std::min(peak, kScalarFlops));
+    return kBegin + tiles * turns * depth * (products + computed / (kInstructions * machine.cores));
 }
 
-// What it takes with operands packed first, each by a launch of its own.
-double packed_time(const Machine& machine, const Packing& packing, const Found& f, double depth, double end) {
-    constexpr double kBytes = 2.5e6, kLaunch = 2;
-    const auto steps = int64_t(std::ceil(depth / double(kWideDepth)));
-    const WgmmaShape shape = choose_wgmma(machine, {f.batch, f.m, f.n, steps, *f.wide, end, f.may_share});
-    return double(packing.launches + 1) * kLaunch + packing.bytes / kBytes + shape.time;
+// Whether tiles of an operand can be copied as it lies, and whether its lines begin at multiples of 128 bytes.
+struct Lines {
+    bool can_copy = false, is_misaligned = false;
+};
+Lines lines_of(const Schedule& s, const Expr& operand, const ReduceAxis& depth, const ReduceAxis& side) {
+    const auto found = matrix_load(operand);
+    if (!found) return {};
+    const auto step = stride_of(s, found->load, lies_along(s, operand, depth.var) ? side.var : depth.var);
+    const auto apart = step ? step->as_int() : std::nullopt;
+    if (!apart) return {.can_copy = step.has_value()};
+    const int64_t bytes = *apart * int64_t(dtype_bytes(found->dtype));
+    return {bytes % kPieceBytes == 0, bytes % kPanelBytes != 0};
 }
 
-// With operands packed first, where that is cheaper than to read them in place.
-Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, const Machine& machine, Digits digits,
-                                            const LowerMap& lower_map) {
+// What it takes by instructions of four warps, as operands lie; nothing where tiles of them cannot be copied.
+std::optional<double> wide_time(const Machine& machine, const Schedule& s, const Found& f, double depth, double end) {
     const Stage& stage = s.compute().stages[0];
-    if (!lower_map || !machine.has("wgmma") || !f.narrow || dtype_bytes(*f.narrow) != 2)
-        return std::optional<Lowered>();
-    if (f.m < 2 || f.n < kFewestWide) return std::optional<Lowered>();
+    if (!f.wide || dtype_bytes(*f.wide) != 2) return {};
+    auto last = [](const std::vector<ReduceAxis>& axes, const std::vector<int>& which) -> const ReduceAxis& {
+        size_t i = which.size() - 1;
+        while (i > 0 && axes[size_t(which[i])].extent.is_int(1)) --i;
+        return axes[size_t(which[i])];
+    };
+    const ReduceAxis& along = last(stage.reduce, f.c.depth);
+    const Lines a = lines_of(s, stage.value.arg(size_t(f.c.a)), along, last(stage.axes, f.c.rows)),
+                b = lines_of(s, stage.value.arg(size_t(f.c.b)), along, last(stage.axes, f.c.columns));
+    if (!a.can_copy || !b.can_copy) return {};
+    const auto steps = int64_t(std::ceil(depth / double(kWideDepth)));
+    return choose_wgmma(machine,
+                        {f.batch, f.m, f.n, steps, *f.wide, end, f.may_share, {a.is_misaligned, b.is_misaligned}})
+        .time;
+}
+
+double depth_of(const Stage& stage) {
     double depth = 1;
     for (const ReduceAxis& axis : stage.reduce) depth *= double(axis.extent.as_int().value_or(kUnknownSide));
-    const double end = end_of_square(s.compute().stages.back(), stage.buffer),
-                 narrow = narrow_time(machine, s, f, depth);
+    return depth;
+}
+
+// With operands packed first, each by a launch of its own, where that takes less than the given time.
+Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, const Machine& machine, Digits digits,
+                                            const LowerMap& lower_map, double in_place) {
+    constexpr double kBytes = 2.5e6, kLaunch = 2;
+    const Stage& stage = s.compute().stages[0];
+    if (!lower_map || f.bytes() || f.m < 2) return std::optional<Lowered>();
+    const double depth = depth_of(stage), end = end_of_square(s.compute().stages.back(), stage.buffer);
+    std::optional<Packing> best;
+    std::optional<Found> best_found;
     for (const auto& [a, b] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
         auto packing = pack_operands(s.compute(), f.c, a, b);
         if (!packing) continue;
         const Schedule packed(packing->contraction);
         std::optional<Found> found = find_contraction(packed, digits, machine);
-        if (!found || !found->wide) continue;
+        if (!found) continue;
         found->c.depth = f.c.depth;
         found->may_share = f.may_share;
-        if (packed_time(machine, *packing, *found, depth, end) >= narrow) continue;
-        std::optional<Lowered> made = TRY(lower_found(packed, *found, Means::Wide, machine));
-        if (!made) continue;
-        made->packs = TRY(lower_packs(*packing, lower_map));
-        made->scratch.insert(made->scratch.end(), packing->slots.begin(), packing->slots.end());
-        return made;
+        if (!suits(Means::Wide, *found, machine)) found->wide.reset();
+        const auto wide = wide_time(machine, packed, *found, depth, end);
+        const double product = wide ? kLaunch + *wide : narrow_time(machine, packed, *found, depth);
+        const double time = packing->launches * kLaunch + packing->bytes / kBytes + product;
+        if (time >= in_place) continue;
+        in_place = time, best = std::move(packing), best_found = std::move(found);
     }
-    return std::optional<Lowered>();
+    if (!best) return std::optional<Lowered>();
+    std::optional<Lowered> made = TRY(
+        lower_found(Schedule(best->contraction), *best_found, best_found->wide ? Means::Wide : Means::Narrow, machine));
+    if (!made) return made;
+    made->packs = TRY(lower_packs(*best, lower_map));
+    made->scratch.insert(made->scratch.end(), best->slots.begin(), best->slots.end());
+    return made;
+}
+
+// By these means, or with operands packed first where that is cheaper.
+Result<std::optional<Lowered>> lower_priced(const Schedule& s, const Found& f, Means means, const Machine& machine,
+                                            Digits digits, const LowerMap& lower_map) {
+    const double depth = depth_of(s.compute().stages[0]);
+    if (means == Means::Packed)
+        return lower_packed(s, f, machine, digits, lower_map, narrow_time(machine, s, f, depth));
+    if (means == Means::Wide) {
+        const double end = end_of_square(s.compute().stages.back(), s.compute().stages[0].buffer);
+        const auto in_place = wide_time(machine, s, f, depth, end);
+        if (in_place) {
+            auto packed = lower_packed(s, f, machine, digits, lower_map, *in_place);
+            if (packed.ok() && *packed) return packed;
+        }
+    }
+    return lower_found(s, f, means, machine);
 }
 
 }  // namespace
@@ -573,8 +645,7 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     for (Means means : {Means::Rows, Means::Wide, Means::Windows, Means::Packed, Means::Narrow})
         for (const Found& way : ways) {
             if (!suits(means, way, machine)) continue;
-            auto made = means == Means::Packed ? lower_packed(s, way, machine, digits, lower_map)
-                                               : lower_found(s, way, means, machine);
+            auto made = lower_priced(s, way, means, machine, digits, lower_map);
             if (made.ok() && *made) return made;
             if (!made.ok() && !first) first = made.error();
         }

@@ -72,13 +72,24 @@ void add_pack(Stage stage, Packing& to) {
     to.args.push_back(std::move(args));
 }
 
+// From line to line, in elements. Lines that begin at multiples of 16 bytes can be copied, but cost more where they do
+// not begin at multiples of 128: the shorter ones of those that lie along k are not worth the room.
+Expr pitch_of(const Expr& extent, int64_t element_bytes, bool along_side) {
+    constexpr int64_t kLongest = 8;  // panels that are padded by 16 bytes alone
+    const int64_t panel = kPanelBytes / element_bytes, piece = kPieceBytes / element_bytes;
+    const bool is_long = extent.as_int().value_or(kUnknownExtent) >= kLongest * panel;
+    const int64_t aligned = along_side || is_long ? panel : piece;
+    return ceil_div(extent, aligned) * aligned;
+}
+
 // What fills a packed operand, and the operand that reads it.
 bool pack_operand(const Schedule& s, const Contraction& c, bool rows, Packing& to) {
     const Stage stage = to.contraction.stages[0];
     const auto which = size_t(rows ? c.a : c.b);
-    const auto narrow = narrowed(stage.value.arg(which));
-    if (!narrow || dtype_bytes(narrow->dtype()) != 2) return false;
-    const Expr value = as_narrow(*narrow);
+    const Expr operand = stage.value.arg(which);
+    const auto narrow = narrowed(operand);
+    if (narrow ? dtype_bytes(narrow->dtype()) != 2 : operand.dtype() != DType::f32) return false;
+    const Expr value = narrow ? as_narrow(*narrow) : operand;
     auto axes_of = [](const std::vector<ReduceAxis>& all, const std::vector<int>& which_of) {
         std::vector<ReduceAxis> axes;
         for (int i : which_of) axes.push_back(all[size_t(i)]);
@@ -90,10 +101,7 @@ bool pack_operand(const Schedule& s, const Contraction& c, bool rows, Packing& t
     const bool along_side = !lies_along_last(s, before, depth) && lies_along_last(s, before, side);
     const std::vector<ReduceAxis>&outer = along_side ? depth : side, &inner = along_side ? side : depth;
     const Merged apart = merged(batch), lines = merged(outer), line = merged(inner);
-    // Lines that do not begin at multiples of 128 bytes can be copied, but cost a fifth more where they lie along the
-    // side.
-    const int64_t aligned = (along_side ? kPanelBytes : kPieceBytes) / int64_t(dtype_bytes(value.dtype()));
-    const Expr pitch = ceil_div(line.extent, aligned) * aligned;
+    const Expr pitch = pitch_of(line.extent, int64_t(dtype_bytes(value.dtype())), along_side);
     Buffer made{.name = rows ? "packed_a" : "packed_b", .dtype = value.dtype(), .shape = {lines.extent, line.extent}};
     std::vector<Expr> at{lines.index, line.index};
     if (!(pitch == line.extent)) made.strides = {pitch, 1};
@@ -118,7 +126,7 @@ bool pack_operand(const Schedule& s, const Contraction& c, bool rows, Packing& t
     const int slot = add_parameter(to.contraction, std::move(made));
     Expr& sum = to.contraction.stages[0].value;
     std::vector<Expr> operands = sum.args();
-    operands[which] = cast(load(slot, value.dtype(), at), stage.value.arg(which).dtype());
+    operands[which] = cast(load(slot, value.dtype(), at), operand.dtype());
     sum = operands[0] * operands[1];
     if (!is_product(sum)) return false;
     pack.buffer = slot;

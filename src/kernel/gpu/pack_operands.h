@@ -16,7 +16,7 @@ struct Packing {
     double bytes = 0;                    // that these read and write; an extent that is not known is taken for large
 };
 
-// With operand A, B or both packed. Nothing where an operand is no float of 16 bits.
+// With operand A, B or both packed. Nothing where an operand is no float of 16 or 32 bits.
 std::optional<Packing> pack_operands(const Compute& compute, const Contraction& c, bool a, bool b);
 
 // The kernels that fill what is packed.

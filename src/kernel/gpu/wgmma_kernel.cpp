@@ -369,7 +369,11 @@ double wgmma_time(const Machine& machine, const WgmmaShape& s, const WgmmaProduc
         const double read = double((p.m + p.n) * p.steps * kPanelBytes) / kBytesRead;
         return std::max(read, double(divide_up(p.steps, s.together)) * kStep + kSent) + p.end;
     }
-    const double step = std::max(0.01 + wait * (0.095 * x + 0.05 * y), (y > 2 ? 0.0785 : 0.0825) * x * y);
+    // A panel that begins within a line of the cache is read as two.
+    constexpr double kAligned = 0.07, kMisaligned = 0.15;
+    const double read_step =
+        (p.is_misaligned[0] ? kMisaligned : kAligned) * x + (p.is_misaligned[1] ? kMisaligned : kAligned) * y;
+    const double step = std::max({0.01 + wait * (0.095 * x + 0.05 * y), (y > 2 ? 0.0785 : 0.0825) * x * y, read_step});
     const int64_t steps = std::max<int64_t>(p.steps, 1);
     const double product = double(divide_up(steps, s.parts)) * step, end = (s.parts == 1 ? p.end : kStored) * x * y;
     const double read = double(p.batch * (p.m + p.n) * steps * kPanelBytes) / kBytesRead;

@@ -20,8 +20,9 @@ struct WgmmaProduct {
     int64_t batch = 1, m = 0, n = 0;
     int64_t steps = 0;  // along k, of 128 bytes each; 0: not known
     DType dtype = DType::f16;
-    double end = 0.25;       // see end_of_square
-    bool may_share = false;  // multiprocessors can share a tile
+    double end = 0.25;                    // see end_of_square
+    bool may_share = false;               // multiprocessors can share a tile
+    std::array<bool, 2> is_misaligned{};  // A, B: lines do not begin at multiples of 128 bytes
 };
 WgmmaShape choose_wgmma(const Machine& machine, const WgmmaProduct& p);
 // How long it takes four warps to make of the sums of 64 rows and columns what is stored, in microseconds on an H200.
