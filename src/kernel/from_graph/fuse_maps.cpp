@@ -50,11 +50,12 @@ class MapFusion {
 
   private:
     // A map that is kept, and is read by nothing but a map of its elements that was inlined elsewhere: that one is kept
-    // instead, since as many bytes are moved, and it is computed once.
+    // instead, since as many bytes are moved, and it is computed once. A region that wants it as it lies keeps it so.
     void take_along(int n) {
         const int group = fusion_.group_of[size_t(n)];
         if (group < 0 || acc_.kept(n) || acc_.def(n).kind != Definition::Kind::Map) return;
         if (acc_.readers(n).size() != 1 || !stands_alone(n, group)) return;
+        if (std::find(fusion_.stored.begin(), fusion_.stored.end(), n) != fusion_.stored.end()) return;
         const int reader = acc_.readers(n)[0];
         const Definition& d = acc_.def(reader);
         if (d.kind != Definition::Kind::Map || fusion_.group_of[size_t(reader)] >= 0) return;
