@@ -92,7 +92,7 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
     const std::pair<const char*, std::function<std::optional<Lowered>()>> others[] = {
         {"windows over an image in shared memory", [&] { return window_kernel(compute, options); }},
         {"rows in registers", [&] { return row_reduction_kernel(compute, options); }},
-        {"several elements a thread", [&] { return element_map_kernel(in_vectors(compute)); }}};
+        {"several elements a thread", [&] { return element_map_kernel(in_vectors(compute), options.machine); }}};
     for (const auto& [what, make] : others) {
         auto made = matrix ? Result(std::optional<Lowered>())
                            : attempt(what, [&]() -> Result<std::optional<Lowered>> { return make(); });
