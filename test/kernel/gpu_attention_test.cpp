@@ -135,6 +135,36 @@ TEST(GpuAttention, WrittenOutIn16Bits) {
     EXPECT_EQ(attention_for_blocks(narrow).kernels.size(), 2u) << "threads copy its tiles";
 }
 
+// Keys that are computed, rounded and then transposed, with a mask that is looked up by indices.
+TEST(GpuAttention, MasksThatAreLookedUp) {
+    for (const auto& [dtype, code, least] : {std::tuple("f16", 10, "-65504.0"), std::tuple("bf16", 16, "-3e38")}) {
+        const std::string text = fmt::format(
+            "graph g(q: {0}[2,2,70,64], x: {0}[2,70,128], c: f32[70,64], v: {0}[2,2,70,64], m: i64[2,70]) {{\n"
+            "  %x0 = cast(x, to=1)\n  %x1 = reshape(%x0, [2,70,2,64])\n  %x2 = transpose(%x1, perm=[0,2,1,3])\n"
+            "  %a = mul(%x2, c)\n  %h0, %h1 = split(%x2, axis=3, num_outputs=2)\n  %n = neg(%h1)\n"
+            "  %r = concat(%n, %h0, axis=3)\n  %rc = mul(%r, c)\n  %k0 = add(%a, %rc)\n  %k = cast(%k0, to={1})\n"
+            "  %kt = transpose(%k, perm=[0,1,3,2])\n  %p = matmul(q, %kt)\n"
+            "  %m0 = cast(m, to=9)\n  %i0 = range(0, 2, 1)\n  %i1 = reshape(%i0, [2,1,1,1,1])\n"
+            "  %i2 = expand(%i1, [2,1,1,70,1])\n  %j0 = range(0, 70, 1)\n  %j1 = reshape(%j0, [1,1,1,70,1])\n"
+            "  %j2 = expand(%j1, [2,1,1,70,1])\n  %ij = concat(%i2, %j2, axis=4)\n  %g = gather_nd(%m0, %ij)\n"
+            "  %b0 = where(%g, [0.0], [{2}])\n  %b = cast(%b0, to={1})\n  %t = add(%p, %b)\n"
+            "  %e = softmax(%t, axis=-1)\n  return matmul(%e, v)\n}}\n",
+            dtype, code, least);
+        // Small, since the evaluator rounds scores and weights; and the first key is seen.
+        expect_one_kernel(text, {}, [](Inputs& in) {
+            for (const char* name : {"q", "x"}) {
+                Tensor t = *Tensor::zeros(in.at(name).tensor().dtype(), in.at(name).tensor().sizes());
+                for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, in.at(name).tensor().real_at(i) / 16);
+                in[name] = Datum(t);
+            }
+            Tensor m = *Tensor::zeros(DType::i64, {2, 70});
+            for (int64_t i = 0; i < m.elements(); ++i) m.set_real(i, i % 70 == 0 || i % 3 == 1 ? 1 : 0);
+            in["m"] = Datum(m);
+        });
+        EXPECT_THAT(to_string(*find_team_kernel(attention_for_blocks(text))), testing::Not(testing::HasSubstr("i64[")));
+    }
+}
+
 TEST(GpuAttention, HeadsOfEverySizeAndGroup) {
     for (int64_t head : {8, 80, 128})
         expect_one_kernel(

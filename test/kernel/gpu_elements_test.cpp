@@ -50,6 +50,33 @@ TEST(GpuElements, RollsAreOneKernel) {
     }
 }
 
+// Halves of a head, exchanged and one of them negated; what comes after the first elements is only moved.
+TEST(GpuElements, RotaryEmbeddingsAreOneKernel) {
+    auto rotated = [](const char* dtype, int64_t head, int64_t turned, const char* rows) {
+        return fmt::format(
+            "graph g(x: {0}[{3},{1}], c: {0}[{3},{2}], s: {0}[{3},{2}]) {{\n"
+            "  %t = slice(x, [0], [{2}], [2])\n  %r = slice(x, [{2}], [{1}], [2])\n"
+            "  %a = slice(%t, [0], [{4}], [2])\n  %b = slice(%t, [{4}], [{2}], [2])\n  %n = neg(%b)\n"
+            "  %h = concat(%n, %a, axis=2)\n  %tc = mul(%t, c)\n  %hs = mul(%h, s)\n  %y = add(%tc, %hs)\n"
+            "  return concat(%y, %r, axis=2)\n}}\n",
+            dtype, head, turned, rows, turned / 2);
+    };
+    for (const char* dtype : {"f32", "f16", "bf16"})
+        for (const auto& [head, turned] :
+             std::vector<std::pair<int64_t, int64_t>>{{64, 64}, {80, 32}, {24, 8}, {7, 6}}) {
+            const std::string kernels = expect_elements(rotated(dtype, head, turned, "2,37"));
+            EXPECT_EQ(kernels.find("kernel ", 1), std::string::npos) << kernels;
+            if (head > 7) EXPECT_THAT(kernels, HasSubstr("vector"));
+        }
+    expect_elements(rotated("f16", 64, 32, "1,N"), {{"N", 1}});
+    expect_elements(rotated("f16", 64, 32, "1,N"), {{"N", 0}});
+    // Pairs that lie side by side, as they were stacked.
+    expect_elements(
+        "graph g(x: f16[3,40,64]) {\n  %e = slice(x, [0], [64], [2], [2])\n  %o = slice(x, [1], [64], [2], [2])\n"
+        "  %n = neg(%o)\n  %n1 = unsqueeze(%n, [3])\n  %e1 = unsqueeze(%e, [3])\n  %s = concat(%n1, %e1, axis=3)\n"
+        "  return reshape(%s, [3,40,64])\n}\n");
+}
+
 TEST(GpuElements, FewHaveAThreadEach) {
     EXPECT_THAT(expect_elements("graph g(x: f16[7,1001]) {\n  return slice(x, [1], [1000], [1])\n}\n"),
                 testing::Not(HasSubstr("alloc pending")));

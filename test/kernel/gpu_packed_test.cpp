@@ -26,13 +26,14 @@ std::vector<std::string> packs(const Program& program) {
     return names;
 }
 
-void expect_packed(const std::string& text, const std::vector<std::string>& wanted, const SymbolValues& symbols = {}) {
+void expect_packed(const std::string& text, const std::vector<std::string>& wanted, const SymbolValues& symbols = {},
+                   bool on_warpgroups = true) {
     SCOPED_TRACE(text);
     const Program program = for_hopper(text);
     EXPECT_EQ(packs(program), wanted);
     const bool wide = std::any_of(program.kernels.begin(), program.kernels.end(),
                                   [](const Kernel& k) { return to_string(k).find("call wgmma") != std::string::npos; });
-    EXPECT_TRUE(wide);
+    EXPECT_EQ(wide, on_warpgroups);
     auto graph = graph_of(text);
     const Inputs inputs = random_inputs(*graph, symbols, 7);
     auto want = evaluate(*graph, inputs);
@@ -69,6 +70,31 @@ TEST(GpuPacked, FewChannelsOfAnImage) {
         {"packed_a", "packed_b"});
 }
 
+// Channels that become neighbouring pixels, as in transposed convolutions whose stride is their kernel's size: each
+// result is stored where it belongs.
+TEST(GpuPacked, ChannelsBecomePixels) {
+    auto check = [](const char* dtype, const char* size, const char* conv, const char* move, bool wide = true) {
+        expect_packed(fmt::format("graph g(x: {0}[{1},64], w: {0}[128,64,1,1], b: {0}[128]) {{\n"
+                                  "  %0 = transpose(x, perm=[0,3,1,2])\n  %c = conv(%0, {2})\n"
+                                  "  %r = relu(%c)\n  %y = {3}\n  return transpose(%y, perm=[0,2,3,1])\n}}\n",
+                                  dtype, size, conv, move),
+                      {}, {}, wide);
+    };
+    const char* phases = "join_phases(%r, strides=[2,2], begins=[0,0], ends=[0,0])";
+    check("f16", "2,5,7", "w", phases);
+    check("bf16", "1,9,1", "w, b", phases);
+    check("f32", "1,3,2", "w, b", phases, false);
+    check("f16", "1,1,1", "w, b", phases, false);
+    check("bf16", "2,3,1", "w, b", "join_phases(%r, strides=[1,4], begins=[0,0], ends=[0,0])");
+    check("f16", "1,5,3", "w, b", "depth_to_space(%r, blocksize=2)");
+    check("f16", "1,1,2", "w", "depth_to_space(%r, blocksize=2, mode=\"CRD\")");
+    const Program program = for_hopper(
+        "graph g(x: f16[8,24,24,96], w: f16[1536,96,1,1]) {\n  %0 = transpose(x, perm=[0,3,1,2])\n"
+        "  %c = conv(%0, w)\n  %y = join_phases(%c, strides=[4,4], begins=[0,0], ends=[0,0])\n"
+        "  return transpose(%y, perm=[0,2,3,1])\n}\n");
+    EXPECT_EQ(program.kernels.size(), 1u);
+}
+
 // Windows of 7 x 7 of an image, stored one after the other: digits of a row's number in another order.
 TEST(GpuPacked, RowsAreStoredInAnotherOrder) {
     const std::string store =
@@ -81,6 +107,19 @@ TEST(GpuPacked, RowsAreStoredInAnotherOrder) {
         auto kernels = parse_kernels(text);
         ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
         EXPECT_EQ(verify((*kernels)[0]).ok(), apart) << text;
+    }
+    // Of many points, digits that stand alone in an index need not be counted.
+    for (const auto& [low, apart] :
+         {std::pair("8*mod(32*b + t, 12) + p", true), std::pair("8*mod(32*b + t, 12) + 2*p", false),
+          std::pair("4*mod(32*b + t, 12) + p", false)}) {
+        const std::string many =
+            "kernel k() (y: f32[48, 4096, 96]) {\n  bound c < 4096 on block.y {\n    bound b < 18 on block.x {\n"
+            "      bound t < 32 on thread.y {\n        bound p < 8 on thread.x {\n          "
+            "y[floordiv(32*b + t, 12), c, " +
+            std::string(low) + "] = 1.0\n        }\n      }\n    }\n  }\n}\n";
+        auto kernels = parse_kernels(many);
+        ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
+        EXPECT_EQ(verify((*kernels)[0]).ok(), apart) << many;
     }
     const std::string text =
         "graph g(x: f16[1,56,14,64], w: f16[64,72], r: f16[1,72,56,14]) {\n  %0 = matmul(x, w)\n"

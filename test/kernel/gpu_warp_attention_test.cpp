@@ -230,13 +230,14 @@ TEST(GpuWarpAttention, PartsFillTheDevice) {
     EXPECT_EQ(tiles.keys, 128);
     EXPECT_EQ(tiles_of(4, 8192, 128, *describe_target("sm_80")).rows, 16);
     EXPECT_FALSE(tiles_of(4, 49, 32, machine).wide) << "one tile of few rows";
-    const int64_t few = choose_key_parts(8, 8192, tiles, true), many = choose_key_parts(128, 8192, tiles, true);
+    const int64_t few = choose_key_parts(8, 8192, tiles, true, machine),
+                  many = choose_key_parts(128, 8192, tiles, true, machine);
     EXPECT_GE(few * 8, 120);
     EXPECT_EQ(many, 1) << "128 blocks are as good as one for each SM";
-    EXPECT_GT(choose_key_parts(70, 8192, tiles, true), 1);
-    EXPECT_EQ(choose_key_parts(4096, 8192, tiles, true), 1);
-    EXPECT_EQ(choose_key_parts(8, 64, tiles, true), 1);
-    EXPECT_EQ(choose_key_parts({}, {}, tiles, false), 1);
+    EXPECT_GT(choose_key_parts(70, 8192, tiles, true, machine), 1);
+    EXPECT_EQ(choose_key_parts(4096, 8192, tiles, true, machine), 1);
+    EXPECT_EQ(choose_key_parts(8, 64, tiles, true, machine), 1);
+    EXPECT_EQ(choose_key_parts({}, {}, tiles, false, machine), 1);
     // Every head has tiles on every target.
     for (const char* target : {"sm_80", "sm_86", "sm_90a"})
         for (int64_t rows : {1, 20, 1000})

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernel/ir/narrow_floats.h"
+#include "kernel/schedule/split_axes.h"
 
 namespace tessera {
 namespace {

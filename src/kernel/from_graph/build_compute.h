@@ -9,7 +9,7 @@ namespace tessera {
 
 struct GroupCompute {
     Compute compute;
-    std::vector<int> args;            // buffers of the program, one for each parameter
+    std::vector<int> args;      // buffers of the program, one for each parameter
     std::vector<Expr> symbols;  // what each of the compute's is: one of the graph's, or a place in a joined definition
     std::vector<const Node*> nodes;   // whose definitions it holds, inlined ones too
     std::vector<int> reads, writes;   // definitions outside of it, and its own that are kept
@@ -19,9 +19,5 @@ struct GroupCompute {
 // A definition that is read or kept has its storage, in buffers that the program has.
 GroupCompute build_compute(const Definitions& all, const Layouts& layouts, const Grouping& grouping, int group,
                            const std::vector<Storage>& storage, const std::vector<ProgramBuffer>& buffers);
-
-// An axis whose quotient and remainder by a constant are taken (groups of channels, heads, what a reshape merged)
-// becomes two, in all stages that share it, so that indices are sums of axes.
-void split_axes(Compute& compute);
 
 }  // namespace tessera

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kMaxIndices = 1024;  // elements of a constant list of indices that is looked at
 constexpr int64_t kFewIndices = 4096;  // that are brought to the processor to be checked
+constexpr size_t kMostMixed = 32;      // maps that one half of a tensor is computed by
 constexpr int64_t kMovedLine = 16;     // elements that are worth an index of their own when they are moved
 
 bool computable(const Type& t) {
@@ -294,7 +295,7 @@ class Defining {
     // Defines the node's outputs by its body; or says why that is not possible.
     Decision by_body(const Node& node) {
         if (Decision fit = fits(node); !fit) return fit;
-        if (node.op().joined_axis && (roll(node) || join(node))) return yes();
+        if (node.op().joined_axis && (roll(node) || (!mixes_one(node) && join(node)))) return yes();
         Contents told(node.inputs().size());
         std::optional<size_t> unknown;
         if (Decision done = by_body(node, told, unknown)) return done;
@@ -399,6 +400,44 @@ class Defining {
         d.body = load(from[0], d.dtype, std::move(at));
         all_.numbers[v] = add(std::move(d));
         return true;
+    }
+
+    // What a definition is computed from through maps, but for constants; nothing if that is not found soon.
+    std::set<int> sources_of(int n) const {
+        std::set<int> sources, seen;
+        std::vector<int> work{n};
+        while (!work.empty()) {
+            const int at = work.back();
+            work.pop_back();
+            if (!seen.insert(at).second) continue;
+            if (seen.size() > kMostMixed) return {};
+            const Definition& d = all_.list[size_t(at)];
+            if (d.kind == Definition::Kind::Map) {
+                const std::vector<int> read = loaded_slots(d.body);
+                work.insert(work.end(), read.begin(), read.end());
+            } else if (!d.value || !d.value->is_constant()) {
+                sources.insert(at);
+            }
+        }
+        return sources;
+    }
+
+    // A concat of two parts one of which is computed from nothing that the other is not, as in rotary embeddings: blocks
+    // of threads compute either part where it is read.
+    bool mixes_one(const Node& node) {
+        if (!machine_.blocks || node.inputs().size() != 2 || !is_float(node.output()->type().tensor().dtype))
+            return false;
+        std::set<int> sources[2];
+        for (size_t k : {0u, 1u}) {
+            const int part = number_of(node.inputs()[k]);
+            if (all_.list[size_t(part)].kind != Definition::Kind::Map) return false;
+            sources[k] = sources_of(part);
+        }
+        for (size_t k : {0u, 1u}) {
+            const auto &one = sources[k], &other = sources[1 - k];
+            if (!one.empty() && std::includes(other.begin(), other.end(), one.begin(), one.end())) return true;
+        }
+        return false;
     }
 
     // A concat of more than a few numbers: parts that are copies until somebody makes them in their place.

@@ -321,11 +321,22 @@ class AttentionSearch {
         return found && found->factor == 1 && found->load.dtype() == body.dtype();
     }
 
+    // Whether what is loaded says where something else is loaded.
+    static bool looks_up(const Expr& body) {
+        bool found = false;
+        visit(body, [&](const Expr& e) {
+            if (!e.is(ExprKind::Load)) return;
+            for (const Expr& at : e.args()) found |= at.node().reads;
+        });
+        return found;
+    }
+
     // A map that only places what it reads, or reads nothing but maps of that kind and what has far fewer elements.
     bool add_places(int n, BlockOperands& out) const {
         const Definition& d = acc_.def(n);
         if (d.kind != Definition::Kind::Map || acc_.kept(n)) return false;
         if (fusion_.decided[size_t(n)]) return fusion_.group_of[size_t(n)] < 0;
+        if (looks_up(acc_.body(n))) return false;
         BlockOperands with = out;
         for (int read : loaded_slots(acc_.body(n))) {
             if (add_places(read, with)) continue;

@@ -50,11 +50,12 @@ class MapFusion {
 
   private:
     // A map that is kept, and is read by nothing but a map of its elements that was inlined elsewhere: that one is kept
-    // instead, since as many bytes are moved, and it is computed once.
+    // instead, since as many bytes are moved, and it is computed once. A region that wants it as it lies keeps it so.
     void take_along(int n) {
         const int group = fusion_.group_of[size_t(n)];
         if (group < 0 || acc_.kept(n) || acc_.def(n).kind != Definition::Kind::Map) return;
         if (acc_.readers(n).size() != 1 || !stands_alone(n, group)) return;
+        if (std::find(fusion_.stored.begin(), fusion_.stored.end(), n) != fusion_.stored.end()) return;
         const int reader = acc_.readers(n)[0];
         const Definition& d = acc_.def(reader);
         if (d.kind != Definition::Kind::Map || fusion_.group_of[size_t(reader)] >= 0) return;
@@ -91,14 +92,21 @@ class MapFusion {
     }
 
     void add_sites(int n, int reader) {
+        const double share = share_of_part(n, reader);
         for (const Reading& a : acc_.reads(reader)) {
             if (a.source != n) continue;
             if (fusion_.group_of[size_t(reader)] >= 0)
-                sites_[size_t(n)].push_back({reader, evaluations(reader, a)});
+                sites_[size_t(n)].push_back({reader, share * evaluations(reader, a)});
             else
-                sites_[size_t(n)].insert(sites_[size_t(n)].end(), sites_[size_t(reader)].begin(),
-                                         sites_[size_t(reader)].end());
+                for (const Site& s : sites_[size_t(reader)]) sites_[size_t(n)].push_back({s.stage, share * s.times});
         }
+    }
+
+    // A concatenation reads each of its parts where that part is.
+    double share_of_part(int n, int reader) const {
+        const Definition& d = acc_.def(reader);
+        if (d.kind != Definition::Kind::Map || !d.node || !d.node->op().joined_axis) return 1;
+        return std::min(1.0, elements_of(acc_.def(n).shape) / std::max(1.0, elements_of(d.shape)));
     }
 
     static void merge(std::vector<Site>& sites) {

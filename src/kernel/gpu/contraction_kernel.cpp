@@ -17,6 +17,7 @@
 #include "kernel/ir/intrinsic.h"
 #include "kernel/ir/tile_copy.h"
 #include "kernel/passes/clean_up.h"
+#include "kernel/schedule/split_axes.h"
 
 namespace tessera {
 namespace {
@@ -636,6 +637,9 @@ Result<std::optional<Lowered>> contraction_kernel(const Compute& compute, const 
     TRY(inline_maps(s));
     if (auto made = digits == Digits::All ? std::nullopt : with_factors_behind(s.compute()))
         s = Schedule(std::move(*made));
+    Compute by_digits = s.compute();
+    split_read_axes(by_digits);
+    s = Schedule(std::move(by_digits));
     std::optional<Found> found = find_contraction(s, digits, machine);
     if (!found) return std::optional<Lowered>();
     found->may_share = machine.has("ptx84");

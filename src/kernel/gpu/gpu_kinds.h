@@ -10,6 +10,10 @@ namespace tessera {
 // not. `own`: buffers that are not asked, such as what its thread keeps in registers.
 int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along, const std::set<int>& own = {});
 
+// A map's value with comparisons of its innermost index with a multiple of a few lanes, as those of concatenations are,
+// by vectors: all lanes of one are on the same side.
+Expr bounds_in_vectors(const Expr& value, const Expr& innermost);
+
 // A stage without reduction, one thread for each element or each vector of them; in squares where it reads across.
 Status map_to_threads(Schedule& s, const std::string& stage, bool share_squares);
 // A map that reads across, in squares that a block turns in shared memory. False, and nothing done: it is none.

@@ -8,12 +8,15 @@ namespace {
 constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
 constexpr int64_t kFewElements = 1 << 15, kShortestShare = 64, kMostShares = 64;  // of reductions that are cut
 
-// A load in a branch whose condition differs from lane to lane: lanes cannot be read together.
-bool guards_lanes(const Expr& value, const Expr& var) {
+// A load in a branch whose condition differs from lane to lane of a vector: lanes cannot be read together.
+bool guards_lanes(const Expr& value, const Expr& var, int64_t width) {
+    const Expr lane = index_var("%lane", width), vector = index_var("%vector", {});
+    const Bindings split{{var.node().name, vector * width + lane}};
     bool found = false;
     visit(value, [&](const Expr& e) {
-        if (!e.is(ExprKind::Select) || !depends_on(e.arg(0), var)) return;
-        for (size_t i : {1, 2}) found |= e.arg(i).node().reads;
+        if (found || !e.is(ExprKind::Select) || !depends_on(e.arg(0), var)) return;
+        if (!e.arg(1).node().reads && !e.arg(2).node().reads) return;
+        found = depends_on(substitute(e.arg(0), split), lane);
     });
     return found;
 }
@@ -28,7 +31,7 @@ Result<Loop> fused(Schedule& s, const std::vector<Loop>& loops) {
 
 int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& along, const std::set<int>& own) {
     const auto extent = along.extent.as_int();
-    if (!extent || guards_lanes(stage.value, along.var)) return 1;
+    if (!extent) return 1;
     int64_t widest = 1;
     bool regular = true, contiguous = false;
     auto look = [&](int buffer, const std::vector<Expr>& indices) {
@@ -42,8 +45,30 @@ int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& al
     for (const Expr& load : loads_of(stage)) look(load.node().slot, load.args());
     if (!regular || !contiguous) return 1;
     int64_t width = std::min(kMostLanes, kAccessBytes / widest);
-    while (width > 1 && *extent % width) width /= 2;
+    while (width > 1 && (*extent % width || guards_lanes(stage.value, along.var, width))) width /= 2;
     return width;
+}
+
+Expr bounds_in_vectors(const Expr& value, const Expr& var) {
+    auto compared = [&](const Expr& limit) -> std::optional<Expr> {  // var < limit
+        const auto number = limit.as_int();
+        if (!number || *number <= 0) return {};
+        int64_t whole = kMostLanes;
+        while (*number % whole) whole /= 2;
+        if (whole == 1) return {};
+        return lt(floor_div(var, whole), *number / whole);
+    };
+    return rewrite(value, [&](const Expr& e) -> Expr {
+        if (e.is(ExprKind::Lt) && e.arg(0) == var) return compared(e.arg(1)).value_or(e);
+        if (e.is(ExprKind::Le) && e.arg(0) == var) return compared(e.arg(1) + 1).value_or(e);
+        auto above = [&](const Expr& first) {
+            const auto below = compared(first);
+            return below ? logical_not(*below) : e;
+        };
+        if (e.is(ExprKind::Le) && e.arg(1) == var) return above(e.arg(0));
+        if (e.is(ExprKind::Lt) && e.arg(1) == var) return above(e.arg(0) + 1);
+        return e;
+    });
 }
 
 Status map_to_threads(Schedule& s, const std::string& name, bool share_squares) {

@@ -115,6 +115,51 @@ std::vector<Component> components(const Touch& a, const Touch& b) {
     return all;
 }
 
+bool mentioned_beside(const std::vector<Expr>& indices, size_t own, const Expr& var) {
+    for (size_t i = 0; i < indices.size(); ++i)
+        if (i != own && depends_on(indices[i], var)) return true;
+    return false;
+}
+
+// An index without a variable that is a digit of its own there: equal indices have equal digits, so that the others
+// decide whether they are equal.
+std::optional<Expr> without_digit(const Expr& index, const Expr& var, const Expr& step) {
+    const auto by = step.as_int();
+    const auto &low = var.node().low, &high = var.node().high;
+    if (!by || *by < 1 || low != 0 || !high) return {};
+    const int64_t above = *by * (*high + 1);
+    const Expr rest = substitute(index, {{var.node().name, Expr(0)}});
+    Expr lower = 0, higher = 0;
+    for (const Expr& part : rest.is(ExprKind::Add) ? rest.args() : std::vector<Expr>{rest}) {
+        Expr& side = mod(part, above).is_int(0) ? higher : lower;
+        side = side + part;
+    }
+    const auto within = bounds(lower);
+    if (within.low.value_or(-1) < 0 || within.high.value_or(*by) >= *by) return {};
+    return lower + floor_div(higher, *high + 1);
+}
+
+// Takes variables away from both sides that are digits of one index and stand in no other; gives their names. What
+// conditions say about them is lost: there are more points, none fewer.
+std::set<std::string> drop_digits(Touch& a, Touch& b) {
+    std::set<std::string> dropped;
+    for (size_t d = 0; d < a.indices.size(); ++d) {
+        std::map<std::string, Expr> vars;
+        add_vars(a.indices[d], vars);
+        for (const auto& [name, var] : vars) {
+            if (mentioned_beside(a.indices, d, var) || mentioned_beside(b.indices, d, var)) continue;
+            const auto of_a = step_of(a.indices[d], var), of_b = step_of(b.indices[d], var);
+            if (!of_a || !of_b || !(*of_a == *of_b)) continue;
+            const auto rest_a = without_digit(a.indices[d], var, *of_a),
+                       rest_b = without_digit(b.indices[d], var, *of_b);
+            if (!rest_a || !rest_b) continue;
+            a.indices[d] = *rest_a, b.indices[d] = *rest_b;
+            dropped.insert(name);
+        }
+    }
+    return dropped;
+}
+
 // What one side touches of a component: by element, the iteration that does; kSeveral where there are more.
 class Points {
   public:
@@ -191,13 +236,10 @@ class Points {
     const Kernel& kernel_;
 };
 
-}  // namespace
-
-bool apart_point_by_point(const Touch& a, const Touch& b, const AtOnce& at_once, const Kernel& kernel) {
-    const Buffer& buffer = kernel.buffers[size_t(a.buffer)];
-    if (a.anywhere || b.anywhere || !buffer.strides.empty() || a.own != b.own) return false;
+// `covered`: variables that are equal where elements are.
+bool apart_by_points(const Touch& a, const Touch& b, const AtOnce& at_once, const Kernel& kernel,
+                     std::set<std::string> covered) {
     bool told = true;  // by equal elements, which iteration it is
-    std::set<std::string> covered;
     for (const Component& component : components(a, b)) {
         const Points points(component, at_once, kernel);
         std::unordered_map<int64_t, int64_t> first;
@@ -221,6 +263,17 @@ bool apart_point_by_point(const Touch& a, const Touch& b, const AtOnce& at_once,
     return told && std::all_of(at_once.vars.begin(), at_once.vars.end(), [&](const Expr& v) {
                return covered.contains(v.node().name) || (v.node().low && v.node().low == v.node().high);
            });
+}
+
+}  // namespace
+
+bool apart_point_by_point(const Touch& a, const Touch& b, const AtOnce& at_once, const Kernel& kernel) {
+    const Buffer& buffer = kernel.buffers[size_t(a.buffer)];
+    if (a.anywhere || b.anywhere || !buffer.strides.empty() || a.own != b.own) return false;
+    if (apart_by_points(a, b, at_once, kernel, {})) return true;
+    Touch fewer_a = a, fewer_b = b;
+    std::set<std::string> covered = drop_digits(fewer_a, fewer_b);
+    return !covered.empty() && apart_by_points(fewer_a, fewer_b, at_once, kernel, std::move(covered));
 }
 
 }  // namespace tessera

@@ -5,7 +5,6 @@
 #include "kernel/gpu/attention/attention_kernel.h"
 #include "kernel/gpu/attention/warp_attention.h"
 #include "kernel/gpu/contraction_builder.h"
-#include "kernel/gpu/memory_bound/device_size.h"
 
 namespace tessera {
 namespace {
@@ -180,7 +179,7 @@ WarpTiles choose_warp_tiles(const AttentionSizes& sizes, const Machine& machine)
     const bool short_head = depth <= kShortHead && columns <= kShortHead;
     made.down = made.wide || (made.rows == 64 && short_head) ? 4 : made.rows > 16 ? 2 : 1;
     made.across = kWarps / made.down;
-    const bool few_tiles = keys && blocks && *blocks * *keys < kDeviceProcessors * kLongTileKeys;
+    const bool few_tiles = keys && blocks && *blocks * *keys < machine.cores * kLongTileKeys;
     for (int64_t of_tile : {kLongTileKeys, kTileKeys, kTileKeys / 2})
         for (int64_t ahead : {2, 1, 0}) {
             if (of_tile % (16 * made.across) || best.rows) continue;
@@ -204,8 +203,8 @@ WarpTiles choose_warp_tiles(const AttentionSizes& sizes, const Machine& machine)
 }
 
 int64_t choose_key_parts(std::optional<int64_t> blocks, std::optional<int64_t> keys, const WarpTiles& tiles,
-                         bool few_rows) {
-    const int64_t at_once = kDeviceProcessors * tiles.resident;
+                         bool few_rows, const Machine& machine) {
+    const int64_t at_once = machine.cores * tiles.resident;
     if (!keys || !blocks) {
         if (!few_rows) return 1;
         return blocks ? std::clamp<int64_t>(at_once / *blocks, 1, kPartsOfDynamic * 2) : kPartsOfDynamic;

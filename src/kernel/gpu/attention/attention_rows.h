@@ -63,6 +63,6 @@ WarpTiles choose_warp_tiles(const AttentionSizes& sizes, const Machine& machine)
 
 // Parts of the keys, each for blocks of their own. `few_rows`: all rows of a head are in one block.
 int64_t choose_key_parts(std::optional<int64_t> blocks, std::optional<int64_t> keys, const WarpTiles& tiles,
-                         bool few_rows);
+                         bool few_rows, const Machine& machine);
 
 }  // namespace tessera

@@ -37,7 +37,7 @@ class WarpAttention : AttentionBuilder {
                                     .columns = *column_axis().extent.as_int()},
                                    machine_);
         if (!tiles_.rows) return {};
-        parts_ = choose_key_parts(blocks_known(), keys().as_int(), tiles_, rows && *rows <= tiles_.rows);
+        parts_ = choose_key_parts(blocks_known(), keys().as_int(), tiles_, rows && *rows <= tiles_.rows, machine_);
         find_score(q_.factor * k_.factor);
         find_causal();
         bind_blocks();

@@ -41,6 +41,14 @@ Result<Schedule> scheduled(Compute compute, bool share) {
     return s;
 }
 
+// With bounds of concatenations by vectors.
+Compute in_vectors(Compute compute) {
+    for (Stage& stage : compute.stages)
+        if (stage.reduce.empty() && !stage.axes.empty())
+            stage.value = bounds_in_vectors(stage.value, stage.axes.back().var);
+    return compute;
+}
+
 }  // namespace
 
 Result<Schedule> gpu_schedule(Compute compute, const ScheduleOptions&) { return scheduled(std::move(compute), true); }
@@ -50,7 +58,7 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
     Compute of_row = compute;
     const auto matrix = prepare_matrix_of_row(of_row);
     auto try_one = [&](bool share) -> Result<Lowered> {
-        Compute with = matrix ? of_row : compute;
+        Compute with = in_vectors(matrix ? of_row : compute);
         if (share && !options.strict) keep_wide(with);
         auto prepared = matrix ? matrix : prepare_window(with);
         const Schedule schedule = TRY(scheduled(std::move(with), share));
@@ -73,9 +81,9 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
     }
     const Digits digits = options.strict ? Digits::All : options.fast ? Digits::Few : Digits::Usual;
     auto lower_map = [&](const Compute& map) { return lower_for_gpu(map, options, choices); };
-    auto tiled = matrix ? Result(std::optional<Lowered>()) : attempt("tiles", [&] {
-        return contraction_kernel(compute, options.machine, digits, lower_map);
-    });
+    auto tiled =
+        matrix ? Result(std::optional<Lowered>())
+               : attempt("tiles", [&] { return contraction_kernel(compute, options.machine, digits, lower_map); });
     if (!tiled.ok()) choices.push_back({"tiles for " + compute.name, no("{}", tiled.error().message())});
     if (tiled.ok() && *tiled) {
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
@@ -84,11 +92,12 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
     const std::pair<const char*, std::function<std::optional<Lowered>()>> others[] = {
         {"windows over an image in shared memory", [&] { return window_kernel(compute, options); }},
         {"rows in registers", [&] { return row_reduction_kernel(compute, options); }},
-        {"several elements a thread", [&] { return element_map_kernel(compute); }}};
+        {"several elements a thread", [&] { return element_map_kernel(in_vectors(compute), options.machine); }}};
     for (const auto& [what, make] : others) {
         auto made = matrix ? Result(std::optional<Lowered>())
                            : attempt(what, [&]() -> Result<std::optional<Lowered>> { return make(); });
-        if (!made.ok()) choices.push_back({fmt::format("{} for {}", what, compute.name), no("{}", made.error().message())});
+        if (!made.ok())
+            choices.push_back({fmt::format("{} for {}", what, compute.name), no("{}", made.error().message())});
         if (!made.ok() || !*made) continue;
         if (traces) *traces += fmt::format("// {}: {}, no schedule\n", compute.name, what);
         return std::move(**made);

@@ -34,7 +34,8 @@ double cost_of(int64_t threads, int64_t vectors, int64_t wanted, int64_t lanes, 
 
 }  // namespace
 
-RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lanes, int64_t bytes, double words) {
+RowThreads choose_row_threads(const Machine& machine, const Expr& rows, const Expr& length, int64_t lanes,
+                              int64_t bytes, double words) {
     RowThreads made{.lanes = lanes};
     const auto elements = length.as_int(), count = rows.as_int();
     if (!elements) {
@@ -43,7 +44,7 @@ RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lane
     }
     const int64_t vectors = std::max<int64_t>(1, (*elements + lanes - 1) / lanes);
     const double all = count ? double(*count) * double(vectors) : 1e12;
-    const auto share = static_cast<int64_t>(std::min(all / double(kDeviceThreads), 1e6));
+    const auto share = static_cast<int64_t>(std::min(all / double(device_threads(machine)), 1e6));
     const int64_t wanted = std::clamp<int64_t>(share, 1, std::max<int64_t>(1, kBytesInFlight / (lanes * bytes)));
     double best = 1e30;
     for (int64_t threads = 1; threads <= kMostRowThreads; threads *= 2) {
@@ -62,15 +63,16 @@ RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lane
     }
     const auto blocks = [&](int64_t together) { return count ? *count / together : int64_t{1} << 40; };
     made.rows = std::max<int64_t>(1, kShortRowThreads / made.threads);
-    while (made.rows > 1 && made.rows * made.threads > kWarpThreads && blocks(made.rows) < 2 * kDeviceProcessors)
+    while (made.rows > 1 && made.rows * made.threads > kWarpThreads && blocks(made.rows) < 2 * machine.cores)
         made.rows /= 2;
     return made;
 }
 
-RowThreads choose_column_threads(const Expr& rows, const Expr& length, int64_t bytes, double words) {
+RowThreads choose_column_threads(const Machine& machine, const Expr& rows, const Expr& length, int64_t bytes,
+                                 double words) {
     RowThreads made{.rows = kColumns, .across = true};
     const auto elements = length.as_int(), count = rows.as_int();
-    while (count && *count / made.rows < 2 * kDeviceProcessors && made.rows * bytes > kSectorBytes) made.rows /= 2;
+    while (count && *count / made.rows < 2 * machine.cores && made.rows * bytes > kSectorBytes) made.rows /= 2;
     made.threads = kColumnThreads / made.rows;
     if (!elements) return made;
     while (made.threads > 1 && (made.threads / 2) * kTurnsOfColumn >= *elements) made.threads /= 2;

@@ -1,12 +1,11 @@
-// How much a GPU runs at once, which decides how work is shared: that of an H200.
+// How much a GPU runs at once, which decides how work is shared.
 #pragma once
 
-#include <cstdint>
+#include "base/machine.h"
 
 namespace tessera {
 
-constexpr int64_t kDeviceProcessors = 132;     // streaming multiprocessors
-constexpr int64_t kThreadsOfProcessor = 2048;  // resident on each
-constexpr int64_t kDeviceThreads = kDeviceProcessors * kThreadsOfProcessor;
+constexpr int64_t kThreadsOfProcessor = 2048;  // resident on an SM
+inline int64_t device_threads(const Machine& machine) { return machine.cores * kThreadsOfProcessor; }
 
 }  // namespace tessera

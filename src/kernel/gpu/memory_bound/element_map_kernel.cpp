@@ -127,7 +127,7 @@ bool are_aligned(const Schedule& s, const Stage& stage, int64_t lanes) {
 
 }  // namespace
 
-std::optional<Lowered> element_map_kernel(const Compute& compute) {
+std::optional<Lowered> element_map_kernel(const Compute& compute, const Machine& machine) {
     Schedule s(compute);
     if (!inline_maps(s).ok() || s.compute().stages.size() != 1) return {};
     const std::string name = s.compute().stages[0].name;
@@ -145,7 +145,7 @@ std::optional<Lowered> element_map_kernel(const Compute& compute) {
     if (auto squares = squares_to_blocks(turned, name); squares.ok() && *squares) return {};
     const int64_t total = elements_of(stage.axes).as_int().value_or(kManyElements);
     const int64_t each =
-        std::min({kMostTurnsOfThread, kBytesOfThread / (lanes * bytes), total / lanes / kDeviceThreads});
+        std::min({kMostTurnsOfThread, kBytesOfThread / (lanes * bytes), total / lanes / device_threads(machine)});
     if (each < 2) return {};
     Lowered made;
     made.kernel = ElementMap(s.compute(), stage, lanes, each).make();

@@ -8,6 +8,6 @@
 namespace tessera {
 
 // Empty where it is something else, or has so few elements that each has a thread of its own.
-std::optional<Lowered> element_map_kernel(const Compute& compute);
+std::optional<Lowered> element_map_kernel(const Compute& compute, const Machine& machine);
 
 }  // namespace tessera

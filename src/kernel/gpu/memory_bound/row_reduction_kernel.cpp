@@ -344,8 +344,8 @@ std::optional<Lowered> row_reduction_kernel(const Compute& compute, const Schedu
     Compute all = loads_apart(s.compute(), found);
     // A 16-bit element takes a register of its own where it is loaded alone.
     const double words = double(bytes_kept(all, rows).at_once) / (lanes > 1 ? 4 : 2);
-    const RowThreads threads = across ? choose_column_threads(count, length, bytes, words)
-                                      : choose_row_threads(count, length, lanes, bytes, words);
+    const RowThreads threads = across ? choose_column_threads(options.machine, count, length, bytes, words)
+                                      : choose_row_threads(options.machine, count, length, lanes, bytes, words);
     bool in_shared = false;
     if (threads.turns == 0) {
         auto less = without_kept(s.compute(), rows);

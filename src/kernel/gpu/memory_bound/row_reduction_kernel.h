@@ -20,9 +20,11 @@ struct RowThreads {
 };
 
 // `bytes`: of an access of one element; `words`: 32-bit registers that a thread keeps for each of its elements.
-RowThreads choose_row_threads(const Expr& rows, const Expr& length, int64_t lanes, int64_t bytes, double words);
+RowThreads choose_row_threads(const Machine& machine, const Expr& rows, const Expr& length, int64_t lanes,
+                              int64_t bytes, double words);
 // The same of rows whose neighbours are neighbours in memory, such as the channels of an image's pixels.
-RowThreads choose_column_threads(const Expr& rows, const Expr& length, int64_t bytes, double words);
+RowThreads choose_column_threads(const Machine& machine, const Expr& rows, const Expr& length, int64_t bytes,
+                                 double words);
 
 // Empty where the stages are not of one row each, or rows are too short.
 std::optional<Lowered> row_reduction_kernel(const Compute& compute, const ScheduleOptions& options);

@@ -17,9 +17,8 @@ constexpr int64_t kNeighbours = 8;  // outputs of a thread along x
 constexpr int64_t kMostLines = 4;   // and along y
 constexpr int64_t kChannelsAtOnce = 16;
 constexpr int64_t kWindowThreads = 256, kMostWindowThreads = 512;
-constexpr int64_t kFewestThreads = kDeviceThreads / 2;  // of all blocks, that keep a GPU busy
-constexpr int64_t kWidestTile = 64;                     // along x
-constexpr int64_t kMostWindowBytes = 64 << 10;          // of shared memory
+constexpr int64_t kWidestTile = 64;             // along x
+constexpr int64_t kMostWindowBytes = 64 << 10;  // of shared memory
 constexpr int64_t kMostUnrolledTaps = 8, kMostTapsAlongX = 32, kFewTaps = 16;
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kLoadsInFlight = 16;
@@ -415,7 +414,8 @@ class WindowBuilder {
 };
 
 // Lines of a thread and threads of a block, as there are outputs for; empty: there is no room for the image.
-std::optional<WindowTile> choose_tile(const Compute& c, const SlidingWindow& w, size_t channel, bool inside) {
+std::optional<WindowTile> choose_tile(const Machine& machine, const Compute& c, const SlidingWindow& w, size_t channel,
+                                      bool inside) {
     const auto channels = w.sum.axes[channel].extent.as_int();
     if (!channels) return {};
     const int64_t bytes = int64_t(dtype_bytes(c.buffers[size_t(w.image)].dtype)), unit = kVectorBytes / bytes;
@@ -425,7 +425,8 @@ std::optional<WindowTile> choose_tile(const Compute& c, const SlidingWindow& w, 
     t.lines = w.y.taps > kMostUnrolledTaps ? 1 : std::min(kMostLines, int64_t(std::bit_floor(uint64_t(w.y.size))));
     double outputs = 1;
     for (const ReduceAxis& a : w.sum.axes) outputs *= double(a.extent.as_int().value_or(1));
-    while (t.lines > 1 && outputs / double(kNeighbours * t.lines) < double(kFewestThreads)) t.lines /= 2;
+    const double busy = double(device_threads(machine)) / 2;  // threads of all blocks
+    while (t.lines > 1 && outputs / double(kNeighbours * t.lines) < busy) t.lines /= 2;
     t.channels = inside ? std::min(kChannelsAtOnce, *channels) : 1;
     const int64_t most_down = (w.y.size + t.lines - 1) / t.lines;
     t.down = std::clamp<int64_t>(kWindowThreads / (t.across * t.channels), 1, most_down);
@@ -472,7 +473,7 @@ std::optional<Lowered> window_kernel(const Compute& compute, const ScheduleOptio
         const auto step = stride_of(of_output, found->out.buffer, found->out.store, found->out.axes[axis].var);
         if (step && step->is_int(1) && !found->sum.axes[axis].extent.is_int(1)) channel = axis, inside = true;
     }
-    const auto tile = choose_tile(c, *found, channel, inside);
+    const auto tile = choose_tile(options.machine, c, *found, channel, inside);
     if (!tile) return {};
     auto kernel = WindowBuilder(c, *found, channel, *tile).make();
     if (!kernel) return {};

@@ -1,6 +1,8 @@
+#include "kernel/schedule/split_axes.h"
+
 #include <algorithm>
 
-#include "kernel/from_graph/build_compute.h"
+#include "kernel/schedule/stage_plan.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +23,36 @@ class Splitting {
             if (!split_one()) return;
     }
 
+    // Splits one axis of a result that a later stage reads by digits, such as phases of a transposed convolution.
+    bool split_read_one() {
+        for (const Stage& reader : c_.stages)
+            for (size_t s = 0; s < c_.stages.size(); ++s)
+                for (const Expr& load : loads_in(reader.value, c_.stages[s].buffer))
+                    for (size_t d = 0; d < load.args().size(); ++d) {
+                        const auto by = step_between_digits(load.arg(d), c_.stages[s].axes[d].extent);
+                        std::vector<Place> shared;
+                        if (!by || !collect({s, d}, *by, shared)) continue;
+                        for (const Place& p : shared) split_axis(p, *by);
+                        return true;
+                    }
+        return false;
+    }
+
   private:
+    // The least factor, above 1, of a variable in an index that falls apart by it.
+    static std::optional<int64_t> step_between_digits(const Expr& index, const Expr& extent) {
+        if (!index.is(ExprKind::Add)) return {};
+        std::optional<int64_t> least;
+        visit(index, [&](const Expr& e) {
+            if (!e.is(ExprKind::Var)) return;
+            const auto step = step_of(index, e);
+            const auto by = step ? step->as_int() : std::nullopt;
+            if (by && *by > 1 && (!least || *by < *least)) least = by;
+        });
+        if (!least || !mod(extent, *least).is_int(0) || extent.is_int(*least)) return {};
+        return falls_apart(index, *least) ? least : std::nullopt;
+    }
+
     bool split_one() {
         for (size_t s = 0; s < c_.stages.size(); ++s) {
             Stage& stage = c_.stages[s];
@@ -172,5 +203,10 @@ class Splitting {
 }  // namespace
 
 void split_axes(Compute& compute) { Splitting(compute).run(); }
+
+void split_read_axes(Compute& compute) {
+    Splitting splitting(compute);
+    for (int round = 0; round < kRounds && splitting.split_read_one();) ++round;
+}
 
 }  // namespace tessera
