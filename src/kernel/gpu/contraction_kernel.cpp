@@ -221,11 +221,11 @@ bool lies_along(const Schedule& s, const Expr& operand, const Expr& k) {
 namespace {
 
 // What matrix instructions multiply of the first operand: sums in f32 of products of two operands of 16 bits, of one
-// type; or of f32, where not all digits are asked for; or sums of bytes.
+// type; or of f32, of which few digits are asked for; or sums of bytes.
 std::optional<DType> narrow_type(const Schedule& s, const Stage& stage, const Expr& a, const Expr& b, Digits digits) {
     const DType sum = s.compute().buffers[size_t(stage.buffer)].dtype;
     const auto x = narrowed(a), y = narrowed(b);
-    if (!x && !y && digits != Digits::All && sum == DType::f32 && a.dtype() == sum && b.dtype() == sum) return sum;
+    if (!x && !y && digits == Digits::Few && sum == DType::f32 && a.dtype() == sum && b.dtype() == sum) return sum;
     if (!x || !y || !are_multiplied(x->dtype(), y->dtype()) || sum != matrix_sum(x->dtype())) return {};
     return dtype_bytes(x->dtype()) <= 2 ? std::optional(x->dtype()) : std::nullopt;
 }
@@ -274,7 +274,6 @@ struct Found {
     std::optional<DType> wide;    // those of four warps
     bool may_share = false;       // multiprocessors can share a tile
     bool two_signs = false;       // of bytes
-    bool thrice = false;          // products of f32 are three of fewer digits each
     BlockTile tile;
     std::optional<size_t> inner;
 
@@ -310,7 +309,6 @@ std::optional<Found> find_contraction(const Schedule& s, Digits digits, const Ma
     if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
     if (f.m >= kFewestSide && f.n >= kFewestSide) f.narrow = narrow_type(s, stage, a, b, digits);
-    f.thrice = f.narrow == DType::f32 && digits == Digits::Usual;
     f.wide = wide_type(a, b, digits);
     f.two_signs = f.wide && is_int(*f.wide) && matrix_load(b)->dtype != *f.wide;
     if (f.wide && s.compute().buffers[size_t(stage.buffer)].dtype != matrix_sum(*f.wide)) f.wide.reset();
@@ -438,14 +436,13 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
             TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
     const ReduceAxis& along = merged.reduce[depth.inner];
-    MmaPlan plan{
+    const MmaPlan plan{
         f.tile,
         operand_plan(s, merged.value.arg(size_t(f.c.a)), along, merged.axes[first]),
         operand_plan(s, merged.value.arg(size_t(f.c.b)), along, merged.axes[first + 1]),
         depth,
         width,
         has_batch ? 1 : choose_parts(machine, f.tile, f.batch, f.m, f.n, steps_along(merged, depth.inner, f.tile.k))};
-    plan.thrice = f.thrice;
     return std::optional(mma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan));
 }
 
@@ -512,12 +509,13 @@ Result<std::optional<Lowered>> lower_found(const Schedule& s, const Found& found
 // Instructions of a thread that computes an element of an operand, beside its loads.
 double arithmetic_of(const Expr& operand) {
     constexpr double kFunction = 30, kQuotient = 10;
+    if (operand.is(ExprKind::Load) || matrix_load(operand)) return 0;
     double all = 0;
-    visit(operand, [&](const Expr& x) {
-        if (x.is(ExprKind::Load) || x.is(ExprKind::Cast) || x.args().empty()) return;
-        all += x.is(ExprKind::Call) || x.is(ExprKind::Pow) ? kFunction : x.is(ExprKind::Div) ? kQuotient : 1;
-    });
-    return all;
+    for (const Expr& x : operand.args())
+        if (is_float(x.dtype())) all += arithmetic_of(x);
+    if (operand.is(ExprKind::Cast) || operand.is(ExprKind::Select) || operand.args().empty()) return all;
+    const bool function = operand.is(ExprKind::Call) || operand.is(ExprKind::Pow);
+    return all + (function ? kFunction : operand.is(ExprKind::Div) ? kQuotient : 1);
 }
 
 // What a product takes that reads its operands in place and multiplies by `mma.sync` or by FMA, in microseconds on an
@@ -525,7 +523,7 @@ double arithmetic_of(const Expr& operand) {
 // computed for: once for each tile across, by few threads.
 double narrow_time(const Machine& machine, const Schedule& s, const Found& f, double depth) {
     constexpr double kBegin = 2, kScalarFlops = 40e6, kInstructions = 54e3;
-    const double peak = !f.narrow ? 35e6 : f.thrice ? 70e6 : *f.narrow == DType::f32 ? 150e6 : 200e6;
+    const double peak = !f.narrow ? 35e6 : *f.narrow == DType::f32 ? 150e6 : 200e6;
     const Stage& stage = s.compute().stages[0];
     const Expr &a = stage.value.arg(size_t(f.c.a)), &b = stage.value.arg(size_t(f.c.b));
     const ReduceAxis& along = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())];
@@ -548,10 +546,9 @@ Lines lines_of(const Schedule& s, const Expr& operand, const ReduceAxis& depth, 
     const auto found = matrix_load(operand);
     if (!found) return {};
     const auto step = stride_of(s, found->load, lies_along(s, operand, depth.var) ? side.var : depth.var);
-    const auto apart = step ? step->as_int() : std::nullopt;
-    if (!apart) return {.can_copy = step.has_value()};
-    const int64_t bytes = *apart * int64_t(dtype_bytes(found->dtype));
-    return {bytes % kPieceBytes == 0, bytes % kPanelBytes != 0};
+    if (!step) return {};
+    const auto size = int64_t(dtype_bytes(found->dtype));
+    return {divides(kPieceBytes / size, *step), !divides(kPanelBytes / size, *step)};
 }
 
 // What it takes by instructions of four warps, as operands lie; nothing where tiles of them cannot be copied.
@@ -582,12 +579,18 @@ double depth_of(const Stage& stage) {
 // With operands packed first, each by a launch of its own, where that takes less than the given time.
 Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, const Machine& machine, Digits digits,
                                             const LowerMap& lower_map, double in_place) {
-    constexpr double kBytes = 2.5e6, kLaunch = 2;
+    constexpr double kBytes = 2.5e6, kLaunch = 2, kComputed = 10;
     const Stage& stage = s.compute().stages[0];
     if (!lower_map || f.bytes() || f.m < 2) return std::optional<Lowered>();
     const double depth = depth_of(stage), end = end_of_square(s.compute().stages.back(), stage.buffer);
-    std::optional<Packing> best;
-    std::optional<Found> best_found;
+    // Without instructions of four warps it is worth a launch only where each element takes arithmetic.
+    const bool computed = arithmetic_of(stage.value) > kComputed;
+    struct Way {
+        Packing packing;
+        Found found;
+        double time;
+    };
+    std::vector<Way> ways;
     for (const auto& [a, b] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
         auto packing = pack_operands(s.compute(), f.c, a, b);
         if (!packing) continue;
@@ -597,19 +600,22 @@ Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, c
         found->c.depth = f.c.depth;
         found->may_share = f.may_share;
         if (!suits(Means::Wide, *found, machine)) found->wide.reset();
+        if (!found->wide && !computed) continue;
         const auto wide = wide_time(machine, packed, *found, depth, end);
         const double product = wide ? kLaunch + *wide : narrow_time(machine, packed, *found, depth);
         const double time = packing->launches * kLaunch + packing->bytes / kBytes + product;
-        if (time >= in_place) continue;
-        in_place = time, best = std::move(packing), best_found = std::move(found);
+        if (time < in_place) ways.push_back({std::move(*packing), std::move(*found), time});
     }
-    if (!best) return std::optional<Lowered>();
-    std::optional<Lowered> made = TRY(
-        lower_found(Schedule(best->contraction), *best_found, best_found->wide ? Means::Wide : Means::Narrow, machine));
-    if (!made) return made;
-    made->packs = TRY(lower_packs(*best, lower_map));
-    made->scratch.insert(made->scratch.end(), best->slots.begin(), best->slots.end());
-    return made;
+    std::stable_sort(ways.begin(), ways.end(), [](const Way& x, const Way& y) { return x.time < y.time; });
+    for (const Way& way : ways) {
+        const Means means = way.found.wide ? Means::Wide : Means::Narrow;
+        std::optional<Lowered> made = TRY(lower_found(Schedule(way.packing.contraction), way.found, means, machine));
+        if (!made) continue;
+        made->packs = TRY(lower_packs(way.packing, lower_map));
+        made->scratch.insert(made->scratch.end(), way.packing.slots.begin(), way.packing.slots.end());
+        return made;
+    }
+    return std::optional<Lowered>();
 }
 
 // By these means, or with operands packed first where that is cheaper.
@@ -618,7 +624,9 @@ Result<std::optional<Lowered>> lower_priced(const Schedule& s, const Found& f, M
     const double depth = depth_of(s.compute().stages[0]);
     if (means == Means::Packed)
         return lower_packed(s, f, machine, digits, lower_map, narrow_time(machine, s, f, depth));
-    if (means == Means::Wide) {
+    const auto& reduce = s.compute().stages[0].reduce;
+    const auto many = [](const ReduceAxis& axis) { return !axis.extent.is_int(1); };
+    if (means == Means::Wide && std::count_if(reduce.begin(), reduce.end(), many) == 1) {
         const double end = end_of_square(s.compute().stages.back(), s.compute().stages[0].buffer);
         const auto in_place = wide_time(machine, s, f, depth, end);
         if (in_place) {

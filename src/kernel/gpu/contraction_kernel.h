@@ -24,8 +24,7 @@ struct TiledKernel {
 // blocks otherwise, and k is long.
 int64_t choose_parts(const Machine& machine, const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t steps);
 
-// What products and sums have of f32: all digits; nearly all, and fewer in sums of floats of 8 bits; and fewer of
-// operands of f32 too.
+// What products and sums have of f32: all digits; fewer in sums of floats of 8 bits; and fewer of operands of f32 too.
 enum class Digits : uint8_t { All, Usual, Few };
 
 // Whether something of an operand lies along an axis: its neighbours there are neighbours in memory.

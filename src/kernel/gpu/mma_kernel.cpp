@@ -29,13 +29,12 @@ struct MmaOperand {
     int64_t depth() const { return mma_depth(value.dtype()); }  // of k at a time
     bool turned() const { return bytes() && !plan.along_k; }    // on the way to the tile
     bool kept_along_k() const { return plan.along_k || turned(); }
-    int64_t lines() const { return kept_along_k() ? side : depth(); }              // of the tile
-    int64_t line() const { return (kept_along_k() ? depth() : side) + unused(); }  // elements
-    int64_t unused() const { return bytes() ? 16 : dtype_bytes(value.dtype()) == 4 && kept_along_k() ? 4 : 8; }
-    int64_t each() const { return side * depth() / kThreads; }                             // of a thread
-    int64_t rows() const { return (plan.along_k ? side : depth()) / (kWarps * kGroups); }  // of the tile, its
-    int64_t taken() const { return bytes() ? std::max(plan.width, kWord) : plan.width; }   // neighbours of them
-    int64_t vectors() const { return each() / taken() / rows(); }                          // in each of them
+    int64_t lines() const { return kept_along_k() ? side : depth(); }                        // of the tile
+    int64_t line() const { return (kept_along_k() ? depth() : side) + (bytes() ? 16 : 8); }  // elements, some unused
+    int64_t each() const { return side * depth() / kThreads; }                               // of a thread
+    int64_t rows() const { return (plan.along_k ? side : depth()) / (kWarps * kGroups); }    // of the tile, its
+    int64_t taken() const { return bytes() ? std::max(plan.width, kWord) : plan.width; }     // neighbours of them
+    int64_t vectors() const { return each() / taken() / rows(); }                            // in each of them
 };
 
 // Of f32, the operand itself.
@@ -161,8 +160,7 @@ class MmaContraction : ContractionBuilder {
         const int64_t own = per_thread(), none = 0, m = plan_.tile.m / kWarps;
         const int64_t a = a_.kept_along_k() ? a_.line() : 1, a_k = a_.kept_along_k() ? 1 : a_.line();
         const int64_t b = b_.kept_along_k() ? b_.line() : 1, b_k = b_.kept_along_k() ? 1 : b_.line();
-        Call call{block_matrix_name(plan_.thrice ? kMmaThrice : kMma, a_.value.dtype(), b_.value.dtype(), plan_.tile.m,
-                                    plan_.tile.n),
+        Call call{block_matrix_name("mma", a_.value.dtype(), b_.value.dtype(), plan_.tile.m, plan_.tile.n),
                   {{sums_, {0, 0, 0, 0}}},
                   {{a_.tile, {0, 0}}, {b_.tile, {0, 0}}},
                   {}};
@@ -216,7 +214,6 @@ BlockTile choose_mma_tile(const Machine& machine, int64_t batch, int64_t m, int6
     double least = 0;
     for (int64_t bm : {128, 64})
         for (int64_t bn : {128, 64}) {
-            if (dtype == DType::f32 && bm == 128 && bn == 128) continue;  // more registers than there are
             const double blocks = double(batch) * double((m + bm - 1) / bm) * double((n + bn - 1) / bn);
             const double x = double(bm) / 16, y = double(bn) / 16;
             const double cost = (x * y + 2 * (x + y) + 4) * std::max(1.0, blocks / at_once);

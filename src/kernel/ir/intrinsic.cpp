@@ -72,7 +72,7 @@ Expr matrix_element(size_t operand, DType dtype, const std::vector<Expr>& at) {
 // (u), of 16 (v), of one half of them (h) and one of its 8 (g); columns j those of 8 (x), of 2 (t) and one of those
 // (p). So the elements of one thread, which is t of group g of warp u, follow each other. `mma` are instructions of one
 // warp, `wgmma` those of four, which read both operands from shared memory.
-Intrinsic block_matrix(std::string_view kind, std::array<DType, 2> of, int64_t rows, int64_t columns, int64_t depth,
+Intrinsic block_matrix(const char* kind, std::array<DType, 2> of, int64_t rows, int64_t columns, int64_t depth,
                        const char* needs) {
     ReduceAxis u = axis("u", 4), v = axis("v", rows / 4 / 16), x = axis("x", columns / 8), h = axis("h", 2);
     ReduceAxis g = axis("g", 8), t = axis("t", 4), p = axis("p", 2), k = axis("k", depth);
@@ -87,8 +87,7 @@ Intrinsic block_matrix(std::string_view kind, std::array<DType, 2> of, int64_t r
             .needs = needs,
             .by_block = true,
             .multiplied = of[0],
-            .multiplied_by = of[1],
-            .thrice = kind == kMmaThrice};
+            .multiplied_by = of[1]};
 }
 
 // The same of any number of warps, which share columns too (c).
@@ -202,9 +201,7 @@ std::vector<Intrinsic> with_matrices(std::vector<Intrinsic> all) {
             for (int64_t rows : {128, 64})
                 for (int64_t columns : {192, 128, 64}) {
                     if (!kNarrowFloats.has(a) && columns < 192)
-                        for (std::string_view kind : {kMma, kMmaThrice})
-                            if (kind == kMma || a == DType::f32)
-                                all.push_back(block_matrix(kind, {a, b}, rows, columns, mma_depth(a), "ptx80"));
+                        all.push_back(block_matrix("mma", {a, b}, rows, columns, mma_depth(a), "ptx80"));
                     all.push_back(block_matrix("wgmma", {a, b}, rows, columns,
                                                kPanelBytes / static_cast<int64_t>(dtype_bytes(a)), "wgmma"));
                 }

@@ -34,9 +34,8 @@ DType matrix_sum(DType dtype);
 int64_t matrix_depth(DType dtype);
 // Whether there are instructions for operands of these two types: of one, or bytes, or floats of 8 bits.
 bool are_multiplied(DType a, DType b);
-// Of tiles of one block, by `mma` instructions of one warp, by three of them, or by `wgmma` of four: see block_matrix
-// in intrinsic.cpp. How many elements along what is added up a call of those of one warp takes.
-constexpr std::string_view kMma = "mma", kMmaThrice = "mma_thrice";
+// Of tiles of one block, by `mma` instructions of one warp or `wgmma` of four: see block_matrix in intrinsic.cpp. How
+// many elements along what is added up a call of those of one warp takes.
 std::string block_matrix_name(std::string_view kind, DType a, DType b, int64_t rows, int64_t columns);
 int64_t mma_depth(DType dtype);
 
