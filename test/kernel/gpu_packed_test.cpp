@@ -63,6 +63,22 @@ TEST(GpuPacked, WhatIsComputedOnTheWay) {
         {"packed_a"});
 }
 
+TEST(GpuPacked, FunctionsAreComputedOnce) {
+    const char* gated =
+        "graph g(x: {0}[{1},{2}], w: {0}[{3},{4}]) {{\n  %0, %1 = split(x, axis=-1, num_outputs=2)\n"
+        "  %2 = sigmoid(%0)\n  %3 = mul(%0, %2)\n  %4 = mul(%3, %1)\n  return matmul(%4, w)\n}}\n";
+    auto text = [&](const char* dtype, int m, int k, int n) {
+        return fmt::format(fmt::runtime(gated), dtype, m, 2 * k, k, n);
+    };
+    expect_packed(text("bf16", 130, 184, 128), {"packed_a"});
+    expect_packed(text("f32", 130, 96, 200), {"packed_a"}, {}, false);
+}
+TEST(GpuPacked, FewColumnsAreSumsOfRows) {
+    expect_packed(
+        "graph g(a: f16[70,520], b: f16[3,520]) {\n  %0 = transpose(b, perm=[1,0])\n"
+        "  return matmul(a, %0)\n}\n",
+        {}, {}, false);
+}
 TEST(GpuPacked, FewChannelsOfAnImage) {
     expect_packed(
         "graph g(x: f16[1,3,33,33], w: f16[64,3,7,7]) {\n"

@@ -295,6 +295,16 @@ std::optional<DType> wide_type(const Expr& a, const Expr& b, Digits digits) {
     return enough ? std::optional(x->dtype) : std::nullopt;
 }
 
+// Whether a product of few columns is better off as sums along rows, which lie together in both operands: tiles would
+// be nearly empty.
+bool is_sum_of_rows(const Schedule& s, const Stage& stage, const Found& f) {
+    constexpr int64_t kFewColumns = 4, kLongRow = 512;
+    if (f.n > kFewColumns || f.m <= kMostFewRows || stage.reduce.size() != 1) return false;
+    const Expr& k = stage.reduce[0].var;
+    return size_of(stage.reduce[0].extent) >= kLongRow && lies_along(s, stage.value.arg(0), k) &&
+           lies_along(s, stage.value.arg(1), k);
+}
+
 std::optional<Found> find_contraction(const Schedule& s, Digits digits, const Machine& machine) {
     const auto& stages = s.compute().stages;
     if (stages.empty() || stages.size() > 2) return {};
@@ -308,6 +318,7 @@ std::optional<Found> find_contraction(const Schedule& s, Digits digits, const Ma
     f.n = product_of(stage.axes, c->columns);
     if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
+    if (is_sum_of_rows(s, stage, f)) return {};
     if (f.m >= kFewestSide && f.n >= kFewestSide) f.narrow = narrow_type(s, stage, a, b, digits);
     f.wide = wide_type(a, b, digits);
     f.two_signs = f.wide && is_int(*f.wide) && matrix_load(b)->dtype != *f.wide;
