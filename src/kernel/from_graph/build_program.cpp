@@ -4,6 +4,7 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/in_parallel.h"
@@ -228,7 +229,7 @@ class Assembly {
         }
         step.label = label_of({h.node}, expanded_);
         step.nodes = {h.node};
-        step.flops = count(*h.node).flops;
+        step.flops = flops_of(*h.node);
         step.bytes = sum_of(std::move(bytes));
         program_.steps.emplace_back(std::move(step));
     }
@@ -355,7 +356,7 @@ class Assembly {
         step.nodes = made.nodes;
         for (size_t i = 0; i < low.packs.size(); ++i) add_pack(low.packs[i], shared.packs[i], step, packs[i]);
         std::vector<Expr> flops, bytes;
-        for (const Node* node : made.nodes) flops.push_back(count(*node).flops);
+        for (const Node* node : made.nodes) flops.push_back(flops_of(*node));
         for (size_t i = 0; i < made.reads.size(); ++i)
             bytes.push_back(made.read_elements[i] * int64_t(dtype_bytes(def(made.reads[i]).dtype)));
         for (int n : made.writes) bytes.push_back(bytes_of(def(n).shape, def(n).dtype));
@@ -373,6 +374,13 @@ class Assembly {
             return;
         }
         program_.steps.emplace_back(std::move(step));
+    }
+
+    // Counted once: parts of a node may be in many kernels, as those of a concat are.
+    const Expr& flops_of(const Node& node) {
+        auto [at, fresh] = flops_.try_emplace(&node);
+        if (fresh) at->second = count(node).flops;
+        return at->second;
     }
 
     // A kernel that packs an operand, and what of.
@@ -435,6 +443,7 @@ class Assembly {
     std::map<std::string, size_t> layouts_kernels_;          // that prepare weights or pack operands, by what they do
     std::map<std::string, int> packed_;                      // by such a kernel, what it reads, and sizes
     std::map<std::vector<int>, std::vector<int>> prepared_;  // by such a kernel and constants
+    std::unordered_map<const Node*, Expr> flops_;
     Program program_;
 };
 
