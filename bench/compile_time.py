@@ -84,10 +84,11 @@ def residuals(b, size):
 
 
 def neighbours(b, size):
-    parts = [b.add("Slice", "x", b.constant(np.array([4 * i])), b.constant(np.array([4 * i + 4])),
+    """Slices of one tensor, matrix products and elementwise products of neighbours, and a Concat of them all."""
+    parts = [b.add("Slice", "x", b.constant(np.array([8 * i])), b.constant(np.array([8 * i + 8])),
                    b.constant(np.array([1]))) for i in range(size // 2)]
-    products = [b.add("Mul", *pair) for pair in zip(parts, parts[1:])]
-    return [("x", [8, 4 * len(parts)])], [(b.add("Concat", *products, axis=1), [8, 4 * len(products)])]
+    products = [b.add("Mul" if i % 2 else "MatMul", *pair) for i, pair in enumerate(zip(parts, parts[1:]))]
+    return [("x", [8, 8 * len(parts)])], [(b.add("Concat", *products, axis=1), [8, 8 * len(products)])]
 
 
 def side_by_side(b, size):

@@ -63,5 +63,54 @@ TEST(LargeGraphs, ValuesOfAttentionThatComeFromFar) {
     EXPECT_FALSE(fused(3000));
 }
 
+// Products of neighbouring slices of one tensor, joined.
+std::string products_of_slices(int count, std::string_view source) {
+    std::string text = fmt::format("graph g(x: f32[4,{}]) {{\n  %r = {}\n", 4 * count + 4, source), all;
+    for (int i = 0; i <= count; ++i) text += fmt::format("  %s{} = slice(%r, [{}], [{}], [1])\n", i, 4 * i, 4 * i + 4);
+    for (int i = 0; i < count; ++i) {
+        text += fmt::format("  %p{0} = matmul(%s{0}, %s{1})\n", i, i + 1);
+        all += fmt::format("{}%p{}", i ? ", " : "", i);
+    }
+    return text + fmt::format("  return concat({}, axis=1)\n}}", all);
+}
+
+TEST(LargeGraphs, SlicesThatAreReadAlikeShareAKernel) {
+    const std::string many = products_of_slices(12, "relu(x)"), few = products_of_slices(4, "relu(x)");
+    expect_as_evaluated(many, {}, true);
+    expect_as_evaluated(few, {}, true);
+    EXPECT_EQ(lowered(many).steps.size(), 13U);
+    EXPECT_EQ(lowered(many).kernels.size(), 2U);
+    EXPECT_EQ(lowered(few).kernels.size(), 5U);  // not worth a symbol in each index
+}
+
+// Steps of a recurrence by hand: each reads its own row of the input.
+TEST(LargeGraphs, StepsOfARecurrenceShareAKernel) {
+    std::string text = "graph g(x: f32[20,2,8], w: f32[8,8], h: f32[2,8]) {\n  %h0 = neg(h)\n";
+    for (int i = 0; i < 20; ++i)
+        text += fmt::format(
+            "  %x{0} = gather(x, {0}, axis=0)\n  %m{0} = matmul(%h{0}, w)\n  %a{0} = add(%m{0}, %x{0})\n"
+            "  %h{1} = tanh(%a{0})\n",
+            i, i + 1);
+    text += "  return %h20\n}";
+    expect_as_evaluated(text, {}, true);
+    EXPECT_GE(lowered(text).steps.size(), 20U);
+    EXPECT_LE(lowered(text).kernels.size(), 4U);
+}
+
+// Constants may be packed when the program is loaded, which no symbol may decide.
+TEST(LargeGraphs, SlicesOfWeightsKeepTheirPlace) {
+    std::string text =
+                    "graph g(x: f32[4,16]) {\n  %w = constant_of_shape([16,96], value=f32[1] [0.5])\n  %r = range(0.0, "
+                    "1536.0, 1.0)\n"
+                    "  %v = reshape(%r, [16,96])\n  %u = add(%w, %v)\n",
+                all;
+    for (int i = 0; i < 12; ++i) {
+        text +=
+            fmt::format("  %s{0} = slice(%u, [{1}], [{2}], [1])\n  %p{0} = matmul(x, %s{0})\n", i, 8 * i, 8 * i + 8);
+        all += fmt::format("{}%p{}", i ? ", " : "", i);
+    }
+    expect_as_evaluated(text + fmt::format("  return concat({}, axis=1)\n}}", all), {}, true);
+}
+
 }  // namespace
 }  // namespace tessera::test::large_graphs_test
