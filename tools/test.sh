@@ -31,7 +31,7 @@ stage() {
 
 last_line() { grep -v '^\s*$' "$logs/$1.log" | tail -n 1 | sed 's/^=* *//; s/ *=*$//'; }
 
-# Programs as CTest counts them, cases as GoogleTest does.
+# Tests as CTest counts them (a program, a shard of one, a script), cases as GoogleTest does.
 ctest_counts() {
     $python - "$logs/$1" "$logs/$1.log" <<'END'
 import json, pathlib, re, sys
@@ -40,17 +40,22 @@ log = pathlib.Path(sys.argv[2]).read_text(errors="replace")
 total = sum(c["tests"] for c in cases)
 bad = sum(c["failures"] + c["errors"] for c in cases)
 skipped = sum(t.get("result") == "SKIPPED" for c in cases for s in c["testsuites"] for t in s["testsuite"])
-programs = re.search(r"tests failed out of (\d+)", log)
-print(f"{programs.group(1) if programs else 0} programs, {total} cases, {bad} failed, {skipped} skipped")
+tests = re.search(r"tests failed out of (\d+)", log)
+print(f"{tests.group(1) if tests else 0} tests, {total} cases, {bad} failed, {skipped} skipped")
 END
 }
 
 run_ctest() {
     local name=$1 preset=$2
     shift 2
+    local cases=build-$preset/test-cases status
+    [[ $preset == release ]] && cases=build/test-cases
+    rm -rf "$cases"
     mkdir -p "$logs/$name/tmp"
-    GTEST_OUTPUT="json:$PWD/$logs/$name/" TMPDIR="$PWD/$logs/$name/tmp" \
-        ctest --preset "$preset" --no-tests=error -j"$(nproc)" "$@"
+    TMPDIR="$PWD/$logs/$name/tmp" ctest --preset "$preset" --no-tests=error -j"$(nproc)" "$@"
+    status=$?
+    cp "$cases"/*.json "$logs/$name/"
+    return $status
 }
 
 dump_suite() {

@@ -1,4 +1,5 @@
 #include "base/gcd.h"
+#include "expr/divide_within.h"
 #include "expr/simplify.h"
 
 namespace tessera {
@@ -73,7 +74,8 @@ struct Linear {
     }
 };
 
-// A sum of multiples of g, which divides the divisor, and of what lies in [0, g): only the multiples count in the quotient.
+// A sum of multiples of g, which divides the divisor, and of what lies in [0, g): only the multiples count in the
+// quotient.
 struct Fine {
     int64_t g;
     Expr multiples;  // divided by g
@@ -279,6 +281,40 @@ Expr simplify_mod(const Expr& a, const Expr& b) {
     Parts parts = divide_terms(a, b);
     if (parts.quotient.empty()) return raw(ExprKind::Mod, a, b);
     return simplify_mod(make_sum(std::move(parts.rest)), b);
+}
+
+namespace {
+
+// 0 <= e < size, by the extents of axes. Only sums of products of variables are looked into: they grow with each.
+bool below(const Expr& e, const Expr& size, const std::vector<ReduceAxis>& axes) {
+    if (e.node().reads || size.node().reads) return false;
+    for (const Expr& term : terms_of(e)) {
+        const Monomial m = as_monomial(term);
+        if (m.coefficient < 0) return false;
+        for (size_t i = 0; i < m.count; ++i)
+            if (!m.atoms[i].is(ExprKind::Var) || bounds(m.atoms[i]).low.value_or(-1) < 0) return false;
+    }
+    Bindings last;
+    for (const ReduceAxis& axis : axes) last.emplace(axis.var.node().name, axis.extent - 1);
+    return bounds(size - substitute(e, last)).low.value_or(0) >= 1;
+}
+
+}  // namespace
+
+Expr divide_within(const Expr& e, const std::vector<ReduceAxis>& axes) {
+    auto divided = [](const Expr& x) {
+        return (x.is(ExprKind::FloorDiv) || x.is(ExprKind::Mod)) && x.dtype() == DType::i64 && !x.arg(1).as_int();
+    };
+    bool any = false;
+    visit(e, [&](const Expr& x) { any |= divided(x); });
+    if (!any) return e;
+    return rewrite(e, [&](const Expr& x) -> Expr {
+        if (!divided(x) || x.node().reads) return x;
+        Parts parts = divide_terms(x.arg(0), x.arg(1));
+        const Expr rest = make_sum(std::move(parts.rest));
+        if (!below(rest, x.arg(1), axes)) return x;
+        return x.is(ExprKind::Mod) ? rest : make_sum(std::move(parts.quotient));
+    });
 }
 
 }  // namespace tessera

@@ -13,7 +13,23 @@ namespace {
 constexpr int64_t kMaxKnownElements = 4096;  // constants up to here are handed to an expansion as constants
 constexpr int kMaxExpansionDepth = 32;
 
-using Seen = std::unordered_set<Expr, ExprHash>;
+// What was computed before, with the order in which it was added, so that a branch can be left.
+class Seen {
+  public:
+    bool insert(const Expr& e) {
+        if (!seen_.insert(e).second) return false;
+        added_.push_back(e);
+        return true;
+    }
+    size_t mark() const { return added_.size(); }
+    void back_to(size_t mark) {
+        for (; added_.size() > mark; added_.pop_back()) seen_.erase(added_.back());
+    }
+
+  private:
+    std::unordered_set<Expr, ExprHash> seen_;
+    std::vector<Expr> added_;
+};
 
 // Counts the arithmetic of a body for one output element, and how often each input is read.
 class BodyCounter {
@@ -40,21 +56,28 @@ class BodyCounter {
 
     // A value used twice is computed once; `times` is how often this point is reached for one output element.
     Expr operations(const Expr& e, Seen& seen, const Expr& times) {
-        if (!loads(e) || !seen.insert(e).second) return 0;
+        if (!loads(e) || !seen.insert(e)) return 0;
         switch (e.kind()) {
             case ExprKind::Load: return read(e, seen, times);
             case ExprKind::Cast:
             case ExprKind::CastSaturate: return operations(e.arg(0), seen, times);
             case ExprKind::Select: {
                 Expr condition = operations(e.arg(0), seen, times);
-                Seen then_seen = seen, else_seen = seen;
-                return condition + max(operations(e.arg(1), then_seen, times), operations(e.arg(2), else_seen, times));
+                const size_t before = seen.mark();
+                Expr branch[2];
+                for (size_t side : {0, 1}) {
+                    branch[side] = operations(e.arg(1 + side), seen, times);
+                    seen.back_to(before);
+                }
+                return condition + max(branch[0], branch[1]);
             }
             case ExprKind::Reduce: {
                 Expr extent = 1;
                 for (const ReduceAxis& axis : e.node().axes) extent = extent * axis.extent;
-                Seen inside = seen;
-                return extent * (operations(e.arg(0), inside, times * extent) + 1);
+                const size_t before = seen.mark();
+                const Expr inside = operations(e.arg(0), seen, times * extent);
+                seen.back_to(before);
+                return extent * (inside + 1);
             }
             default: break;
         }

@@ -1,6 +1,7 @@
 // A discovery that was interrupted, or whose work folder was damaged, ends in the same rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -61,7 +62,7 @@ class Resume : public testing::Test {
         return text.str();
     }
 
-    fs::path folder_ = fs::temp_directory_path() / "tessera-resume-test";
+    fs::path folder_ = fs::temp_directory_path() / fmt::format("tessera-resume-{}", getpid());
 };
 
 void expect_same_rules(const Discovery& a, const Discovery& b) {

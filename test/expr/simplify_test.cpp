@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "expr/divide_within.h"
 #include "random_expr.h"
 
 namespace tessera::simplify_test {
@@ -101,6 +102,19 @@ TEST(Simplify, DivisionByWhatMayBeZeroStays) {
     EXPECT_EQ(floor_div(c, c), Expr(1));
     EXPECT_EQ(mod(n * m, m), Expr(0));
     EXPECT_EQ(mod(n * m + k, m), mod(k, m));
+}
+
+TEST(Simplify, DivisionWithinAxes) {
+    const Expr n = symbol("n"), m = symbol("m"), i = index_var("i", {}), j = index_var("j", {}), k = index_var("k", {});
+    const std::vector<ReduceAxis> axes = {{i, symbol("l")}, {j, n}, {k, m}};
+    EXPECT_EQ(divide_within(floor_div(i * n + j, n), axes), i);
+    EXPECT_EQ(divide_within(mod(i * n + j, n), axes), j);
+    EXPECT_EQ(divide_within(floor_div(i * n * m + j * m + k, n * m), axes), i);
+    EXPECT_EQ(divide_within(mod(i * n * m + j * m + k, n * m), axes), j * m + k);
+    EXPECT_EQ(divide_within(floor_div(mod(i * n * m + j * m + k, n * m), m), axes), j);
+    // k need not be below n, j + 1 may be n, and neither is known of what no axis is.
+    for (const Expr& kept : {floor_div(i * n + k, n), mod(j + 1, n), mod(j + k, n), mod(j * 2, n), mod(symbol("q"), n)})
+        EXPECT_EQ(divide_within(kept, axes), kept);
 }
 
 TEST(Simplify, DivisionBySums) {

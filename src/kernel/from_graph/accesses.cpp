@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "expr/divide_within.h"
+
 namespace tessera {
 
 bool chooses_place(const Expr& index) {
@@ -52,6 +54,7 @@ Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<b
             for (size_t k = 0; k < e.args().size(); ++k) at.emplace(fmt::format("%i{}", k), e.arg(k));
             return substitute(body(e.node().slot), at);
         });
+        bodies_[size_t(n)] = divide_within(bodies_[size_t(n)], d.axes());
         const Expr& b = bodies_[size_t(n)];
         auto places = [](const Expr& at) { return !at.node().reads && !chooses_place(at); };
         view_[size_t(n)] = d.kind == Definition::Kind::Map && !kept_[size_t(n)] && b.is(ExprKind::Load) &&

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "expr/divide_within.h"
 #include "kernel/ir/narrow_floats.h"
 #include "kernel/schedule/split_axes.h"
 
@@ -63,7 +64,7 @@ class Building {
             for (size_t d = 0; d < e.args().size(); ++d) at.emplace(fmt::format("%i{}", d), e.arg(d));
             return substitute(value, at);
         });
-        return bodies_.emplace(n, std::move(body)).first->second;
+        return bodies_.emplace(n, divide_within(body, def(n).axes())).first->second;
     }
 
     Expr offset_of(int n, const std::vector<Expr>& at) const {

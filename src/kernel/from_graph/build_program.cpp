@@ -4,12 +4,15 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/in_parallel.h"
 #include "graph/count.h"
 #include "kernel/cpu/lower_variants.h"
 #include "kernel/gpu/lower/gpu_schedule.h"
+#include "kernel/schedule/free_offsets.h"
 
 namespace tessera {
 namespace {
@@ -62,12 +65,42 @@ std::string text_without_names(Kernel kernel) {
     return to_string(kernel);
 }
 
+// Has computes that differ only in where they read share one form, where they are many: each that differs takes LLVM
+// milliseconds. `keys`: by compute, its text.
+void share_forms(std::vector<GroupCompute>& computes, std::vector<std::string>& keys) {
+    constexpr size_t kMany = 8, kMostOffsets = 8;
+    struct Form {
+        std::set<std::string> texts;  // of those that differ
+        std::vector<std::pair<size_t, GroupCompute>> computes;
+    };
+    std::unordered_map<std::string, Form> forms;
+    if (std::set<std::string_view>(keys.begin(), keys.end()).size() < kMany) return;
+    for (size_t i = 0; i < computes.size(); ++i) {
+        GroupCompute shared = computes[i];
+        const std::vector<int64_t> offsets = free_offsets(shared.compute);
+        if (offsets.empty() || offsets.size() > kMostOffsets) continue;
+        shared.symbols.insert(shared.symbols.end(), offsets.begin(), offsets.end());
+        Form& form = forms[to_string(shared.compute)];
+        form.texts.insert(keys[i]);
+        form.computes.emplace_back(i, std::move(shared));
+    }
+    for (auto& [text, form] : forms) {
+        if (form.texts.size() < kMany) continue;
+        for (auto& [i, shared] : form.computes) {
+            computes[i] = std::move(shared);
+            keys[i] = text;
+        }
+    }
+}
+
 class Assembly {
   public:
     Assembly(const Expanded& expanded, const Definitions& all, const Layouts& layouts, Grouping grouping,
              const LowerOptions& options)
         : expanded_(expanded), all_(all), layouts_(layouts), grouping_(std::move(grouping)), options_(options) {
         program_.graph = expanded.graph;
+        for (size_t i = 0; i < all_.list.size(); ++i)
+            if (grouping_.live[i]) live_nodes_.insert(all_.list[i].node);
     }
 
     Result<Program> run() {
@@ -78,7 +111,7 @@ class Assembly {
             if (units[i].host)
                 add_host(*units[i].host);
             else
-                add_kernel(computes[i]);
+                add_kernel(computes[i], shared_.at(keys_[i]));
         }
         program_.choices.insert(program_.choices.begin(), grouping_.choices.begin(), grouping_.choices.end());
         return std::move(program_);
@@ -165,9 +198,7 @@ class Assembly {
         if (!h.guards())
             return std::any_of(h.outputs.begin(), h.outputs.end(),
                                [&](int n) { return n >= 0 && grouping_.live[size_t(n)]; });
-        for (size_t i = 0; i < all_.list.size(); ++i)
-            if (grouping_.live[i] && all_.list[i].node == h.node) return true;
-        return false;
+        return live_nodes_.contains(h.node);
     }
 
     // The definitions that a group reads, through those that are inlined; calls `check` for nodes that are checked
@@ -228,7 +259,7 @@ class Assembly {
         }
         step.label = label_of({h.node}, expanded_);
         step.nodes = {h.node};
-        step.flops = count(*h.node).flops;
+        step.flops = flops_of(*h.node);
         step.bytes = sum_of(std::move(bytes));
         program_.steps.emplace_back(std::move(step));
     }
@@ -263,11 +294,18 @@ class Assembly {
     // The computes of all groups, by unit; those that differ are lowered side by side.
     std::vector<GroupCompute> lower_computes(const std::vector<Unit>& units) {
         std::vector<GroupCompute> computes(units.size());
-        std::vector<std::pair<const Compute*, Shared*>> fresh;
+        keys_.resize(units.size());
         for (size_t i = 0; i < units.size(); ++i) {
             if (units[i].host) continue;
             computes[i] = build_compute(all_, layouts_, grouping_, units[i].group, storage_, program_.buffers);
-            auto [at, first] = shared_.try_emplace(to_string(computes[i].compute));
+            keys_[i] = to_string(computes[i].compute);
+        }
+        // A GPU's copies of tiles need to know where they begin.
+        if (options_.fuse && !options_.machine.blocks) share_forms(computes, keys_);
+        std::vector<std::pair<const Compute*, Shared*>> fresh;
+        for (size_t i = 0; i < units.size(); ++i) {
+            if (units[i].host) continue;
+            auto [at, first] = shared_.try_emplace(keys_[i]);
             if (first) fresh.emplace_back(&computes[i].compute, &at->second);
         }
         in_parallel(fresh.size(), 0, [&](size_t i) { lower_compute(*fresh[i].first, *fresh[i].second); });
@@ -288,21 +326,20 @@ class Assembly {
         shared.lowered = std::move(*lowered);
     }
 
-    const Shared& kernel_for(const Compute& compute) {
-        const auto at = shared_.find(to_string(compute));
-        if (std::exchange(at->second.used, true)) return at->second;
-        program_.choices.insert(program_.choices.end(), at->second.choices.begin(), at->second.choices.end());
+    // Adds the kernel of a compute where none before asked for it.
+    void use(const Compute& compute, Shared& shared) {
+        if (std::exchange(shared.used, true)) return;
+        program_.choices.insert(program_.choices.end(), shared.choices.begin(), shared.choices.end());
         if (options_.keep_stages) {
-            std::string& traces = at->second.traces;
+            std::string& traces = shared.traces;
             if (traces.empty()) traces = fmt::format("// {}: no schedule, plain loops\n", compute.name);
             program_.stages.push_back({to_string(compute), std::move(traces)});
         }
-        at->second.kernel = program_.kernels.size();
-        program_.kernels.push_back(at->second.lowered.kernel);
-        const Lowered& lowered = at->second.lowered;
-        if (lowered.prepare.body) at->second.prepare = shared_kernel(lowered.prepare);
-        for (const LoweredPack& pack : lowered.packs) at->second.packs.push_back(shared_kernel(pack.kernel));
-        return at->second;
+        shared.kernel = program_.kernels.size();
+        program_.kernels.push_back(shared.lowered.kernel);
+        const Lowered& lowered = shared.lowered;
+        if (lowered.prepare.body) shared.prepare = shared_kernel(lowered.prepare);
+        for (const LoweredPack& pack : lowered.packs) shared.packs.push_back(shared_kernel(pack.kernel));
     }
 
     // The number of a kernel that lays out what another reads; those that do the same are one.
@@ -312,8 +349,8 @@ class Assembly {
         return same->second;
     }
 
-    void add_kernel(const GroupCompute& made) {
-        const Shared& shared = kernel_for(made.compute);
+    void add_kernel(const GroupCompute& made, Shared& shared) {
+        use(made.compute, shared);
         const Lowered& low = shared.lowered;
         KernelStep step{.kernel = shared.kernel, .args = made.args, .symbols = made.symbols};
         step.args.resize(low.kernel.params, -1);
@@ -355,7 +392,7 @@ class Assembly {
         step.nodes = made.nodes;
         for (size_t i = 0; i < low.packs.size(); ++i) add_pack(low.packs[i], shared.packs[i], step, packs[i]);
         std::vector<Expr> flops, bytes;
-        for (const Node* node : made.nodes) flops.push_back(count(*node).flops);
+        for (const Node* node : made.nodes) flops.push_back(flops_of(*node));
         for (size_t i = 0; i < made.reads.size(); ++i)
             bytes.push_back(made.read_elements[i] * int64_t(dtype_bytes(def(made.reads[i]).dtype)));
         for (int n : made.writes) bytes.push_back(bytes_of(def(n).shape, def(n).dtype));
@@ -373,6 +410,13 @@ class Assembly {
             return;
         }
         program_.steps.emplace_back(std::move(step));
+    }
+
+    // Counted once: parts of a node may be in many kernels, as those of a concat are.
+    const Expr& flops_of(const Node& node) {
+        auto [at, fresh] = flops_.try_emplace(&node);
+        if (fresh) at->second = count(node).flops;
+        return at->second;
     }
 
     // A kernel that packs an operand, and what of.
@@ -429,12 +473,15 @@ class Assembly {
     const Layouts& layouts_;
     Grouping grouping_;
     const LowerOptions& options_;
-    std::vector<Storage> storage_;  // by definition
+    std::unordered_set<const Node*> live_nodes_;
+    std::vector<Storage> storage_;   // by definition
+    std::vector<std::string> keys_;  // by unit: the text of its compute
     std::map<std::string, Shared> shared_;
     std::map<std::string, size_t> written_;
     std::map<std::string, size_t> layouts_kernels_;          // that prepare weights or pack operands, by what they do
     std::map<std::string, int> packed_;                      // by such a kernel, what it reads, and sizes
     std::map<std::vector<int>, std::vector<int>> prepared_;  // by such a kernel and constants
+    std::unordered_map<const Node*, Expr> flops_;
     Program program_;
 };
 

@@ -12,6 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMaxVisited = 200;                       // definitions between the product with V and the scores
+constexpr size_t kMaxFollowed = 1000;                     // that are asked whether they are computed from the scores
 constexpr int64_t kMaxHead = 512;                         // elements of a head: blocks of keys must fit the first cache
 constexpr int64_t kMaxBlockHead = 256, kFewQueries = 16;  // the same for blocks, and queries that are worth it
 constexpr int64_t kMostDynamic = 2;                       // dimensions of blocks and rows of dynamic size
@@ -26,10 +27,11 @@ class AttentionSearch {
         : fusion_(fusion), acc_(fusion.acc), options_(options) {}
 
     void run() {
+        find_maxima();
         for (int n = 0; n < acc_.count(); ++n) {
             if (!is_product(n) || fusion_.decided[size_t(n)]) continue;
             for (size_t side : {0, 1})
-                for (int scores : products_behind(acc_.body(n).arg(side)))
+                for (int scores : scores_behind(acc_.body(n).arg(side)))
                     if (!fusion_.decided[size_t(n)]) try_group(n, side, scores);
         }
     }
@@ -42,50 +44,61 @@ class AttentionSearch {
                is_contraction(acc_, n) && (d.dtype == DType::f32 || d.dtype == DType::f64);
     }
 
-    // Products that an expression is computed from through maps and rows' reductions.
-    std::vector<int> products_behind(const Expr& e) const {
-        std::vector<int> found, work = loaded_slots(e);
+    bool is_maximum(int n) const {
+        const Definition& d = acc_.def(n);
+        return d.kind == Definition::Kind::Reduction && d.combine == ReduceOp::Max && d.reduce.size() == 1;
+    }
+
+    // Definitions from which a row's largest is reached through maps alone: there is no softmax without.
+    void find_maxima() {
+        behind_maximum_.assign(size_t(acc_.count()), false);
+        for (int n = 0; n < acc_.count(); ++n) {
+            if (!acc_.live(n) || !acc_.def(n).has_body()) continue;
+            bool found = is_maximum(n);
+            if (acc_.def(n).kind == Definition::Kind::Map)
+                for (const Reading& a : acc_.reads(n)) found = found || behind_maximum_[size_t(a.source)];
+            behind_maximum_[size_t(n)] = found;
+        }
+    }
+
+    // What `wanted` says yes to, reached from `work` through maps that `through` says yes to.
+    template <typename Wanted, typename Through>
+    std::vector<int> reached(std::vector<int> work, const Wanted& wanted, const Through& through) const {
+        std::vector<int> found;
         std::set<int> seen;
         while (!work.empty() && seen.size() < kMaxVisited) {
-            int n = work.back();
+            const int n = work.back();
             work.pop_back();
             if (!seen.insert(n).second) continue;
-            if (is_product(n)) {
+            if (wanted(n))
                 found.push_back(n);
-                continue;
-            }
-            if (!acc_.def(n).has_body()) continue;
-            if (acc_.def(n).kind == Definition::Kind::Reduction && is_contraction(acc_, n)) continue;
-            for (const Reading& a : acc_.reads(n)) work.push_back(a.source);
+            else if (acc_.def(n).kind == Definition::Kind::Map && through(n))
+                for (const Reading& a : acc_.reads(n)) work.push_back(a.source);
         }
         return found;
     }
 
-    // Whether n is computed from the scores.
+    // Products that an expression may be the softmax of: behind maps, a row's largest, and maps.
+    std::vector<int> scores_behind(const Expr& e) const {
+        std::vector<int> rows;
+        for (int max : reached(
+                 loaded_slots(e), [&](int n) { return is_maximum(n); },
+                 [&](int n) { return behind_maximum_[size_t(n)]; }))
+            for (const Reading& a : acc_.reads(max)) rows.push_back(a.source);
+        return reached(
+            std::move(rows), [&](int n) { return is_product(n); }, [](int) { return true; });
+    }
+
+    // Whether n is computed from the scores. Where that takes too long to find, `lost_` says so.
     bool follows(int n) {
         if (n == scores_) return true;
         if (n < scores_ || !acc_.def(n).has_body()) return false;
-        auto [at, fresh] = follows_.try_emplace(n, false);
-        if (!fresh) return at->second;
+        if (auto at = follows_.find(n); at != follows_.end()) return at->second;
+        if (follows_.size() >= kMaxFollowed) return !(lost_ = true);
+        follows_.emplace(n, false);
         bool any = false;
         for (const Reading& a : acc_.reads(n)) any |= follows(a.source);
         return follows_[n] = any;
-    }
-
-    // Whether a row's largest is taken between the scores and e: there is no softmax without.
-    bool takes_maximum(const Expr& e) {
-        std::vector<int> work = loaded_slots(e);
-        std::set<int> seen;
-        while (!work.empty()) {
-            int n = work.back();
-            work.pop_back();
-            if (n == scores_ || !seen.insert(n).second || !follows(n)) continue;
-            const Definition& d = acc_.def(n);
-            if (d.kind == Definition::Kind::Reduction && d.combine == ReduceOp::Max && d.reduce.size() == 1)
-                return true;
-            for (const Reading& a : acc_.reads(n)) work.push_back(a.source);
-        }
-        return false;
     }
 
     // The expression with the maps that follow from the scores put in.
@@ -103,12 +116,12 @@ class AttentionSearch {
     void try_group(int product, size_t side, int scores) {
         scores_ = scores;
         follows_.clear();
+        lost_ = false;
         maps_.clear();
         const Definition& d = acc_.def(product);
         if (fusion_.decided[size_t(scores)] || acc_.kept(scores)) return;
         for (int n : loaded_slots(acc_.body(product).arg(1 - side)))
-            if (follows(n)) return;
-        if (!takes_maximum(acc_.body(product).arg(side))) return;
+            if (follows(n) || lost_) return;
         auto find = [&](int n) -> std::optional<RowReduction> {
             const Definition& r = acc_.def(n);
             if (r.kind != Definition::Kind::Reduction || r.reduce.size() != 1 || r.dtype != d.dtype)
@@ -117,7 +130,7 @@ class AttentionSearch {
         };
         const Rounding rounding = options_.machine.blocks ? Rounding::Dropped : Rounding::Kept;
         auto weights = match_weights(spelled(acc_.body(product).arg(side)), d.reduce[0].var, find, rounding);
-        if (!weights || acc_.def(scores).dtype != d.dtype) return;
+        if (!weights || lost_ || acc_.def(scores).dtype != d.dtype) return;
         const std::vector<int> loads = loaded_slots(weights->score);
         if (std::find(loads.begin(), loads.end(), scores) == loads.end()) return;
         // Nobody else sees what is between.
@@ -391,7 +404,9 @@ class AttentionSearch {
     const Accesses& acc_;
     const LowerOptions& options_;
     int scores_ = -1;
+    std::vector<bool> behind_maximum_;  // by definition
     std::map<int, bool> follows_;
+    bool lost_ = false;
     std::set<int> maps_;
 };
 

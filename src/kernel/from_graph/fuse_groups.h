@@ -6,13 +6,20 @@
 
 namespace tessera {
 
+// The most that one kernel computes of an element, in operations and loads (Fusion::code_of). LLVM's time for an
+// operation is constant up to twice that and grows beyond. With so many operations between, to write an element and
+// read it again costs a few percent. Shipped models stay below: a Winograd transform has 767, everything else at most
+// 177.
+constexpr double kMostCode = 1024;
+
 struct Fusion {
     const Accesses& acc;
     bool blocks = false;  // for a machine that runs blocks of threads
     std::vector<std::vector<int>> groups = {};
-    std::vector<int> group_of;     // by definition: -1 where it is no stage
-    std::vector<bool> decided;     // it is a stage, or inlined
-    std::vector<int> stored = {};  // maps that must be stages: the last of a region, or alone
+    std::vector<double> code = {};  // by group: of its stages, and of what is inlined in them
+    std::vector<int> group_of;      // by definition: -1 where it is no stage
+    std::vector<bool> decided;      // it is a stage, or inlined
+    std::vector<int> stored = {};   // maps that must be stages: the last of a region, or alone
     std::vector<Choice> choices = {};
 
     Fusion(const Accesses& accesses, bool for_blocks)
@@ -21,6 +28,7 @@ struct Fusion {
           group_of(size_t(accesses.count()), -1),
           decided(size_t(accesses.count())) {}
     int add_group(std::vector<int> members);
+    double code_of(int n) const;  // the operations and loads of a definition, for one element
     void choose(std::string subject, Decision decision) {
         choices.push_back({std::move(subject), std::move(decision)});
     }

@@ -19,10 +19,10 @@ constexpr int kMaxPlaces = 8;        // loads of padded elements in one expressi
 constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
 constexpr double kColumnsOfRow = 8;  // of a product, that ask for an element of its only row once, as lanes would
 
-// Where a map would be computed if it were inlined: in a stage, so many times.
+// Where a map would be computed if it were inlined: in a stage, for so many elements, at so many places of its code.
 struct Site {
     int stage;
-    double times;
+    double times, places = 1;
 };
 
 size_t node_count(const Expr& e) {
@@ -65,10 +65,12 @@ class MapFusion {
         // A group that it is a part of may make what else it reads: then the two would wait for each other.
         std::set<int> within;
         for (const Site& s : sites_[size_t(reader)]) within.insert(fusion_.group_of[size_t(s.stage)]);
-        if (made_in(reader, within)) return;
+        std::set<int> seen;
+        if (made_in(reader, within, seen)) return;
         fusion_.group_of[size_t(n)] = -1;
         fusion_.group_of[size_t(reader)] = group;
         fusion_.groups[size_t(group)].back() = reader;
+        fusion_.code[size_t(group)] += fusion_.code_of(reader);
         fusion_.choose(fmt::format("fuse {} into {}", acc_.name(reader), acc_.name(n)),
                        yes("what is written is read by nothing else"));
     }
@@ -82,10 +84,11 @@ class MapFusion {
     }
 
     // Whether what a map reads, through others that are inlined, is made by one of these groups.
-    bool made_in(int n, const std::set<int>& groups) const {
+    bool made_in(int n, const std::set<int>& groups, std::set<int>& seen) const {
         for (const Reading& a : acc_.reads(n)) {
+            if (!seen.insert(a.source).second) continue;
             const int group = fusion_.group_of[size_t(a.source)];
-            if (group >= 0 ? groups.contains(group) : acc_.def(a.source).has_body() && made_in(a.source, groups))
+            if (group >= 0 ? groups.contains(group) : acc_.def(a.source).has_body() && made_in(a.source, groups, seen))
                 return true;
         }
         return false;
@@ -93,13 +96,20 @@ class MapFusion {
 
     void add_sites(int n, int reader) {
         const double share = share_of_part(n, reader);
+        std::set<std::vector<size_t>> places;
+        size_t first = sites_[size_t(n)].size();
         for (const Reading& a : acc_.reads(reader)) {
             if (a.source != n) continue;
             if (fusion_.group_of[size_t(reader)] >= 0)
                 sites_[size_t(n)].push_back({reader, share * evaluations(reader, a)});
             else
-                for (const Site& s : sites_[size_t(reader)]) sites_[size_t(n)].push_back({s.stage, share * s.times});
+                for (const Site& s : sites_[size_t(reader)])
+                    sites_[size_t(n)].push_back({s.stage, share * s.times, s.places});
+            std::vector<size_t> place;
+            for (const Expr& index : a.at) place.push_back(index.hash());
+            places.insert(std::move(place));
         }
+        for (; first < sites_[size_t(n)].size(); ++first) sites_[size_t(n)][first].places *= double(places.size());
     }
 
     // A concatenation reads each of its parts where that part is.
@@ -109,11 +119,27 @@ class MapFusion {
         return std::min(1.0, elements_of(acc_.def(n).shape) / std::max(1.0, elements_of(d.shape)));
     }
 
+    // What two readers of a stage read at the same place is computed once.
     static void merge(std::vector<Site>& sites) {
-        std::map<int, double> by_stage;
-        for (const Site& s : sites) by_stage[s.stage] += s.times;
+        std::map<int, Site> by_stage;
+        for (const Site& s : sites) {
+            Site& all = by_stage.try_emplace(s.stage, Site{s.stage, 0}).first->second;
+            all.times += s.times;
+            all.places = std::max(all.places, s.places);
+        }
         sites.clear();
-        for (auto& [stage, times] : by_stage) sites.push_back({stage, times});
+        for (auto& [stage, all] : by_stage) sites.push_back(all);
+    }
+
+    // The code of a group if a map is inlined at these of its sites.
+    std::map<int, double> code_with(int n, const std::vector<Site>& sites) const {
+        std::map<int, double> code;
+        const double own = fusion_.code_of(n);
+        for (const Site& s : sites) {
+            const int group = fusion_.group_of[size_t(s.stage)];
+            code.try_emplace(group, fusion_.code[size_t(group)]).first->second += own * s.places;
+        }
+        return code;
     }
 
     // How often a stage asks for elements by this access. An operand of a contraction is packed: it is asked for once
@@ -151,10 +177,9 @@ class MapFusion {
         bool yes = bool(decision);
         if (!yes && row_stage(n, sites)) return;
         fusion_.choose(fmt::format("fuse {} into {}", acc_.name(n), into), std::move(decision));
-        if (yes)
-            fusion_.decided[size_t(n)] = true;
-        else
-            fusion_.add_group({n});
+        if (!yes) return void(fusion_.add_group({n}));
+        fusion_.decided[size_t(n)] = true;
+        for (auto [group, code] : code_with(n, sites)) fusion_.code[size_t(group)] = code;
     }
 
     // Sums of which others of the same op are made, on a GPU: a stage of what those are a part of, for threads have a
@@ -170,6 +195,7 @@ class MapFusion {
         members.insert(std::lower_bound(members.begin(), members.end(), n), n);
         fusion_.group_of[size_t(n)] = group;
         fusion_.decided[size_t(n)] = true;
+        fusion_.code[size_t(group)] += fusion_.code_of(n);
         return true;
     }
 
@@ -183,6 +209,10 @@ class MapFusion {
         for (const Site& s : sites) times += s.times;
         for (const Reading& a : distinct(acc_.reads(n)))
             inputs += std::min(bytes_of(acc_.def(a.source)), elements * double(dtype_bytes(acc_.def(a.source).dtype)));
+        for (auto [group, code] : code_with(n, sites))
+            if (code > kMostCode)
+                return no("{} would compute {:.0f} operations of an element",
+                          acc_.name(fusion_.groups[size_t(group)].back()), code);
         const double readers = double(sites.size()), own = bytes_of(d);
         const double saved = inputs + own + readers * own - readers * inputs;
         const double again = work * std::max(0.0, times - elements);
@@ -302,6 +332,7 @@ class MapFusion {
         members.insert(std::lower_bound(members.begin(), members.end(), n), n);
         fusion_.group_of[size_t(n)] = group;
         fusion_.decided[size_t(n)] = true;
+        fusion_.code[size_t(group)] += fusion_.code_of(n);
         fusion_.choose(fmt::format("fuse {} into {}", acc_.name(n), acc_.name(members.back())),
                        yes("{:.0f} KB stay in the cache, row by row", 2 * bytes_of(acc_.def(n)) / 1000));
         return true;

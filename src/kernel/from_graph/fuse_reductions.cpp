@@ -12,7 +12,8 @@ constexpr int kMaxSteps = 40;  // maps that are tried beyond what is known to fi
 // A reduction and what is computed from it, grown as far as it has one result that others read.
 class Region {
   public:
-    Region(const Fusion& fusion, int first) : fusion_(fusion), acc_(fusion.acc), members_{first} {
+    Region(const Fusion& fusion, int first)
+        : fusion_(fusion), acc_(fusion.acc), members_{first}, code_(fusion.code_of(first)) {
         rows_ = is_row_reduction(acc_, first);
         contraction_ = is_contraction(acc_, first);
         if (fusion.blocks && !rows_ && !contraction_ && reduces_columns(first))
@@ -23,8 +24,9 @@ class Region {
         std::vector<int> best(members_.begin(), members_.end());
         for (int step = 0; step < kMaxSteps; ++step) {
             int next = next_member();
-            if (next < 0) break;
+            if (next < 0 || code_ + fusion_.code_of(next) > kMostCode) break;
             members_.insert(next);
+            code_ += fusion_.code_of(next);
             if (!columns_.empty()) columns_[next] = *columns_of(next);
             if (exits() != 1 || (fusion_.blocks && widens(next))) continue;
             best.assign(members_.begin(), members_.end());
@@ -145,6 +147,7 @@ class Region {
     const Fusion& fusion_;
     const Accesses& acc_;
     std::set<int> members_;
+    double code_;
     bool rows_, contraction_;
     // Of a reduction over other axes than the innermost, for blocks: by member, the axes of the results.
     std::map<int, std::vector<int>> columns_;
@@ -172,7 +175,9 @@ void add_region(Fusion& fusion, const std::vector<int>& members, bool rows) {
         if (!inlined(acc, members, n, rows)) stages.push_back(n);
         if (n != members.back()) saved += 2 * bytes_of(acc.def(n));
     }
-    fusion.add_group(stages);
+    const int group = fusion.add_group(stages);
+    for (int n : members)
+        if (fusion.group_of[size_t(n)] < 0) fusion.code[size_t(group)] += fusion.code_of(n);
     if (members.size() < 2) return;
     std::string names;
     for (size_t i = 1; i < members.size(); ++i) names += (i > 1 ? ", " : "") + acc.name(members[i]);
@@ -182,10 +187,14 @@ void add_region(Fusion& fusion, const std::vector<int>& members, bool rows) {
 
 }  // namespace
 
+double Fusion::code_of(int n) const { return operations(acc.body(n)) + double(acc.reads(n).size()); }
+
 int Fusion::add_group(std::vector<int> members) {
+    code.push_back(0);
     for (int n : members) {
         group_of[size_t(n)] = int(groups.size());
         decided[size_t(n)] = true;
+        code.back() += code_of(n);
     }
     groups.push_back(std::move(members));
     return int(groups.size()) - 1;
