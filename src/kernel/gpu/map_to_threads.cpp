@@ -6,6 +6,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
+constexpr int64_t kSharedLookups = 4, kManyLookups = 1 << 19;
 constexpr int64_t kFewElements = 1 << 15, kShortestShare = 64, kMostShares = 64;  // of reductions that are cut
 
 // A load in a branch whose condition differs from lane to lane of a vector: lanes cannot be read together.
@@ -71,6 +72,21 @@ Expr bounds_in_vectors(const Expr& value, const Expr& var) {
     });
 }
 
+std::optional<size_t> axis_of_lookups(const Stage& stage) {
+    std::vector<Expr> lookups;
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            if (index.node().reads) lookups.push_back(index);
+    if (lookups.empty() || elements_of(stage.axes).as_int().value_or(kManyLookups) < kManyLookups) return {};
+    for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+        const ReduceAxis& axis = stage.axes[i];
+        if (axis.extent.as_int().value_or(1) % kSharedLookups) continue;
+        if (std::none_of(lookups.begin(), lookups.end(), [&](const Expr& e) { return depends_on(e, axis.var); }))
+            return i;
+    }
+    return {};
+}
+
 Status map_to_threads(Schedule& s, const std::string& name, bool share_squares) {
     TRY(merge_dense_axes(s, name));
     if (share_squares) {
@@ -87,6 +103,13 @@ Status map_to_threads(Schedule& s, const std::string& name, bool share_squares) 
         auto [vectors, lane] = TRY(s.split(loops.back(), width));
         TRY(s.vectorize(lane));
         loops.back() = vectors;
+    } else if (const auto shared = axis_of_lookups(stage)) {
+        auto [outer, inner] = TRY(s.split(loops[*shared], kSharedLookups));
+        loops[*shared] = outer;
+        std::vector<Loop> order = loops;
+        order.push_back(inner);
+        TRY(s.reorder(order));
+        TRY(s.unroll(inner));
     }
     return s.parallel(TRY(fused(s, loops)));
 }
