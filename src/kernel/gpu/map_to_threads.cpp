@@ -9,15 +9,19 @@ constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
 constexpr int64_t kSharedLookups = 4, kManyLookups = 1 << 19;
 constexpr int64_t kFewElements = 1 << 15, kShortestShare = 64, kMostShares = 64;  // of reductions that are cut
 
+// Whether an expression over a variable differs from lane to lane of a vector.
+bool differs_in_vector(const Expr& e, const Expr& var, int64_t width) {
+    if (!depends_on(e, var)) return false;
+    const Expr lane = index_var("%lane", width), vector = index_var("%vector", {});
+    return depends_on(substitute(e, {{var.node().name, vector * width + lane}}), lane);
+}
+
 // A load in a branch whose condition differs from lane to lane of a vector: lanes cannot be read together.
 bool guards_lanes(const Expr& value, const Expr& var, int64_t width) {
-    const Expr lane = index_var("%lane", width), vector = index_var("%vector", {});
-    const Bindings split{{var.node().name, vector * width + lane}};
     bool found = false;
     visit(value, [&](const Expr& e) {
-        if (found || !e.is(ExprKind::Select) || !depends_on(e.arg(0), var)) return;
-        if (!e.arg(1).node().reads && !e.arg(2).node().reads) return;
-        found = depends_on(substitute(e.arg(0), split), lane);
+        if (found || !e.is(ExprKind::Select)) return;
+        if (e.arg(1).node().reads || e.arg(2).node().reads) found = differs_in_vector(e.arg(0), var, width);
     });
     return found;
 }
@@ -37,6 +41,9 @@ int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& al
     bool regular = true, contiguous = false;
     auto look = [&](int buffer, const std::vector<Expr>& indices) {
         auto step = stride_of(s, buffer, indices, along.var);
+        if (!step && std::none_of(indices.begin(), indices.end(),
+                                  [&](const Expr& at) { return differs_in_vector(at, along.var, kMostLanes); }))
+            return;  // the same for all lanes
         regular &= step && (step->is_int(0) || step->is_int(1));
         if (!step || !step->is_int(1) || own.contains(buffer)) return;
         contiguous = true;
