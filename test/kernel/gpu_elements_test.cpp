@@ -77,6 +77,32 @@ TEST(GpuElements, RotaryEmbeddingsAreOneKernel) {
         "  return reshape(%s, [3,40,64])\n}\n");
 }
 
+// Planes that are looked up at the same places: a thread has several of them, and finds the places once.
+TEST(GpuElements, ResizesFindPlacesOnce) {
+    const std::string kernels =
+        expect_elements("graph g(x: f16[1,4,181,182]) {\n  return resize(x, _, _, [1,4,363,365], mode=\"linear\")\n}\n");
+    EXPECT_EQ(kernels.find("kernel ", 1), std::string::npos) << kernels;
+    EXPECT_THAT(kernels, HasSubstr("unrolled"));
+    for (const char* dtype : {"f32", "bf16"})
+        for (const char* to : {"[2,3,1,1]", "[2,3,9,13]", "[2,3,4,14]"})
+            expect_elements(fmt::format(
+                "graph g(x: {}[2,3,5,7]) {{\n  return resize(x, _, _, {}, mode=\"linear\")\n}}\n", dtype, to));
+    // Indices from the end stay so.
+    expect_elements("graph g(x: f32[5,7]) {\n  return gather(x, [-1,0,-7,3], axis=1)\n}\n");
+    expect_elements("graph g(x: f32[5,7]) {\n  return gather(x, [6,0,3], axis=1)\n}\n");
+}
+
+TEST(GpuElements, SmallPoolsAreOneKernel) {
+    for (const char* dtype : {"f16", "bf16", "f32"})
+        for (const char* window : {"kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]", "kernel_shape=[2,3]",
+                                   "kernel_shape=[5,5], pads=[2,2,2,2]", "kernel_shape=[1,1], strides=[2,2]"}) {
+            const std::string kernels = expect_elements(
+                fmt::format("graph g(x: {}[2,3,11,13]) {{\n  return max_pool(x, {})\n}}\n", dtype, window));
+            EXPECT_EQ(kernels.find("kernel ", 1), std::string::npos) << kernels;
+        }
+    expect_elements("graph g(x: f16[1,2,20,21]) {\n  return max_pool(x, kernel_shape=[9,9], pads=[4,4,4,4])\n}\n");
+}
+
 TEST(GpuElements, FewHaveAThreadEach) {
     EXPECT_THAT(expect_elements("graph g(x: f16[7,1001]) {\n  return slice(x, [1], [1000], [1])\n}\n"),
                 testing::Not(HasSubstr("alloc pending")));

@@ -55,6 +55,30 @@ TEST(GpuRows, SumsOfNumbersOnly) {
         "reduction=\"mean\")\n}\n");
 }
 
+// Groups of channels: rows for the statistics, of several dimensions for factors that each channel has its own of.
+TEST(GpuRows, GroupsOfChannels) {
+    auto grouped = [](const char* dtype, const char* shape, int channels, int groups) {
+        return fmt::format(
+            "graph g(x: {0}[{1}], s: {0}[{2}], b: {0}[{2}]) {{\n"
+            "  %y = group_normalization(x, s, b, num_groups={3})\n  return relu(%y)\n}}\n",
+            dtype, shape, channels, groups);
+    };
+    for (const char* dtype : {"f16", "bf16", "f32"}) {
+        expect_rows(grouped(dtype, "2,12,8,8", 12, 3));
+        expect_rows(grouped(dtype, "3,6,7,7", 6, 2));
+        expect_rows(grouped(dtype, "1,40,1,3", 40, 8));
+        expect_rows(grouped(dtype, "2,4,5,1", 4, 4));
+    }
+    expect_rows(grouped("f16", "N,8,16,4", 8, 2), {{"N", 1}});
+    // As exporters write it: a norm of each group, reshaped, with factors of its own behind it.
+    const std::string written = expect_rows(
+        "graph g(x: f16[2,24,16,16], s: f16[24,1,1], b: f16[24,1,1], o: f16[4], z: f16[4]) {\n"
+        "  %r = reshape(x, [2,4,-1])\n  %n = instance_normalization(%r, o, z)\n  %y = reshape(%n, [2,24,16,16])\n"
+        "  %m = mul(%y, s)\n  %a = add(%m, b)\n  %g = sigmoid(%a)\n  return mul(%a, %g)\n}\n");
+    EXPECT_EQ(written.find("kernel ", 1), std::string::npos) << written;
+    EXPECT_THAT(written, HasSubstr("swap_lanes"));
+}
+
 TEST(GpuRows, LengthsAtRandom) {
     std::mt19937 random(11);
     const auto draw = [&](int64_t low, int64_t high) {

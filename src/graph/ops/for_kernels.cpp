@@ -18,6 +18,11 @@ ForKernels for_kernels(const OpDef& op) {
     return found == kForms.end() ? nullptr : found->second;
 }
 
+ForKernels for_blocks(const OpDef& op) {
+    if (op.name == "max_pool") return large_max_pool_by_axes;
+    return for_kernels(op);
+}
+
 ForKernels before_resize(const OpDef& op) { return op.name == "conv" ? conv_before_resize : nullptr; }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@ class Node;
 // The outputs; an empty list where the body is as good.
 using ForKernels = Result<std::vector<Value*>> (*)(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 ForKernels for_kernels(const OpDef& op);  // null: it has none
+ForKernels for_blocks(const OpDef& op);   // the same for blocks of threads, which read memory less often instead
 
 // The same where a machine multiplies bytes faster than floats: of operands that were dequantized.
 ForKernels by_bytes(const OpDef& op);
@@ -30,6 +31,8 @@ Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<
 Result<std::vector<Value*>> grid_sample_by_corners(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // Large windows along one axis after the other; and windows of lines, which are compared before what is in them.
 Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+// The same of windows that are too large to be read for each of their outputs.
+Result<std::vector<Value*>> large_max_pool_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // Linear interpolation between neighbours along one axis after the other; so too the nearest of places that are known.
 Result<std::vector<Value*>> resize_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> stft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);

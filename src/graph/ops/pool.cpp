@@ -385,6 +385,14 @@ Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector
     return std::vector<Value*>{apart && !lines_last ? pool(y, last_alone) : y};
 }
 
+Result<std::vector<Value*>> large_max_pool_by_axes(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    constexpr int64_t kLarge = 50;
+    int64_t elements = 1;
+    for (int64_t k : op.ints("kernel_shape")) elements *= k;
+    if (elements < kLarge) return std::vector<Value*>{};
+    return max_pool_by_axes(op, in, b);
+}
+
 std::vector<OpDef> pool_ops() {
     std::vector<Trait> pure{Trait::Pure}, linear{Trait::Pure, Trait::Linear};
     return {

@@ -7,6 +7,8 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kMostIndices = 1 << 16;  // of a constant, that are looked at
+
 class IndexRange {
   public:
     IndexRange(const Definitions& all, Expr extent) : all_(all), extent_(std::move(extent)) {}
@@ -76,6 +78,21 @@ bool indices_stay_inside(const Node& node, const Definitions& all) {
     const IndexRange range(all, extent);
     const Expr picked = load(number->second, indices.dtype, index_vars(indices.shape));
     return range.above(picked) && range.below(picked);
+}
+
+Expr without_negative_indices(const Expr& body, const KnownTensor& known) {
+    auto has_none = [&](int slot) {
+        const Tensor* t = known(slot);
+        if (!t || t->elements() > kMostIndices) return false;
+        for (int64_t i = 0; i < t->elements(); ++i)
+            if (t->int_at(i) < 0) return false;
+        return true;
+    };
+    return rewrite(body, [&](const Expr& e) -> Expr {
+        if (!e.is(ExprKind::Select) || !e.arg(0).is(ExprKind::Lt) || !e.arg(0).arg(1).is_int(0)) return e;
+        const Expr& index = e.arg(0).arg(0);
+        return index.is(ExprKind::Load) && is_int(index.dtype()) && has_none(index.node().slot) ? e.arg(2) : e;
+    });
 }
 
 }  // namespace tessera

@@ -422,8 +422,8 @@ class Defining {
         return sources;
     }
 
-    // A concat of two parts one of which is computed from nothing that the other is not, as in rotary embeddings: blocks
-    // of threads compute either part where it is read.
+    // A concat of two parts one of which is computed from nothing that the other is not, as in rotary embeddings:
+    // blocks of threads compute either part where it is read.
     bool mixes_one(const Node& node) {
         if (!machine_.blocks || node.inputs().size() != 2 || !is_float(node.output()->type().tensor().dtype))
             return false;
@@ -476,6 +476,7 @@ class Defining {
             const Value* v = node.inputs()[size_t(slot)];
             return v->is_constant() ? &*v->tensor() : nullptr;
         };
+        meaning = without_negative_indices(meaning, known);
         if (may_read_of_nothing(node, meaning, type.shape.dims())) check_sizes(node);
         if (machine_.blocks && node.is(Trait::OwnSums)) return define_as(node, i, meaning);
         return define_as(node, i, spell_out_sums(meaning, known, node.is(Trait::OwnSums)));

@@ -88,6 +88,9 @@ Expr widen(const Expr& e);
 using KnownTensor = std::function<const Tensor*(int slot)>;
 Expr spell_out_sums(const Expr& body, const KnownTensor& known, bool drop_zeros);
 
+// A body without the cases of negative indices, which count from the end, for indices from constants that have none.
+Expr without_negative_indices(const Expr& body, const KnownTensor& known);
+
 // A body with its reductions taken out: each is handed to `add`, which gives the number to load it by. A reduction has
 // the axes that it depends on; one that stands in a branch of a Select is only computed where that branch is taken.
 // Nothing where the extent of a reduction is known only with the data.

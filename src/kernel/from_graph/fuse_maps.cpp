@@ -9,9 +9,9 @@ namespace {
 
 constexpr double kFlopsPerByte = 4;                            // what can be computed while a byte is moved
 constexpr double kNearBytes = 4 << 20, kFlopsPerNearByte = 1;  // the same where a cache of a processor holds them
-constexpr double kCostly = 16;       // operations of an element: a function of it is among them
-constexpr double kLaunch = 20000;    // operations that a kernel of its own costs
-constexpr double kGather = 48;       // operations that are as slow as fetching one element by itself
+constexpr double kCostly = 16;                       // operations of an element: a function of it is among them
+constexpr double kLaunch = 20000;                    // operations that a kernel of its own costs
+constexpr double kGather = 48, kGatherOfBlocks = 4;  // operations that are as slow as fetching one element by itself
 constexpr double kQuotient = 8;      // and as finding an element by a quotient, its neighbours being the same ones
 constexpr double kStep = 8;          // and as fetching every second one
 constexpr size_t kMaxNodes = 600;    // of an expression after inlining
@@ -200,7 +200,7 @@ class MapFusion {
     }
 
     Decision worth_inlining(int n, const Definition& d, const std::vector<Site>& sites) {
-        const double work = operations(acc_.body(n)) + (gathers(n)   ? kGather
+        const double work = operations(acc_.body(n)) + (gathers(n)   ? (fusion_.blocks ? kGatherOfBlocks : kGather)
                                                         : divides(n) ? kQuotient
                                                         : steps(n)   ? kStep
                                                                      : 0),

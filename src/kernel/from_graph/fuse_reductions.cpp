@@ -53,7 +53,8 @@ class Region {
         if (!d.has_body()) return false;
         if (!columns_.empty()) return columns_of(n).has_value();
         for (const Reading& a : acc_.reads(n))
-            if (members_.contains(a.source) && !(rows_ ? same_row(n, a) : elementwise(n, a))) return false;
+            if (members_.contains(a.source) && !(rows_ ? same_row(n, a) || reshaped(n, a) : elementwise(n, a)))
+                return false;
         return true;
     }
 
@@ -92,6 +93,19 @@ class Region {
             if (!at.is(ExprKind::Var) || at.node().name != fmt::format("%i{}", own[k])) return false;
         }
         return true;
+    }
+
+    // For blocks: the reader is the source in another shape, each element where it was in memory. Rows stay rows.
+    bool reshaped(int n, const Reading& a) const {
+        const Definition &d = acc_.def(n), &from = acc_.def(a.source);
+        if (!fusion_.blocks || d.kind != Definition::Kind::Map || from.kind != Definition::Kind::Map) return false;
+        auto offset = [&](int of, const std::vector<Expr>& at) {
+            Expr made = 0;
+            for (int axis : acc_.order(of)) made = made * acc_.def(of).shape[size_t(axis)] + at[size_t(axis)];
+            return made;
+        };
+        const std::vector<Expr> own = index_vars(d.shape);
+        return same_elements_by_digits(d.shape, from.shape, a.at) && offset(a.source, a.at) == offset(n, own);
     }
 
     // Whether a reduction goes over axes that are not the innermost of what it reads: its results are neighbours there.

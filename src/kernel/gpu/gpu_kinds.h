@@ -14,6 +14,10 @@ int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& al
 // by vectors: all lanes of one are on the same side.
 Expr bounds_in_vectors(const Expr& value, const Expr& innermost);
 
+// Of a map with many elements that are looked up at loaded places: an axis along which a thread takes several with the
+// same places. Nothing where there is none.
+std::optional<size_t> axis_of_lookups(const Stage& stage);
+
 // A stage without reduction, one thread for each element or each vector of them; in squares where it reads across.
 Status map_to_threads(Schedule& s, const std::string& stage, bool share_squares);
 // A map that reads across, in squares that a block turns in shared memory. False, and nothing done: it is none.

@@ -6,17 +6,22 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
+constexpr int64_t kSharedLookups = 4, kManyLookups = 1 << 19;
 constexpr int64_t kFewElements = 1 << 15, kShortestShare = 64, kMostShares = 64;  // of reductions that are cut
+
+// Whether an expression over a variable differs from lane to lane of a vector.
+bool differs_in_vector(const Expr& e, const Expr& var, int64_t width) {
+    if (!depends_on(e, var)) return false;
+    const Expr lane = index_var("%lane", width), vector = index_var("%vector", {});
+    return depends_on(substitute(e, {{var.node().name, vector * width + lane}}), lane);
+}
 
 // A load in a branch whose condition differs from lane to lane of a vector: lanes cannot be read together.
 bool guards_lanes(const Expr& value, const Expr& var, int64_t width) {
-    const Expr lane = index_var("%lane", width), vector = index_var("%vector", {});
-    const Bindings split{{var.node().name, vector * width + lane}};
     bool found = false;
     visit(value, [&](const Expr& e) {
-        if (found || !e.is(ExprKind::Select) || !depends_on(e.arg(0), var)) return;
-        if (!e.arg(1).node().reads && !e.arg(2).node().reads) return;
-        found = depends_on(substitute(e.arg(0), split), lane);
+        if (found || !e.is(ExprKind::Select)) return;
+        if (e.arg(1).node().reads || e.arg(2).node().reads) found = differs_in_vector(e.arg(0), var, width);
     });
     return found;
 }
@@ -36,6 +41,9 @@ int64_t access_width(const Schedule& s, const Stage& stage, const ReduceAxis& al
     bool regular = true, contiguous = false;
     auto look = [&](int buffer, const std::vector<Expr>& indices) {
         auto step = stride_of(s, buffer, indices, along.var);
+        if (!step && std::none_of(indices.begin(), indices.end(),
+                                  [&](const Expr& at) { return differs_in_vector(at, along.var, kMostLanes); }))
+            return;  // the same for all lanes
         regular &= step && (step->is_int(0) || step->is_int(1));
         if (!step || !step->is_int(1) || own.contains(buffer)) return;
         contiguous = true;
@@ -71,6 +79,21 @@ Expr bounds_in_vectors(const Expr& value, const Expr& var) {
     });
 }
 
+std::optional<size_t> axis_of_lookups(const Stage& stage) {
+    std::vector<Expr> lookups;
+    for (const Expr& load : loads_of(stage))
+        for (const Expr& index : load.args())
+            if (index.node().reads) lookups.push_back(index);
+    if (lookups.empty() || elements_of(stage.axes).as_int().value_or(kManyLookups) < kManyLookups) return {};
+    for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+        const ReduceAxis& axis = stage.axes[i];
+        if (axis.extent.as_int().value_or(1) % kSharedLookups) continue;
+        if (std::none_of(lookups.begin(), lookups.end(), [&](const Expr& e) { return depends_on(e, axis.var); }))
+            return i;
+    }
+    return {};
+}
+
 Status map_to_threads(Schedule& s, const std::string& name, bool share_squares) {
     TRY(merge_dense_axes(s, name));
     if (share_squares) {
@@ -87,6 +110,13 @@ Status map_to_threads(Schedule& s, const std::string& name, bool share_squares) 
         auto [vectors, lane] = TRY(s.split(loops.back(), width));
         TRY(s.vectorize(lane));
         loops.back() = vectors;
+    } else if (const auto shared = axis_of_lookups(stage)) {
+        auto [outer, inner] = TRY(s.split(loops[*shared], kSharedLookups));
+        loops[*shared] = outer;
+        std::vector<Loop> order = loops;
+        order.push_back(inner);
+        TRY(s.reorder(order));
+        TRY(s.unroll(inner));
     }
     return s.parallel(TRY(fused(s, loops)));
 }

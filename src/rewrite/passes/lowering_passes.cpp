@@ -17,7 +17,8 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unr
     if (!fuse) return table;
     auto bytes = [machine](Graph& graph, PassContext& context) { return multiply_bytes(graph, machine, context); };
     table.push_back({"multiply_bytes", "products of dequantized tensors as products of bytes", bytes, once});
-    table.push_back({"write_for_kernels", "ops as graphs that kernels compute faster", write_for_kernels, once});
+    auto forms = [machine](Graph& graph, PassContext& context) { return write_for_kernels(graph, machine, context); };
+    table.push_back({"write_for_kernels", "ops as graphs that kernels compute faster", forms, once});
     table.push_back({"nest_concats", "a concat that begins as another one takes its result", nest_concats, once});
     table.push_back(
         {"fuse_into_tiles", "element-wise neighbours of tile kernels as parts of them", fuse_into_tiles, once});

@@ -22,7 +22,7 @@ Result<Changed> expand_composites(Graph& graph, PassContext& context);
 Result<Changed> unroll_scans(Graph& graph, int64_t most, PassContext& context);
 
 // Ops that say so become graphs that kernels compute faster than their bodies (graph/ops/for_kernels.h).
-Result<Changed> write_for_kernels(Graph& graph, PassContext& context);
+Result<Changed> write_for_kernels(Graph& graph, const Machine& machine, PassContext& context);
 
 // Products of dequantized tensors become products of their bytes, where the machine is fast at those; elsewhere weights
 // in bytes become floats, once and for all.

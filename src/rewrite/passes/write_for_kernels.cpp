@@ -48,9 +48,9 @@ Result<Changed> write_all(Graph& graph, ForKernels (*form_of)(const OpDef&), Pas
 
 }  // namespace
 
-Result<Changed> write_for_kernels(Graph& graph, PassContext& context) {
+Result<Changed> write_for_kernels(Graph& graph, const Machine& machine, PassContext& context) {
     Changed changed = TRY(write_all(graph, before_resize, context));
-    changed |= TRY(write_all(graph, for_kernels, context));
+    changed |= TRY(write_all(graph, machine.blocks ? for_blocks : for_kernels, context));
     if (changed) TRY(fold_what_was_made(graph, context));
     return changed;
 }

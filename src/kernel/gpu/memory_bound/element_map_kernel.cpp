@@ -135,7 +135,7 @@ std::optional<Lowered> element_map_kernel(const Compute& compute, const Machine&
     if (is_choice_of_sums(find_stage(s, name)) || sums_apart(s.compute())) return {};
     if (!merge_dense_axes(s, name).ok()) return {};
     const Stage stage = find_stage(s, name);
-    if (divides_loaded(stage.value)) return {};
+    if (divides_loaded(stage.value) || axis_of_lookups(stage)) return {};
     int64_t lanes = access_width(s, stage, stage.axes.back());
     while (lanes > 1 && !are_aligned(s, stage, lanes)) lanes /= 2;
     int64_t bytes = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));

@@ -333,7 +333,11 @@ std::optional<Lowered> row_reduction_kernel(const Compute& compute, const Schedu
     Schedule s(std::move(wide));
     if (!inline_maps(s).ok()) return {};
     s = Schedule(rows_first(without_unit_axes(s.compute())));
-    const RowStages found = find_rows(s.compute());
+    RowStages found = find_rows(s.compute());
+    if (!found.ok) {
+        s = Schedule(along_one_axis(s.compute()));
+        found = find_rows(s.compute());
+    }
     if (!found.ok) return {};
     const bool across = lie_across(s, found);
     if (!across && !are_worth_threads(s, found)) return {};

@@ -173,6 +173,61 @@ Compute rows_first(Compute c) {
     return c;
 }
 
+namespace {
+
+// Parameters as lists of elements: rows that a reshape made of several dimensions are contiguous there.
+void flatten_params(Compute& c) {
+    const auto flat = [&](const Buffer& b, const std::vector<Expr>& at) {
+        Expr offset = 0;
+        for (size_t d = 0; d < at.size(); ++d) offset = offset * b.shape[d] + at[d];
+        return offset;
+    };
+    for (size_t i = 0; i < c.params; ++i) {
+        Buffer& b = c.buffers[i];
+        if (!b.strides.empty() || b.shape.size() < 2) continue;
+        for (Stage& stage : c.stages) {
+            if (size_t(stage.buffer) == i) stage.store = {flat(b, stage.store)};
+            stage.value = map_loads(stage.value, [&](const Expr& x) {
+                return size_t(x.node().slot) == i ? load(x.node().slot, x.dtype(), {flat(b, x.args())}) : x;
+            });
+        }
+        Expr all = 1;
+        for (const Expr& size : b.shape) all = all * size;
+        b.shape = {all};
+    }
+}
+
+}  // namespace
+
+Compute along_one_axis(Compute c) {
+    size_t rows = SIZE_MAX;
+    for (const Stage& stage : c.stages)
+        if (!stage.reduce.empty()) rows = std::min(rows, stage.axes.size());
+    if (rows == SIZE_MAX) return c;
+    for (Stage& stage : c.stages) {
+        const bool reduces = !stage.reduce.empty();
+        if (stage.fold || (!reduces && !is_output(c, stage))) continue;
+        std::vector<ReduceAxis>& axes = reduces ? stage.reduce : stage.axes;
+        const size_t first = reduces ? 0 : rows;
+        if (axes.size() < first + 2) continue;
+        const std::vector<ReduceAxis> along(axes.begin() + std::ptrdiff_t(first), axes.end());
+        const Expr extent = elements_of(along);
+        const Expr var = index_var(along[0].var.node().name + "_all", extent.as_int());
+        Bindings digits;
+        Expr left = var;
+        for (size_t i = along.size(); i-- > 0;) {
+            digits.insert_or_assign(along[i].var.node().name, i == 0 ? left : mod(left, along[i].extent));
+            left = floor_div(left, along[i].extent);
+        }
+        stage.value = substitute(stage.value, digits);
+        for (Expr& at : stage.store) at = substitute(at, digits);
+        axes.resize(first);
+        axes.push_back({var, extent});
+    }
+    flatten_params(c);
+    return c;
+}
+
 bool lie_across(const Schedule& s, const RowStages& found) {
     if (found.rows.empty()) return false;
     const auto rows = elements_of(found.rows).as_int(), length = elements_of(found.along).as_int();

@@ -19,6 +19,9 @@ std::vector<ReduceAxis> axes_along(const Stage& stage, size_t rows);
 Compute without_unit_axes(Compute c);
 // The same stages, maps with the axes of the rows first: those that they read results of reductions at.
 Compute rows_first(Compute c);
+// The same stages, reductions over several axes as over one, and parameters as lists: a row that one stage has as
+// several axes and another as one is then the same row.
+Compute along_one_axis(Compute c);
 // Whether what is reduced lies across rows, many of which are neighbours in memory.
 bool lie_across(const Schedule& s, const RowStages& found);
 // Whether all that is reduced lies along rows that are worth several threads.
