@@ -1,5 +1,5 @@
-#include <gtest/gtest.h>
-
+// Loops cut where conditions begin to hold, and reductions whose last block is short.
+#include "kernel/every_backend.h"
 #include "kernel/passes/clean_up.h"
 
 namespace tessera::test::partition_loops_test {
@@ -35,6 +35,19 @@ TEST(PartitionLoops, AReductionEndsWhereItsElementsEnd) {
         ASSERT_TRUE(interpret(kernel, apart, {{"n", n}}).ok());
         for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(apart[1].real_at(i), whole[1].real_at(i));
     }
+}
+
+TEST(PartitionLoops, TotalsOfDynamicSizes) {
+    for (const char* op : {"reduce_max", "reduce_min", "reduce_sum"})
+        for (int64_t n : {0, 1, 63, 65, 300}) {
+            if (n == 0 && std::string_view(op) != "reduce_sum") continue;
+            expect_everywhere(fmt::format("graph g(x: f32[N,7]) {{ %y = {}(x, keepdims=0) return %y }}", op),
+                              {{"N", n}});
+            expect_everywhere(fmt::format("graph g(x: f32[N,3,1,9], z: f32[N,1,5,9]) {{ %a = add(x, z) %t = tanh(%a) "
+                                          "%y = {}(%t, keepdims=0) return %y }}",
+                                          op),
+                              {{"N", n}});
+        }
 }
 
 }  // namespace
