@@ -67,8 +67,10 @@ ModelCaller::ModelCaller(nb::object executable, nb::object make_tensor)
     }
     for (const Port& p : executable_.outputs()) {
         outputs_.push_back(interned(p.name.c_str()));
-        usable_ &= p.dtype && *p.dtype != DType::string;
-        plain_ &= p.dtype && has_numpy(*p.dtype);
+        const bool strings = p.dtype == DType::string;
+        usable_ &= p.dtype.has_value();
+        if (strings) object_array_ = nb::module_::import_("tessera._arrays").attr("object_array");
+        plain_ &= strings || (p.dtype && has_numpy(*p.dtype));
     }
     usable_ &= inputs_.size() <= kMostArrays && outputs_.size() <= kMostArrays && !outputs_.empty();
 }
@@ -148,6 +150,7 @@ std::vector<nb::object> ModelCaller::run_given(const Given& inputs, const Given&
     const bool on_gpu = watch.options.stream.has_value();
     const bool rest = placed < given.size();
     if (rest && !torch && (on_gpu || !plain_)) return {};
+    if (object_array_.is_valid() && (torch || placed || on_gpu)) return {};
     watch.options.seed = seed;
     const bool tensors = torch && std::any_of(all.begin(), all.end(), [&](const ArrayMemory* a) {
                              return a->whose == Whose::Torch && a->tensor.gpu() == gpu_;
@@ -169,6 +172,8 @@ std::vector<nb::object> ModelCaller::run_given(const Given& inputs, const Given&
             values.push_back(out.values[k]);
         else if (places.made[k].is_valid())
             values.push_back(std::move(places.made[k]));
+        else if (const Tensor& t = found[k].tensor(); t.dtype() == DType::string)
+            values.push_back(object_array_(t.sizes(), t.as_strings()));
         else
             values.push_back(numpy_of(owned(std::move(found[k])).tensor()));
     }

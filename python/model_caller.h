@@ -37,11 +37,12 @@ class ModelCaller {
     nanobind::object held_, make_tensor_;
     const tessera::Executable& executable_;
     const int gpu_;
-    bool usable_ = true;  // all inputs and outputs are tensors of numbers
-    bool plain_ = true;   // NumPy has the element types of all outputs
+    bool usable_ = true;    // all inputs are tensors of numbers, all outputs tensors
+    bool plain_ = true;     // NumPy has the element types of all outputs, or they are strings
     bool out_is_input_ = false;
     std::vector<nanobind::object> inputs_, outputs_;  // names
     nanobind::object out_word_;
+    nanobind::object object_array_;  // where some outputs are strings: makes an array of them
 };
 
 void bind_caller(nanobind::module_& m);

@@ -179,7 +179,7 @@ Result<Executable> compile_model(std::optional<Model>& own, const CompileOptions
     state->options = given;
     state->options.progress = {};
     state->options.after = {};
-    if (!model.strict() && can_be_contradicted(model)) state->model = model;
+    if (!model.strict() && (can_be_contradicted(model) || has_dynamic_pools(model.graph()))) state->model = model;
     state->inputs = model.inputs();
     state->outputs = model.outputs();
     const Precision precision = TRY(precision_named(options.precision));
@@ -276,18 +276,37 @@ Result<Executable> Executable::State::relaxed_for(size_t i, const NamedData& inp
     return relaxed[i].executable;
 }
 
-// What was compiled for other sizes answers, or is compiled now; `because` where that does not help.
+Result<Executable> Executable::State::fixed_for(const NamedData& given) {
+    std::vector<Sizes> sizes;
+    for (const Port& port : inputs)
+        if (auto at = given.find(port.name); at != given.end() && at->second.is_tensor())
+            sizes.push_back(at->second.tensor().sizes());
+    const std::lock_guard lock(mutex);
+    for (const Fixed& f : fixed)
+        if (f.sizes == sizes) return f.executable;
+    std::optional<Model> own = Model(TRY(for_sizes_of(*model->loaded(), given)));
+    Executable made = TRY(compile_model(own, options));
+    if (fixed.size() == kMostFixed) fixed.erase(fixed.begin());
+    fixed.push_back({std::move(sizes), made});
+    return made;
+}
+
+// What was compiled for other sizes answers, or is compiled now: for more and more sizes, at last for these alone.
+// `because` where that does not help.
 Result<std::vector<Datum>> Executable::State::run_relaxed(const NamedData& inputs, const RunOptions& run_options,
                                                           const Error& because) {
-    for (size_t i = 0; i < kMostRelaxed; ++i) {
+    for (size_t i = 0; i < kMostRelaxed && can_be_contradicted(*model); ++i) {
         auto next = relaxed_for(i, inputs);
-        if (!next.ok()) return because;
+        if (!next.ok()) break;
         auto results = TRY(next->state_->here(inputs))->run(inputs, run_options);
         if (!results.ok() && contradicts_sizes(results.error())) continue;
         if (results.ok() && run_options.warnings) run_options.warnings->push_back(warning_of_run(because));
         return results;
     }
-    return because;
+    auto last = fixed_for(inputs);
+    if (!last.ok()) return because;
+    auto results = TRY(last->state_->here(inputs))->run(inputs, run_options);
+    return results.ok() || !contradicts_sizes(results.error()) ? std::move(results) : because;
 }
 
 Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOptions& options) const {

@@ -35,6 +35,11 @@ struct Executable::State {
         Executable executable;
     };
     std::vector<Relaxed> relaxed;  // each fits more sizes than the one before
+    struct Fixed {
+        std::vector<Sizes> sizes;  // of its inputs
+        Executable executable;
+    };
+    std::vector<Fixed> fixed;  // where none of those does
 
     Reproducer reproducer() const {
         return {.text = [this] {
@@ -45,8 +50,9 @@ struct Executable::State {
         }};
     }
     Result<std::string> emit(std::string_view what) const;
-    static constexpr size_t kMostRelaxed = 3;
+    static constexpr size_t kMostRelaxed = 3, kMostFixed = 8;
     Result<Executable> relaxed_for(size_t i, const NamedData& inputs);
+    Result<Executable> fixed_for(const NamedData& inputs);
     Result<std::vector<Datum>> run_relaxed(const NamedData& inputs, const RunOptions& options, const Error& because);
     Result<std::vector<Kernel>> kernels() const {
         if (!entry) return program().kernels;

@@ -28,6 +28,30 @@ bool can_be_contradicted(const Model& model) {
     return false;
 }
 
+bool has_dynamic_pools(const Graph& graph) {
+    for (const auto& node : graph.nodes()) {
+        if (!node->op().attr("ceil_mode")) continue;
+        const Type& x = node->input(0)->type();
+        if (!x.is_tensor() || !x.tensor().shape.ranked()) return true;
+        for (int64_t d = 2; d < x.tensor().rank(); ++d)
+            if (!x.tensor().shape[d].as_int()) return true;
+    }
+    return false;
+}
+
+Result<std::shared_ptr<Graph>> for_sizes_of(const Graph& graph, const NamedData& inputs) {
+    std::optional<Error> ignored;
+    const std::vector<Datum> bound = TRY(bind_inputs(graph, inputs, &ignored));
+    std::shared_ptr<Graph> out = graph.clone();
+    for (size_t i = 0; i < bound.size(); ++i) {
+        Value& input = *out->inputs()[i];
+        if (bound[i].is_tensor() && input.type().is_tensor())
+            input.set_type(Type(input.type().tensor().dtype, Shape(bound[i].tensor().sizes())));
+    }
+    TRY(out->infer_again());
+    return out;
+}
+
 Result<std::shared_ptr<Graph>> relaxed(const Graph& graph, const NamedData& inputs, bool all) {
     std::optional<Error> ignored;
     const std::vector<Datum> bound = TRY(bind_inputs(graph, inputs, &ignored));

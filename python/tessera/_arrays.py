@@ -168,12 +168,16 @@ def _text(item: Any) -> str:
     return item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item)
 
 
+def object_array(shape: list[int], items: list[str]) -> Array:
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array if len(shape) == 1 else array.reshape(shape)
+
+
 def array_from(tensor: Tensor) -> Array:
     """A NumPy array over the tensor's memory (strings: an object array)."""
     if tensor.dtype == "str":
-        strings = np.empty(len(tensor.strings()), dtype=object)
-        strings[:] = tensor.strings()
-        return strings.reshape(tensor.shape)
+        return object_array(tensor.shape, tensor.strings())
     array = tensor.array()
     return array if array is not None else tensor.bytes().view(_NUMPY[tensor.dtype]).reshape(tensor.shape)
 

@@ -109,6 +109,10 @@ std::vector<std::string> deciding_sizes(const Graph& graph) {
 void fix_sizes(Graph& graph, const SymbolValues& sizes) {
     Bindings bindings;
     for (const auto& [name, size] : sizes) bindings.emplace(name, Expr(size));
+    fix_sizes(graph, bindings);
+}
+
+void fix_sizes(Graph& graph, const Bindings& bindings) {
     for (Graph* g : all_graphs(graph)) {
         for (const auto& v : g->inputs()) fix_value(*v, bindings);
         for (const auto& node : g->nodes())

@@ -12,5 +12,6 @@ std::vector<std::string> deciding_sizes(const Graph& graph);
 
 // Replaces the symbols in all types, in the graphs nested in it too. What follows for results is left to inference.
 void fix_sizes(Graph& graph, const SymbolValues& sizes);
+void fix_sizes(Graph& graph, const Bindings& sizes);
 
 }  // namespace tessera

@@ -81,10 +81,10 @@ TEST(RunSizes, WindowsOverNothing) {
     std::string_view text = "graph g(x: f32[1,2,H,5]) { %a = max_pool(x, kernel_shape=[3,3]) return %a }";
     auto executable = compile(*Model::parse(text), {.threads = 1, .cache = ""});
     ASSERT_TRUE(executable.ok()) << executable.error().to_string();
+    // No formula covers these sizes, so that it is compiled for them alone.
     auto got = executable->run({{"x", *Tensor::zeros(DType::f32, {1, 2, 0, 5})}});
-    ASSERT_FALSE(got.ok());
-    EXPECT_EQ(got.error().code(), Code::E0411);
-    EXPECT_NE(got.error().message().find("as an input is empty"), std::string::npos) << got.error().to_string();
+    ASSERT_TRUE(got.ok()) << got.error().to_string();
+    EXPECT_EQ((*got)[0].tensor().sizes(), (Sizes{1, 2, 0, 3}));
     EXPECT_TRUE(executable->run({{"x", *Tensor::zeros(DType::f32, {1, 2, 3, 5})}}).ok());
 }
 

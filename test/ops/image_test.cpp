@@ -102,6 +102,12 @@ TEST(Resize, SizesAxesAndAspect) {
     EXPECT_EQ(sized({8, 8}), (Sizes{1, 8, 16}));
 }
 
+TEST(Resize, ScaledSizesAreProductsOfF32) {
+    Tensor x = floats({10}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+    EXPECT_EQ(run_op("resize", {x, std::nullopt, floats({1}, {0.7f})})[0].sizes(), (Sizes{7}));
+    EXPECT_EQ(run_op("resize", {x, std::nullopt, floats({1}, {0.69f})})[0].sizes(), (Sizes{6}));
+}
+
 TEST(Resize, CropsAndExtrapolates) {
     Tensor x = floats({3}, {1, 2, 3});
     AttrMap attrs{{"mode", text("linear")},

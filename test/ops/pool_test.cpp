@@ -46,8 +46,20 @@ TEST(MaxPool, CeilModeLeavesOutWindowsThatStartInThePadding) {
     expect_tensor(run_op("max_pool", {counting({1, 1, 5})}, attrs)[0], {1, 1, 3}, {2, 4, 5});
 }
 
+// The quotient of what is missing and the stride is cut towards zero.
+TEST(MaxPool, WindowsLargerThanTheInput) {
+    Tensor row = floats({1, 1, 1, 4}, {-4, -3, -2, -1});
+    expect_tensor(run_op("max_pool", {row}, window({2, 2}, {2, 2}))[0], {1, 1, 1, 2}, {-3, -1});
+    expect_tensor(run_op("max_pool", {row}, window({4, 4}, {4, 4}))[0], {1, 1, 1, 1}, {-1});
+    expect_tensor(run_op("max_pool", {row}, window({3, 3}, {2, 2}))[0], {1, 1, 0, 1}, {});
+    expect_tensor(run_op("max_pool", {row}, window({2, 2}))[0], {1, 1, 0, 3}, {});
+    EXPECT_EQ(error_of("max_pool", {row}, window({3, 3})), "E0210");
+    auto out = run_op("max_pool", {floats({1, 1, 1}, {-4})}, window({2}, {2}), 2);
+    expect_tensor(out[1], {1, 1, 1}, {0});
+}
+
 TEST(MaxPool, Errors) {
-    EXPECT_EQ(error_of("max_pool", {counting({1, 1, 4})}, window({5})), "E0210");
+    EXPECT_EQ(error_of("max_pool", {counting({1, 1, 4})}, window({6})), "E0210");
     EXPECT_EQ(error_of("max_pool", {counting({1, 1, 4})}, window({0})), "E0212");
     EXPECT_EQ(error_of("max_pool", {counting({1, 1, 4})}, window({2, 2})), "E0210");
     EXPECT_EQ(error_of("max_pool", {counting({4})}, window({2})), "E0210");
@@ -67,6 +79,18 @@ TEST(AveragePool, CountsPaddingOrNot) {
     AttrMap apart = window({2}, {}, {2, 0});
     apart["dilations"] = Ints{2};
     expect_tensor(run_op("average_pool", {x}, apart)[0], {1, 1, 3}, {1, 2, 2});
+}
+
+TEST(AveragePool, WindowsLargerThanTheInput) {
+    Tensor row = counting({1, 1, 1, 4});
+    for (int64_t with_padding : {0, 1}) {
+        AttrMap attrs = window({4, 4}, {4, 4});
+        attrs["count_include_pad"] = with_padding;
+        expect_tensor(run_op("average_pool", {row}, attrs)[0], {1, 1, 1, 1}, {2.5});
+        attrs = window({5, 5}, {3, 3}, {1, 1, 1, 1});
+        attrs["count_include_pad"] = with_padding;
+        expect_tensor(run_op("average_pool", {row}, attrs)[0], {1, 1, 1, 1}, {with_padding ? 10.0 / 15 : 2.5});
+    }
 }
 
 TEST(LpPool, Norms) {

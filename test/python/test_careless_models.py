@@ -136,3 +136,20 @@ def test_the_command_line_warns(tessera_command, tmp_path):
     assert [w["code"] for w in done.json["warnings"]] == ["W0201"]
     refused = tessera_command("run", "m.onnx", "--random", "--json", "--strict")
     assert refused.status == 1 and refused.json["error"]["code"] == "E0210"
+
+
+@pytest.mark.parametrize("form", ["read", "optimized", "compiled"])
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_pool_over_less_than_its_window(form, op):
+    """Its first window may be larger than the input, whose size only a run knows."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]),
+             helper.make_node(op, ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+             helper.make_node("Concat", ["p", "p"], ["y"], axis=1)]
+    model = tessera.from_onnx(proto(nodes, [info("x", ["N", 2, "H", "W"])], [info("y", None)]))
+    run = forms(model)[form]
+    for height, width in ((4, 4), (1, 4), (4, 1), (1, 1), (3, 4)):
+        x = np.arange(2 * height * width, dtype=np.float32).reshape(1, 2, height, width)
+        reduce = np.max if op == "MaxPool" else np.mean
+        want = np.array([[[[reduce(x[0, c, i:i + 2, j:j + 2]) for j in range(0, max(width // 2 * 2, 1), 2)]
+                           for i in range(0, max(height // 2 * 2, 1), 2)] for c in (0, 1, 0, 1)]], np.float32)
+        np.testing.assert_allclose(run(x), want, rtol=1e-6)

@@ -251,3 +251,20 @@ def test_types_hold_under_mypy(tmp_path):
     assert done.returncode == 0, done.stdout
     done = mypy(wrong)
     assert done.returncode == 1 and done.stdout.count("error:") == 2, done.stdout
+
+
+@pytest.mark.parametrize("shape", [[], [0], [3], [2, 3]])
+def test_outputs_of_strings(shape):
+    labels = helper.make_tensor("labels", TensorProto.STRING, [3], ["no", "yes", "für"])
+    graph = helper.make_graph([helper.make_node("Gather", ["labels", "i"], ["s"]), helper.make_node("Neg", ["i"], ["n"])],
+                              "g", [helper.make_tensor_value_info("i", TensorProto.INT64, shape)],
+                              [helper.make_tensor_value_info("s", TensorProto.STRING, shape),
+                               helper.make_tensor_value_info("n", TensorProto.INT64, shape)], [labels])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    run = tessera.compile(tessera.from_onnx(model), cache="")
+    i = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape) % 3
+    got = run.run({"i": i})
+    want = np.array(["no", "yes", "für"], dtype=object)[i]
+    assert got["s"].dtype == object and got["s"].shape == tuple(shape)
+    assert got["s"].tolist() == (want if shape == [] else want.tolist())
+    np.testing.assert_array_equal(got["n"], -i)

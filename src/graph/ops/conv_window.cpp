@@ -28,9 +28,14 @@ Result<Dim> window_output(const OpView& op, WindowAxis& axis, const std::string&
         axis.pad_end = total - axis.pad_begin;
         return output;
     }
-    Expr last = axis.input + axis.pad_begin + axis.pad_end - axis.extent();  // where the last window may start
+    const Expr last = axis.last();
     if (auto n = last.as_int(); n && *n < 0) {
         if (axis.input.is_int(0)) return Dim(0);
+        // A pool divides towards zero, so that its first window may be larger than the input; what is outside is left
+        // out. ONNX says nothing of it, but networks rely on it.
+        const auto stride = axis.stride.as_int();
+        if (const bool pools = op.def().attr("ceil_mode") != nullptr; pools && stride && *n / *stride >= -1)
+            return Dim(*n / *stride + 1);
         return op.shape_error("a window of {} does not fit into an input of {} padded by {} and {}",
                               to_string(axis.extent()), to_string(axis.input), to_string(axis.pad_begin),
                               to_string(axis.pad_end));

@@ -12,6 +12,8 @@ struct WindowAxis {
     Expr pad_begin, pad_end;
 
     Expr extent() const { return (kernel - 1) * dilation + 1; }  // of the dilated kernel
+    Expr last() const { return input + pad_begin + pad_end - extent(); }  // where the last window may start
+    bool fits() const { return last().as_int().value_or(0) >= 0; }  // false: known to be larger than the padded input
     // The input position under window offset k of output position o; out of bounds in the padding.
     Expr position(const Expr& o, const Expr& k) const { return o * stride + k * dilation - pad_begin; }
 };

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "graph/ops/forest.h"
+
 namespace tessera {
 
 ForKernels for_kernels(const OpDef& op) {
@@ -13,6 +15,7 @@ ForKernels for_kernels(const OpDef& op) {
         {"max_pool", max_pool_by_axes},
         {"resize", resize_by_axes},
         {"stft", stft_by_products},
+        {"tree_ensemble", trees_by_tables},
     };
     auto found = kForms.find(op.name);
     return found == kForms.end() ? nullptr : found->second;

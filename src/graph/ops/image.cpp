@@ -33,9 +33,10 @@ struct ResizePlan {
     std::vector<ResizedAxis> axes;
 };
 
+// The product is one of f32, as scales are: 10 times 0.7f is 7.
 Dim scaled_size(const OpView& op, const ResizedAxis& a) {
     if (!a.known_scale) return op.fresh(0, size_t(a.axis));
-    if (auto n = a.input.as_int()) return Dim(int64_t(std::floor(double(*n) * *a.known_scale)));
+    if (auto n = a.input.as_int()) return Dim(int64_t(std::floor(float(*n) * float(*a.known_scale))));
     double part = *a.known_scale * 1024;  // a symbolic size: exact where the scale is a short binary fraction
     if (part != std::floor(part) || part > 1e6) return op.fresh(0, size_t(a.axis));
     return floor_div(a.input * int64_t(part), 1024);

@@ -213,9 +213,9 @@ const OpDef kSplit{
 };
 
 // 1 where the size is the input's own, which no broadcasting changes.
-std::optional<std::vector<int64_t>> expand_constants(const OpView& op, size_t, AttrMap&) {
+std::optional<std::vector<int64_t>> expand_constants(const OpView& op, size_t input, AttrMap&) {
     const Shape& x = op.shape(0);
-    if (!x.ranked()) return std::nullopt;
+    if (input != 1 || !x.ranked()) return std::nullopt;
     const std::vector<Expr> wanted = *op.contents(1);
     std::vector<int64_t> constants;
     int64_t rank = int64_t(wanted.size());

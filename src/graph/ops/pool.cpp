@@ -87,8 +87,8 @@ const OpDef kAveragePool{
             Expr count = 1;
             for (size_t i = 0; i < p.k.size(); ++i) {
                 const WindowAxis& axis = p.window.axes[i];
-                bool whole =
-                    !op.integer("ceil_mode") && (with_padding || (axis.pad_begin.is_int(0) && axis.pad_end.is_int(0)));
+                bool whole = axis.fits() && !op.integer("ceil_mode") &&
+                             (with_padding || (axis.pad_begin.is_int(0) && axis.pad_end.is_int(0)));
                 count = count * (whole ? axis.kernel : covered(axis, o[int64_t(i) + 2], with_padding));
             }
             return sum(p.k, op.in(0).at_or(p.at, like(op, 0), 2)) / cast(count, op.dtype(0));

@@ -73,7 +73,8 @@ Gradients back_to_shape(const Backward& r) { return {r.b.op("reshape", {r.g, r.s
 // 0 where a size is that of the input's dimension in the same place, -1 for one that is left. (With -1 beside a size of
 // 0 there is no telling what it stands for: an empty tensor is the one input for which this says less than the sizes
 // did.)
-std::optional<std::vector<int64_t>> reshape_constants(const OpView& op, size_t, AttrMap& attrs) {
+std::optional<std::vector<int64_t>> reshape_constants(const OpView& op, size_t input, AttrMap& attrs) {
+    if (input != 1) return std::nullopt;
     const Shape &x = op.shape(0), &y = op.out().shape;
     if (!x.ranked() || !y.ranked() || int64_t(op.contents(1)->size()) != y.rank()) return std::nullopt;
     std::vector<int64_t> constants;

@@ -79,7 +79,7 @@ std::optional<int64_t> constant_bound(const Expr& bound, const Dim& extent, bool
 // Of starts and ends.
 std::optional<std::vector<int64_t>> slice_constants(const OpView& op, size_t input, AttrMap&) {
     const Shape& x = op.shape(0);
-    if (input > 2 || !x.ranked()) return std::nullopt;
+    if (input < 1 || input > 2 || !x.ranked()) return std::nullopt;
     if ((op.has(3) && !op.constant_ints(3)) || (op.has(4) && !op.constant_ints(4))) return std::nullopt;
     const std::vector<Expr> wanted = *op.contents(input);
     std::vector<int64_t> axes, steps(wanted.size(), 1), constants;

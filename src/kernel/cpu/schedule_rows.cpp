@@ -243,6 +243,8 @@ Status reduce_in_lanes(Schedule& s, const std::string& name, const ScheduleOptio
     TRY(s.unroll(vector_loop));
     TRY(s.vectorize(lane));
     if (!extent || *extent % (vectors * lanes) || apart) TRY(s.loop_partition(reduced.back()));
+    // The last of several blocks may be short, along whichever axis they are cut.
+    for (size_t i = 0; apart && i + 1 < reduced.size(); ++i) TRY(s.loop_partition(reduced[i]));
     return s.vectorize(outer.back());
 }
 

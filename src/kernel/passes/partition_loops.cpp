@@ -150,17 +150,23 @@ class Partition {
         Extents inner = loops_in(loop.body);
         Expr begin = 0, end = loop.extent;
         std::vector<Expr> facts;
+        bool narrower = false;
         for (const Expr& c : varying_in(loop.body).conditions) {
-            if (!mentions(c, loop.var.node().name) || mentions_any(c, inner) || !idle_without(c, loop.body)) continue;
-            if (std::optional<Expr> upper = solve_upper(c, loop.var))
+            if (!mentions(c, loop.var.node().name) || !idle_without(c, loop.body)) continue;
+            // Where loops inside tell too, it is enough that it holds for some of their iterations.
+            const bool for_all = !mentions_any(c, inner);
+            const std::optional<Expr> some = for_all ? c : holds_for_any(c, inner);
+            if (!some) continue;
+            if (std::optional<Expr> upper = solve_upper(*some, loop.var))
                 end = min(end, *upper);
-            else if (std::optional<Expr> lower = solve_lower(c, loop.var))
+            else if (std::optional<Expr> lower = solve_lower(*some, loop.var))
                 begin = max(begin, *lower);
             else
                 continue;
-            facts.push_back(c);
+            narrower = true;
+            if (for_all) facts.push_back(c);
         }
-        if (facts.empty()) return loop;
+        if (!narrower) return loop;
         loop.body = assume(loop.body, facts, {});
         std::optional<int64_t> had = bounds(loop.var).high;
         Expr var = index_var(loop.var.node().name, had ? std::optional(*had + 1) : std::nullopt);

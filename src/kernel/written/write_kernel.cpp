@@ -216,8 +216,9 @@ Expr elements_between(const Shape& shape, int64_t from, int64_t to) {
 const KernelWriting* kernel_writing(const OpDef& op) {
     static const std::map<std::string_view, KernelWriting> kAll = [] {
         std::map<std::string_view, KernelWriting> all;
-        for (const auto& list : {scatter_kernels(), running_kernels(), selection_kernels(), region_kernels(),
-                                 matrix_kernels(), bit_kernels(), found_kernels(), suppression_kernels()})
+        for (const auto& list :
+             {scatter_kernels(), running_kernels(), selection_kernels(), region_kernels(), matrix_kernels(),
+              bit_kernels(), found_kernels(), suppression_kernels(), tree_kernels()})
             for (const KernelWriting& w : list) all.emplace(w.op, w);
         return all;
     }();

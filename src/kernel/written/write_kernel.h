@@ -135,5 +135,6 @@ std::vector<KernelWriting> matrix_kernels();
 std::vector<KernelWriting> bit_kernels();
 std::vector<KernelWriting> found_kernels();
 std::vector<KernelWriting> suppression_kernels();
+std::vector<KernelWriting> tree_kernels();
 
 }  // namespace tessera

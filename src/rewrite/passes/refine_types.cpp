@@ -1,6 +1,9 @@
+#include <set>
+
 #include "graph/infer.h"
 #include "graph/refine.h"
 #include "rewrite/edit.h"
+#include "rewrite/fix_sizes.h"
 #include "rewrite/passes/passes.h"
 
 namespace tessera {
@@ -58,54 +61,116 @@ class Known {
 
 bool unranked(const Type& t) { return t.is_tensor() && !t.tensor().shape.ranked(); }
 
-// The sizes that a state has before the first iteration, and a name for each that may change.
-Type with_own_sizes(const Type& t, const std::string& name) {
-    Shape shape = t.tensor().shape;
-    for (int64_t d = 0; d < shape.rank(); ++d) shape[d] = symbol(fmt::format("{}.d{}", name, d));
-    return Type(t.tensor().dtype, shape);
-}
+// What the body of a loop takes: states, then slices of sequences. Assumes of each that it has the sizes that go in,
+// and of a state that it keeps them; inference through the body then tells which sizes of states do not stay.
+class BodyInputs {
+  public:
+    BodyInputs(const Node& node, const ControlForm& form, Graph& body)
+        : node_(node), form_(form), body_(body), before_(form.numbered ? 2 : 0) {}
 
-// A body that does not say what it takes gets what goes in. That holds for a state if it comes out as it went in, with
-// the same sizes or at least of the same rank.
-Changed refine_body(const Node& node, const ControlForm& form, Graph& body) {
-    const size_t before = form.numbered ? 2 : 0, states = form.states;
-    std::vector<size_t> open;
-    for (size_t i = before; i < body.inputs().size(); ++i)
-        if (unranked(body.inputs()[i]->type())) open.push_back(i);
-    if (open.empty()) return false;
-    auto given = [&](size_t i) -> std::optional<Type> {
-        const size_t input = form.first + i - before;
-        if (input >= node.inputs().size() || !node.input(input)) return {};
-        const Type& type = node.input(input)->type();
-        if (!type.is_tensor() || unranked(type) || type.tensor().dtype != body.inputs()[i]->type().tensor().dtype)
+    // With the names that the body has for sizes, where it does not need them, replaced; else without.
+    Changed refine() {
+        find_open();
+        if (open_.empty() && names_.empty()) return false;
+        if (!names_.empty() && assume(true)) return true;
+        return !open_.empty() && assume(false);
+    }
+
+  private:
+    // One that does not say its rank.
+    struct Open {
+        size_t input;
+        Type type;  // as it is assumed
+    };
+
+    bool is_state(size_t i) const { return i - before_ < form_.states; }
+
+    std::optional<Type> given(size_t i) const {
+        const size_t input = form_.first + i - before_;
+        if (input >= node_.inputs().size() || !node_.input(input)) return {};
+        const Type &type = node_.input(input)->type(), &own = body_.inputs()[i]->type();
+        if (!type.is_tensor() || unranked(type) || !own.is_tensor() || type.tensor().dtype != own.tensor().dtype)
             return {};
-        if (i - before < states) return type;
+        if (is_state(i)) return type;
         const Shape& shape = type.tensor().shape;
         if (shape.rank() == 0) return {};
         return Type(type.tensor().dtype, Shape(std::vector<Dim>(shape.begin() + 1, shape.end())));
-    };
-    for (bool same_sizes : {true, false}) {
-        Known known(body);
-        bool holds = true;
-        for (size_t i : open) {
-            auto type = given(i);
-            if (type && !same_sizes && i - before < states) type = with_own_sizes(*type, body.inputs()[i]->name());
-            if (type) body.inputs()[i]->set_type(*type);
-            holds &= type.has_value();
-        }
-        if (holds) infer_graph(body);
-        for (size_t i : open) {
-            if (!holds || i - before >= states) continue;
-            const Type &in = body.inputs()[i]->type(),
-                       &out = body.outputs()[i - before + (form.numbered ? 1 : 0)]->type();
-            holds = out.is_tensor() && !unranked(out) && out.tensor().dtype == in.tensor().dtype &&
-                    (same_sizes ? out == in : out.tensor().shape.rank() == in.tensor().shape.rank());
-        }
-        if (holds) return true;
-        known.restore();
     }
-    return false;
-}
+
+    void find_open() {
+        std::set<std::string> outside;
+        for (const Value* v : node_.inputs())
+            if (v && v->type().is_tensor())
+                for (const Dim& d : v->type().tensor().shape)
+                    for (std::string& name : free_symbols(d)) outside.insert(std::move(name));
+        std::set<std::string> ambiguous;
+        for (size_t i = before_; i < body_.inputs().size(); ++i) {
+            const Type& own = body_.inputs()[i]->type();
+            const auto type = given(i);
+            if (unranked(own)) {
+                open_.push_back({i, type.value_or(own)});
+            } else if (type && type->tensor().rank() == own.tensor().rank()) {
+                for (int64_t d = 0; d < own.tensor().rank(); ++d) {
+                    const Dim &declared = own.tensor().shape[d], &size = type->tensor().shape[d];
+                    if (!declared.is(ExprKind::Var) || outside.contains(declared.node().name)) continue;
+                    auto [at, fresh] = names_.try_emplace(declared.node().name, size);
+                    if (!fresh && !(at->second == size)) ambiguous.insert(at->first);
+                    if (is_state(i)) named_.push_back(i);
+                }
+            }
+        }
+        for (const std::string& name : ambiguous) names_.erase(name);
+    }
+
+    const Type& outcome(size_t i) const { return body_.outputs()[i - before_ + (form_.numbered ? 1 : 0)]->type(); }
+
+    bool assume(bool by_names) {
+        for (;;) {
+            Known known(body_);
+            if (by_names) fix_sizes(body_, names_);
+            for (const Open& o : open_) {
+                if (unranked(o.type)) return false;
+                body_.inputs()[o.input]->set_type(o.type);
+            }
+            infer_graph(body_);
+            const std::optional<bool> stays = check(by_names);
+            if (stays == true) return true;
+            known.restore();
+            if (!stays) return false;
+        }
+    }
+
+    // Whether what was assumed holds. False: less is assumed now. Nothing: no more can be known.
+    std::optional<bool> check(bool by_names) {
+        for (size_t i : named_)
+            if (by_names && !(outcome(i) == body_.inputs()[i]->type())) return std::nullopt;
+        bool holds = true;
+        for (Open& o : open_) {
+            if (!is_state(o.input)) continue;
+            const Type& out = outcome(o.input);
+            if (!out.is_tensor() || unranked(out) || out.tensor().dtype != o.type.tensor().dtype ||
+                out.tensor().rank() != o.type.tensor().rank())
+                return std::nullopt;
+            TensorType type = o.type.tensor();
+            for (int64_t d = 0; d < type.rank(); ++d) {
+                const Dim changes = symbol(fmt::format("{}.d{}", body_.inputs()[o.input]->name(), d));
+                if (type.shape[d] == out.tensor().shape[d] || type.shape[d] == changes) continue;
+                type.shape[d] = changes;
+                holds = false;
+            }
+            o.type = type;
+        }
+        return holds;
+    }
+
+    const Node& node_;
+    const ControlForm& form_;
+    Graph& body_;
+    const size_t before_;
+    std::vector<Open> open_;
+    std::vector<size_t> named_;  // states whose sizes have names of the body's own
+    Bindings names_;             // and what goes in there
+};
 
 Changed refine_bodies(const Node& node) {
     if (!node.op().control) return false;
@@ -113,7 +178,7 @@ Changed refine_bodies(const Node& node) {
     if (!form || form->graphs.size() != 1) return false;
     for (const auto& [_, attr] : node.attrs())
         if (auto* nested = std::get_if<GraphPtr>(&attr); nested && nested->get() == form->graphs[0])
-            return refine_body(node, *form, **nested);
+            return BodyInputs(node, *form, **nested).refine();
     return false;
 }
 
