@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <unordered_map>
 
 #include "rewrite/rules/check_rule.h"
 
@@ -35,6 +36,10 @@ plus-opposite: add(x, neg(y)) => sub(x, y)
 minus-opposite: sub(x, neg(y)) => add(x, y)
 times-opposite: mul(x:float, neg(y)) => neg(mul(x, y))
 times-minus-one: mul(x:float, -1) => neg(x)
+divided-by-minus-one: div(x:float, -1) => neg(x)
+from-negative-zero: sub(-0.0, x:float) => neg(x)
+above-all: max(x:float, -inf) => x
+below-all: min(x:float, inf) => x
 double: add(x:float, x) => mul(x, 2)
 one-over: div(1, x:float) => reciprocal(x)
 by-power-of-two: div(x:float, c) => mul(x, reciprocal(c)) if power_of_two(c)
@@ -109,35 +114,76 @@ DTypes admitted(std::string_view constraint) {
     return out;
 }
 
-// What a term's elements may be, narrowing what the variables may be on the way.
-DTypes narrow(const Term& t, DTypes wanted, std::map<std::string, DTypes>& of) {
-    if (t.form == Form::Variable) {
-        auto it = of.emplace(t.name, kAllTypes).first;
-        return it->second = both(it->second, wanted);
+// What the elements of a term and of its variables may be, by what the ops take. Each pass visits every op once and
+// only narrows; they are repeated until nothing changes.
+class Narrowing {
+  public:
+    explicit Narrowing(std::map<std::string, DTypes>& of) : of_(of) {}
+
+    DTypes run(const Term& t, DTypes wanted) {
+        DTypes out;
+        do {
+            changed_ = false;
+            out = visit(t, wanted);
+        } while (changed_);
+        return out;
     }
-    if (t.form != Form::Op) return wanted;
-    auto param = [&](const std::vector<ParamDef>& all, size_t i) { return all[std::min(i, all.size() - 1)].type; };
-    auto allowed = [&](const std::string& type) -> DTypes {
+
+  private:
+    std::map<std::string, DTypes>& of_;
+    std::unordered_map<const Term*, DTypes> known_;  // of ops
+    bool changed_ = false;
+
+    static const std::string& param(const std::vector<ParamDef>& all, size_t i) {
+        return all[std::min(i, all.size() - 1)].type;
+    }
+    static DTypes allowed(const Term& t, const std::string& type) {
         for (const TypeVar& v : t.op->types)
             if (v.name == type) return v.allowed;
         if (auto dtype = dtype_from_name(type)) return *dtype;
         return kAllTypes;
-    };
-    const std::string result = param(t.op->outputs, static_cast<size_t>(t.output));
-    const bool variable =
-        std::any_of(t.op->types.begin(), t.op->types.end(), [&](auto& v) { return v.name == result; });
-    std::map<std::string, DTypes> agreed;
-    for (const TypeVar& v : t.op->types) agreed[v.name] = v.allowed;
-    if (variable) agreed[result] = both(agreed[result], wanted);
-    for (int pass = 0; pass < 2; ++pass)
-        for (size_t i = 0; i < t.args.size(); ++i) {
-            const std::string type = param(t.op->inputs, i);
-            auto it = agreed.find(type);
-            DTypes got = narrow(t.args[i], it == agreed.end() ? allowed(type) : it->second, of);
-            if (it != agreed.end() && t.args[i].form != Form::Number) it->second = both(it->second, got);
+    }
+    DTypes known(const Term& t) const {
+        if (t.form == Form::Variable) {
+            auto it = of_.find(t.name);
+            return it == of_.end() ? kAllTypes : it->second;
         }
-    return variable ? agreed[result] : allowed(result);
-}
+        auto it = known_.find(&t);
+        return it == known_.end() ? kAllTypes : it->second;
+    }
+
+    DTypes visit(const Term& t, DTypes wanted) {
+        if (t.form == Form::Variable) {
+            auto it = of_.emplace(t.name, kAllTypes).first;
+            const DTypes now = both(it->second, wanted);
+            changed_ |= now != it->second;
+            return it->second = now;
+        }
+        if (t.form != Form::Op) return wanted;
+        std::map<std::string, DTypes> agreed;
+        for (const TypeVar& v : t.op->types) agreed[v.name] = v.allowed;
+        const std::string& result = param(t.op->outputs, static_cast<size_t>(t.output));
+        if (auto it = agreed.find(result); it != agreed.end()) it->second = both(it->second, both(wanted, known(t)));
+        auto agree = [&](size_t i, DTypes types) {
+            auto it = agreed.find(param(t.op->inputs, i));
+            if (it != agreed.end() && t.args[i].form != Form::Number) it->second = both(it->second, types);
+        };
+        for (size_t i = 0; i < t.args.size(); ++i) agree(i, known(t.args[i]));
+        for (size_t i = 0; i < t.args.size(); ++i) {
+            const std::string& type = param(t.op->inputs, i);
+            auto it = agreed.find(type);
+            agree(i, visit(t.args[i], it == agreed.end() ? allowed(t, type) : it->second));
+        }
+        auto it = agreed.find(result);
+        if (it == agreed.end()) return allowed(t, result);
+        const DTypes before = known(t);
+        known_[&t] = it->second;
+        changed_ |= it->second != before;
+        return it->second;
+    }
+};
+
+DTypes narrow(const Term& t, DTypes wanted, std::map<std::string, DTypes>& of) { return Narrowing(of).run(t, wanted); }
 
 class Rewriting {
   public:
@@ -153,7 +199,23 @@ class Rewriting {
     }
     Exactness least = Exactness::Exact;
 
-    Term run(Term t, Around around) {
+    // What a term becomes depends on nothing but the term and what is around it: each is rewritten once.
+    Term run(const Term& t, Around around) {
+        const std::pair<std::string, Around> key(ordered_text(t, element_.rule), around);
+        if (auto known = done_.find(key); known != done_.end()) return known->second;
+        Term out = rewritten(t, around);
+        done_.emplace(std::pair(ordered_text(out, element_.rule), around), out);
+        return done_.insert_or_assign(key, std::move(out)).first->second;
+    }
+
+  private:
+    const ElementRule& element_;
+    enum class Kind { Total, OfNumbers, Widening };
+    std::vector<std::pair<const Rule*, Kind>> laws_;
+    std::map<std::string, DTypes> types_;
+    std::map<std::pair<std::string, Around>, Term> done_;
+
+    Term rewritten(Term t, Around around) {
         for (size_t i = 0; i < t.args.size(); ++i) t.args[i] = run(t.args[i], inside(t, i, around));
         for (int i = 0; i < 50; ++i) {
             bool changed = false;
@@ -172,12 +234,6 @@ class Rewriting {
         }
         return t;
     }
-
-  private:
-    const ElementRule& element_;
-    enum class Kind { Total, OfNumbers, Widening };
-    std::vector<std::pair<const Rule*, Kind>> laws_;
-    std::map<std::string, DTypes> types_;
 
     bool satisfies_all(const Term& t, const std::string& constraint) {
         if (constraint.empty()) return true;
