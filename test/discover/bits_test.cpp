@@ -215,6 +215,38 @@ TEST(Bits, CasesOfRealNumbersAreNotExact) {
     }
 }
 
+// ---- attributes that no one names
+
+std::string inputs_of(const OpDef& op) {
+    std::string text;
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+        text += fmt::format("{}x{}{}", i ? ", " : "", i,
+                            op.inputs[i].variadic   ? "..."
+                            : op.inputs[i].optional ? "?"
+                                                    : "");
+    for (const AttrDef& a : op.attrs)
+        if (a.is_required) text += fmt::format(", {0}=a_{0}", a.name);
+    return text;
+}
+
+TEST(Bits, WhatAnAttributeSaysIsNotDropped) {
+    std::vector<std::string> texts;
+    for (const OpDef* op : all_ops()) {
+        std::vector<std::string> free;
+        for (const AttrDef& a : op->attrs)
+            if (!a.is_hint && !a.is_required && a.kind != AttrKind::Graph) free.push_back(a.name);
+        const std::string inputs = inputs_of(*op);
+        if (inputs.empty()) continue;
+        for (const std::string& name : free) {
+            texts.push_back(fmt::format("{0}({1}, {2}=v) => {0}({1})", op->name, inputs, name));
+        }
+    }
+    for (const Offered& o : offer(texts)) {
+        if (o.certified || o.holds()) printf("HOLDS %d %d %s\n", o.certified, o.holds(), o.text.c_str());
+    }
+    printf("%zu\n", texts.size());
+}
+
 // ---- large terms: each part is read and rewritten once, so that the checker's bound on steps is not met
 
 std::string nested(const std::string& frame, std::string inside, int times) {

@@ -112,12 +112,13 @@ class ElementReader {
     std::map<Asked, std::string> sizes_known_, whole_known_;
     std::map<std::string, size_t> long_names_;
     mutable int64_t steps_ = 0;
-    std::map<std::string, int> leaves_;          // by key
-    std::map<int, int> variable_of_;             // by leaf: the tensor whose element it is
-    std::map<std::string, DTypes> matched_;      // what the pattern's ops take
-    std::set<std::string> matrices_, channels_;  // variables that an op takes as a
-                                                 // matrix, or one for each channel
-    std::set<std::string> gathered_;             // what the left side reads by indices
+    std::map<std::string, int> leaves_;                      // by key
+    std::map<int, int> variable_of_;                         // by leaf: the tensor whose element it is
+    std::map<std::string, DTypes> matched_;                  // what the pattern's ops take
+    std::set<std::string> matrices_, channels_;              // variables that an op takes as a
+                                                             // matrix, or one for each channel
+    std::set<std::pair<const OpDef*, std::string>> viewed_;  // reshape and squeeze on the left, with their sizes
+    std::set<std::string> gathered_;                         // what the left side reads by indices
     int last_ = 0;
     bool left_ = true;  // which side is read
 
