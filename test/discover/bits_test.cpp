@@ -238,7 +238,7 @@ TEST(Bits, WhatAnAttributeSaysIsNotDropped) {
         const std::string inputs = inputs_of(*op);
         if (inputs.empty()) continue;
         for (const std::string& name : free) {
-            texts.push_back(fmt::format("{0}({1}, {2}=v) => {0}({1})", op->name, inputs, name));
+            texts.push_back(fmt::format("{0}({1}, {2}=v, ..r) => {0}({1}, ..r)", op->name, inputs, name));
         }
     }
     for (const Offered& o : offer(texts)) {
