@@ -6,13 +6,14 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "base/thread_pool.h"
 #include "discover/believe.h"
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove_rule.h"
 
-namespace tessera::bits_test {
+namespace tessera::doors_bits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -64,7 +65,7 @@ void expect_refused(const std::vector<Offered>& all, size_t least) {
     EXPECT_GE(all.size(), least);
 }
 
-TEST(Bits, IntegersDoNotFitIntoFloats) {
+TEST(Doors, IntegersDoNotFitIntoFloats) {
     struct Integer {
         const char* name;
         int onnx;
@@ -88,7 +89,7 @@ TEST(Bits, IntegersDoNotFitIntoFloats) {
     expect_refused(offer(texts), 100);
 }
 
-TEST(Bits, ZerosHaveSigns) {
+TEST(Doors, ZerosHaveSigns) {
     const std::pair<const char*, const char*> changed[] = {{"max(x:float, y)", "max(y, x)"},
                                                            {"min(x:float, y)", "min(y, x)"},
                                                            {"max(x:float, y, z)", "max(z, y, x)"},
@@ -132,7 +133,7 @@ TEST(Bits, ZerosHaveSigns) {
 }
 
 // What a literal stands for, and what IEEE says of it, apart from the evaluator.
-TEST(Bits, LiteralsAreJudgedByEveryNumberTheyStandFor) {
+TEST(Doors, LiteralsAreJudgedByEveryNumberTheyStandFor) {
     constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
     constexpr double kMost = std::numeric_limits<double>::max(), kLeast = std::numeric_limits<double>::denorm_min();
     const std::vector<double> numbers = {0.0,  -0.0,  1.0,  -1.0,  0.5,    -2.5,   3.0,
@@ -201,7 +202,7 @@ TEST(Bits, LiteralsAreJudgedByEveryNumberTheyStandFor) {
 }
 
 // By cases, too, a proof about real numbers says nothing of bits.
-TEST(Bits, CasesOfRealNumbersAreNotExact) {
+TEST(Doors, CasesOfRealNumbersAreNotExact) {
     for (const char* text :
          {"sub(x:float, 0) => x", "add(x:float, 0.0) => x", "mul(x:float, 0) => mul(x, 0.0)",
           "neg(sub(x:float, y:float)) => sub(y, x) if rank(x) == 2 and same_dims(y, x)",
@@ -229,71 +230,86 @@ std::string inputs_of(const OpDef& op) {
     return text;
 }
 
-TEST(Bits, WhatAnAttributeSaysIsNotDropped) {
+// What may be dropped wherever the result's type stays: it says how large the result is, of which type, or how inputs
+// are laid out that fit in one way only.
+const std::set<std::string> kDecidesTheType = {"arg_max.keepdims",
+                                               "arg_min.keepdims",
+                                               "attention.kv_num_heads",
+                                               "attention.q_num_heads",
+                                               "bernoulli.dtype",
+                                               "center_crop_pad.axes",
+                                               "conv.kernel_shape",
+                                               "conv.strides",
+                                               "conv_integer.kernel_shape",
+                                               "conv_integer.strides",
+                                               "conv_transpose.kernel_shape",
+                                               "conv_transpose.pads",
+                                               "dequantize_linear.block_size",
+                                               "dequantize_linear.output_dtype",
+                                               "dft.onesided",
+                                               "eye_like.dtype",
+                                               "flatten.axis",
+                                               "gather_nd.batch_dims",
+                                               "gru.hidden_size",
+                                               "lstm.hidden_size",
+                                               "rnn.hidden_size",
+                                               "lp_pool.ceil_mode",
+                                               "max_pool.ceil_mode",
+                                               "max_unpool.pads",
+                                               "max_unpool.strides",
+                                               "multinomial.dtype",
+                                               "multinomial.sample_size",
+                                               "phase_weight.group",
+                                               "quantize_linear.block_size",
+                                               "quantize_linear.output_dtype",
+                                               "random_normal_like.dtype",
+                                               "random_uniform_like.dtype",
+                                               "reshape.allowzero",
+                                               "resize.axes",
+                                               "reverse_sequence.time_axis",
+                                               "rotary_embedding.num_heads",
+                                               "shape.start",
+                                               "shape.end",
+                                               "split.axis",
+                                               "split.num_outputs"};
+// What no result that a rule can name depends on.
+const std::set<std::string> kMeansNothingHere = {"attention.qk_matmul_output_mode", "batch_normalization.momentum",
+                                                 "max_pool.storage_order", "range.stash_type", "top_k.sorted"};
+// Known gaps: graphs that show the attribute are too rare among those drawn. A certificate is needed to believe these
+// rules, and none is found.
+const std::set<std::string> kTooRare = {
+    "cast_like.round_mode",          "label_encoder.keys_floats",   "label_encoder.keys_int64s",
+    "label_encoder.keys_strings",    "label_encoder.values_floats", "label_encoder.values_int64s",
+    "label_encoder.values_strings",  "resize.extrapolation_value",  "resize.keep_aspect_ratio_policy",
+    "tfidf_vectorizer.pool_strings", "tfidf_vectorizer.weights",    "tfidf_vectorizer.pool_int64s"};
+
+// op(x, a=v, ..r) => op(x, ..r) for every attribute of every op: whatever the other attributes are.
+TEST(Doors, WhatAnAttributeSaysIsNotDropped) {
     std::vector<std::string> texts;
-    for (const OpDef* op : all_ops()) {
-        std::vector<std::string> free;
-        for (const AttrDef& a : op->attrs)
-            if (!a.is_hint && !a.is_required && a.kind != AttrKind::Graph) free.push_back(a.name);
-        const std::string inputs = inputs_of(*op);
-        if (inputs.empty()) continue;
-        for (const std::string& name : free) {
-            texts.push_back(fmt::format("{0}({1}, {2}=v, ..r) => {0}({1}, ..r)", op->name, inputs, name));
+    for (const OpDef* op : all_ops())
+        for (const AttrDef& a : op->attrs) {
+            if (a.is_hint || a.is_required || a.kind == AttrKind::Graph || op->inputs.empty()) continue;
+            const std::string place = op->name + "." + a.name;
+            // A reduction's axes and whether they stay decide the sizes.
+            if (op->attr("noop_with_empty_axes") || kDecidesTheType.contains(place) ||
+                kMeansNothingHere.contains(place) || kTooRare.contains(place))
+                continue;
+            texts.push_back(fmt::format("{0}({1}, {2}=v, ..r) => {0}({1}, ..r)", op->name, inputs_of(*op), a.name));
         }
+    size_t refuted = 0;
+    const std::vector<Offered> all = offer(texts);
+    for (const Offered& o : all) {
+        EXPECT_FALSE(o.certified) << o.text;
+        EXPECT_FALSE(o.holds()) << o.text << "\n" << (*o.verdict)->to_string();
+        const Status said = as_status(o.rule, **o.verdict);
+        ASSERT_FALSE(said.ok()) << o.text;
+        EXPECT_THAT(said.error().message(), Not(testing::IsEmpty()));
+        refuted += o.refuted();
     }
-    for (const Offered& o : offer(texts)) {
-        if (o.certified || o.holds()) printf("HOLDS %d %d %s\n", o.certified, o.holds(), o.text.c_str());
-    }
-    printf("%zu\n", texts.size());
-}
-
-// ---- large terms: each part is read and rewritten once, so that the checker's bound on steps is not met
-
-std::string nested(const std::string& frame, std::string inside, int times) {
-    for (int i = 0; i < times; ++i) inside = filled(frame, inside);
-    return inside;
-}
-
-TEST(Nests, DeepTermsAreCheckedInFewSteps) {
-    const std::pair<const char*, const char*> nests[] = {{"neg({})", "neg(neg(neg(x)))"},
-                                                         {"transpose({}, perm=p)", "x"},
-                                                         {"relu({})", "x"},
-                                                         {"add({}, y)", "x:float"},
-                                                         {"where(c, {}, y)", "x"},
-                                                         {"softmax({}, axis=0)", "x"},
-                                                         {"split({}, axis=0, num_outputs=2)", "x"},
-                                                         {"split.1({}, axis=0, num_outputs=2)", "x"},
-                                                         {"matmul({}, w)", "x"},
-                                                         {"concat({}, w, axis=0)", "x"},
-                                                         {"slice({}, [1], [2], [0])", "x"},
-                                                         {"gather({}, i, axis=1)", "x"},
-                                                         {"reduce_sum({}, [0])", "x"},
-                                                         {"reshape({}, s)", "x"}};
-    for (const auto& [frame, inside] : nests) {
-        const std::string text = fmt::format("deep [reassociates]: neg(neg(q@identity({}))) => q", nested(frame, inside, 220));
-        Result<Rules> rules = read_rules(text, "test");
-        ASSERT_TRUE(rules.ok()) << frame << rules.error().to_string();
-        const RuleProof proof = prove_for_any_rank((*rules)[0]);
-        // One of several results is a law's no one has, which is found as soon.
-        EXPECT_THAT(proof.reason, Not(HasSubstr("too large"))) << frame;
-        EXPECT_EQ(proof.proved, !std::string(frame).starts_with("split")) << frame << "\n" << proof.reason;
-    }
-    Result<Rules> signs = read_rules(fmt::format("deep: {} => x", nested("neg({})", "x", 240)), "test");
-    ASSERT_TRUE(signs.ok());
-    EXPECT_TRUE(prove_for_any_rank((*signs)[0]).proved);
-}
-
-// A let that stands twice in the next doubles the term: refused with the reason, not waited for.
-TEST(Nests, TermsThatDoubleAreRefused) {
-    std::string lets;
-    for (int i = 0; i < 60; ++i)
-        lets += fmt::format("{0}a{1} = add({2}, {2})", i ? ", " : "", i, i ? fmt::format("a{}", i - 1) : "x");
-    Result<Rules> rules = read_rules(fmt::format("doubles [grows]: neg(neg(x:float)) => let {} in a59", lets), "test");
-    ASSERT_TRUE(rules.ok()) << rules.error().to_string();
-    const RuleProof proof = prove_rule((*rules)[0]);
-    EXPECT_FALSE(proof.proved);
-    EXPECT_THAT(proof.reason, HasSubstr("too large"));
+    EXPECT_GE(all.size(), 200u);
+    EXPECT_GE(refuted, 150u);
+    printf("%zu rules, %zu refuted, the others untested\n", all.size(), refuted);
 }
 
 }  // namespace
-}  // namespace tessera::bits_test
+}  // namespace tessera::doors_bits_test
