@@ -24,8 +24,18 @@ llvm/targets llvm/intrinsics llvm runtime/devices runtime tune
 APART = [("discover", "search")]
 # What one room sees of another, and no more: the prover has its own arithmetic, and asks one question of the checker's.
 ONLY = {("discover/prove", "discover/check"): {"discover/check/check_definedness.h",
-         "discover/check/check_cases.h", "discover/check/check_laws.h", "discover/check/check_types.h",
-         "discover/check/verify_rule.h"}}
+         "discover/check/check_cases.h", "discover/check/check_exactness.h", "discover/check/check_laws.h",
+         "discover/check/check_types.h", "discover/check/verify_rule.h"}}
+# What belief in a certificate rests on, beside what an op means: all of discover/check. The part that replays the steps
+# of a proof sees nothing of the part that reads a rule for any rank. All of it sees nothing else of the project than
+# OUTSIDE, and neither part grows past its number of lines without a change here (docs/proofs.md says them).
+CHECKER = "src/discover/check"
+REPLAY = """check_arithmetic check_certificate check_definedness check_demands check_element_types check_exactness check_facts
+check_meaning check_statement check_types check_unify""".split()
+OUTSIDE = """base/error.h base/gcd.h base/numeric.h base/random.h expr/expr.h graph/expand_node.h graph/graph.h
+graph/ops/conv_window.h onnx/dtypes.h rewrite/rule.h rewrite/rules/check_rule.h rewrite/rules/match.h
+discover/claim/certificate.h discover/claim/claim.h""".split()
+MOST_LINES = {"replay": 3750, "any rank": 3250}
 MOST_FILES = 40  # of a room; graph/ops has one file for each family
 SUFFIXES = {".h", ".hpp", ".cpp", ".def"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
@@ -92,6 +102,24 @@ def violations(root):
             yield f"src/{room}: {count} files, more than {MOST_FILES}: split the room"
 
 
+def trusted(root):
+    """What the checker must not include, and its parts that have grown."""
+    lines = dict.fromkeys(MOST_LINES, 0)
+    for file in sorted((root / CHECKER).glob("*")):
+        path, text = file.relative_to(root), file.read_text(encoding="utf-8")
+        replays = file.stem in REPLAY
+        lines["replay" if replays else "any rank"] += text.count("\n")
+        for include in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE):
+            own = include.startswith("discover/check/")
+            if not own and include not in OUTSIDE:
+                yield f"{path}: includes {include}, which the checker does not rest on (OUTSIDE in test/layers.py)"
+            if own and replays and pathlib.Path(include).stem not in REPLAY:
+                yield f"{path}: replays steps, and must not see {include}"
+    for part, count in lines.items():
+        if count > MOST_LINES[part]:
+            yield f"{CHECKER}: {count} lines are trusted for {part}, more than {MOST_LINES[part]}"
+
+
 def self_test():
     cases = [
         ("src/base/a.h", '#include "graph/graph.h"', True),
@@ -113,6 +141,11 @@ def self_test():
         ("src/discover/a.cpp", '#include "discover/prove/prove.h"', False),
         ("src/discover/prove/a.cpp", '#include "discover/check/check_arithmetic.h"', True),
         ("src/discover/prove/a.cpp", '#include "discover/check/check_definedness.h"', False),
+        ("src/discover/check/check_arithmetic.cpp", '#include "discover/check/check_laws.h"', True),
+        ("src/discover/check/check_laws.cpp", '#include "discover/check/check_arithmetic.h"', False),
+        ("src/discover/check/check_laws.cpp", '#include "discover/claim/claim.h"', False),
+        ("src/discover/check/check_laws.cpp", '#include "rewrite/refute/refute.h"', True),
+        ("src/discover/check/check_laws.cpp", "\n" * 4000, True),
         ("src/compile.cpp", '#include "tune/tune.h"', False),
         ("src/oddity/a.cpp", "", True),
         ("include/tessera/a.h", '#include "tessera/tensor.h"', False),
@@ -132,9 +165,9 @@ def self_test():
                 path.write_text("")
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text + "\n")
-            found = list(violations(root))
+            found = list(violations(root)) + list(trusted(root))
             if bool(found) != expected:
-                sys.exit(f"layers: {name} with {text!r}: expected {'a violation' if expected else 'none'}, got {found}")
+                sys.exit(f"layers: {name} with {text[:80]!r}: expected {'a violation' if expected else 'none'}, got {found}")
     print(f"{len(cases)} cases")
 
 
@@ -142,7 +175,7 @@ def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
-    found = list(violations(root))
+    found = list(violations(root)) + list(trusted(root))
     print("\n".join(found) or "every include points to an earlier room")
     sys.exit(1 if found else 0)
 

@@ -9,11 +9,9 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kInstances = 36000;         // graphs for all rules of a file together
-constexpr int64_t kFewest = 12, kMost = 300;  // for each of them
-constexpr int64_t kDrawsEach = 60;            // draws for each graph that matches
-constexpr int64_t kMostDraws = 6000;
-constexpr double kSeconds = 20;  // a rule that takes as long is given up
+constexpr int kInstances = 300;   // graphs for each rule
+constexpr int64_t kDraws = 6000;  // before it is given up
+constexpr double kSeconds = 20;   // likewise
 
 constexpr const char* kReportBoth = "this is a fault of tessera, not of your rule; please report it with both";
 
@@ -25,11 +23,10 @@ Claim claim_of(const Rule& rule, const CertificateEntry& entry) {
 
 }  // namespace
 
-RefuteOptions refuter_effort(size_t rules, const std::atomic<bool>* cancel) {
+RefuteOptions refuter_effort(const std::atomic<bool>* cancel) {
     RefuteOptions effort;
-    const int64_t each = kInstances / std::max<int64_t>(static_cast<int64_t>(rules), 1);
-    effort.instances = static_cast<int>(std::clamp(each, kFewest, kMost));
-    effort.draws = std::min(effort.instances * kDrawsEach, kMostDraws);
+    effort.instances = kInstances;
+    effort.draws = kDraws;
     effort.seconds = kSeconds;
     effort.cancel = cancel;
     return effort;
@@ -72,7 +69,7 @@ Result<Belief> believe(const Rule& rule, const Certificates& certificates, const
 }
 
 Status believe_all(const Rules& rules, const Certificates& certificates, const std::atomic<bool>* cancel) {
-    const RefuteOptions effort = refuter_effort(rules.size(), cancel);
+    const RefuteOptions effort = refuter_effort(cancel);
     std::vector<Status> all(rules.size());
     Team team;
     team.each(static_cast<int64_t>(rules.size()), [&](int64_t i, int) {

@@ -7,9 +7,8 @@
 
 namespace tessera {
 
-// What the refuter spends on each of so many rules, whatever machine it runs on. A large file gets less for each rule,
-// so that reading it stays bounded.
-RefuteOptions refuter_effort(size_t rules, const std::atomic<bool>* cancel = nullptr);
+// What the refuter spends on each rule, whatever machine it runs on and however many there are.
+RefuteOptions refuter_effort(const std::atomic<bool>* cancel = nullptr);
 
 struct Belief {
     bool proved = false;  // by its certificate; otherwise only tested

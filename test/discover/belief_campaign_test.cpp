@@ -81,7 +81,7 @@ void judge(Case& c) {
     }
     c.proved = verify_rule(c.rule, c.certificates).ok();
     if (!c.proved) return;
-    c.believed = believe(c.rule, c.certificates, refuter_effort(1)).ok();
+    c.believed = believe(c.rule, c.certificates, refuter_effort()).ok();
     c.counterexample = told_apart(c.rule);
 }
 

@@ -91,3 +91,27 @@ def test_verify_replays_certificates_and_names_a_false_step(tessera_command, tmp
     assert done.status == 1 and "E0301" in done.err and "found.cert:1" in done.err
     (tmp_path / "found.cert").unlink()
     assert "E0101" in tessera_command("rules", "verify", "found.rules").err
+
+
+def test_verify_counts_what_is_listed_apart(tessera_command, tmp_path):
+    (tmp_path / "mine.rules").write_text(
+        "twice: relu(relu(x)) => relu(x)\nlisted-one: neg(neg(x)) => x\nopen-one: abs(abs(x)) => abs(x)\n")
+    (tmp_path / "mine.cert").write_text("rule twice\nelements\nend\nrule listed-one\nlisted no one proved it\nend\n")
+    done = tessera_command("rules", "verify", "mine.rules")
+    assert done.status == 0, done.err
+    assert "3 rules, 1 said to be proved, 1 of their certificates hold, 1 listed without one" in done.out
+    assert "listed    listed-one" in done.out and "no one proved it" in done.out
+    found = tessera_command("rules", "verify", "mine.rules", "--json").json
+    assert found["proved"] == found["hold"] == 1 and found["refused"] == 0
+    assert found["listed"] == [{"rule": "listed-one", "reason": "no one proved it"}]
+
+
+def test_prove_does_not_call_proved_what_was_not_tested(tessera_command, tmp_path):
+    (tmp_path / "mine.rules").write_text("never: relu(relu(x)) => relu(x) if rank(x) == 1 and dim(x, 0) == 4711\n")
+    done = tessera_command("rules", "prove", "mine.rules")
+    assert done.status == 0 and done.out.startswith("untested  never"), done.out
+    assert "no graph" in done.out and "not believed" in done.out and "0 proved, 1 untested" in done.out
+    (rule,) = tessera_command("rules", "prove", "mine.rules", "--json").json["rules"]
+    assert not rule["proved"] and rule["untested"] and "not believed" in rule["reason"]
+    tessera_command("rules", "prove", "--write", "mine.rules")
+    assert "rule never" not in (tmp_path / "mine.cert").read_text()

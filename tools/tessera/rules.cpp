@@ -174,23 +174,32 @@ struct Prove {
         Json list = Json::array();
         std::map<std::string_view, size_t> counts;
         Stopwatch watch;
-        const RefuteOptions effort = refuter_effort(count(all), &interrupted());
+        const RefuteOptions effort = refuter_effort(&interrupted());
         for (const NamedRules& part : all) {
             std::string entries;
             for (const Rule& rule : part.rules) {
                 if (interrupted()) return Error(Code::E0410, "interrupted");
                 RuleProof proof = write ? prove_for_any_rank(rule) : prove_rule(rule);
-                if (proof.proved) TRY(confirm(rule, proof.entry.empty() ? proof.where : proof.entry, effort));
+                bool untested = false;
+                if (proof.proved) {
+                    const Verdict tried = TRY(confirm(rule, proof.entry.empty() ? proof.where : proof.entry, effort));
+                    untested = tried.kind == Verdict::Kind::Untested;
+                    if (untested) proof = not_tested(proof, tried);
+                }
                 if (auto old = part.certificates.find(rule.name); !proof.entry.empty())
                     entries += proof.entry;
                 else if (old != part.certificates.end() && !old->second.listed.empty())
                     entries += fmt::format("rule {}\nlisted {}\nend\n", rule.name, old->second.listed);
-                std::string_view verdict = proof.proved ? "proved" : proof.by_cases ? "cases" : "unproved";
+                std::string_view verdict = proof.proved     ? "proved"
+                                           : untested       ? "untested"
+                                           : proof.by_cases ? "cases"
+                                                            : "unproved";
                 ++counts[verdict];
                 if (json)
                     list.push_back({{"rule", rule.name},
                                     {"file", part.file},
                                     {"proved", proof.proved},
+                                    {"untested", untested},
                                     {"by_cases", proof.by_cases},
                                     {"claims", proof.claims},
                                     {"where", proof.where},
@@ -208,9 +217,21 @@ struct Prove {
         if (json)
             print_json({{"rules", list}});
         else
-            fmt::print("{}, {} proved, {} by cases, {}\n", plural(double(count(all)), "rule"), counts["proved"],
-                       counts["cases"], human_seconds(watch.seconds()));
+            fmt::print("{}, {} proved, {}{} by cases, {}\n", plural(double(count(all)), "rule"), counts["proved"],
+                       counts["untested"] ? fmt::format("{} untested, ", counts["untested"]) : "", counts["cases"],
+                       human_seconds(watch.seconds()));
         return {};
+    }
+
+  private:
+    // A proof that the refuter had too few graphs to confirm: one line of two.
+    static RuleProof not_tested(const RuleProof& proof, const Verdict& tried) {
+        RuleProof out;
+        out.claims = proof.claims;
+        out.reason = fmt::format(
+            "a proof was found ({}), but the refuter drew {} that the rule applies to, of {} tried: it is not believed",
+            proof.where, tried.instances == 0 ? "no graph" : plural(double(tried.instances), "graph"), tried.draws);
+        return out;
     }
 };
 
@@ -223,10 +244,11 @@ struct Verify {
 
     Status operator()() {
         std::vector<NamedRules> all = TRY(rules_of(files, only));
-        const RefuteOptions effort = refuter_effort(count(all), &interrupted());
+        const RefuteOptions effort = refuter_effort(&interrupted());
         size_t proved = 0;
         std::vector<Error> refused;
         std::vector<std::string> names;  // of the refused
+        Listed listed;                   // without a certificate, and why
         Stopwatch watch;
         for (const NamedRules& part : all) {
             const bool said = std::any_of(part.rules.begin(), part.rules.end(),
@@ -235,8 +257,12 @@ struct Verify {
             std::vector<const Rule*> said_so;
             for (const Rule& rule : part.rules) {
                 auto entry = part.certificates.find(rule.name);
-                const bool has_one = entry != part.certificates.end() && entry->second.listed.empty();
-                if (rule.evidence == Evidence::Proved || has_one) said_so.push_back(&rule);
+                const bool is_listed = entry != part.certificates.end() && !entry->second.listed.empty();
+                const bool has_one = entry != part.certificates.end() && !is_listed;
+                if (rule.evidence == Evidence::Proved || has_one)
+                    said_so.push_back(&rule);
+                else if (is_listed)
+                    listed.emplace_back(rule.name, entry->second.listed);
             }
             proved += said_so.size();
             std::vector<Status> verdicts(said_so.size());
@@ -253,11 +279,14 @@ struct Verify {
         }
         printed = true;
         if (json)
-            print_json({{"rules", count(all)}, {"proved", proved}, {"refused", refused.size()}, {"failed", names}});
+            print_json({{"rules", count(all)},
+                        {"proved", proved},
+                        {"hold", proved - refused.size()},
+                        {"refused", refused.size()},
+                        {"failed", names},
+                        {"listed", listed_json(listed)}});
         else
-            fmt::print("{}, {} said to be proved, {} of their certificates hold, {}\n",
-                       plural(double(count(all)), "rule"), proved, proved - refused.size(),
-                       human_seconds(watch.seconds()));
+            print_text(count(all), proved, refused.size(), listed, watch.seconds());
         if (refused.empty()) return {};
         if (refused.size() == 1) return refused[0];
         const std::string note = refused[0].note();
@@ -265,8 +294,21 @@ struct Verify {
     }
 
   private:
+    using Listed = std::vector<std::pair<std::string, std::string>>;
+    static Json listed_json(const Listed& listed) {
+        Json out = Json::array();
+        for (const auto& [name, why] : listed) out.push_back({{"rule", name}, {"reason", why}});
+        return out;
+    }
+    static void print_text(size_t rules, size_t proved, size_t refused, const Listed& listed, double seconds) {
+        for (const auto& [name, why] : listed) fmt::print("listed    {:<44} {}\n", name, escaped(why));
+        fmt::print("{}, {} said to be proved, {} of their certificates hold, {}{}\n", plural(double(rules), "rule"),
+                   proved, proved - refused,
+                   listed.empty() ? "" : fmt::format("{} listed without one, ", listed.size()), human_seconds(seconds));
+    }
     static Status both_lines(const Rule& rule, const Certificates& certificates, const RefuteOptions& effort) {
-        if (!certificates.contains(rule.name)) return verify_rule(rule, certificates);
+        auto entry = certificates.find(rule.name);
+        if (entry == certificates.end() || !entry->second.listed.empty()) return verify_rule(rule, certificates);
         TRY(believe(rule, certificates, effort));
         return {};
     }

@@ -79,6 +79,8 @@ class ElementReader {
             if (type(right[i]) != type(rule_.pattern[i])) types_[type(right[i])] = type(rule_.pattern[i]);
         }
         roots_.insert(alike.begin(), alike.end());
+        sizes_known_.clear();
+        whole_known_.clear();
         out_.rule.name = rule_.name;
         out_.rule.exactness = rule_.exactness;
         out_.rule.source = rule_.source;
@@ -106,12 +108,17 @@ class ElementReader {
     std::map<std::string, std::string> reduced_;  // sizes with ones along some axes: without them
     std::set<const Term*> naming_;                // terms whose sizes are being named
     int unknown_ = 0;                             // names of their own
-    std::map<std::string, int> leaves_;           // by key
-    std::map<int, int> variable_of_;              // by leaf: the tensor whose element it is
-    std::map<std::string, DTypes> matched_;       // what the pattern's ops take
-    std::set<std::string> matrices_, channels_;   // variables that an op takes as a
-                                                  // matrix, or one for each channel
-    std::set<std::string> gathered_;              // what the left side reads by indices
+    using Asked = std::pair<bool, std::string>;   // of which side, and the term
+    std::map<Asked, std::string> sizes_known_, whole_known_;
+    std::map<std::string, size_t> long_names_;
+    mutable int64_t steps_ = 0;
+    std::map<std::string, int> leaves_;                      // by key
+    std::map<int, int> variable_of_;                         // by leaf: the tensor whose element it is
+    std::map<std::string, DTypes> matched_;                  // what the pattern's ops take
+    std::set<std::string> matrices_, channels_;              // variables that an op takes as a
+                                                             // matrix, or one for each channel
+    std::set<std::pair<const OpDef*, std::string>> viewed_;  // reshape and squeeze on the left, with their sizes
+    std::set<std::string> gathered_;                         // what the left side reads by indices
     int last_ = 0;
     bool left_ = true;  // which side is read
 
@@ -184,8 +191,16 @@ class ElementReader {
 
     // ---- what is known of a tensor
 
+    // Terms that stand at many places, as a let does, may be read more often than can be waited for: such a rule is
+    // refused.
+    void count_step() const {
+        constexpr int64_t kMostSteps = 2'000'000;
+        if (++steps_ > kMostSteps) throw NoElement{"its terms are too large to check"};
+    }
+
     // A variable that stands for an op's result, as that op.
     const Term& resolved(const Term& t) const {
+        count_step();
         if (t.form != Term::Form::Variable || t.slot < 0) return t;
         if (auto it = bound_.find(t.slot); it != bound_.end()) return *it->second;
         if (const Term* l = facts_.let(t.slot); l && l->form == Term::Form::Op) return resolved(*l);
@@ -226,10 +241,23 @@ class ElementReader {
     // A name for the sizes of a tensor: two of one name have the same. One that needs itself is like no other.
     std::string sizes(const Term& given) {
         const Term& t = resolved(given);
+        if (t.form != Term::Form::Op) return sizes_of(t);
+        const Asked key(left_, facts_.text(t));
+        if (auto known = sizes_known_.find(key); known != sizes_known_.end()) return known->second;
         if (!naming_.insert(&t).second) return fmt::format("unknown {}", ++unknown_);
-        std::string name = sizes_of(t);
+        const int before = unknown_;
+        std::string name = canonical(short_name(sizes_of(t)));
         naming_.erase(&t);
+        if (unknown_ == before) sizes_known_.emplace(key, name);
         return name;
+    }
+
+    // A long name as a number of its own, so that names of nested terms do not grow with each other.
+    std::string short_name(std::string name) {
+        constexpr size_t kLong = 400;
+        if (name.size() <= kLong) return name;
+        const size_t id = long_names_.emplace(std::move(name), long_names_.size()).first->second;
+        return fmt::format("#{}", id);
     }
 
     std::string sizes_of(const Term& t) {
@@ -440,9 +468,14 @@ class ElementReader {
             return list ? fmt::format("ints({})", name) : name;
         }
         if (t.form != Term::Form::Op) return facts_.text(t);
+        const Asked key(left_, facts_.text(t));
+        if (auto known = whole_known_.find(key); known != whole_known_.end()) return known->second;
+        const int before = unknown_;
         Term inside = element(t, {});
         if (by_meaning_) inside = rewritten_by_laws(inside, out_);
-        return fmt::format("<{} of {}>", text(inside), sizes(t));
+        std::string name = short_name(fmt::format("<{} of {}>", text(inside), sizes(t)));
+        if (unknown_ == before) whole_known_.emplace(key, name);
+        return name;
     }
 
     // A term over numbers in one way of writing; operands that may change places are in order.

@@ -143,13 +143,14 @@ void ElementReader::check_views(const Term& given, bool is_result) {
     const bool late = is_one_of(t.op->name, {"reshape", "squeeze"}) && t.args.size() > 1 &&
                       t.args[1].form == Form::Variable && (t.args[1].slot < 0 || !facts_.let(t.args[1].slot));
     if (is_result || !late) return;
-    const std::string wanted = sizes(t);
-    auto has = [&](auto& self, const Term& p) -> bool {
-        if (p.form != Form::Op) return false;
-        if (p.op == t.op && sizes(p) == wanted) return true;
-        return std::any_of(p.args.begin(), p.args.end(), [&](const Term& a) { return self(self, a); });
+    auto collect = [&](auto& self, const Term& p) -> void {
+        if (p.form != Form::Op) return;
+        if (is_one_of(p.op->name, {"reshape", "squeeze"})) viewed_.emplace(p.op, sizes(p));
+        for (const Term& a : p.args) self(self, a);
     };
-    if (!std::any_of(rule_.pattern.begin(), rule_.pattern.end(), [&](const Term& p) { return has(has, p); }))
+    if (viewed_.empty())
+        for (const Term& p : rule_.pattern) collect(collect, p);
+    if (!viewed_.contains({t.op, sizes(t)}))
         throw NoElement{fmt::format("{} on the right may not fit what it reads", t.op->name)};
 }
 

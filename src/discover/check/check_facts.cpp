@@ -44,7 +44,14 @@ bool is_default(const AttrDef& def, const Term& value) {
 
 Facts::Facts(const Rule& rule) : rule_(rule) {
     for (const Term& t : rule.pattern) learn_rests(t);
+    for (const auto* terms : {&rule.pattern, &rule.replacement, &rule.conditions})
+        for (const Term& t : *terms) remember(t);
     for (const Term& c : rule.conditions) learn(c);
+}
+
+void Facts::remember(const Term& t) {
+    for (const Term& a : t.args) remember(a);
+    keys_.emplace(&t, text(t));
 }
 
 // A rest is what its op has beside what it names. One that stands at several ops is the same for all: it holds only
@@ -73,12 +80,23 @@ const Term* Facts::let(int slot) const {
 }
 
 std::string Facts::text(const Term& t) const {
+    constexpr size_t kLong = 4000;
+    if (auto known = keys_.find(&t); known != keys_.end()) return known->second;
+    std::string key = written(t);
+    if (key.size() <= kLong) return key;
+    return fmt::format("#{}#", long_keys_.emplace(std::move(key), long_keys_.size()).first->second);
+}
+
+std::string Facts::written(const Term& t) const {
     std::vector<std::string> inside;
     for (const Term& a : t.args) inside.push_back(text(a));
     switch (t.form) {
         case Form::Variable:
             if (t.slot < 0) return fmt::format("_@{}", t.at);
-            if (const Term* l = let(t.slot); l && l->form != Form::Op) return text(*l);
+            if (const Term* l = let(t.slot); l && l->form != Form::Op) {
+                auto known = let_keys_.find(t.slot);
+                return known != let_keys_.end() ? known->second : let_keys_.emplace(t.slot, text(*l)).first->second;
+            }
             return name(t.slot);
         case Form::Number: return fmt::format("{}{}", t.number, t.has_point && t.number == 0 ? ".0" : "");
         case Form::Text: return fmt::format("\"{}\"", t.name);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "rewrite/rule.h"
@@ -56,7 +57,13 @@ class Facts {
     std::map<std::string, double> numbers_;
     std::map<std::string, const Term*> equal_;
     std::map<int, std::set<std::string>> held_;  // by rest: the attributes that it may hold
+    // Keys that were made before: of the rule's own terms, of lets, and of keys that are too long to write out again.
+    mutable std::unordered_map<const Term*, std::string> keys_;
+    mutable std::map<int, std::string> let_keys_;
+    mutable std::map<std::string, size_t> long_keys_;
 
+    std::string written(const Term& t) const;
+    void remember(const Term& t);
     void learn(const Term& condition);
     void learn_rests(const Term& t);
     std::optional<std::string> axes_in(const Term& t, const std::string& rank) const;

@@ -7,8 +7,6 @@
 #include <functional>
 #include <set>
 
-#include "rewrite/rules/check_rule.h"
-
 namespace tessera::checker {
 namespace {
 
@@ -35,6 +33,10 @@ plus-opposite: add(x, neg(y)) => sub(x, y)
 minus-opposite: sub(x, neg(y)) => add(x, y)
 times-opposite: mul(x:float, neg(y)) => neg(mul(x, y))
 times-minus-one: mul(x:float, -1) => neg(x)
+divided-by-minus-one: div(x:float, -1) => neg(x)
+from-negative-zero: sub(-0.0, x:float) => neg(x)
+above-all: max(x:float, -inf) => x
+below-all: min(x:float, inf) => x
 double: add(x:float, x) => mul(x, 2)
 one-over: div(1, x:float) => reciprocal(x)
 by-power-of-two: div(x:float, c) => mul(x, reciprocal(c)) if power_of_two(c)
@@ -101,44 +103,6 @@ log-difference [reassociates]: sub(log(x:float), log(y)) => log(div(x, y))
 product-of-roots [reassociates]: mul(sqrt(x:float), sqrt(y)) => sqrt(mul(x, y))
 )";
 
-DTypes both(DTypes a, DTypes b) { return a.without(kAllTypes.without(b)); }
-DTypes admitted(std::string_view constraint) {
-    DTypes out;
-    for (int i = 0; i < 32; ++i)
-        if (DType t = static_cast<DType>(i); kAllTypes.has(t) && satisfies(t, constraint)) out = out | DTypes(t);
-    return out;
-}
-
-// What a term's elements may be, narrowing what the variables may be on the way.
-DTypes narrow(const Term& t, DTypes wanted, std::map<std::string, DTypes>& of) {
-    if (t.form == Form::Variable) {
-        auto it = of.emplace(t.name, kAllTypes).first;
-        return it->second = both(it->second, wanted);
-    }
-    if (t.form != Form::Op) return wanted;
-    auto param = [&](const std::vector<ParamDef>& all, size_t i) { return all[std::min(i, all.size() - 1)].type; };
-    auto allowed = [&](const std::string& type) -> DTypes {
-        for (const TypeVar& v : t.op->types)
-            if (v.name == type) return v.allowed;
-        if (auto dtype = dtype_from_name(type)) return *dtype;
-        return kAllTypes;
-    };
-    const std::string result = param(t.op->outputs, static_cast<size_t>(t.output));
-    const bool variable =
-        std::any_of(t.op->types.begin(), t.op->types.end(), [&](auto& v) { return v.name == result; });
-    std::map<std::string, DTypes> agreed;
-    for (const TypeVar& v : t.op->types) agreed[v.name] = v.allowed;
-    if (variable) agreed[result] = both(agreed[result], wanted);
-    for (int pass = 0; pass < 2; ++pass)
-        for (size_t i = 0; i < t.args.size(); ++i) {
-            const std::string type = param(t.op->inputs, i);
-            auto it = agreed.find(type);
-            DTypes got = narrow(t.args[i], it == agreed.end() ? allowed(type) : it->second, of);
-            if (it != agreed.end() && t.args[i].form != Form::Number) it->second = both(it->second, got);
-        }
-    return variable ? agreed[result] : allowed(result);
-}
-
 class Rewriting {
   public:
     // With what is no number in its place the whole is none: not for certain, where it is NaN, or in any case.
@@ -153,7 +117,23 @@ class Rewriting {
     }
     Exactness least = Exactness::Exact;
 
-    Term run(Term t, Around around) {
+    // What a term becomes depends on nothing but the term and what is around it: each is rewritten once.
+    Term run(const Term& t, Around around) {
+        const std::pair<std::string, Around> key(ordered_text(t, element_.rule), around);
+        if (auto known = done_.find(key); known != done_.end()) return known->second;
+        Term out = rewritten(t, around);
+        done_.emplace(std::pair(ordered_text(out, element_.rule), around), out);
+        return done_.insert_or_assign(key, std::move(out)).first->second;
+    }
+
+  private:
+    const ElementRule& element_;
+    enum class Kind { Total, OfNumbers, Widening };
+    std::vector<std::pair<const Rule*, Kind>> laws_;
+    std::map<std::string, DTypes> types_;
+    std::map<std::pair<std::string, Around>, Term> done_;
+
+    Term rewritten(Term t, Around around) {
         for (size_t i = 0; i < t.args.size(); ++i) t.args[i] = run(t.args[i], inside(t, i, around));
         for (int i = 0; i < 50; ++i) {
             bool changed = false;
@@ -173,16 +153,9 @@ class Rewriting {
         return t;
     }
 
-  private:
-    const ElementRule& element_;
-    enum class Kind { Total, OfNumbers, Widening };
-    std::vector<std::pair<const Rule*, Kind>> laws_;
-    std::map<std::string, DTypes> types_;
-
     bool satisfies_all(const Term& t, const std::string& constraint) {
         if (constraint.empty()) return true;
-        std::map<std::string, DTypes> of = types_;
-        DTypes types = narrow(t, kAllTypes, of);
+        const DTypes types = types_of_term(t, types_);
         return t.form != Form::Number && types.without(admitted(constraint)) == DTypes();
     }
 
@@ -345,29 +318,6 @@ const Laws& laws() {
     }();
     return all;
 }
-
-std::map<std::string, DTypes> types_of(const Rule& rule) {
-    std::map<std::string, DTypes> of;
-    for (const RuleVariable& v : rule.variables)
-        if (v.kind == TermKind::Tensor) of[v.name] = admitted(v.constraint);
-    for (int pass = 0; pass < 3; ++pass)
-        for (size_t i = 0; i < std::min(rule.pattern.size(), rule.replacement.size()); ++i) {
-            DTypes result = narrow(rule.pattern[i], kAllTypes, of);
-            narrow(rule.replacement[i], result, of);
-        }
-    return of;
-}
-
-std::map<std::string, DTypes> types_matched(const Rule& rule) {
-    std::map<std::string, DTypes> of;
-    for (const RuleVariable& v : rule.variables)
-        if (v.kind == TermKind::Tensor) of[v.name] = admitted(v.constraint);
-    for (int pass = 0; pass < 3; ++pass)
-        for (const Term& t : rule.pattern) narrow(t, kAllTypes, of);
-    return of;
-}
-
-DTypes types_of_term(const Term& t, std::map<std::string, DTypes> of) { return narrow(t, kAllTypes, of); }
 
 Term rewritten_by_laws(const Term& t, const ElementRule& element) {
     return Rewriting(element, false).run(t, Rewriting::Around::Any);

@@ -2,6 +2,7 @@
 // element (check_elements.h) in a form in which both sides may become the same.
 #pragma once
 
+#include "discover/check/check_element_types.h"
 #include "discover/check/check_elements.h"
 #include "discover/claim/claim.h"
 
@@ -14,15 +15,6 @@ struct Laws {
 };
 const Laws& laws();              // as rules, each with its exactness
 const std::string& laws_text();  // what they are read from
-
-// The element types that each variable may have, by what the ops take and what the rule says.
-std::map<std::string, DTypes> types_of(const Rule& rule);
-
-// Those of a rule's variables by what the ops of its pattern take.
-std::map<std::string, DTypes> types_matched(const Rule& rule);
-
-// Those that a term's elements may have, with those of the variables.
-DTypes types_of_term(const Term& t, std::map<std::string, DTypes> of);
 
 // A term of one side, or a part of it.
 Term rewritten_by_laws(const Term& t, const ElementRule& element);

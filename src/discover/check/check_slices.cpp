@@ -11,6 +11,7 @@ using Form = Term::Form;
 }  // namespace
 
 ElementReader::Linear ElementReader::linear(const Term& t) const {
+    count_step();
     if (t.form == Form::Number) return {{"", t.whole()}};
     if (t.form == Form::Variable && t.slot >= 0)
         if (const Term* l = facts_.let(t.slot); l && l->form != Form::Op) return linear(*l);

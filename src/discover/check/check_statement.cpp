@@ -214,6 +214,7 @@ class Elements {
     Graph& graph_;
     std::map<const Node*, std::vector<Value*>> expansions_;
     int sums_ = 0;
+    int64_t composed_ = 0;
 
     Result<Value*> expansion(Node& node, size_t output) {
         auto known = expansions_.find(&node);
@@ -227,6 +228,8 @@ class Elements {
     }
 
     Result<Expr> compose(const Expr& e, Node& node, const Bindings& names) {
+        constexpr int64_t kMost = 200'000;
+        if (++composed_ > kMost) return no_meaning("its expressions are too large");
         if (e.is(ExprKind::Var)) return substitute(e, names);
         if (e.is(ExprKind::Reduce)) {
             Bindings inner = names;

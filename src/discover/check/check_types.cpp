@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "discover/check/check_element_types.h"
 #include "discover/check/check_facts.h"
-#include "discover/check/check_laws.h"
 #include "onnx/dtypes.h"
 
 namespace tessera::checker {

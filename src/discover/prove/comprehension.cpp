@@ -246,8 +246,10 @@ class Composer {
   private:
     const Claim& claim_;
     Graph& graph_;
+    static constexpr int64_t kMostComposed = 200'000;
     std::map<const Node*, std::vector<Value*>> expanded_;
     int next_ = 0;
+    int64_t composed_ = 0;
 
     Result<Expr> constant_element(const Tensor& t, const std::vector<Expr>& at) {
         if (t.dtype() == DType::string || kComplex.has(t.dtype()) || t.elements() == 0)
@@ -284,6 +286,7 @@ class Composer {
 
     // The body with its reduction variables renamed and its loads replaced by what they read.
     Result<Expr> inside(const Expr& e, Node& node, const Bindings& renamed) {
+        if (++composed_ > kMostComposed) return senseless(claim_, "its expressions are too large");
         if (e.is(ExprKind::Var)) {
             auto found = renamed.find(e.node().name);
             return found == renamed.end() ? e : found->second;

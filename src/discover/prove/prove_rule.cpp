@@ -6,6 +6,7 @@
 #include <set>
 
 #include "discover/check/check_cases.h"
+#include "discover/check/check_exactness.h"
 #include "discover/check/check_laws.h"
 #include "discover/check/verify_rule.h"
 #include "discover/prove/comprehension.h"
@@ -290,6 +291,13 @@ RuleProof prove_rule(const Rule& rule) {
         if (!proof.ok() || !proof->proved()) {
             out.reason =
                 fmt::format("{} (where {})", proof.ok() ? proof->reason : proof.error().message(), where_text(claim));
+            out.proved = false;
+            return out;
+        }
+        // A proof is about real numbers; bits are the checker's to judge.
+        if (rule.exactness == Exactness::Exact && exactness_of(claim) != Exactness::Exact) {
+            out.reason = fmt::format("it is said to be exact, and its sides do not do the same operations (where {})",
+                                     where_text(claim));
             out.proved = false;
             return out;
         }

@@ -244,9 +244,8 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
 
 namespace {
 
-// The graph in f64; null where an op has no such form.
-std::unique_ptr<Graph> in_doubles(const Graph& graph) {
-    const WiderFloats wider{{DType::f32, DType::f16, DType::bf16}, DType::f64};
+// The graph in a wider type; null where an op has no such form.
+std::unique_ptr<Graph> in_wider(const Graph& graph, const WiderFloats& wider) {
     auto wide = std::make_unique<Graph>(graph.name());
     wide->info() = graph.info();
     std::unordered_map<const Value*, Value*> map;
@@ -262,22 +261,26 @@ std::unique_ptr<Graph> in_doubles(const Graph& graph) {
     return wide;
 }
 
-}  // namespace
-
-bool agree_in_doubles(const Sides& sides, const Inputs& inputs) {
-    const std::unique_ptr<Graph> left = in_doubles(*sides.left), right = in_doubles(*sides.right);
+bool agree_in(const Sides& sides, const Inputs& inputs, const WiderFloats& wider) {
+    const std::unique_ptr<Graph> left = in_wider(*sides.left, wider), right = in_wider(*sides.right, wider);
     if (!left || !right) return false;
-    const WiderFloats wider{{DType::f32, DType::f16, DType::bf16}, DType::f64};
     Inputs wide;
     for (const auto& [name, datum] : inputs) {
         auto t = widened(datum.tensor(), wider);
         if (!t.ok()) return false;
         wide[name] = std::move(*t);
     }
-    Sides doubles = sides;
-    doubles.left = left.get();
-    doubles.right = right.get();
-    return compare_values(doubles, wide).outcome == Comparison::Outcome::Agree;
+    Sides again = sides;
+    again.left = left.get();
+    again.right = right.get();
+    return compare_values(again, wide).outcome == Comparison::Outcome::Agree;
+}
+
+}  // namespace
+
+bool agree_when_wider(const Sides& sides, const Inputs& inputs) {
+    return agree_in(sides, inputs, {{DType::f32, DType::f16, DType::bf16}, DType::f64}) ||
+           (sides.exactness == Exactness::Approximates && agree_in(sides, inputs, kHalvesToSingles));
 }
 
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond) {

@@ -43,8 +43,9 @@ Inputs draw_inputs(const Sample& sample, Values values, Draw& draw);
 
 Comparison compare_values(const Sides& sides, const Inputs& inputs);
 
-// Whether sides that differ in narrow floats agree in f64: then they differ by how each was rounded on the way.
-bool agree_in_doubles(const Sides& sides, const Inputs& inputs);
+// Whether sides that differ in narrow floats agree in f64, or in f32 where an op that approximates has no such form:
+// then they differ by how each was rounded on the way.
+bool agree_when_wider(const Sides& sides, const Inputs& inputs);
 
 // In the field; `beyond` is set where they differ through functions that the field does not know.
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond);

@@ -37,6 +37,7 @@ Trial plan(Exactness exactness, Draw& draw) {
         trial.sample.integers = pick < 25;
         trial.sample.mixed = trial.sample.bytes = draw.chance(30);
         trial.sample.special = draw.chance(30);
+        trial.sample.literals = true;
         trial.sample.floats = pick < 60 ? DType::f64 : pick < 80 ? DType::f32 : pick < 92 ? DType::f16 : DType::bf16;
         trial.values = {Values::Special, Values::Ordinary, Values::Special};
     } else {
@@ -100,6 +101,22 @@ bool has_float_attributes(const Term& t) {
     return std::any_of(t.args.begin(), t.args.end(), [](const Term& a) { return has_float_attributes(a); });
 }
 
+// Whether the right side computes an attribute that is rounded to f32.
+bool computes_float_attributes(const Rule& rule) {
+    auto computes = [](auto& self, const Term& t) -> bool {
+        if (t.form == Term::Form::Op)
+            for (const auto& [name, value] : t.attrs)
+                if (const AttrDef* def = t.op->attr(name);
+                    def && value.form == Term::Form::Call &&
+                    (def->kind == AttrKind::Float || def->kind == AttrKind::Floats))
+                    return true;
+        return std::any_of(t.args.begin(), t.args.end(), [&](const Term& a) { return self(self, a); });
+    };
+    return std::any_of(rule.replacement.begin(), rule.replacement.end(),
+                       [&](const Term& t) { return computes(computes, t); }) ||
+           std::any_of(rule.lets.begin(), rule.lets.end(), [&](const auto& l) { return computes(computes, l.second); });
+}
+
 bool has_float_attributes(const Rule& rule) {
     for (const auto* terms : {&rule.pattern, &rule.replacement})
         for (const Term& t : *terms)
@@ -116,7 +133,8 @@ std::string tensor_text(const Tensor& t) {
 
 class Refutation {
   public:
-    Refutation(const Rule& rule, const RefuteOptions& options) : rule_(rule), options_(options), sampler_(rule) {
+    Refutation(const Rule& rule, const RefuteOptions& options)
+        : rule_(rule), options_(options), sampler_(rule), rounds_attributes_(computes_float_attributes(rule)) {
         verdict_.rule = rule.name;
         verdict_.seed = options.seed;
     }
@@ -131,6 +149,7 @@ class Refutation {
             if (verdict_.draws % 64 == 0 && seconds() > options_.seconds) break;
             Draw draw(options_.seed, fmt::format("{}/{}", rule_.name, verdict_.draws++));
             Trial trial = plan(rule_.exactness, draw);
+            trial.field &= !rounds_attributes_;
             std::optional<Pair> pair = draw_pair(trial, draw);
             if (!pair) continue;
             // Where the rule wrote what was there before, nothing is learnt.
@@ -197,8 +216,9 @@ class Refutation {
         Sides sides = pair.sides(rule_, trial);
         bool compared = false, undefined = false, floats = false, elements = false;
         const bool narrower = narrows(sides.computed, computed_types(*pair.right));
+        const bool reassociates = rule_.exactness == Exactness::Reassociates && !narrower;
         const bool may_round =
-            rule_.exactness == Exactness::Reassociates && sides.computed.roundoff > kDoubles && !narrower;
+            sides.computed.roundoff > kDoubles && (reassociates || rule_.exactness == Exactness::Approximates);
         auto by_values = [&](Values values) -> std::optional<Found> {
             Inputs inputs = draw_inputs(pair.sample, values, draw);
             sides.may_overflow = values == Values::Large;
@@ -209,7 +229,8 @@ class Refutation {
             elements |= c.elements > 0;
             if (c.outcome != Comparison::Outcome::Differ) return std::nullopt;
             // Where numbers cancel out, narrow floats leave nothing but how they were rounded.
-            if (may_round && c.floats_differ && agree_in_doubles(sides, inputs)) return std::nullopt;
+            const bool rounded = c.floats_differ == (rule_.exactness == Exactness::Reassociates);
+            if (may_round && rounded && agree_when_wider(sides, inputs)) return std::nullopt;
             std::string how = values == Values::Special ? "special values" : c.floats_differ ? "floats" : "integers";
             return Found{std::move(pair), how, c.difference, std::move(inputs)};
         };
@@ -297,6 +318,7 @@ class Refutation {
     const Rule& rule_;
     const RefuteOptions& options_;
     Sampler sampler_;
+    const bool rounds_attributes_;
     Verdict verdict_;
     int unchanged_ = 0;  // graphs that the rule left as they were, or that have no elements
 };

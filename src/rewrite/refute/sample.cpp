@@ -7,12 +7,14 @@
 namespace tessera {
 namespace {
 
-constexpr int kAlias = 5;      // percent of variables that are a value already there
-constexpr int kSymbolic = 30;  // of instances whose inputs have symbolic sizes
-constexpr int kConstant = 12;  // of free variables that are constants
-constexpr int kBetween = 15;   // of constants that lie between two numbers of the rule
-constexpr int kSwapped = 25;   // of commutative ops whose operands come in the other order
-constexpr int kRunTime = 6;    // of shapes, indices and the like that are only known at run time
+constexpr int kAlias = 5;              // percent of variables that are a value already there
+constexpr int kSymbolic = 30;          // of instances whose inputs have symbolic sizes
+constexpr int kConstant = 12;          // of free variables that are constants
+constexpr int kBetween = 15;           // of constants that lie between two numbers of the rule
+constexpr int kSwapped = 25;           // of commutative ops whose operands come in the other order
+constexpr int kFromTheEnd = 40;        // of axes that a condition decides
+constexpr double kNearLiteral = 5e-7;  // relative, of what a literal stands for in any type
+constexpr int kRunTime = 6;            // of shapes, indices and the like that are only known at run time
 
 class SampleBuilder {
   public:
@@ -63,6 +65,8 @@ class SampleBuilder {
     std::optional<Proposal> propose(Draft& draft, size_t i, int slot);
     void fulfil(Tensor& t, int slot);
     Value* number(Draft& draft, size_t i, double value, bool point);
+    void draw_stand_ins(Tensor& t, double value, bool point);
+    void spell(RuleValue& axes, int64_t rank);
     std::optional<DType> element_type(const Draft& draft, size_t i, const std::string& constraint);
     std::optional<Wanted> wanted(Draft& draft, size_t i);
     Value* alike(const Term& term, Draft& draft, size_t i);
@@ -256,9 +260,22 @@ std::optional<RuleValue> SampleBuilder::solved(int slot, Hints::Equation::About 
             continue;
         }
         auto value = evaluate_term(*e.term, values);
-        if (value && !std::holds_alternative<std::monostate>(*value)) return value;
+        if (!value || std::holds_alternative<std::monostate>(*value)) continue;
+        auto rank = e.rank ? evaluate_term(*e.rank, values) : std::nullopt;
+        if (auto* n = rank ? std::get_if<Expr>(&*rank) : nullptr; n && n->as_int()) spell(*value, *n->as_int());
+        return value;
     }
     return std::nullopt;
+}
+
+// Some of the axes counted from the end.
+void SampleBuilder::spell(RuleValue& axes, int64_t rank) {
+    auto one = [&](Expr& e) {
+        if (auto axis = e.as_int(); axis && *axis >= 0 && draw_.chance(kFromTheEnd)) e = Expr(*axis - rank);
+    };
+    if (auto* list = std::get_if<std::vector<Expr>>(&axes))
+        for (Expr& e : *list) one(e);
+    if (auto* e = std::get_if<Expr>(&axes)) one(*e);
 }
 
 std::optional<std::vector<int64_t>> SampleBuilder::solved_ints(int slot, Hints::Equation::About about) {
@@ -317,7 +334,8 @@ void SampleBuilder::fulfil(Tensor& t, int slot) {
         for (int64_t i = 0; i < t.elements(); ++i) t.set_real(i, std::isfinite(c) ? c : 1);
     }
     for (int64_t i = 0; i < t.elements(); ++i) {
-        if (number != hints_.number.end()) t.set_real(i, number->second);
+        if (number != hints_.number.end())
+            t.set_real(i, number->second == 0 && draw_.chance(30) ? -0.0 : number->second);
         if (hints_.powers_of_two.contains(slot)) t.set_real(i, draw_.pick({1.0, 2.0, 0.5, 4.0, -2.0, 0.125}));
         if (hints_.nonzero.contains(slot) && t.real_at(i) == 0) t.set_real(i, 3);
     }
@@ -378,7 +396,21 @@ Value* SampleBuilder::number(Draft& draft, size_t i, double value, bool point) {
         sizes = {1};
     }
     auto t = Tensor::filled(*dtype, sizes, value);
-    return t.ok() ? graph().constant(std::move(*t)) : nullptr;
+    if (!t.ok()) return nullptr;
+    if (is_float(*dtype)) draw_stand_ins(*t, value, point);
+    return graph().constant(std::move(*t));
+}
+
+// The engine takes either zero for 0, and for a number that f32 does not have what is rounded to it.
+void SampleBuilder::draw_stand_ins(Tensor& t, double value, bool point) {
+    const bool signs = value == 0 && !point;
+    const bool rounded = options_.literals && point && static_cast<double>(static_cast<float>(value)) != value;
+    if ((!signs && !rounded) || !draw_.chance(50)) return;
+    const bool all = draw_.chance(50);
+    for (int64_t i = 0; i < t.elements(); ++i) {
+        if (!all && draw_.chance(50)) continue;
+        t.set_real(i, signs ? -0.0 : value * (1 + kNearLiteral * (2 * draw_.uniform() - 1)));
+    }
 }
 
 // What the other inputs, or the op around, ask of an op in input i.

@@ -113,6 +113,16 @@ std::optional<Attr> equation(const Draft& d, SizePool& pool) {
                                                "i,i->", "ij,j->i"}));
 }
 
+// As many as a recurrent op takes at most: what is left over is not read.
+std::optional<Attr> activations(const Draft&, SizePool& pool) {
+    std::vector<std::string> names;
+    for (int i = 0; i < 6; ++i)
+        names.push_back(
+            pool.draw().pick<std::string>({"Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu",
+                                           "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"}));
+    return Attr(names);
+}
+
 const std::map<std::string_view, ProposeAttr>& by_name() {
     static const std::map<std::string_view, ProposeAttr> table{
         {"perm", permutation},
@@ -141,6 +151,7 @@ const std::map<std::string_view, ProposeAttr>& by_name() {
         {"to", element_type},
         {"dtype", element_type},
         {"equation", equation},
+        {"activations", activations},
     };
     return table;
 }

@@ -45,17 +45,18 @@ void compare(Hints& hints, const Term& left, const std::string& relation, double
 // f(x) == term.
 void equation(Hints& hints, const Term& left, const Term& term) {
     using About = Hints::Equation::About;
-    auto add = [&](int slot, About about) {
-        if (slot >= 0) hints.equations.push_back({slot, about, &term});
+    auto add = [&](int slot, About about, const Term* rank = nullptr) {
+        if (slot >= 0) hints.equations.push_back({slot, about, &term, rank});
     };
     add(argument_of(left, "ints"), About::Elements);
     add(argument_of(left, "dims"), About::Dims);
     add(argument_of(left, "number"), About::Number);
     add(variable_of(left), About::Attribute);
+    const Term* rank = left.args.size() == 2 ? &left.args[1] : nullptr;
     if (left.form == Term::Form::Call && left.name == "axes_in" && !left.args.empty())
-        add(argument_of(left.args[0], "ints"), About::Elements);
+        add(argument_of(left.args[0], "ints"), About::Elements, rank);
     if (left.form == Term::Form::Call && left.name == "axis_in" && !left.args.empty())
-        add(variable_of(left.args[0]), About::Axis);
+        add(variable_of(left.args[0]), About::Axis, rank);
 }
 
 bool mentions(const Term& t, std::string_view function) {

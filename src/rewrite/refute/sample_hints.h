@@ -22,7 +22,8 @@ struct Hints {
     struct Equation {
         int slot;
         enum class About { Elements, Dims, Number, Attribute, Axis } about;
-        const Term* term;  // in the rule
+        const Term* term;            // in the rule
+        const Term* rank = nullptr;  // likewise, of what the axes are counted in where it is about axes
     };
     std::vector<Equation> equations;
     std::set<int> covers;              // covers(ints(x), ...): ends of a slice that takes all

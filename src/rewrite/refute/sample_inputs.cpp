@@ -72,6 +72,12 @@ std::optional<Proposal> resize(Draft& d, size_t i, SizePool& pool) {
             sizes[k] = draw.pick({sizes[k], sizes[k] * 2, sizes[k] + 1, int64_t{2}});
         return holding(sizes);
     }
+    if (d.param(i).name == "roi") {  // where it begins along each axis, and where it ends
+        std::vector<float> ends(2 * x->size(), 0.0f);
+        for (size_t k = 0; k < ends.size(); ++k)
+            ends[k] = k < x->size() ? draw.pick({0.0f, 0.25f, -0.25f}) : draw.pick({1.0f, 0.75f, 1.5f});
+        return Proposal{{int64_t(ends.size())}, Tensor::of<float>({int64_t(ends.size())}, ends), false};
+    }
     if (d.param(i).name != "scales") return std::nullopt;
     std::vector<float> scales(x->size(), 1.0f);
     for (size_t k = 2; k < scales.size(); ++k) scales[k] = draw.pick({1.0f, 2.0f, 0.5f, 1.5f});
