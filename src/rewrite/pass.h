@@ -56,6 +56,7 @@ struct PassContext {
     std::vector<Choice> choices = {};                      // what was decided, with reasons
     std::unordered_map<const Node*, Origin> origins = {};  // of nodes that stand for a part of another
     std::vector<EqualSizes> equal_sizes = {};              // that runs are to be asked for
+    Bindings sizes_found = {};                             // for symbols whose value is gone, until types have them
     const std::atomic<bool>* cancel = nullptr;
 };
 

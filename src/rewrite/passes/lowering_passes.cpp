@@ -1,8 +1,10 @@
 #include "rewrite/passes/lowering_passes.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "rewrite/edit.h"
+#include "rewrite/fix_sizes.h"
 #include "rewrite/passes/passes.h"
 
 namespace tessera {
@@ -32,12 +34,45 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unr
 
 namespace {
 
+bool mentions_size(const Expr& e, const std::string& name) {
+    const std::vector<std::string> names = free_symbols(e);
+    return std::binary_search(names.begin(), names.end(), name);
+}
+
 void note_sizes(const Value& said, const Value& found, PassContext& context) {
     if (!said.type().is_tensor() || !found.type().is_tensor()) return;
     const Shape &a = said.type().tensor().shape, &b = found.type().tensor().shape;
     if (!a.ranked() || !b.ranked() || a.rank() != b.rank()) return;
-    for (int64_t d = 0; d < a.rank(); ++d)
-        if (a[d] != b[d]) context.equal_sizes.push_back({said.name(), a[d], b[d]});
+    for (int64_t d = 0; d < a.rank(); ++d) {
+        if (a[d] == b[d]) continue;
+        const std::string own = fmt::format("{}.d{}", said.name(), d);  // that only the value itself defines
+        if (a[d].is(ExprKind::Var) && a[d].node().name == own && !mentions_size(b[d], own))
+            context.sizes_found.insert_or_assign(own, b[d]);
+        else
+            context.equal_sizes.push_back({said.name(), a[d], b[d]});
+    }
+}
+
+// A size that was found may be one whose value went later.
+void name_sizes_found(Graph& graph, PassContext& context) {
+    Bindings& found = context.sizes_found;
+    if (found.empty()) return;
+    for (size_t round = 0; round < found.size(); ++round) {
+        bool again = false;
+        for (auto& [name, size] : found) {
+            const Expr further = substitute(size, found);
+            if (mentions_size(further, name)) continue;
+            again |= !(further == size);
+            size = further;
+        }
+        if (!again) break;
+    }
+    fix_sizes(graph, found);
+    for (EqualSizes& e : context.equal_sizes) {
+        e.said = substitute(e.said, found);
+        e.found = substitute(e.found, found);
+    }
+    found.clear();
 }
 
 }  // namespace
@@ -65,6 +100,7 @@ void note_origin(const Graph& graph, const Node& node, size_t first, PassContext
 }
 
 Status fold_what_was_made(Graph& graph, PassContext& context) {
+    name_sizes_found(graph, context);
     TRY(fold_constants(graph, context));
     std::unordered_set<const Node*> there;
     for (const auto& node : graph.nodes()) there.insert(node.get());
