@@ -1,6 +1,8 @@
 // Element-wise arithmetic: add, sub, mul, div, mod, pow, neg, abs, min, max, sum, mean, bit operations.
+#include "graph/builder.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/families.h"
+#include "graph/ops/for_kernels.h"
 
 namespace tessera {
 namespace {
@@ -158,6 +160,23 @@ std::vector<OpDef> arithmetic_ops() {
         kPow,
         kBitShift,
     };
+}
+
+Result<std::vector<Value*>> fold_in_parts(const OpView& op, const std::vector<Value*>& inputs, Builder& b) {
+    constexpr size_t kMostOperands = 64;
+    const DType dtype = op.tensor(0).dtype;
+    const bool rounds = is_float(dtype) && dtype != DType::f32 && dtype != DType::f64;  // after each part
+    if (inputs.size() <= kMostOperands || rounds) return std::vector<Value*>{};
+    const bool mean = op.def().name == "mean";
+    Value* folded = inputs[0];
+    for (size_t from = 1; from < inputs.size(); from += kMostOperands - 1) {
+        const size_t to = std::min(inputs.size(), from + kMostOperands - 1);
+        std::vector<Value*> part{folded};
+        part.insert(part.end(), inputs.begin() + std::ptrdiff_t(from), inputs.begin() + std::ptrdiff_t(to));
+        folded = b.op(mean ? "sum" : op.def().name, std::move(part));
+    }
+    if (mean) folded = b.div(folded, b.scalar_like(double(inputs.size()), folded));
+    return b.finish({folded});
 }
 
 }  // namespace tessera

@@ -12,9 +12,13 @@ ForKernels for_kernels(const OpDef& op) {
         {"conv_transpose", conv_transpose_by_phases},
         {"dft", dft_by_products},
         {"grid_sample", grid_sample_by_corners},
+        {"max", fold_in_parts},
         {"max_pool", max_pool_by_axes},
+        {"mean", fold_in_parts},
+        {"min", fold_in_parts},
         {"resize", resize_by_axes},
         {"stft", stft_by_products},
+        {"sum", fold_in_parts},
         {"tree_ensemble", trees_by_tables},
     };
     auto found = kForms.find(op.name);

@@ -35,6 +35,8 @@ Result<std::vector<Value*>> max_pool_by_axes(const OpView& op, const std::vector
 Result<std::vector<Value*>> large_max_pool_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // Linear interpolation between neighbours along one axis after the other; so too the nearest of places that are known.
 Result<std::vector<Value*>> resize_by_axes(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+// Min, max, sum and mean of very many operands by some at a time, in their order: a kernel reads so many tensors.
+Result<std::vector<Value*>> fold_in_parts(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> stft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 
 // Of conv_transpose: the window by which the output, if it were convolved, would give the input; `input` is here the

@@ -11,15 +11,23 @@ namespace tessera {
 // read it again costs a few percent. Shipped models stay below: a Winograd transform has 767, everything else at most
 // 177.
 constexpr double kMostCode = 1024;
+// The most loads among them: each tensor that is read takes a register for its address.
+constexpr double kMostLoads = 192;
+
+struct CodeSize {
+    double code = 0, loads = 0;
+    CodeSize& operator+=(const CodeSize& other) { return code += other.code, loads += other.loads, *this; }
+    bool fits() const { return code <= kMostCode && loads <= kMostLoads; }
+};
 
 struct Fusion {
     const Accesses& acc;
     bool blocks = false;  // for a machine that runs blocks of threads
     std::vector<std::vector<int>> groups = {};
-    std::vector<double> code = {};  // by group: of its stages, and of what is inlined in them
-    std::vector<int> group_of;      // by definition: -1 where it is no stage
-    std::vector<bool> decided;      // it is a stage, or inlined
-    std::vector<int> stored = {};   // maps that must be stages: the last of a region, or alone
+    std::vector<CodeSize> code = {};  // by group: of its stages, and of what is inlined in them
+    std::vector<int> group_of;        // by definition: -1 where it is no stage
+    std::vector<bool> decided;        // it is a stage, or inlined
+    std::vector<int> stored = {};     // maps that must be stages: the last of a region, or alone
     std::vector<Choice> choices = {};
 
     Fusion(const Accesses& accesses, bool for_blocks)
@@ -28,7 +36,7 @@ struct Fusion {
           group_of(size_t(accesses.count()), -1),
           decided(size_t(accesses.count())) {}
     int add_group(std::vector<int> members);
-    double code_of(int n) const;  // the operations and loads of a definition, for one element
+    CodeSize code_of(int n) const;  // the operations and loads of a definition, for one element
     void choose(std::string subject, Decision decision) {
         choices.push_back({std::move(subject), std::move(decision)});
     }

@@ -132,12 +132,14 @@ class MapFusion {
     }
 
     // The code of a group if a map is inlined at these of its sites.
-    std::map<int, double> code_with(int n, const std::vector<Site>& sites) const {
-        std::map<int, double> code;
-        const double own = fusion_.code_of(n);
+    std::map<int, CodeSize> code_with(int n, const std::vector<Site>& sites) const {
+        std::map<int, CodeSize> code;
+        const CodeSize own = fusion_.code_of(n);
         for (const Site& s : sites) {
             const int group = fusion_.group_of[size_t(s.stage)];
-            code.try_emplace(group, fusion_.code[size_t(group)]).first->second += own * s.places;
+            // Its own load is replaced.
+            code.try_emplace(group, fusion_.code[size_t(group)]).first->second +=
+                CodeSize{own.code * s.places, (own.loads - 1) * s.places};
         }
         return code;
     }
@@ -210,9 +212,9 @@ class MapFusion {
         for (const Reading& a : distinct(acc_.reads(n)))
             inputs += std::min(bytes_of(acc_.def(a.source)), elements * double(dtype_bytes(acc_.def(a.source).dtype)));
         for (auto [group, code] : code_with(n, sites))
-            if (code > kMostCode)
-                return no("{} would compute {:.0f} operations of an element",
-                          acc_.name(fusion_.groups[size_t(group)].back()), code);
+            if (!code.fits())
+                return no("{} would compute {:.0f} operations of an element, of {:.0f} loads",
+                          acc_.name(fusion_.groups[size_t(group)].back()), code.code, code.loads);
         const double readers = double(sites.size()), own = bytes_of(d);
         const double saved = inputs + own + readers * own - readers * inputs;
         const double again = work * std::max(0.0, times - elements);

@@ -24,9 +24,8 @@ class Region {
         std::vector<int> best(members_.begin(), members_.end());
         for (int step = 0; step < kMaxSteps; ++step) {
             int next = next_member();
-            if (next < 0 || code_ + fusion_.code_of(next) > kMostCode) break;
+            if (next < 0 || !(code_ += fusion_.code_of(next)).fits()) break;
             members_.insert(next);
-            code_ += fusion_.code_of(next);
             if (!columns_.empty()) columns_[next] = *columns_of(next);
             if (exits() != 1 || (fusion_.blocks && widens(next))) continue;
             best.assign(members_.begin(), members_.end());
@@ -161,7 +160,7 @@ class Region {
     const Fusion& fusion_;
     const Accesses& acc_;
     std::set<int> members_;
-    double code_;
+    CodeSize code_;
     bool rows_, contraction_;
     // Of a reduction over other axes than the innermost, for blocks: by member, the axes of the results.
     std::map<int, std::vector<int>> columns_;
@@ -201,10 +200,13 @@ void add_region(Fusion& fusion, const std::vector<int>& members, bool rows) {
 
 }  // namespace
 
-double Fusion::code_of(int n) const { return operations(acc.body(n)) + double(acc.reads(n).size()); }
+CodeSize Fusion::code_of(int n) const {
+    const double loads = double(acc.reads(n).size());
+    return {operations(acc.body(n)) + loads, loads};
+}
 
 int Fusion::add_group(std::vector<int> members) {
-    code.push_back(0);
+    code.emplace_back();
     for (int n : members) {
         group_of[size_t(n)] = int(groups.size());
         decided[size_t(n)] = true;
