@@ -249,10 +249,11 @@ size_t Graph::erase_unused() {
     }
     std::reverse(kept.begin(), kept.end());
     nodes_ = std::move(kept);
+    // All at once: of constants with the same elements there may be thousands.
+    std::erase_if(by_content_, [](const auto& entry) { return entry.second->uses_.empty(); });
     erased += std::erase_if(constants_, [&](const auto& v) {
         if (!v->uses_.empty()) return false;
         by_name_.erase(v->name_);
-        drop_content(*v);
         return true;
     });
     return erased;

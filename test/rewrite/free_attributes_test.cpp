@@ -62,6 +62,7 @@ const std::map<std::string, const char*>& exceptions_for_attributes() {
         {"stft", kNoGraph},
         {"tile_kernel", kNoGraph},
         {"unique", kNoGraph},
+        {"walk_trees", kNoGraph},
         {"winograd_input", kNoGraph},
         {"scan", kNotNamed},
         {"tree_ensemble", kNotNamed},
@@ -94,6 +95,7 @@ const std::map<std::string, const char*>& exceptions_for_inputs() {
         {"sequence_insert", kNoGraph},
         {"split_to_sequence", kNoGraph},
         {"stft", kNoGraph},
+        {"walk_trees", kNoGraph},
         {"dynamic_quantize_lstm", kNotNamed},
         {"loop", kNotNamed},
     };
