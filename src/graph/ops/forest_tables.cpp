@@ -15,7 +15,9 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMostWalkedNodes = size_t{1} << 24;
-constexpr int32_t kMissingIsTrue = INT32_MIN;  // the sign bit of a feature
+// Bits of a feature beside its number.
+constexpr int32_t kMissingIsTrue = INT32_MIN, kNegated = kNegatedFeature;
+constexpr int32_t kFeature = kNegated - 1;
 
 // An inner node whose successors are inner nodes (from 0 up) or leaves (from -1 down) of the same tree.
 struct WalkedNode {
@@ -77,37 +79,52 @@ class TreeReader {
         bool yes;
     };
 
-    // The comparisons of a node, and where they lead to. x < s is x <= the number before s; NaN is at most nothing, but
-    // where the flag says so. Equality is two comparisons.
+    // The comparisons of a node, and where they lead to. x < s is x <= the number before s, and for zero, whose
+    // predecessor is subnormal and may be flushed to zero, it is where -x <= 0 does not hold. NaN is at most nothing,
+    // but where the flag says so. Equality is two comparisons.
     bool add(size_t node, int32_t depth, std::vector<Edge>& edges) {
         const auto split = float(forest_.splits.real_at(int64_t(node)));
         const bool missing = forest_.missing_is_true[node] != 0;
-        const float before = split == -INFINITY ? NAN : std::nextafter(split, -INFINITY);
         const auto own = int32_t(tree.nodes.size());
-        auto compare = [&](float with, bool nan_is_less) {
-            const auto feature = int32_t(forest_.features[node]);
+        auto compare = [&](float with, bool nan_is_less, int32_t flags = 0) {
+            const auto feature = int32_t(forest_.features[node]) | flags;
             tree.nodes.push_back({nan_is_less ? feature | kMissingIsTrue : feature, with, {0, 0}});
+        };
+        // The sides on which the feature is less than the split, and on which it is not.
+        auto compare_less = [&](bool nan_is_less) -> std::pair<int32_t, int32_t> {
+            if (split == 0) {
+                compare(0, !nan_is_less, kNegated);
+                return {1, 0};
+            }
+            compare(split == -INFINITY ? NAN : std::nextafter(split, -INFINITY), nan_is_less);
+            return {0, 1};
         };
         const SplitMode mode = forest_.mode(node);
         switch (mode) {
             case SplitMode::LessEqual:
+            case SplitMode::Greater: {
+                const bool less_equal = mode == SplitMode::LessEqual;
+                compare(split, missing == less_equal);
+                edges = {{own, 0, depth + 1, less_equal}, {own, 1, depth + 1, !less_equal}};
+                return less_equal || !std::isnan(split);
+            }
             case SplitMode::Less:
-                compare(mode == SplitMode::Less ? before : split, missing);
-                edges = {{own, 0, depth + 1, true}, {own, 1, depth + 1, false}};
-                return true;
-            case SplitMode::GreaterEqual:
-            case SplitMode::Greater:
-                compare(mode == SplitMode::Greater ? split : before, !missing);
-                edges = {{own, 0, depth + 1, false}, {own, 1, depth + 1, true}};
-                return !std::isnan(split);
+            case SplitMode::GreaterEqual: {
+                const bool less = mode == SplitMode::Less;
+                const auto [yes, no] = compare_less(missing == less);
+                edges = {{own, yes, depth + 1, less}, {own, no, depth + 1, !less}};
+                return less || !std::isnan(split);
+            }
             case SplitMode::Equal:
             case SplitMode::NotEqual: {
                 const bool equal = mode == SplitMode::Equal;
                 const bool nan_is_equal = equal ? missing : false;
                 compare(split, nan_is_equal);  // NaN among those above where it is not equal
                 tree.nodes.back().next[0] = own + 1;
-                compare(before, false);
-                edges = {{own + 1, 1, depth + 2, equal}, {own + 1, 0, depth + 2, !equal}, {own, 1, depth + 1, !equal}};
+                const auto [less, not_less] = compare_less(false);
+                edges = {{own + 1, not_less, depth + 2, equal},
+                         {own + 1, less, depth + 2, !equal},
+                         {own, 1, depth + 1, !equal}};
                 return !std::isnan(split);
             }
             default: return false;
@@ -176,7 +193,9 @@ class Tables {
         return b.op("walk_trees",
                     {x, b.constant(Tensor::of<int32_t>(rows(nodes_, 4), nodes_)),
                      b.constant(Tensor::of<int32_t>(rows(trees_, 4), trees_)), weights},
-                    {{"missing", Attr(int64_t{missing_})}, {"n_targets", Attr(targets_)}});
+                    {{"missing", Attr(int64_t{missing_})},
+                     {"n_targets", Attr(targets_)},
+                     {"negated", Attr(int64_t{negated_})}});
     }
 
   private:
@@ -186,6 +205,7 @@ class Tables {
         auto number = [&](int32_t next) { return next >= 0 ? first + next : first_leaf - 1 - next; };
         for (const WalkedNode& n : tree.nodes) {
             missing_ |= n.feature < 0;
+            negated_ |= (n.feature & kNegated) != 0;
             nodes_.insert(nodes_.end(),
                           {n.feature, std::bit_cast<int32_t>(n.split), number(n.next[0]), number(n.next[1])});
         }
@@ -209,7 +229,7 @@ class Tables {
 
     int64_t targets_;
     bool apart_;  // a leaf's weight is in its node, its target in its tree
-    bool missing_ = false;
+    bool missing_ = false, negated_ = false;
     std::vector<int32_t> nodes_, trees_;
     std::vector<float> weights_;
     std::unordered_map<std::string, int32_t> rows_;
@@ -237,7 +257,7 @@ Status check_tables(const OpView& op) {
     for (int64_t i = 0; ok && i < count; ++i) {
         const int32_t* node = &n[size_t(4 * i)];
         const bool leaf = node[2] == i && node[3] == i;
-        ok = inside(node[0] & INT32_MAX, *features) && inside(node[2], count) && inside(node[3], count) &&
+        ok = inside(node[0] & kFeature, *features) && inside(node[2], count) && inside(node[3], count) &&
              (!leaf || !op.has(3) || inside(node[1], rows));
     }
     return ok ? Status() : op.error(Code::E0212, "a node, leaf, target or feature of the tables does not exist");
@@ -247,7 +267,7 @@ const OpDef kWalkTrees{
     .name = "walk_trees",
     .inputs = {"x: f32", "nodes: i32", "trees: i32", "weights?: f32"},
     .outputs = {"y: f32"},
-    .attrs = {int_attr("missing", 0), int_attr("n_targets").required()},
+    .attrs = {int_attr("missing", 0), int_attr("n_targets").required(), int_attr("negated", 0)},
     .infer = [](const OpView& op) -> Result<Types> {
         const int64_t targets = op.integer("n_targets");
         if (op.rank(0) != 2) return op.shape_error("needs [N, features], has {}", op.shape(0));
@@ -271,7 +291,8 @@ const OpDef kWalkTrees{
                 auto at = size_t(t[tree]);
                 for (int32_t step = 0; step < t[tree + 2]; ++step) {
                     const int32_t* node = &n[4 * at];
-                    const float v = features[size_t(row) * width + size_t(node[0] & INT32_MAX)];
+                    const float f = features[size_t(row) * width + size_t(node[0] & kFeature)];
+                    const float v = node[0] & kNegated ? -f : f;
                     const bool most = v <= std::bit_cast<float>(node[1]) || (std::isnan(v) && node[0] < 0);
                     at = size_t(node[most ? 2 : 3]);
                 }

@@ -101,7 +101,14 @@ class TreeWalk {
         const bool missing = w_.op().integer("missing") != 0;
         Expr feature = cast(word, DType::i64);
         if (missing) feature = select(lt(feature, 0), feature - int64_t{INT32_MIN}, feature);
-        const Expr value = x_.at({row, feature});
+        Expr value;
+        if (w_.op().integer("negated") != 0) {
+            const Expr negated = ge(feature, int64_t{kNegatedFeature});
+            value = x_.at({row, select(negated, feature - int64_t{kNegatedFeature}, feature)});
+            value = select(negated, -value, value);
+        } else {
+            value = x_.at({row, feature});
+        }
         Expr most = le(value, split);
         if (missing) most = logical_or(most, logical_and(call(Fn::IsNan, {value}), lt(word, int_const(0, DType::i32))));
         return cast(words_.at({node, select(most, Expr(2), Expr(3))}), DType::i64);
