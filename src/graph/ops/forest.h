@@ -33,11 +33,10 @@ struct Forest {
 // A tree_ensemble as one walk_trees and what its scores go through after it; nothing where its trees have no tables.
 Result<std::vector<Value*>> trees_by_tables(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // walk_trees: the sums of the leaves that rows end in, by tables.
-//   nodes [n, 4]: the feature, the bits of a split in f32, and the nodes after it where the feature is at most the
-//   split
-//     and where it is not. A leaf is a node whose successors are itself. Of inner nodes, a feature's sign bit says that
-//     NaN is at most the split, and kNegatedFeature, added to it, that the feature is negated before it is compared. A
-//     leaf has in place of the split: its weight in f32, or its row of `weights`.
+//   nodes [n, 4]: the feature, the bits of a split in f32, and the successors where the feature is at most the split
+//     and where it is not. A leaf is a node whose successors are itself. In inner nodes, the sign bit of the feature
+//     says that NaN is at most the split; kNegatedFeature, added to it, that the feature is negated before it is
+//     compared. A leaf has, in place of the split, its weight in f32 or its row of `weights`.
 //   trees [t, 4]: the root, the first leaf (those of a tree follow its inner nodes), the most steps to a leaf, and the
 //     target that all its leaves add to. kTreesAtOnce divides t, and no tree is deeper than the next.
 //   weights [leaves, targets]: what leaves add to all targets; not given where a leaf's weight is in its node.
