@@ -17,6 +17,7 @@
 #include "array_memory.h"
 #include "bind_search.h"
 #include "bind_tile.h"
+#include "bind_training.h"
 #include "errors.h"
 #include "model_caller.h"
 #include "run_watch.h"
@@ -535,6 +536,7 @@ NB_MODULE(_tessera, m) {
     bind_compiler(m);
     bind_caller(m);
     bind_search(m);
+    bind_training(m);
     bind_kernels(m);
     bind_tile(m);
 }

@@ -13,6 +13,7 @@ import tempfile
 ROOMS = """
 base expr onnx tile
 graph graph/evaluate/strip graph/evaluate graph/evaluate/tiles graph/ops graph/text graph/onnx
+train
 rewrite rewrite/rules rewrite/refute rewrite/passes
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search

@@ -13,3 +13,4 @@
 #include "tessera/search.h"
 #include "tessera/tensor.h"
 #include "tessera/tile.h"
+#include "tessera/training.h"

@@ -9,6 +9,8 @@
     fast.save("model.tessera")         # Executable.load reads it back
     faster, report = tessera.search(model, seconds=30)            # by trying rules and timing what they give
     found = tessera.discover("add,mul,relu", 2, out="my.rules")   # new rules, proved
+    step = tessera.training(model, "cross_entropy", tessera.AdamW(3e-4))
+    loss = step(x, labels)             # one update
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ._errors import Error, ModelWarning
 from ._runnable import Executable, Model, Path, Progress, check_symbols, number
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
-from ._tessera import Device, Summary, Tensor
+from ._tessera import Device, Summary, Tensor, TrainingReport
 from ._tessera import Model as _Model
 from ._tessera import compile as _compile
 from ._tessera import compile_targets, devices, memory_in_use, memory_limit, optimizer_passes
@@ -31,17 +33,19 @@ from ._tessera import discover as _discover
 from ._tessera import optimize as _optimize
 from ._tessera import search as _search
 from ._tessera import set_memory_limit as _set_memory_limit
+from ._training import SGD, Adagrad, Adam, AdamW, Lion, Loss, Optimizer, Training, make_training, warmup_cosine
 
 try:
     __version__ = version("tessera")
 except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
-__all__ = ["CompileReport", "Device", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
-           "Executable", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SearchReport",
-           "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "array_from", "compile",
+__all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
+           "Executable", "Lion", "Loss", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SGD", "SearchReport",
+           "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "Training", "TrainingReport", "array_from", "compile",
            "compile_targets", "demo", "devices", "discover", "from_onnx", "load", "memory_in_use", "memory_limit", "numpy_dtype",
-           "optimize", "optimizer_passes", "parse", "search", "set_memory_limit", "tensor_from"]
+           "optimize", "optimizer_passes", "parse", "search", "set_memory_limit", "tensor_from",
+           "training", "warmup_cosine"]
 
 Files = Path | Sequence[Path]
 Source = Any  # a path, ONNX bytes, an onnx.ModelProto, or a Model
@@ -176,3 +180,22 @@ def compile(model: Source, *, target: str = "host", threads: int = 0, precision:
     folder = None if cache is None else os.fspath(cache)
     return Executable(_compile(load(model)._held, target, number("threads", threads, 0, MOST_THREADS), precision, optimize,
                                fuse, keep_weights, folder, progress))
+
+
+def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer: Optimizer = AdamW(), *,
+             parameters: Sequence[str] = (), frozen: Sequence[str] = (), clip_norm: float = 0, clip_value: float = 0,
+             precision: str | None = None, loss_scale: float = 0, accumulate: int = 1, training_mode: bool = True, seed: int = 0,
+             target: str = "host", threads: int = 0, strict: bool = False, cache: Path | None = None) -> Training:
+    """A training step of a model, compiled: step(x, labels) updates the parameters and gives the loss (docs/training.md).
+
+    `loss`: "cross_entropy" (logits and integer labels), "mse", "l1", "bce_with_logits", a Loss with options, or None where the
+    model's first output is the loss. `parameters` and `frozen` are patterns of the names of initializers; without them, all
+    float ones of rank 1 or more that a gradient reaches are trained. `clip_norm` bounds the norm of all gradients together,
+    `clip_value` each element. `precision`: "bf16" or "f16" of products, whose parameters stay as they are; `loss_scale` 0 is
+    chosen by the steps for f16. `accumulate` steps make one update. `training_mode` False leaves dropout and batch
+    normalization as the model has them. `seed` is of random numbers. `threads`, `target` and `cache` are compile's; `strict`
+    gives the same bits whatever the number of threads."""
+    return make_training(load(model), loss, optimizer, parameters=parameters, frozen=frozen, clip_norm=clip_norm,
+                         clip_value=clip_value, precision=precision, loss_scale=loss_scale, accumulate=accumulate,
+                         training_mode=training_mode, seed=seed, target=target,
+                         threads=number("threads", threads, 0, MOST_THREADS), strict=strict, cache=cache)

@@ -81,18 +81,19 @@ Status Run::bind_input(size_t i, const Datum& input) {
     return {};
 }
 
-void Run::note_given(const Datum& input) {
+void Run::note_given(const Datum& input, int root) {
     if (!input.is_tensor()) {
-        for (const Datum& item : input.items()) note_given(item);
+        for (const Datum& item : input.items()) note_given(item, -1);
         return;
     }
     const auto* data = static_cast<const char*>(input.tensor().data());
-    given_.emplace_back(data, data + input.tensor().bytes());
+    given_.push_back({data, data + input.tensor().bytes(), root});
 }
 
 Status Run::begin(const std::vector<Datum>& inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) {
-        if (options_.place) note_given(inputs[i]);
+        const int buffer = program_.inputs[i];
+        if (options_.place) note_given(inputs[i], buffer < 0 ? -1 : layout_.root[static_cast<size_t>(buffer)]);
         TRY(bind_input(i, inputs[i]));
     }
     for (int buffer : program_.outputs) {

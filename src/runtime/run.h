@@ -47,6 +47,9 @@ class Run {
     // Memory that kernels write an output to; null where it is the run's own.
     Result<const Tensor*> output_place(size_t root, int64_t bytes);
     bool overlaps_inputs(const Tensor& t) const;
+    // Whether kernels may write this output to `t`: it lies apart from all inputs, or exactly where one lies that no
+    // kernel reads afterwards.
+    bool may_write(size_t root, const Tensor& t) const;
     bool stays() const { return options_.stream && !context_.device.shares_memory(); }  // on the device
     Result<Tensor> device_tensor(size_t k);                                             // for an output that stays
     // Output `k` in memory of its own, where it is an input, or a step passed one on; or nothing.
@@ -83,8 +86,8 @@ class Run {
     // A graph nested in a host step by its own program; nothing where it has none or that failed.
     std::optional<std::vector<Datum>> nested(const Graph& graph, const std::vector<Datum>& inputs,
                                              const NodeEvaluator::Find& outer);
-    Status keep(int buffer, Datum result);  // what a host or control step made
-    void note_given(const Datum& input);    // where it lies
+    Status keep(int buffer, Datum result);          // what a host or control step made
+    void note_given(const Datum& input, int root);  // where it lies
     Status bind_input(size_t i, const Datum& input);
     Status define_sizes(const Value& value, const Sizes& sizes);
     Result<const BoundStep*> bind_late(const KernelStep& step, size_t i);  // as in the last run, where sizes are equal
@@ -99,9 +102,14 @@ class Run {
     const RunOptions& options_;
     EvaluateOptions evaluation_;
     std::optional<NodeEvaluator> evaluator_;
-    std::vector<Left> left_;                                  // by output
-    std::vector<std::pair<const char*, const char*>> given_;  // memory of inputs
-    bool shared_ = false;                                     // an output is to be left in memory of an input
+    std::vector<Left> left_;  // by output
+    // The memory of an input; its buffer's root, -1 where it is no tensor of its own.
+    struct GivenMemory {
+        const char *begin, *end;
+        int root;
+    };
+    std::vector<GivenMemory> given_;
+    bool shared_ = false;                  // an output is to be left in memory of an input
     bool staged_ = false;                  // something of the process's is being copied to the device
     std::shared_ptr<const Event> copied_;  // after which it was
     bool one_by_one_ = false;              // a kernel that fails is to be named

@@ -20,7 +20,16 @@ const char* end_of(const Tensor& t) { return begin_of(t) + t.bytes(); }
 
 bool Run::overlaps_inputs(const Tensor& t) const {
     return std::any_of(given_.begin(), given_.end(),
-                       [&](const auto& g) { return overlap(begin_of(t), end_of(t), g.first, g.second); });
+                       [&](const auto& g) { return overlap(begin_of(t), end_of(t), g.begin, g.end); });
+}
+
+bool Run::may_write(size_t root, const Tensor& t) const {
+    const auto& pairs = context_.plan->overwrites;
+    return std::all_of(given_.begin(), given_.end(), [&](const GivenMemory& g) {
+        if (!overlap(begin_of(t), end_of(t), g.begin, g.end)) return true;
+        if (!context_.device.shares_memory() || g.begin != begin_of(t) || g.end != end_of(t)) return false;
+        return std::find(pairs.begin(), pairs.end(), std::pair(static_cast<int>(root), g.root)) != pairs.end();
+    });
 }
 
 Status Run::ask_place(size_t k) {
@@ -64,7 +73,7 @@ Result<const Tensor*> Run::output_place(size_t root, int64_t bytes) {
         if (!left.memory && stays()) left.memory = TRY(device_tensor(k));
         if (!left.memory || left.memory->bytes() != bytes || left.memory->gpu() != context_.device.gpu()) continue;
         const Tensor& t = *left.memory;
-        if (!(t.gpu() == kNoGpu ? usable(t) : usable_on_gpu(t)) || overlaps_inputs(t)) continue;
+        if (!(t.gpu() == kNoGpu ? usable(t) : usable_on_gpu(t)) || !may_write(root, t)) continue;
         left.in_place = true;
         return &t;
     }

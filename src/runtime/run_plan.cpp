@@ -69,6 +69,26 @@ class ArenaBlocks {
         }
     }
 
+    // The outputs that step `s` may write over inputs of the run that it reads for the last time.
+    void overwrite_inputs(int s, std::vector<std::pair<int, int>>& pairs) const {
+        const auto* step = std::get_if<KernelStep>(&program_.steps[static_cast<size_t>(s)]);
+        if (!step || !plan_.steps[static_cast<size_t>(s)].bound) return;
+        const Kernel& kernel = program_.kernels[step->kernel];
+        const SymbolValues symbols = named(kernel, plan_.steps[static_cast<size_t>(s)].symbols);
+        auto is = [&](int r, Home home) { return layout_.home[size_t(r)] == home && plan_.bytes[size_t(r)] > 0; };
+        for (size_t out = 0; out < step->args.size(); ++out) {
+            const int to = root(*step, out);
+            if (!is(to, Home::Output) || layout_.first[size_t(to)] != s || !alone(*step, out)) continue;
+            for (size_t in = 0; in < step->args.size(); ++in) {
+                const int from = root(*step, in);
+                if (!is(from, Home::Input) || layout_.last[size_t(from)] != s || !alone(*step, in)) continue;
+                if (plan_.bytes[size_t(from)] != plan_.bytes[size_t(to)]) continue;
+                if (may_share_memory(kernel, in, out) && may_overwrite(kernel, in, out, symbols))
+                    pairs.emplace_back(to, from);
+            }
+        }
+    }
+
     void place(RunPlan& plan) const {
         std::vector<Block> used;
         std::vector<int> position(blocks_.size(), -1);
@@ -168,6 +188,7 @@ Result<RunPlan> plan_run(const Program& program, const ProgramLayout& layout, co
         for (int s = 0; s < steps; ++s) blocks.join(s);
     else
         blocks.keep_all(steps);
+    for (int s = 0; s < steps; ++s) blocks.overwrite_inputs(s, plan.overwrites);
     blocks.place(plan);
     return plan;
 }

@@ -18,6 +18,9 @@ struct RunPlan {
     std::vector<int64_t> offsets;  // by root: in the arena; -1: not there
     std::vector<Sizes> sizes;      // by buffer, where the bytes are known
     std::vector<BoundStep> steps;
+    // Pairs (output, input) of roots: kernels may write the output where the input lies, which nothing reads
+    // afterwards.
+    std::vector<std::pair<int, int>> overwrites;
     int64_t block_bytes = 0;    // of the arena
     int64_t scratch_bytes = 0;  // of one thread, the most of any step
 };

@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
     add_rules(app, chosen);
     add_discover(app, chosen);
     add_tile(app, chosen);
+    add_train(app, chosen);
     add_devices(app, chosen);
     add_completion(app, chosen);
     add_version(app, chosen);

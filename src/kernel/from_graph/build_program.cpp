@@ -175,6 +175,7 @@ class Assembly {
             }
             for (int n : all_reads(units[u].group, checks, [&](int check) { depend(int(u), check); })) needs(int(u), n);
         }
+        for (const auto& [unit, reader] : updates_after_readers(units, unit_of, users)) depend(unit, reader);
         using Entry = std::pair<int, int>;
         std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
         for (size_t u = 0; u < units.size(); ++u)
@@ -191,6 +192,56 @@ class Assembly {
         return order;
     }
 
+    // Pairs (unit, reader): a unit that makes an output of an input's name and type, and comes after all others that
+    // read this input, so that the output can take the input's memory.
+    std::vector<std::pair<int, int>> updates_after_readers(const std::vector<Unit>& units,
+                                                           const std::vector<int>& unit_of,
+                                                           std::vector<std::vector<int>> users) const {
+        const Graph& graph = *expanded_.graph;
+        std::set<std::string> updated(graph.output_names().begin(), graph.output_names().end());
+        auto is_updated = [&](const Value* v) {
+            return v && v->kind() == Value::Kind::Input && updated.contains(v->name());
+        };
+        std::map<int, std::vector<int>> readers;  // by definition of an input
+        if (std::none_of(graph.inputs().begin(), graph.inputs().end(),
+                         [&](const auto& v) { return is_updated(v.get()); }))
+            return {};
+        for (size_t u = 0; u < units.size(); ++u) {
+            const std::vector<int> reads =
+                units[u].host ? units[u].host->inputs : all_reads(units[u].group, {}, [](int) {});
+            for (int n : reads)
+                if (n >= 0 && is_updated(def(n).value)) readers[n].push_back(int(u));
+        }
+        auto reaches = [&](int from, int to) {
+            std::vector<bool> seen(units.size());
+            std::vector<int> work = {from};
+            while (!work.empty()) {
+                const int u = work.back();
+                work.pop_back();
+                if (u == to) return true;
+                if (seen[size_t(u)]) continue;
+                seen[size_t(u)] = true;
+                work.insert(work.end(), users[size_t(u)].begin(), users[size_t(u)].end());
+            }
+            return false;
+        };
+        std::vector<std::pair<int, int>> pairs;
+        for (const auto& [n, by] : readers) {
+            if (by.size() < 2) continue;
+            for (size_t k = 0; k < all_.outputs.size(); ++k) {
+                const int output = all_.outputs[k], unit = output < 0 ? -1 : unit_of[size_t(output)];
+                if (graph.output_names()[k] != def(n).value->name()) continue;
+                if (std::find(by.begin(), by.end(), unit) == by.end() || def(output).dtype != def(n).dtype) continue;
+                for (int reader : by) {
+                    if (reader == unit || reaches(reader, unit) || reaches(unit, reader)) continue;
+                    pairs.emplace_back(unit, reader);
+                    users[size_t(reader)].push_back(unit);
+                }
+            }
+        }
+        return pairs;
+    }
+
     // A part of a joined definition, or what is made in its place.
     int made_part(int p) const { return grouping_.group_of[size_t(p)] >= 0 ? p : def(p).body.node().slot; }
 
@@ -204,7 +255,8 @@ class Assembly {
     // The definitions that a group reads, through those that are inlined; calls `check` for nodes that are checked
     // first.
     template <typename Check>
-    std::vector<int> all_reads(int group, const std::map<const Node*, std::vector<int>>& checks, const Check& check) {
+    std::vector<int> all_reads(int group, const std::map<const Node*, std::vector<int>>& checks,
+                               const Check& check) const {
         std::vector<int> reads, work = grouping_.groups[size_t(group)];
         std::vector<bool> seen(all_.list.size());
         while (!work.empty()) {

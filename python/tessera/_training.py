@@ -1,0 +1,233 @@
+"""Training: a model, a loss and an optimizer as one compiled step (docs/training.md)."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Array, array_from, numpy_dtype, value_from
+from ._errors import Error
+from ._places import NO_GPU, datum_of
+from ._runnable import Executable, Model, Path, number
+from ._tessera import Datum, Port, TrainingOptions, TrainingReport
+from ._tessera import Training as _Training
+
+LearningRate = float | Callable[[int], float]  # a number, or one for each update, which are counted from 0
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent, with momentum and Nesterov's."""
+
+    learning_rate: LearningRate = 1e-2
+    momentum: float = 0
+    nesterov: bool = False
+    weight_decay: float = 0
+    kind = "sgd"
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam; weight decay is added to the gradient."""
+
+    learning_rate: LearningRate = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0
+    kind = "adam"
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """Adam with decoupled weight decay."""
+
+    learning_rate: LearningRate = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 1e-2
+    kind = "adamw"
+
+
+@dataclass(frozen=True)
+class Adagrad:
+    learning_rate: LearningRate = 1e-2
+    epsilon: float = 1e-10
+    weight_decay: float = 0
+    kind = "adagrad"
+
+
+@dataclass(frozen=True)
+class Lion:
+    """The sign of a moving average; weight decay is decoupled."""
+
+    learning_rate: LearningRate = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.99
+    weight_decay: float = 0
+    kind = "lion"
+
+
+Optimizer = SGD | Adam | AdamW | Adagrad | Lion
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss with what is particular about it: Loss("cross_entropy", label_smoothing=0.1)."""
+
+    kind: str = "cross_entropy"
+    output: str = ""  # of the model, that the loss is of; empty: its first
+    class_axis: int = 1  # cross_entropy: the dimension of the logits that counts classes
+    ignore_index: int = -100  # cross_entropy: rows with this label count for nothing
+    label_smoothing: float = 0
+    class_weights: Sequence[float] = ()
+
+
+def warmup_cosine(peak: float, updates: int, warmup: int = 0, floor: float = 0) -> Callable[[int], float]:
+    """A learning rate that rises linearly to `peak` over `warmup` updates and falls to `floor` as a cosine until `updates`."""
+    def rate(update: int) -> float:
+        if update < warmup:
+            return peak * (update + 1) / warmup
+        done = min(1.0, (update - warmup) / max(1, updates - warmup))
+        return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * done))
+    return rate
+
+
+class Training:
+    """A compiled training step with its parameters and the optimizer's state. Calling it makes one step and gives the loss."""
+
+    def __init__(self, held: _Training, schedule: Callable[[int], float] | None) -> None:
+        self._held = held
+        self._schedule = schedule
+        self._ports: dict[str, Port] = {port.name: port for port in held.inputs}
+        self.report: TrainingReport | None = None  # of the last step
+
+    @property
+    def inputs(self) -> list[Port]:
+        """What a step takes: the model's inputs, then "target"."""
+        return list(self._held.inputs)
+
+    def _batch(self, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Datum]:
+        if len(values) > len(self._ports):
+            raise Error("E0401", f"{len(values)} inputs were given, a training step takes {len(self._ports)}",
+                        hint=f"they are: {', '.join(self._ports)}")
+        batch = dict(zip(self._ports, values))
+        for name, value in named.items():
+            if name in batch:
+                raise Error("E0401", f'input "{name}" is given twice')
+            batch[name] = value
+        return {name: datum_of(name, self._converted(name, value), self._ports.get(name), NO_GPU)
+                for name, value in batch.items()}
+
+    def _converted(self, name: str, value: Any) -> Any:
+        """Labels of any integers, and targets of any floats."""
+        port = self._ports.get(name)
+        if name != "target" or port is None or port.dtype is None or not isinstance(value, (np.ndarray, np.generic, list, tuple)):
+            return value
+        array, wanted = np.asarray(value), numpy_dtype(port.dtype)
+        return array.astype(wanted) if array.dtype != wanted and array.dtype.kind in ("iu" if wanted.kind == "i" else "fiub") else array
+
+    def __call__(self, *values: Any, **named: Any) -> float:
+        if self._schedule is not None:
+            self._held.learning_rate = self._schedule(self._held.updates)
+        self.report = self._held.step(self._batch(values, named))
+        return self.report.loss
+
+    def evaluate(self, *values: Any, **named: Any) -> tuple[float, dict[str, Any]]:
+        """The loss, and the model's outputs as they are used: no dropout, batch normalization by its running statistics."""
+        loss, outputs = self._held.evaluate(self._batch(values, named))
+        return loss, {name: value_from(datum) for name, datum in zip(self._names, outputs)}
+
+    def parameters(self) -> dict[str, Array]:
+        """Arrays over the parameters' own memory: what is written there, the next step reads."""
+        return {name: array_from(tensor) for name, tensor in self._held.parameters}
+
+    def state(self) -> dict[str, Array]:
+        """The same of what the optimizer remembers, and of running statistics."""
+        return {name: array_from(tensor) for name, tensor in self._held.state}
+
+    @property
+    def learning_rate(self) -> float:
+        return self._held.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self._schedule = None
+        self._held.learning_rate = rate
+
+    @property
+    def updates(self) -> int:
+        """How many there were."""
+        return self._held.updates
+
+    @property
+    def skipped(self) -> int:
+        """Steps whose gradients were not finite, with loss scaling."""
+        return self._held.skipped
+
+    @property
+    def loss_scale(self) -> float:
+        return self._held.loss_scale
+
+    def save(self, path: Path, extra: Mapping[str, str] | None = None) -> None:
+        """Parameters, optimizer state, counts and the seed, as safetensors. The file appears whole or not at all. `extra` is text
+        of your own."""
+        self._held.save(os.fspath(path), dict(extra or {}))
+
+    def load(self, path: Path) -> dict[str, str]:
+        """What save wrote: the next steps give the same losses, to the bit. Returns save's `extra`."""
+        return self._held.load(os.fspath(path))
+
+    def trained(self) -> Model:
+        """The model with the parameters as they are now."""
+        return Model(self._held.trained())
+
+    def export(self, path: Path) -> None:
+        """The same as a file: .onnx, or Tessera's text form."""
+        self.trained().save(path)
+
+    @property
+    def executable(self) -> Executable:
+        """Of one step: report, emit."""
+        return Executable(self._held.executable)
+
+    _names: list[str]
+
+
+def make_training(model: Model, loss: str | Loss | None, optimizer: Optimizer, *, parameters: Sequence[str],
+                  frozen: Sequence[str], clip_norm: float, clip_value: float, precision: str | None, loss_scale: float,
+                  accumulate: int, training_mode: bool, seed: int, target: str, threads: int, strict: bool,
+                  cache: Path | None) -> Training:
+    options = TrainingOptions()
+    if isinstance(loss, str) or loss is None:
+        loss = Loss("output" if loss is None else loss)
+    chosen = options.loss
+    for name in ("kind", "output", "class_axis", "ignore_index", "label_smoothing"):
+        setattr(chosen, name, getattr(loss, name))
+    chosen.class_weights = [float(weight) for weight in loss.class_weights]
+    rule = options.optimizer
+    if not isinstance(optimizer, (SGD, Adam, AdamW, Adagrad, Lion)):
+        raise Error("E0501", f"optimizer: expected tessera.SGD, Adam, AdamW, Adagrad or Lion, got {type(optimizer).__name__}")
+    rate = optimizer.learning_rate
+    for name in ("kind", "momentum", "nesterov", "beta1", "beta2", "epsilon", "weight_decay"):
+        if hasattr(optimizer, name):
+            setattr(rule, name, getattr(optimizer, name))
+    rule.learning_rate = rate(0) if callable(rate) else rate
+    options.loss, options.optimizer = chosen, rule
+    options.parameters, options.frozen = list(parameters), list(frozen)
+    options.clip_norm, options.clip_value = clip_norm, clip_value
+    options.precision = precision or "f32"
+    options.loss_scale = loss_scale
+    options.accumulate = number("accumulate", accumulate, 1)
+    options.training_mode = training_mode
+    options.seed = number("seed", seed, 0)
+    options.set_compile(target, threads, "strict" if strict else "default", None if cache is None else os.fspath(cache))
+    training = Training(_Training.create(model._held, options), rate if callable(rate) else None)
+    training._names = [port.name for port in model.outputs]
+    return training

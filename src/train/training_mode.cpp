@@ -1,0 +1,137 @@
+#include "train/training_mode.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kBatchNormalization = "batch_normalization", kDropout = "dropout";
+// What mixed precision computes in the narrow type, its sums in f32. All other ops stay in f32.
+constexpr std::string_view kNarrowOps[] = {"matmul", "gemm", "conv", "conv_transpose", "einsum"};
+
+std::vector<Node*> nodes_called(const Graph& graph, std::string_view op) {
+    std::vector<Node*> found;
+    for (const auto& node : graph.nodes())
+        if (node->op().name == op) found.push_back(node.get());
+    return found;
+}
+
+void replace_node(Graph& graph, Node& node, const std::vector<Value*>& by) {
+    for (size_t i = 0; i < std::min(by.size(), node.output_count()); ++i) graph.replace_uses(node.output(i), by[i]);
+    graph.erase(node);
+}
+
+// 32 bits that look random, from 32: multiplications and shifts (Wellons' lowbias32).
+Value* mixed(Builder& b, Value* x) {
+    auto number = [&](uint32_t v) { return b.constant(Tensor::scalar<uint32_t>(v)); };
+    auto shifted = [&](Value* v, uint32_t by) {
+        return b.op("bitwise_xor",
+                    {v, b.op("bit_shift", {v, number(by)}, {{"direction", Attr(std::string("RIGHT"))}})});
+    };
+    x = b.mul(shifted(x, 16), number(0x7feb352dU));
+    x = b.mul(shifted(x, 15), number(0x846ca68bU));
+    return shifted(x, 16);
+}
+
+// Ratios are of 2^24, which f32 holds exactly.
+Value* kept_by_counter(Builder& b, Value* x, double ratio, Value* seed, uint32_t stream) {
+    Value* places = b.op("range", {b.scalar(0, DType::i64), b.op("size", {x}), b.scalar(1, DType::i64)});
+    Value* key =
+        mixed(b, b.op("bitwise_xor", {b.cast(seed, DType::u32), b.constant(Tensor::scalar<uint32_t>(stream))}));
+    Value* bits = mixed(b, b.add(mixed(b, b.cast(places, DType::u32)), key));
+    Value* high =
+        b.op("bit_shift", {bits, b.constant(Tensor::scalar<uint32_t>(8))}, {{"direction", Attr(std::string("RIGHT"))}});
+    auto threshold = static_cast<uint32_t>(ratio * double(1 << 24));
+    Value* kept = b.op("greater_or_equal", {high, b.constant(Tensor::scalar<uint32_t>(threshold))});
+    return b.op("reshape", {kept, b.op("shape", {x})});
+}
+
+Result<double> ratio_of(const Node& node) {
+    if (!node.input(1)) return 0.5;
+    if (!node.input(1)->is_constant())
+        return Error(Code::E0202, "the ratio of a dropout is only known at run time").at(node.where());
+    const double ratio = node.input(1)->tensor()->real_at(0);
+    if (ratio >= 0 && ratio < 1) return ratio;
+    return Error(Code::E0407, "the ratio of a dropout is {}, not from 0 to below 1", ratio).at(node.where());
+}
+
+}  // namespace
+
+std::vector<Value*> running_statistics(const Graph& graph) {
+    std::vector<Value*> found;
+    for (const Node* node : nodes_called(graph, kBatchNormalization)) {
+        found.push_back(node->input(3));
+        found.push_back(node->input(4));
+    }
+    return found;
+}
+
+Result<std::vector<RunningStatistic>> normalize_by_batch(Graph& graph) {
+    std::vector<RunningStatistic> updated;
+    Builder b(graph);
+    for (Node* node : nodes_called(graph, kBatchNormalization)) {
+        AttrMap attrs = node->attrs();
+        attrs["training_mode"] = int64_t{1};
+        const std::vector<Value*> in = node->inputs();
+        auto out = b.ops(kBatchNormalization, in, attrs, 3);
+        TRY(b.status());
+        replace_node(graph, *node, out);
+        for (size_t i : {1, 2}) updated.push_back({in[i + 2], out[i]});
+    }
+    graph.sort();
+    return updated;
+}
+
+Status normalize_by_statistics(Graph& graph) {
+    Builder b(graph);
+    for (Node* node : nodes_called(graph, kBatchNormalization)) {
+        if (node->view().integer("training_mode") == 0) continue;
+        AttrMap attrs = node->attrs();
+        attrs["training_mode"] = int64_t{0};
+        Value* y = b.op(kBatchNormalization, node->inputs(), attrs);
+        TRY(b.status());
+        replace_node(graph, *node, {y, node->input(3), node->input(4)});
+    }
+    graph.sort();
+    return {};
+}
+
+Result<bool> drop_by_counter(Graph& graph, const std::function<Value*()>& seed) {
+    Builder b(graph);
+    uint32_t stream = 0;
+    for (Node* node : nodes_called(graph, kDropout)) {
+        const double ratio = TRY(ratio_of(*node));
+        Value* x = node->input(0);
+        if (ratio == 0) continue;
+        Value* kept = kept_by_counter(b, x, ratio, seed(), ++stream);
+        TRY(b.status());
+        Value* scaled = b.mul(x, b.op("where", {kept, b.scalar_like(1 / (1 - ratio), x), b.scalar_like(0, x)}));
+        TRY(b.status());
+        replace_node(graph, *node, {scaled, kept});
+    }
+    graph.sort();
+    return stream > 0;
+}
+
+Status narrow_products(Graph& graph, DType narrow) {
+    Builder b(graph);
+    std::vector<Node*> products;
+    for (const auto& node : graph.nodes()) {
+        bool wide = std::find(std::begin(kNarrowOps), std::end(kNarrowOps), node->op().name) != std::end(kNarrowOps);
+        for (const Value* v : node->inputs())
+            wide = wide && (!v || (v->type().is_tensor() && v->type().tensor().dtype == DType::f32));
+        if (wide) products.push_back(node.get());
+    }
+    for (Node* node : products) {
+        std::vector<Value*> in;
+        for (Value* v : node->inputs()) in.push_back(v ? b.cast(v, narrow) : nullptr);
+        std::vector<Value*> out = b.ops(node->op().name, in, node->attrs(), node->output_count());
+        for (Value*& y : out) y = b.cast(y, DType::f32);
+        TRY(b.status());
+        replace_node(graph, *node, out);
+    }
+    graph.sort();
+    return {};
+}
+
+}  // namespace tessera

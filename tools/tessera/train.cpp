@@ -1,0 +1,329 @@
+// tessera train: trains a model on arrays, with a checkpoint that an interrupted run goes on from.
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "base/output_file.h"
+#include "help.h"
+#include "loss_curve.h"
+#include "training_data.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kTrainExamples =
+    "Examples:\n"
+    "  tessera train model.onnx --data x.npy,labels.npy --epochs 3 --lr 3e-4 --out trained.onnx\n"
+    "  tessera train model.onnx --data x.npy,labels.npy --checkpoint run.safetensors --resume\n"
+    "      goes on where the run before was stopped; the losses are the same to the bit\n"
+    "  tessera train model.onnx --data x.npy,y.npy --loss mse --optimizer sgd --momentum 0.9\n";
+
+struct EpochResult {
+    double loss = 0;
+    std::optional<double> evaluated, accuracy;
+};
+
+struct Train {
+    std::string path, data, evaluate, out, checkpoint, svg, schedule = "constant", cache;
+    TrainingOptions options;
+    std::optional<double> rate, momentum, weight_decay;
+    int64_t epochs = 1, batch = 32, save_every = 0, warmup = 0;
+    bool resume = false, no_shuffle = false, no_cache = false, json = false, nesterov = false;
+    Progress::Mode progress = Progress::Mode::Auto;
+
+    Status operator()();
+
+  private:
+    Status choose_options();
+    double rate_at(int64_t update, int64_t updates) const;
+    Result<EpochResult> evaluated(Training& training, const TrainingData& held_out) const;
+    Status train(Training& training, const TrainingData& given, const std::optional<TrainingData>& held_out);
+    Status save(const Training& training) const;
+    Status restore(Training& training);
+    void show(const Training& training, double seconds) const;
+
+    // Where the run is; a checkpoint keeps it.
+    int64_t epoch_ = 0, next_ = 0, steps_ = 0;
+    double epoch_loss_ = 0;
+    LossCurve curve_;
+    std::vector<EpochResult> results_;
+};
+
+Status Train::choose_options() {
+    Optimizer& o = options.optimizer;
+    const Optimizer known[] = {Optimizer::sgd(1e-2), Optimizer::adam(), Optimizer::adamw(), Optimizer::adagrad(),
+                               Optimizer::lion()};
+    const std::string kind = o.kind;
+    for (const Optimizer& k : known)
+        if (k.kind == kind) o = k;
+    o.learning_rate = rate.value_or(o.learning_rate);
+    o.weight_decay = weight_decay.value_or(o.weight_decay);
+    if ((momentum || nesterov) && kind != "sgd")
+        return Error(Code::E0501, "--momentum and --nesterov are of the optimizer sgd");
+    o.momentum = momentum.value_or(0);
+    o.nesterov = nesterov;
+    if (resume && checkpoint.empty()) return Error(Code::E0501, "--resume needs --checkpoint, the file to go on from");
+    if (out.empty() && checkpoint.empty())
+        return Error(Code::E0501, "nothing would be left of the run")
+            .hint("name a file for the trained model with --out, or one with --checkpoint");
+    if (no_cache)
+        options.compile.cache = "";
+    else if (!cache.empty())
+        options.compile.cache = cache;
+    return {};
+}
+
+double Train::rate_at(int64_t update, int64_t updates) const {
+    const double peak = options.optimizer.learning_rate;
+    if (update < warmup) return peak * double(update + 1) / double(warmup);
+    if (schedule == "constant") return peak;
+    const double done = double(update - warmup) / double(std::max<int64_t>(1, updates - warmup));
+    return schedule == "linear" ? peak * (1 - done) : peak * 0.5 * (1 + std::cos(M_PI * done));
+}
+
+// How many rows have their largest logit at the label; nothing where the output is no matrix of logits.
+std::optional<int64_t> right_rows(const Tensor& logits, const Tensor& labels) {
+    if (logits.rank() != 2 || labels.elements() != logits.size(0)) return {};
+    int64_t right = 0;
+    for (int64_t i = 0; i < logits.size(0); ++i) {
+        int64_t best = 0;
+        for (int64_t c = 1; c < logits.size(1); ++c)
+            if (logits.real_at(i * logits.size(1) + c) > logits.real_at(i * logits.size(1) + best)) best = c;
+        right += best == labels.int_at(i);
+    }
+    return right;
+}
+
+Result<EpochResult> Train::evaluated(Training& training, const TrainingData& held_out) const {
+    double loss = 0, right = 0;
+    int64_t rows = 0;
+    bool labels = options.loss.kind == "cross_entropy";
+    const auto order = held_out.order({}, 0);
+    for (int64_t k = 0; k < held_out.batches(batch); ++k) {
+        NamedData given = TRY(held_out.batch(order, k, batch));
+        const auto count = given.begin()->second.tensor().size(0);
+        const auto found = TRY(training.evaluate(given));
+        loss += found.loss * double(count);
+        rows += count;
+        auto hits = labels ? right_rows(found.outputs[0].tensor(), given.at("target").tensor()) : std::nullopt;
+        labels = labels && hits;
+        right += double(hits.value_or(0));
+    }
+    EpochResult result;
+    result.evaluated = loss / double(rows);
+    if (labels) result.accuracy = right / double(rows);
+    return result;
+}
+
+Status Train::save(const Training& training) const {
+    if (checkpoint.empty()) return {};
+    std::string results;
+    for (const EpochResult& r : results_)
+        results += fmt::format("{:a} {:a} {:a} ", r.loss, r.evaluated.value_or(NAN), r.accuracy.value_or(NAN));
+    return training.save(checkpoint, {{"epoch", std::to_string(epoch_)},
+                                      {"next_batch", std::to_string(next_)},
+                                      {"steps", std::to_string(steps_)},
+                                      {"epoch_loss", fmt::format("{:a}", epoch_loss_)},
+                                      {"curve", curve_.text()},
+                                      {"epochs", results},
+                                      {"batch", std::to_string(batch)}});
+}
+
+Status Train::restore(Training& training) {
+    if (!resume || !std::filesystem::exists(checkpoint)) return {};
+    auto extra = TRY(training.load(checkpoint));
+    auto number = [&](const char* key, int64_t& into) {
+        const std::string& t = extra[key];
+        return std::from_chars(t.data(), t.data() + t.size(), into).ec == std::errc() && into >= 0;
+    };
+    int64_t size = 0;
+    if (!number("epoch", epoch_) || !number("next_batch", next_) || !number("steps", steps_) ||
+        !number("batch", size) || !curve_.read(extra["curve"]))
+        return Error(Code::E0110, "\"{}\" was not saved by tessera train", checkpoint);
+    if (size != batch)
+        return Error(Code::E0501, "\"{}\" is of a run with --batch {}, this has --batch {}", checkpoint, size, batch);
+    epoch_loss_ = std::strtod(extra["epoch_loss"].c_str(), nullptr);
+    const char* at = extra["epochs"].c_str();
+    auto next = [&at] {
+        char* end = nullptr;
+        const double v = std::strtod(at, &end);
+        at = end;
+        return v;
+    };
+    auto given = [](double v) { return std::isnan(v) ? std::nullopt : std::optional(v); };
+    for (int64_t e = 0; e < epoch_; ++e) {
+        EpochResult r{.loss = next()};
+        r.evaluated = given(next());
+        r.accuracy = given(next());
+        results_.push_back(r);
+    }
+    return {};
+}
+
+Status Train::train(Training& training, const TrainingData& given, const std::optional<TrainingData>& held_out) {
+    const int64_t per_epoch = given.batches(batch), updates = epochs * per_epoch / options.accumulate;
+    for (; epoch_ < epochs; ++epoch_) {
+        const auto order = given.order(no_shuffle ? std::nullopt : std::optional(options.seed), epoch_);
+        auto line = std::make_unique<Progress>(progress, "train");  // gone before a line is printed
+        for (; next_ < per_epoch;) {
+            if (interrupted()) {
+                TRY(save(training));
+                return Error(Code::E0410, "interrupted in epoch {}, after step {}", epoch_ + 1, steps_)
+                    .hint("{}", checkpoint.empty() ? "with --checkpoint, a run can go on later"
+                                                   : "--resume goes on from here");
+            }
+            training.set_learning_rate(rate_at(training.updates(), updates));
+            const TrainingReport report = TRY(training.step(TRY(given.batch(order, next_, batch))));
+            if (!report.skipped) {
+                curve_.add(report.loss);
+                epoch_loss_ += report.loss;
+            }
+            ++next_;
+            ++steps_;
+            line->update(fmt::format("epoch {}/{}  loss {:.4f}", epoch_ + 1, epochs, report.loss),
+                         size_t(epoch_ * per_epoch + next_), size_t(epochs * per_epoch));
+            if (save_every > 0 && steps_ % save_every == 0) TRY(save(training));
+        }
+        line.reset();
+        EpochResult result = held_out ? TRY(evaluated(training, *held_out)) : EpochResult();
+        result.loss = epoch_loss_ / double(per_epoch);
+        results_.push_back(result);
+        std::string text = fmt::format("epoch {}/{}  loss {:.4f}", epoch_ + 1, epochs, result.loss);
+        if (result.evaluated) text += fmt::format("  held out {:.4f}", *result.evaluated);
+        if (result.accuracy) text += fmt::format("  accuracy {:.2f} %", 100 * *result.accuracy);
+        if (!json) fmt::print("{}\n", text);
+        epoch_loss_ = 0;
+        next_ = 0;
+        if (epoch_ + 1 < epochs) {
+            ++epoch_;
+            TRY(save(training));
+            --epoch_;
+        }
+    }
+    return save(training);
+}
+
+void Train::show(const Training& training, double seconds) const {
+    int64_t count = 0;
+    for (const auto& [name, tensor] : training.parameters()) count += tensor.elements();
+    if (json) {
+        Json j{{"model", path},
+               {"parameters", count},
+               {"steps", steps_},
+               {"updates", training.updates()},
+               {"skipped", training.skipped()},
+               {"seconds", seconds},
+               {"epochs", Json::array()}};
+        for (const EpochResult& r : results_) {
+            Json e{{"loss", r.loss}};
+            if (r.evaluated) e["held_out_loss"] = *r.evaluated;
+            if (r.accuracy) e["accuracy"] = *r.accuracy;
+            j["epochs"].push_back(std::move(e));
+        }
+        j["losses"] = {{"steps_per_point", curve_.steps_per_point()}, {"points", curve_.points()}};
+        for (auto [key, file] : {std::pair{"out", &out}, {"checkpoint", &checkpoint}, {"svg", &svg}})
+            if (!file->empty()) j[key] = *file;
+        return print_json(j);
+    }
+    constexpr size_t kPlotColumns = 72, kPlotRows = 8;
+    fmt::print("{}", curve_.plot(kPlotColumns, kPlotRows));
+    fmt::print("{} parameters, {} in {}", human_count(double(count)), plural(double(steps_), "step"),
+               human_seconds(seconds));
+    if (training.skipped()) fmt::print(", {} skipped", training.skipped());
+    fmt::print("\n");
+    if (!out.empty()) fmt::print("written to {}\n", out);
+}
+
+Status Train::operator()() {
+    TRY(choose_options());
+    Model model = TRY(load_model(path));
+    Training training = TRY(Training::create(model, options));
+    const TrainingData given = TRY(TrainingData::read(data, training.inputs()));
+    TRY(given.check_batch(batch));
+    std::optional<TrainingData> held_out;
+    if (!evaluate.empty()) held_out = TRY(TrainingData::read(evaluate, training.inputs()));
+    if (held_out) TRY(held_out->check_batch(batch));
+    TRY(restore(training));
+    Stopwatch watch;
+    TRY(train(training, given, held_out));
+    const double seconds = watch.seconds();
+    if (!out.empty()) TRY(training.trained().save(out));
+    if (!svg.empty()) TRY(write_file(svg, curve_.svg()));
+    show(training, seconds);
+    return {};
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Chosen& chosen) {
+    auto run = std::make_shared<Train>();
+    CLI::App* c = app.add_subcommand("train", "Train a model on arrays");
+    c->add_option("model", run->path, "ONNX file, or Tessera's text form")->option_text("FILE")->required();
+    c->add_option(
+         "--data", run->data,
+         "Arrays for the model's inputs and the target, in order, or NAME=FILE; the first dimension counts examples")
+        ->option_text("X.npy,Y.npy")
+        ->required();
+    c->add_option("--evaluate", run->evaluate, "The same of held-out examples, evaluated after each epoch")
+        ->option_text("X.npy,Y.npy");
+    c->add_option("--epochs", run->epochs, "Passes over the data (1)")->option_text("N")->check(at_least(1));
+    c->add_option("--batch", run->batch, "Examples of a step (32)")->option_text("N")->check(at_least(1));
+    c->add_option(
+         "--loss", run->options.loss.kind,
+         "cross_entropy (logits and integer labels), mse, l1, bce_with_logits, or output: the model's own scalar")
+        ->option_text("LOSS");
+    c->add_option("--ignore-index", run->options.loss.ignore_index,
+                  "Label of rows that cross_entropy leaves out (-100)")
+        ->option_text("N");
+    c->add_option("--class-axis", run->options.loss.class_axis, "Dimension of the logits that counts classes (1)")
+        ->option_text("N");
+    c->add_option("--label-smoothing", run->options.loss.label_smoothing, "Of cross_entropy (0)")->option_text("S");
+    run->options.optimizer.kind = "adamw";
+    c->add_option("--optimizer", run->options.optimizer.kind, "sgd, adam, adamw, adagrad or lion (adamw)")
+        ->option_text("NAME");
+    c->add_option("--lr", run->rate, "Learning rate (the optimizer's own)")->option_text("RATE");
+    c->add_option("--schedule", run->schedule, "Of the learning rate: constant, linear or cosine, to zero at the end")
+        ->option_text("NAME")
+        ->check(CLI::IsMember({"constant", "linear", "cosine"}));
+    c->add_option("--warmup", run->warmup, "Updates over which the learning rate rises from zero (0)")
+        ->option_text("N")
+        ->check(at_least(0));
+    c->add_option("--momentum", run->momentum, "Of sgd (0)")->option_text("M");
+    c->add_flag("--nesterov", run->nesterov, "Nesterov's momentum");
+    c->add_option("--weight-decay", run->weight_decay, "Weight decay (adamw: 0.01, others: 0)")->option_text("W");
+    c->add_option("--clip-norm", run->options.clip_norm, "Largest norm of all gradients together")->option_text("NORM");
+    c->add_option("--accumulate", run->options.accumulate, "Steps whose gradients are averaged for one update (1)")
+        ->option_text("N")
+        ->check(at_least(1));
+    c->add_option("--parameters", run->options.parameters, "Patterns of initializers to train (all float ones)")
+        ->option_text("PATTERN ...")
+        ->allow_extra_args(false);
+    c->add_option("--frozen", run->options.frozen, "Patterns of initializers to leave as they are")
+        ->option_text("PATTERN ...")
+        ->allow_extra_args(false);
+    c->add_option("--precision", run->options.precision,
+                  "Of products: f32, bf16 or f16 (f32); parameters stay as they are")
+        ->option_text("TYPE");
+    c->add_option("--seed", run->options.seed, "Of the order of examples and of dropout (0)")->option_text("N");
+    c->add_flag("--no-shuffle", run->no_shuffle, "Take the examples in the order of the files");
+    c->add_option("--checkpoint", run->checkpoint, "Save the run to this file after each epoch (safetensors)")
+        ->option_text("FILE");
+    c->add_option("--save-every", run->save_every, "Also after so many steps")->option_text("N")->check(at_least(1));
+    c->add_flag("--resume", run->resume, "Go on from the checkpoint, where it is there");
+    c->add_option("--out,-o", run->out, "Write the trained model to this file")->option_text("FILE");
+    c->add_option("--svg", run->svg, "Draw the losses")->option_text("FILE");
+    c->add_option("--threads", run->options.compile.threads, "Threads (one for each core)")
+        ->option_text("N")
+        ->check(between(1, 4096));
+    c->add_option("--target", run->options.compile.target, "Where steps run, such as cuda (host)")
+        ->option_text("TARGET");
+    c->add_option("--cache-dir", run->cache, "Folder of compiled code")->option_text("DIR");
+    c->add_flag("--no-cache", run->no_cache, "Compile anew, and keep nothing");
+    add_strict_option(*c);
+    c->add_flag("--json", run->json, "Print JSON");
+    add_progress_option(*c, run->progress);
+    c->footer(fmt::format("{}\n{}", kTrainExamples, kExitStatus));
+    c->callback([run, &chosen] { chosen = [run] { return report((*run)(), run->json); }; });
+}
+
+}  // namespace tessera::cli
