@@ -177,7 +177,7 @@ def object_array(shape: list[int], items: list[str]) -> Array:
 def array_from(tensor: Tensor) -> Array:
     """A NumPy array over the tensor's memory (strings: an object array)."""
     if tensor.dtype == "str":
-        return object_array(tensor.shape, tensor.strings())
+        return object_array(list(tensor.shape), tensor.strings())
     array = tensor.array()
     return array if array is not None else tensor.bytes().view(_NUMPY[tensor.dtype]).reshape(tensor.shape)
 

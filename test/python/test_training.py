@@ -3,12 +3,16 @@
 import json
 import os
 import random
+import re
 import resource
 import signal
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from onnx import TensorProto, helper, numpy_helper
 
 import tessera
@@ -502,3 +506,14 @@ def test_dropout_drops_and_is_repeated():
     assert make(4)(x) != seen[0]
     loss, _ = once.evaluate(x)
     assert loss == pytest.approx(float((x @ once.parameters()["w"]).mean()), rel=1e-4)
+
+
+def test_the_tutorial(tmp_path):
+    done = subprocess.run([sys.executable, str(ROOT / "tutorial" / "train_digits.py"), "--epochs", "10", "--plots", str(tmp_path)],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    right = float(re.findall(r"([\d.]+) % right", done.stdout)[-1])
+    assert right > 90, done.stdout
+    assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2 and (tmp_path / "digits.svg").read_text().startswith("<svg")
+    assert float(re.findall(r"at most (\S+)", done.stdout)[0]) < 1e-3
+    assert tessera.load(tmp_path / "digits.onnx").inputs[0].dims == ["batch", "64"]
