@@ -12,8 +12,9 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMaxWork = 20'000'000;
-constexpr double kModerate = 100;  // sums of such numbers lose little to rounding
-constexpr int kNear = 8;           // percent of elements that are a number of the rule, or near one
+constexpr double kModerate = 100;        // sums of such numbers lose little to rounding
+constexpr double kOfStoredFloats = 0.1;  // coarser than this are floats of 8 bits and less
+constexpr int kNear = 8;                 // percent of elements that are a number of the rule, or near one
 
 double least_of(DType dtype) {
     return dtype == DType::f64 ? 0x1p-1074 : dtype == DType::f32 ? 0x1p-149 : dtype == DType::f16 ? 0x1p-24 : 0x1p-133;
@@ -22,20 +23,50 @@ double least_of(DType dtype) {
 // What the elements of one tensor are like: a mixture shows a rule that minds one of them, tensors of one kind show
 // what two of a kind do together.
 struct Style {
-    enum class Kind { Any, Zeros, Undefined, Extremes, Ties };
+    enum class Kind { Any, Zeros, Undefined, Extremes, Ties, Halfway, Neighbours };
     Kind kind = Kind::Any;
-    double scale = 1;  // of Wide: around this
+    double scale = 1;  // of Wide and Neighbours: around this
 };
 
-double special(DType dtype, Style::Kind kind, Draw& draw) {
+int mantissa_bits(DType dtype) {
+    return dtype == DType::f64 ? 53 : dtype == DType::f32 ? 24 : dtype == DType::f16 ? 11 : 8;
+}
+
+// Next to the middle between two numbers of a narrower type: rounded to a type between them first, it is that middle.
+double next_to_halfway(DType dtype, Draw& draw) {
+    const int own = mantissa_bits(dtype);
+    int bits = draw.pick({8, 11, 24});
+    if (bits >= own) bits = 8;
+    if (bits >= own) return static_cast<double>(draw.between(-7, 7)) / 2;
+    const int64_t step = draw.chance(50) ? draw.below(4) : draw.below(int64_t{1} << (bits - 1));
+    const double middle = 1 + static_cast<double>(2 * step + 1) * std::ldexp(1.0, -bits);
+    const double off = std::ldexp(1.0, -static_cast<int>(draw.between(std::min(bits + 1, own - 1), own - 1)));
+    const double n = middle + draw.pick({off, -off, off, -off, 0.0});
+    return std::ldexp(draw.chance(50) ? n : -n, static_cast<int>(draw.between(-4, 12)));
+}
+int64_t next_to_halfway_integer(DType dtype, Draw& draw) {
+    const int width = static_cast<int>(dtype_bits(dtype)) - 1;
+    const int bits = draw.pick({8, 11, 24, 53});
+    if (width < bits + 3) return draw.between(0, int_max(dtype));
+    const int64_t odd = (int64_t{1} << bits) | (draw.below(int64_t{1} << (bits - 1)) << 1) | 1;
+    const int64_t n = (odd << draw.between(1, width - 1 - bits)) + draw.between(-1, 1);
+    return is_unsigned_int(dtype) || draw.chance(50) ? n : -n;
+}
+
+double special(DType dtype, const Style& style, Draw& draw) {
     constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
     const double most = float_max(dtype), least = least_of(dtype);
-    switch (kind) {
+    switch (style.kind) {
         case Style::Kind::Zeros: return draw.pick({0.0, -0.0, 0.0, -0.0, 1.0, -1.0});
         case Style::Kind::Undefined: return draw.pick({kNan, kInf, -kInf, 0.0, -0.0, 1.0, -1.0});
         case Style::Kind::Extremes:
             return draw.pick({most, -most, most / 2, least, -least, 0x1p53 + 1, -0x1p24 - 1, 1.0, 0.0});
         case Style::Kind::Ties: return static_cast<double>(draw.between(-7, 7)) / 2;
+        case Style::Kind::Halfway: return next_to_halfway(dtype, draw);
+        case Style::Kind::Neighbours: {
+            const double ulp = std::ldexp(1.0, std::ilogb(style.scale) + 1 - mantissa_bits(dtype));
+            return style.scale + static_cast<double>(draw.between(-1, 1)) * ulp;
+        }
         case Style::Kind::Any: break;
     }
     return draw.pick({0.0, -0.0, kInf, -kInf, kNan, most, -most, least, -least, 1.0, -1.0});
@@ -52,7 +83,7 @@ double real(Values values, bool positive, DType dtype, const Style& style, Draw&
         case Values::Ordinary: return (draw.uniform() * 2 - 1) * (draw.chance(20) ? 4 : 1.5);
         case Values::Wide: return (draw.chance(40) ? -1 : 1) * style.scale * (1 + draw.uniform());
         case Values::Special:
-            if (draw.chance(style.kind == Style::Kind::Any ? 55 : 80)) return special(dtype, style.kind, draw);
+            if (draw.chance(style.kind == Style::Kind::Any ? 55 : 80)) return special(dtype, style, draw);
             [[fallthrough]];
         default: return (draw.uniform() * 2 - 1) * (draw.chance(20) ? 4 : 1.5);
     }
@@ -61,6 +92,7 @@ double real(Values values, bool positive, DType dtype, const Style& style, Draw&
 int64_t integer(Values values, bool positive, DType dtype, Draw& draw) {
     const bool no_sign = is_unsigned_int(dtype);
     const int64_t most = int_max(dtype);
+    if (values == Values::Special && !positive && draw.chance(15)) return next_to_halfway_integer(dtype, draw);
     if ((values == Values::Special || values == Values::Extreme) && draw.chance(50)) {
         // The last ones are whole numbers that f64 and f32 do not have.
         int64_t v = draw.pick<int64_t>({int_min(dtype), most, 0, 1, -1, int_min(dtype) + 1, most - 1, most / 2 + 1,
@@ -84,7 +116,10 @@ Style some_style(Values values, double most, Draw& draw) {
     using Kind = Style::Kind;
     Style style;
     if (values == Values::Special)
-        style.kind = draw.pick({Kind::Any, Kind::Any, Kind::Zeros, Kind::Undefined, Kind::Extremes, Kind::Ties});
+        style.kind = draw.pick({Kind::Any, Kind::Any, Kind::Zeros, Kind::Undefined, Kind::Extremes, Kind::Ties,
+                                Kind::Halfway, Kind::Neighbours});
+    if (style.kind == Kind::Neighbours) style.scale = std::ldexp(1 + draw.uniform(), int(draw.between(-4, 14)) * 3);
+    while (style.kind == Kind::Neighbours && style.scale > most / 4) style.scale /= 64;
     // Anything between the square of which is too small, and twice of which is too large.
     if (values == Values::Large) style.scale = draw.pick({10.0, 100.0, 300.0});
     if (values == Values::Wide) style.scale = std::pow(most, draw.uniform() * 1.7 - 0.75);
@@ -167,6 +202,7 @@ Inputs draw_inputs(const Sample& sample, Values values, Draw& draw) {
     for (const auto& v : sample.graph->inputs())
         if (const DType t = v->type().tensor().dtype; is_float(t)) most = std::min(most, float_max(t));
     const Style shared = some_style(values, most, draw);
+    const bool stores = values == Values::Large && stores_floats(*sample.graph);
     const bool alike = values == Values::Wide ? draw.chance(70) : draw.chance(50);
     for (const auto& v : sample.graph->inputs()) {
         const std::string& name = v->name();
@@ -176,7 +212,8 @@ Inputs draw_inputs(const Sample& sample, Values values, Draw& draw) {
         }
         const DType dtype = v->type().tensor().dtype;
         const bool positive = sample.positive.contains(name);
-        const Style style = alike ? shared : some_style(values, most, draw);
+        Style style = alike ? shared : some_style(values, most, draw);
+        if (stores) style.scale = 600;  // more than some of them have
         auto made = Tensor::zeros(dtype, sample.sizes.at(name));
         CHECK(made.ok());
         for (int64_t i = 0; i < made->elements(); ++i) {
@@ -191,6 +228,8 @@ Inputs draw_inputs(const Sample& sample, Values values, Draw& draw) {
             }
             if (dtype == DType::boolean)
                 made->set_int(i, draw.chance(50));
+            else if (dtype == DType::string)
+                made->mutable_strings()[static_cast<size_t>(i)] = random_string(draw);
             else if (is_int(dtype))
                 made->set_int(i, integer(values, positive, dtype, draw));
             else if (is_float(dtype))
@@ -244,8 +283,17 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs) {
 
 namespace {
 
+// What a literal is rounded to, as the literal.
+void restore_literals(const Tensor& narrow, Tensor& wide, const std::vector<double>& literals) {
+    const DType type = narrow.dtype();
+    for (int64_t i = 0; i < wide.elements(); ++i)
+        for (double n : literals)
+            if (n != narrow.real_at(i) && float_from_bits(type, float_to_bits(type, n)) == narrow.real_at(i))
+                wide.set_real(i, n);
+}
+
 // The graph in a wider type; null where an op has no such form.
-std::unique_ptr<Graph> in_wider(const Graph& graph, const WiderFloats& wider) {
+std::unique_ptr<Graph> in_wider(const Graph& graph, const WiderFloats& wider, const std::vector<double>& literals) {
     auto wide = std::make_unique<Graph>(graph.name());
     wide->info() = graph.info();
     std::unordered_map<const Value*, Value*> map;
@@ -253,6 +301,7 @@ std::unique_ptr<Graph> in_wider(const Graph& graph, const WiderFloats& wider) {
     for (const auto& v : graph.constants()) {
         auto t = widened(*v->tensor(), wider);
         if (!t.ok()) return nullptr;
+        if (t->dtype() != v->tensor()->dtype()) restore_literals(*v->tensor(), *t, literals);
         map[v.get()] = wide->constant(std::move(*t), v->name());
     }
     for (const auto& node : graph.nodes())
@@ -261,26 +310,37 @@ std::unique_ptr<Graph> in_wider(const Graph& graph, const WiderFloats& wider) {
     return wide;
 }
 
-bool agree_in(const Sides& sides, const Inputs& inputs, const WiderFloats& wider) {
-    const std::unique_ptr<Graph> left = in_wider(*sides.left, wider), right = in_wider(*sides.right, wider);
-    if (!left || !right) return false;
+const WiderFloats kAllToDoubles{{DType::f32, DType::f16, DType::bf16}, DType::f64};
+
+Comparison compare_in(Sides sides, const Inputs& inputs, const WiderFloats& wider,
+                      const std::vector<double>& literals) {
+    const std::unique_ptr<Graph> left = in_wider(*sides.left, wider, literals),
+                                 right = in_wider(*sides.right, wider, literals);
+    if (!left || !right) return {};
     Inputs wide;
     for (const auto& [name, datum] : inputs) {
         auto t = widened(datum.tensor(), wider);
-        if (!t.ok()) return false;
+        if (!t.ok()) return {};
         wide[name] = std::move(*t);
     }
-    Sides again = sides;
-    again.left = left.get();
-    again.right = right.get();
-    return compare_values(again, wide).outcome == Comparison::Outcome::Agree;
+    sides.left = left.get();
+    sides.right = right.get();
+    return compare_values(sides, wide);
 }
 
 }  // namespace
 
 bool agree_when_wider(const Sides& sides, const Inputs& inputs) {
-    return agree_in(sides, inputs, {{DType::f32, DType::f16, DType::bf16}, DType::f64}) ||
-           (sides.exactness == Exactness::Approximates && agree_in(sides, inputs, kHalvesToSingles));
+    using Outcome = Comparison::Outcome;
+    return compare_in(sides, inputs, kAllToDoubles, {}).outcome == Outcome::Agree ||
+           (sides.exactness == Exactness::Approximates &&
+            compare_in(sides, inputs, kHalvesToSingles, {}).outcome == Outcome::Agree);
+}
+
+Comparison compare_wider(const Sides& sides, const Inputs& inputs) {
+    Sides wide = sides;
+    if (wide.computed.roundoff <= kOfStoredFloats) wide.computed = {};
+    return compare_in(std::move(wide), inputs, kAllToDoubles, sides.sample->numbers_of_rule);
 }
 
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond) {

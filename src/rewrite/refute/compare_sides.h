@@ -47,6 +47,10 @@ Comparison compare_values(const Sides& sides, const Inputs& inputs);
 // then they differ by how each was rounded on the way.
 bool agree_when_wider(const Sides& sides, const Inputs& inputs);
 
+// The same in f64, with the numbers of the rule as it names them: what narrow floats round away counts. Nothing where
+// an op has no such form.
+Comparison compare_wider(const Sides& sides, const Inputs& inputs);
+
 // In the field; `beyond` is set where they differ through functions that the field does not know.
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond);
 

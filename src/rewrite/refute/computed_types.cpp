@@ -15,6 +15,10 @@ double roundoff(DType t) {
         case DType::f32: return 3e-5;
         case DType::f16: return 3e-2;
         case DType::bf16: return 1e-1;
+        case DType::f8e4m3fn:
+        case DType::f8e4m3fnuz: return 0.13;  // a step
+        case DType::f8e5m2:
+        case DType::f8e5m2fnuz: return 0.26;
         default: return 1;
     }
 }
@@ -105,6 +109,16 @@ ComputedTypes computed_types(const Graph& graph) {
                 add(computed, t.tensor().dtype);
     }
     return computed.floats ? computed : all;
+}
+
+bool stores_floats(const Graph& graph) {
+    auto stored = [](const Value& v) { return v.type().is_tensor() && kNarrowFloats.has(v.type().tensor().dtype); };
+    for (const auto& v : graph.inputs())
+        if (stored(*v)) return true;
+    for (const auto& n : graph.nodes())
+        for (size_t i = 0; i < n->output_count(); ++i)
+            if (stored(*n->output(i))) return true;
+    return false;
 }
 
 bool narrows(const ComputedTypes& left, const ComputedTypes& right) {

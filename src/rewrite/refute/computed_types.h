@@ -13,6 +13,9 @@ struct ComputedTypes {
 };
 ComputedTypes computed_types(const Graph& graph);
 
+// Whether it has floats of 8 bits or less.
+bool stores_floats(const Graph& graph);
+
 // Whether the right side computes in a type of fewer digits or a smaller range than any that the left side computes in.
 bool narrows(const ComputedTypes& left, const ComputedTypes& right);
 

@@ -117,6 +117,18 @@ bool computes_float_attributes(const Rule& rule) {
            std::any_of(rule.lets.begin(), rule.lets.end(), [&](const auto& l) { return computes(computes, l.second); });
 }
 
+// Whether the right side computes a float that becomes a constant of the elements' type.
+bool computes_constants(const Rule& rule) {
+    auto computes = [](auto& self, const Term& t) -> bool {
+        if (t.form == Term::Form::Call) return t.kind == TermKind::Float;
+        return t.form == Term::Form::Op &&
+               std::any_of(t.args.begin(), t.args.end(), [&](const Term& a) { return self(self, a); });
+    };
+    auto any = [&](const Term& t) { return computes(computes, t); };
+    return std::any_of(rule.replacement.begin(), rule.replacement.end(), any) ||
+           std::any_of(rule.lets.begin(), rule.lets.end(), [&](const auto& l) { return any(l.second); });
+}
+
 bool has_float_attributes(const Rule& rule) {
     for (const auto* terms : {&rule.pattern, &rule.replacement})
         for (const Term& t : *terms)
@@ -134,7 +146,11 @@ std::string tensor_text(const Tensor& t) {
 class Refutation {
   public:
     Refutation(const Rule& rule, const RefuteOptions& options)
-        : rule_(rule), options_(options), sampler_(rule), rounds_attributes_(computes_float_attributes(rule)) {
+        : rule_(rule),
+          options_(options),
+          sampler_(rule),
+          rounds_attributes_(computes_float_attributes(rule)),
+          rounds_constants_(computes_constants(rule)) {
         verdict_.rule = rule.name;
         verdict_.seed = options.seed;
     }
@@ -219,14 +235,26 @@ class Refutation {
         const bool reassociates = rule_.exactness == Exactness::Reassociates && !narrower;
         const bool may_round =
             sides.computed.roundoff > kDoubles && (reassociates || rule_.exactness == Exactness::Approximates);
+        const bool wider = may_round && reassociates && !trial.fold && !rounds_constants_;
+        const bool stores = stores_floats(*pair.right);
+        auto in_wider = [&](Inputs& inputs) -> std::optional<Found> {
+            if (!wider) return std::nullopt;
+            Comparison c = compare_wider(sides, inputs);
+            if (c.outcome != Comparison::Outcome::Differ || !c.floats_differ) return std::nullopt;
+            return Found{std::move(pair), "floats, computed in f64", c.difference, std::move(inputs)};
+        };
         auto by_values = [&](Values values) -> std::optional<Found> {
             Inputs inputs = draw_inputs(pair.sample, values, draw);
-            sides.may_overflow = values == Values::Large;
+            // Floats of 8 bits and less are stored: they saturate or not, and overflow in no op.
+            sides.may_overflow = values == Values::Large && !stores;
+            // Functions such as exp make much of how a large number was rounded.
+            if (values == Values::Large && sides.computed.roundoff > kLargeRoundoff) return in_wider(inputs);
             Comparison c = compare_values(sides, inputs);
             undefined |= c.undefined || c.outcome == Comparison::Outcome::Nothing;
             floats |= c.has_floats;
             compared |= c.outcome == Comparison::Outcome::Agree;
             elements |= c.elements > 0;
+            if (c.outcome == Comparison::Outcome::Agree && c.has_floats) return in_wider(inputs);
             if (c.outcome != Comparison::Outcome::Differ) return std::nullopt;
             // Where numbers cancel out, narrow floats leave nothing but how they were rounded.
             const bool rounded = c.floats_differ == (rule_.exactness == Exactness::Reassociates);
@@ -235,8 +263,6 @@ class Refutation {
             return Found{std::move(pair), how, c.difference, std::move(inputs)};
         };
         for (Values values : trial.values) {
-            // Functions such as exp make much of how a large number was rounded.
-            if (values == Values::Large && sides.computed.roundoff > kLargeRoundoff) continue;
             if (auto found = by_values(values)) return found;
         }
         // Arithmetic that moves into a narrower type overflows, and underflows, where it did not.
@@ -281,6 +307,7 @@ class Refutation {
         for (auto& [name, datum] : *found.inputs) {
             if (found.pair.sample.fixed.contains(name)) continue;
             const Tensor t = datum.tensor();
+            if (t.dtype() == DType::string) continue;
             for (int64_t i = 0; i < t.elements() && left > 0; ++i, --left) {
                 const Tensor before = datum.tensor();
                 for (double simple : {0.0, 1.0, 2.0, -1.0}) {
@@ -318,7 +345,7 @@ class Refutation {
     const Rule& rule_;
     const RefuteOptions& options_;
     Sampler sampler_;
-    const bool rounds_attributes_;
+    const bool rounds_attributes_, rounds_constants_;
     Verdict verdict_;
     int unchanged_ = 0;  // graphs that the rule left as they were, or that have no elements
 };

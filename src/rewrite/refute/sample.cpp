@@ -14,6 +14,8 @@ constexpr int kBetween = 15;           // of constants that lie between two numb
 constexpr int kSwapped = 25;           // of commutative ops whose operands come in the other order
 constexpr int kFromTheEnd = 40;        // of axes that a condition decides
 constexpr double kNearLiteral = 5e-7;  // relative, of what a literal stands for in any type
+constexpr int kNearLength = 8;         // of instances with a length near a number of the rule
+constexpr int64_t kSizes = 2100;       // that an axis has at most
 constexpr int kRunTime = 6;            // of shapes, indices and the like that are only known at run time
 
 class SampleBuilder {
@@ -22,6 +24,8 @@ class SampleBuilder {
         : rule_(rule), hints_(hints), draw_(draw), options_(options), pool_(draw, options) {
         sample_.graph = std::make_unique<Graph>("left");
         if (hints.opset) sample_.graph->info().opset = static_cast<int>(draw.between(7, 25));
+        if (!hints.lengths.empty() && !options.tiny && draw.chance(kNearLength))
+            pool_.offer(std::max<int64_t>(draw.pick(hints.lengths) + draw.pick<int64_t>({-1, 0, 1, 1, 2}), 0));
         bound_.resize(rule.variables.size());
         for (const Term& root : rule.pattern) count_outputs(root);
     }
@@ -64,7 +68,7 @@ class SampleBuilder {
     Value* fresh(Draft& draft, size_t i, int slot, bool constant);
     std::optional<Proposal> propose(Draft& draft, size_t i, int slot);
     void fulfil(Tensor& t, int slot);
-    Value* number(Draft& draft, size_t i, double value, bool point);
+    Value* number(Draft& draft, size_t i, const Term& literal);
     void draw_stand_ins(Tensor& t, double value, bool point);
     void spell(RuleValue& axes, int64_t rank);
     std::optional<DType> element_type(const Draft& draft, size_t i, const std::string& constraint);
@@ -316,8 +320,13 @@ std::optional<Proposal> SampleBuilder::propose(Draft& draft, size_t i, int slot)
             proposal->sizes = {static_cast<int64_t>(elements->size())};
             proposal->contents = Tensor::ints(*elements);
         }
-        bool fits =
-            std::all_of(proposal->sizes.begin(), proposal->sizes.end(), [](int64_t n) { return n >= 0 && n < 100; });
+        int64_t elements = 1;
+        bool fits = true;
+        for (int64_t n : proposal->sizes) {
+            fits &= n >= 0 && n < kSizes;
+            elements *= fits ? std::max<int64_t>(n, 1) : 0;
+            fits &= elements < 8 * kSizes;
+        }
         if (!fits || proposal->sizes.size() > 8) return std::nullopt;
     }
     proposal->positive |= hints_.positive.contains(slot);
@@ -384,9 +393,9 @@ Value* SampleBuilder::fresh(Draft& draft, size_t i, int slot, bool constant) {
 }
 
 // A number of the pattern: a constant with that value in every element.
-Value* SampleBuilder::number(Draft& draft, size_t i, double value, bool point) {
+Value* SampleBuilder::number(Draft& draft, size_t i, const Term& literal) {
     // One with a point is no integer.
-    auto dtype = element_type(draft, i, point ? "float" : "");
+    auto dtype = element_type(draft, i, literal.has_point ? "float" : "");
     if (!dtype) return nullptr;
     Sizes sizes;
     if (draw_.chance(40)) {
@@ -395,9 +404,9 @@ Value* SampleBuilder::number(Draft& draft, size_t i, double value, bool point) {
     } else if (draw_.chance(20)) {
         sizes = {1};
     }
-    auto t = Tensor::filled(*dtype, sizes, value);
+    auto t = tensor_of(literal, *dtype, sizes);
     if (!t.ok()) return nullptr;
-    if (is_float(*dtype)) draw_stand_ins(*t, value, point);
+    if (is_float(*dtype)) draw_stand_ins(*t, literal.number, literal.has_point);
     return graph().constant(std::move(*t));
 }
 
@@ -451,7 +460,7 @@ bool SampleBuilder::settle(Draft& draft, size_t i, const Term& term) {
             draft.inputs[i] = v;
             return v;
         }
-        case Term::Form::Number: return (draft.inputs[i] = number(draft, i, term.number, term.has_point));
+        case Term::Form::Number: return (draft.inputs[i] = number(draft, i, term));
         case Term::Form::List: {
             auto ints = literal(term, AttrKind::Ints);
             if (!ints) return (draft.inputs[i] = fresh(draft, i, -1, true));
@@ -604,7 +613,10 @@ Sampler::Sampler(const Rule& rule) : rule_(&rule), hints_(hints_of(rule)) {}
 std::optional<Sample> Sampler::draw(Draw& draw, const SampleOptions& options) const {
     std::optional<Sample> sample = SampleBuilder(*rule_, hints_, draw, options).build();
     if (!sample) return sample;
-    sample->numbers = hints_.numbers;
+    sample->numbers = sample->numbers_of_rule = hints_.numbers;
+    for (const auto& node : sample->graph->nodes())
+        for (const auto& [name, attr] : node->attrs())
+            if (auto* x = std::get_if<float>(&attr)) sample->numbers_of_rule.push_back(*x);
     for (const auto& v : sample->graph->constants()) {
         const Tensor& t = *v->tensor();
         if (!is_float(t.dtype()) && !is_int(t.dtype())) continue;

@@ -14,11 +14,12 @@
 namespace tessera {
 
 struct Sample {
-    std::unique_ptr<Graph> graph;         // its outputs are the pattern's roots, in order
-    std::map<std::string, Sizes> sizes;   // of its inputs, whose types may be symbolic
-    std::map<std::string, Tensor> fixed;  // inputs that make sense with these contents only: a shape, indices
-    std::set<std::string> positive;       // inputs whose elements must be above 0
-    std::vector<double> numbers = {};     // that the rule names or a constant holds: where results may change
+    std::unique_ptr<Graph> graph;              // its outputs are the pattern's roots, in order
+    std::map<std::string, Sizes> sizes;        // of its inputs, whose types may be symbolic
+    std::map<std::string, Tensor> fixed;       // inputs that make sense with these contents only: a shape, indices
+    std::set<std::string> positive;            // inputs whose elements must be above 0
+    std::vector<double> numbers_of_rule = {};  // and those of float attributes: right sides make constants of them
+    std::vector<double> numbers = {};          // that the rule names or a constant holds: where results may change
 };
 
 class Sampler {

@@ -303,6 +303,8 @@ std::optional<Attr> propose_attr(const Draft& draft, const std::string& name, Si
     return value && attr_kind(*value) == def->kind ? value : std::nullopt;
 }
 
+std::string random_string(Draw& draw) { return draw.pick<std::string>({"", "a", "b", "ab", "ba", "abc", "B c", "10"}); }
+
 Tensor random_constant(DType dtype, const Sizes& sizes, bool positive, Draw& draw, const SampleOptions& options) {
     auto made = Tensor::zeros(dtype, sizes);
     CHECK(made.ok());
@@ -325,6 +327,8 @@ Tensor random_constant(DType dtype, const Sizes& sizes, bool positive, Draw& dra
                 v = draw.pick(
                     {0.0, -0.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()});
             t.set_real(i, v);
+        } else if (dtype == DType::string) {
+            t.mutable_strings()[static_cast<size_t>(i)] = random_string(draw);
         }
     }
     return t;

@@ -1,6 +1,7 @@
 #include "rewrite/refute/sample_hints.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace tessera {
@@ -8,6 +9,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int64_t kAnyRank = 8;
+constexpr double kUsualLength = 7, kMostLength = 2000;
 
 int variable_of(const Term& t) { return t.form == Term::Form::Variable ? t.slot : -1; }
 
@@ -133,6 +135,9 @@ Hints hints_of(const Rule& rule) {
     for (const auto* terms : {&rule.pattern, &rule.replacement, &rule.conditions})
         for (const Term& t : *terms) each_number(t, hints.numbers);
     for (const auto& [slot, t] : rule.lets) each_number(t, hints.numbers);
+    for (const double n : hints.numbers)
+        if (n >= kUsualLength && n <= kMostLength && n == std::floor(n))
+            hints.lengths.push_back(static_cast<int64_t>(n));
     for (const Term& condition : rule.conditions) read(hints, condition);
     // What is said of a constant's elements is true of constants only.
     for (const auto& [slot, n] : hints.number)

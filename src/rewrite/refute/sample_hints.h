@@ -26,10 +26,11 @@ struct Hints {
         const Term* rank = nullptr;  // likewise, of what the axes are counted in where it is about axes
     };
     std::vector<Equation> equations;
-    std::set<int> covers;              // covers(ints(x), ...): ends of a slice that takes all
-    bool opset = false;                // it depends on the model's opset
-    std::map<int, int64_t> all_equal;  // all_equal(ints(x), 0)
-    std::vector<double> numbers = {};  // that the rule names, wherever
+    std::set<int> covers;               // covers(ints(x), ...): ends of a slice that takes all
+    bool opset = false;                 // it depends on the model's opset
+    std::map<int, int64_t> all_equal;   // all_equal(ints(x), 0)
+    std::vector<double> numbers = {};   // that the rule names, wherever
+    std::vector<int64_t> lengths = {};  // of these, what an axis may have as its size and seldom has
 };
 Hints hints_of(const Rule& rule);  // the rule must outlive it
 

@@ -237,13 +237,18 @@ std::optional<Proposal> propose(Draft& draft, size_t i, SizePool& pool) {
 namespace tessera {
 
 namespace {
-constexpr int64_t kMaxElements = 500;
+constexpr int64_t kMaxElements = 500, kMaxOfLength = 6000;  // where an axis has a length that the rule names
 constexpr size_t kMostDimensions = 8;
+int64_t most_elements(const Sizes& sizes) {
+    const bool is_long = std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > kMaxElements / 8; });
+    return is_long ? kMaxOfLength : kMaxElements;
+}
 }  // namespace
 
 std::optional<Proposal> propose_input(Draft& draft, size_t i, SizePool& pool) {
     std::optional<Proposal> p = proposal::propose(draft, i, pool);
-    if (!p || p->sizes.size() > kMostDimensions || proposal::product(p->sizes) > kMaxElements) return std::nullopt;
+    if (!p || p->sizes.size() > kMostDimensions || proposal::product(p->sizes) > most_elements(p->sizes))
+        return std::nullopt;
     if (std::any_of(p->sizes.begin(), p->sizes.end(), [](int64_t n) { return n < 0; })) return std::nullopt;
     return p;
 }
@@ -273,9 +278,21 @@ int64_t SizePool::rank(int64_t least) {
     return std::max(drawn, least + (drawn < least ? draw_->below(2) : 0));
 }
 
+void SizePool::offer(int64_t length) {
+    sizes_ = {1, 2};
+    length_ = length;
+}
+
 Sizes SizePool::shape(int64_t rank) {
     Sizes out;
     int64_t elements = 1;
+    if (length_ && rank > 0 && draw_->chance(80)) {
+        out.push_back(*length_);
+        while (int64_t(out.size()) < rank) out.push_back(out.size() < 3 ? size() : 1);
+        // Conditions and lists of axes mean the first or the last axis most often.
+        std::swap(out[0], out[static_cast<size_t>(draw_->below(rank))]);
+        return out;
+    }
     for (int64_t d = 0; d < rank; ++d) {
         int64_t n = size();
         if (elements * n > 200) n = 1;

@@ -32,10 +32,12 @@ class SizePool {
     // A shape that broadcasts with `other`: sizes of 1, leading dimensions left out, often the same.
     Sizes broadcastable(const Sizes& other, bool may_grow = true);
     Draw& draw() { return *draw_; }
+    void offer(int64_t length);  // a shape may have it once, however long it is
 
   private:
     Draw* draw_;
     std::vector<int64_t> sizes_;
+    std::optional<int64_t> length_ = {};
     bool tiny_;
 };
 
@@ -82,6 +84,9 @@ std::optional<Attr> propose_attr(const Draft& draft, const std::string& name, Si
 // An element type among those allowed that satisfies a rule's constraint; nothing where there is none.
 std::optional<DType> some_type(const DTypes& allowed, const std::string& constraint, const SampleOptions& options,
                                Draw& draw);
+
+// Short, so that two are often alike.
+std::string random_string(Draw& draw);
 
 // Elements for a constant.
 Tensor random_constant(DType dtype, const Sizes& sizes, bool positive, Draw& draw, const SampleOptions& options);

@@ -87,6 +87,8 @@ std::vector<RuleFunction> tensors() {
                 if (!x->is_constant() || x->tensor()->elements() == 0) return {};
                 double first = x->tensor()->dtype() == DType::string ? NAN : x->tensor()->real_at(0);
                 if (each_real(x, [&](double v) { return v == first; }) != true) return {};
+                // From 2^53 on, several integers are one double.
+                if (!is_float(x->tensor()->dtype()) && std::fabs(first) >= 0x1p53) return {};
                 return first;
             }),
         make(

@@ -98,7 +98,11 @@ class Instantiation {
             if (!t.ok()) return {};
             return graph_.constant(std::move(*t));
         };
-        if (term.form == Form::Number) return number(term.number);
+        if (term.form == Form::Number) {
+            Result<Tensor> t = tensor_of(term, like, {});
+            if (!t.ok()) return {};
+            return graph_.constant(std::move(*t));
+        }
         std::optional<RuleValue> v = evaluate_term(term, slots_);
         if (!v) return {};
         if (std::holds_alternative<std::monostate>(*v)) return nullptr;

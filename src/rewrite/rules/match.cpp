@@ -11,15 +11,23 @@ namespace {
 
 using Form = Term::Form;
 
-// A float that a literal stands for: exactly, or rounded to the element type where the literal is no number of it.
-bool is_literal(double value, const Term& literal, DType dtype) {
+// What a literal stands for: an integer as it is; a float exactly, or rounded to the element type where the literal is
+// no number of it.
+bool is_literal(const Tensor& t, int64_t i, const Term& literal) {
+    const DType dtype = t.dtype();
+    if (is_int(dtype)) {
+        const bool too_large = dtype == DType::u64 && t.int_at(i) < 0;  // 2^63 and more
+        return !literal.has_point && !too_large && t.int_at(i) == literal.whole();
+    }
+    const double value = t.real_at(i);
     if (!literal.has_point) return value == literal.number;
     if (!kFloats.has(dtype)) return false;
     if (literal.number == 0) return value == 0 && std::signbit(value) == std::signbit(literal.number);
     if (value == literal.number) return true;
     if (static_cast<double>(static_cast<float>(literal.number)) == literal.number) return false;
-    double unit = dtype == DType::f16 || dtype == DType::bf16 ? 1e-2 : 1e-6;
-    return std::fabs(value - literal.number) <= unit * std::fabs(literal.number);
+    if (dtype == DType::f16 || dtype == DType::bf16)
+        return value == Tensor::filled(dtype, {}, literal.number)->real_at(0);
+    return std::fabs(value - literal.number) <= 1e-6 * std::fabs(literal.number);
 }
 
 class Matcher {
@@ -310,8 +318,15 @@ bool matches_literal(const Term& literal, const Value& v) {
     const Tensor& t = *v.tensor();
     if (t.elements() == 0) return false;
     for (int64_t i = 0; i < t.elements(); ++i)
-        if (!is_literal(t.real_at(i), literal, t.dtype())) return false;
+        if (!is_literal(t, i, literal)) return false;
     return true;
+}
+
+Result<Tensor> tensor_of(const Term& literal, DType dtype, Sizes sizes) {
+    if (!is_int(dtype) || literal.has_point) return Tensor::filled(dtype, std::move(sizes), literal.number);
+    Tensor t = TRY(Tensor::zeros(dtype, std::move(sizes)));
+    for (int64_t i = 0; i < t.elements(); ++i) t.set_int(i, int_wrap(dtype, literal.whole()));
+    return t;
 }
 
 bool literals_fit(const Node& node, const std::vector<const Value*>& literals) {

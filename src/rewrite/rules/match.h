@@ -22,6 +22,8 @@ std::optional<Match> find_match(const Rule& rule, Value& root, const std::functi
 RuleValue rule_value(const Attr& attr);
 bool same_value(const RuleValue& a, const RuleValue& b);
 bool matches_literal(const Term& literal, const Value& value);
+// The constant that a literal is on the right side.
+Result<Tensor> tensor_of(const Term& literal, DType dtype, Sizes sizes);
 bool matches_list(const Term& list, const Value& value);  // [1, 0]
 // A literal means one number. Constants among a node's inputs stand for literals where numbers in their place would
 // give the same result: they have no dimensions, or the other operands of an element-wise op have the result's without

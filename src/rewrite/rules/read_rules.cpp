@@ -337,6 +337,10 @@ class RuleReader {
             t.form = Term::Form::Number;
             t.number = value;
             t.has_point = plain.find_first_of(".ein") != std::string::npos;
+            int64_t whole = 0;
+            if (!t.has_point && (std::from_chars(plain.data(), plain.data() + plain.size(), whole).ec != std::errc() ||
+                                 whole != t.whole()))
+                return scan_.syntax(at, "an integer of at most 2^53, or a larger one that is a number of f64");
             return t;
         }
         std::string word(scan_.word());
