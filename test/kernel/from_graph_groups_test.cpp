@@ -199,6 +199,53 @@ TEST(Groups, ChannelsLast) {
     EXPECT_THAT(reason_of(p, "channels of m innermost"), testing::HasSubstr("yes: max_pool takes all channels"));
 }
 
+std::vector<int> order_of(const Program& p, std::string_view name) {
+    for (const ProgramBuffer& b : p.buffers)
+        if (b.value && b.value->name() == name) return b.order;
+    return {-1};
+}
+
+// Means along the rows or columns of channels-last images keep the channels innermost.
+TEST(Groups, ReductionsOfChannelsLast) {
+    for (const char* axis : {"2", "3"})
+        for (const char* op : {"reduce_mean", "reduce_max"}) {
+            const std::string text = fmt::format(
+                R"(graph g(x: f32[N,8,12,9], w: f32[16,8,3,3], k: f32[16,16,3]) {{
+                %a = conv(x, w, pads=[1,1,1,1]) %r = {}(%a, [{}], keepdims=0) %y = conv(%r, k) return %y }})",
+                op, axis);
+            expect_as_evaluated(text, {{"N", 2}}, true);
+            EXPECT_EQ(order_of(lowered(text), "r"), (std::vector<int>{0, 2, 1})) << text;
+        }
+}
+
+// A use that reads the sizes of a value alone says nothing of how its elements are read.
+TEST(Groups, ShapesOfAValueLeaveItsLayout) {
+    std::string_view text = R"(graph g(x: f32[1,12,H,W], z: f32[1,12,P,Q], w: f32[12,1,5,5]) {
+        %c = conv(x, w, pads=[2,2,2,2], group=12) %s = shape(%c)
+        %u = resize(z, _, _, %s, mode="nearest") %y = add(%u, %c) return %y })";
+    const SymbolValues sizes = {{"H", 20}, {"W", 30}, {"P", 10}, {"Q", 15}};
+    expect_as_evaluated(text, sizes, true);
+    for (const char* value : {"c", "y"}) {
+        const std::vector<int> order = order_of(lowered(text), value);
+        EXPECT_TRUE(order.empty() || order == (std::vector<int>{0, 1, 2, 3}) || order[0] == -1) << value;
+    }
+}
+
+// Winograd tiles have their channels innermost, and so has what is made of them, though a small product follows.
+TEST(Groups, WinogradTilesGiveChannelsLast) {
+    auto graph = std::make_shared<Graph>("g");
+    Builder b(*graph);
+    std::mt19937 gen(1);
+    Value* x = graph->add_input("x", Type(DType::f32, Shape{1, 16, 30, 30}));
+    Value* conv = b.op("conv", {x, b.constant(random_tensor(DType::f32, {16, 16, 3, 3}, gen))},
+                       {{"pads", Attr(std::vector<int64_t>{1, 1, 1, 1})}, {"tiles", Attr(std::vector<int64_t>{4, 4})}});
+    Value* relu = b.op("relu", {conv});
+    graph->add_output(b.op("conv", {relu, b.constant(random_tensor(DType::f32, {4, 16, 1, 1}, gen))}), "y");
+    auto program = from_graph(graph, {});
+    ASSERT_TRUE(program.ok());
+    EXPECT_EQ(order_of(*program, relu->name()), (std::vector<int>{0, 2, 3, 1}));
+}
+
 TEST(Groups, EqualKernelsAreShared) {
     Program p = lowered(R"(graph g(x: f32[4,16], a: f32[16,16], b: f32[16,16]) {
         %m = matmul(x, a) %r = relu(%m) %n = matmul(%r, b) %s = relu(%n) return %s })");

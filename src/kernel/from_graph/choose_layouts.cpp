@@ -1,6 +1,7 @@
 #include "kernel/from_graph/choose_layouts.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace tessera {
@@ -67,7 +68,8 @@ class Choosing {
             if (!v) continue;
             auto found = all_.numbers.find(v);
             if (found == all_.numbers.end() || !is_channels_last(found->second)) continue;
-            if (def(found->second).shape.size() != rank || is_point(found->second)) continue;
+            if (is_point(found->second)) continue;
+            if (def(found->second).shape.size() != rank && !keeps_channels_last(n, found->second)) continue;
             made_.order[size_t(n)] = channels_last(rank);
             note(n, yes("as {}, from which it is computed", v->name()));
             return;
@@ -79,6 +81,57 @@ class Choosing {
         note(n, yes("its tiles are transformed for all channels of a place at once"));
     }
 
+    // Whether the axes that a reduction keeps are in memory, in the order of its input, with the channels innermost.
+    bool keeps_channels_last(int n, int from) const {
+        const Definition& d = def(n);
+        if (!d.has_body()) return false;
+        std::vector<int> kept;
+        auto keep = [&](const Expr& load, const std::vector<Expr>& vars, const std::function<int(size_t)>& axis_at) {
+            std::vector<int> order;
+            for (int k : made_.order[size_t(from)])
+                if (auto axis = axis_of(vars, load.arg(size_t(k)))) order.push_back(axis_at(*axis));
+            if (kept.empty()) kept = std::move(order);
+        };
+        const std::vector<Expr> vars = index_vars(d.shape);
+        visit(d.body, [&](const Expr& e) {
+            if (!e.is(ExprKind::Load)) return;
+            const Definition& part = def(e.node().slot);
+            if (e.node().slot == from) keep(e, vars, [](size_t axis) { return int(axis); });
+            if (e.node().slot == from || part.value || !part.has_body()) return;
+            const Expr outer = e;
+            visit(part.body, [&](const Expr& x) {
+                if (!x.is(ExprKind::Load) || x.node().slot != from) return;
+                keep(x, index_vars(part.shape), [&](size_t axis) {
+                    auto own = axis_of(vars, outer.arg(axis));
+                    return own ? int(*own) : -1;
+                });
+            });
+        });
+        for (int axis : kept)
+            if (axis < 0) return false;
+        for (size_t axis = 0; axis < d.shape.size(); ++axis)
+            if (std::count(kept.begin(), kept.end(), int(axis)) == 0) {
+                if (!d.shape[axis].is_int(1)) return false;
+                kept.insert(kept.begin(), int(axis));
+            }
+        return kept.size() == d.shape.size() && same_memory(d.shape, kept, channels_last(d.shape.size()));
+    }
+
+    // Whether what a definition reads of another lies with its own channels innermost, under any shape.
+    bool reads_channels_last(const Definition& d, int from) const {
+        if (is_channels_last(from)) return true;
+        if (!d.has_body()) return false;
+        const std::vector<Expr> vars = index_vars(d.shape);
+        const std::vector<int>& order = made_.order[size_t(from)];
+        bool read = false, all = !order.empty();
+        visit(d.body, [&](const Expr& e) {
+            if (!e.is(ExprKind::Load) || e.node().slot != from) return;
+            read = true;
+            all = all && axis_of(vars, e.arg(size_t(order.back()))) == size_t(1);
+        });
+        return read && all;
+    }
+
     // What a value may go through on its way out, and ops that follow their inputs besides.
     enum class Through { Nothing, Pools, OneProduct, SmallProducts };
 
@@ -88,7 +141,7 @@ class Choosing {
     bool stays_plain(const Definition& d) const {
         const Value* x = d.node->inputs().empty() ? nullptr : d.node->inputs()[0];
         auto found = all_.numbers.find(x);
-        if (found == all_.numbers.end() || is_channels_last(found->second)) return false;
+        if (found == all_.numbers.end() || reads_channels_last(d, found->second)) return false;
         return leaves(*d.value, pools(*d.node)              ? Through::Pools
                                 : is_small_product(*d.node) ? Through::SmallProducts
                                 : d.node->is(Trait::Window) ? Through::Nothing
@@ -141,16 +194,35 @@ class Choosing {
                (y[rank - 1].as_int() || *y[1].as_int() >= kWorthPacking || taps <= kFewTaps);
     }
 
-    static bool leaves(const Value& v, Through through) {
+    // Not one of which only the sizes are read.
+    bool reads_elements(const Node& node, const Value& v) const {
+        auto number = all_.numbers.find(&v);
+        if (number == all_.numbers.end()) return true;
+        for (size_t i = 0; i < node.output_count(); ++i) {
+            auto own = all_.numbers.find(node.output(i));
+            if (own == all_.numbers.end()) continue;
+            const Definition& d = def(own->second);
+            bool reads = !d.has_body();
+            if (!reads)
+                visit(d.body, [&](const Expr& e) {
+                    reads |= e.is(ExprKind::Load) && (e.node().slot == number->second || !def(e.node().slot).value);
+                });
+            if (reads) return true;
+        }
+        return false;
+    }
+
+    bool leaves(const Value& v, Through through) const {
         int left = 64;  // uses to look at: values that are used several times are met again and again
         return leaves(v, through, 0, left);
     }
 
-    static bool leaves(const Value& v, Through through, int depth, int& left) {
+    bool leaves(const Value& v, Through through, int depth, int& left) const {
         constexpr int kMostSteps = 16;
         auto goes_out = [&](const Use& use) {
             if (!use.node) return true;
             const Node& node = *use.node;
+            if (!reads_elements(node, v)) return true;
             if (depth == kMostSteps || --left < 0 || node.output_count() != 1) return false;
             const bool moves = !node.is(Trait::Window) && node.op().layout == Layout::ChannelsLast;
             const bool multiplies = node.is(Trait::Window) && !pools(node);
