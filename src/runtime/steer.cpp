@@ -18,8 +18,9 @@ std::optional<int64_t> whole_number(const Datum& d) {
 
 }  // namespace
 
-// A body that runs again and again over states that stay as large as they are. Its kernels read the slices of sequences
-// where they lie, and write what is collected where it goes; a state is read where the iteration before wrote it.
+// A body that runs again and again over states that stay as large as they are, or that it does not read. Its kernels
+// read the slices of sequences where they lie, and write what is collected where it goes; a state is read where the
+// iteration before wrote it.
 class Run::Repetition {
   public:
     Repetition(const LoadedProgram& body, const ControlForm& form, const RunOptions& options)
@@ -138,7 +139,9 @@ class Run::Repetition {
         if (form_.numbered && outputs_[0].bytes != 1) return false;
         for (size_t i = 0; i < form_.states; ++i) {
             const ProgramBuffer& b = program.buffers[static_cast<size_t>(outputs_[first + i].buffer)];
-            if (b.dtype != states_[i].initial.dtype() || sizes_[first + i] != states_[i].initial.sizes()) return false;
+            if (b.dtype != states_[i].initial.dtype()) return false;
+            const bool is_read = !program.graph->inputs()[before_states() + i]->uses().empty();
+            if (is_read && sizes_[first + i] != states_[i].initial.sizes()) return false;
         }
         // What is collected first: a state that is the same value is read from there.
         for (size_t i = outputs_.size(); i-- > 0;) {
@@ -241,8 +244,10 @@ class Run::Repetition {
     std::vector<Datum> results() {
         std::vector<Datum> out;
         const size_t first = form_.numbered ? 1 : 0;
-        for (State& s : states_)
-            out.emplace_back(Tensor::view(s.initial.dtype(), s.initial.sizes(), s.now, std::move(s.owner)));
+        for (size_t i = 0; i < states_.size(); ++i) {
+            State& s = states_[i];
+            out.emplace_back(Tensor::view(s.initial.dtype(), sizes_[first + i], s.now, std::move(s.owner)));
+        }
         for (size_t i = first + form_.states; i < outputs_.size(); ++i) {
             Sizes sizes = sizes_[i];
             sizes.insert(sizes.begin(), done_);

@@ -73,6 +73,37 @@ TEST(Nested, Loops) {
             text, {{"m", Datum(Tensor::scalar(m))}, {"x", Datum(numbers({3, 4}))}, {"w", Datum(numbers({4, 4}))}}, 1);
 }
 
+// The last of what iterations make, begun with something else: the body does not read it, and its size changes.
+TEST(Nested, StatesThatTheBodyDoesNotRead) {
+    std::string_view text =
+        "graph g(m: i64[], x: f32[3,4], w: f32[4,4], k: f32[2]) { %y, %last = loop(m, _, x, k, body=graph b(i: i64[], "
+        "go: bool[], s: f32[3,4], t: f32[...]) { %p = matmul(s, w) %q = tanh(%p) %r = slice(%q, [1], [3], [0]) return "
+        "go, %q, %r }) return %y, %last }";
+    for (int64_t m : {0, 1, 5})
+        expect_as_evaluated(text,
+                            {{"m", Datum(Tensor::scalar(m))},
+                             {"x", Datum(numbers({3, 4}))},
+                             {"w", Datum(numbers({4, 4}))},
+                             {"k", Datum(numbers({2}))}},
+                            1);
+}
+
+// Weights that are carried as they are, and a product of what lies around the loop.
+TEST(Nested, LoopsThatCarryWeights) {
+    std::string_view text =
+        "graph g(m: i64[], x: f32[N,4], w: f32[4,4], k: f32[N,8], v: f32[8,4]) { %y, %same, %all = loop(m, _, x, w, "
+        "body=graph b(i: i64[], go: bool[], s: f32[N,4], c: f32[4,4]) { %p = matmul(s, c) %o = matmul(k, v) %a = add("
+        "%p, %o) %q = tanh(%a) return go, %q, c, %p }) %z = matmul(%y, %same) return %z, %same, %all }";
+    for (int64_t m : {0, 1, 4})
+        expect_as_evaluated(text,
+                            {{"m", Datum(Tensor::scalar(m))},
+                             {"x", Datum(numbers({3, 4}))},
+                             {"w", Datum(numbers({4, 4}))},
+                             {"k", Datum(numbers({3, 8}))},
+                             {"v", Datum(numbers({8, 4}))}},
+                            1);
+}
+
 // A body that says less of a size than is true in the end: the state grows.
 TEST(Nested, StatesThatGrow) {
     std::string_view text =
