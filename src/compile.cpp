@@ -276,11 +276,16 @@ Result<Executable> Executable::State::relaxed_for(size_t i, const NamedData& inp
     return relaxed[i].executable;
 }
 
-Result<Executable> Executable::State::fixed_for(const NamedData& given) {
+std::vector<Sizes> Executable::State::sizes_of_inputs(const NamedData& given) const {
     std::vector<Sizes> sizes;
     for (const Port& port : inputs)
         if (auto at = given.find(port.name); at != given.end() && at->second.is_tensor())
             sizes.push_back(at->second.tensor().sizes());
+    return sizes;
+}
+
+Result<Executable> Executable::State::fixed_for(const NamedData& given) {
+    std::vector<Sizes> sizes = sizes_of_inputs(given);
     const std::lock_guard lock(mutex);
     for (const Fixed& f : fixed)
         if (f.sizes == sizes) return f.executable;
@@ -289,6 +294,24 @@ Result<Executable> Executable::State::fixed_for(const NamedData& given) {
     if (fixed.size() == kMostFixed) fixed.erase(fixed.begin());
     fixed.push_back({std::move(sizes), made});
     return made;
+}
+
+std::optional<Executable::State::Settled> Executable::State::settled_for(const NamedData& given) {
+    if (!any_settled) return {};
+    const std::vector<Sizes> sizes = sizes_of_inputs(given);
+    const std::lock_guard lock(mutex);
+    for (const Settled& s : settled)
+        if (s.sizes == sizes) return s;
+    return {};
+}
+
+void Executable::State::settle(const NamedData& given, const Executable& executable, std::optional<Warning> warning) {
+    std::vector<Sizes> sizes = sizes_of_inputs(given);
+    const std::lock_guard lock(mutex);
+    std::erase_if(settled, [&](const Settled& s) { return s.sizes == sizes; });
+    if (settled.size() == kMostSettled) settled.erase(settled.begin());
+    settled.push_back({std::move(sizes), executable, std::move(warning)});
+    any_settled = true;
 }
 
 // What was compiled for other sizes answers, or is compiled now: for more and more sizes, at last for these alone.
@@ -300,17 +323,25 @@ Result<std::vector<Datum>> Executable::State::run_relaxed(const NamedData& input
         if (!next.ok()) break;
         auto results = TRY(next->state_->here(inputs))->run(inputs, run_options);
         if (!results.ok() && contradicts_sizes(results.error())) continue;
-        if (results.ok() && run_options.warnings) run_options.warnings->push_back(warning_of_run(because));
+        if (!results.ok()) return results;
+        settle(inputs, *next, warning_of_run(because));
+        if (run_options.warnings) run_options.warnings->push_back(warning_of_run(because));
         return results;
     }
     auto last = fixed_for(inputs);
     if (!last.ok()) return because;
     auto results = TRY(last->state_->here(inputs))->run(inputs, run_options);
+    if (results.ok()) settle(inputs, *last, {});
     return results.ok() || !contradicts_sizes(results.error()) ? std::move(results) : because;
 }
 
 Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOptions& options) const {
     return protect("run", state_->reproducer(), [&]() -> Result<std::vector<Datum>> {
+        if (const auto known = state_->settled_for(inputs)) {
+            auto results = TRY(known->executable.state_->here(inputs))->run(inputs, options);
+            if (results.ok() && known->warning && options.warnings) options.warnings->push_back(*known->warning);
+            if (results.ok() || !contradicts_sizes(results.error())) return results;
+        }
         auto results = TRY(state_->here(inputs))->run(inputs, options);
         if (results.ok() || !state_->model || !contradicts_sizes(results.error())) return results;
         return state_->run_relaxed(inputs, options, results.error());
@@ -318,7 +349,7 @@ Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOpt
 }
 Result<std::vector<Datum>> Executable::run_in_order(const std::vector<Datum>& inputs, const RunOptions& options) const {
     const State& s = *state_;
-    if (s.loaded && !s.specialised && s.loaded->takes(s.inputs, inputs.size())) {
+    if (s.loaded && !s.specialised && !s.any_settled && s.loaded->takes(s.inputs, inputs.size())) {
         auto results = protect("run", s.reproducer(), [&] { return s.loaded->run_in_order(inputs, options); });
         if (results.ok() || !s.model || !contradicts_sizes(results.error())) return results;
     }
@@ -328,7 +359,13 @@ Result<std::vector<Datum>> Executable::run_in_order(const std::vector<Datum>& in
 }
 Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, int runs) const {
     return protect("profile", state_->reproducer(), [&]() -> Result<std::vector<StepProfile>> {
-        return TRY(state_->here(inputs))->profile(inputs, runs);
+        if (const auto known = state_->settled_for(inputs))
+            return TRY(known->executable.state_->here(inputs))->profile(inputs, runs);
+        auto steps = TRY(state_->here(inputs))->profile(inputs, runs);
+        if (steps.ok() || !state_->model || !contradicts_sizes(steps.error())) return steps;
+        TRY(state_->run_relaxed(inputs, {}, steps.error()));
+        const auto known = state_->settled_for(inputs);
+        return known ? TRY(known->executable.state_->here(inputs))->profile(inputs, runs) : std::move(steps);
     });
 }
 struct DeviceRuns::State {

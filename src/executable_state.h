@@ -1,6 +1,7 @@
 // What an executable holds: the program with its code and weights, and what a run that does not fit it falls back on.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 #include "base/protect.h"
@@ -40,6 +41,14 @@ struct Executable::State {
         Executable executable;
     };
     std::vector<Fixed> fixed;  // where none of those does
+    // Inputs of these sizes contradicted the model: what answered then answers from the start.
+    struct Settled {
+        std::vector<Sizes> sizes;
+        Executable executable;
+        std::optional<Warning> warning;
+    };
+    std::vector<Settled> settled;
+    std::atomic<bool> any_settled = false;
 
     Reproducer reproducer() const {
         return {.text = [this] {
@@ -50,7 +59,10 @@ struct Executable::State {
         }};
     }
     Result<std::string> emit(std::string_view what) const;
-    static constexpr size_t kMostRelaxed = 3, kMostFixed = 8;
+    static constexpr size_t kMostRelaxed = 3, kMostFixed = 8, kMostSettled = 16;
+    std::vector<Sizes> sizes_of_inputs(const NamedData& given) const;
+    std::optional<Settled> settled_for(const NamedData& inputs);
+    void settle(const NamedData& inputs, const Executable& executable, std::optional<Warning> warning);
     Result<Executable> relaxed_for(size_t i, const NamedData& inputs);
     Result<Executable> fixed_for(const NamedData& inputs);
     Result<std::vector<Datum>> run_relaxed(const NamedData& inputs, const RunOptions& options, const Error& because);
