@@ -202,7 +202,7 @@ void warn(const Warning& warning) {
 }
 
 void add_strict_option(CLI::App& command) {
-    command.add_flag("--strict", reading.strict, "Make errors of warnings about the model");
+    command.add_flag("--strict", reading.strict, "Treat model warnings as errors");
 }
 
 bool reading_strictly() { return reading.strict; }

@@ -370,20 +370,20 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     forms.push_back("ptx");
     forms.push_back("bundle");
     c->add_option("--emit", compile->emit,
-                  "Print a stage: the optimized graph, what each kernel computes, the schedules chosen for them, the "
-                  "kernels' loops, LLVM IR, assembly; or write a folder for C programs")
+                  "Print a stage: the optimized graph, the computes, their schedules, the kernels' loop nests, LLVM IR "
+                  "or assembly; or write a bundle for C programs")
         ->option_text("graph|compute|schedule|kernel|llvm|asm|bundle")
         ->check(CLI::IsMember(forms));
     c->add_option("-o,--output", compile->out, "Where --emit writes (standard output)")->option_text("FILE");
     c->add_option("--name", compile->name, "Prefix of a bundle's functions (the model's name)")->option_text("NAME");
-    c->add_flag("--shared", compile->shared, "Make a bundle with a shared library, linked by $CC or cc");
+    c->add_flag("--shared", compile->shared, "Build the bundle as a shared library, linked by $CC or cc");
     c->add_option("--dump-dir", compile->dump_dir, "Write every stage to this folder")->option_text("DIR");
     compile->flags.add_threads(*c);
     compile->flags.add_options(*c);
     compile->flags.add_search(*c);
     compile->passes.add_options(*c);
-    c->add_flag("--time-passes", compile->time_passes, "Say how long each phase took");
-    c->add_flag("--explain", compile->explain, "Say what was decided, and why");
+    c->add_flag("--time-passes", compile->time_passes, "Print the time of each phase");
+    c->add_flag("--explain", compile->explain, "Print optimization decisions and their reasons");
     c->add_flag("--check", compile->check, "Run each step and compare it with the reference");
     compile->inputs.add_options(*c);
     add_strict_option(*c);

@@ -136,7 +136,7 @@ void add_discover(CLI::App& app, Chosen& chosen) {
     c->add_option("--ops", d->options.ops,
                   "taso, extended, a file that ends in .ops, or names such as add,mul,relu (taso)")
         ->option_text("OPS");
-    c->add_option("--max-ops", d->options.max_ops, "Most ops on either side of a rule, 1 to 4 (3)")
+    c->add_option("--max-ops", d->options.max_ops, "Maximum number of ops on each side of a rule, 1 to 4 (3)")
         ->check(between(1, 4))
         ->option_text("N");
     c->add_option("--out", d->options.out,
@@ -155,8 +155,8 @@ void add_discover(CLI::App& app, Chosen& chosen) {
         "originals (those that come with Tessera)");
     c->add_flag("--all", d->options.all, "Also prove and write the rules that follow from others");
     c->add_flag("--shrinking", d->options.shrinking,
-                "Write only rules that leave fewer ops or compute siblings together");
-    c->add_flag("--no-proofs", d->no_proofs, "Find rules without proving or refuting them");
+                "Write only rules that reduce the number of ops or merge siblings");
+    c->add_flag("--no-proofs", d->no_proofs, "Find rules, but neither prove nor refute them");
     c->add_flag("--show", d->show, "Print the rules too");
     c->add_flag("--json", d->json, "Print JSON");
     add_progress_option(*c, d->progress);

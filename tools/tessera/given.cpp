@@ -70,37 +70,33 @@ Result<NamedData> GivenInputs::gather(const Model& model, const std::string& pat
 
 void CompileFlags::add_options(CLI::App& command) {
     command
-        .add_option("--target", options.target,
-                    "Processor to generate code for (host); tessera compile --help lists them")
+        .add_option("--target", options.target, "Target to generate code for (host); tessera compile --help lists them")
         ->option_text("NAME");
     command
-        .add_option("--precision", options.precision,
-                    "strict gives the same bits whatever the number of threads; fast has products of f32 lose digits "
-                    "where that is faster")
+        .add_option(
+            "--precision", options.precision,
+            "strict: bitwise independent of the number of threads; fast: allows reduced-precision f32 matrix products")
         ->option_text("default|strict|fast")
         ->check(CLI::IsMember({"default", "strict", "fast"}));
-    command.add_option("--cache-dir", options.cache, "Folder for compiled code (one for each user)")
-        ->option_text("DIR");
-    command.add_flag("--no-cache", no_cache, "Do not read or write compiled code");
-    command.add_flag("--no-optimize", no_optimize, "Do not rewrite the graph first");
-    command.add_flag("--no-fuse", no_fuse, "Make one kernel for each node");
+    command.add_option("--cache-dir", options.cache, "Folder of the code cache (per user)")->option_text("DIR");
+    command.add_flag("--no-cache", no_cache, "Disable the code cache");
+    command.add_flag("--no-optimize", no_optimize, "Skip graph optimization");
+    command.add_flag("--no-fuse", no_fuse, "Disable fusion: one kernel for each node");
 }
 
 void CompileFlags::add_threads(CLI::App& command) {
-    command.add_option("--threads", options.threads, "Most threads of a run (one for each core)")
+    command.add_option("--threads", options.threads, "Maximum number of threads (one for each core)")
         ->option_text("N")
         ->check(between(0, 4096));
 }
 
 void CompileFlags::add_search(CLI::App& command) {
-    command
-        .add_flag("--search{60}", search,
-                  "Search first for a model that is faster on the target, for so many seconds (60)")
+    command.add_flag("--search{60}", search, "First search for a faster equivalent model, for this many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
     command
         .add_flag("--mutate{60}", mutate,
-                  "For --search: also with rules for this model's own products, for so many seconds more (60)")
+                  "For --search: also derive rules for this model's own products, for this many more seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
 }

@@ -316,38 +316,37 @@ Status Optimize::operator()() const {
 
 void add_optimize(CLI::App& app, Chosen& chosen) {
     auto o = std::make_shared<Optimize>();
-    CLI::App* c = app.add_subcommand("optimize", "Write a model that computes the same with less work");
+    CLI::App* c = app.add_subcommand("optimize", "Write an equivalent model that does less work");
     c->add_option("model", o->path, "ONNX file, Tessera's text form, or - for standard input")->option_text("FILE");
-    c->add_option("-o,--output", o->out, "Where the optimized model goes: a file ending in .onnx or .tsr")
-        ->option_text("FILE");
+    c->add_option("-o,--output", o->out, "Output file, ending in .onnx or .tsr")->option_text("FILE");
     c->add_option("--precision", o->precision,
-                  "strict: the same bits; default: the same up to rounding; fast: approximations too")
+                  "strict: bitwise equal; default: equal up to rounding; fast: also approximations")
         ->option_text("strict|default|fast")
         ->check(CLI::IsMember({"strict", "default", "fast"}));
-    c->add_option("--rules", o->rules, "File of rewrite rules of your own (docs/rules.md)")
+    c->add_option("--rules", o->rules, "File of additional rewrite rules (docs/rules.md)")
         ->option_text("FILE ...")
         ->allow_extra_args(false);
-    c->add_flag("--trust-rules", o->trust, "Use your rules without looking for counterexamples");
+    c->add_flag("--trust-rules", o->trust, "Use --rules without searching for counterexamples");
     c->add_option("--opset", o->opset, "Opset of the ONNX file (the model's own)")
         ->option_text("N")
         ->check(between(1, 1000));
     c->add_flag("--external-data", o->external, "Put weights of 1 kB and more into a file beside the ONNX file");
     c->add_option("--weights", o->weights, "Put large weights into this file beside the text")->option_text("NAME");
-    c->add_option("--fold-limit", o->fold_limit, "Most bytes that a folded constant may add (16M)")
+    c->add_option("--fold-limit", o->fold_limit, "Maximum growth in bytes by a folded constant (16M)")
         ->option_text("SIZE");
     c->add_option("--dim", o->dims, "Size of a symbolic dimension, for the costs, for --search and for --check (1)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
-    c->add_flag("--explain", o->explain, "Say which rule did what, where, and why it is right");
+    c->add_flag("--explain", o->explain, "Print each rewrite with its rule, location and justification");
     c->add_option("--report", o->report, "Write a page with the graph before and after, and each rewrite as a step")
         ->option_text("FILE.html");
     c->add_flag("--check", o->check, "Run both models on random inputs and compare");
     c->add_option("--seed", o->seed, "Seed for the random inputs of --check (0)")->option_text("N")->check(at_least(0));
-    c->add_flag("--time-passes", o->time_passes, "Say how long each pass took");
+    c->add_flag("--time-passes", o->time_passes, "Print the time of each pass");
     o->passes.add_options(*c);
     c->add_option("--with", o->with, "Run this optional pass too (--list-passes names them)")->option_text("PASS");
     c->add_flag("--search{60}", o->search_options.seconds,
-                "Search for a model that is faster on this machine, for so many seconds (60)")
+                "Search for a faster equivalent model, for this many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
     c->add_flag(
@@ -356,8 +355,7 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
          "so many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
-    c->add_option("--without-mutants", o->without_mutants,
-                  "For --mutate: also write what would have been chosen without mutants")
+    c->add_option("--without-mutants", o->without_mutants, "For --mutate: also write the result without mutants")
         ->option_text("FILE.onnx");
     c->add_option("--strategy", o->search_options.strategy, "For --search: an e-graph, or backtracking as in TASO")
         ->option_text("egraph|backtrack")
@@ -367,17 +365,17 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
         ->option_text("measured|estimate|sum")
         ->check(CLI::IsMember({"measured", "estimate", "sum"}));
     c->add_option("--target", o->search_options.target,
-                  "For --search: what to be fast on: host, or cuda for the GPU, cuda:1 for the second (host)")
+                  "For --search: device to optimize for: host, cuda, or cuda:1 for the second GPU (host)")
         ->option_text("NAME");
     c->add_option("--max-rule-ops", o->search_options.max_rule_ops,
-                  "For --search: only rules of at most so many ops (all)")
+                  "For --search: only rules with at most this many ops (all)")
         ->option_text("N")
         ->check(at_least(0));
     c->add_option("--threads", o->search_options.threads,
                   "For --search: threads to time candidates with, 0 for all (1)")
         ->option_text("N")
         ->check(between(0, 4096));
-    c->add_option("--max-nodes", o->search_options.max_nodes, "For --search: most nodes of the e-graph (20000)")
+    c->add_option("--max-nodes", o->search_options.max_nodes, "For --search: maximum number of e-graph nodes (20000)")
         ->option_text("N")
         ->check(at_least(1));
     add_progress_option(*c, o->progress);

@@ -202,14 +202,14 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     c->add_option("model", profile->path,
                   "ONNX file, Tessera's text form, or - for standard input; without it, the built-in ResNet-50")
         ->option_text("FILE");
-    c->add_option("--runs", profile->runs, "Runs to take each step's median of (20)")
+    c->add_option("--runs", profile->runs, "Number of runs; the table has each step's median (20)")
         ->option_text("N")
         ->check(between(1, 1'000'000));
-    c->add_option("--rows", profile->rows, "Most rows of the table, the longest first (30)")
+    c->add_option("--rows", profile->rows, "Maximum number of table rows, slowest steps first (30)")
         ->option_text("N")
         ->check(at_least(0));
     c->add_flag("--nodes", profile->nodes, "Name the nodes that each step computes");
-    c->add_option("--report", profile->report, "Write a page: timeline, roofline, graph and table")
+    c->add_option("--report", profile->report, "Write an HTML page: timeline, roofline, graph and table")
         ->option_text("FILE.html");
     c->add_option("--trace", profile->trace, "Write a Chrome trace")->option_text("FILE.json");
     profile->inputs.add_options(*c);

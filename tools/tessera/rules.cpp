@@ -432,7 +432,7 @@ void add_check(CLI::App& rules, Chosen& chosen) {
 
 void add_list(CLI::App& rules, Chosen& chosen) {
     auto list = std::make_shared<List>();
-    CLI::App* c = rules.add_subcommand("list", "Show the rules, with what their authors say of them");
+    CLI::App* c = rules.add_subcommand("list", "Show the rules with their comments and evidence");
     c->add_option("file", list->files, "Rule files; without any, the built-in rules");
     c->add_option("--rule", list->only, "Only the rule of this name")->option_text("NAME");
     c->add_flag("--json", list->json, "Print JSON");

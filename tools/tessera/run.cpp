@@ -232,10 +232,10 @@ void add_run(CLI::App& app, Chosen& chosen) {
         ->allow_extra_args(false);
     c->add_option("--output-dir", run->output_dir, "Write every output to this folder")->option_text("DIR");
     c->add_option("--memory-limit", run->memory_limit,
-                  "Most memory for tensors, such as 4G (three quarters of the machine's)")
+                  "Memory limit for tensors, such as 4G (three quarters of the machine's)")
         ->option_text("BYTES");
-    c->add_option("--max-work", run->max_work, "Most scalar operations of the run, such as 500G")->option_text("COUNT");
-    c->add_option("--backend", run->backend, "compiled: machine code; evaluate: the reference, which is slow")
+    c->add_option("--max-work", run->max_work, "Limit on scalar operations, such as 500G")->option_text("COUNT");
+    c->add_option("--backend", run->backend, "compiled: machine code; evaluate: the reference evaluator, which is slow")
         ->option_text("compiled|evaluate")
         ->check(CLI::IsMember({"compiled", "evaluate"}));
     run->flags.add_threads(*c);

@@ -48,14 +48,14 @@ Status Tile::operator()() const {
 
 void add_tile(CLI::App& app, Chosen& chosen) {
     auto tile = std::make_shared<Tile>();
-    CLI::App* c = app.add_subcommand("tile", "Show what becomes of the tile kernels that a script launches");
+    CLI::App* c = app.add_subcommand("tile", "Show the compilation stages of a script's tile kernels");
     c->add_option("--emit", tile->emit, "The stage to show (tile)")
         ->option_text("tile|kernel|llvm|asm|blocks|ptx|layouts|object")
         ->check(CLI::IsMember({"tile", "kernel", "llvm", "asm", "blocks", "ptx", "layouts", "object"}));
-    c->add_flag("--profile", tile->profile, "Show what each line of a kernel does, and how long launches take");
-    c->add_option("--kernel", tile->kernel, "Show this kernel alone")->option_text("NAME");
+    c->add_flag("--profile", tile->profile, "Count the operations of each source line, and time the launches");
+    c->add_option("--kernel", tile->kernel, "Show only this kernel")->option_text("NAME");
     c->add_option("--out", tile->out, "Write files into this folder instead of printing")->option_text("FOLDER");
-    c->add_option("--target", tile->target, "The processor that objects are for (host)")->option_text("NAME");
+    c->add_option("--target", tile->target, "Target of object files (host)")->option_text("NAME");
     c->add_option("--python", tile->python, "Python that has tessera (python3)")->option_text("PROGRAM");
     c->prefix_command();
     c->footer(

@@ -264,7 +264,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
          "Arrays for the model's inputs and the target, in order, or NAME=FILE; the first dimension counts examples")
         ->option_text("X.npy,Y.npy")
         ->required();
-    c->add_option("--evaluate", run->evaluate, "The same of held-out examples, evaluated after each epoch")
+    c->add_option("--evaluate", run->evaluate, "Held-out examples, evaluated after each epoch")
         ->option_text("X.npy,Y.npy");
     c->add_option("--epochs", run->epochs, "Passes over the data (1)")->option_text("N")->check(at_least(1));
     c->add_option("--batch", run->batch, "Examples of a step (32)")->option_text("N")->check(at_least(1));
@@ -272,11 +272,9 @@ void add_train(CLI::App& app, Chosen& chosen) {
          "--loss", run->options.loss.kind,
          "cross_entropy (logits and integer labels), mse, l1, bce_with_logits, or output: the model's own scalar")
         ->option_text("LOSS");
-    c->add_option("--ignore-index", run->options.loss.ignore_index,
-                  "Label of rows that cross_entropy leaves out (-100)")
+    c->add_option("--ignore-index", run->options.loss.ignore_index, "Label that cross_entropy ignores (-100)")
         ->option_text("N");
-    c->add_option("--class-axis", run->options.loss.class_axis, "Dimension of the logits that counts classes (1)")
-        ->option_text("N");
+    c->add_option("--class-axis", run->options.loss.class_axis, "Class dimension of the logits (1)")->option_text("N");
     c->add_option("--label-smoothing", run->options.loss.label_smoothing, "Of cross_entropy (0)")->option_text("S");
     run->options.optimizer.kind = "adamw";
     c->add_option("--optimizer", run->options.optimizer.kind, "sgd, adam, adamw, adagrad or lion (adamw)")
@@ -291,14 +289,15 @@ void add_train(CLI::App& app, Chosen& chosen) {
     c->add_option("--momentum", run->momentum, "Of sgd (0)")->option_text("M");
     c->add_flag("--nesterov", run->nesterov, "Nesterov's momentum");
     c->add_option("--weight-decay", run->weight_decay, "Weight decay (adamw: 0.01, others: 0)")->option_text("W");
-    c->add_option("--clip-norm", run->options.clip_norm, "Largest norm of all gradients together")->option_text("NORM");
-    c->add_option("--accumulate", run->options.accumulate, "Steps whose gradients are averaged for one update (1)")
+    c->add_option("--clip-norm", run->options.clip_norm, "Maximum global gradient norm")->option_text("NORM");
+    c->add_option("--accumulate", run->options.accumulate,
+                  "Number of steps whose gradients are averaged for one update (1)")
         ->option_text("N")
         ->check(at_least(1));
     c->add_option("--parameters", run->options.parameters, "Patterns of initializers to train (all float ones)")
         ->option_text("PATTERN ...")
         ->allow_extra_args(false);
-    c->add_option("--frozen", run->options.frozen, "Patterns of initializers to leave as they are")
+    c->add_option("--frozen", run->options.frozen, "Patterns of initializers to freeze")
         ->option_text("PATTERN ...")
         ->allow_extra_args(false);
     c->add_option("--precision", run->options.precision,
@@ -309,7 +308,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
     c->add_option("--checkpoint", run->checkpoint, "Save the run to this file after each epoch (safetensors)")
         ->option_text("FILE");
     c->add_option("--save-every", run->save_every, "Also after so many steps")->option_text("N")->check(at_least(1));
-    c->add_flag("--resume", run->resume, "Go on from the checkpoint, where it is there");
+    c->add_flag("--resume", run->resume, "Resume from the checkpoint if it exists");
     c->add_option("--out,-o", run->out, "Write the trained model to this file")->option_text("FILE");
     c->add_option("--svg", run->svg, "Draw the losses")->option_text("FILE");
     c->add_option("--threads", run->options.compile.threads, "Threads (one for each core)")
@@ -317,8 +316,8 @@ void add_train(CLI::App& app, Chosen& chosen) {
         ->check(between(1, 4096));
     c->add_option("--target", run->options.compile.target, "Where steps run, such as cuda (host)")
         ->option_text("TARGET");
-    c->add_option("--cache-dir", run->cache, "Folder of compiled code")->option_text("DIR");
-    c->add_flag("--no-cache", run->no_cache, "Compile anew, and keep nothing");
+    c->add_option("--cache-dir", run->cache, "Folder of the code cache")->option_text("DIR");
+    c->add_flag("--no-cache", run->no_cache, "Disable the code cache");
     add_strict_option(*c);
     c->add_flag("--json", run->json, "Print JSON");
     add_progress_option(*c, run->progress);
