@@ -14,23 +14,23 @@
 
 namespace tessera {
 
-class RunMemory;  // that runs compute in; see make_run_memory
+class RunMemory;  // shared by the runs of several executables; see make_run_memory
 
 struct CompileOptions {
     std::string target = "host";   // see compile_targets(); "cuda:1" is the second GPU of this machine
-    int threads = 0;               // of a run, at most; 0: one for each core
-    std::string precision = "default";  // "strict": the same bits whatever the number of threads
-    bool optimize = true;          // the graph's rewrites first
+    int threads = 0;               // maximum for a run; 0: one for each core
+    std::string precision = "default";  // "strict": bitwise independent of the number of threads
+    bool optimize = true;          // run the graph optimizer first
     bool fuse = true;
-    bool keep_weights = false;     // also the model's own that were prepared for running, and the stages before kernels:
+    bool keep_weights = false;     // keep the original weights after packing, and the stages before kernels:
                                    // for check(), and for emit() of "graph", "compute" and "schedule"
-    bool specialise = true;        // compile again, when a run first has them, for sizes that decide branches and ranks
-    std::optional<std::string> cache = {};  // folder of compiled code; none: the user's; empty: no cache
+    bool specialise = true;        // recompile on first use for sizes that decide branches and ranks
+    std::optional<std::string> cache = {};  // code cache folder; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
-    std::shared_ptr<RunMemory> memory = {};  // shared with others, for runs on the processor; null: its own
+    std::shared_ptr<RunMemory> memory = {};  // shared with other executables, for runs on the CPU; null: private
     bool verify = false;  // check the graph's invariants after each pass
-    // Called after each of compile_passes() with its name, the graph as it is then, and whether the pass changed it.
-    // Nothing comes from the cache then.
+    // Called after each of compile_passes() with its name, the graph after it, and whether the pass changed it.
+    // Disables the cache.
     std::function<void(const std::string& pass, const Model& now, bool changed)> after = {};
 };
 
@@ -61,13 +61,13 @@ struct CompileReport {
     std::vector<std::pair<std::string, std::string>> decisions;    // what, and why
     size_t host_numbers = 0;  // host steps from tensors of numbers to tensors of numbers: what a kernel could have computed
     std::vector<std::pair<std::string, std::string>> host_reasons; // node, why no kernel computes it
-    std::vector<std::string> deciding;                             // symbols by whose sizes the model takes its branches
+    std::vector<std::string> deciding;                             // symbols whose sizes decide the model's branches
 };
 
-// One run again and again on a GPU, its inputs being there already and its outputs staying. Used by one thread at a time.
+// Repeats one run on a GPU, with resident inputs and outputs. Not thread-safe.
 class DeviceRuns {
    public:
-    // Of one of so many, one launched after the other, by the GPU's clock.
+    // Average time of a run over `runs` back-to-back runs, by the GPU's clock.
     Result<double> seconds(int runs = 1) const;
 
     struct State;
@@ -81,33 +81,33 @@ class Executable {
    public:
     // The outputs in order. Safe to call from many threads at once.
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
-    // The same with one for each of inputs(), in order. Where they are like those of the run before, they are not looked at
-    // again. Nothing of them is kept when it returns.
+    // The same with one value for each of inputs(), in order. Inputs of the same types and sizes as in the previous run are
+    // not checked again. No references to them are kept after the call.
     Result<std::vector<Datum>> run_in_order(const std::vector<Datum>& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
-    // E0501 where it was compiled for the processor, or steps are left to it.
+    // E0501 if it was compiled for the CPU, or has host steps.
     Result<DeviceRuns> on_device(const NamedData& inputs) const;
-    Result<double> seconds_on_device(const NamedData& inputs, int runs = 100) const;  // of one of so many, in the same way
-    // Each step against the evaluator, on these inputs: the largest difference relative to the values' size, per step.
-    // E0501 where the weights were not kept.
+    Result<double> seconds_on_device(const NamedData& inputs, int runs = 100) const;  // the average, as DeviceRuns::seconds
+    // Compares each step with the evaluator on these inputs: for each step, the largest difference relative to the values'
+    // magnitude. E0501 without keep_weights.
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
 
     std::vector<Port> inputs() const;
     std::vector<Port> outputs() const;
     const CompileReport& report() const;
-    // What a run takes besides weights: the arena after planning, for these sizes of symbols (1 where not given).
+    // Memory of a run besides weights: the planned arena, for these values of symbols (1 by default).
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
-    int gpu() const;  // that it runs on, by its number; kNoGpu: the processor
+    int gpu() const;  // number of its GPU; kNoGpu: the CPU
 
-    // A stage as text: "graph", "outline" (the graph without the weights' bytes), "compute" or "schedule" (E0501 where the
-    // weights were not kept), "kernel", "llvm" or "asm", which for a GPU is "ptx".
+    // A stage as text: "graph", "outline" (the graph without the weights' bytes), "compute" or "schedule" (E0501 without
+    // keep_weights), "kernel", "llvm" or "asm" (for a GPU "ptx").
     Result<std::string> emit(std::string_view what) const;
 
-    // One file that load maps, for this processor and this build of Tessera. Where a step is left to the evaluator, or is
-    // another device's, the file holds the model, and load compiles it again. E0105.
+    // Writes one file that load memory-maps, for this processor and this build of Tessera. With a host step, or on a GPU,
+    // the file holds the model instead, and load recompiles it. E0105.
     Status save(const std::string& path) const;
-    // E0101 to E0104 for a file that cannot be read, E0605 where it is of another processor or build.
+    // E0101 to E0104 for a file that cannot be read, E0605 if it is for another processor or build.
     static Result<Executable> load(const std::string& path);
 
     struct State;
@@ -118,32 +118,32 @@ class Executable {
 };
 
 Result<Executable> compile(const Model& model, const CompileOptions& options = {});
-// The same of a model that is given away: its weights go as they are prepared for running, unless somebody else holds them
-// or the executable itself needs the model again.
+// The same, consuming the model: each weight is freed as soon as it is packed, unless somebody else holds it or the
+// executable needs the model again.
 Result<Executable> compile(Model&& model, const CompileOptions& options = {});
-// For executables that run in turns: together they take no more than the one that takes most. What runs at the same time
-// as another gets memory of its own.
+// For executables that run alternately: together they use as much memory as the largest one. Concurrent runs get separate
+// memory.
 std::shared_ptr<RunMemory> make_run_memory();
 
 struct BundleOptions {
-    CompileOptions compile = {.threads = 1};  // threads: the most that a parallel run may use
-    std::string name = {};                    // of the C functions; empty: after the model
-    std::map<std::string, int64_t> sizes = {};  // of the model's symbols, all of them
-    bool shared_library = false;              // linked by $CC, or cc, instead of an object file
+    CompileOptions compile = {.threads = 1};  // threads: maximum for a parallel run
+    std::string name = {};                    // prefix of the C functions; empty: the model's name
+    std::map<std::string, int64_t> sizes = {};  // values of all symbols of the model
+    bool shared_library = false;              // instead of an object file; linked by $CC or cc
 };
 struct BundleReport {
     std::vector<std::string> files;  // in the folder
-    size_t kernels = 0, calls = 0;   // kernels; calls of one run
+    size_t kernels = 0, calls = 0;   // kernels; kernel calls in one run
     int64_t weight_bytes = 0, arena_bytes = 0;
 };
-// Writes a folder that C programs can use without Tessera: code, a header, weights, an example and a Makefile. It appears whole
-// or not at all; a folder that is there is replaced only where it is empty or a bundle. E0605: the model cannot be one.
+// Writes a folder that C programs can use without Tessera: code, a header, weights, an example and a Makefile. The write is
+// atomic; an existing folder is replaced only if it is empty or a bundle. E0605: the model cannot be bundled.
 Result<BundleReport> write_bundle(const Model& model, const std::string& folder, const BundleOptions& options = {});
 std::vector<std::string> compile_targets();
 
-// The passes that a graph goes through before it is kernels: those of the optimizer, then those of lowering.
+// All graph passes: those of the optimizer, then those of lowering.
 std::vector<PassRun> compile_passes(const CompileOptions& options = {});
-// The graph as it is after the first run of one of them.
+// The graph after the first run of one of them.
 Result<Model> graph_after(const Model& model, const std::string& pass, const CompileOptions& options = {});
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The superoptimizer's search: a model that computes the same and runs faster on this machine or its GPU, by rules that need
-// not make it smaller. What came in is always among the candidates that are timed, so the result is never slower.
+// The search: an equivalent model that runs faster on this machine or its GPU, by rules that may grow the graph. The input
+// is always among the timed candidates, so the result is never slower.
 #pragma once
 
 #include <atomic>
@@ -14,22 +14,22 @@
 namespace tessera {
 
 struct ModelSearchOptions {
-    double seconds = 60;                    // of exploring and timing together; what is begun is ended
+    double seconds = 60;                    // for exploration and timing; started work is finished
     std::string strategy = "egraph";        // or "backtrack", TASO's
     std::string cost = "measured";          // of fused groups; "sum": of every op alone; "estimate": no clock
-    std::string precision = "default";      // as OptimizeOptions has it
-    std::string target = "host";            // that costs are measured on: or a GPU of this machine, "cuda", "cuda:1"
-    std::vector<std::string> rules = {};    // files of rules, besides those that come with Tessera
-    bool built_in_rules = true;             // use those
-    bool refute_rules = true;               // refuse a rule of yours where a counterexample is found
-    bool tested_rules = false;              // also those that were found and are not proved
-    int max_rule_ops = 0;                   // only rules whose pattern has at most so many ops; 0: all
-    bool time_candidates = true;            // false: the cheapest by its cost is taken
+    std::string precision = "default";      // as in OptimizeOptions
+    std::string target = "host";            // device to measure on; or a GPU of this machine, "cuda", "cuda:1"
+    std::vector<std::string> rules = {};    // additional rule files
+    bool built_in_rules = true;             // use the built-in rules
+    bool refute_rules = true;               // reject an additional rule if a counterexample is found
+    bool tested_rules = false;              // also use discovered rules that are not proved
+    int max_rule_ops = 0;                   // only rules with at most this many ops in the pattern; 0: all
+    bool time_candidates = true;            // false: take the cheapest by cost
     size_t max_nodes = 20000;               // of the e-graph
-    int threads = 1;                        // that candidates are timed with; 0: all
-    std::map<std::string, int64_t> sizes = {};  // of symbols, at which is measured; others are 1
+    int threads = 1;                        // for timing candidates; 0: all
+    std::map<std::string, int64_t> sizes = {};  // of symbols, for measurements; 1 by default
     double alpha = 1.05;                    // of backtracking
-    size_t budget = 1000;                   // graphs that backtracking sees
+    size_t budget = 1000;                   // graphs that backtracking visits
     std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none
     // Seconds for rules for this model's own products: programs that equal them almost everywhere, corrected and proved
     // (docs/corrected.md). To make them, to search again with them and to time what comes of it against what was chosen
