@@ -13,7 +13,7 @@ struct RefuteOptions {
     uint64_t seed = 0;
     int instances = 100;    // graphs that the rule matches
     int64_t draws = 20000;  // graphs drawn before it is given up, however few matched
-    double seconds = 60;    // likewise; a verdict that ran into this is not repeatable
+    double seconds = 60;    // likewise, of the thread's CPU time; a verdict that ran into this is not repeatable
     bool minimise = true;   // the counterexample
     const std::atomic<bool>* cancel = nullptr;
 };
