@@ -1,9 +1,9 @@
-// Loops with products whose tiles are brought ahead of them (kernel/from_tile/fetch_ahead.h). Each such tile has a ring
-// of places in shared memory. Threads begin copies into a place some iterations before, and wait for them at the
-// beginning of the iteration that needs them, where all threads meet: that is the only barrier for the tiles.
+// Software pipelining of loops with products (kernel/from_tile/fetch_ahead.h). Each prefetched tile has a ring buffer
+// in shared memory. Threads issue cp.async copies some iterations ahead, and wait for them at the beginning of the
+// iteration that needs them, with a block-wide barrier: that is the only barrier for the tiles.
 //
-// Products of instructions of four warps go on while threads do other things, up to what uses their sums. Where a loop
-// does nothing else, those of one iteration go on into the next: a place is free again two iterations later.
+// Warpgroup products (wgmma) run asynchronously until the first use of their accumulators. If a loop contains nothing
+// else, the products of one iteration overlap the next: a stage of the ring is free again two iterations later.
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>

@@ -1,14 +1,14 @@
-// Launches whose tiles are copied ahead. A multiprocessor runs one block of three groups of four warps, which takes the
-// kernel's blocks one after the other. The last group is the producer: one of its threads has tiles copied into a ring
-// in shared memory, for one of the kernel's blocks after the other. The other two are consumers and carry out all
-// else; they take the kernel's blocks in turn, so that one multiplies while the other stores. Where no multiprocessor
-// has two of the kernel's blocks there is one consumer: a smaller block is launched sooner.
+// Warp specialization, for launches with TMA-loaded tiles. The launch is persistent: each SM runs one block of three
+// warpgroups, which processes the kernel's blocks one after the other. The last warpgroup is the producer: one of its
+// threads issues the TMA copies of successive blocks into a ring buffer in shared memory. The other two are consumers
+// and do everything else; they alternate between blocks, so that one multiplies while the other stores (ping-pong). If
+// no SM would get two of the kernel's blocks there is one consumer: a smaller block launches sooner.
 //
-// Each place of the ring has two barriers: one says that tiles have come, the other that they are no longer needed. A
-// barrier tells only odd laps from even ones. So a consumer begins to wait for tiles when the other has got all of the
-// block before: that is its turn, which has a barrier too.
+// Each stage of the ring has two barriers: "full" (the tiles have arrived) and "empty" (they may be overwritten). The
+// phase bit of a barrier only distinguishes odd laps from even ones. A consumer therefore starts to wait for tiles once
+// the other has received all tiles of the previous block: that is its turn, which has a barrier too.
 //
-// Blocks may run together: see emit_together.cpp.
+// Thread-block clusters: see emit_together.cpp.
 #include "base/check.h"
 #include "kernel/ir/tile_copy.h"
 #include "llvm/emitter.h"

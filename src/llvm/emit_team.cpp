@@ -1,11 +1,11 @@
-// Launches in which all warps of a block but those that copy share its tiles (LaunchPlan::team). A multiprocessor runs
-// one block of three groups of four warps, which takes the kernel's blocks one after the other. The last group is the
-// producer: one of its threads has tiles copied, each kind into a ring of its own in shared memory, in the order in
-// which the kernel copies them. The first two are the kernel's eight warps. They share no memory but the tiles, so that
-// they need not wait for each other: what one thread leaves for itself stays in its registers. A tile from which
-// results are copied is cut in two, of which each group writes and copies its own.
+// Cooperative warpgroups: launches in which both consumer warpgroups share a block's tiles (LaunchPlan::team). The
+// launch is persistent: each SM runs one block of three warpgroups, which processes the kernel's blocks one after the
+// other. The last warpgroup is the producer: one of its threads issues the TMA copies, with a ring buffer in shared
+// memory for each kind of tile, in the kernel's order. The first two are the kernel's eight warps. They share only the
+// tiles and never wait for each other: values that a thread keeps for itself stay in its registers. A tile from which
+// results are stored is split in two halves, one for each warpgroup to write and to copy.
 //
-// Each place of a ring has two barriers: one says that a tile has come, the other that both groups have freed it.
+// Each stage of a ring has two barriers: one for the arrival of a tile, one for its release by both warpgroups.
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
-// Launches of which some neighbouring multiprocessors share each block, and reach each other's shared memory
-// (emit_roles.cpp): each takes some of its steps. When those are done they send their sums to the first, which adds
-// them up, in their order, and does the rest.
+// Thread-block clusters (see emit_roles.cpp): the blocks of a cluster split the k steps of one output tile. At the end
+// they send their accumulators through distributed shared memory to the first block of the cluster, which adds them up
+// in a fixed order and computes the epilogue.
 #include "llvm/emitter.h"
 
 namespace tessera::codegen {

@@ -1,5 +1,5 @@
-// Windows that reach beyond the rows they read: they read a copy whose edges are filled, so that no place of the window
-// is decided lane by lane.
+// Windows that reach into the padding: they read a copy of the input with filled-in edges, so that no lane needs a
+// padding test.
 #pragma once
 
 #include "base/machine.h"

@@ -1,5 +1,5 @@
-// What is computed for each place along the lanes of a map, though many rows share it: made once, in a stage of its
-// own.
+// Expensive subexpressions of a map that depend on the lane axis but are shared by many rows: precomputed into a table
+// by a separate stage.
 #pragma once
 
 #include "kernel/ir/compute.h"

@@ -1,4 +1,4 @@
-// Reductions for blocks of threads that have few results: what one result is made of is cut, so that many blocks work.
+// Split reductions for GPUs: a long reduction with few results is split over many blocks, and combined afterwards.
 #include <algorithm>
 #include <set>
 

@@ -1,5 +1,5 @@
-// Few rows times a matrix that lies along its columns: nothing is used twice, so it comes straight to registers, in
-// vectors. The threads of a block take neighbouring columns and every so many of k, and add up in shared memory.
+// Few rows times a matrix that is contiguous along its columns: there is no reuse, so vectors of it are loaded straight
+// into registers. The threads of a block split adjacent columns and k (strided), and reduce in shared memory.
 #pragma once
 
 #include "kernel/gpu/contraction_kernel.h"
