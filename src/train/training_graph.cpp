@@ -106,6 +106,7 @@ class StepBuilder {
             TRY(normalize_by_statistics(graph()));
         } else {
             if (options_.training_mode) TRY(follow_training_mode());
+            TRY(write_out_for_gradients(graph(), {inputs_.begin(), inputs_.begin() + std::ptrdiff_t(parameters_)}));
             const bool narrow = options_.precision != "f32";
             if (narrow) TRY(narrow_products(graph(), options_.precision == "bf16" ? DType::bf16 : DType::f16));
         }
@@ -162,7 +163,10 @@ class StepBuilder {
     Status follow_training_mode() {
         for (const RunningStatistic& s : TRY(normalize_by_batch(graph())))
             for (size_t i = 0; i < all_.size(); ++i)
-                if (inputs_[i] == s.before) updated_[i] = s.after;
+                if (inputs_[i] == s.before) {
+                    statistics_[i] = graph().outputs().size();
+                    graph().add_output(s.after);
+                }
         Value* seed = nullptr;
         TRY(drop_by_counter(graph(), [&] {
             if (!seed) seed = scalar_input("random_seed", DType::i64, step_.seed);
@@ -214,7 +218,7 @@ class StepBuilder {
         finite_ = is_finite(loss_.loss);
         if (scale_)
             for (Value* g : gradients_) finite_ = b_.op("and", {finite_, is_finite(g)});
-        for (auto& [i, after] : updated_) after = kept(after, inputs_[i]);  // running statistics
+        for (const auto& [i, output] : statistics_) updated_[i] = kept(graph().outputs()[output], inputs_[i]);
         if (options_.accumulate > 1) add_up();
         if (kind_ == StepKind::Whole) update();
         return b_.status();
@@ -323,6 +327,9 @@ class StepBuilder {
     Builder b_;
     std::vector<Value*> inputs_;        // by tensor; null: not an input yet
     std::map<size_t, Value*> updated_;  // by tensor: what it is after the step
+    // By running statistic: the output of the graph that it is after the step, until set_outputs; nodes that are
+    // written out keep their outputs up to date.
+    std::map<size_t, size_t> statistics_;
     size_t parameters_ = 0;
     std::vector<Value*> gradients_;  // by parameter
     LossNodes loss_;

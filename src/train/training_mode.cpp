@@ -1,6 +1,9 @@
 #include "train/training_mode.h"
 
 #include <algorithm>
+#include <unordered_set>
+
+#include "graph/expand_node.h"
 
 namespace tessera {
 namespace {
@@ -111,6 +114,43 @@ Result<bool> drop_by_counter(Graph& graph, const std::function<Value*()>& seed) 
     }
     graph.sort();
     return stream > 0;
+}
+
+Status write_out_for_gradients(Graph& graph, const std::vector<Value*>& parameters) {
+    Builder b(graph);
+    std::unordered_set<const Node*> kept;  // that have no expansion here
+    for (bool changed = true; changed;) {
+        changed = false;
+        std::unordered_set<const Value*> active(parameters.begin(), parameters.end());
+        std::vector<Node*> composites;
+        for (const auto& node : graph.nodes()) {
+            const auto& in = node->inputs();
+            if (std::none_of(in.begin(), in.end(), [&](const Value* v) { return active.contains(v); })) continue;
+            for (size_t i = 0; i < node->output_count(); ++i) active.insert(node->output(i));
+            const OpDef& op = node->op();
+            const bool by_body = op.body && (!op.body_applies || op.body_applies(node->view()));
+            if (op.expand && !op.gradient && !by_body && !kept.contains(node.get())) composites.push_back(node.get());
+        }
+        for (Node* node : composites) {
+            const auto smaller = expand_node(*node, b);
+            TRY(b.status());
+            std::vector<Value*> by = smaller.value_or(std::vector<Value*>());
+            by.resize(node->output_count());
+            bool whole = true;
+            for (size_t i = 0; i < by.size(); ++i) {
+                whole &= by[i] || node->output(i)->uses().empty();
+                if (!by[i]) by[i] = node->output(i);
+            }
+            if (!whole) {
+                kept.insert(node);
+                continue;
+            }
+            replace_node(graph, *node, by);
+            changed = true;
+        }
+        graph.sort();
+    }
+    return {};
 }
 
 Status narrow_products(Graph& graph, DType narrow) {

@@ -24,6 +24,10 @@ Status normalize_by_statistics(Graph& graph);
 // that the backward pass computes it again. False where there is none; then `seed` is not asked for.
 Result<bool> drop_by_counter(Graph& graph, const std::function<Value*()>& seed);
 
+// Nodes that depend on `parameters` and whose derivative is that of their expansion are written out, so that the
+// forward and the backward pass share what they compute.
+Status write_out_for_gradients(Graph& graph, const std::vector<Value*>& parameters);
+
 // Products and convolutions (a table in the source) take operands of `narrow` and add up in f32; other ops stay in f32.
 Status narrow_products(Graph& graph, DType narrow);
 

@@ -517,3 +517,29 @@ def test_the_tutorial(tmp_path):
     assert (tmp_path / "loss.svg").read_text().count("<polyline") == 2 and (tmp_path / "digits.svg").read_text().startswith("<svg")
     assert float(re.findall(r"at most (\S+)", done.stdout)[0]) < 1e-3
     assert tessera.load(tmp_path / "digits.onnx").inputs[0].dims == ["batch", "64"]
+
+
+def test_the_forward_pass_is_computed_once():
+    nodes, x = [], "x"
+    for i in range(3):
+        nodes += [helper.make_node("LayerNormalization", [x, f"s{i}", f"b{i}"], [f"n{i}"]), helper.make_node("MatMul", [f"n{i}", f"w{i}"], [f"m{i}"]),
+                  helper.make_node("Softmax", [f"m{i}"], ["y" if i == 2 else f"p{i}"])]
+        x = f"p{i}"
+    draw = np.random.default_rng(0)
+    initializers = {f"w{i}": draw.standard_normal((8, 8)).astype(np.float32) for i in range(3)}
+    initializers |= {f"s{i}": np.ones(8, np.float32) for i in range(3)} | {f"b{i}": np.zeros(8, np.float32) for i in range(3)}
+    model = onnx_model(nodes, [("x", ("N", 8))], [("y", ("N", 8))], initializers)
+    step = tessera.training(model, "mse", tessera.SGD(1.0), threads=1, cache="")
+    x, target = draw.standard_normal((5, 8)).astype(np.float32), draw.random((5, 8)).astype(np.float32)
+    inputs = {"x": x, "target": target, "learning_rate": np.array(1.0), **step.parameters()}
+    ops = [op for each in step.executable.profile(inputs, runs=1) for op in each.ops]
+    assert ops.count("matmul") + ops.count("gemm") == 3 + 2 * 3  # the first normalization asks for its input's gradient
+    w = step.parameters()["w1"]
+    slopes = []
+    for d in (1e-2, -1e-2):
+        w[2, 3] += d
+        slopes.append(step.evaluate(x, target)[0])
+        w[2, 3] -= d
+    before = w[2, 3]
+    step(x, target)
+    assert before - w[2, 3] == pytest.approx((slopes[0] - slopes[1]) / 2e-2, rel=2e-2, abs=1e-5)
