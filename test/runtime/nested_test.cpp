@@ -104,6 +104,36 @@ TEST(Nested, LoopsThatCarryWeights) {
                             1);
 }
 
+// Steps of a sequence times weights, taken of the product of the whole.
+TEST(Nested, LoopsOverSteps) {
+    std::string_view text =
+        "graph g(m: i64[], s: f32[T,N,8], h: f32[N,4], w: f32[8,4], r: f32[4,4]) { %y, %all = loop(m, _, h, "
+        "body=graph b(i: i64[], go: bool[], v: f32[N,4]) { %x = gather(s, i) %p = matmul(v, r) %q = gemm(%x, w, %p) "
+        "%t = tanh(%q) return go, %t, %q }) return %y, %all }";
+    for (int64_t m : {0, 1, 3, 5, 6})
+        expect_as_evaluated(text,
+                            {{"m", Datum(Tensor::scalar(m))},
+                             {"s", Datum(numbers({5, 3, 8}))},
+                             {"h", Datum(numbers({3, 4}))},
+                             {"w", Datum(numbers({8, 4}))},
+                             {"r", Datum(numbers({4, 4}))}},
+                            1);
+}
+
+// A sequence that iterations append to, concatenated along each axis, old and new.
+TEST(Nested, LoopsThatAppend) {
+    for (const char* how :
+         {"axis=0, new_axis=1", "axis=1, new_axis=1", "axis=-1, new_axis=1", "axis=0", "axis=1", "axis=-1"}) {
+        const std::string text = fmt::format(
+            "graph g(m: i64[], x: f32[N,4]) {{ %none = sequence_empty(dtype=1) %y, %all = loop(m, _, x, %none, "
+            "body=graph b(i: i64[], go: bool[], v: f32[N,4], s: seq(f32[...])) {{ %p = tanh(v) %q = "
+            "sequence_insert(s, %p) return go, %p, %q }}) %z = concat_from_sequence(%all, {}) return %y, %z }}",
+            how);
+        for (int64_t m : {1, 4})
+            expect_as_evaluated(text, {{"m", Datum(Tensor::scalar(m))}, {"x", Datum(numbers({3, 4}))}}, 1);
+    }
+}
+
 // A body that says less of a size than is true in the end: the state grows.
 TEST(Nested, StatesThatGrow) {
     std::string_view text =
