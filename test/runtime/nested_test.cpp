@@ -8,6 +8,7 @@
 
 #include "graph/evaluate/evaluate.h"
 #include "graph/text/parse.h"
+#include "kernel/from_graph/from_graph.h"
 #include "tessera/compile.h"
 
 namespace tessera::nested_test {
@@ -132,6 +133,26 @@ TEST(Nested, LoopsThatAppend) {
         for (int64_t m : {1, 4})
             expect_as_evaluated(text, {{"m", Datum(Tensor::scalar(m))}, {"x", Datum(numbers({3, 4}))}}, 1);
     }
+}
+
+// A body that reads what other loops made: no size of an input is computed from sizes that the body does not have.
+TEST(Nested, SizesOfWhatIsAround) {
+    std::string_view text =
+        "graph g(m: i64[], go: bool[], x: f32[N,4]) { %y, %a = loop(m, go, x, body=graph b(i: i64[], c: bool[], v: "
+        "f32[N,4]) { %p = tanh(v) return c, %p, %p }) %z, %b = loop(m, go, %y, body=graph d(i: i64[], c: bool[], v: "
+        "f32[N,4]) { %p = sin(v) return c, %p, %p }) %s = add(%a, %b) %u = loop(m, go, x, body=graph e(i: i64[], c: "
+        "bool[], v: f32[N,4]) { %r = gather(%s, i) %q = add(v, %r) return c, %q }) return %u, %z }";
+    for (int64_t m : {1, 4})
+        expect_as_evaluated(
+            text, {{"m", Datum(Tensor::scalar(m))}, {"go", Datum(Tensor::scalar(true))}, {"x", Datum(numbers({3, 4}))}},
+            1);
+    auto program = from_graph(std::shared_ptr<Graph>(*parse(text)), {});
+    ASSERT_TRUE(program.ok()) << program.error().to_string();
+    ASSERT_EQ(program->nested.size(), 3u);
+    for (const NestedProgram& n : program->nested)
+        for (const auto& input : n.program->graph->inputs())
+            for (const Dim& d : input->type().tensor().shape)
+                EXPECT_TRUE(d.as_int() || d.is(ExprKind::Var)) << input->name() << ": " << to_string(d);
 }
 
 // A body that says less of a size than is true in the end: the state grows.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "rewrite/edit.h"
 
@@ -41,6 +42,7 @@ class Closing {
   public:
     explicit Closing(const Graph& nested) : copy_(nested.clone()) {
         replace_used(*copy_, [this](Value* v) { return inside(v); });
+        name_sizes();
     }
     std::shared_ptr<const Graph> graph() { return std::shared_ptr<const Graph>(std::move(copy_)); }
     std::vector<const Value*> captured() const { return captured_; }
@@ -55,6 +57,30 @@ class Closing {
         at->second = copy_->add_input(v->name(), v->type());
         captured_.push_back(v);
         return at->second;
+    }
+
+    // A size of an input that is computed from sizes that no input has is a size of its own.
+    void name_sizes() {
+        std::set<std::string> known;
+        for (const auto& v : copy_->inputs())
+            for (const Dim& d : dims_of(*v))
+                if (d.is(ExprKind::Var)) known.insert(d.node().name);
+        for (const auto& v : copy_->inputs()) {
+            std::vector<Dim> dims = dims_of(*v);
+            bool changed = false;
+            for (size_t i = 0; i < dims.size(); ++i) {
+                const auto names = free_symbols(dims[i]);
+                if (std::all_of(names.begin(), names.end(), [&](const auto& n) { return known.contains(n); })) continue;
+                dims[i] = symbol(fmt::format("{}.d{}", v->name(), i));
+                changed = true;
+            }
+            if (changed) v->set_type(Type(v->type().tensor().dtype, Shape(std::move(dims))));
+        }
+    }
+
+    static std::vector<Dim> dims_of(const Value& v) {
+        return v.type().is_tensor() && v.type().tensor().shape.ranked() ? v.type().tensor().shape.dims()
+                                                                        : std::vector<Dim>();
     }
 
     std::unique_ptr<Graph> copy_;
