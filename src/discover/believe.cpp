@@ -62,6 +62,10 @@ Result<Belief> believe(const Rule& rule, const Certificates& certificates, const
                     .hint("{}", kReportBoth);
         }
     } else {
+        if (rule.evidence == Evidence::Proved)
+            return Error(Code::E0305, "{}: it is said to be proved, and there is no certificate", rule.name)
+                .at(rule.source)
+                .hint("put its certificate into the .cert file beside the rules; without the tag it is only tested");
         belief.verdict = TRY(refute(rule, effort));
     }
     TRY(as_status(rule, belief.verdict));

@@ -16,7 +16,7 @@ struct Belief {
 };
 
 // E0305 where the certificate does not hold or the refuter does not, E0802 where the one holds and the other does not,
-// E0410. A rule without a certificate, or listed as one, has the refuter only.
+// E0410. A rule without a certificate, or listed as one, has the refuter only, and must not say that it is proved.
 Result<Belief> believe(const Rule& rule, const Certificates& certificates, const RefuteOptions& effort);
 
 // For a rule that was just proved: E0802 where the refuter has a counterexample, E0410.

@@ -49,6 +49,19 @@ TEST(Believe, NothingWithoutTheCertificateThatItClaims) {
     EXPECT_EQ(belief.error().code(), Code::E0305);
 }
 
+// Nor is a rule believed that says it is proved, where nothing proves it: true or not.
+TEST(Believe, ProvedIsWhatHasACertificate) {
+    const Rule rule = rule_of("a [proved]: relu(relu(x)) => relu(x)");
+    EXPECT_TRUE(believe(rule, proof_of(rule), refuter_effort()).ok());
+    for (const Certificates& none : {Certificates{}, Certificates{{"a", {.listed = "it is well known"}}}}) {
+        Result<Belief> belief = believe(rule, none, refuter_effort());
+        ASSERT_FALSE(belief.ok());
+        EXPECT_EQ(belief.error().code(), Code::E0305);
+        EXPECT_THAT(belief.error().to_string(), HasSubstr("no certificate"));
+        EXPECT_TRUE(believe(rule_of("a: relu(relu(x)) => relu(x)"), none, refuter_effort()).ok());
+    }
+}
+
 // A proof of what is refuted is a fault of ours, and says so with both.
 TEST(Believe, ADisagreementIsAnInternalErrorThatNamesBoth) {
     const Rule rule = rule_of("wrong: relu(neg(x)) => neg(relu(x))");
