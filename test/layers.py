@@ -12,7 +12,7 @@ import tempfile
 # Every folder of src/ with files of its own, in the order in which data flows.
 ROOMS = """
 base expr onnx tile
-graph graph/evaluate/strip graph/evaluate graph/evaluate/tiles graph/ops graph/text graph/onnx
+graph graph/gradient graph/evaluate/strip graph/evaluate graph/evaluate/tiles graph/ops graph/text graph/onnx
 train
 rewrite rewrite/rules rewrite/refute rewrite/passes
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover

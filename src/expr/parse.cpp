@@ -116,6 +116,7 @@ class Parser {
     std::string problem_;
     size_t problem_at_ = 0;
     bool undefined_ = false;
+    std::vector<Expr> reduced_;  // the variables of the reductions around
 
     // The first problem is the innermost.
     std::nullopt_t fail(size_t at, std::string problem) {
@@ -290,6 +291,8 @@ class Parser {
     Parsed variable_or_load(size_t begin, const std::string& name) {
         if (!names_) return symbol(name);
         if (peek() == '[') return element(begin, name);
+        for (size_t i = reduced_.size(); i-- > 0;)
+            if (reduced_[i].node().name == name) return reduced_[i];
         Parsed var = names_->variable(name);
         return var ? var : undefined(begin, "variable", name);
     }
@@ -341,7 +344,42 @@ class Parser {
         return Expr(value);
     }
 
+    // sum(k < 3, j < N, value): axes, each with its extent, then what is reduced.
+    Parsed reduction(ReduceOp op) {
+        std::vector<ReduceAxis> axes;
+        const size_t outer = reduced_.size();
+        while (true) {
+            skip_space();
+            const size_t begin = at_;
+            std::optional<std::string> name = read_name(text_, at_);
+            if (!name || !take("<") || (at_ < text_.size() && text_[at_] == '=')) {
+                at_ = begin;
+                break;
+            }
+            Parsed extent = sum();
+            if (!extent) return extent;
+            if (extent->dtype() != DType::i64) return fail(begin, "an extent that is no i64");
+            if (!take(",")) return fail(at_, "expected ','");
+            axes.push_back({index_var(*name, extent->as_int()), *extent});
+            reduced_.push_back(axes.back().var);
+        }
+        const size_t at = at_;
+        Parsed value = either();
+        if (!value) return value;
+        reduced_.resize(outer);
+        if (axes.empty()) return fail(at, "a reduction over no axis");
+        if (!is_number(value->dtype()) && !is_bool(*value)) return fail(at, "a reduction of what is no number");
+        if (!take(")")) return fail(at_, "expected ')'");
+        return reduce(op, std::move(axes), *value);
+    }
+
     Parsed function(size_t begin, std::string_view name) {
+        constexpr std::pair<std::string_view, ReduceOp> kReductions[] = {{"sum", ReduceOp::Sum},
+                                                                         {"prod", ReduceOp::Prod},
+                                                                         {"reduce_min", ReduceOp::Min},
+                                                                         {"reduce_max", ReduceOp::Max}};
+        for (const auto& [text, op] : kReductions)
+            if (names_ && name == text) return reduction(op);
         std::vector<Expr> args;
         do {
             Parsed e = either();

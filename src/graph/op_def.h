@@ -14,7 +14,7 @@ namespace tessera {
 class Builder;
 class EvalContext;
 class Value;
-struct Backward;  // graph/gradient.h
+struct Backward;  // graph/gradient/gradient.h
 struct TileCall;  // graph/tile_call.h
 
 enum class Trait {
@@ -148,7 +148,7 @@ struct OpDef {
     std::function<Result<TileCall>(const OpView&)> tile = {};
     // How often its nested graphs run, where its inputs say so.
     std::function<std::optional<Expr>(const OpView&)> iterations = {};
-    // The gradients of the inputs from that of the first output, one for each; null where none flows.
+    // The gradients of the inputs, null where none flows: what its body would not say as well. Empty: ask the body.
     std::function<std::vector<Value*>(const Backward&)> gradient = {};
 
     Layout layout = Layout::Plain;        // of its outputs

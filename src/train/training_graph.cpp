@@ -8,7 +8,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "graph/gradient.h"
+#include "graph/gradient/gradient.h"
 #include "train/losses.h"
 #include "train/training_mode.h"
 

@@ -161,6 +161,32 @@ Status limits_to_attrs(OnnxCall& call) {
     return {};
 }
 
+// Both limits count as inside, as in torch.clamp; what a limit takes is summed to its one element.
+Gradients back_through_clip(const Backward& r) {
+    Builder& b = r.b;
+    Value* zero = r.number(0);
+    Value *left = r.g, *low = nullptr, *high = nullptr;
+    auto limit = [&](size_t i) { return b.op("reshape", {r.in[i], b.ints({})}); };
+    auto taken = [&](Value* where, size_t i) {
+        Value* all = b.op("reduce_sum", {b.op("where", {where, r.g, zero})}, {{"keepdims", Attr(int64_t{0})}});
+        return b.op("reshape", {all, r.shape_of(i)}, {{"allowzero", Attr(int64_t{1})}});
+    };
+    Value* lifted = r.in[0];
+    if (r.in.size() > 1 && r.in[1]) {
+        Value* below = b.op("less", {r.in[0], limit(1)});
+        left = b.op("where", {below, zero, left});
+        lifted = b.op("max", {r.in[0], limit(1)});
+        low = below;
+    }
+    if (r.in.size() > 2 && r.in[2]) {
+        Value* above = b.op("greater", {lifted, limit(2)});
+        left = b.op("where", {above, zero, left});
+        if (low) low = b.op("and", {low, b.op("not", {above})});
+        high = above;
+    }
+    return {left, low && r.wants(1) ? taken(low, 1) : nullptr, high && r.wants(2) ? taken(high, 2) : nullptr};
+}
+
 const OpDef kClip{
     .name = "clip",
     .inputs = {"x: T", "min?: T", "max?: T"},
@@ -181,8 +207,17 @@ const OpDef kClip{
             if (op.has(2)) y = min(y, only_element(op.in(2)));
             return y;
         },
+    .gradient = back_through_clip,
     .layout = Layout::AsInputs,
 };
+
+// 1, or exp(x / alpha) below zero. (A negative alpha has both terms of the sum at once; its body says that.)
+Gradients back_through_celu(const Backward& r) {
+    const double alpha = r.node.view().real("alpha");
+    if (!(alpha > 0)) return {};
+    Value* slope = r.b.op("exp", {r.b.div(r.b.op("min", {r.in[0], r.number(0)}), r.number(alpha))});
+    return {r.b.mul(r.g, slope)};
+}
 
 }  // namespace
 
@@ -201,11 +236,12 @@ std::vector<OpDef> activation_ops() {
                        return select(lt(x, zero(x)), real_of(op, "alpha", x) * call(Fn::Expm1, {x}), x);
                    }),
         selu(),
-        unary_with("celu", "Celu", kWideFloats, {float_attr("alpha", 1.0f)},
-                   [](const OpView& op, const Expr& x) {
-                       Expr alpha = real_of(op, "alpha", x);
-                       return max(x, zero(x)) + min(alpha * call(Fn::Expm1, {x / alpha}), zero(x));
-                   }),
+        differentiable(unary_with("celu", "Celu", kWideFloats, {float_attr("alpha", 1.0f)},
+                                  [](const OpView& op, const Expr& x) {
+                                      Expr alpha = real_of(op, "alpha", x);
+                                      return max(x, zero(x)) + min(alpha * call(Fn::Expm1, {x / alpha}), zero(x));
+                                  }),
+                       back_through_celu),
         gelu(),
         unary_with("hard_sigmoid", "HardSigmoid", kWideFloats, {float_attr("alpha", 0.2f), float_attr("beta", 0.5f)},
                    [](const OpView& op, const Expr& x) {
@@ -214,11 +250,18 @@ std::vector<OpDef> activation_ops() {
         unary(
             "hard_swish", "HardSwish", kWideFloats,
             [](const Expr& x) { return x * hard_sigmoid(x, constant(1.0 / 6, x.dtype()), constant(0.5, x.dtype())); }),
-        unary("mish", "Mish", kWideFloats, [](const Expr& x) { return x * call(Fn::Tanh, {softplus(x)}); }),
+        differentiable(
+            unary("mish", "Mish", kWideFloats, [](const Expr& x) { return x * call(Fn::Tanh, {softplus(x)}); }),
+            [](const Backward& r) -> Gradients {
+                Value* t = r.b.op("tanh", {r.b.op("softplus", {r.in[0]})});
+                Value* steep = r.b.mul(r.b.sub(r.number(1), r.b.mul(t, t)), r.b.op("sigmoid", {r.in[0]}));
+                return {r.b.mul(r.g, r.b.add(t, r.b.mul(r.in[0], steep)))};
+            }),
         differentiable(
             unary("sigmoid", "Sigmoid", kWideFloats, sigmoid),
             [](const Backward& r) -> Gradients { return {r.b.mul(r.g, r.b.mul(r.out, r.b.sub(r.number(1), r.out)))}; }),
-        unary("softplus", "Softplus", kWideFloats, softplus),
+        differentiable(unary("softplus", "Softplus", kWideFloats, softplus),
+                       [](const Backward& r) -> Gradients { return {r.b.mul(r.g, r.b.op("sigmoid", {r.in[0]}))}; }),
         unary("softsign", "Softsign", kWideFloats, [](const Expr& x) { return x / (one(x) + call(Fn::Abs, {x})); }),
         unary_with("swish", "Swish", kWideFloats, {float_attr("alpha", 1.0f)},
                    [](const OpView& op, const Expr& x) { return x * sigmoid(real_of(op, "alpha", x) * x); }),

@@ -50,6 +50,31 @@ OpDef position(std::string name, const char* onnx, ReduceOp extreme) {
     };
 }
 
+// A running sum's gradient runs the other way.
+Gradients back_through_running_sum(const Backward& r) {
+    const OpView op = r.node.view();
+    return {r.b.op("cum_sum", {r.g, r.in[1]},
+                   {{"exclusive", Attr(op.integer("exclusive"))}, {"reverse", Attr(int64_t{!op.integer("reverse")})}}),
+            nullptr};
+}
+
+// A running product as one for each element: right where an element is 0, at the price of a square.
+Gradients back_through_running_product(const Backward& r) {
+    const OpView op = r.node.view();
+    auto given = op.constant_ints(1);
+    if (!given || given->size() != 1) {
+        r.b.fail(Error(Code::E0202, "Gradient: the axis of {} is not constant", r.node.where()));
+        return {};
+    }
+    const int64_t axis = (*given)[0] < 0 ? (*given)[0] + r.rank(0) : (*given)[0];
+    return gradients_by_body(r, r.in, r.wanted, [&](const Indices& o) {
+        const ReduceAxis k = op.reduce(op.shape(0)[axis]);
+        const Expr from = op.integer("reverse") ? o[axis] : k.var, to = op.integer("reverse") ? k.var : o[axis];
+        const Expr taken = op.integer("exclusive") ? lt(from, to) : le(from, to);
+        return prod({k}, select(taken, op.in(0).at(o.with(axis, k.var)), like(op, 1)));
+    });
+}
+
 OpDef running(std::string name, const char* onnx, bool product) {
     return {
         .name = std::move(name),
@@ -107,8 +132,8 @@ std::vector<OpDef> arg_reduce_ops() {
     return {
         position("arg_max", "ArgMax", ReduceOp::Max),
         position("arg_min", "ArgMin", ReduceOp::Min),
-        running("cum_sum", "CumSum", false),
-        running("cum_prod", "CumProd", true),
+        differentiable(running("cum_sum", "CumSum", false), back_through_running_sum),
+        differentiable(running("cum_prod", "CumProd", true), back_through_running_product),
     };
 }
 

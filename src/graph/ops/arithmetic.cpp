@@ -71,12 +71,6 @@ const OpDef kPow{
                 return cast(pow(cast(a, DType::i64), cast(b, DType::i64)), a.dtype());
             return cast(pow(cast(a, DType::f64), cast(b, DType::f64)), a.dtype());
         },
-    .gradient = [](const Backward& r) -> Gradients {
-        Value* exponent = r.b.cast(r.in[1], r.out->type().tensor().dtype);
-        Value* less = r.b.op("pow", {r.in[0], r.b.sub(exponent, r.number(1))});
-        Value* by_exponent = r.b.mul(r.g, r.b.mul(r.out, r.b.op("log", {r.in[0]})));
-        return {r.b.mul(r.g, r.b.mul(exponent, less)), r.b.cast(by_exponent, r.in[1]->type().tensor().dtype)};
-    },
 };
 
 // A shift by a negative amount or by the width and more leaves what the sign extends to.

@@ -410,6 +410,6 @@ const OpDef kLinearAttention{
 
 }  // namespace
 
-std::vector<OpDef> attention_ops() { return {kAttention, kRotaryEmbedding, kLinearAttention, flex_attention_op()}; }
+std::vector<OpDef> attention_ops() { return {kAttention, kRotaryEmbedding, kLinearAttention, without_gradient(flex_attention_op(), "the graphs in it change scores, and are not followed")}; }
 
 }  // namespace tessera

@@ -219,6 +219,8 @@ const OpDef kBitCast{
 
 }  // namespace
 
-std::vector<OpDef> cast_ops() { return {kCast, kCastLike, kBitCast}; }
+std::vector<OpDef> cast_ops() {
+    return {kCast, kCastLike, without_gradient(kBitCast, "it reads bits as another type")};
+}
 
 }  // namespace tessera

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "graph/builder.h"
-#include "graph/gradient.h"
+#include "graph/gradient/gradient.h"
 #include "graph/op_def.h"
 
 namespace tessera {
@@ -30,8 +30,8 @@ inline bool contains(const std::vector<int64_t>& axes, int64_t axis) {
     return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-// As OpDef::canonical of an op whose attribute "axis" counts the dimensions of its first input: left out where it is the
-// default's, otherwise counted from the front.
+// As OpDef::canonical of an op whose attribute "axis" counts the dimensions of its first input: left out where it is
+// the default's, otherwise counted from the front.
 void axis_from_front(const OpView& op, AttrMap& attrs);
 
 // The same op with the rule of its gradient.
@@ -40,8 +40,14 @@ inline OpDef differentiable(OpDef def, Gradients (*rule)(const Backward&)) {
     return def;
 }
 
-// An attribute that holds an element type has ONNX's number for it ("to", "dtype", "output_dtype"); E0213 where it is not
-// one of ours. Into such an attribute: dtype_attr_value(DType::f32).
+// The same op, refused on the way of a gradient.
+inline OpDef without_gradient(OpDef def, const char* why) {
+    def.gradient = NoGradient{why};
+    return def;
+}
+
+// An attribute that holds an element type has ONNX's number for it ("to", "dtype", "output_dtype"); E0213 where it is
+// not one of ours. Into such an attribute: dtype_attr_value(DType::f32).
 Result<DType> dtype_attr(const OpView& op, std::string_view name);
 Attr dtype_attr_value(DType t);
 

@@ -153,6 +153,8 @@ const OpDef kOneHot{
 
 }  // namespace
 
-std::vector<OpDef> constant_ops() { return {kConstantOfShape, kEyeLike, kRange, kOneHot}; }
+std::vector<OpDef> constant_ops() {
+    return {kConstantOfShape, kEyeLike, without_gradient(kRange, "how long it is depends on its inputs"), kOneHot};
+}
 
 }  // namespace tessera

@@ -23,8 +23,10 @@ Result<MatmulShape> matmul_shape(const OpView& op, size_t left, size_t right) {
     if (a.rank() == 0 || b.rank() == 0) return op.shape_error("needs matrices or vectors, has {} and {}", a, b);
     const Dim &inner_a = a[-1], &inner_b = b.rank() == 1 ? b[0] : b[-2];
     if (inner_a.as_int() && inner_b.as_int() && inner_a != inner_b)
-        return op.shape_error("inner extents differ: {} vs {}, in {} times {}", to_string(inner_a), to_string(inner_b), a, b);
-    auto batch = broadcast(a.slice(0, std::max<int64_t>(a.rank() - 2, 0)), b.slice(0, std::max<int64_t>(b.rank() - 2, 0)));
+        return op.shape_error("inner extents differ: {} vs {}, in {} times {}", to_string(inner_a), to_string(inner_b),
+                              a, b);
+    auto batch =
+        broadcast(a.slice(0, std::max<int64_t>(a.rank() - 2, 0)), b.slice(0, std::max<int64_t>(b.rank() - 2, 0)));
     if (!batch) return op.shape_error("batch extents of {} and {} do not broadcast", a, b);
     MatmulShape shape{*batch, {}, {}};
     if (a.rank() > 1) shape.rows = a[-2];
@@ -56,11 +58,12 @@ Expr matmul_term(const OpView& op, size_t left, size_t right, const Indices& o, 
 namespace {
 
 // The last two dimensions swapped.
-Value* transposed(const Backward& r, size_t i) {
-    std::vector<int64_t> perm(r.rank(i));
+Value* with_swapped_rows(Builder& b, Value* x) {
+    if (b.failed()) return nullptr;
+    std::vector<int64_t> perm(static_cast<size_t>(x->type().tensor().rank()));
     std::iota(perm.begin(), perm.end(), 0);
     std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-    return r.b.transpose(r.in[i], perm);
+    return b.transpose(x, perm);
 }
 
 const OpDef kMatmul{
@@ -79,11 +82,9 @@ const OpDef kMatmul{
             return sum({k}, matmul_term(op, 0, 1, o, k.var, value));
         },
     .gradient = [](const Backward& r) -> Gradients {
-        if (r.rank(0) < 2 || r.rank(1) < 2) {
-            r.b.fail(Error(Code::E0202, "Gradient: a product with a vector, {}", r.node.where()));
-            return {};
-        }
-        return {r.b.matmul(r.g, transposed(r, 1)), r.b.matmul(transposed(r, 0), r.g)};
+        if (r.rank(0) < 2 || r.rank(1) < 2) return {};
+        return {r.wants(0) ? r.b.matmul(r.g, with_swapped_rows(r.b, r.in[1])) : nullptr,
+                r.wants(1) ? r.b.matmul(with_swapped_rows(r.b, r.in[0]), r.g) : nullptr};
     },
 };
 
@@ -120,7 +121,8 @@ const OpDef kGemm{
         if (op.has(2)) {
             auto both = broadcast(y, op.shape(2));
             bool grows = !both || both->rank() != 2;
-            for (int64_t i = 0; !grows && i < 2; ++i) grows = y[i].as_int() && (*both)[i].as_int() && y[i] != (*both)[i];
+            for (int64_t i = 0; !grows && i < 2; ++i)
+                grows = y[i].as_int() && (*both)[i].as_int() && y[i] != (*both)[i];
             if (grows) return op.shape_error("c {} does not broadcast to {}", op.shape(2), y);
         }
         return op.like(0, y);
@@ -182,6 +184,11 @@ const OpDef kDet{
         }
         return std::vector<Datum>{y};
     },
+    .gradient = [](const Backward& r) -> Gradients {  // of matrices that have an inverse
+        const int64_t outer = r.rank(0) - 2;
+        Value* scale = r.b.unsqueeze(r.b.mul(r.g, r.out), {outer, outer + 1});
+        return {r.b.mul(scale, with_swapped_rows(r.b, r.b.op("matrix_inverse", {r.in[0]})))};
+    },
 };
 
 // By elimination with pivots, in doubles; what has none comes out infinite or not a number.
@@ -241,6 +248,10 @@ const OpDef kInverse{
             for (int64_t j = 0; j < all; ++j) y.set_real(i + j, inverse[size_t(j)]);
         }
         return std::vector<Datum>{y};
+    },
+    .gradient = [](const Backward& r) -> Gradients {
+        Value* y = with_swapped_rows(r.b, r.out);
+        return {r.b.op("neg", {r.b.matmul(y, r.b.matmul(r.g, y))})};
     },
     .no_kernel = "eliminates with pivots",
 };

@@ -3,6 +3,7 @@
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/nested.h"
+#include "graph/ops/nested_gradient.h"
 #include "graph/ops/tensor_slices.h"
 
 namespace tessera {
@@ -204,6 +205,9 @@ const OpDef kSequenceMap{
 
 }  // namespace
 
-std::vector<OpDef> control_ops() { return {kIf, kLoop, kSequenceMap}; }
+std::vector<OpDef> control_ops() {
+    constexpr const char* kWhy = "how often its body runs is known only when it runs; a scan has a derivative";
+    return {differentiable(kIf, back_through_if), without_gradient(kLoop, kWhy), without_gradient(kSequenceMap, kWhy)};
+}
 
 }  // namespace tessera

@@ -17,6 +17,7 @@ std::vector<OpDef> constant_ops();
 std::vector<OpDef> contraction_ops();
 std::vector<OpDef> control_ops();
 std::vector<OpDef> conv_ops();
+std::vector<OpDef> expression_ops();
 std::vector<OpDef> gather_ops();
 std::vector<OpDef> grid_ops();
 std::vector<OpDef> gradient_ops();

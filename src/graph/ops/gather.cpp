@@ -139,6 +139,23 @@ const OpDef kGatherNd{
         },
 };
 
+// Rows of zeros with the gradient's rows where the condition holds; the axis comes first meanwhile.
+Gradients back_through_compress(const Backward& r) {
+    Builder& b = r.b;
+    const OpView op = r.node.view();
+    const bool flat = !op.has_attr("axis");
+    const int64_t axis = flat ? 0 : axis_of(op, r.rank(0));
+    Value *g = r.g, *like = flat ? b.reshape(r.in[0], {-1}) : r.in[0];
+    std::vector<int64_t> order(flat ? 1 : size_t(r.rank(0)));
+    std::iota(order.begin(), order.end(), 0);
+    std::swap(order[0], order[size_t(axis)]);
+    Value* shape = b.op("gather", {b.op("shape", {like}), b.ints(order)});
+    Value* kept = b.transpose(b.op("non_zero", {r.in[1]}), {1, 0});
+    Value* zeros = b.op("expand", {r.number(0), shape});
+    Value* all = b.transpose(b.op("scatter_nd", {zeros, kept, b.transpose(g, order)}), order);
+    return {b.op("reshape", {all, r.shape_of(0)}, {{"allowzero", Attr(int64_t{1})}}), nullptr};
+}
+
 const OpDef kCompress{
     .name = "compress",
     .inputs = {"x: T", "condition: bool"},
@@ -177,6 +194,7 @@ const OpDef kCompress{
                 return op.error(Code::E0406, "condition is true at {}, axis {} of {} ends before", i, axis, x);
         return {};
     },
+    .gradient = back_through_compress,
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "graph/evaluate/evaluate.h"
-#include "graph/gradient.h"
+#include "graph/gradient/gradient.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 
@@ -70,6 +70,6 @@ OpDef gradient() {
 
 }  // namespace
 
-std::vector<OpDef> gradient_ops() { return {gradient()}; }
+std::vector<OpDef> gradient_ops() { return {without_gradient(gradient(), "it is replaced when a model is read")}; }
 
 }  // namespace tessera

@@ -248,6 +248,8 @@ const OpDef kTreeEnsemble{
 std::vector<OpDef> ml_ops() {
     std::vector<OpDef> ops{kArrayFeatureExtractor, kBinarizer, kLabelEncoder, kTreeEnsemble};
     for (OpDef& op : forest_ops()) ops.push_back(std::move(op));
+    for (OpDef& op : ops)
+        if (!op.body) op = without_gradient(std::move(op), "it is constant between the values that it compares with");
     return ops;
 }
 

@@ -274,6 +274,10 @@ Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std
     return std::vector<Value*>{y};
 }
 
-std::vector<OpDef> phase_ops() { return {kPhaseWeight, kJoinPhases, kJoinTaps}; }
+std::vector<OpDef> phase_ops() {
+    constexpr const char* kWhy = "it is made when a graph is lowered, after its gradients are taken";
+    return {without_gradient(kPhaseWeight, kWhy), without_gradient(kJoinPhases, kWhy),
+            without_gradient(kJoinTaps, kWhy)};
+}
 
 }  // namespace tessera

@@ -123,6 +123,23 @@ Expr max_index(const OpView& op, const Indices& o) {
     return floor_div(first, spatial) * spatial + flipped;
 }
 
+// The first of the largest elements of a window gets all: a sum over the window in which one element is chosen.
+Gradients back_through_max_pool(const Backward& r) {
+    AttrMap attrs = r.node.attrs();
+    attrs.erase("storage_order");
+    Value* chosen = r.b.ops("max_pool", r.in, attrs, 2)[1];
+    if (r.b.failed()) return {};
+    const OpView op = r.node.view();
+    return gradients_by_body(r, {r.in[0], chosen}, {true, false}, [&](const Indices& o) {
+        Pooled p(op, o);
+        auto x = op.in(0);
+        Expr here = 0;
+        for (int64_t i = 0; i < x.rank(); ++i) here = here * x.dim(i) + p.at[i];
+        const Expr value = x.at_or(p.at, like(op, 0), 2);
+        return sum(p.k, select(eq(load(1, DType::i64, o.list()), here), value, like(op, 0)));
+    });
+}
+
 const OpDef kMaxPool{
     .name = "max_pool",
     .inputs = {"x: T"},
@@ -144,6 +161,7 @@ const OpDef kMaxPool{
             return reduce_max(p.k, op.in(0).at_or(p.at, infinity(op.dtype(0), true), 2));
         },
     .canonical = canonical_pool,
+    .gradient = back_through_max_pool,
     .layout = Layout::ChannelsLast,
 };
 
@@ -301,6 +319,13 @@ const OpDef kMaxUnpool{
             if (int64_t at = op.value(1)->int_at(i); at < 0 || at >= count)
                 return op.error(Code::E0406, "index {} of an unpooled shape {}", at, to_string(*corner));
         return {};
+    },
+    .gradient = [](const Backward& r) -> Gradients {
+        if (r.in.size() > 2 && r.in[2]) {
+            r.b.fail(Error(Code::E0202, "Gradient: {} unpools into another shape", r.node.where()));
+            return {};
+        }
+        return {r.b.op("gather", {r.b.reshape(r.g, {-1}), r.in[1]}), nullptr};
     },
 };
 

@@ -176,6 +176,8 @@ const OpDef kDynamicQuantizeLinear{
 
 }  // namespace
 
-std::vector<OpDef> quantize_ops() { return {kQuantizeLinear, kDequantizeLinear, kDynamicQuantizeLinear}; }
+std::vector<OpDef> quantize_ops() {
+    return {kQuantizeLinear, kDequantizeLinear, without_gradient(kDynamicQuantizeLinear, "it rounds to bytes")};
+}
 
 }  // namespace tessera

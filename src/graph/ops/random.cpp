@@ -229,6 +229,26 @@ bool trains(const OpView& op) {
     return !mode || mode->size() != 1 || !(*mode)[0].is_int(0);
 }
 
+// Through the elements that were kept. A node without its mask is drawn again with it, in the place of the first.
+Gradients back_through_dropout(const Backward& r) {
+    Builder& b = r.b;
+    if (!trains(r.node.view())) return {};
+    Value* mask = r.outs.size() > 1 ? r.outs[1] : nullptr;
+    if (!mask) {
+        std::vector<Value*> both = b.ops("dropout", r.in, r.node.attrs(), 2);
+        if (b.failed()) return {};
+        b.graph().replace_uses(r.out, both[0]);
+        b.graph().sort();
+        mask = both[1];
+    }
+    const DType t = r.g->type().tensor().dtype;
+    Value* ratio = r.in.size() > 1 && r.in[1] ? b.cast(r.in[1], t) : b.scalar(0.5, t);
+    Value* scaled = b.div(r.g, b.sub(r.number(1), ratio));
+    Value* kept = b.op("where", {mask, scaled, r.number(0)});
+    if (!r.in[2]->is_constant()) kept = b.op("where", {r.in[2], kept, r.g});
+    return {kept};
+}
+
 const OpDef kDropout{
     .name = "dropout",
     .inputs = {"x: T", "ratio?: R", "training?: bool"},
@@ -270,6 +290,7 @@ const OpDef kDropout{
     },
     .body_applies = [](const OpView& op) { return !trains(op); },
     .gives_input = [](const OpView& op) { return !trains(op); },
+    .gradient = back_through_dropout,
 };
 
 }  // namespace

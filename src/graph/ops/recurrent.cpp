@@ -358,7 +358,7 @@ std::vector<OpDef> recurrent_ops() {
         recurrent("gru", {"GRU", 3, 1, {"Sigmoid", "Tanh"}, gru_step}, {int_attr("linear_before_reset", 0)},
                   {attr_added(3, "linear_before_reset", Attr(int64_t{0}))}),
         recurrent("lstm", {"LSTM", 4, 2, {"Sigmoid", "Tanh", "Tanh"}, lstm_step}, {int_attr("input_forget", 0)}, {}),
-        lstm_in_bytes(),
+        without_gradient(lstm_in_bytes(), "it rounds to bytes"),
     };
 }
 

@@ -163,6 +163,12 @@ Gradients back_through_max(const Backward& r) {  // ties share
     return {r.b.mul(largest, spread(r, r.b.div(r.g, ties)))};
 }
 
+Gradients back_through_l2(const Backward& r) {  // 0 at 0
+    Value* zero = r.number(0);
+    Value* unit = r.b.op("where", {r.b.op("equal", {r.out, zero}), zero, r.b.div(r.g, r.out)});
+    return {r.b.mul(r.in[0], spread(r, unit))};
+}
+
 OpDef lying_as_input(OpDef def) {
     def.layout = Layout::AsInputs;
     return def;
@@ -184,7 +190,9 @@ std::vector<OpDef> reduce_ops() {
         reduction("reduce_prod", "ReduceProd", kNumbers,
                   [](const Reduced& r) { return r.over(ReduceOp::Prod, r.element); }),
         reduction("reduce_l1", "ReduceL1", kNumbers, [](const Reduced& r) { return r.sum(absolute(r.element)); }),
-        reduction("reduce_l2", "ReduceL2", kNumbers, [](const Reduced& r) { return of_sum(r, square, root); }),
+        differentiable(
+            reduction("reduce_l2", "ReduceL2", kNumbers, [](const Reduced& r) { return of_sum(r, square, root); }),
+            back_through_l2),
         reduction("reduce_log_sum", "ReduceLogSum", kNumbers,
                   [](const Reduced& r) { return of_sum(r, itself, logarithm); }),
         reduction("reduce_sum_square", "ReduceSumSquare", kNumbers,

@@ -31,6 +31,7 @@ struct Registry {
                  contraction_ops,
                  control_ops,
                  conv_ops,
+                 expression_ops,
                  gather_ops,
                  grid_ops,
                  gradient_ops,

@@ -209,6 +209,9 @@ const OpDef kMaxRoiPool{
 
 }  // namespace
 
-std::vector<OpDef> roi_ops() { return {kRoiAlign, kMaxRoiPool}; }
+std::vector<OpDef> roi_ops() {
+    constexpr const char* kWhy = "its regions are computed by its evaluation alone";
+    return {without_gradient(kRoiAlign, kWhy), without_gradient(kMaxRoiPool, kWhy)};
+}
 
 }  // namespace tessera

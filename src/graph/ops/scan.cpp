@@ -6,6 +6,7 @@
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/nested.h"
+#include "graph/ops/nested_gradient.h"
 #include "graph/ops/tensor_slices.h"
 
 namespace tessera {
@@ -266,6 +267,7 @@ const OpDef kScan{
         const int64_t axis = axes.empty() ? 0 : axes[0];
         return axis >= -shape.rank() && axis < shape.rank() ? std::optional(shape[axis]) : std::nullopt;
     },
+    .gradient = back_through_scan,
 };
 
 }  // namespace

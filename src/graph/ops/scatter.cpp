@@ -90,6 +90,30 @@ int64_t from_start(int64_t i, int64_t extent) { return i < 0 ? i + extent : i; }
 
 OnnxChange reduction_added(int opset) { return attr_added(opset, "reduction", Attr(std::string("none"))); }
 
+// What was written gathers its gradient, and what was overwritten gets none; a sum hands it on to all; the largest or
+// smallest shares it among those that are equal to it. `gather` reads a tensor where the op writes, `write` is the op
+// on other data and updates.
+Gradients back_through_scatter(const Backward& r, const std::function<Value*(Value*)>& gather,
+                               const std::function<Value*(Value* data, Value* updates)>& write) {
+    Builder& b = r.b;
+    const std::string reduction = r.node.view().string("reduction");
+    Value *zero = r.number(0), *one = r.number(1);
+    if (reduction == "add") return {r.g, nullptr, gather(r.g)};
+    if (reduction == "none") return {write(r.g, b.mul(r.in[2], zero)), nullptr, gather(r.g)};
+    if (reduction == "mul") {
+        b.fail(Error(Code::E0202, "Gradient: {} multiplies, which has no derivative here, {}", r.node.op().name,
+                     r.node.where()));
+        return {};
+    }
+    auto equal = [&](Value* x, Value* y) { return b.op("where", {b.op("equal", {x, y}), one, zero}); };
+    Value *in_data = equal(r.in[0], r.out), *in_updates = equal(r.in[2], gather(r.out));
+    AttrMap adding = r.node.attrs();
+    adding["reduction"] = std::string("add");
+    Value* ties = b.op(r.node.op().name, {in_data, r.in[1], in_updates}, adding);
+    Value* share = b.div(r.g, b.op("max", {ties, one}));
+    return {b.mul(share, in_data), nullptr, b.mul(gather(share), in_updates)};
+}
+
 const OpDef kScatterElements{
     .name = "scatter_elements",
     .inputs = {"x: T", "indices: I", "updates: T"},
@@ -144,6 +168,17 @@ const OpDef kScatterElements{
             const int64_t axis = op.integer("axis");
             return std::vector{axis < 0 ? axis + op.rank(0) : axis};
         },
+    .gradient = [](const Backward& r) -> Gradients {
+        const Attr axis(r.node.view().integer("axis"));
+        return back_through_scatter(
+            r,
+            [&](Value* x) {
+                return r.b.op("gather_elements", {x, r.in[1]}, {{"axis", axis}});
+            },
+            [&](Value* data, Value* updates) {
+                return r.b.op("scatter_elements", {data, r.in[1], updates}, {{"axis", axis}});
+            });
+    },
 };
 
 const OpDef kScatterNd{
@@ -197,6 +232,16 @@ const OpDef kScatterNd{
             std::iota(axes.begin(), axes.end(), 0);
             return axes;
         },
+    .gradient = [](const Backward& r) -> Gradients {
+        return back_through_scatter(
+            r,
+            [&](Value* x) {
+                return r.b.op("gather_nd", {x, r.in[1]});
+            },
+            [&](Value* data, Value* updates) {
+                return r.b.op("scatter_nd", {data, r.in[1], updates});
+            });
+    },
 };
 
 const OpDef kTensorScatter{

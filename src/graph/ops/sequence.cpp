@@ -305,9 +305,11 @@ const OpDef kOptionalHasElement{
 }  // namespace
 
 std::vector<OpDef> sequence_ops() {
-    return {kSequenceConstruct, kSequenceEmpty,      kSequenceAt,        kSequenceInsert,
-            kSequenceErase,     kSequenceLength,     kSplitToSequence,   kConcatFromSequence,
-            kOptional,          kOptionalGetElement, kOptionalHasElement};
+    std::vector<OpDef> ops = {kSequenceConstruct, kSequenceEmpty,      kSequenceAt,        kSequenceInsert,
+                              kSequenceErase,     kSequenceLength,     kSplitToSequence,   kConcatFromSequence,
+                              kOptional,          kOptionalGetElement, kOptionalHasElement};
+    for (OpDef& op : ops) op = without_gradient(std::move(op), "sequences and optionals have none");
+    return ops;
 }
 
 }  // namespace tessera

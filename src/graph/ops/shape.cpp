@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// The next dimensions of `a` from `i` on and of `b` from `j` on that have as many elements together, as few as possible;
-// all that are left where there are no such.
+// The next dimensions of `a` from `i` on and of `b` from `j` on that have as many elements together, as few as
+// possible; all that are left where there are no such.
 std::pair<int64_t, int64_t> matching_dims(const Shape& a, int64_t i, const Shape& b, int64_t j) {
     const int64_t left_a = a.rank() - i, left_b = b.rank() - j;
     for (int64_t total = 1; total < left_a + left_b; ++total)
@@ -68,7 +68,9 @@ Dim quotient(const Shape& dims, const std::vector<Dim>& divisor) {
 }
 
 // The same elements in another shape: so is the gradient.
-Gradients back_to_shape(const Backward& r) { return {r.b.op("reshape", {r.g, r.shape_of(0)})}; }
+Gradients back_to_shape(const Backward& r) {
+    return {r.b.op("reshape", {r.g, r.shape_of(0)}, {{"allowzero", Attr(int64_t{1})}})};
+}
 
 // 0 where a size is that of the input's dimension in the same place, -1 for one that is left. (With -1 beside a size of
 // 0 there is no telling what it stands for: an empty tensor is the one input for which this says less than the sizes

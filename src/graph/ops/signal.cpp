@@ -410,7 +410,7 @@ std::vector<OpDef> signal_ops() {
         kDft,
         kStft,
         kFrames,
-        kMelWeightMatrix,
+        without_gradient(kMelWeightMatrix, "its edges are rounded to whole bins"),
         window("hann_window", "HannWindow", 0.5, 0.5, 0),
         window("hamming_window", "HammingWindow", 25.0 / 46, 21.0 / 46, 0),
         window("blackman_window", "BlackmanWindow", 0.42, 0.5, 0.08),

@@ -47,6 +47,17 @@ Result<Types> infer_along_axis(const OpView& op) {
     return op.same(0);
 }
 
+// y*(g - sum(g*y)), and g - exp(y)*sum(g): without the largest element, which only keeps the exponentials small.
+Gradients back_through_softmax(const Backward& r) {
+    Value* along = r.b.reduce("reduce_sum", r.b.mul(r.g, r.out), {r.node.view().integer("axis")});
+    return {r.b.mul(r.out, r.b.sub(r.g, along))};
+}
+
+Gradients back_through_log_softmax(const Backward& r) {
+    Value* along = r.b.reduce("reduce_sum", r.g, {r.node.view().integer("axis")});
+    return {r.b.sub(r.g, r.b.mul(r.b.op("exp", {r.out}), along))};
+}
+
 const OpDef kSoftmax{
     .name = "softmax",
     .inputs = {"x: T"},
@@ -61,6 +72,7 @@ const OpDef kSoftmax{
         return b.finish({b.div(e, b.reduce("reduce_sum", e, {axis}))});
     },
     .canonical = axis_from_front,
+    .gradient = back_through_softmax,
 };
 
 const OpDef kLogSoftmax{
@@ -78,6 +90,7 @@ const OpDef kLogSoftmax{
         return b.finish({b.sub(shifted, b.op("log", {total}))});
     },
     .canonical = axis_from_front,
+    .gradient = back_through_log_softmax,
 };
 
 // One where the first of the largest elements along the axis stands: nothing before it is as large, nothing after

@@ -105,6 +105,13 @@ const OpDef kTopK{
         return std::vector<Datum>{values, indices};
     },
     .canonical = axis_from_front,
+    .gradient = [](const Backward& r) -> Gradients {
+        Value* indices = r.outs.size() > 1 ? r.outs[1] : r.b.ops("top_k", r.in, r.node.attrs(), 2)[1];
+        Value* zeros = r.b.op("expand", {r.number(0), r.shape_of(0)});
+        return {r.b.op("scatter_elements", {zeros, indices, r.g},
+                       {{"axis", Attr(r.node.view().integer("axis"))}, {"reduction", Attr(std::string("add"))}}),
+                nullptr};
+    },
 };
 
 // ---- unique
@@ -221,6 +228,8 @@ const OpDef kNonZero{
 
 }  // namespace
 
-std::vector<OpDef> sort_ops() { return {kTopK, kUnique, kNonZero}; }
+std::vector<OpDef> sort_ops() {
+    return {kTopK, without_gradient(kUnique, "how many elements are equal changes in steps"), kNonZero};
+}
 
 }  // namespace tessera

@@ -140,6 +140,10 @@ const OpDef kWinogradOutput{
 
 }  // namespace
 
-std::vector<OpDef> winograd_ops() { return {kWinogradInput, kWinogradWeight, kWinogradOutput}; }
+std::vector<OpDef> winograd_ops() {
+    constexpr const char* kWhy = "it is made when a graph is lowered, after its gradients are taken";
+    return {without_gradient(kWinogradInput, kWhy), without_gradient(kWinogradWeight, kWhy),
+            without_gradient(kWinogradOutput, kWhy)};
+}
 
 }  // namespace tessera
