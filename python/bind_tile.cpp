@@ -177,7 +177,7 @@ void bind_tile(nb::module_& m) {
     bind_structure(m);
     bind_launcher(m);
     using Grid = std::array<int64_t, 3>;
-    nb::class_<Function>(m, "TileFunction")
+    nb::class_<Function>(m, "TileFunction", nb::dynamic_attr())
         .def("launch", [](const Function& f, const Grid& grid, const std::vector<uintptr_t>& memory,
                           const std::vector<int64_t>& numbers, uintptr_t stream) {
             const std::vector<void*> pointers = addresses(memory);

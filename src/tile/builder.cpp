@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/numeric.h"
 #include "tile/builder_state.h"
 #include "tile/verify.h"
 
@@ -39,13 +40,15 @@ Result<Value> Builder::constant(const Operand& literal, std::optional<DType> dty
     if (const auto* value = std::get_if<Value>(&literal)) return dtype ? cast(*value, *dtype) : *value;
     const DType type = dtype.value_or(literal_type(literal));
     Expr body = 0;
+    // A literal is a number of its type: rounded before anything is computed with it.
+    const auto real = [&](double x) { return tessera::constant(float_from_bits(type, float_to_bits(type, x)), type); };
     if (const auto* flag = std::get_if<bool>(&literal)) {
         body = is_float(type) ? tessera::constant(*flag, type) : int_const(*flag, type);
     } else if (const auto* number = std::get_if<int64_t>(&literal)) {
-        body = is_float(type) ? tessera::constant(static_cast<double>(*number), type) : int_const(*number, type);
+        body = is_float(type) ? real(static_cast<double>(*number)) : int_const(*number, type);
         if (type == DType::boolean) body = int_const(*number != 0, type);
     } else {
-        body = tessera::constant(std::get<double>(literal), type);
+        body = is_float(type) ? real(std::get<double>(literal)) : tessera::constant(std::get<double>(literal), type);
     }
     return state_->add({.kind = Kind::Constant, .body = body}, {.dtype = type});
 }
@@ -56,10 +59,11 @@ Result<Value> Builder::full(std::vector<int64_t> shape, const Operand& value, DT
 }
 
 Result<Value> Builder::arange(int64_t begin, int64_t end) {
-    if (end <= begin) return Error(Code::E0212, "arange({}, {}) has no elements", begin, end);
+    if (end <= begin) return Error(Code::E0212, "arange's end argument must be greater than the start argument: {} and {}",
+                                  begin, end);
     if (!is_power_of_two(end - begin))
-        return Error(Code::E0212, "arange({}, {}) has {} elements, which is not a power of two", begin, end,
-                     end - begin)
+        return Error(Code::E0212, "arange's range must be a power of 2: arange({}, {}) has {} elements, not a power of two",
+                     begin, end, end - begin)
             .hint("take the next power of two, and mask what is beyond");
     if (end - begin > kMostElements)
         return Error(Code::E0212, "a tile of {} elements is too large", end - begin)

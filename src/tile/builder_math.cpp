@@ -52,6 +52,27 @@ Expr high_half(const Expr& a, const Expr& b) {
     return cast(high + shifted(middle), a.dtype());
 }
 
+DType integer_of(int bits, bool has_sign) {
+    switch (bits) {
+        case 8: return has_sign ? DType::i8 : DType::u8;
+        case 16: return has_sign ? DType::i16 : DType::u16;
+        case 32: return has_sign ? DType::i32 : DType::u32;
+        default: return has_sign ? DType::i64 : DType::u64;
+    }
+}
+
+// The sign of the left operand, where that is no literal, decides what is shifted in, whatever the type of both together is.
+Expr shifted_right(const Expr& a, const Expr& b, bool arithmetic) {
+    const DType type = a.dtype();
+    if (type == DType::boolean) return logical_and(a, logical_not(b));
+    if (is_signed_int(type) == arithmetic) return bit(ExprKind::Shr, a, b);
+    const DType as = integer_of(dtype_bits(type), arithmetic);
+    return cast(bit(ExprKind::Shr, cast(a, as), cast(b, as)), type);
+}
+Expr shifted_left(const Expr& a, const Expr& b) {
+    return is_bool(a) ? logical_and(a, logical_not(b)) : bit(ExprKind::Shl, a, b);
+}
+
 using Of = BinaryOp::Of;
 const BinaryOp kBinaryOps[] = {
     {"+", Of::Numbers, false, false, plus},
@@ -64,8 +85,8 @@ const BinaryOp kBinaryOps[] = {
     {"&", Of::Ints, false, false, bits_and},
     {"|", Of::Ints, false, false, bits_or},
     {"^", Of::Ints, false, false, bits_xor},
-    {"<<", Of::Ints, false, false, [](const Expr& a, const Expr& b) { return bit(ExprKind::Shl, a, b); }},
-    {">>", Of::Ints, false, false, [](const Expr& a, const Expr& b) { return bit(ExprKind::Shr, a, b); }},
+    {"<<", Of::Ints, false, false, shifted_left},
+    {">>", Of::Ints, false, false, [](const Expr& a, const Expr& b) { return shifted_right(a, b, true); }},
     {"min", Of::Numbers, false, false, smaller},
     {"max", Of::Numbers, false, false, larger},
     {"min_nan", Of::Numbers, false, false, [](const Expr& a, const Expr& b) { return min(a, b); }},
@@ -128,6 +149,14 @@ Result<std::vector<Value>> brought_together(Builder& b, std::vector<Value> value
     return values;
 }
 
+Error not_integers(std::string_view op, DType a, DType b, DType common) {
+    if (op == "//")
+        return Error(Code::E0208, "unexpected type {} for \"//\": {} and {}", dtype_name(common), dtype_name(a),
+                     dtype_name(b));
+    return Error(Code::E0208, "invalid operands of type {} and {}: \"{}\" is for integers", dtype_name(a),
+                 dtype_name(b), op);
+}
+
 Status refuse_pointer(std::string_view op, const Operand& x) {
     if (!is_literal(x) && type_of(x).pointer)
         return Error(Code::E0208, "\"{}\" is not for pointers ({})", op, type_of(x).to_string());
@@ -164,15 +193,17 @@ Result<Value> Builder::binary(std::string_view op, const Operand& a, const Opera
     if (!found) return Error(Code::E0501, "there is no operation \"{}\"", op);
     DType type = TRY(common_type(dtype_of(a), is_literal(a), dtype_of(b), is_literal(b), found->divides));
     if (found->of == Of::Floats && !is_float(type)) type = DType::f32;
-    if (found->of == Of::Ints && is_float(type))
-        return Error(Code::E0208, "\"{}\" is for integers, not for {}", op, dtype_name(type));
-    if (found->divides && type == DType::boolean) type = DType::i32;
+    if (found->of == Of::Ints && is_float(type)) return not_integers(op, dtype_of(a), dtype_of(b), type);
+    // The quotient of bools is their conjunction; a remainder is 0, or undefined.
+    const bool divides_bools = found->divides && type == DType::boolean;
+    if (divides_bools) type = DType::i32;
     std::vector<Value> values{TRY(constant(a, type)), TRY(constant(b, type))};
     values = TRY(brought_together(*this, std::move(values)));
-    const Expr body = found->build(element(0, type), element(1, type));
+    const Expr body = op == ">>" ? shifted_right(element(0, type), element(1, type), is_signed_int(dtype_of(is_literal(a) ? b : a)))
+                                 : found->build(element(0, type), element(1, type));
     Value made = state_->map(values, body, found->compares ? DType::boolean : type);
     if (op == "div_rn") state_->region().instructions.back().word = "rounded";
-    return made;
+    return divides_bools ? cast(made, DType::boolean) : made;
 }
 
 Result<Value> Builder::unary(std::string_view op, const Operand& a) {
@@ -229,7 +260,8 @@ Result<Value> Builder::cast(const Value& x, DType dtype) {
 Result<Value> Builder::bitcast(const Value& x, DType dtype) {
     const auto bits = [](DType t) { return t == DType::boolean ? 8 : dtype_bits(t); };
     if (x.type.pointer || bits(x.type.dtype) != bits(dtype))
-        return Error(Code::E0208, "the bits of {} are not those of {}", x.type.to_string(), dtype_name(dtype));
+        return Error(Code::E0208, "Cannot bitcast data-type of size {} to data-type of size {}: {} to {}",
+                     x.type.pointer ? 64 : bits(x.type.dtype), bits(dtype), x.type.to_string(), dtype_name(dtype));
     if (x.type.dtype == dtype) return x;
     if (!is_float(x.type.dtype) && !is_float(dtype)) return cast(x, dtype);
     return state_->add({.kind = Kind::Bits, .inputs = {x.number}},

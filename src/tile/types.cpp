@@ -52,7 +52,7 @@ Result<DType> common_type(DType a, bool a_literal, DType b, bool b_literal, bool
     if (is_float(a) && is_float(b)) return a == b ? a : DType::f16;
     if (is_float(a) || is_float(b))
         return Error(Code::E0208, "{} and {} have no common type", dtype_name(a), dtype_name(b));
-    if (divided && a != DType::boolean && b != DType::boolean && is_signed_int(a) != is_signed_int(b))
+    if (divided && is_signed_int(a) != is_signed_int(b))
         return Error(Code::E0208,
                      "Cannot use {} and {} in a division because they have different signedness: one has a sign, the "
                      "other has none",
@@ -82,8 +82,10 @@ Result<std::vector<int64_t>> common_shape(const std::vector<int64_t>& a, const s
         const int64_t size_a = i + a.size() < rank ? 1 : a[i + a.size() - rank];
         const int64_t size_b = i + b.size() < rank ? 1 : b[i + b.size() - rank];
         if (size_a != size_b && size_a != 1 && size_b != 1)
-            return Error(Code::E0210, "shapes [{}] and [{}] do not broadcast: dimension {} is {} and {}",
-                         fmt::join(a, ", "), fmt::join(b, ", "), i, size_a, size_b);
+            return Error(Code::E0210,
+                         "Cannot make_shape_compatible: incompatible dimensions at index {}: {} and {}; shapes [{}] and "
+                         "[{}] do not broadcast",
+                         i, size_a, size_b, fmt::join(a, ", "), fmt::join(b, ", "));
         shape[i] = size_a == 1 ? size_b : size_a;
     }
     return shape;

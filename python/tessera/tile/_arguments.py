@@ -40,6 +40,9 @@ class TensorWrapper:
     def stride(self, *args: Any) -> Any: return self.base.stride(*args)
     def element_size(self) -> int: return int(self.base.element_size())
     def numel(self) -> int: return int(self.base.numel())
+    def new_empty(self, sizes: Any) -> "TensorWrapper":
+        base = self.base
+        return TensorWrapper(base.new_empty(sizes) if hasattr(base, "new_empty") else np.empty(sizes, base.dtype), self.dtype)
     def cpu(self) -> "TensorWrapper": return TensorWrapper(self.base.cpu(), self.dtype)
     def to(self, device: Any) -> "TensorWrapper": return TensorWrapper(self.base.to(device), self.dtype)
     def clone(self) -> "TensorWrapper": return TensorWrapper(self.base.clone(), self.dtype)

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._errors import Error
 from . import testing
+from ._errors import CompileTimeAssertionFailure, OutOfResources
 from .language._core import value_of
 
 
@@ -23,9 +24,16 @@ class Config:
         self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
         self.maxnreg, self.pre_hook = maxnreg, pre_hook
 
-    def all_kwargs(self) -> dict[str, Any]: return dict(self.kwargs)
+    def all_kwargs(self) -> dict[str, Any]:
+        options = {n: getattr(self, n) for n in ("num_warps", "num_ctas", "num_stages", "maxnreg")}
+        return {**self.kwargs, **{n: v for n, v in options.items() if v is not None}}
     def launched(self) -> dict[str, Any]: return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
-    def __str__(self) -> str: return ", ".join(f"{k}: {v}" for k, v in self.kwargs.items())
+    def __str__(self) -> str:
+        options = {n: getattr(self, n) for n in ("num_warps", "num_ctas", "num_stages", "maxnreg")}
+        return ", ".join(f"{k}: {v}" for k, v in {**self.kwargs, **options}.items())
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Config) and self.all_kwargs() == other.all_kwargs() and self.pre_hook == other.pre_hook
+    def __hash__(self) -> int: return hash((tuple(sorted(self.all_kwargs().items(), key=lambda e: e[0])), self.pre_hook))
     def __repr__(self) -> str: return f"Config({self.kwargs})"
 
 
@@ -47,14 +55,19 @@ class Autotuner(_Wrapper):
 
     def __init__(self, fn: Any, configs: list[Config], key: list[str], prune_configs_by: dict[str, Any] | None = None,
                  reset_to_zero: list[str] | None = None, restore_value: list[str] | None = None, warmup: float = 5,
-                 rep: float = 20, do_bench: Any = None, **_: Any):
+                 rep: float = 20, do_bench: Any = None, pre_hook: Any = None, post_hook: Any = None, **_: Any):
         super().__init__(fn)
         self.configs = configs or [Config({})]
         self.keys, self.prune = key, prune_configs_by or {}
         never = len(self.arg_names)  # the place of what is only given by name
         self._key_places = [(k, self.arg_names.index(k) if k in self.arg_names else never) for k in key]
         self.zeroed, self.restored = reset_to_zero or [], restore_value or []
-        self.warmup, self.rep, self.do_bench = warmup, rep, do_bench
+        self.warmup, self.rep, self.do_bench = warmup or 5, rep or 20, do_bench
+        # Around each call that is timed: with the arguments, and with what it raised.
+        self.pre_hook, self.post_hook = pre_hook, post_hook
+        self.base_fn = fn
+        while hasattr(self.base_fn, "fn") and hasattr(self.base_fn.fn, "fn"):
+            self.base_fn = self.base_fn.fn
         self.cache: dict[Any, Config] = {}
         self.best_config: Config | None = None
 
@@ -100,7 +113,17 @@ class Autotuner(_Wrapper):
                 named[n][...] = 0
             if config.pre_hook:
                 config.pre_hook({**named, **config.all_kwargs()})
-            self.fn.run(*args, grid=grid, **{**kwargs, **config.launched()})
+            if self.pre_hook:
+                self.pre_hook(named)
+            raised = None
+            try:
+                self.fn.run(*args, grid=grid, **{**kwargs, **config.launched()})
+            except Exception as e:
+                raised = e
+                raise
+            finally:
+                if self.post_hook:
+                    self.post_hook(named, exception=raised)
 
         bench = self.do_bench or (lambda f, quantiles=None: testing.do_bench(f, self.warmup, self.rep, quantiles or [0.5]))
         times = {}
@@ -109,7 +132,8 @@ class Autotuner(_Wrapper):
             try:
                 times[config] = bench(lambda: once(config))
             except Error as e:
-                if e.code != "E0604":  # other than that the device has too little for it
+                # Other than that the device has too little for it, or that the kernel itself refuses it.
+                if e.code != "E0604" and not isinstance(e, (CompileTimeAssertionFailure, OutOfResources)):
                     raise
                 times[config], failure = float("inf"), e
             for n, value in kept.items():

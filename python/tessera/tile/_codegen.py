@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from .._errors import Error
 from .._tessera import TileBuilder
 from ._arguments import put_together
-from ._errors import CompilationError, CompileTimeAssertionFailure
+from ._errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
 from .language import _core as core
 from .language import _types as types
 from .language._core import constexpr, tensor, to_tensor, value_of
@@ -38,6 +39,9 @@ _PYTHON: dict[str, Any] = {"range": range, "len": len, "float": float, "int": in
            "sum": sum, "repr": repr, "all": all, "any": any, "reversed": reversed, "set": set, "dict": dict}
 
 
+_NO_RETURN = "Cannot have `return` statements inside `while` or `for` statements in triton: a loop of a run has no return in it"
+
+
 class Returned:
     def __init__(self, value: Any):
         self.value = value
@@ -57,7 +61,7 @@ def flatten(value: Any) -> list[tensor] | None:
 
 def unflatten(like: Any, values: list[tensor]) -> Any:
     if isinstance(like, tensor):
-        return values[0]
+        return core.as_const(values[0], like)
     if isinstance(like, block_pointer):
         return like.unflatten(values)
     made = []
@@ -92,11 +96,26 @@ def ends(nodes: list[ast.stmt]) -> bool:
     return isinstance(last, ast.Return) or (isinstance(last, ast.If) and ends(last.body) and ends(last.orelse))
 
 
+def described(values: list[tensor]) -> str:
+    """The types of tiles, as errors show them."""
+    return ", ".join(t.description for t in values)
+
+
+class Bind(ast.stmt):
+    """Between the statements of a loop that is unrolled: its variable is another number from here on."""
+
+    def __init__(self, target: ast.expr, value: Any):
+        self.target, self.value, self.lineno, self.col_offset = target, value, target.lineno, target.col_offset
+
+
 class Generator(ast.NodeVisitor):
     """Translates one function, with the values of its parameters."""
 
-    def __init__(self, function: Any, names: dict[str, Any], sources: list[Any] | None = None, debug: bool = False):
+    def __init__(self, function: Any, names: dict[str, Any], sources: list[Any] | None = None, debug: bool = False,
+                 sanitize: bool = True):
         self.function, self.names, self.debug = function, names, debug
+        self.sanitize = sanitize  # where debugging is on, integers that overflow are found
+        self.combining = False    # within the function of a reduction or scan
         self.scope: dict[str, Any] = function.scope
         self.node: ast.AST = function.tree
         # The functions whose sources the program is made of; places name them by their number.
@@ -111,9 +130,10 @@ class Generator(ast.NodeVisitor):
         core.builder().place(self.function.first_line + node.lineno - 1, node.col_offset + 1, self.file)
 
     # Errors get the place that was last looked at.
-    def fail(self, node: ast.AST, message: str, code: str = "E0501", hint: str = "") -> CompilationError:
+    def fail(self, node: ast.AST, message: str, code: str = "E0501", hint: str = "",
+             kind: type[CompilationError] = CompilationError) -> CompilationError:
         f = self.function
-        return CompilationError(code, message, f.file, f.lines, f.first_line, node, hint)
+        return kind(code, message, f.file, f.lines, f.first_line, node, hint)
 
     def visit(self, node: ast.AST) -> Any:
         outer, self.node = self.node, node
@@ -122,7 +142,7 @@ class Generator(ast.NodeVisitor):
         try:
             method = getattr(self, f"visit_{type(node).__name__}", None)
             if method is None:
-                raise self.fail(node, f"kernels have no {type(node).__name__}")
+                raise self.fail(node, f"unsupported AST node type: {type(node).__name__}", kind=UnsupportedLanguageConstruct)
             return method(node)
         except CompilationError:
             raise
@@ -144,19 +164,22 @@ class Generator(ast.NodeVisitor):
 
     def block(self, nodes: list[ast.stmt]) -> Returned | None:
         for n, node in enumerate(nodes):
+            rest = nodes[n + 1:]
             if isinstance(node, ast.If):
-                done = self.branch(node, nodes[n + 1:])
-                if isinstance(done, Returned):
-                    return done
-                continue
-            done = self.visit(node)
-            if isinstance(done, Returned):
+                done, over = self.branch(node, rest)
+            elif isinstance(node, ast.For) and returns(node.body):
+                done, over = self.loop_with_returns(node, rest)
+            else:
+                made = self.visit(node)
+                done, over = (made, True) if isinstance(made, Returned) else (None, False)
+            if over:
                 return done
         return None
 
     # Statements.
     def visit_Expr(self, node: ast.Expr) -> None: self.visit(node.value)
     def visit_Pass(self, node: ast.Pass) -> None: return None
+    def visit_Bind(self, node: Bind) -> None: self.assign(node.target, node.value)
     def visit_Return(self, node: ast.Return) -> Returned:
         return Returned(self.visit(node.value) if node.value is not None else None)
 
@@ -209,10 +232,12 @@ class Generator(ast.NodeVisitor):
         value = self.binary(node, type(node.op), old, self.visit(node.value))
         self.names[node.target.id] = value if isinstance(old, constexpr) else self.kept(value)
 
-    def branch(self, node: ast.If, rest: list[ast.stmt]) -> Returned | None:
+    def branch(self, node: ast.If, rest: list[ast.stmt]) -> tuple[Returned | None, bool]:
+        """Gives what was returned, and whether that is all: where a branch may return, it goes on with the rest itself."""
         condition = self.visit(node.test)
         if not isinstance(condition, tensor):
-            return self.block(node.body if value_of(condition) else node.orelse)
+            side = node.body if value_of(condition) else node.orelse
+            return (self.block([*side, *rest]), True) if returns(side) else (self.block(side), False)
         self.node = node
         leaves = returns(node.body) or returns(node.orelse)
         sides = [list(node.body), list(node.orelse)]
@@ -236,17 +261,39 @@ class Generator(ast.NodeVisitor):
                 core.builder().begin_else()
         self.names = before
         if leaves:
-            return self.merge_returns(node, done)
+            return self.merge_returns(node, done), True
         self.merge_names(node, [n for n in assigned([*node.body, *node.orelse])], after)
-        return None
+        return None, False
 
-    def merge_returns(self, node: ast.If, done: list[Returned | None]) -> Returned:
+    def merge_returns(self, node: ast.If, done: list[Returned | None]) -> Returned | None:
         values = [d.value if d is not None else None for d in done]
-        parts = [flatten(v) if v is not None else [] for v in values]
-        if parts[0] is None or parts[1] is None or len(parts[0]) != len(parts[1]):
-            raise self.fail(node, "the branches return different things")
+        if values[0] is None and values[1] is None:
+            core.builder().end_if([], [])
+            return Returned(None) if any(done) else None
+        like = values[0] if values[0] is not None else values[1]
+        parts = [flatten(v) if v is not None else None for v in values]
+        if values[0] is None or values[1] is None:  # one side returns nothing: what is there then is not defined
+            return self.merge_with_nothing(node, like, values[0] is None)
+        if parts[0] is None or parts[1] is None or [t.description for t in parts[0]] != [t.description for t in parts[1]]:
+            raise self.fail(node, f"Inconsistent return types: {self.said(values[0])} and {self.said(values[1])}", "E0208")
         made = core.builder().end_if([t.handle for t in parts[0]], [t.handle for t in parts[1]])
-        return Returned(unflatten(values[0], [tensor(v) for v in made]) if parts[0] else None)
+        return Returned(unflatten(like, [tensor(v) for v in made]))
+
+    def merge_with_nothing(self, node: ast.If, like: Any, first: bool) -> Returned:
+        parts = flatten(like)
+        if parts is None or any(t.dtype.is_ptr() for t in parts):
+            raise self.fail(node, f"Inconsistent return types: {self.said(like)} and None", "E0208")
+        zeros = [core.full(list(t.shape), 0, t.dtype) for t in parts]
+        sides = [[t.handle for t in side] for side in ((zeros, parts) if first else (parts, zeros))]
+        if first:
+            raise self.fail(node, f"Inconsistent return types: None and {self.said(like)}", "E0208")
+        return Returned(unflatten(like, [tensor(v) for v in core.builder().end_if(*sides)]))
+
+    @staticmethod
+    def said(value: Any) -> str:
+        """The type of a value, as errors show it."""
+        parts = flatten(value) if value is not None else None
+        return described(parts) if parts else repr(value)
 
     def merge_names(self, node: ast.If, names: list[str], after: list[dict[str, Any]]) -> None:
         merged: list[tuple[str, Any, int]] = []
@@ -265,8 +312,9 @@ class Generator(ast.NodeVisitor):
                     continue
                 raise self.fail(node, f"{name} is {values[0]!r} in one branch and {values[1]!r} in the other")
             for a, b in zip(flat[0], flat[1]):
-                if repr(a.handle) != repr(b.handle):
-                    raise self.fail(node, f"{name} is {a.handle!r} in one branch and {b.handle!r} in the other", "E0208")
+                if a.description != b.description:
+                    raise self.fail(node, f"Mismatched type for {name} between then block ({a.description}) and else block "
+                                    f"({b.description})", "E0208")
             merged.append((name, values[0], len(flat[0])))
             parts[0] += flat[0]
             parts[1] += flat[1]
@@ -299,8 +347,7 @@ class Generator(ast.NodeVisitor):
         self.names = dict(before)
         self.names[node.target.id] = began[0]
         self.rebind(likes, began[1:])
-        if self.block(node.body) is not None:
-            raise self.fail(node, "a loop has no return in it")
+        self.block(node.body)
         results = self.carried_on(node, likes)
         self.names = before
         self.rebind(likes, [tensor(v) for v in core.builder().end_for([t.handle for t in results])])
@@ -311,10 +358,11 @@ class Generator(ast.NodeVisitor):
         for name, like in likes.items():
             now = flatten(self.kept(self.names.get(name)))
             was = flatten(like) or []
-            if now is None or [repr(t.handle) for t in now] != [repr(t.handle) for t in was]:
-                is_now = ", ".join(repr(t.handle) for t in now) if now is not None else repr(self.names.get(name))
-                raise self.fail(node, f"{name} is {', '.join(repr(t.handle) for t in was)} before the loop, and {is_now} "
-                                "after an iteration", "E0208", "cast it, so that its type stays the same")
+            if now is None or described(now) != described(was):
+                is_now = described(now) if now is not None else repr(self.names.get(name))
+                raise self.fail(node, f"Loop-carried variable {name} has initial type {described(was)} but is re-assigned to "
+                                f"{is_now} in loop! Please make sure that the type stays consistent.", "E0208",
+                                "cast it, so that its type stays the same")
             results += now
         return results
 
@@ -324,22 +372,32 @@ class Generator(ast.NodeVisitor):
             self.names[name] = unflatten(like, values[:count])
             values = values[count:]
 
+    def items(self, node: ast.For, steps: Any) -> Any:
+        """What the variable of a loop that is unrolled is, one after the other."""
+        if not isinstance(steps, core.range):
+            return value_of(steps)
+        bounds = [value_of(x) for x in (steps.start, steps.end, steps.step)]
+        if any(isinstance(b, tensor) for b in bounds):
+            raise self.fail(node.iter, "static_range() takes numbers that are known when the kernel is compiled")
+        return [constexpr(i) for i in range(*bounds)]
+
     def unroll(self, node: ast.For, steps: Any) -> None:
-        if isinstance(steps, core.range):
-            bounds = [value_of(x) for x in (steps.start, steps.end, steps.step)]
-            if any(isinstance(b, tensor) for b in bounds):
-                raise self.fail(node.iter, "static_range() takes numbers that are known when the kernel is compiled")
-            items: Any = [constexpr(i) for i in range(*bounds)]
-        else:
-            items = value_of(steps)
-        for item in items:
+        for item in self.items(node, steps):
             self.assign(node.target, item)
-            if self.block(node.body) is not None:
-                raise self.fail(node, "a loop has no return in it")
+            self.block(node.body)
+
+    def loop_with_returns(self, node: ast.For, rest: list[ast.stmt]) -> tuple[Returned | None, bool]:
+        steps = self.visit(node.iter)
+        if not isinstance(steps, core.static_range) and not isinstance(value_of(steps), (tuple, list)):
+            raise self.fail(node, _NO_RETURN, kind=UnsupportedLanguageConstruct)
+        unrolled = [s for item in self.items(node, steps) for s in (Bind(node.target, item), *node.body)]
+        return self.block([*unrolled, *rest]), True
 
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
             raise self.fail(node, "kernels have no else of a loop")
+        if returns(node.body):
+            raise self.fail(node, _NO_RETURN, kind=UnsupportedLanguageConstruct)
         carried = [n for n in assigned(node.body) if n in self.names]
         likes = {n: self.kept(self.names[n]) for n in carried}
         likes = {n: like for n, like in likes.items() if flatten(like) is not None}
@@ -352,13 +410,17 @@ class Generator(ast.NodeVisitor):
         if isinstance(condition, core.condition):
             condition = condition.condition
         core.builder().begin_do(core.operand(condition))
-        if self.block(node.body) is not None:
-            raise self.fail(node, "a loop has no return in it")
+        self.block(node.body)
         results = self.carried_on(node, likes)
         self.names = before
         self.rebind(likes, [tensor(v) for v in core.builder().end_while([t.handle for t in results])])
 
     # Expressions.
+    def depend(self, place: Any, name: str, value: Any) -> None:
+        """The program is made of a constant or a function that stands there now; another may take its place."""
+        if isinstance(value, constexpr) or hasattr(value, "inline"):
+            self.read.append((place, name, value))
+
     def lookup(self, node: ast.AST, name: str) -> Any:
         if name in self.names:
             return self.names[name]
@@ -366,10 +428,9 @@ class Generator(ast.NodeVisitor):
             value = self.scope[name]
             if isinstance(value, (bool, int, float)) and not isinstance(value, type):
                 raise NameError(f"{name} is a global variable of Python; make it tl.constexpr({value})")
-            if isinstance(value, constexpr):
-                fn = self.function.fn
-                around = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
-                self.read.append((around.get(name, fn.__globals__), name, value))
+            fn = self.function.fn
+            around = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+            self.depend(around.get(name, fn.__globals__), name, value)
             return value
         if name in _PYTHON:
             return _PYTHON[name]
@@ -412,17 +473,20 @@ class Generator(ast.NodeVisitor):
         self.names = outer
         return tuple(made)
 
-    def visit_Attribute(self, node: ast.Attribute) -> Any:
-        base = self.visit(node.value)
+    def visit_Attribute(self, node: ast.Attribute) -> Any: return self.attribute(self.visit(node.value), node.attr)
+
+    def attribute(self, base: Any, name: str, *otherwise: Any) -> Any:
         if isinstance(base, constexpr):
-            if node.attr == "value":
+            if name == "value":
                 return base
-            base = base.value
-        if isinstance(base, tensor) and node.attr == "shape":
+            base = base.value if not name == "type" else base
+        if isinstance(base, tensor) and name == "shape":
             return tuple(constexpr(s) for s in base.shape)
-        if isinstance(base, tuple) and node.attr == "type":
-            return tuple(value_of(t).type for t in base)
-        made = getattr(base, node.attr)
+        if isinstance(base, tuple) and name == "type":
+            return tuple(t.type if isinstance(t, constexpr) else value_of(t).type for t in base)
+        made = getattr(base, name, *otherwise)
+        if inspect.ismodule(base):
+            self.depend(vars(base), name, made)
         return constexpr(made) if isinstance(made, (bool, int, float)) else made
 
     def binary(self, node: ast.AST, kind: type, a: Any, b: Any) -> Any:
@@ -481,9 +545,13 @@ class Generator(ast.NodeVisitor):
         first = self.kept(self.visit(node.body))
         core.builder().begin_else()
         second = self.kept(self.visit(node.orelse))
+        if first is None and second is None:
+            core.builder().end_if([], [])
+            return None
         parts = [flatten(first), flatten(second)]
-        if parts[0] is None or parts[1] is None or len(parts[0]) != len(parts[1]):
-            raise self.fail(node, "both sides of a choice that a run makes are tiles")
+        if parts[0] is None or parts[1] is None or described(parts[0]) != described(parts[1]):
+            raise self.fail(node, "Ternary expression with dynamic condition has inconsistent types "
+                            f"{self.said(first)} and {self.said(second)}", "E0208")
         made = core.builder().end_if(*([t.handle for t in part or []] for part in parts))
         return unflatten(first, [tensor(v) for v in made])
 
@@ -515,7 +583,9 @@ class Generator(ast.NodeVisitor):
             return value_of(args[0]).abs()
         if (function is min or function is max) and any(isinstance(a, tensor) for a in args):
             return (core.minimum if function is min else core.maximum)(*args)
-        if getattr(function, "__tile_builtin__", False) or getattr(function, "__self__", None) is not None or \
+        if function is getattr:
+            return self.attribute(args[0], value_of(args[1]), *args[2:])
+        if getattr(function, "__tile_builtin__", False) or not any(getattr(function, "__self__", None) is s for s in (None, builtins)) or \
                 isinstance(function, type) and issubclass(function, core.range) or \
                 getattr(function, "__module__", "").startswith("tessera.tile"):
             return function(*args, **kwargs)
@@ -530,7 +600,7 @@ class Generator(ast.NodeVisitor):
         raise TypeError(f"{function!r} cannot be called in a kernel")
 
 
-def generate(function: Any, forms: tuple[Any, ...], kinds: tuple[tuple[Any, str], ...], debug: bool) -> Any:
+def generate(function: Any, forms: tuple[Any, ...], kinds: tuple[tuple[Any, str], ...], debug: bool, sanitize: bool = True) -> Any:
     """The tile program of a function. `forms`: how each parameter is put together; `kinds`: of what is given at launch."""
     made = TileBuilder(function.name)
     outer = getattr(core._local, "builder", None), getattr(core._local, "generator", None)
@@ -540,7 +610,10 @@ def generate(function: Any, forms: tuple[Any, ...], kinds: tuple[tuple[Any, str]
         values = {name: tensor(made.parameter(name.replace(".", "_"), dtype, how == "array" or how == "anywhere" or isinstance(how, int)))
                   for name, (how, dtype) in zip(names, kinds)}
         parts = {name: put_together(form, values) for name, form in zip(function.arg_names, forms)}
-        generator = Generator(function, parts, debug=debug)
+        for parameter in function.params:
+            if parameter.is_const and isinstance(parts[parameter.name], tensor):
+                parts[parameter.name].const = True
+        generator = Generator(function, parts, debug=debug, sanitize=sanitize)
         core._local.generator = generator
         generator.run()
         return made.finish(), generator.sources, generator.read

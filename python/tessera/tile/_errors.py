@@ -34,11 +34,21 @@ class CompilationError(Error):
         text = source[line - 1] if 0 < line <= len(source) else ""
         self.lineno = first_line + line - 1
         self.column = column
-        super().__init__(code, message, marked(file, self.lineno, column + 1, text), "", hint)
+        self.error_message = message
+        self.src, self.node = "\n".join(source), node
+        super().__init__(code, message, marked(file, self.lineno, column + 1, text), f"at {line}:{column}: of the function", hint)
 
 
 class CompileTimeAssertionFailure(CompilationError):
     """A static assertion that does not hold."""
+
+
+class UnsupportedLanguageConstruct(CompilationError):
+    """Python that kernels do not have."""
+
+
+class DeviceAssertion(Error, RuntimeError):
+    """A launch in which a condition of the kernel does not hold."""
 
 
 class CallError(Error, RuntimeError):

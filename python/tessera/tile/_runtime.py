@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import inspect
 import operator
 import os
@@ -18,7 +17,8 @@ from .. import _tessera
 from .._errors import Error
 from ._arguments import Leaves, MockTensor, annotated_type
 from ._codegen import Generator, generate
-from ._errors import CallError, fault_at
+from ._compiled import DeviceCaches, LaunchMetadata, Metadata, key_of
+from ._errors import CallError, DeviceAssertion, fault_at
 from .language import _core as core
 from .language import _types as types
 from .language._core import constexpr, value_of
@@ -86,12 +86,19 @@ def _current_stream(device: str) -> int:
     return int(torch._C._cuda_getCurrentRawStream(int(device.partition(":")[2]))) if torch else 0
 
 
+def _as_assertion(e: Error) -> Error:
+    """A condition of a kernel that does not hold is an error of a run, as in Triton."""
+    return DeviceAssertion(e.code, f"device-side assert: {e.message}", e.where, e.note, e.hint) if e.code == "E0407" else e
+
+
 class KernelParam:
     """A parameter of a kernel, as its signature has it."""
 
     def __init__(self, num: int, parameter: inspect.Parameter, whole: bool):
         self.num, self.name, self.annotation, self.do_not_specialize = num, parameter.name, parameter.annotation, whole
         self.is_constexpr = _is_static(parameter.annotation)
+        self.is_const = parameter.annotation is types.const or (
+            isinstance(parameter.annotation, str) and parameter.annotation.rpartition(".")[2] == "const")
         self.default = parameter.default
 
     @property
@@ -107,7 +114,7 @@ class JITFunction(_tessera.Launchable):
         super().__init__()
         self.fn, self.name, self.__name__, self.__doc__ = fn, fn.__name__, fn.__name__, fn.__doc__
         self.__qualname__, self.__module__ = fn.__qualname__, fn.__module__
-        self.debug, self.noinline = debug, noinline
+        self.debug, self.noinline, self.launch_metadata = debug, noinline, launch_metadata
         self.signature = inspect.signature(fn)
         self.arg_names = list(self.signature.parameters)
         whole = {i if isinstance(i, int) else self.arg_names.index(i) for i in do_not_specialize or ()}
@@ -171,7 +178,10 @@ class JITFunction(_tessera.Launchable):
     def parse(self) -> ast.Module: return ast.parse(self.src)
 
     @property
-    def cache_key(self) -> str: return hashlib.sha256(self.src.encode()).hexdigest()
+    def cache_key(self) -> str: return key_of(self)
+
+    @property
+    def device_caches(self) -> DeviceCaches: return DeviceCaches(self)
 
     @property
     def scope(self) -> dict[str, Any]:
@@ -197,15 +207,13 @@ class JITFunction(_tessera.Launchable):
         names: dict[str, Any] = {}
         for name, static in zip(self.arg_names, self._static):
             value = bound.arguments[name]
-            if static and isinstance(value, core.tensor):
-                raise TypeError(f"{name} of {self.name} is tl.constexpr, and a tile is not known when the kernel is compiled")
-            if static or isinstance(value, (bool, int, float)):
+            if static and not isinstance(value, core.tensor) or isinstance(value, (bool, int, float)):
                 value = constexpr(value)
             names[name] = value
         outer = core._local.generator
-        inner = Generator(self, names, outer.sources, outer.debug)
-        inner.read = outer.read
-        _ = self.tree
+        inner = Generator(self, names, outer.sources, outer.debug, outer.sanitize)
+        inner.read, inner.combining = outer.read, outer.combining
+        inner.read.append((vars(self), "_parsed", self.tree))
         core._local.generator = inner
         try:
             return inner.run()
@@ -220,9 +228,10 @@ class JITFunction(_tessera.Launchable):
         return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True,
                         **{k: MockTensor.wrap_dtype(v) if k in self._names else v for k, v in kwargs.items()})
 
-    def _take_options(self, kwargs: dict[str, Any]) -> tuple[bool, int, int]:
-        """Takes out what is no parameter; gives whether debugging is on, the warps of a block, and the stages of loops."""
-        debug, warps, stages = False, _WARPS, _STAGES
+    def _take_options(self, kwargs: dict[str, Any]) -> tuple[bool | None, bool, int, int]:
+        """Takes out what is no parameter; gives whether debugging is on, where that is said, whether it finds integers that
+        overflow, the warps of a block, and the stages of loops."""
+        debug, watches, warps, stages = None, True, _WARPS, _STAGES
         for option in kwargs.keys() - self._names:
             if option not in _OPTIONS:
                 raise KeyError(f"Keyword argument {option} was specified but unrecognised")
@@ -233,14 +242,15 @@ class JITFunction(_tessera.Launchable):
                 raise AssertionError("num_stages must not be negative")
             warps = value if option == "num_warps" else warps
             stages = value if option == "num_stages" else stages
-            debug |= option == "debug" and bool(value)
-        return debug, warps, stages
+            debug = bool(value) if option == "debug" and value is not None else debug
+            watches = bool(value) if option == "sanitize_overflow" else watches
+        return debug, watches, warps, stages
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, _target: str | None = None, **kwargs: Any) -> Any:
-        debug, warps, stages = bool(self.debug), _WARPS, _STAGES
+        debug, watches, warps, stages = bool(self.debug), True, _WARPS, _STAGES
         if not kwargs.keys() <= self._names:
-            asked, warps, stages = self._take_options(kwargs)
-            debug |= asked
+            asked, watches, warps, stages = self._take_options(kwargs)
+            debug = debug if asked is None else asked
         if len(args) + len(kwargs) == len(self.arg_names) and kwargs.keys() <= self._names_after(len(args)):
             values = [*args, *[kwargs[n] for n in self.arg_names[len(args):]]]
         else:
@@ -261,10 +271,12 @@ class JITFunction(_tessera.Launchable):
         leaves.share()
         device, stream = leaves.device(os.environ.get("TESSERA_INTERPRET") == "gpu" if _target is None else _target != "host")
         device = _target or device
-        key = (forms, tuple(leaves.key), rank, debug, device, warps, stages)
+        key = (forms, tuple(leaves.key), rank, (debug, debug and watches), device, warps, stages)
         found = self._compiled.get(key)
         if found is None or any(_now(place, name) is not value for place, name, value in self._read[key]):
-            found = self._compiled[key] = self._compile(key)
+            found = self._made(key, warmup)
+            if found is None:
+                return None
         if warmup or 0 in size:
             return found
         addresses, numbers = leaves.given()
@@ -272,9 +284,9 @@ class JITFunction(_tessera.Launchable):
             if stream is None:
                 stream = _current_stream(device)
             begin = time.perf_counter()
-            found.launch(size, addresses, numbers, stream)
+            self._launch(found, size, addresses, numbers, stream)
             if on_launch and key not in self._programs:
-                self._programs[key] = generate(self, forms, key[1], debug)[0]
+                self._programs[key] = generate(self, forms, key[1], *key[3])[0]
             for call in on_launch:
                 call(self, key, self._programs[key], self._sources[key], size,
                      [e if isinstance(e, int) else None for e in leaves.entries], time.perf_counter() - begin)
@@ -284,7 +296,37 @@ class JITFunction(_tessera.Launchable):
         try:
             found.interpret(size, addresses, numbers, os.environ.get("TESSERA_INTERPRET") == "gpu")
         except Error as e:
-            raise fault_at(e, self._sources[key]) from None
+            raise _as_assertion(fault_at(e, self._sources[key])) from None
+        return found
+
+    def _launch(self, found: Any, size: tuple[int, int, int], addresses: list[int], numbers: list[int], stream: int) -> None:
+        switches = sys.modules["tessera.tile.knobs"].runtime
+        told = None
+        if switches.launch_enter_hook.calls or switches.launch_exit_hook.calls:
+            told = LaunchMetadata({"name": found.name, "function": found, "stream": stream})
+            if self.launch_metadata:
+                told.data.update(self.launch_metadata(size, found.metadata, {}))
+            switches.launch_enter_hook(told)
+        try:
+            found.launch(size, addresses, numbers, stream)
+        except Error as e:
+            raise _as_assertion(e) from None
+        if told is not None:
+            switches.launch_exit_hook(told)
+
+    def _made(self, key: Any, warmup: bool) -> Any:
+        """Compiles it, with the hooks that are to know of that."""
+        switches = sys.modules["tessera.tile.knobs"].runtime
+        told: dict[str, Any] = {}
+        if switches.jit_cache_hook or switches.jit_post_compile_hook:
+            options = {"num_warps": key[5], "num_stages": key[6], "debug": key[3][0]}
+            told = {"key": repr(key[1:]), "repr": f"{self.name}[{options}]({key[1]})", "fn": self, "is_manual_warmup": warmup,
+                    "compile": {"key": repr(key[1:]), **options}, "already_compiled": False}
+        if switches.jit_cache_hook and switches.jit_cache_hook(**told):
+            return None
+        found = self._compiled[key] = self._compile(key)
+        if switches.jit_post_compile_hook:
+            switches.jit_post_compile_hook(**told)
         return found
 
     def _names_after(self, count: int) -> set[str]:
@@ -295,11 +337,14 @@ class JITFunction(_tessera.Launchable):
     def _compile(self, key: Any) -> Any:
         forms, kinds, rank, debug, device, warps, stages = key
         _ = self.tree
-        program, self._sources[key], self._read[key] = generate(self, forms, kinds, debug)
+        program, self._sources[key], self._read[key] = generate(self, forms, kinds, *debug)
         if on_launch:
             self._programs[key] = program
         made = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads,
                                       "host" if device == "cpu" else device, warps, stages)
+        made.name = self.name
+        made.metadata = Metadata(made, self.name, key_of(self), device, {"num_warps": warps, "num_stages": stages, "debug": debug[0]})
+        made.hash, made.src = made.metadata.hash, self
         for call in on_compile:
             call(self.name, made)
         return made
@@ -373,35 +418,13 @@ def _target_named(target: Any) -> str:
     return _tessera.gpu_target(*divmod(arch, 10)) or f"sm_{arch}"
 
 
-def compile(kernel: Any, *args: Any, grid: Any = (1,), target: Any = None, options: Any = None, **kwargs: Any) -> Any:
+def compile(kernel: Any = None, *args: Any, src: Any = None, grid: Any = (1,), target: Any = None, options: Any = None, **kwargs: Any) -> Any:
     """The kernel as it is for these arguments, not launched; `.emit("tile" | "kernel" | "llvm" | "asm" | "blocks" | "ptx")` shows it.
 
     `target`: "sm_80", "sm_90a" and so on, without a GPU too; else that of the arrays."""
+    kernel = src if kernel is None else kernel
     if isinstance(kernel, ASTSource):
         kernel, kwargs = kernel.fn, {**kernel.arguments(), **kwargs}
     if target is not None:
         kwargs["_target"] = _target_named(target)
     return kernel.run(*args, grid=grid, warmup=True, **kwargs, **(options or {}))
-
-
-class _Asm(dict[str, str]):
-    """The stages of a kernel, made when they are asked for."""
-
-    _STAGES = {"tile": "tile", "ttir": "tile", "ttgir": "tile", "kernel": "kernel", "llir": "llvm", "llvm": "llvm",
-               "asm": "asm", "blocks": "blocks", "ptx": "ptx"}
-
-    def __init__(self, function: Any):
-        super().__init__()
-        self.function = function
-
-    def __missing__(self, key: str) -> str:
-        made = self[key] = self.function.emit(self._STAGES[key])
-        return str(made)
-
-    def __contains__(self, key: object) -> bool: return key in self._STAGES
-    def keys(self) -> Any: return self._STAGES.keys()
-
-
-_tessera.TileFunction.asm = property(_Asm)  # type: ignore[attr-defined]
-_tessera.TileFunction.n_regs = 0  # type: ignore[attr-defined]
-_tessera.TileFunction.n_spills = 0  # type: ignore[attr-defined]

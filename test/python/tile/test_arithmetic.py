@@ -1,5 +1,7 @@
 """Arithmetic, comparisons and bits: every pair of element types, beside NumPy."""
 
+import re
+
 import numpy as np
 import pytest
 from cases import (FLOATS, INTEGERS, INTS, NUMBERS, TILE, close, is_float, kernel, np_dtype, numbers, promoted, sample, wide)
@@ -90,8 +92,110 @@ def test_shifts(op, a, b):
     x, y = numbers(N, a), numbers(N, b, 1, 0, 100)
     y = (y % (8 * np.dtype(a).itemsize)).astype(b)
     common = promoted(a, b)
-    wanted = (np.left_shift if op == "<<" else np.right_shift)(x.astype(common), y.astype(common))
+    if op == "<<":
+        wanted = np.left_shift(x.astype(common), y.astype(common))
+    else:  # the sign of the left operand says what comes in, whatever the type of both together is
+        as_left = np.dtype(common.lstrip("u") if np.dtype(a).kind == "i" else "u" + common.lstrip("u"))
+        wanted = np.right_shift(x.astype(common).view(as_left), y.astype(as_left)).view(common)
     np.testing.assert_array_equal(run(f"a {op} b", x, y, common), wanted)
+
+
+@pytest.mark.parametrize("left, right, common", [("int32", "uint32", "uint32"), ("int16", "uint64", "uint64"), ("uint8", "int32", "int32"),
+                                                 ("int8", "uint8", "uint8"), ("uint32", "int64", "int64")])
+def test_shifts_of_both_signs(left, right, common):
+    x = np.full(N, -5 if left[0] == "i" else 200, left)
+    made = run("a >> b", x, np.ones(N, right), common)
+    bits = 8 * np.dtype(common).itemsize
+    assert (made == np.array((-5 >> 1) % 2**bits if left[0] == "i" else 100, "uint64").astype(common)).all()
+
+
+@pytest.mark.parametrize("dtype, wanted", [("uint8", 200 >> 1), ("uint32", 0xFFFFFFFB >> 1), ("int32", -5 >> 1)])
+def test_a_number_that_is_shifted_has_the_sign_of_its_distance(dtype, wanted):
+    made = run(f"{200 if dtype == 'uint8' else 4294967291 if dtype == 'uint32' else -5} >> b", *[np.ones(N, dtype)] * 2, dtype)
+    assert (made == np.array(wanted, "int64").astype(dtype)).all()
+
+
+@pytest.mark.parametrize("op, a, b", sample(12, ["/", "//", "%"], ["bool"], INTS))
+def test_bools_have_no_sign(op, a, b):
+    for x, y in ((a, b), (b, a)):
+        with pytest.raises(triton.CompilationError, match="Cannot use .* because they have different signedness"):
+            run(f"a {op} b", np.ones(N, x), np.ones(N, y), "float32")
+
+
+@pytest.mark.parametrize("op", ["&", "|", "^", "<<", ">>"])
+@pytest.mark.parametrize("a, b", [("float32", "int32"), ("int8", "float16"), ("bfloat16", "bfloat16"), ("float64", "float32")])
+def test_bits_of_floats(op, a, b):
+    with pytest.raises(triton.TritonError, match="invalid operands of type") as e:
+        run(f"a {op} b", *operands(a, b), "int32")
+    assert e.value.error_message.startswith("invalid operands of type") and str(e.value.__cause__).startswith("invalid operands")
+
+
+@pytest.mark.parametrize("a, b", [("float32", "int32"), ("float16", "float16")])
+def test_floor_division_of_floats(a, b):
+    with pytest.raises(triton.CompilationError, match="unexpected type"):
+        run("a // b", *operands(a, b), "int32")
+
+
+@pytest.mark.parametrize("text, wanted", [("a < 0.1", np.float32(0.1)), ("0.1 > a", np.float32(0.1)), ("a <= 0.1", np.float32(0.1))])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_of_the_source_are_compared_as_they_are(text, wanted, dtype):
+    x = np.full(N, 0.1, np.float32).astype(np_dtype(dtype))
+    held = wide(x) <= wanted if "=" in text else wide(x) < wanted
+    np.testing.assert_array_equal(run(text, x, x, "bool"), held)
+
+
+@pytest.mark.parametrize("text, wanted", [("a == 300", False), ("a < 300", True), ("a >= -200", True), ("-200 < a", True)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_comparisons_with_numbers_that_the_type_does_not_hold(text, wanted, dtype):
+    x = numbers(N, dtype)
+    if "-200" in text and dtype == "uint8":
+        wanted = False  # compared without a sign: -200 is large
+        x = x.astype("uint32")
+        dtype = "uint32"
+    np.testing.assert_array_equal(run(text, x, x, "bool"), np.full(N, wanted))
+
+
+def test_numbers_of_the_source_are_rounded_to_their_type():
+    x = np.full(N, 3.171875, np_dtype("bfloat16"))
+    made = run("a * 40000", x, x, "bfloat16")  # 40000 is 39936 in bfloat16
+    np.testing.assert_array_equal(wide(made), wide((wide(x) * 39936).astype(np_dtype("bfloat16"))))
+
+
+@pytest.mark.parametrize("text, dtype, wanted", [
+    ("tl.maximum(a, b)", "bfloat16", "fp32"), ("tl.minimum(a, 1.5)", "float16", "fp32"), ("tl.maximum(a, 1)", "float16", "fp16"),
+    ("tl.maximum(a, 1)", "int8", "int32"), ("tl.clamp(a, 0.0, 1.0)", "int32", "fp32"), ("tl.fdiv(a, b)", "float16", "fp16"),
+    ("tl.sum(a)", "bool", "uint32"), ("tl.max(a)", "uint8", "int32"), ("tl.max(a, 0, return_indices=True)[0]", "int8", "int8"),
+    ("tl.topk(a, 4)", "float16", "fp32"), ("a / b", "bfloat16", "fp32"), ("a << b", "bool", "int1"), ("a // b", "bool", "int1"),
+])
+def test_types_of_results(text, dtype, wanted):
+    x = np.ones(N, np_dtype(dtype))
+    made = kernel("""
+        def types_of(x, y, N: tl.constexpr, WANTED: tl.constexpr):
+            at = tl.arange(0, N)
+            a = tl.load(x + at)
+            b = tl.load(y + at)
+            r = TEXT
+            tl.static_assert(str(r.dtype) == WANTED, str(r.dtype))
+        """, TEXT=text)
+    made.warmup(x, x, N, wanted, grid=(1,))
+
+
+@pytest.mark.parametrize("text, message", [
+    ("tl.umulhi(a, b)", "Expected dtype"), ("tl.exp(a)", "Expected dtype"), ("tl.div_rn(a, b)", "Expected dtype"),
+    ("tl.fdiv(a, b)", "both operands of fdiv"), ("a.to(tl.int64, bitcast=True)", "Cannot bitcast data-type of size 8 to data-type of size 64"),
+    ("a.to(tl.float8e5)", "cannot cast"), ("tl.where(a > 0, a, 300)", "out of range"), ("a[0]", "unsupported tensor index"),
+    ("x + 1.5", "invalid operands of type"), ("x + y", "cannot add pointers together"), ("x * 2", "invalid operands of type"),
+    ("-x", "wrong type argument to unary minus"), ("tl.load(a)", "Unsupported ptr type"), ("tl.zeros((3,), tl.int8)", "power of 2"),
+    ("tl.broadcast_to(a, (4, 128))", "rank mismatch"), ("tl.full((4,), -1, tl.uint8)", "takes numbers"),
+    ("tl.histogram(a.to(tl.float32), 4)", "histogram only supports integer"), ("tl.atomic_xchg(x + at, a)", "atomic_xchg does not support"),
+    ("tl.atomic_cas(x + at, a, a)", "atomic_cas only supports"), ("tl.rand(x, at)", "the seed"), ("tl.rand(1.5, at)", "the seed"),
+    ("a < None", "cannot convert None"), ("{1: 2}", "unsupported AST node type: Dict"), ("tl.trans(a)", "0- or 1-dimensional"),
+])
+def test_operands_that_are_refused(text, message):
+    x = np.ones(N, np.int8)
+    with pytest.raises(triton.CompilationError, match=message) as e:
+        run(text, x, x, "int8")
+    assert re.search(r"at \d+:\d+:", str(e.value))
 
 
 COMPARE = {"==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}

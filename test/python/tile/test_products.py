@@ -270,3 +270,38 @@ def test_operands_that_stay_while_others_come(kind, twice, shape):
     # A GPU multiplies f32 as tf32.
     near = 2e-2 if kind == "float16" else 2e-3 if kind == "float32" and os.environ.get("TESSERA_TILE_DEVICE") == "cuda" else 1e-4
     np.testing.assert_allclose(z, wanted, rtol=near, atol=near * np.abs(wanted).max())
+
+
+@triton.jit
+def scaled_by_floats(a, sa, b, sb, z, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PER: tl.constexpr):
+    m, n, k, ks = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K // 2), tl.arange(0, K // PER)
+    x = tl.load(a + m[:, None] * (K // 2) + k[None, :])
+    y = tl.load(b + k[:, None] * N + n[None, :])
+    left = tl.load(sa + m[:, None] * (K // PER) + ks[None, :])
+    right = tl.load(sb + n[:, None] * (K // PER) + ks[None, :])
+    tl.store(z + m[:, None] * N + n[None, :], tl.dot_scaled(x, left, "e2m1", y, right, "e2m1"))
+
+
+@pytest.mark.parametrize("per", [16, 32])
+def test_scales_that_are_floats_of_eight_bits(per):
+    m, n, k = 16, 32, 64
+    (a, x), (b, y) = quantized((m, k), "e2m1", 0, 1), quantized((k, n), "e2m1", 1, 0)
+    rng = np.random.default_rng(5)
+    sa, sb = ((rng.uniform(0.1, 3, (rows, k // per))).astype(ml_dtypes.float8_e4m3fn) for rows in (m, n))
+    z = np.zeros((m, n), np.float32)
+    scaled_by_floats[(1,)](a, sa, b, sb, z, M=m, N=n, K=k, PER=per)
+    wanted = (x * np.repeat(sa.astype(float), per, 1)) @ (y * np.repeat(sb.astype(float), per, 1).T)
+    np.testing.assert_allclose(z, wanted, rtol=1e-3, atol=1e-2 * np.abs(wanted).max())
+
+
+@triton.jit
+def many_products(a, b, z, B: tl.constexpr, C: tl.constexpr, N: tl.constexpr):
+    at = tl.reshape(tl.arange(0, B * C * N * N), (B, C, N, N))
+    tl.store(z + at, tl.dot(tl.load(a + at), tl.load(b + at), input_precision="ieee"))
+
+
+def test_products_of_four_dimensions():
+    a, b = (numbers((2, 4, 16, 16), "float32", seed) for seed in (1, 2))
+    z = np.zeros_like(a)
+    many_products[(1,)](a, b, z, B=2, C=4, N=16)
+    np.testing.assert_allclose(z, a @ b, rtol=1e-4, atol=1e-4)

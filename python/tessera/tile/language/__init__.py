@@ -2,11 +2,11 @@
 
 from builtins import tuple
 
-from . import extra, math
+from . import extra, math, random
 from . import _core as core
 from . import _standard as standard
 from ._core import (PropagateNan, add, arange, associative_scan, assume, broadcast, broadcast_to, builtin, cast, cat, clamp,
-                    condition, constexpr, debug_barrier, expand_dims, full, gather, interleave, join, map_elementwise,
+                    condition, constexpr, constexpr_type, debug_barrier, expand_dims, full, gather, interleave, join, map_elementwise,
                     max_constancy, max_contiguous, maximum, minimum, mul, multiple_of, num_programs, permute, program_id,
                     range, ravel, reduce, reshape, split, squeeze, static_range, sub, tensor, to_tensor, trans, unsqueeze,
                     view, where)

@@ -35,6 +35,8 @@ class constexpr:
     def __init__(self, value: Any):
         self.value: Any = value.value if isinstance(value, constexpr) else value
 
+    @property
+    def type(self) -> "constexpr_type": return constexpr_type(self.value)
     def __repr__(self) -> str: return f"constexpr[{self.value}]"
     def __hash__(self) -> int: return hash(self.value)
     def __index__(self) -> int: return operator.index(self.value)
@@ -105,7 +107,7 @@ def operand(x: Any) -> Any:
         if x < 2**64:
             return builder().constant(x - 2**64, "u64")
         raise ValueError(f"no integer type holds {x}")
-    raise TypeError(f"a number or a tile is expected, not {type(x).__name__}")
+    raise TypeError(f"cannot convert {x} of type {type(x)} to tensor: a number or a tile is expected")
 
 
 def to_tensor(x: Any, type: dtype | None = None) -> "tensor":
@@ -121,20 +123,96 @@ def _check_range(number: Any, beside: Any) -> None:
     if not isinstance(number, int) or isinstance(number, bool) or not isinstance(beside, tensor):
         return
     kind = beside.dtype
-    if kind.is_int() and not kind.is_bool() and not kind.get_int_min_value() <= number <= kind.get_int_max_value():
-        raise ValueError(f"scalar {number} is out of range for type {kind}")
+    if not kind.is_int() or kind.is_bool() or kind.get_int_min_value() <= number <= kind.get_int_max_value():
+        return
+    if number < 0 and kind.is_int_unsigned():
+        raise ValueError(f"Cannot perform a binary operation between an unsigned tensor and a negative scalar: scalar {number} is "
+                         f"out of range for type {kind}. Perform an explicit cast on one of them.")
+    raise ValueError(f"Scalar {number} is out of range for type {kind}")
 
 
-def _binary(op: str, a: Any, b: Any) -> "tensor":
+_OVERFLOWS = {"+": "add", "-": "sub", "*": "mul"}  # operations that debugging watches
+
+
+def _check_pointers(op: str, a: Any, b: Any) -> None:
+    points = [isinstance(x, tensor) and x.dtype.is_ptr() for x in (a, b)]
+    if op == "+" and all(points):
+        raise TypeError("cannot add pointers together")
+    if any(points) and op not in _COMPARISONS and (op not in "+-" or all(points) or op == "-" and points[1]):
+        raise TypeError(f"invalid operands of type {dtype_of(a)} and {dtype_of(b)} for \"{op}\"")
+    for moved, by in ((points[0], b), (points[1], a)):
+        if moved and op in "+-" and not dtype_of(by).is_int():
+            raise TypeError(f"invalid operands of type {dtype_of(a)} and {dtype_of(b)}: a pointer moves by integers")
+
+
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_EXTREMES = ("min", "max", "min_nan", "max_nan")
+
+
+def dtype_of(x: Any) -> dtype:
+    """The element type of a tile, or the one that a number has by itself."""
+    x = value_of(x)
+    return x.dtype if isinstance(x, tensor) else to_tensor(x).dtype
+
+
+def _watch_overflow(op: str, a: "tensor", b: "tensor", made: "tensor") -> None:
+    """Where debugging is on, a launch fails in which an integer of 32 bits or fewer overflows."""
+    kind = made.dtype
+    if kind.primitive_bitwidth >= 64 or not kind.is_int() or kind.is_bool() or not _is_watching():
+        return
+    wide = types.int64
+    exact = tensor(builder().binary(op, a.to(kind).to(wide).handle, b.to(kind).to(wide).handle))
+    inside = (exact <= kind.get_int_max_value()) & (exact >= kind.get_int_min_value())
+    builder().check(inside.handle, f"{kind} overflow detected for operation {_OVERFLOWS[op]}", None)
+
+
+def _is_watching() -> bool:
+    by = getattr(_local, "generator", None)
+    return by is not None and by.debug and by.sanitize and not by.combining and not getattr(_local, "unwatched", False)
+
+
+def unwatched(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose integers wrap around, as they are meant to."""
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before, _local.unwatched = getattr(_local, "unwatched", False), True
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _local.unwatched = before
+    return call
+
+
+def _binary(op: str, a: Any, b: Any, sanitize: bool = True) -> "tensor":
+    if op in _COMPARISONS or op in _EXTREMES:  # a number of the source has its own type in these
+        a, b = (x if isinstance(value_of(x), tensor) else to_tensor(x) for x in (a, b))
     _check_range(a, b)
     _check_range(b, a)
-    return tensor(builder().binary(op, operand(a), operand(b)))
+    _check_pointers(op, a, b)
+    made = tensor(builder().binary(op, operand(a), operand(b)))
+    made.const = is_const(a) or is_const(b)
+    if op in _OVERFLOWS and sanitize and not made.dtype.is_ptr():
+        _watch_overflow(op, to_tensor(a), to_tensor(b), made)
+    return made
+
+
+def is_const(x: Any) -> bool:
+    """Whether it is a pointer that nothing is stored through."""
+    return isinstance(x, tensor) and x.const
+
+
+def as_const(made: "tensor", *sources: Any) -> "tensor":
+    """Pointers made of others that nothing is stored through are such."""
+    made.const = builtins.any(is_const(s) for s in sources)
+    return made
 
 
 class tensor:
     """One element or a tile, of numbers or of pointers."""
 
     __hash__ = object.__hash__
+
+    const = False  # of pointers: nothing is stored through them
 
     def __init__(self, handle: TileValue):
         self.handle = handle
@@ -145,13 +223,17 @@ class tensor:
     def dtype(self) -> dtype:
         then = self.handle.then
         element = types.of_core(self.handle.dtype) if then is None else types.pointer_type(types.of_core(then))
-        return types.pointer_type(element) if self.handle.pointer else element
+        return types.pointer_type(element, const=self.const) if self.handle.pointer else element
     @property
     def type(self) -> types.dtype: return types.block_type(self.dtype, list(self.shape)) if self.shape else self.dtype
     @property
     def numel(self) -> int: return functools.reduce(operator.mul, self.shape, 1)
     @property
     def T(self) -> "tensor": return trans(self)  # type: ignore[no-any-return]
+    @property
+    def description(self) -> str:
+        """Its type, as errors show it."""
+        return f"{self.handle!r} of tl.const" if self.const else repr(self.handle)
     def __repr__(self) -> str: return f"tensor({self.handle!r})"
     def __bool__(self) -> bool: raise TypeError("what a tile holds is not known when the kernel is compiled")
 
@@ -183,9 +265,17 @@ class tensor:
     def __ge__(self, o: Any) -> "tensor": return _binary(">=", self, o)
     def __eq__(self, o: Any) -> "tensor": return _binary("==", self, o)  # type: ignore[override]
     def __ne__(self, o: Any) -> "tensor": return _binary("!=", self, o)  # type: ignore[override]
-    def __neg__(self) -> "tensor": return tensor(builder().unary("-", self.handle))
+    def __neg__(self) -> "tensor":
+        if self.dtype.is_ptr():
+            raise ValueError(f"wrong type argument to unary minus ({self.dtype})")
+        if self.dtype.is_int() and not self.dtype.is_bool() and _is_watching():
+            return _binary("-", 0, self)
+        return tensor(builder().unary("-", self.handle))
     def __pos__(self) -> "tensor": return self
-    def __invert__(self) -> "tensor": return tensor(builder().unary("~", self.handle))
+    def __invert__(self) -> "tensor":
+        if self.dtype.is_ptr() or self.dtype.is_floating():
+            raise ValueError(f"wrong type argument to unary invert ({self.dtype})")
+        return tensor(builder().unary("~", self.handle))
     def logical_not(self) -> "tensor": return tensor(builder().unary("not", self.handle))
     def logical_and(self, o: Any) -> "tensor": return _binary("&", _truth(self), _truth(o))
     def logical_or(self, o: Any) -> "tensor": return _binary("|", _truth(self), _truth(o))
@@ -203,11 +293,16 @@ class tensor:
                 axis += len(made.shape) - axis - builtins.sum(1 for after in keys[n + 1:] if value_of(after) is not None)
                 continue
             elif not (isinstance(k, slice) and k == slice(None)):
-                raise TypeError("a tile is indexed by ':' and None alone")
+                raise ValueError(f"unsupported tensor index: {k}: a tile is indexed by ':' and None alone")
             elif axis >= len(made.shape):
                 raise ValueError(f"{len(keys)} indices for {self!r}")
             axis += 1
         return made
+
+    def item(self) -> "tensor":
+        if self.numel != 1:
+            raise ValueError(f"can only unsplat single-element tensors, not {self!r}")
+        return reshape(self, []) if self.shape else self  # type: ignore[no-any-return]
 
     def to(self, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> "tensor":
         return cast(self, dtype, fp_downcast_rounding, bitcast)  # type: ignore[no-any-return]
@@ -234,9 +329,15 @@ def shape_of(shape: Any) -> list[int]:
 
 # The grid.
 @builtin
-def program_id(axis: int) -> tensor: return tensor(builder().program_id(axis))
+def program_id(axis: int) -> tensor: return tensor(builder().program_id(_checked_axis("program_id", axis)))
 @builtin
-def num_programs(axis: int) -> tensor: return tensor(builder().program_count(axis))
+def num_programs(axis: int) -> tensor: return tensor(builder().program_count(_checked_axis("num_programs", axis)))
+
+
+def _checked_axis(of: str, axis: int) -> int:
+    if axis not in (0, 1, 2):
+        raise ValueError(f"{of} axis must be 0, 1, or 2 but got {axis}")
+    return axis
 
 
 # Making tiles.
@@ -255,7 +356,16 @@ def full(shape: Sequence[int], value: Any, dtype: dtype) -> tensor:
         if value.numel != 1:
             raise ValueError("only accepts size-1 tensor")
         value = reshape(value, []) if value.shape else value
-    return tensor(builder().full(shape_of([shape]), operand(value), dtype.core))
+    if dtype.is_int() and not isinstance(value, tensor) and (isinstance(value, float) or value < 0 and dtype.is_int_unsigned()):
+        raise TypeError(f"full() of {dtype} takes numbers that it holds, not {value}")
+    return tensor(builder().full(_powers_of_two(shape_of([shape])), operand(value), dtype.core))
+
+
+def _powers_of_two(shape: list[int]) -> list[int]:
+    for i, size in enumerate(shape):
+        if size < 1 or size & size - 1:
+            raise ValueError(f"Shape element {i} must be a power of 2, and is {size}")
+    return shape
 
 
 def _toward_zero(x: "tensor", kind: dtype) -> "tensor":
@@ -269,7 +379,7 @@ def _toward_zero(x: "tensor", kind: dtype) -> "tensor":
 
 def _cast_pointer(x: "tensor", kind: dtype, bitcast: bool) -> "tensor":
     if isinstance(kind, types.pointer_type):
-        if x.dtype == kind:
+        if x.dtype == kind and x.const == kind.const:
             return x
         if not x.dtype.is_ptr() and x.dtype.primitive_bitwidth != 64 and (bitcast or not x.dtype.is_int()):
             raise TypeError(f"{x.dtype} cannot become a pointer")
@@ -277,7 +387,9 @@ def _cast_pointer(x: "tensor", kind: dtype, bitcast: bool) -> "tensor":
             if kind.element_ty.element_ty.is_ptr():
                 raise TypeError(f"{kind}: pointers point to pointers, and those to elements")
             return tensor(builder().pointer_at(x.handle, "i64", kind.element_ty.core))
-        return tensor(builder().pointer_at(x.handle, kind.core))
+        made = tensor(builder().pointer_at(x.handle, kind.core))
+        made.const = kind.const
+        return made
     if kind.is_int() and (kind.primitive_bitwidth == 64 or kind.is_bool()):
         return tensor(builder().cast(builder().address(x.handle), kind.core))
     raise TypeError(f"{x.dtype} cannot become {kind}")
@@ -300,6 +412,8 @@ def cast(input: Any, dtype: dtype, fp_downcast_rounding: Any = None, bitcast: bo
             return _toward_zero(x, kind)
     if bitcast:
         return tensor(builder().bitcast(x.handle, kind.core))
+    if x.dtype.is_int() and kind.is_fp8():
+        raise AssertionError(f"cannot cast {x.type} to {kind}")
     return tensor(builder().cast(x.handle, kind.core))
 
 
@@ -320,14 +434,17 @@ def expand_dims(input: Any, axis: Any) -> tensor:
     if len(set(axes)) != len(axes):
         raise ValueError(f"expand_dims received duplicate axes, normalized axes = {axes}")
     for a in axes:
-        made = tensor(builder().expand(made.handle, a))
+        made = as_const(tensor(builder().expand(made.handle, a)), made)
     return made
 
 
 @member
 @builtin
 def broadcast_to(input: tensor, *shape: Any) -> tensor:
-    return tensor(builder().broadcast(to_tensor(input).handle, shape_of(shape)))
+    made, sizes = to_tensor(input), shape_of(shape)
+    if made.shape and len(made.shape) != len(sizes):
+        raise ValueError(f"Cannot broadcast, rank mismatch: {list(made.shape)}, {sizes}")
+    return as_const(tensor(builder().broadcast(made.handle, sizes)), made)
 
 
 def _common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> list[int]:
@@ -335,7 +452,7 @@ def _common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> list[int]:
     a, b = (*[1] * (rank - len(a)), *a), (*[1] * (rank - len(b)), *b)
     for i, (x, y) in enumerate(zip(a, b)):
         if x != y and 1 not in (x, y):
-            raise ValueError(f"cannot make_shape_compatible: incompatible dimensions at index {i}: {x} and {y}")
+            raise ValueError(f"Cannot make_shape_compatible: incompatible dimensions at index {i}: {x} and {y}")
     return [y if x == 1 else x for x, y in zip(a, b)]
 
 
@@ -354,7 +471,8 @@ def reshape(input: Any, *shape: Any, can_reorder: bool = False) -> tensor:
     if -1 in sizes:
         rest = functools.reduce(operator.mul, (s for s in sizes if s != -1), 1)
         sizes[sizes.index(-1)] = input.numel // rest
-    return tensor(builder().reshape(input.handle, sizes))
+    _powers_of_two(sizes)
+    return as_const(tensor(builder().reshape(input.handle, sizes)), input)
 
 
 @member
@@ -380,7 +498,10 @@ def unsqueeze(x: tensor, dim: int) -> tensor: return expand_dims(x, dim)  # type
 
 @member
 @builtin
-def permute(input: tensor, *dims: Any) -> tensor: return tensor(builder().permute(input.handle, shape_of(dims)))
+def permute(input: tensor, *dims: Any) -> tensor:
+    if len(shape_of(dims)) != len(input.shape):
+        raise ValueError("permute dims must have the same length as input shape")
+    return as_const(tensor(builder().permute(input.handle, shape_of(dims))), input)
 
 
 @member
@@ -389,7 +510,7 @@ def trans(input: tensor, *dims: Any) -> tensor:
     if not dims:
         rank = len(input.shape)
         if rank < 2:
-            raise ValueError("trans() needs two dimensions or more")
+            raise ValueError("tl.trans invoked with a 0- or 1-dimensional tensor")
         dims = (*builtins.range(rank - 2), rank - 1, rank - 2)
     return permute(input, *dims)  # type: ignore[no-any-return]
 
@@ -430,20 +551,27 @@ def gather(src: tensor, index: tensor, axis: int) -> tensor:
 # Choosing.
 @builtin
 def where(condition: Any, x: Any, y: Any) -> tensor:
-    return tensor(builder().select(operand(condition), operand(x), operand(y)))
+    _check_range(x, y)
+    _check_range(y, x)
+    return as_const(tensor(builder().select(operand(condition), operand(x), operand(y))), x, y)
+
+
+def _as_f32(*values: Any) -> list[Any]:
+    """Tiles of bfloat16 are compared as float32."""
+    return [v.to(types.float32) if isinstance(v, tensor) and v.dtype.is_bf16() else v for v in values]
 
 
 @builtin
 def minimum(x: Any, y: Any, propagate_nan: Any = None) -> tensor:
-    return _binary("min_nan" if propagate_nan else "min", x, y)
+    return _binary("min_nan" if propagate_nan else "min", *_as_f32(x, y))
 @builtin
 def maximum(x: Any, y: Any, propagate_nan: Any = None) -> tensor:
-    return _binary("max_nan" if propagate_nan else "max", x, y)
+    return _binary("max_nan" if propagate_nan else "max", *_as_f32(x, y))
 @builtin
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = None) -> tensor:
-    x = to_tensor(x)
-    if not x.dtype.is_floating():
-        raise TypeError(f"clamp() is for floats, not for {x.dtype}")
+    x, min, max = _as_f32(to_tensor(x), to_tensor(min), to_tensor(max))
+    if not builtins.any(v.dtype.is_floating() for v in (x, min, max)):
+        raise TypeError(f"Unexpected dtype {x.dtype}. Only floating point clamp is supported")
     made = minimum(maximum(x, min, propagate_nan), max, propagate_nan)
     return made if propagate_nan else where(x != x, min, made)  # type: ignore[no-any-return]  # noqa: PLR0124
 
@@ -455,11 +583,11 @@ class PropagateNan:
 
 
 @builtin
-def add(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("+", x, y)
+def add(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("+", x, y, sanitize_overflow)
 @builtin
-def sub(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("-", x, y)
+def sub(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("-", x, y, sanitize_overflow)
 @builtin
-def mul(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("*", x, y)
+def mul(x: Any, y: Any, sanitize_overflow: bool = True) -> tensor: return _binary("*", x, y, sanitize_overflow)
 
 
 def broadcast_all(*values: Any) -> list[tensor]:
@@ -478,7 +606,12 @@ def _as_list(x: Any) -> list[tensor]: return list(x) if isinstance(x, (tuple, li
 def _combine(xs: list[tensor], combine_fn: Any) -> list[Any]:
     """Between the beginning and the end of a reduction: what the function makes of two of each."""
     arguments = [tensor(v) for v in builder().begin_combine([x.handle for x in xs])]
-    made = _as_list(value_of(generator().call(combine_fn, arguments, {})))
+    by = generator()
+    by.combining, before = True, by.combining
+    try:
+        made = _as_list(value_of(by.call(combine_fn, arguments, {})))
+    finally:
+        by.combining = before
     if len(made) != len(xs):
         raise ValueError(f"the function combines {len(xs)} values and gives {len(made)}")
     return [to_tensor(v, x.dtype).handle for v, x in zip(made, xs)]
@@ -507,23 +640,44 @@ def associative_scan(input: Any, axis: int, combine_fn: Any, reverse: bool = Fal
     return tuple(made) if isinstance(input, (tuple, list)) else made[0]
 
 
-def _types_given(fn: Any, kinds: list[dtype]) -> list[dtype]:
-    """The element types that a function of single elements gives: tried in a program that nobody keeps."""
+def _types_given(fn: Any, kinds: list[dtype]) -> tuple[list[dtype], bool]:
+    """The element types that a function of single elements gives, and whether that is a tuple: tried in a program that
+    nobody keeps."""
     outer, _local.builder = builder(), TileBuilder("tried")
     try:
-        made = _as_list(value_of(generator().call(fn, [to_tensor(0, kind) for kind in kinds], {})))
-        return [to_tensor(m).dtype for m in made]
+        made = value_of(generator().call(fn, [to_tensor(0, kind) for kind in kinds], {}))
+        return [to_tensor(m).dtype for m in _as_list(made)], isinstance(made, (tuple, list))
     finally:
         _local.builder = outer
 
 
+def _columns(x: tensor, count: int) -> list[tensor]:
+    """Of each `count` elements that lie side by side the first, the second, and so on."""
+    if count == 1:
+        return [ravel(x)]
+    halves = split(reshape(x, [x.numel // 2, 2]))
+    return [c for pair in zip(*(_columns(h, count // 2) for h in halves)) for c in pair]
+
+
+def _side_by_side(columns: Sequence[tensor]) -> tensor:
+    if len(columns) == 1:
+        return columns[0]
+    return ravel(join(_side_by_side(columns[::2]), _side_by_side(columns[1::2])))  # type: ignore[no-any-return]
+
+
 @builtin
 def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1) -> Any:
-    """A function of single elements, which may branch, of all of them."""
-    if pack != 1:
-        raise NotImplementedError("functions of several elements at once are not mapped")
+    """A function of single elements, which may branch, of all of them. With `pack`, it takes as many elements of each tile
+    at once, which lie side by side, and gives as many of each result."""
     xs = broadcast_all(*args)
-    kinds = _types_given(scalar_fn, [x.dtype for x in xs])
+    whole = list(xs[0].shape)
+    if pack < 1 or pack & pack - 1 or xs[0].numel % pack:
+        raise ValueError(f"{pack} elements at once: a power of two that divides {xs[0].numel}")
+    if pack > 1:
+        xs = [c for x in xs for c in _columns(x, pack)]
+    kinds, several = _types_given(scalar_fn, [x.dtype for x in xs])
+    if len(kinds) % pack:
+        raise ValueError(f"the function gives {len(kinds)} values of {pack} elements")
     shape = list(xs[0].shape)
     blank = [full(shape, 0, kind) for kind in kinds]
 
@@ -535,7 +689,9 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1) -> Any:
 
     scanned = associative_scan(tuple(join(x, x) for x in [*xs, *blank]), len(shape), step)
     results = [split(s)[1] for s in scanned[len(xs):]]
-    return results[0] if len(results) == 1 else tuple(results)
+    if pack > 1:
+        results = [reshape(_side_by_side(results[n:n + pack]), whole) for n in builtins.range(0, len(results), pack)]
+    return tuple(results) if several else results[0]
 
 
 # Hints: nothing depends on them here.
@@ -557,6 +713,19 @@ multiple_of, max_contiguous, max_constancy = (_hint(n) for n in ("multiple_of", 
 def assume(cond: Any) -> None: return None
 @builtin
 def debug_barrier() -> None: return None
+
+
+class constexpr_type(dtype):
+    """The type of what is known when a kernel is compiled."""
+
+    def __init__(self, value: Any):
+        self.value, self.name, self.core = value_of(value), f"constexpr_type[{value_of(value)}]", "constexpr"
+        self.primitive_bitwidth, self._kind, self.int_bitwidth, self.fp_mantissa_width = 0, "c", 0, 0
+
+    def __repr__(self) -> str: return self.name
+    def __eq__(self, other: Any) -> bool: return isinstance(other, constexpr_type) and self.value == other.value
+    def __hash__(self) -> int: return hash(self.value)
+    def mangle(self) -> str: return f"c{self.value}"
 
 
 class range:

@@ -29,6 +29,8 @@ def load(pointer: Any, mask: Any = None, other: Any = None, boundary_check: Any 
         raise ValueError("`padding_option` or `boundary_check` argument is not supported for loading a tensor of pointers "
                          "or loading a scalar")
     at = to_tensor(pointer)
+    if not at.dtype.is_ptr():
+        raise ValueError(f"Unsupported ptr type {at.type} in `tl.load`: an argument that is an array is a pointer; an integer is not")
     if mask is None and other is not None:
         raise ValueError("`other` cannot be provided without `mask`")
     for what, value in (("Mask", mask), ("Other", other)):
@@ -45,6 +47,15 @@ def _check_hints(cache: Any, caches: tuple[str, ...], eviction: Any) -> None:
         raise ValueError(f"Eviction policy {eviction} not supported")
 
 
+def _stored_to(pointer: Any, by: str) -> tensor:
+    at = to_tensor(pointer)
+    if not at.dtype.is_ptr():
+        raise ValueError(f"Unsupported ptr type {at.type} in `tl.{by}`")
+    if at.const:
+        raise ValueError("Cannot store to a constant pointer")
+    return at
+
+
 @member
 @builtin
 def store(pointer: Any, value: Any, mask: Any = None, boundary_check: Any = (), cache_modifier: str = "",
@@ -56,7 +67,7 @@ def store(pointer: Any, value: Any, mask: Any = None, boundary_check: Any = (), 
         at, inside = pointer.places(boundary_check)
         store(at, broadcast_to(to_tensor(value), pointer.block), mask=inside)
         return
-    at = to_tensor(pointer)
+    at = _stored_to(pointer, "store")
     for what, given in (("Value", value), ("Mask", mask)):
         if isinstance(given, tensor) and given.shape and not at.shape:
             raise ValueError(f"{what} argument cannot be block type if pointer argument is not a block")
@@ -77,9 +88,10 @@ def _check_order(sem: Any, scope: Any) -> None:
 def _atomic(name: str, how: str) -> Callable[..., Any]:
     def apply(pointer: tensor, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
         _check_order(sem, scope)
-        at = to_tensor(pointer)
-        kind = at.dtype.element_ty if isinstance(at.dtype, types.pointer_type) else None
-        if kind is not None and how != "exchange" and kind.primitive_bitwidth < 16:
+        at = _stored_to(pointer, name)
+        kind: dtype = at.dtype.element_ty  # type: ignore[attr-defined]
+        halves = kind.primitive_bitwidth == 16 and not (how == "add" and kind.is_floating())
+        if kind.primitive_bitwidth < 16 or halves:
             raise ValueError(f"{name} does not support {kind}")
         return tensor(builder().atomic(how, at.handle, operand(val), None if mask is None else operand(mask)))
     apply.__name__ = name
@@ -95,7 +107,10 @@ atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xc
 @builtin
 def atomic_cas(pointer: tensor, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> tensor:
     _check_order(sem, scope)
-    return tensor(builder().atomic("compare", to_tensor(pointer).handle, operand(val), None, operand(cmp)))
+    at = _stored_to(pointer, "atomic_cas")
+    if at.dtype.element_ty.primitive_bitwidth not in (16, 32, 64):  # type: ignore[attr-defined]
+        raise ValueError("atomic_cas only supports elements with width {16, 32, 64}")
+    return tensor(builder().atomic("compare", at.handle, operand(val), None, operand(cmp)))
 
 
 class block_pointer:
@@ -152,6 +167,12 @@ def make_block_ptr(base: tensor, shape: Any, strides: Any, offsets: Any, block_s
 def advance(base: block_pointer, offsets: Any) -> block_pointer: return base.advance(offsets)
 
 
+_BITS = ("i32", "u32", "i64", "u64")
+# Element types that descriptors have updates of.
+_UPDATED = {"add": ("i32", "u32", "u64", "f16", "bf16", "f32"), "min": (*_BITS, "f16", "bf16"), "max": (*_BITS, "f16", "bf16"),
+            "and": _BITS, "or": _BITS, "xor": _BITS}
+
+
 class tensor_descriptor(block_pointer):
     """An array of some dimensions: tiles are loaded and stored at any place, 0 (or NaN) beyond its end."""
 
@@ -203,6 +224,9 @@ class tensor_descriptor(block_pointer):
         store(at, value, mask=inside)
 
     def _update(self, how: Any, offsets: Any, value: Any) -> None:
+        taken = _UPDATED[how.__name__[len("atomic_"):]]
+        if self.element.core not in taken:
+            raise AssertionError(f"Unsupported dtype {self.element}: {how.__name__} of a descriptor is for {', '.join(taken)}")
         at, inside = self._at(offsets)
         how(at, reshape(to_tensor(value), self.block), mask=inside)
 
@@ -217,6 +241,7 @@ class tensor_descriptor(block_pointer):
 @builtin
 def make_tensor_descriptor(base: tensor, shape: Any, strides: Any, block_shape: Any,
                            padding_option: str = "zero") -> tensor_descriptor:
+    shape, strides, block_shape = (list(value_of(sizes)) for sizes in (shape, strides, block_shape))
     block = shape_of([block_shape])
     rank = len(block)
     if not 1 <= rank <= 5:

@@ -20,7 +20,13 @@ def dot(input: tensor, other: tensor, acc: Any = None, input_precision: Any = No
     if input_precision not in _PRECISIONS:
         raise ValueError(f"input_precision must be one of {_PRECISIONS[1:]}. Got {input_precision}")
     if input.dtype.is_int() and input.dtype.primitive_bitwidth != 8:
-        raise TypeError(f"products of integers are of 8 bits, not of {input.dtype}")
+        raise TypeError(f"Unsupported lhs dtype {input.dtype}: products of integers are of 8 bits")
+    rank = len(input.shape)
+    if rank > 3 and len(other.shape) == rank and input.shape[:-2] == other.shape[:-2]:  # pairs along one dimension
+        a, b = (reshape(t, [t.numel // (t.shape[-2] * t.shape[-1]), *t.shape[-2:]]) for t in (input, other))
+        into = None if acc is None else reshape(acc, [a.shape[0], *acc.shape[-2:]])
+        made = dot(a, b, into, input_precision, allow_tf32, max_num_imprecise_acc, out_dtype)
+        return reshape(made, [*input.shape[:-2], *made.shape[-2:]])  # type: ignore[no-any-return]
     if input_precision is None:
         input_precision = "ieee" if allow_tf32 is not None and not allow_tf32 else "tf32"
     imprecise, depth = 0, input.shape[-1]
@@ -33,7 +39,9 @@ def dot(input: tensor, other: tensor, acc: Any = None, input_precision: Any = No
 
 
 def _scales(scale: tensor) -> tensor:
-    """Powers of two by their exponents: 2^(s - 127); 255 is NaN."""
+    """Floats of 8 bits, or powers of two by their exponents: 2^(s - 127); 255 is NaN."""
+    if scale.dtype.is_floating():
+        return scale.to(types.float32)
     s = scale.to(types.uint8, bitcast=True).to(types.int32)
     power = where(s == 0, 0x00400000, s << 23)
     power = where(s == 255, 0x7FC00000, power)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _types as types
-from ._core import builtin, full, maximum, tensor, to_tensor, where
+from ._core import builtin, dtype_of, full, maximum, tensor, to_tensor, unwatched, where
 from ._standard import cos, log, sin, sqrt, umulhi
 
 # By the bits of a word: what the keys grow by, and what the words are multiplied by.
@@ -17,6 +17,7 @@ def _word(x: Any, bits: int) -> tensor: return to_tensor(x).to(types.uint32 if b
 
 
 @builtin
+@unwatched
 def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
     bits = c0.dtype.primitive_bitwidth
     keys, factors = ([_word(n, bits) for n in table[bits]] for table in (_KEYS, _FACTORS))
@@ -33,6 +34,9 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
 
 @builtin
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
+    for what, given in (("seed", seed), ("counter", c0)):
+        if not dtype_of(given).is_int():
+            raise TypeError(f"the {what} of random numbers is an integer, not of type {dtype_of(given)}")
     wide = to_tensor(seed).to(types.uint64)
     bits = 64 if to_tensor(c0).dtype.primitive_bitwidth == 64 else 32
     low, high = (wide, wide * 0) if bits == 64 else (wide.to(types.uint32), (wide >> 32).to(types.uint32))
@@ -43,8 +47,12 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: int = 10) ->
 @builtin
 def randint4x(seed: Any, offset: Any, n_rounds: int = 10) -> tuple[Any, Any, Any, Any]:
     offset = to_tensor(offset)
-    zero = offset * 0
-    return philox(seed, offset, zero, zero, zero, n_rounds)  # type: ignore[no-any-return]
+    if not offset.dtype.is_int():
+        raise TypeError(f"offsets of random numbers are integers, not of type {offset.dtype}")
+    low = offset.to(types.uint32)
+    zero = low & 0
+    high = (offset >> 32).to(types.uint32) if offset.dtype.primitive_bitwidth == 64 else zero
+    return philox(seed, low, high, zero, zero, n_rounds)  # type: ignore[no-any-return]
 
 
 @builtin
@@ -54,9 +62,11 @@ def randint(seed: Any, offset: Any, n_rounds: int = 10) -> tensor: return randin
 @builtin
 def uint_to_uniform_float(x: tensor) -> tensor:
     """From [0, 1)."""
+    if not x.dtype.is_int() or x.dtype.primitive_bitwidth < 32:
+        raise TypeError(f"random words have 32 or 64 bits, and no type {x.dtype}")
     wide = x.dtype.primitive_bitwidth == 64
     signed = x.to(types.int64 if wide else types.int32)
-    positive = where(signed < 0, -signed - 1, signed).to(types.float32)
+    positive = where(signed < 0, ~signed, signed).to(types.float32)
     return positive * (1.0842020432385337e-19 if wide else 4.6566127342e-10)  # type: ignore[no-any-return]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _types as types
-from ._core import (arange, broadcast_to, builder, builtin, expand_dims, full, member, operand, ravel, reduce, reshape,
+from ._core import (arange, broadcast_to, builder, builtin, dtype_of, expand_dims, full, member, operand, ravel, reduce, reshape,
                     tensor, to_tensor, where)
 
 
@@ -22,6 +22,8 @@ def cdiv(x: Any, div: Any) -> Any: return (x + div - 1) // div
 # Functions of elements.
 def _unary(name: str) -> Any:
     def apply(x: Any) -> tensor:
+        if name != "abs":
+            _check_types(("fp32", "fp64", "fp16", "bf16"), x)
         return tensor(builder().unary(name, operand(x)))
     apply.__name__ = name
     return member(builtin(apply))
@@ -33,14 +35,30 @@ sqrt_rn = sqrt
 tensor.sqrt_rn, tensor.cdiv = sqrt_rn, cdiv  # type: ignore[attr-defined]
 
 
+def _check_types(allowed: tuple[str, ...], *values: Any) -> None:
+    """The element types that a function is for."""
+    for kind in map(dtype_of, values):
+        if kind.name not in allowed:
+            raise ValueError(f"Expected dtype {list(allowed)} but got {kind}")
+
+
 @builtin
 def fma(x: Any, y: Any, z: Any) -> tensor: return tensor(builder().fma(operand(x), operand(y), operand(z)))
 @builtin
-def fdiv(x: Any, y: Any, ieee_rounding: bool = False) -> tensor: return div_rn(x, y) if ieee_rounding else to_tensor(x) / y  # type: ignore[no-any-return]
+def fdiv(x: Any, y: Any, ieee_rounding: bool = False) -> tensor:
+    if not (dtype_of(x).is_floating() and dtype_of(y).is_floating()):
+        raise TypeError("both operands of fdiv must have floating scalar type")
+    made = div_rn(x, y) if ieee_rounding else to_tensor(x) / y
+    kinds = {dtype_of(v) for v in (x, y)}
+    return made.to(kinds.pop()) if len(kinds) == 1 else made
 @builtin
-def div_rn(x: Any, y: Any) -> tensor: return tensor(builder().binary("div_rn", operand(x), operand(y)))
+def div_rn(x: Any, y: Any) -> tensor:
+    _check_types(("fp32", "fp64", "fp16", "bf16"), x, y)
+    return tensor(builder().binary("div_rn", operand(x), operand(y)))
 @builtin
-def umulhi(x: Any, y: Any) -> tensor: return tensor(builder().binary("umulhi", operand(x), operand(y)))
+def umulhi(x: Any, y: Any) -> tensor:
+    _check_types(("int32", "int64", "uint32", "uint64"), x, y)
+    return tensor(builder().binary("umulhi", operand(x), operand(y)))
 @member
 @builtin
 def sigmoid(x: tensor) -> tensor: return 1 / (1 + exp(-x))  # type: ignore[no-any-return]
@@ -74,6 +92,13 @@ def _at_least_32_bits(x: tensor) -> tensor:
     return x.to(types.float32 if x.dtype.is_floating() else types.uint32 if x.dtype.is_int_unsigned() else types.int32)
 
 
+def _compared(x: tensor) -> tensor:
+    """As it is compared: in 32 bits or more."""
+    if x.dtype.primitive_bitwidth >= 32:
+        return x
+    return x.to(types.float32 if x.dtype.is_floating() else types.int32)
+
+
 @member
 @builtin
 def sum(input: tensor, axis: Any = None, keep_dims: bool = False, dtype: Any = None) -> tensor:
@@ -90,7 +115,7 @@ def sum(input: tensor, axis: Any = None, keep_dims: bool = False, dtype: Any = N
 @builtin
 def xor_sum(input: tensor, axis: Any = None, keep_dims: bool = False) -> tensor:
     if not input.dtype.is_int():
-        raise ValueError("xor_sum is for integers")
+        raise ValueError("xor_sum only supported for integers")
     return _reduced("xor", input, axis, keep_dims)
 
 
@@ -118,20 +143,20 @@ def _first(better: Any, x: tensor, axis: Any, keep_dims: bool, left: bool) -> tu
 @builtin
 def max(input: tensor, axis: Any = None, return_indices: bool = False, return_indices_tie_break_left: bool = True,
         keep_dims: bool = False) -> Any:
-    input = _at_least_32_bits(input)
     if return_indices:
+        input = input.to(types.float32) if input.dtype.is_bf16() else input
         return _first(lambda a, b: a > b, input, axis, keep_dims, return_indices_tie_break_left)
-    return _reduced("max", input, axis, keep_dims)
+    return _reduced("max", _compared(input), axis, keep_dims)
 
 
 @member
 @builtin
 def min(input: tensor, axis: Any = None, return_indices: bool = False, return_indices_tie_break_left: bool = True,
         keep_dims: bool = False) -> Any:
-    input = _at_least_32_bits(input)
     if return_indices:
+        input = input.to(types.float32) if input.dtype.is_bf16() else input
         return _first(lambda a, b: a < b, input, axis, keep_dims, return_indices_tie_break_left)
-    return _reduced("min", input, axis, keep_dims)
+    return _reduced("min", _compared(input), axis, keep_dims)
 
 
 @member
@@ -216,7 +241,7 @@ def sort(x: tensor, dim: Any = None, descending: bool = False) -> tensor:
 @member
 @builtin
 def topk(x: tensor, k: int, dim: Any = None) -> tensor:
-    ordered = sort(x, dim, descending=True)
+    ordered = sort(_compared(x), dim, descending=True)
     while ordered.shape[-1] > k:
         from ._core import permute, split
         halves = reshape(ordered, [*ordered.shape[:-1], 2, ordered.shape[-1] // 2])
@@ -228,6 +253,8 @@ def topk(x: tensor, k: int, dim: Any = None) -> tensor:
 @member
 @builtin
 def histogram(input: tensor, num_bins: int, mask: Any = None) -> tensor:
+    if not input.dtype.is_int():
+        raise AssertionError("histogram only supports integer input")
     hits = expand_dims(input, 1) == expand_dims(arange(0, num_bins).to(input.dtype), 0)
     if mask is not None:
         hits = hits & expand_dims(mask, 1)

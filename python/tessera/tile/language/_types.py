@@ -14,6 +14,7 @@ _ELEMENTS: dict[str, tuple[str, int, str, int]] = {
     "fp16": ("f16", 16, "f", 10), "bf16": ("bf16", 16, "f", 7), "fp32": ("f32", 32, "f", 23), "fp64": ("f64", 64, "f", 52),
     "void": ("void", 0, "v", 0),
 }
+_BIASES = {"f8e4m3fn": 7, "f8e5m2": 15, "f8e4m3fnuz": 8, "f8e5m2fnuz": 16, "f16": 15, "bf16": 127, "f32": 127, "f64": 1023}
 _BY_CORE = {core: name for name, (core, *_) in _ELEMENTS.items()}
 
 
@@ -42,8 +43,8 @@ class dtype:
 
     def is_floating(self) -> bool: return self._kind == "f"
     def is_int(self) -> bool: return self._kind in "iub"
-    def is_int_signed(self) -> bool: return self._kind in "ib"
-    def is_int_unsigned(self) -> bool: return self._kind == "u"
+    def is_int_signed(self) -> bool: return self._kind == "i"
+    def is_int_unsigned(self) -> bool: return self._kind in "ub"
     def is_bool(self) -> bool: return self._kind == "b"
     def is_fp8(self) -> bool: return self.core.startswith("f8")
     def is_fp8e4nv(self) -> bool: return self.core == "f8e4m3fn"
@@ -66,6 +67,13 @@ class dtype:
     def is_block(self) -> bool: return False
     def is_const(self) -> bool: return False
     def is_void(self) -> bool: return self._kind == "v"
+
+    @property
+    def exponent_bias(self) -> int:
+        """What is added to the exponents of a float."""
+        if self.core not in _BIASES:
+            raise AttributeError(f"{self.name} has no exponents")
+        return _BIASES[self.core]
 
     def get_int_max_value(self) -> int:
         return (1 << self.int_bitwidth - (1 if self._kind == "i" else 0)) - 1
