@@ -59,11 +59,13 @@ Result<Value> Builder::full(std::vector<int64_t> shape, const Operand& value, DT
 }
 
 Result<Value> Builder::arange(int64_t begin, int64_t end) {
-    if (end <= begin) return Error(Code::E0212, "arange's end argument must be greater than the start argument: {} and {}",
-                                  begin, end);
+    if (end <= begin)
+        return Error(Code::E0212, "arange's end argument must be greater than the start argument: {} and {}", begin,
+                     end);
     if (!is_power_of_two(end - begin))
-        return Error(Code::E0212, "arange's range must be a power of 2: arange({}, {}) has {} elements, not a power of two",
-                     begin, end, end - begin)
+        return Error(Code::E0212,
+                     "arange's range must be a power of 2: arange({}, {}) has {} elements, not a power of two", begin,
+                     end, end - begin)
             .hint("take the next power of two, and mask what is beyond");
     if (end - begin > kMostElements)
         return Error(Code::E0212, "a tile of {} elements is too large", end - begin)

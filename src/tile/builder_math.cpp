@@ -61,7 +61,8 @@ DType integer_of(int bits, bool has_sign) {
     }
 }
 
-// The sign of the left operand, where that is no literal, decides what is shifted in, whatever the type of both together is.
+// The sign of the left operand, where that is no literal, decides what is shifted in, whatever the type of both
+// together is.
 Expr shifted_right(const Expr& a, const Expr& b, bool arithmetic) {
     const DType type = a.dtype();
     if (type == DType::boolean) return logical_and(a, logical_not(b));
@@ -199,8 +200,9 @@ Result<Value> Builder::binary(std::string_view op, const Operand& a, const Opera
     if (divides_bools) type = DType::i32;
     std::vector<Value> values{TRY(constant(a, type)), TRY(constant(b, type))};
     values = TRY(brought_together(*this, std::move(values)));
-    const Expr body = op == ">>" ? shifted_right(element(0, type), element(1, type), is_signed_int(dtype_of(is_literal(a) ? b : a)))
-                                 : found->build(element(0, type), element(1, type));
+    const Expr body =
+        op == ">>" ? shifted_right(element(0, type), element(1, type), is_signed_int(dtype_of(is_literal(a) ? b : a)))
+                   : found->build(element(0, type), element(1, type));
     Value made = state_->map(values, body, found->compares ? DType::boolean : type);
     if (op == "div_rn") state_->region().instructions.back().word = "rounded";
     return divides_bools ? cast(made, DType::boolean) : made;

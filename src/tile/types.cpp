@@ -82,10 +82,11 @@ Result<std::vector<int64_t>> common_shape(const std::vector<int64_t>& a, const s
         const int64_t size_a = i + a.size() < rank ? 1 : a[i + a.size() - rank];
         const int64_t size_b = i + b.size() < rank ? 1 : b[i + b.size() - rank];
         if (size_a != size_b && size_a != 1 && size_b != 1)
-            return Error(Code::E0210,
-                         "Cannot make_shape_compatible: incompatible dimensions at index {}: {} and {}; shapes [{}] and "
-                         "[{}] do not broadcast",
-                         i, size_a, size_b, fmt::join(a, ", "), fmt::join(b, ", "));
+            return Error(
+                Code::E0210,
+                "Cannot make_shape_compatible: incompatible dimensions at index {}: {} and {}; shapes [{}] and "
+                "[{}] do not broadcast",
+                i, size_a, size_b, fmt::join(a, ", "), fmt::join(b, ", "));
         shape[i] = size_a == 1 ? size_b : size_a;
     }
     return shape;

@@ -12,7 +12,7 @@ from .._standard import _unary, abs, ceil, cos, div_rn, erf, exp, exp2, floor, f
 tanh, sinh, cosh, tan, asin, acos, atan, log1p, expm1, rint, trunc = (
     _unary(n) for n in ("tanh", "sinh", "cosh", "tan", "asin", "acos", "atan", "log1p", "expm1", "rint", "trunc"))
 nearbyint, fabs, fast_expf, fast_logf, fast_sinf, fast_cosf = rint, abs, exp, log, sin, cos
-div_rz = div_rd = div_ru = fast_dividef = div_rn
+fast_dividef, fast_log2f, rsqrt_rn = div_rn, log2, rsqrt
 
 
 @builtin
@@ -87,8 +87,9 @@ def _as_float(x: Any, like: Any) -> Any:
     return made.to(to_tensor(like).dtype).handle if made.dtype.is_int() else operand(x)
 
 
-__all__ = ["abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "cospi",
-           "div_rd", "div_rn", "div_ru", "div_rz", "erf", "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "fast_cosf",
-           "fast_dividef", "fast_expf", "fast_logf", "fast_sinf", "fdim", "ffs", "finitef", "floor", "fma", "fmod", "hypot",
-           "isfinited", "isinf", "isnan", "log", "log10", "log1p", "log2", "mulhi", "nearbyint", "pow", "rcbrt", "rint", "round",
-           "rsqrt", "saturatef", "signbit", "sin", "sinh", "sinpi", "sqrt", "sqrt_rn", "tan", "tanh", "trunc"]
+from ._bits import *  # noqa: E402, F403
+from ._rounding import *  # noqa: E402, F403
+from ._special import *  # noqa: E402, F403
+
+__all__ = [name for name in dir() if name[0] != "_" and name not in ("annotations", "builder", "builtin", "math", "operand", "tensor",
+                                                                    "to_tensor", "types", "where", "Any")]
