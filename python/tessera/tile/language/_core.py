@@ -460,7 +460,12 @@ def _common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> list[int]:
 def broadcast(input: Any, other: Any) -> tuple[tensor, tensor]:
     a, b = to_tensor(input), to_tensor(other)
     shape = _common_shape(a.shape, b.shape)
-    return broadcast_to(a, shape), broadcast_to(b, shape)
+    return _spread(a, shape), _spread(b, shape)
+
+
+def _spread(x: tensor, shape: list[int]) -> tensor:
+    """With more dimensions in front where it has fewer."""
+    return as_const(tensor(builder().broadcast(x.handle, shape)), x)
 
 
 @member
@@ -596,7 +601,7 @@ def broadcast_all(*values: Any) -> list[tensor]:
     shape: list[int] = []
     for x in xs:
         shape = _common_shape(tuple(shape), x.shape)
-    return [x if list(x.shape) == shape else broadcast_to(x, shape) for x in xs]
+    return [x if list(x.shape) == shape else _spread(x, shape) for x in xs]
 
 
 # Reductions and scans.

@@ -90,8 +90,7 @@ def _atomic(name: str, how: str) -> Callable[..., Any]:
         _check_order(sem, scope)
         at = _stored_to(pointer, name)
         kind: dtype = at.dtype.element_ty  # type: ignore[attr-defined]
-        halves = kind.primitive_bitwidth == 16 and not (how == "add" and kind.is_floating())
-        if kind.primitive_bitwidth < 16 or halves:
+        if kind.primitive_bitwidth < 16 or kind.primitive_bitwidth == 16 and not kind.is_floating():
             raise ValueError(f"{name} does not support {kind}")
         return tensor(builder().atomic(how, at.handle, operand(val), None if mask is None else operand(mask)))
     apply.__name__ = name
