@@ -303,7 +303,8 @@ class Generator(ast.NodeVisitor):
             if any(v is core for v in values):
                 self.names.pop(name, None)  # known in one branch alone
                 continue
-            if values[0] is values[1]:
+            if values[0] is values[1]:  # which may be another one than before
+                self.names[name] = values[0]
                 continue
             flat = [flatten(v) for v in values]
             if flat[0] is None or flat[1] is None:

@@ -203,6 +203,7 @@ Result<Kernel> TileLowering::finish_blocks(Stmt body, const std::array<Expr, 3>&
     hoist_divisions(kernel_);
     fetch_ahead(kernel_, stages_ - 1);
     simplify_kernel(kernel_);
+    drop_unused_buffers(kernel_);  // of loops without iterations
     return std::move(kernel_);
 }
 

@@ -460,6 +460,37 @@ def test_returns_of_unrolled_loops_and_of_one_side(n):
 
 
 @triton.jit
+def same_on_both_sides(z, n):
+    a = n * 2
+    b = n + 1
+    if n > 3:
+        a = b
+    else:
+        c = b + 0
+        a = b
+    tl.store(z, a)
+
+
+@triton.jit
+def never_runs(x, z):
+    at = tl.arange(0, 8)
+    v = tl.load(x + at)
+    for i in range(0):
+        for j in range(2):
+            v = tl.cumsum(v, 0)
+
+
+def test_branches_that_assign_the_same_value():
+    assert [made(same_on_both_sides, n)[0] for n in (2, 5)] == [3, 6]
+
+
+def test_loops_without_iterations(monkeypatch):
+    for how in ("", "1", "gpu"):
+        monkeypatch.setenv("TESSERA_INTERPRET", how)
+        never_runs[(1,)](np.arange(8, dtype=np.int32), np.zeros(8, np.int32))
+
+
+@triton.jit
 def row_of(x, TILE: tl.constexpr, SCALE: tl.constexpr): return tl.sum(x * TILE, axis=1) * SCALE
 
 
