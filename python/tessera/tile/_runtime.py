@@ -340,7 +340,7 @@ class JITFunction(_tessera.Launchable):
         program, self._sources[key], self._read[key] = generate(self, forms, kinds, *debug)
         if on_launch:
             self._programs[key] = program
-        made = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads,
+        made: Any = _tessera.compile_tile(program, [how for how, _ in kinds], rank, _threads,
                                       "host" if device == "cpu" else device, warps, stages)
         made.name = self.name
         made.metadata = Metadata(made, self.name, key_of(self), device, {"num_warps": warps, "num_stages": stages, "debug": debug[0]})

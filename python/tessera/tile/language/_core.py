@@ -302,7 +302,7 @@ class tensor:
     def item(self) -> "tensor":
         if self.numel != 1:
             raise ValueError(f"can only unsplat single-element tensors, not {self!r}")
-        return reshape(self, []) if self.shape else self  # type: ignore[no-any-return]
+        return reshape(self, []) if self.shape else self
 
     def to(self, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> "tensor":
         return cast(self, dtype, fp_downcast_rounding, bitcast)  # type: ignore[no-any-return]

@@ -50,7 +50,7 @@ def fdiv(x: Any, y: Any, ieee_rounding: bool = False) -> tensor:
         raise TypeError("both operands of fdiv must have floating scalar type")
     made = div_rn(x, y) if ieee_rounding else to_tensor(x) / y
     kinds = {dtype_of(v) for v in (x, y)}
-    return made.to(kinds.pop()) if len(kinds) == 1 else made
+    return made.to(kinds.pop()) if len(kinds) == 1 else made  # type: ignore[no-any-return]
 @builtin
 def div_rn(x: Any, y: Any) -> tensor:
     _check_types(("fp32", "fp64", "fp16", "bf16"), x, y)

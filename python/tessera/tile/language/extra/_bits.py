@@ -106,7 +106,7 @@ def hadd(x: Any, y: Any) -> tensor: return ((_wide(x) + _wide(y)) >> 1).to(to_te
 @builtin
 def rhadd(x: Any, y: Any) -> tensor: return ((_wide(x) + _wide(y) + 1) >> 1).to(to_tensor(x).dtype)
 @builtin
-def sad(x: Any, y: Any, z: Any) -> tensor: return (abs(_wide(x) - _wide(y)) + _wide(z)).to(types.uint32)
+def sad(x: Any, y: Any, z: Any) -> tensor: return (abs(_wide(x) - _wide(y)) + _wide(z)).to(types.uint32)  # type: ignore[no-any-return]
 @builtin
 def mul24(x: Any, y: Any) -> tensor:
     kind = to_tensor(x).dtype
@@ -117,7 +117,7 @@ def mulhi(x: Any, y: Any) -> tensor:
     x, y = to_tensor(x), to_tensor(y)
     if x.dtype.primitive_bitwidth == 32:
         wide = types.int64 if x.dtype.is_int_signed() else types.uint64
-        return ((x.to(wide) * y.to(wide)) >> 32).to(x.dtype)
+        return ((x.to(wide) * y.to(wide)) >> 32).to(x.dtype)  # type: ignore[no-any-return]
     high = umulhi(x, y)
     if x.dtype.is_int_unsigned():
         return high  # type: ignore[no-any-return]

@@ -77,7 +77,7 @@ def llround(x: Any) -> tensor:
     x = to_tensor(x)
     whole = _trunc(x)
     away = where(abs(x - whole) >= 0.5, where(x < 0, -1.0, 1.0), 0.0)
-    return (whole.to(types.float64) + away).to(types.int64)
+    return (whole.to(types.float64) + away).to(types.int64)  # type: ignore[no-any-return]
 
 
 def _norm(*xs: tensor) -> tensor:
@@ -224,7 +224,7 @@ def _bessel_y(x: tensor, n: int) -> tensor:
 
     def term(i: tensor) -> tensor:
         sine = sin((i + 0.5) * step)
-        return _weight((i + 0.5) * step) * (cos(near * sine) if n == 0 else -sine * sin(near * sine))
+        return _weight((i + 0.5) * step) * (cos(near * sine) if n == 0 else -sine * sin(near * sine))  # type: ignore[no-any-return]
 
     series = _repeat(_STEPS, near * 0, lambda i, total: total + term(i)) * (4 / math.pi / _STEPS)
     scale = log(near * 0.5) + 0.5772156649015329
