@@ -215,11 +215,12 @@ Optimized optimize_model(const Model& model, const std::string& precision, const
 // Runs without the GIL; Ctrl-C is seen when it is done.
 Executable compile_model(const Model& model, const std::string& target, int threads, const std::string& precision,
                          bool optimize, bool fuse, bool keep_weights,
-                         const std::optional<std::string>& cache, nb::object progress) {
+                         const std::optional<std::string>& cache, const std::string& tier, nb::object progress) {
     CompileOptions options{.target = target, .threads = threads, .precision = precision, .optimize = optimize};
     options.fuse = fuse;
     options.keep_weights = keep_weights;
     options.cache = cache;
+    options.tier = tier;
     std::optional<nb::python_error> failed;
     if (!progress.is_none())
         options.progress = [&](std::string_view what, size_t done, size_t total) {
@@ -469,6 +470,7 @@ void bind_compiler(nb::module_& m) {
     nb::class_<CompileReport>(m, "CompileReport", "What compiling a model came to.")
         .def_ro("kernels", &CompileReport::kernels).def_ro("steps", &CompileReport::steps)
         .def_ro("host_steps", &CompileReport::host_steps).def_ro("from_cache", &CompileReport::from_cache)
+        .def_ro("tier", &CompileReport::tier)
         .def_ro("phases", &CompileReport::phases).def_ro("decisions", &CompileReport::decisions)
         .def_ro("host_reasons", &CompileReport::host_reasons)
         .def("__repr__", [](const CompileReport& r) {
@@ -483,7 +485,20 @@ void bind_compiler(nb::module_& m) {
         .def_prop_ro("weight_bytes", &Executable::weight_bytes)
         .def_prop_ro("gpu", &Executable::gpu, "The number of the GPU that it runs on; -1: the processor.")
         .def("arena_bytes", &Executable::arena_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
-        .def("emit", [](const Executable& e, const std::string& what) { return unwrap(e.emit(what)); }, nb::arg("what"))
+        .def("wait", [](const Executable& e) {
+            Status waited = [&] {
+                nb::gil_scoped_release release;
+                return e.wait();
+            }();
+            unwrap(std::move(waited));
+        })
+        .def("emit", [](const Executable& e, const std::string& what) {
+            Result<std::string> text = [&] {
+                nb::gil_scoped_release release;
+                return e.emit(what);
+            }();
+            return unwrap(std::move(text));
+        }, nb::arg("what"))
         .def("run", &run<Executable>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none(), nb::arg("place") = nb::none(), nb::arg("stream") = nb::none())
         .def("profile", &profile, nb::arg("inputs"), nb::arg("runs"))
@@ -503,7 +518,7 @@ void bind_compiler(nb::module_& m) {
             return unwrap(std::move(loaded));
         }, nb::arg("path"));
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
-          nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("progress").none());
+          nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("tier"), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets);
     nb::class_<DeviceInfo>(m, "Device", "Where models can run: the processor, or a GPU.")
         .def_ro("target", &DeviceInfo::target).def_ro("name", &DeviceInfo::name).def_ro("bytes", &DeviceInfo::bytes)

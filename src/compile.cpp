@@ -5,10 +5,10 @@
 
 #include <chrono>
 
+#include "base/cancel_scope.h"
 #include "base/protect.h"
 #include "base/usable_cores.h"
 #include "executable_state.h"
-#include "graph/text/print.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
 #include "onnx/file.h"
@@ -28,10 +28,10 @@ namespace {
 // Names and times the phases of a compilation.
 class Phases {
   public:
-    Phases(const CompileOptions& options, CompileReport& report) : options_(options), report_(report) {}
+    Phases(const CompileOptions& options, CompileReport& report) : progress_(options.progress), report_(report) {}
     template <typename F>
     auto run(std::string name, F&& f) {
-        if (options_.progress) options_.progress(name, report_.phases.size(), kCount);
+        if (progress_) progress_(name, report_.phases.size(), kCount);
         const auto began = std::chrono::steady_clock::now();
         auto result = f();
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
@@ -41,7 +41,7 @@ class Phases {
 
   private:
     static constexpr size_t kCount = 7;
-    const CompileOptions& options_;
+    std::function<void(std::string_view, size_t, size_t)> progress_;
     CompileReport& report_;
 };
 
@@ -58,8 +58,8 @@ Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& 
 std::string program_key(const Model& model, const CompileOptions& options, const LowerOptions& lower,
                         const CodegenOptions& codegen) {
     std::vector<std::string> parts = machine_parts(codegen);
-    parts.push_back(
-        fmt::format("{} {} {} {} {}", options.precision, options.optimize, lower.threads, lower.fuse, lower.schedule));
+    parts.push_back(fmt::format("{} {} {} {} {} {}", options.precision, options.optimize, lower.threads, lower.fuse,
+                                lower.schedule, lower.baseline));
     parts.push_back(model_key(model.graph()));
     return code_key(parts);
 }
@@ -116,11 +116,6 @@ void let_go_of_memory() {
 #endif
 }
 
-void gather_stages(const Program& program, std::vector<KernelStages>& all) {
-    all.insert(all.end(), program.stages.begin(), program.stages.end());
-    for (const NestedProgram& n : program.nested) gather_stages(*n.program, all);
-}
-
 // Neither strings, nor sequences, nor optionals.
 bool of_numbers(const Node& node) {
     auto numbers = [](const Value* v) {
@@ -153,10 +148,6 @@ void keep_for_sizes(const Model& model, const CompileOptions& options, Executabl
     state.origin = model;
 }
 
-}  // namespace
-
-namespace {
-
 // Constants of a graph that lie in mapped files, by place alone: whoever has the file decides whether it stays mapped.
 std::vector<std::pair<const void*, size_t>> places_of_constants(const Graph& graph) {
     std::vector<std::pair<const void*, size_t>> places;
@@ -165,84 +156,165 @@ std::vector<std::pair<const void*, size_t>> places_of_constants(const Graph& gra
     return places;
 }
 
-// `own` goes before weights are prepared, where the executable has no use for it: then the program alone has them, and
-// they go as they are packed.
-Result<Executable> compile_model(std::optional<Model>& own, const CompileOptions& given) {
-    const Model& model = *own;
-    CompileOptions options = given;
-    Device* device = nullptr;  // other than the processor
-    if (Device& chosen = *TRY(device_for(options.target)); !chosen.shares_memory()) {
-        device = &chosen;
-        options.target = device->target();
-    }
-    auto state = std::make_shared<Executable::State>();
-    state->options = given;
-    state->options.progress = {};
-    state->options.after = {};
-    if (!model.strict() && (can_be_contradicted(model) || has_dynamic_pools(model.graph()))) state->model = model;
-    state->inputs = model.inputs();
-    state->outputs = model.outputs();
-    const Precision precision = TRY(precision_named(options.precision));
-    state->codegen = codegen_options(options, precision);
-    const CodeCache cache = TRY(CodeCache::open(options.cache));
-    const LowerOptions lower = TRY(lower_options(options, precision, chosen_threads(options)));
-
-    Phases phases(options, state->report);
-    const bool here = device || runs_here(options.target);
-    const LoadOptions load{
-        .threads = lower.threads, .keep_constants = options.keep_weights, .device = device, .memory = options.memory};
-    std::string key;
-    if (here && !device && cache.enabled() && !options.keep_weights && !options.after) {
-        key = phases.run("look it up", [&] { return program_key(model, options, lower, state->codegen); });
-        auto found = phases.run("load", [&] { return find_program(cache, key, model, state->codegen, load); });
-        if (found) {
-            found->report.from_cache = true;
-            found->report.phases = std::move(state->report.phases);
-            state->report = std::move(found->report);
-            state->loaded = std::move(found->loaded);
-            state->entry = std::move(found->entry);
-            keep_for_sizes(model, given, *state);
-            let_go_of_memory();
-            return Executable(std::move(state));
+// One program of a model. With the tier "fast" a baseline: plain schedules, and LLVM's cheapest code.
+class Compilation {
+  public:
+    static Result<Compilation> begin(const Model& model, const CompileOptions& given) {
+        Compilation c(given);
+        if (Device& chosen = *TRY(device_for(given.target)); !chosen.shares_memory()) {
+            c.device_ = &chosen;
+            c.options_.target = chosen.target();
         }
+        Executable::State& state = *c.state_;
+        state.options = given;
+        state.options.progress = {};
+        state.options.after = {};
+        if (!model.strict() && (can_be_contradicted(model) || has_dynamic_pools(model.graph()))) state.model = model;
+        state.inputs = model.inputs();
+        state.outputs = model.outputs();
+        c.precision_ = TRY(precision_named(given.precision));
+        c.cache_ = TRY(CodeCache::open(given.cache));
+        c.here_ = c.device_ || runs_here(c.options_.target);
+        c.baseline_ = given.tier == kFast && c.on_processor();
+        state.codegen = codegen_options(c.options_, c.precision_);
+        state.report.tier = c.baseline_ ? kFast : kFull;
+        c.lower_ = TRY(lower_options(c.options_, c.precision_, chosen_threads(given)));
+        if (c.baseline_) make_baseline(c.lower_, state.codegen);
+        c.load_ = {.threads = c.lower_.threads,
+                   .keep_constants = given.keep_weights,
+                   .device = c.device_,
+                   .memory = given.memory};
+        return c;
     }
-    auto graph = TRY(phases.run("rewrite", [&] { return rewritten(model.graph(), precision, options); }));
-    if (options.specialise) state->report.deciding = deciding_sizes(*graph);
-    Program program = TRY(phases.run("lower", [&] { return from_graph(std::move(graph), lower); }));
-    describe(program, state->report);
-    if (!here) {
-        state->foreign = std::move(program);
-        state->origin = model;
-        return Executable(std::move(state));
+
+    bool on_processor() const { return here_ && !device_; }  // of this machine
+    bool keeps() const { return on_processor() && cache_.enabled() && !options_.keep_weights && !options_.after; }
+    std::shared_ptr<Executable::State> state() const { return state_; }
+
+    // The program that the cache has.
+    std::optional<Executable> find(const Model& model) {
+        if (!keeps()) return {};
+        Executable::State& state = *state_;
+        key_ = phases_.run("look it up", [&] { return program_key(model, options_, lower_, state.codegen); });
+        auto found = phases_.run("load", [&] { return find_program(cache_, key_, model, state.codegen, load_); });
+        if (!found) return {};
+        found->report.from_cache = true;
+        found->report.phases = std::move(state.report.phases);
+        found->report.tier = state.report.tier;
+        state.report = std::move(found->report);
+        state.loaded = std::move(found->loaded);
+        state.entry = std::move(found->entry);
+        keep_for_sizes(model, state.options, state);
+        let_go_of_memory();
+        return Executable(state_);
     }
-    auto module = TRY(phases.run("generate code",
-                                 [&] { return machine_code(program.kernels, state->codegen, cache, state->report); }));
-    if (device) module = TRY(phases.run("load it", [&] { return device->load(module); }));
-    let_go_of_memory();  // before the weights take theirs
-    const Decision storable = device ? no("it is a device's") : can_store(program);
-    if (storable)
-        state->packed = pack_program(program, state->report);
-    else
-        state->origin = model;
-    keep_for_sizes(model, given, *state);
-    const auto read_by_rewriting = places_of_constants(model.graph());
-    own.reset();
-    state->loaded = TRY(phases.run("prepare weights",
-                                   [&] { return LoadedProgram::load(std::move(program), std::move(module), load); }));
-    if (storable && !key.empty()) {
-        state->entry = phases.run(
-            "keep it", [&] { return keep_program(cache, key, state->packed, *state->loaded, state->report); });
-        if (state->entry) state->packed = {};
-    } else if (!key.empty()) {
-        state->report.decisions.emplace_back("keep the program", "no: " + storable.reason());
+
+    // `own` goes before weights are prepared, where the executable has no use for it: then the program alone has them,
+    // and they go as they are packed.
+    Result<Executable> make(std::optional<Model>& own) {
+        const Model& model = *own;
+        Executable::State& state = *state_;
+        TRY(go_on());
+        auto graph = TRY(phases_.run("rewrite", [&] { return rewritten(model.graph(), precision_, options_); }));
+        if (options_.specialise) state.report.deciding = deciding_sizes(*graph);
+        TRY(go_on());
+        Program program = TRY(phases_.run("lower", [&] { return from_graph(std::move(graph), lower_); }));
+        describe(program, state.report);
+        if (!here_) {
+            state.foreign = std::move(program);
+            state.origin = model;
+            return Executable(state_);
+        }
+        TRY(go_on());
+        auto module = TRY(phases_.run(
+            "generate code", [&] { return machine_code(program.kernels, state.codegen, cache_, state.report); }));
+        if (device_) module = TRY(phases_.run("load it", [&] { return device_->load(module); }));
+        let_go_of_memory();  // before the weights take theirs
+        TRY(go_on());
+        return load(std::move(program), std::move(module), own);
     }
-    let_go_of_memory();
-    for (const auto& [data, bytes] : read_by_rewriting)  // a run reads its own
-        onnx::MappedFile::let_go_of_pages(data, bytes);
-    return Executable(std::move(state));
+
+  private:
+    explicit Compilation(const CompileOptions& given)
+        : options_(given), state_(std::make_shared<Executable::State>()), phases_(options_, state_->report) {}
+
+    static Status go_on() {
+        if (CancelScope::cancelled()) return Error(Code::E0410, "compiling was cancelled");
+        return {};
+    }
+
+    Result<Executable> load(Program program, std::shared_ptr<CompiledModule> module, std::optional<Model>& own) {
+        Executable::State& state = *state_;
+        const Decision storable = device_ ? no("it is a device's") : can_store(program);
+        if (storable)
+            state.packed = pack_program(program, state.report);
+        else
+            state.origin = *own;
+        keep_for_sizes(*own, state.options, state);
+        const auto read_by_rewriting = places_of_constants(own->graph());
+        own.reset();
+        state.loaded = TRY(phases_.run(
+            "prepare weights", [&] { return LoadedProgram::load(std::move(program), std::move(module), load_); }));
+        if (storable && !key_.empty()) {
+            state.entry = phases_.run(
+                "keep it", [&] { return keep_program(cache_, key_, state.packed, *state.loaded, state.report); });
+            if (state.entry) state.packed = {};
+        } else if (!key_.empty()) {
+            state.report.decisions.emplace_back("keep the program", "no: " + storable.reason());
+        }
+        let_go_of_memory();
+        for (const auto& [data, bytes] : read_by_rewriting)  // a run reads its own
+            onnx::MappedFile::let_go_of_pages(data, bytes);
+        return Executable(state_);
+    }
+
+    CompileOptions options_;
+    std::shared_ptr<Executable::State> state_;
+    Phases phases_;             // of the state's report
+    Device* device_ = nullptr;  // other than the processor
+    bool here_ = false, baseline_ = false;
+    Precision precision_ = Precision::Default;
+    CodeCache cache_{{}, 0};
+    LowerOptions lower_;
+    LoadOptions load_;
+    std::string key_;  // in the cache
+};
+
+Result<Executable> compile_once(std::optional<Model>& own, const CompileOptions& options) {
+    Compilation compilation = TRY(Compilation::begin(*own, options));
+    if (auto found = compilation.find(*own)) return std::move(*found);
+    return compilation.make(own);
+}
+
+// Optimized code that the cache has; otherwise a baseline, which answers until a thread has compiled optimized code.
+Result<Executable> compile_in_tiers(std::optional<Model>& own, const CompileOptions& options) {
+    Compilation full = TRY(Compilation::begin(*own, options));
+    if (auto found = full.find(*own)) return std::move(*found);
+    const bool strict = options.precision == name_of(Precision::Strict);  // the same bits at every run
+    if (!full.on_processor() || strict || options.after) return full.make(own);
+    CompileOptions fast = options;
+    fast.tier = kFast;
+    fast.cache = "";
+    Compilation baseline = TRY(Compilation::begin(*own, fast));
+    const Model model = *own;
+    Executable made = TRY(baseline.make(own));
+    CompileOptions then = options;
+    then.progress = {};
+    baseline.state()->optimizing = BackgroundCompile::start([model, then](const std::atomic<bool>& cancelled) {
+        const CancelScope scope(&cancelled);
+        std::optional<Model> another = model;
+        return compile_once(another, then);
+    });
+    return made;
 }
 
 }  // namespace
+
+Result<Executable> compile_model(std::optional<Model>& own, const CompileOptions& options) {
+    if (options.tier != kFull && options.tier != kFast && options.tier != kAuto)
+        return Error(Code::E0501, "there is no tier \"{}\"", options.tier).hint("there are: full, fast, auto");
+    return options.tier == kAuto ? compile_in_tiers(own, options) : compile_once(own, options);
+}
 
 Result<Executable> compile(const Model& model, const CompileOptions& options) {
     std::optional<Model> shared = model;
@@ -260,169 +332,6 @@ std::vector<std::string> compile_targets() {
     std::vector<std::string> targets = list_targets();
     targets.insert(targets.begin() + 1, "cuda");
     return targets;
-}
-
-// The i-th of those that fit more and more sizes: first with the names apart that these inputs tell apart, at last with
-// all of them.
-Result<Executable> Executable::State::relaxed_for(size_t i, const NamedData& inputs) {
-    const std::lock_guard lock(mutex);
-    if (i == relaxed.size()) {
-        const Graph& last = i == 0 ? *model->loaded() : *relaxed.back().graph;
-        std::shared_ptr<Graph> graph = TRY(tessera::relaxed(last, inputs, i + 1 == kMostRelaxed));
-        std::optional<Model> own = Model(graph);
-        Executable made = TRY(compile_model(own, options));
-        relaxed.push_back({std::move(graph), std::move(made)});
-    }
-    return relaxed[i].executable;
-}
-
-std::vector<Sizes> Executable::State::sizes_of_inputs(const NamedData& given) const {
-    std::vector<Sizes> sizes;
-    for (const Port& port : inputs)
-        if (auto at = given.find(port.name); at != given.end() && at->second.is_tensor())
-            sizes.push_back(at->second.tensor().sizes());
-    return sizes;
-}
-
-Result<Executable> Executable::State::fixed_for(const NamedData& given) {
-    std::vector<Sizes> sizes = sizes_of_inputs(given);
-    const std::lock_guard lock(mutex);
-    for (const Fixed& f : fixed)
-        if (f.sizes == sizes) return f.executable;
-    std::optional<Model> own = Model(TRY(for_sizes_of(*model->loaded(), given)));
-    Executable made = TRY(compile_model(own, options));
-    if (fixed.size() == kMostFixed) fixed.erase(fixed.begin());
-    fixed.push_back({std::move(sizes), made});
-    return made;
-}
-
-std::optional<Executable::State::Settled> Executable::State::settled_for(const NamedData& given) {
-    if (!any_settled) return {};
-    const std::vector<Sizes> sizes = sizes_of_inputs(given);
-    const std::lock_guard lock(mutex);
-    for (const Settled& s : settled)
-        if (s.sizes == sizes) return s;
-    return {};
-}
-
-void Executable::State::settle(const NamedData& given, const Executable& executable, std::optional<Warning> warning) {
-    std::vector<Sizes> sizes = sizes_of_inputs(given);
-    const std::lock_guard lock(mutex);
-    std::erase_if(settled, [&](const Settled& s) { return s.sizes == sizes; });
-    if (settled.size() == kMostSettled) settled.erase(settled.begin());
-    settled.push_back({std::move(sizes), executable, std::move(warning)});
-    any_settled = true;
-}
-
-// What was compiled for other sizes answers, or is compiled now: for more and more sizes, at last for these alone.
-// `because` where that does not help.
-Result<std::vector<Datum>> Executable::State::run_relaxed(const NamedData& inputs, const RunOptions& run_options,
-                                                          const Error& because) {
-    for (size_t i = 0; i < kMostRelaxed && can_be_contradicted(*model); ++i) {
-        auto next = relaxed_for(i, inputs);
-        if (!next.ok()) break;
-        auto results = TRY(next->state_->here(inputs))->run(inputs, run_options);
-        if (!results.ok() && contradicts_sizes(results.error())) continue;
-        if (!results.ok()) return results;
-        settle(inputs, *next, warning_of_run(because));
-        if (run_options.warnings) run_options.warnings->push_back(warning_of_run(because));
-        return results;
-    }
-    auto last = fixed_for(inputs);
-    if (!last.ok()) return because;
-    auto results = TRY(last->state_->here(inputs))->run(inputs, run_options);
-    if (results.ok()) settle(inputs, *last, {});
-    return results.ok() || !contradicts_sizes(results.error()) ? std::move(results) : because;
-}
-
-Result<std::vector<Datum>> Executable::run(const NamedData& inputs, const RunOptions& options) const {
-    return protect("run", state_->reproducer(), [&]() -> Result<std::vector<Datum>> {
-        if (const auto known = state_->settled_for(inputs)) {
-            auto results = TRY(known->executable.state_->here(inputs))->run(inputs, options);
-            if (results.ok() && known->warning && options.warnings) options.warnings->push_back(*known->warning);
-            if (results.ok() || !contradicts_sizes(results.error())) return results;
-        }
-        auto results = TRY(state_->here(inputs))->run(inputs, options);
-        if (results.ok() || !state_->model || !contradicts_sizes(results.error())) return results;
-        return state_->run_relaxed(inputs, options, results.error());
-    });
-}
-Result<std::vector<Datum>> Executable::run_in_order(const std::vector<Datum>& inputs, const RunOptions& options) const {
-    const State& s = *state_;
-    if (s.loaded && !s.specialised && !s.any_settled && s.loaded->takes(s.inputs, inputs.size())) {
-        auto results = protect("run", s.reproducer(), [&] { return s.loaded->run_in_order(inputs, options); });
-        if (results.ok() || !s.model || !contradicts_sizes(results.error())) return results;
-    }
-    NamedData named;
-    for (size_t i = 0; i < std::min(inputs.size(), s.inputs.size()); ++i) named.emplace(s.inputs[i].name, inputs[i]);
-    return run(named, options);
-}
-Result<std::vector<StepProfile>> Executable::profile(const NamedData& inputs, int runs) const {
-    return protect("profile", state_->reproducer(), [&]() -> Result<std::vector<StepProfile>> {
-        if (const auto known = state_->settled_for(inputs))
-            return TRY(known->executable.state_->here(inputs))->profile(inputs, runs);
-        auto steps = TRY(state_->here(inputs))->profile(inputs, runs);
-        if (steps.ok() || !state_->model || !contradicts_sizes(steps.error())) return steps;
-        TRY(state_->run_relaxed(inputs, {}, steps.error()));
-        const auto known = state_->settled_for(inputs);
-        return known ? TRY(known->executable.state_->here(inputs))->profile(inputs, runs) : std::move(steps);
-    });
-}
-struct DeviceRuns::State {
-    std::shared_ptr<Executable::State> executable;  // outlives the runs
-    std::unique_ptr<RunsOnDevice> runs;
-};
-Result<DeviceRuns> Executable::on_device(const NamedData& inputs) const {
-    auto state = std::make_shared<DeviceRuns::State>();
-    state->executable = state_;
-    state->runs = TRY(TRY(state_->here(inputs))->on_device(inputs));
-    return DeviceRuns(std::move(state));
-}
-Result<double> DeviceRuns::seconds(int runs) const { return state_->runs->seconds(runs); }
-Result<double> Executable::seconds_on_device(const NamedData& inputs, int runs) const {
-    return TRY(on_device(inputs)).seconds(runs);
-}
-Result<std::vector<std::pair<std::string, double>>> Executable::check(const NamedData& inputs) const {
-    return protect("check", state_->reproducer(), [&]() -> Result<std::vector<std::pair<std::string, double>>> {
-        return TRY(state_->here(inputs))->check(inputs);
-    });
-}
-
-std::vector<Port> Executable::inputs() const { return state_->inputs; }
-std::vector<Port> Executable::outputs() const { return state_->outputs; }
-const CompileReport& Executable::report() const { return state_->report; }
-int Executable::gpu() const { return state_->loaded ? state_->loaded->gpu() : kNoGpu; }
-int64_t Executable::weight_bytes() const { return state_->loaded ? state_->loaded->weight_bytes() : 0; }
-std::optional<int64_t> Executable::arena_bytes(const std::map<std::string, int64_t>& symbols) const {
-    if (!state_->loaded) return {};
-    auto bytes = state_->loaded->arena_bytes(symbols);
-    return bytes.ok() ? std::optional(*bytes) : std::nullopt;
-}
-
-Result<std::string> Executable::emit(std::string_view what) const {
-    return protect("emit", state_->reproducer(), [&] { return state_->emit(what); });
-}
-
-Result<std::string> Executable::State::emit(std::string_view what) const {
-    const Program& program = this->program();
-    if (what == "llvm") return emit_llvm(TRY(kernels()), codegen);
-    if (what == "ptx" && !TRY(describe_target(codegen.target)).blocks)
-        return Error(Code::E0501, "{} has no PTX: it is no GPU", codegen.target)
-            .hint("compile for cuda, or for one of: sm_80, sm_90, sm_90a");
-    if (what == "asm" || what == "ptx") return emit_assembly(TRY(kernels()), codegen);
-    if (what == "kernel") return print_kernels(TRY(kernels()));
-    if (what == "compute" || what == "schedule") {
-        std::vector<KernelStages> stages;
-        gather_stages(program, stages);
-        if (!stages.empty() || program.kernels.empty()) return print_stages(stages, what);
-        return Error(Code::E0501, "the stage \"{}\" was not kept", what).hint("compile with keep_weights");
-    }
-    if (what != "graph" && what != "outline")
-        return Error(Code::E0501, "there is no stage \"{}\"", what)
-            .hint("the stages are graph, outline, compute, schedule, kernel, llvm, asm and ptx");
-    if (loaded && !loaded->complete())
-        return Error(Code::E0501, "the graph has no weights any more").hint("compile with keep_weights");
-    return what == "graph" ? print(*program.graph) : print(*program.graph, {.weights_file = kWeightsLeftOut});
 }
 
 }  // namespace tessera

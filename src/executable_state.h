@@ -1,9 +1,11 @@
 // What an executable holds: the program with its code and weights, and what a run that does not fit it falls back on.
+// A baseline also holds the executable that takes its place, once that is compiled.
 #pragma once
 
 #include <atomic>
 #include <mutex>
 
+#include "background_compile.h"
 #include "base/protect.h"
 #include "graph/text/print.h"
 #include "llvm/compile_kernels.h"
@@ -16,12 +18,18 @@
 
 namespace tessera {
 
+inline constexpr std::string_view kFull = "full", kFast = "fast", kAuto = "auto";  // tiers
+
+Result<Executable> compile_model(std::optional<Model>& own, const CompileOptions& options);
+
 struct Executable::State {
+    using Loaded = std::shared_ptr<const LoadedProgram>;
+
     std::vector<Port> inputs, outputs;
     CompileReport report;
     CodegenOptions codegen;
-    std::unique_ptr<LoadedProgram> loaded;     // null: for another machine
-    Program foreign;                           // then
+    std::shared_ptr<LoadedProgram> loaded;     // null: for another machine, or a baseline that was replaced
+    Program foreign;                           // for another machine
     std::optional<ProgramEntry> entry;         // of the cache or a file, that its weights are read from
     std::string packed;                        // without an entry: the program, where it can be stored
     std::optional<Model> origin;               // where it cannot: what it was compiled from
@@ -50,10 +58,25 @@ struct Executable::State {
     std::vector<Settled> settled;
     std::atomic<bool> any_settled = false;
 
-    Reproducer reproducer() const {
+    std::unique_ptr<BackgroundCompile> optimizing;  // of a baseline
+    std::mutex replacing;                           // over `loaded` of a baseline
+    std::atomic<bool> replaced = false;
+
+    // The executable that answers: optimized code, once it is there.
+    State& now() {
+        const Executable* better = optimizing ? optimizing->ready() : nullptr;
+        return better ? *better->state_ : *this;
+    }
+    // The same, which waits for optimized code. E0410, E0801 and others where it cannot be compiled.
+    Result<State*> optimized() {
+        if (optimizing) TRY(optimizing->wait());
+        return &now();
+    }
+    Reproducer reproducer() {
         return {.text = [this] {
             if (model) return model->to_text();
-            if (loaded && loaded->complete()) return print(*program().graph);
+            const Loaded loaded = running();
+            if (loaded && loaded->complete()) return print(*loaded->program().graph);
             auto all = kernels();  // its weights are not as the model had them any more
             return all.ok() ? print_kernels(*all) : std::string();
         }};
@@ -71,15 +94,29 @@ struct Executable::State {
         return TRY(unpack_program(entry->program, {})).program.kernels;
     }
     const Program& program() const { return loaded ? loaded->program() : foreign; }
-    Result<const LoadedProgram*> here() const {
-        if (loaded) return loaded.get();
+    // The program that answers, kept for as long as a run needs it; null where it is another machine's. A baseline's is
+    // counted, since it goes when it is replaced.
+    Loaded running() {
+        if (!optimizing) return Loaded(Loaded(), loaded.get());
+        if (!replaced.load(std::memory_order_relaxed)) {
+            std::shared_ptr<LoadedProgram> last;  // goes when the mutex is free
+            const std::lock_guard lock(replacing);
+            if (&now() == this) return loaded;
+            last.swap(loaded);
+            replaced = true;
+        }
+        return now().running();
+    }
+    Result<Loaded> here() {
+        if (Loaded program = running()) return program;
         return Error(Code::E0603, "this was compiled for {}, which this machine is not", codegen.target)
             .hint("compile for the host to run it here");
     }
     // The program for these inputs.
-    Result<const LoadedProgram*> here(const NamedData& inputs) const {
-        const Executable* own = specialised ? specialised->find(inputs) : nullptr;
-        return own ? own->state_->here() : here();
+    Result<Loaded> here(const NamedData& inputs) {
+        State& state = now();
+        const Executable* own = state.specialised ? state.specialised->find(inputs) : nullptr;
+        return own ? own->state_->here() : state.here();
     }
 };
 

@@ -43,9 +43,9 @@ Json ports_to_json(const std::vector<Port>& ports) {
 }
 
 Json options_to_json(const CompileOptions& o) {
-    Json j{{"target", o.target},        {"threads", o.threads}, {"precision", o.precision},
-           {"optimize", o.optimize},    {"fuse", o.fuse},       {"keep_weights", o.keep_weights},
-           {"specialise", o.specialise}};
+    Json j{{"target", o.target},         {"threads", o.threads}, {"precision", o.precision},
+           {"optimize", o.optimize},     {"fuse", o.fuse},       {"keep_weights", o.keep_weights},
+           {"specialise", o.specialise}, {"tier", o.tier}};
     if (o.cache) j["cache"] = *o.cache;
     return j;
 }
@@ -56,6 +56,7 @@ CompileOptions options_from_json(const Json& j) {
     o.fuse = j.at("fuse");
     o.keep_weights = j.at("keep_weights");
     o.specialise = j.at("specialise");
+    o.tier = j.at("tier");
     if (j.contains("cache")) o.cache = j.at("cache").get<std::string>();
     return o;
 }
@@ -90,6 +91,8 @@ Result<std::shared_ptr<Executable::State>> restored(ProgramEntry entry, const Js
     state->options = options_from_json(about.at("options"));
     const Precision precision = TRY(precision_named(state->options.precision));
     state->codegen = codegen_options(state->options, precision);
+    LowerOptions lower;
+    if (state->options.tier == kFast) make_baseline(lower, state->codegen);
     if (target_parts(state->codegen) != about.at("processor").get<std::vector<std::string>>())
         return Error(Code::E0605, "\"{}\" was compiled for another processor", path).hint("compile the model again");
     for (const Json& j : about.at("inputs")) state->inputs.push_back(port_from_json(j));
@@ -101,6 +104,7 @@ Result<std::shared_ptr<Executable::State>> restored(ProgramEntry entry, const Js
         TRY(LoadedProgram::restore(std::move(stored.program), std::move(module), entry.weights, entry.file, load));
     state->report = std::move(stored.report);
     state->report.from_cache = true;
+    if (state->options.tier == kFast) state->report.tier = kFast;
     state->entry = std::move(entry);
     return state;
 }
@@ -108,7 +112,7 @@ Result<std::shared_ptr<Executable::State>> restored(ProgramEntry entry, const Js
 }  // namespace
 
 Status Executable::save(const std::string& path) const {
-    const State& s = *state_;
+    const State& s = *TRY(state_->optimized());
     Json about{{"options", options_to_json(s.options)}};
     const std::string key = code_key({kSavedKey});
     if (s.origin) {

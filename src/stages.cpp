@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/cancel_scope.h"
 #include "base/protect.h"
 #include "base/usable_cores.h"
 #include "llvm/targets/target.h"
@@ -38,7 +39,10 @@ std::vector<Pass> optimizing_passes() {
 Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision precision, const CompileOptions& options,
                                                const std::string& stop_after) {
     std::shared_ptr<Graph> own = graph.clone();
-    PipelineOptions pipeline{.precision = precision, .last_phase = Phase::Rewrite, .watch = watch_of(options)};
+    PipelineOptions pipeline{.precision = precision,
+                             .last_phase = Phase::Rewrite,
+                             .watch = watch_of(options),
+                             .cancel = CancelScope::current()};
     pipeline.watch.stop_after = stop_after;
     if (options.optimize) TRY(optimize(*own, pipeline));
     return std::shared_ptr<const Graph>(std::move(own));
@@ -88,6 +92,11 @@ Result<LowerOptions> lower_options(const CompileOptions& options, Precision prec
 
 CodegenOptions codegen_options(const CompileOptions& options, Precision precision) {
     return {.target = options.target, .flush_subnormals = precision != Precision::Strict};
+}
+
+void make_baseline(LowerOptions& lower, CodegenOptions& codegen) {
+    lower.baseline = true;
+    codegen.optimize = 1;
 }
 
 bool runs_here(const std::string& name) {

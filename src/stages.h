@@ -14,6 +14,7 @@ Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision pre
                                                const std::string& stop_after = {});
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads);
 CodegenOptions codegen_options(const CompileOptions& options, Precision precision);
+void make_baseline(LowerOptions& lower, CodegenOptions& codegen);  // code that is soon there
 bool runs_here(const std::string& target);  // the host itself, or a processor of its kind that has nothing more than it
 int chosen_threads(const CompileOptions& options);  // of a run: at most as many as there are cores
 

@@ -24,6 +24,10 @@ struct CompileOptions {
     bool fuse = true;
     bool keep_weights = false;     // keep the original weights after packing, and the stages before kernels:
                                    // for check(), and for emit() of "graph", "compute" and "schedule"
+    // "full": optimized code. "fast": a baseline that compiles in about a tenth of the time and runs several times slower.
+    // "auto": a baseline that later runs replace by optimized code, which a background thread compiles; or optimized code,
+    // if the cache has it. On a GPU, for another machine, and with precision "strict" it is "full".
+    std::string tier = "full";
     bool specialise = true;        // recompile on first use for sizes that decide branches and ranks
     std::optional<std::string> cache = {};  // code cache folder; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
@@ -57,6 +61,7 @@ struct StepProfile {
 struct CompileReport {
     size_t kernels = 0, steps = 0, host_steps = 0;
     bool from_cache = false;
+    std::string tier = "full";                                     // of the code that runs now: "full" or "fast"
     std::vector<std::pair<std::string, double>> phases;            // name, seconds
     std::vector<std::pair<std::string, std::string>> decisions;    // what, and why
     size_t host_numbers = 0;  // host steps from tensors of numbers to tensors of numbers: what a kernel could have computed
@@ -94,7 +99,11 @@ class Executable {
 
     std::vector<Port> inputs() const;
     std::vector<Port> outputs() const;
-    const CompileReport& report() const;
+    // Waits for optimized code if a baseline answers until then (tier "auto"); profile, check, emit and save wait too.
+    // The error with which compiling it failed: the baseline then goes on answering.
+    Status wait() const;
+
+    const CompileReport& report() const;  // of the code that runs now
     // Memory of a run besides weights: the planned arena, for these values of symbols (1 by default).
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;

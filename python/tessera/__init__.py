@@ -169,17 +169,21 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
 
 
 def compile(model: Source, *, target: str = "host", threads: int = 0, precision: str = "default", optimize: bool = True,
-            fuse: bool = True, keep_weights: bool = False, cache: Path | None = None,
+            fuse: bool = True, keep_weights: bool = False, cache: Path | None = None, tier: str = "full",
             progress: Progress | None = None) -> Executable:
     """Machine code for a model, for this processor or for another (compile_targets() lists them).
 
     `threads` is the most that a run uses (0: one for each core). `precision` "strict" gives the same bits whatever the
     number of threads. `keep_weights` also keeps the model's own where they were rearranged for running, and the stages
     before kernels: check needs them, and emit of "graph", "outline", "compute" and "schedule". `cache` is a folder of
-    compiled code (None: the user's; "": none)."""
+    compiled code (None: the user's; "": none).
+
+    `tier` "full" returns when optimized code is there. "auto" returns sooner, with a baseline that runs several times
+    slower and answers until a thread has compiled optimized code (Executable.wait waits for it); where the cache has
+    optimized code, it is used at once. "fast" stays with the baseline."""
     folder = None if cache is None else os.fspath(cache)
     return Executable(_compile(load(model)._held, target, number("threads", threads, 0, MOST_THREADS), precision, optimize,
-                               fuse, keep_weights, folder, progress))
+                               fuse, keep_weights, folder, tier, progress))
 
 
 def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer: Optimizer = AdamW(), *,

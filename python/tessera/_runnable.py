@@ -293,6 +293,11 @@ class Executable(Runnable):
         """Each step against the reference: its label, and the largest difference relative to the largest value."""
         return list(self._held.check(self._data(inputs)))
 
+    def wait(self) -> None:
+        """Waits for optimized code where a baseline answers until then (tier="auto"): report.tier becomes "full". Raises the
+        error with which compiling it failed; the baseline goes on answering. profile, check, emit and save wait too."""
+        self._held.wait()
+
     def emit(self, what: str) -> str:
         """A stage as text: "graph", "outline" (without the weights' bytes), "compute" or "schedule", which need
         keep_weights; "kernel", "llvm" or "asm"."""

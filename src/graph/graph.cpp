@@ -132,8 +132,8 @@ Value* Graph::add_input(std::string name, Type type, std::optional<Tensor> fallb
 Value* Graph::constant(Tensor tensor, std::string name) {
     uint64_t key = content_key(tensor);
     for (Graph* g = this; g; g = g->outer_) {
-        auto [first, last] = g->by_content_.equal_range(key);
-        for (auto it = first; it != last; ++it) {
+        // equal_range would walk over all that have these elements, which may be thousands.
+        for (auto it = g->by_content_.find(key); it != g->by_content_.end() && it->first == key; ++it) {
             if (!it->second->tensor_->same_bits(tensor)) continue;
             if (name.empty() || it->second->name_ == name) return it->second;
             tensor = *it->second->tensor_;  // another name for the same memory
@@ -260,8 +260,8 @@ size_t Graph::erase_unused() {
 }
 
 void Graph::drop_content(const Value& constant) {
-    auto [first, last] = by_content_.equal_range(content_key(*constant.tensor_));
-    for (auto it = first; it != last; ++it)
+    const uint64_t key = content_key(*constant.tensor_);
+    for (auto it = by_content_.find(key); it != by_content_.end() && it->first == key; ++it)
         if (it->second == &constant) {
             by_content_.erase(it);
             return;

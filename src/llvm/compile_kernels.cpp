@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/cancel_scope.h"
 #include "base/in_parallel.h"
 #include "llvm/compile_module.h"
 #include "llvm/link_objects.h"
@@ -40,7 +41,12 @@ Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& k
         for (const PlannedKernel& k : modules[i]) visit(k.kernel->body, [&](const Stmt&) { ++sizes[i]; });
     }
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+    const std::atomic<bool>* cancelled = CancelScope::current();
     in_parallel(order.size(), options.threads, [&](size_t i) {
+        if (cancelled && *cancelled) {
+            objects[order[i]] = Error(Code::E0410, "code generation was cancelled");
+            return;
+        }
         objects[order[i]] =
             compile_module(modules[order[i]], target, options, target.machine.blocks ? Form::Assembly : Form::Object);
     });

@@ -27,6 +27,9 @@ constexpr const char* kPasses =
     "loop-mssa(licm),gvn,loop-mssa(licm),dse,instcombine<max-iterations=1;no-verify-fixpoint>,vector-combine,early-cse,"
     "simplifycfg)";
 
+// For code that is soon there: registers for memory, and nothing computed twice.
+constexpr const char* kFewPasses = "function(sroa,early-cse)";
+
 // The emitter lets pointers move along with loops, and gives the rest as constant offsets: what loop strength reduction
 // makes of that is no better, and takes as long as half of code generation.
 class WithoutStrengthReduction : public llvm::OptPassGate {
@@ -48,12 +51,11 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine, int level) {
     builder.registerLoopAnalyses(loops);
     builder.crossRegisterProxies(loops, functions, graph, modules);
     llvm::ModulePassManager passes;
-    if (level == 2) {
-        const bool known = !builder.parsePassPipeline(passes, kPasses);
+    if (level < 3) {
+        const bool known = !builder.parsePassPipeline(passes, level == 1 ? kFewPasses : kPasses);
         CHECK(known, "passes that LLVM does not have");
     } else {
-        passes = builder.buildPerModuleDefaultPipeline(level == 1 ? llvm::OptimizationLevel::O1
-                                                                  : llvm::OptimizationLevel::O3);
+        passes = builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3);
     }
     passes.run(module, modules);
 }

@@ -16,6 +16,8 @@ class Preparation {
         : program_(program), layout_(layout), module_(module), device_(device), threads_(threads), keep_(keep) {
         weights_.pointers.assign(program.buffers.size(), nullptr);
         temporary_.resize(program.buffers.size());
+        of_root_.resize(program.buffers.size());
+        for (size_t b = 0; b < program.buffers.size(); ++b) of_root_[root(static_cast<int>(b))].push_back(b);
     }
 
     Result<Weights> run() {
@@ -118,9 +120,9 @@ class Preparation {
         weights_.pointers[b] = nullptr;
         temporary_[b].reset();
         if (keep_) return;
-        for (size_t i = 0; i < program_.buffers.size(); ++i) {
+        for (size_t i : of_root_[b]) {
             ProgramBuffer& buffer = program_.buffers[i];
-            if (root(static_cast<int>(i)) != b || !buffer.tensor || buffer.tensor->bytes() <= kSmall) continue;
+            if (!buffer.tensor || buffer.tensor->bytes() <= kSmall) continue;
             onnx::MappedFile::let_go_of_pages(buffer.tensor->data(), static_cast<size_t>(buffer.tensor->bytes()));
             if (const Value* v = buffer.value; v && v->is_constant())
                 program_.graph->move_constant(
@@ -138,6 +140,7 @@ class Preparation {
     bool keep_;
     Weights weights_;
     std::vector<std::shared_ptr<const void>> temporary_;  // by root
+    std::vector<std::vector<size_t>> of_root_;            // by root: the buffers that lie there
 };
 
 }  // namespace

@@ -379,6 +379,7 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     c->add_flag("--shared", compile->shared, "Build the bundle as a shared library, linked by $CC or cc");
     c->add_option("--dump-dir", compile->dump_dir, "Write every stage to this folder")->option_text("DIR");
     compile->flags.add_threads(*c);
+    compile->flags.add_tier(*c, "full");
     compile->flags.add_options(*c);
     compile->flags.add_search(*c);
     compile->passes.add_options(*c);

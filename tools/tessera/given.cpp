@@ -84,6 +84,17 @@ void CompileFlags::add_options(CLI::App& command) {
     command.add_flag("--no-fuse", no_fuse, "Disable fusion: one kernel for each node");
 }
 
+void CompileFlags::add_tier(CLI::App& command, const std::string& standard) {
+    options.tier = standard;
+    command
+        .add_option("--tier", options.tier,
+                    fmt::format("full: optimized code; fast: a baseline, compiled soon and slower; auto: the baseline, "
+                                "until optimized code is there ({})",
+                                standard))
+        ->option_text("full|fast|auto")
+        ->check(CLI::IsMember({"full", "fast", "auto"}));
+}
+
 void CompileFlags::add_threads(CLI::App& command) {
     command.add_option("--threads", options.threads, "Maximum number of threads (one for each core)")
         ->option_text("N")

@@ -25,10 +25,11 @@ struct CompileFlags {
     bool no_cache = false, no_optimize = false, no_fuse = false;
     double search = 0, mutate = 0;  // seconds; 0: none
 
-    void add_options(CLI::App& command);    // --target, --precision, --cache-dir, --no-cache, --no-optimize, --no-fuse
-    void add_threads(CLI::App& command);    // --threads
-    void add_search(CLI::App& command);     // --search, --mutate
-    Result<CompileOptions> chosen() const;  // E0501, E0603
+    void add_options(CLI::App& command);  // --target, --precision, --cache-dir, --no-cache, --no-optimize, --no-fuse
+    void add_threads(CLI::App& command);  // --threads
+    void add_tier(CLI::App& command, const std::string& standard);  // --tier
+    void add_search(CLI::App& command);                             // --search, --mutate
+    Result<CompileOptions> chosen() const;                          // E0501, E0603
     // What --search finds for the target, at these sizes; the model itself where nobody asked.
     Result<Model> searched(const Model& model, const SymbolValues& sizes, Progress::Mode mode) const;
 };

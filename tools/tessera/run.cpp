@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "given.h"
 #include "help.h"
+#include "runtime/code_cache.h"
 #include "values.h"
 
 namespace tessera::cli {
@@ -72,7 +73,10 @@ struct Run {
 
     bool demo() const { return path.empty(); }
     Status check_usage() const;
-    Result<std::vector<Datum>> compute(Model model, const NamedData& given, Times& times) const;
+    // `made`: what was compiled, where something was.
+    Result<std::vector<Datum>> compute(Model model, const NamedData& given, Times& times,
+                                       std::optional<Executable>& made) const;
+    Status keep_code(const Executable& executable) const;
     Result<Outputs> open_outputs(const Model& model) const;
     void show(const About& about, const NamedData& given, const std::vector<Datum>& results,
               const std::vector<std::pair<size_t, ValueFile>>& files, const Times& times) const;
@@ -170,7 +174,8 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
     fmt::print("\n");
 }
 
-Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Times& times) const {
+Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Times& times,
+                                        std::optional<Executable>& made) const {
     std::vector<Warning> found;
     RunOptions options{.seed = inputs.seed, .cancel = &interrupted(), .warnings = &found};
     if (!max_work.empty()) options.max_work = TRY(parse_size(max_work, "--max-work"));
@@ -186,14 +191,24 @@ Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Tim
     CompileOptions chosen = TRY(flags.chosen());
     Stopwatch compiling;
     model = TRY(flags.searched(model, sizes_of(model.graph(), given), progress));
-    Executable executable = TRY(compile_with_progress(model, chosen, progress));
+    made = TRY(compile_with_progress(model, chosen, progress));
     times.compile = compiling.seconds();
     { Model gone = std::move(model); }  // with its weights: the executable has its own
     Stopwatch running;
-    auto results = executable.run(given, options);
+    auto results = made->run(given, options);
     times.run = running.seconds();
     for (const Warning& w : found) warn(w);
     return results;
+}
+
+// Optimized code, which is still being compiled where a baseline has answered, goes into the cache for the next time.
+Status Run::keep_code(const Executable& executable) const {
+    const CodeCache cache = TRY(CodeCache::open(TRY(flags.chosen()).cache));
+    if (!cache.enabled()) return {};
+    std::fflush(stdout);
+    const EndAtOnce compiling;
+    (void)executable.wait();  // the answer is there without it
+    return {};
 }
 
 Status Run::operator()() {
@@ -209,12 +224,13 @@ Status Run::operator()() {
     Outputs opened = TRY(open_outputs(model));
     times.inputs = drawing.seconds();
     const About about{model.summary(), sizes_of(model.graph(), given), model.outputs()};
-    std::vector<Datum> results = TRY(compute(std::move(model), given, times));
+    std::optional<Executable> executable;
+    std::vector<Datum> results = TRY(compute(std::move(model), given, times, executable));
     for (auto& [port, file] : opened.files) TRY(file.write(results[port], about.outputs[port].name));
     for (auto& [port, file] : opened.files) TRY(file.commit());
     opened.folder.keep();
     show(about, given, results, opened.files, times);
-    return {};
+    return executable ? keep_code(*executable) : Status();
 }
 
 }  // namespace
@@ -239,6 +255,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
         ->option_text("compiled|evaluate")
         ->check(CLI::IsMember({"compiled", "evaluate"}));
     run->flags.add_threads(*c);
+    run->flags.add_tier(*c, "full");
     run->flags.add_options(*c);
     run->flags.add_search(*c);
     add_strict_option(*c);
@@ -246,8 +263,8 @@ void add_run(CLI::App& app, Chosen& chosen) {
     add_progress_option(*c, run->progress);
     c->footer(fmt::format("{}\n{}", kRunExamples, kExitStatus));
     c->callback([run, c, &chosen] {
-        for (const char* name : {"--threads", "--target", "--precision", "--cache-dir", "--no-cache", "--no-optimize",
-                                 "--no-fuse", "--search", "--mutate"})
+        for (const char* name : {"--threads", "--tier", "--target", "--precision", "--cache-dir", "--no-cache",
+                                 "--no-optimize", "--no-fuse", "--search", "--mutate"})
             if (c->count(name) > 0) run->compile_only.push_back(name);
         chosen = [run] { return report((*run)(), run->json); };
     });

@@ -10,6 +10,7 @@
 
 #include "base/in_parallel.h"
 #include "graph/count.h"
+#include "kernel/cpu/lower_baseline.h"
 #include "kernel/cpu/lower_variants.h"
 #include "kernel/gpu/lower/gpu_schedule.h"
 #include "kernel/schedule/free_offsets.h"
@@ -368,6 +369,7 @@ class Assembly {
         const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict, options_.fast};
         std::string* kept = options_.keep_stages ? &shared.traces : nullptr;
         auto lowered = !options_.schedule        ? plainly(compute)
+                       : options_.baseline       ? lower_baseline(compute, schedule)
                        : options_.machine.blocks ? lower_for_gpu(compute, schedule, shared.choices, kept)
                                                  : lower_variants(compute, schedule, shared.choices, kept);
         if (!lowered.ok()) {

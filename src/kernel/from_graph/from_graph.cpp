@@ -1,5 +1,6 @@
 #include "kernel/from_graph/from_graph.h"
 
+#include "base/cancel_scope.h"
 #include "kernel/from_graph/build_program.h"
 #include "kernel/from_graph/lower_nested.h"
 #include "kernel/ir/verified.h"
@@ -12,7 +13,11 @@ Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOpti
     copy->erase_unused();
     copy->sort();
     if (options.strict) context.precision = Precision::Strict;
-    Pipeline pipeline(*copy, lowering_passes(options.machine, options.fuse, options.unrolled), context, options.watch);
+    std::vector<Pass> passes = lowering_passes(options.machine, options.fuse, options.unrolled);
+    // Winograd products are several kernels each, with transforms that take long to compile.
+    if (options.baseline) std::erase_if(passes, [](const Pass& p) { return p.name == "choose_winograd"; });
+    context.cancel = CancelScope::current();
+    Pipeline pipeline(*copy, std::move(passes), context, options.watch);
     for (Phase phase : {Phase::WriteOut, Phase::Tidy}) TRY(pipeline.run_phase(phase));
     return copy;
 }

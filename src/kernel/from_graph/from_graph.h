@@ -15,6 +15,7 @@ struct LowerOptions {
     int threads = 1;                    // that will run it: how finely work is cut
     bool fuse = true;                   // false: a kernel for each node
     bool schedule = true;               // false: plain nests, one loop after the other
+    bool baseline = false;              // schedules that take little time to compile
     bool strict = false;                // one order of summation whatever the number of threads
     bool fast = false;                  // operands of products may lose digits: tf32 on a GPU
     bool keep_stages = false;           // Program::stages

@@ -1,0 +1,25 @@
+// Work that takes long asks whether somebody still wants its result.
+#pragma once
+
+#include <atomic>
+
+namespace tessera {
+
+// While one of these lives, what this thread begins ends soon after the flag is set: where it looks, with E0410.
+class CancelScope {
+  public:
+    explicit CancelScope(const std::atomic<bool>* cancelled) : outer_(current_) { current_ = cancelled; }
+    ~CancelScope() { current_ = outer_; }
+    CancelScope(const CancelScope&) = delete;
+    CancelScope& operator=(const CancelScope&) = delete;
+
+    // Null where nobody cancels. Threads that share the work are given it.
+    static const std::atomic<bool>* current() { return current_; }
+    static bool cancelled() { return current_ && *current_; }
+
+  private:
+    static inline thread_local const std::atomic<bool>* current_ = nullptr;
+    const std::atomic<bool>* outer_;
+};
+
+}  // namespace tessera
