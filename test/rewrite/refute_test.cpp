@@ -219,13 +219,13 @@ TEST(refute, survives_odd_rules) {
         "a: max_pool(x, kernel_shape=[-3], strides=[0]) => x",
         "a: transpose(x, perm=[7, -1, 7]) => x",
         "a: concat(x, y, axis=9223372036854775807) => x",
-        "a: split(x, [-9223372036854775807, 9223372036854775807], axis=-9223372036854775807) => x",
-        "a: slice(x, [-9223372036854775807], [9223372036854775807], [-9223372036854775807], [-9223372036854775807]) => "
+        "a: split(x, [-9223372036854775808, 9223372036854775807], axis=-9223372036854775808) => x",
+        "a: slice(x, [-9223372036854775808], [9223372036854775807], [-9223372036854775808], [-9223372036854775808]) => "
         "x",
         "a: reshape(x, [9223372036854775807, 9223372036854775807]) => x",
         "a: attention(x, y, z, q_num_heads=0, kv_num_heads=-1) => x",
         "a: rotary_embedding(x, y, z, num_heads=-5, rotary_embedding_dim=9223372036854775807) => x",
-        "a: depth_to_space(x, blocksize=-9223372036854775807) => x",
+        "a: depth_to_space(x, blocksize=-9223372036854775808) => x",
         "a: group_normalization(x, y, z, num_groups=0) => x",
         "a: einsum(x, y, equation=\"->,,..ij\") => x",
         "a: reduce_sum(x, [9223372036854775807]) => x",
