@@ -81,7 +81,7 @@ class Ready {
   private:
     Ready(Executable made, NamedData inputs, bool by_processor)
         : made_(std::move(made)), inputs_(std::move(inputs)), by_processor_(by_processor) {}
-    double now() const { return by_processor_ ? processor_seconds() : wall_seconds(); }
+    double now() const { return by_processor_ ? thread_seconds() : wall_seconds(); }
 
     Executable made_;
     NamedData inputs_;

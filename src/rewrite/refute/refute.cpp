@@ -156,8 +156,8 @@ class Refutation {
     }
 
     Result<Verdict> run() {
-        const double began = seconds_by(CLOCK_THREAD_CPUTIME_ID);  // what other programs do changes no verdict
-        auto seconds = [&] { return seconds_by(CLOCK_THREAD_CPUTIME_ID) - began; };
+        const double began = thread_seconds();  // what other programs do changes no verdict
+        auto seconds = [&] { return thread_seconds() - began; };
         while (verdict_.instances < options_.instances && verdict_.draws < options_.draws &&
                unchanged_ < kUnchanged * options_.instances) {
             if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))

@@ -97,7 +97,7 @@ class CpuStream : public Stream {
 
     // One thread is timed in processor time, which others on the machine do not lengthen.
     Result<std::shared_ptr<const Event>> record(bool timed) override {
-        return std::make_shared<const CpuEvent>(!timed ? 0 : threads_ == 1 ? processor_seconds() : wall_seconds());
+        return std::make_shared<const CpuEvent>(!timed ? 0 : threads_ == 1 ? thread_seconds() : wall_seconds());
     }
     Status record(const Event&) override { return {}; }  // all is done
     Status wait(const Event& event) override { return event.wait(); }
