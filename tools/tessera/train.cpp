@@ -275,18 +275,20 @@ void add_train(CLI::App& app, Chosen& chosen) {
     c->add_option("--ignore-index", run->options.loss.ignore_index, "Label that cross_entropy ignores (-100)")
         ->option_text("N");
     c->add_option("--class-axis", run->options.loss.class_axis, "Class dimension of the logits (1)")->option_text("N");
-    c->add_option("--label-smoothing", run->options.loss.label_smoothing, "Of cross_entropy (0)")->option_text("S");
+    c->add_option("--label-smoothing", run->options.loss.label_smoothing,
+                  "Smoothing of the labels of cross_entropy (0)")
+        ->option_text("S");
     run->options.optimizer.kind = "adamw";
     c->add_option("--optimizer", run->options.optimizer.kind, "sgd, adam, adamw, adagrad or lion (adamw)")
         ->option_text("NAME");
     c->add_option("--lr", run->rate, "Learning rate (the optimizer's own)")->option_text("RATE");
-    c->add_option("--schedule", run->schedule, "Of the learning rate: constant, linear or cosine, to zero at the end")
+    c->add_option("--schedule", run->schedule, "Learning-rate schedule: constant, linear or cosine, to zero at the end")
         ->option_text("NAME")
         ->check(CLI::IsMember({"constant", "linear", "cosine"}));
     c->add_option("--warmup", run->warmup, "Updates over which the learning rate rises from zero (0)")
         ->option_text("N")
         ->check(at_least(0));
-    c->add_option("--momentum", run->momentum, "Of sgd (0)")->option_text("M");
+    c->add_option("--momentum", run->momentum, "Momentum of sgd (0)")->option_text("M");
     c->add_flag("--nesterov", run->nesterov, "Nesterov's momentum");
     c->add_option("--weight-decay", run->weight_decay, "Weight decay (adamw: 0.01, others: 0)")->option_text("W");
     c->add_option("--clip-norm", run->options.clip_norm, "Maximum global gradient norm")->option_text("NORM");
@@ -301,9 +303,9 @@ void add_train(CLI::App& app, Chosen& chosen) {
         ->option_text("PATTERN ...")
         ->allow_extra_args(false);
     c->add_option("--precision", run->options.precision,
-                  "Of products: f32, bf16 or f16 (f32); parameters stay as they are")
+                  "Type of products: f32, bf16 or f16 (f32); parameters keep theirs")
         ->option_text("TYPE");
-    c->add_option("--seed", run->options.seed, "Of the order of examples and of dropout (0)")->option_text("N");
+    c->add_option("--seed", run->options.seed, "Seed of the order of examples and of dropout (0)")->option_text("N");
     c->add_flag("--no-shuffle", run->no_shuffle, "Take the examples in the order of the files");
     c->add_option("--checkpoint", run->checkpoint, "Save the run to this file after each epoch (safetensors)")
         ->option_text("FILE");
