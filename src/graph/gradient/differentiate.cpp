@@ -36,8 +36,11 @@ Value* unbroadcast(Builder& b, Value* g, const Value& x) {
         b.fail(Error(Code::E0202, "Gradient: whether {} is broadcast to {} is only known at run time", to, from));
         return nullptr;
     }
-    if (!lead.empty()) g = b.reduce("reduce_sum", g, lead, false);
-    return ones->empty() ? g : b.reduce("reduce_sum", g, *ones);
+    if (ones->empty()) return b.reduce("reduce_sum", g, lead, false);
+    std::vector<int64_t> summed = lead;
+    for (int64_t d : *ones) summed.push_back(d + int64_t(lead.size()));
+    g = b.reduce("reduce_sum", g, summed);
+    return lead.empty() ? g : b.squeeze(g, lead);
 }
 
 // What graphs nested in the node read from around it.

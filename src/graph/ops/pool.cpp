@@ -103,7 +103,7 @@ Expr max_index(const OpView& op, const Indices& o) {
     auto x = op.in(0);
     Pooled p(op, o), q(op, o);
     Expr largest = reduce_max(p.k, x.at_or(p.at, infinity(x.dtype(), true), 2));
-    Expr value = x.at(q.at), here = 0, inside = int_const(1, DType::boolean);
+    Expr value = x.at_or(q.at, infinity(x.dtype(), true), 2), here = 0, inside = int_const(1, DType::boolean);
     for (int64_t i = 0; i < x.rank(); ++i) {
         here = here * x.dim(i) + q.at[i];
         if (i >= 2) inside = logical_and(inside, logical_and(ge(q.at[i], 0), lt(q.at[i], x.dim(i))));
@@ -112,7 +112,7 @@ Expr max_index(const OpView& op, const Indices& o) {
     if (is_float(x.dtype()))
         found = logical_or(found, logical_and(call(Fn::IsNan, {value}), call(Fn::IsNan, {largest})));
     Expr none = infinity(DType::i64);
-    Expr first = reduce_min(q.k, select(inside, select(found, here, none), none));
+    Expr first = reduce_min(q.k, select(logical_and(inside, found), here, none));
     if (op.integer("storage_order") == 0) return first;
     Expr spatial = x.shape().slice(2, x.rank()).elements(), rest = mod(first, spatial), stride = spatial, flipped = 0;
     for (int64_t i = x.rank() - 1; i >= 2; --i) {

@@ -60,6 +60,18 @@ class Defining {
         return int(all_.list.size()) - 1;
     }
 
+    // A reduction of a node, unless an output before has the same: the maxima of a pool serve their indices too.
+    int add_once(Definition r) {
+        auto same_extent = [](const ReduceAxis& x, const ReduceAxis& y) { return x.extent == y.extent; };
+        for (int n = int(all_.list.size()) - 1; n >= 0 && all_.list[size_t(n)].node == r.node; --n) {
+            const Definition& d = all_.list[size_t(n)];
+            if (d.kind == r.kind && d.dtype == r.dtype && d.combine == r.combine && d.shape == r.shape &&
+                d.body == r.body && std::ranges::equal(d.reduce, r.reduce, same_extent))
+                return n;
+        }
+        return add(std::move(r));
+    }
+
     void give(const Value* v, const Node* node) {
         Definition d;
         d.node = node;
@@ -515,13 +527,13 @@ class Defining {
         d.shape = type.shape.dims();
         AddReduction add_node = [&](Definition r) {
             r.node = &node;
-            return add(std::move(r));
+            return add_once(std::move(r));
         };
         AddReduction add_own = [&](Definition r) {
             r.node = &node;
             if (machine_.blocks && node.is(Trait::OwnSums)) spell_out(r);
             const bool whole = !machine_.blocks || is_between_products(r, all_.list);
-            return whole ? add(std::move(r)) : add_in_parts(std::move(r), add_node);
+            return whole ? add_once(std::move(r)) : add_in_parts(std::move(r), add_node);
         };
         // Processors do the same when they make words of bytes (kernel/cpu/words.h).
         AddReduction add_apart = [&](Definition r) { return add_zero_points_apart(std::move(r), add_own); };
