@@ -246,6 +246,17 @@ TEST(Groups, WinogradTilesGiveChannelsLast) {
     EXPECT_EQ(order_of(*program, relu->name()), (std::vector<int>{0, 2, 3, 1}));
 }
 
+TEST(Groups, MaximaOfAPoolServeItsIndices) {
+    for (const char* pads : {"0,0,0,0", "1,1,1,1"}) {
+        const std::string text = fmt::format(
+            "graph g(x: f32[2,4,9,8]) {{ %a, %i = max_pool(x, kernel_shape=[3,3], strides=[2,2], pads=[{}]) "
+            "return %a, %i }}",
+            pads);
+        EXPECT_EQ(lowered(text).steps.size(), 2u) << text;
+        expect_as_evaluated(text);
+    }
+}
+
 TEST(Groups, EqualKernelsAreShared) {
     Program p = lowered(R"(graph g(x: f32[4,16], a: f32[16,16], b: f32[16,16]) {
         %m = matmul(x, a) %r = relu(%m) %n = matmul(%r, b) %s = relu(%n) return %s })");

@@ -119,6 +119,9 @@ const std::vector<Case> kConvolutionsCases{
     {"x: f64[1,4,4,3], w: f64[4,2,2,2]) { return conv(x, w, group=2, strides=[2,1])"},
     {"x: f64[1,3,4,4], w: f64[3,1,3,3]) { return conv(x, w, group=3, auto_pad=\"SAME_UPPER\")"},
     {"x: f64[1,1,1,1], w: f64[1,1,1,1]) { return conv(x, w)"},
+    {"x: f64[1,4,8,7], w: f64[2,2,3,2]) { return conv(x, w, group=2, strides=[3,2], dilations=[1,2], pads=[0,1,2,1])"},
+    {"x: f64[1,2,9], w: f64[3,2,2]) { return conv(x, w, strides=[4])"},
+    {"x: f64[2,2,3], w: f64[2,2,1]) { return conv(x, w, strides=[2], pads=[1,1])"},
     {"x: f64[1,2,3,3], w: f64[2,3,2,2], b: f64[3]) { return conv_transpose(x, w, b,"
      " strides=[2,2], pads=[1,0,0,1])"},
     {"x: f64[1,4,3], w: f64[4,2,3]) { return conv_transpose(x, w, group=2, strides=[2], output_padding=[1])"},
@@ -329,6 +332,19 @@ TEST(Derivatives, OfSymbolicSizes) {
     text = "graph g(x: f64[N], y: f64[M,1]) { return mul(x, y) }";
     expect_tensor(gradient_at(text, {{"x", typed(DType::f64, {1}, {3})}, {"y", typed(DType::f64, {2, 1}, {5, 6})}}),
                   {1}, {11});
+}
+
+// The dimensions before an operand's own and those that it is broadcast along, in one sum.
+TEST(Derivatives, BroadcastsAreSummedOnce) {
+    auto graph = parse("graph g(b: f64[3,1,1], x: f64[2,3,4,5]) { return mul(x, b) }");
+    ASSERT_TRUE(graph.ok());
+    Builder b(**graph);
+    auto made = gradients(b, {{(*graph)->outputs()[0]}}, {(*graph)->inputs()[0].get()});
+    ASSERT_TRUE(made.ok());
+    size_t sums = 0;
+    for (const auto& node : (*graph)->nodes()) sums += node->op().name == "reduce_sum";
+    EXPECT_EQ(sums, 1u);
+    EXPECT_EQ((*made)[0]->type(), (*graph)->inputs()[0]->type());
 }
 
 TEST(Derivatives, StopsAndRefuses) {

@@ -21,6 +21,46 @@ Expr with_bias(const OpView& op, size_t input, const Indices& o, const Expr& y) 
     return op.has(input) ? y + op.in(input).at({o[1]}) : y;
 }
 
+// The gradient by x: the transposed convolution, which lowers to dense convolutions (phases.cpp), where the body would
+// test for each tap whether the stride divides. Null where the sizes are not known.
+Value* transposed_conv(const Backward& r) {
+    const OpView op = r.node.view();
+    const Result<ConvWindow> window = weight_window(op, 0, 1);
+    AttrMap attrs{{"group", Attr(op.integer("group"))}};
+    std::vector<int64_t> strides, dilations, pads, ends, rest;
+    if (!window.ok()) return nullptr;
+    for (const WindowAxis& axis : window->axes) {
+        const auto input = axis.input.as_int(), output = axis.output.as_int(), extent = axis.extent().as_int();
+        const auto stride = axis.stride.as_int(), dilation = axis.dilation.as_int();
+        const auto begin = axis.pad_begin.as_int(), end = axis.pad_end.as_int();
+        if (!input || !output || !extent || !stride || !dilation || !begin || !end || *output < 1) return nullptr;
+        strides.push_back(*stride);
+        dilations.push_back(*dilation);
+        pads.push_back(*begin);
+        // Where the end of the input is not covered by whole strides, less is cut off there.
+        const int64_t whole = (*output - 1) * *stride + *extent - *begin - *end, more = *input - whole;
+        ends.push_back(*end);
+        rest.push_back(more);
+        if (*begin < 0 || *end < 0 || more < 0 || more >= std::max(*stride, *dilation)) return nullptr;
+    }
+    pads.insert(pads.end(), ends.begin(), ends.end());
+    attrs.insert({{"strides", Attr(strides)},
+                  {"dilations", Attr(dilations)},
+                  {"pads", Attr(pads)},
+                  {"output_padding", Attr(rest)}});
+    return r.b.op("conv_transpose", {r.g, r.in[1]}, attrs);
+}
+
+Gradients back_through_conv(const Backward& r) {
+    std::vector<bool> wanted = r.wanted;
+    Value* by_x = r.wants(0) ? transposed_conv(r) : nullptr;
+    if (by_x) wanted[0] = false;
+    const OpView op = r.node.view();
+    Gradients result = gradients_by_body(r, r.in, wanted, [&](const Indices& o) { return r.node.op().body(op, o); });
+    if (by_x) result[0] = by_x;
+    return result;
+}
+
 const OpDef kConv{
     .name = "conv",
     .inputs = {"x: T", "w: T", "b?: T"},
@@ -42,6 +82,7 @@ const OpDef kConv{
             return with_bias(op, 2, o, conv_sum(op, 0, 1, o, like(op, 0), product));
         },
     .canonical = [](const OpView& op, AttrMap& attrs) { canonical_conv(op, attrs, 1); },
+    .gradient = back_through_conv,
     .layout = Layout::ChannelsLast,
 };
 

@@ -55,7 +55,7 @@ Decision pays_on_gpu(const ConvTiles& c, bool leaves, const Machine& machine) {
                c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
 }
 
-Decision pays(const ConvTiles& c, bool leaves, const Machine& machine) {
+Decision pays(const ConvTiles& c, bool leaves, bool known, const Machine& machine) {
     if (machine.blocks) return pays_on_gpu(c, leaves, machine);
     const double points = double(c.axes[0].points() * c.axes[1].points());
     const double kernel = double(c.axes[0].kernel * c.axes[1].kernel);
@@ -65,7 +65,9 @@ Decision pays(const ConvTiles& c, bool leaves, const Machine& machine) {
     // Where the result leaves in ONNX's order, the channels of a place are written far from each other, and beyond the
     // second cache.
     const bool near = 4 * c.tiles() * points * double(c.channels + c.outputs) < double(machine.l2_bytes);
-    const double transforms = c.transforms() * (leaves && !near ? 3 : 1);
+    // Weights that are only known in a run are transformed there, read across.
+    const double of_weights = known ? 0 : 4 * points * kernel * double(c.channels) * double(c.outputs);
+    const double transforms = c.transforms() * (leaves && !near ? 3 : 1) + of_weights;
     double all = c.products() + transforms + traffic, saved = c.direct() / all;
     if (!c.asked && saved < kWorthwhile)
         return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times", all / 1e6, c.direct() / 1e6, saved);
@@ -93,8 +95,8 @@ class Tiling {
           both_(!at_once && c.axes[0].points() > 1 && c.axes[1].points() > 1) {}
 
     Result<Changed> run() {
-        Tensor u = TRY(winograd_weights(*node_.input(1)->tensor(), matrices_[0].g, matrices_[1].g));
-        Value* product = b_.matmul(input(), b_.constant(std::move(u)));
+        Value* u = TRY(weights());
+        Value* product = b_.matmul(input(), u);
         Value* y = output(product);
         if (node_.input(2)) y = b_.add(y, b_.reshape(node_.input(2), {c_.outputs, 1, 1}));
         TRY(b_.status());
@@ -109,6 +111,12 @@ class Tiling {
     }
     Value* matrix(const Tensor& t) { return b_.constant(as_f32(t)); }
     Value* one() { return matrix(Tensor::of<double>({1, 1}, std::vector<double>{1})); }
+
+    Result<Value*> weights() {
+        Value* w = node_.input(1);
+        if (!w->is_constant()) return b_.op("winograd_weight", {w, matrix(matrices_[0].g), matrix(matrices_[1].g)});
+        return b_.constant(TRY(winograd_weights(*w->tensor(), matrices_[0].g, matrices_[1].g)));
+    }
 
     Value* input() {
         const Axis &h = c_.axes[0], &w = c_.axes[1];
@@ -236,14 +244,16 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
     for (size_t i = 0; i < count; ++i) {
         Node& node = *graph.nodes()[i];
         auto c = conv_tiles(node);
-        if (!c || !node.input(1)->is_constant()) continue;
+        if (!c) continue;
+        const bool known = node.input(1)->is_constant();
+        if (machine.blocks && !known) continue;
         if (machine.blocks && !c->asked && !c->of_3x3()) continue;
         if (machine.blocks) c = fastest_tiles(*c, machine);
         const auto& uses = node.output()->uses();
         const bool leaves = std::any_of(uses.begin(), uses.end(), [](const Use& use) { return !use.node; });
         const bool admitted = c->asked || admits(context.precision, Exactness::Reassociates);
         Decision decision =
-            admitted ? pays(*c, leaves, machine) : no("it rounds differently, and the precision is strict");
+            admitted ? pays(*c, leaves, known, machine) : no("it rounds differently, and the precision is strict");
         if (decision) {
             Rewriting rewriting(context, "tiles", {&node});
             const bool at_once = machine.blocks || machine.vector_bytes >= kWideVector;
