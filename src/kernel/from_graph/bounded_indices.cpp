@@ -95,4 +95,20 @@ Expr without_negative_indices(const Expr& body, const KnownTensor& known) {
     });
 }
 
+Expr without_broadcast(const Expr& body, const std::vector<Expr>& vars, const Shape& shape) {
+    std::vector<ReduceAxis> axes;
+    for (size_t d = 0; d < vars.size(); ++d) axes.push_back({vars[d], shape[int64_t(d)]});
+    visit(body, [&](const Expr& e) {
+        if (e.is(ExprKind::Reduce)) axes.insert(axes.end(), e.node().axes.begin(), e.node().axes.end());
+    });
+    std::erase_if(axes, [](const ReduceAxis& a) { return a.extent.as_int().has_value(); });
+    if (axes.empty()) return body;
+    return rewrite(body, [&](const Expr& e) -> Expr {
+        if (!e.is(ExprKind::Select) || !e.arg(1).is_int(0)) return e;
+        for (const ReduceAxis& a : axes)
+            if (e.arg(2) == a.var && e.arg(0) == eq(a.extent, 1)) return a.var;
+        return e;
+    });
+}
+
 }  // namespace tessera

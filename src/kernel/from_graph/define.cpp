@@ -552,23 +552,6 @@ class Defining {
         return add(std::move(d));
     }
 
-    // An index that is 0 where its own extent is 1 is itself, that of a reduction too.
-    static Expr without_broadcast(const Expr& body, const std::vector<Expr>& vars, const Shape& shape) {
-        std::vector<ReduceAxis> axes;
-        for (size_t d = 0; d < vars.size(); ++d) axes.push_back({vars[d], shape[int64_t(d)]});
-        visit(body, [&](const Expr& e) {
-            if (e.is(ExprKind::Reduce)) axes.insert(axes.end(), e.node().axes.begin(), e.node().axes.end());
-        });
-        std::erase_if(axes, [](const ReduceAxis& a) { return a.extent.as_int().has_value(); });
-        if (axes.empty()) return body;
-        return rewrite(body, [&](const Expr& e) -> Expr {
-            if (!e.is(ExprKind::Select) || !e.arg(1).is_int(0)) return e;
-            for (const ReduceAxis& a : axes)
-                if (e.arg(2) == a.var && e.arg(0) == eq(a.extent, 1)) return a.var;
-            return e;
-        });
-    }
-
     // Loads by the numbers of definitions; constants that are one number by that number. An index that is read stays
     // within its dimension whatever it is.
     Expr resolved(const Node& node, const Expr& body, const std::vector<int>& kept) {

@@ -88,6 +88,9 @@ Expr widen(const Expr& e);
 using KnownTensor = std::function<const Tensor*(int slot)>;
 Expr spell_out_sums(const Expr& body, const KnownTensor& known, bool drop_zeros);
 
+// A body in which an index that is 0 where its own extent is 1 is itself, that of a reduction too.
+Expr without_broadcast(const Expr& body, const std::vector<Expr>& vars, const Shape& shape);
+
 // A body without the cases of negative indices, which count from the end, for indices from constants that have none.
 Expr without_negative_indices(const Expr& body, const KnownTensor& known);
 
