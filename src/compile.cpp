@@ -169,6 +169,7 @@ class Compilation {
         state.options = given;
         state.options.progress = {};
         state.options.after = {};
+        state.options.cancel = nullptr;
         if (!model.strict() && (can_be_contradicted(model) || has_dynamic_pools(model.graph()))) state.model = model;
         state.inputs = model.inputs();
         state.outputs = model.outputs();
@@ -300,6 +301,7 @@ Result<Executable> compile_in_tiers(std::optional<Model>& own, const CompileOpti
     Executable made = TRY(baseline.make(own));
     CompileOptions then = options;
     then.progress = {};
+    then.cancel = nullptr;
     baseline.state()->optimizing = BackgroundCompile::start([model, then](const std::atomic<bool>& cancelled) {
         const CancelScope scope(&cancelled);
         std::optional<Model> another = model;
@@ -313,6 +315,7 @@ Result<Executable> compile_in_tiers(std::optional<Model>& own, const CompileOpti
 Result<Executable> compile_model(std::optional<Model>& own, const CompileOptions& options) {
     if (options.tier != kFull && options.tier != kFast && options.tier != kAuto)
         return Error(Code::E0501, "there is no tier \"{}\"", options.tier).hint("there are: full, fast, auto");
+    const CancelScope scope(options.cancel ? options.cancel : CancelScope::current());
     return options.tier == kAuto ? compile_in_tiers(own, options) : compile_once(own, options);
 }
 

@@ -33,6 +33,7 @@ struct CompileOptions {
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
     std::shared_ptr<RunMemory> memory = {};  // shared with other executables, for runs on the CPU; null: private
     bool verify = false;  // check the graph's invariants after each pass
+    const std::atomic<bool>* cancel = nullptr;  // set it to stop compile() with E0410; not read after compile() returns
     // Called after each of compile_passes() with its name, the graph after it, and whether the pass changed it.
     // Disables the cache.
     std::function<void(const std::string& pass, const Model& now, bool changed)> after = {};

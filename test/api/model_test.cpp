@@ -110,4 +110,28 @@ TEST(Compile, ShowsTheGraphAfterEachPass) {
     EXPECT_EQ(tessera::graph_after(*model, "cleanup", {.optimize = false}).error().code(), tessera::Code::E0501);
 }
 
+// From another thread or from a callback; before it begins, or between its phases.
+TEST(Compile, IsCancelled) {
+    auto model = Model::demo("resnet50");
+    ASSERT_TRUE(model.ok());
+    for (const std::string at : {"", "rewrite", "lower", "generate code", "prepare weights"}) {
+        std::atomic<bool> cancel = at.empty();
+        std::vector<std::string> phases;
+        tessera::CompileOptions options{.cache = ""};
+        options.cancel = &cancel;
+        options.progress = [&](std::string_view what, size_t, size_t) {
+            phases.emplace_back(what);
+            if (what == at) cancel = true;
+        };
+        auto made = tessera::compile(*model, options);
+        if (at == "prepare weights") {  // nothing is left to stop
+            EXPECT_TRUE(made.ok());
+            continue;
+        }
+        ASSERT_FALSE(made.ok()) << at;
+        EXPECT_EQ(made.error().code(), tessera::Code::E0410);
+        EXPECT_EQ(phases.empty() ? "" : phases.back(), at);
+    }
+}
+
 }  // namespace
