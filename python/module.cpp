@@ -22,6 +22,7 @@
 #include "model_caller.h"
 #include "run_watch.h"
 #include "tensor_arrays.h"
+#include "tessera/model_text.h"
 #include "tessera/tessera.h"
 #include "torch_tensors.h"
 
@@ -394,7 +395,9 @@ void bind_models(nb::module_& m) {
         .def_static("from_onnx", [](nb::bytes b, bool strict) {
             return read(Model::from_onnx(std::string_view(b.c_str(), b.size()), {.strict = strict}));
         }, nb::arg("data"), nb::arg("strict") = false)
-        .def_static("parse", [](const std::string& text) { return unwrap(Model::parse(text)); }, nb::arg("text"))
+        .def_static("parse", [](const std::string& text, const std::map<std::string, Tensor>& constants) {
+            return unwrap(constants.empty() ? Model::parse(text) : parse_with_constants(text, constants));
+        }, nb::arg("text"), nb::arg("constants") = std::map<std::string, Tensor>{})
         .def_static("demo", [](const std::string& name, uint64_t seed) { return unwrap(Model::demo(name, seed)); },
                     nb::arg("name"), nb::arg("seed") = 0)
         .def_prop_ro("inputs", &Model::inputs)

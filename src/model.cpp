@@ -16,6 +16,7 @@
 #include "graph/onnx/to_onnx.h"
 #include "graph/peak.h"
 #include "graph/text/parse.h"
+#include "graph/text/parse_with_constants.h"
 #include "graph/text/print.h"
 #include "onnx/file.h"
 #include "onnx/read.h"
@@ -179,6 +180,12 @@ Result<Model> Model::parse(std::string_view text, std::string source) {
         ParseOptions options;
         options.source = std::move(source);
         return Model(TRY(tessera::parse(text, options)));
+    });
+}
+
+Result<Model> parse_with_constants(std::string_view text, const std::map<std::string, Tensor>& constants) {
+    return protect("parse", {.name = "model.tsr", .text = [&] { return std::string(text); }}, [&]() -> Result<Model> {
+        return Model(TRY(parse_with_constants(text, ParseOptions(), constants)));
     });
 }
 

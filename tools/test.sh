@@ -84,6 +84,17 @@ threads() {
         TESSERA_THREADS=8 run_ctest threads tsan -L threads
 }
 
+# The package with PyTorch, which has an environment of its own.
+with_torch() {
+    local torch_python packages
+    if ! torch_python=$(tools/torch_venv.sh); then
+        echo "SKIP: PyTorch could not be installed (tools/torch_venv.sh)"
+        return 0
+    fi
+    packages=$($python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")
+    PYTHONPATH=$packages timeout 1800 "$torch_python" -m pytest -q test/python/pytorch
+}
+
 # Both run beside the other stages, in the time that these leave cores idle.
 sanitizers() {
     renice -n 19 "$BASHPID" >/dev/null
@@ -103,6 +114,7 @@ stage unit ctest_counts run_ctest unit release
 [[ -x build/bin/onnx_suite ]] && stage compiled last_line compiled_suite
 [[ -x build/bin/onnx_suite ]] && stage gpu last_line gpu_suite
 [[ -d test/python ]] && stage python last_line timeout 3600 $python -m pytest -q test/python
+stage torch last_line with_torch
 wait "$beside" || echo "sanitize   FAILED: it was stopped" >>"$logs/summary"
 trap - EXIT
 

@@ -43,7 +43,7 @@ except PackageNotFoundError:  # used from a source tree
 __all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
            "Executable", "Lion", "Loss", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SGD", "SearchReport",
            "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "Training", "TrainingReport", "array_from", "compile",
-           "compile_targets", "demo", "devices", "discover", "from_onnx", "load", "memory_in_use", "memory_limit", "numpy_dtype",
+           "compile_targets", "demo", "devices", "discover", "from_onnx", "from_torch", "load", "memory_in_use", "memory_limit", "numpy_dtype",
            "optimize", "optimizer_passes", "parse", "search", "set_memory_limit", "tensor_from",
            "training", "warmup_cosine"]
 
@@ -73,6 +73,14 @@ def load(model: Source, *, strict: bool = False) -> Model:
 def from_onnx(model: Source, *, strict: bool = False) -> Model:
     """The same as load."""
     return load(model, strict=strict)
+
+
+def from_torch(module: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None) -> Model:
+    """A model that computes what a torch.nn.Module does in inference, or an ExportedProgram (docs/torch.md). Parameters become
+    constants. `args`, `kwargs` and `dynamic_shapes` are torch.export's."""
+    from .torch import from_torch as convert  # PyTorch is imported by those who use it
+
+    return convert(module, args, kwargs, dynamic_shapes=dynamic_shapes)
 
 
 def parse(text: str) -> Model:
@@ -168,10 +176,11 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
                      "" if work_dir is None else os.fspath(work_dir), prove, all, shrinking, corrected, progress)
 
 
-def compile(model: Source, *, target: str = "host", threads: int = 0, precision: str = "default", optimize: bool = True,
+def compile(model: Source, example_inputs: Sequence[Any] | None = None, *, target: str = "host", threads: int = 0, precision: str = "default", optimize: bool = True,
             fuse: bool = True, keep_weights: bool = False, cache: Path | None = None, tier: str = "full",
             progress: Progress | None = None) -> Executable:
-    """Machine code for a model, for this processor or for another (compile_targets() lists them).
+    """Machine code for a model, for this processor or for another (compile_targets() lists them). `example_inputs` are those
+    of a torch.nn.Module, which from_torch makes a model of first.
 
     `threads` is the most that a run uses (0: one for each core). `precision` "strict" gives the same bits whatever the
     number of threads. `keep_weights` also keeps the model's own where they were rearranged for running, and the stages
@@ -182,6 +191,8 @@ def compile(model: Source, *, target: str = "host", threads: int = 0, precision:
     slower and answers until a thread has compiled optimized code (Executable.wait waits for it); where the cache has
     optimized code, it is used at once. "fast" stays with the baseline."""
     folder = None if cache is None else os.fspath(cache)
+    if example_inputs is not None:
+        model = from_torch(model, example_inputs)
     return Executable(_compile(load(model)._held, target, number("threads", threads, 0, MOST_THREADS), precision, optimize,
                                fuse, keep_weights, folder, tier, progress))
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "tessera/model_text.h"
 #include "tessera/tessera.h"
 
 namespace {
@@ -84,6 +85,19 @@ TEST(Model, DrawsInputsOfTheSizesAskedFor) {
     auto inputs = Model::parse(kDouble)->random_inputs(1, {{"N", 5}});
     ASSERT_TRUE(inputs.ok());
     EXPECT_EQ(inputs->at("x").tensor().sizes(), (tessera::Sizes{5, 2}));
+}
+
+// Weights that lie in memory need not be written into the text.
+TEST(Model, TakesConstantsBesideItsText) {
+    const char* text = "graph g(x: f32[N,2], w: f32[2,1]) -> (y) { return matmul(x, w) }";
+    auto model = tessera::parse_with_constants(text, {{"w", Tensor::of<float>({2, 1}, {3, 4})}});
+    ASSERT_TRUE(model.ok());
+    ASSERT_EQ(model->inputs().size(), 1u);
+    auto y = model->run({{"x", Tensor::of<float>({1, 2}, {10, 1})}});
+    ASSERT_TRUE(y.ok());
+    EXPECT_EQ(y->at(0).tensor().real_at(0), 34);
+    EXPECT_EQ(tessera::parse_with_constants(text, {{"w", Tensor::of<float>({3, 1}, {3, 4, 5})}}).error().code(),
+              tessera::Code::E0210);
 }
 
 // The passes before kernels are reached from outside: a look after each, and the graph where one of them ends.

@@ -60,6 +60,24 @@ TEST(Text, ReadsWhatPeopleWrite) {
     expect_same(*g);
 }
 
+TEST(Text, AVectorJacobianProductIsReplacedByItsNodes) {
+    auto g = parsed(R"(
+        graph f(x: f32[3], w: f32[3], dy: f32[3]) {
+          %y = mul(x, w)
+          %v0, %v1 = vjp(y, dy, x, w)
+          %v2 = vjp(%v0, dy, x)            // x has no part in it
+          return %v0, %v1, %v2
+        }
+    )");
+    ASSERT_TRUE(g);
+    expect_same(*g);
+    EXPECT_THAT(print(*g), HasSubstr("mul(dy, w)"));
+    EXPECT_THAT(print(*g), HasSubstr("mul(dy, x)"));
+    EXPECT_EQ(to_string(g->outputs()[2]->type()), "f32[3]");
+    EXPECT_EQ(parse_error("graph f(x: f32[3]) { %a = vjp(x, x) return %a }").code(), Code::E0207);
+    EXPECT_EQ(parse_error("graph f(x: i64[3]) { %a = vjp(x, x, x) return %a }").code(), Code::E0208);
+}
+
 TEST(Text, EveryElementTypeReadsBackToTheSameBits) {
     std::mt19937_64 random(1);
     for (int i = 0; i < kDTypeCount; ++i) {

@@ -4,6 +4,7 @@
 #include "graph/names.h"
 #include "graph/refine.h"
 #include "graph/text/literal.h"
+#include "graph/text/parse_with_constants.h"
 #include "graph/text/parser.h"
 #include "graph/verify.h"
 #include "onnx/file.h"
@@ -15,8 +16,10 @@ constexpr int kMaxDepth = 64;  // graphs in graphs
 
 }  // namespace
 
-TextParser::TextParser(std::string_view text, const ParseOptions& options)
+TextParser::TextParser(std::string_view text, const ParseOptions& options,
+                       const std::map<std::string, Tensor>* constants)
     : options_(options),
+      constants_(constants),
       scan_(text, options.source),
       folder_(options.folder.empty() ? onnx::DataSource() : onnx::DataSource(options.folder)) {}
 
@@ -129,6 +132,12 @@ Status TextParser::define(Graph& graph, const std::string& name, size_t at) {
     return {};
 }
 
+const Tensor* TextParser::given_for(const Graph& graph, const std::string& name) const {
+    if (!constants_ || graph.outer()) return nullptr;
+    const auto found = constants_->find(name);
+    return found == constants_->end() ? nullptr : &found->second;
+}
+
 Status TextParser::parse_inputs(Graph& graph) {
     TRY(scan_.expect("("));
     for (bool first = true; !scan_.take(")"); first = false) {
@@ -138,6 +147,13 @@ Status TextParser::parse_inputs(Graph& graph) {
         TRY(define(graph, name, at));
         TRY(scan_.expect(":"));
         Type type = TRY(parse_type());
+        if (const Tensor* given = given_for(graph, name)) {
+            SymbolValues symbols;
+            if (!binds(type, type_of(*given), symbols))
+                return scan_.error(at, Code::E0210, "the constant given is {}, the input {}", type_of(*given), type);
+            named_.insert(graph.constant(*given, name));
+            continue;
+        }
         std::optional<Tensor> fallback;
         if (scan_.take("=")) {
             Literal literal = TRY(parse_literal());
@@ -201,6 +217,7 @@ Status TextParser::parse_node(Graph& graph) {
         TRY(scan_.expect("="));
     }
     size_t place = scan_.at();
+    if (scan_.take_word("vjp")) return parse_vjp(graph, names, place);
     Call call = TRY(parse_call(graph));
     std::string name;
     if (scan_.take("@")) name = TRY(scan_.prose());
@@ -308,12 +325,24 @@ Result<std::unique_ptr<Graph>> TextParser::run() {
     return graph;
 }
 
-Result<std::unique_ptr<Graph>> parse(std::string_view text, const ParseOptions& options) {
-    auto graph = TextParser(text, options).run();
+namespace {
+
+Result<std::unique_ptr<Graph>> checked(Result<std::unique_ptr<Graph>> graph) {
 #ifndef NDEBUG
     if (graph.ok()) verify(**graph);
 #endif
     return graph;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Graph>> parse(std::string_view text, const ParseOptions& options) {
+    return checked(TextParser(text, options).run());
+}
+
+Result<std::unique_ptr<Graph>> parse_with_constants(std::string_view text, const ParseOptions& options,
+                                                    const std::map<std::string, Tensor>& constants) {
+    return checked(TextParser(text, options, &constants).run());
 }
 
 Result<std::unique_ptr<Graph>> load_text(const std::filesystem::path& path) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "graph/gradient/gradient.h"
 #include "graph/text/literal.h"
 #include "graph/text/parser.h"
 
@@ -159,6 +160,31 @@ Result<Attr> TextParser::attr_of(const Literal& literal, AttrKind kind) {
         case AttrKind::Strings: return Attr(literal.strings);
         default: return wrong();
     }
+}
+
+Status TextParser::parse_vjp(Graph& graph, const std::vector<std::string>& names, size_t at) {
+    std::vector<Value*> given;
+    TRY(scan_.expect("("));
+    do given.push_back(TRY(parse_value(graph)));
+    while (scan_.take(","));
+    TRY(scan_.expect(")"));
+    if (given.size() < 3 || names.size() != given.size() - 2)
+        return scan_.error(at, Code::E0207,
+                           "vjp(y, dy, x...) gives one gradient for each x, and has {} arguments for {}", given.size(),
+                           names.size());
+    Builder b(graph);
+    auto found = gradients(b, {{given[0], given[1]}}, {given.begin() + 2, given.end()});
+    if (!found.ok()) return moved(std::move(found).error(), at);
+    for (size_t i = 0; i < names.size(); ++i) {
+        if (names[i].empty()) continue;
+        Value* gradient = (*found)[i];
+        if (!gradient) gradient = b.op("expand", {b.scalar_like(0, given[i + 2]), b.op("shape", {given[i + 2]})});
+        TRY(b.status());
+        TRY(define(graph, names[i], at));  // a node of the gradient's may have got the name
+        NodeSpec spec{.op = find_op("identity"), .inputs = {gradient}, .output_names = {names[i]}};
+        named_.insert(TRY(graph.add(std::move(spec)))->output());
+    }
+    return {};
 }
 
 Result<Node*> TextParser::build(Graph& graph, Call call, std::vector<std::string> names, std::vector<bool> given,

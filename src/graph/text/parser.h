@@ -1,6 +1,7 @@
 // The work of parse: recursive descent over the text, building the graph as it goes.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,7 +15,8 @@ namespace tessera {
 
 class TextParser {
   public:
-    TextParser(std::string_view text, const ParseOptions& options);
+    TextParser(std::string_view text, const ParseOptions& options,
+               const std::map<std::string, Tensor>* constants = nullptr);
     Result<std::unique_ptr<Graph>> run();
 
   private:
@@ -45,9 +47,12 @@ class TextParser {
     Status find_data();
     Status parse_model(ModelInfo& info);
     Status parse_graph(Graph& graph);
+    const Tensor* given_for(const Graph& graph, const std::string& name) const;  // null: none was given
     Status parse_inputs(Graph& graph);
     Status parse_statement(Graph& graph);
     Status parse_node(Graph& graph);
+    // vjp(y, dy, x, w): what flows back from y to x and to w, where dy arrives at y.
+    Status parse_vjp(Graph& graph, const std::vector<std::string>& names, size_t at);
     Status parse_return(Graph& graph, const std::optional<std::vector<std::string>>& names);
     Result<std::pair<std::string, std::string>> parse_entry();  // "key" = "value"
     Result<std::string> parse_name(std::string_view what);
@@ -76,6 +81,7 @@ class TextParser {
     Error moved(Error error, size_t at) const;
 
     const ParseOptions& options_;
+    const std::map<std::string, Tensor>* constants_;  // by the inputs that they take the place of; may be null
     TextScanner scan_;
     std::unordered_set<const Value*> named_;  // under the name they have in the text
     std::unordered_map<int64_t, size_t> data_;
