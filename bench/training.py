@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Training steps on the processor against PyTorch, eager and compiled: the same model, batch, loss and AdamW, in one process, in turn.
+"""Training steps against PyTorch, eager and compiled: the same model, batch, loss and AdamW, in one process, in turn. Each step takes
+its batch from host memory. On a GPU, the peers are PyTorch's fused AdamW and Inductor with CUDA graphs (mode "reduce-overhead").
 
 Run it with a Python that has tessera and onnx (make python), and torch for the comparison. --clock processor is for one thread
 where others are busy. A model that cannot be differentiated is listed with the reason."""
@@ -79,8 +80,8 @@ def lstm():
     return model, peer, (n, t, width), 10
 
 
-def transformer():
-    b, n, s, d, heads, layers = Builder(), 8, 128, 256, 4, 4
+def transformer(n=8, s=128, d=256, heads=4, layers=4):
+    b = Builder()
     split = lambda x: b.op("Transpose", b.op("Reshape", x, b.ints(n, s, heads, d // heads)), perm=[0, 2, 1, 3])
     x = b.linear("x", "embed", 64, d)
     for i in range(layers):
@@ -111,8 +112,13 @@ def transformer():
     return model, peer, (n, s, 64), 10
 
 
-def resnet18():
-    b, n = Builder(), 8
+def bert():
+    """An encoder of the size of BERT-base, without its embedding."""
+    return transformer(n=32, d=768, heads=12, layers=12)
+
+
+def resnet18(n=8):
+    b = Builder()
 
     def conv(x, name, a, c, k, stride):
         y = b.op("Conv", x, b.weight(f"{name}.weight", c, a, k, k, fan=a * k * k / 2), strides=[stride] * 2, pads=[k // 2] * 4)
@@ -144,21 +150,28 @@ def resnet18():
     return model, peer, (n, 3, 224, 224), 1000
 
 
+def resnet18_64():
+    return resnet18(64)
+
+
 MODELS = {"mlp": mlp, "lstm": lstm, "transformer": transformer, "resnet18": resnet18}
+LARGE = {"resnet18_64": resnet18_64, "bert": bert}
 
 
-def torch_step(peer, x, labels, threads, compiled):
+def torch_step(peer, x, labels, args, compiled):
     import torch
     torch.manual_seed(0)
-    torch.set_num_threads(threads)
-    module = peer(torch.nn)
-    optimizer = torch.optim.AdamW(module.parameters(), 1e-3)
-    forward = torch.compile(module) if compiled else module
+    torch.set_num_threads(args.threads)
+    cuda = args.device == "cuda"
+    module = peer(torch.nn).to(args.device)
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-3, fused=True if cuda else None)
+    forward = torch.compile(module, mode="reduce-overhead" if cuda else None) if compiled else module
     x, labels = torch.from_numpy(x), torch.from_numpy(labels)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.cross_entropy(forward(x), labels)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bf16"):
+            loss = torch.nn.functional.cross_entropy(forward(x.to(args.device)), labels.to(args.device))
         loss.backward()
         optimizer.step()
         return loss.item()
@@ -167,7 +180,9 @@ def torch_step(peer, x, labels, threads, compiled):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", choices=[[], *MODELS], help=f"of {', '.join(MODELS)} (all)")
+    parser.add_argument("models", nargs="*", choices=[[], *MODELS, *LARGE], help=f"of {', '.join(MODELS)} (all these), {', '.join(LARGE)}")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of products; autocast of PyTorch (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="(%(default)s)")
     parser.add_argument("--rounds", type=int, default=7, help="(%(default)s)")
     parser.add_argument("--steps", type=int, default=3, help="of a round (%(default)s)")
@@ -178,12 +193,13 @@ def main():
     clock = time.process_time if args.clock == "processor" else time.perf_counter
     ratios = []
     for name in args.models or MODELS:
-        model, peer, shape, classes = MODELS[name]()
+        model, peer, shape, classes = {**MODELS, **LARGE}[name]()
         draw = np.random.default_rng(1)
         x, labels = draw.standard_normal(shape).astype(np.float32), draw.integers(0, classes, shape[0])
         begin = time.perf_counter()
         try:
-            ours = tessera.training(model, "cross_entropy", tessera.AdamW(1e-3), threads=args.threads, cache="")
+            ours = tessera.training(model, "cross_entropy", tessera.AdamW(1e-3), precision=args.precision, threads=args.threads, cache="",
+                                    target="host" if args.device == "cpu" else "cuda")
         except tessera.Error as e:
             print(f"{name}: {str(e).splitlines()[0]}")
             continue
@@ -191,9 +207,9 @@ def main():
         first = time.perf_counter() - begin
         steps = {"tessera": lambda: ours(x, labels)}
         if not args.no_torch:
-            steps["eager"] = torch_step(peer, x, labels, args.threads, False)
+            steps["eager"] = torch_step(peer, x, labels, args, False)
             if not args.no_inductor:
-                steps["inductor"] = torch_step(peer, x, labels, args.threads, True)
+                steps["inductor"] = torch_step(peer, x, labels, args, True)
         times = {which: [] for which in steps}
         for round in range(args.rounds + 1):
             for which, step in steps.items():
@@ -201,8 +217,9 @@ def main():
                 for _ in range(args.steps):
                     step()
                 times[which].append((clock() - start) / args.steps)
+        losses = {which: step() for which, step in steps.items()}
         found = {which: statistics.median(t[1:]) * 1e3 for which, t in times.items()}
-        line = f"{name}: " + ", ".join(f"{which} {ms:.2f} ms" for which, ms in found.items()) + f"; first step {first:.1f} s"
+        line = f"{name}: " + ", ".join(f"{which} {ms:.2f} ms" for which, ms in found.items()) + f"; first step {first:.1f} s; losses " + ", ".join(f"{v:.4g}" for v in losses.values())
         if len(found) > 1:
             best = found["inductor" if "inductor" in found else "eager"]
             ratios.append(best / found["tessera"])

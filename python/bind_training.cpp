@@ -91,12 +91,12 @@ void bind_training(nb::module_& m) {
         .def_prop_ro("updates", &Training::updates)
         .def_prop_ro("skipped", &Training::skipped)
         .def_prop_ro("loss_scale", &Training::loss_scale)
-        .def_prop_ro("parameters", [](const Training& t) { return t.parameters(); })
-        .def_prop_ro("state", [](const Training& t) { return t.state(); })
+        .def_prop_ro("parameters", [](const Training& t) { return unwrap(t.parameters()); })
+        .def_prop_ro("state", [](const Training& t) { return unwrap(t.state()); })
         .def("save", [](const Training& t, const std::string& path, const std::map<std::string, std::string>& extra) {
             unwrap(t.save(path, extra));
         }, nb::arg("path"), nb::arg("extra"))
         .def("load", [](Training& t, const std::string& path) { return unwrap(t.load(path)); }, nb::arg("path"))
-        .def("trained", &Training::trained)
+        .def("trained", [](const Training& t) { return unwrap(t.trained()); })
         .def_prop_ro("executable", [](const Training& t) { return t.executable(); });
 }

@@ -11,6 +11,7 @@
 #include "graph/text/print.h"
 #include "train/safetensors.h"
 #include "train/training_graph.h"
+#include "training_memory.h"
 
 namespace tessera {
 namespace {
@@ -54,7 +55,7 @@ struct Training::State {
     TrainingOptions options;
     std::vector<TrainedTensor> tensors;
     size_t parameter_count = 0;
-    std::vector<std::pair<std::string, Tensor>> parameters, rest;  // the memory itself
+    TrainingMemory memory;
     CompiledStep whole, accumulate, evaluate;
     int64_t classes = 0;  // of labels; 0: there are none
     std::vector<Port> ports;
@@ -64,8 +65,10 @@ struct Training::State {
     double rate = 0, scale = 1;
     int64_t updates = 0, skipped = 0, clean = 0, calls = 0, pending = 0;
 
-    const Tensor& tensor(size_t i) const {
-        return i < parameter_count ? parameters[i].second : rest[i - parameter_count].second;
+    NamedTensorList named(size_t first, std::span<const Tensor> values) const {
+        NamedTensorList list;
+        for (size_t i = 0; i < values.size(); ++i) list.emplace_back(tensors[first + i].name, values[i]);
+        return list;
     }
     bool scaled() const { return whole.step.scale >= 0; }
 
@@ -76,8 +79,8 @@ struct Training::State {
         c.outputs.assign(c.step.graph->outputs().size(), nullptr);
         for (size_t i = 0; i < c.step.places.size(); ++i) {
             const TensorPlace& p = c.step.places[i];
-            if (p.input >= 0) c.inputs[size_t(p.input)] = tensor(i);
-            if (p.output >= 0) c.outputs[size_t(p.output)] = &tensor(i);
+            if (p.input >= 0) c.inputs[size_t(p.input)] = memory.placed(i);
+            if (p.output >= 0) c.outputs[size_t(p.output)] = &memory.placed(i);
         }
         return {};
     }
@@ -120,7 +123,10 @@ struct Training::State {
         run.place = [&c](size_t k, DType, const Sizes&) -> Result<std::optional<Tensor>> {
             return c.outputs[k] ? std::optional(*c.outputs[k]) : std::nullopt;
         };
-        return c.executable->run_in_order(c.inputs, run);
+        TRY(memory.before_run());
+        auto results = c.executable->run_in_order(c.inputs, run);
+        TRY(memory.after_run());
+        return results;
     }
 
     Result<TrainingReport> step(const NamedData& batch) {
@@ -200,8 +206,9 @@ Result<Training> Training::create(const Model& model, const TrainingOptions& opt
         if (!s.options.compile.memory) s.options.compile.memory = make_run_memory();
         s.rate = options.optimizer.learning_rate;
         s.parameter_count = plan.parameters;
-        for (TrainedTensor& t : plan.tensors)
-            (s.parameters.size() < plan.parameters ? s.parameters : s.rest).emplace_back(t.name, std::move(t.initial));
+        std::vector<Tensor> initial;
+        for (TrainedTensor& t : plan.tensors) initial.push_back(std::move(t.initial));
+        s.memory = TRY(TrainingMemory::make(std::move(initial), options.compile.target));
         s.tensors = std::move(plan.tensors);
         s.whole.step = std::move(plan.whole);
         s.accumulate.step = std::move(plan.accumulate);
@@ -245,15 +252,21 @@ void Training::set_learning_rate(double rate) { state_->rate = rate; }
 int64_t Training::updates() const { return state_->updates; }
 int64_t Training::skipped() const { return state_->skipped; }
 double Training::loss_scale() const { return state_->scale; }
-const std::vector<std::pair<std::string, Tensor>>& Training::parameters() const { return state_->parameters; }
-const std::vector<std::pair<std::string, Tensor>>& Training::state() const { return state_->rest; }
+Result<NamedTensorList> Training::parameters() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->named(0, TRY(state_->memory.lend(0, state_->parameter_count)));
+}
+Result<NamedTensorList> Training::state() const {
+    const std::lock_guard lock(state_->mutex);
+    const size_t first = state_->parameter_count;
+    return state_->named(first, TRY(state_->memory.lend(first, state_->memory.size())));
+}
 const CompileReport& Training::report() const { return state_->whole.executable->report(); }
 const Executable& Training::executable() const { return *state_->whole.executable; }
 
 Status Training::save(const std::string& path, const std::map<std::string, std::string>& extra) const {
     const std::lock_guard lock(state_->mutex);
-    NamedTensors all{state_->parameters, state_->counts()};
-    all.tensors.insert(all.tensors.end(), state_->rest.begin(), state_->rest.end());
+    NamedTensors all{state_->named(0, TRY(state_->memory.read(0, state_->memory.size()))), state_->counts()};
     for (const auto& [key, value] : extra) all.metadata["user." + key] = value;
     return write_safetensors(all, path);
 }
@@ -272,7 +285,7 @@ Result<std::map<std::string, std::string>> Training::load(const std::string& pat
         return misfit(fmt::format("it is of {}, this is {}", text("optimizer"), s.options.optimizer.kind));
     std::vector<const Tensor*> found;
     for (size_t i = 0; i < s.tensors.size(); ++i) {
-        const Tensor& own = s.tensor(i);
+        const Tensor& own = s.memory.placed(i);
         const std::string& name = s.tensors[i].name;
         auto at =
             std::find_if(file.tensors.begin(), file.tensors.end(), [&](const auto& t) { return t.first == name; });
@@ -295,9 +308,7 @@ Result<std::map<std::string, std::string>> Training::load(const std::string& pat
     uint64_t seed = 0;
     const std::string digits = text("seed");
     std::from_chars(digits.data(), digits.data() + digits.size(), seed);
-    for (size_t i = 0; i < found.size(); ++i)
-        if (found[i]->bytes())
-            std::memcpy(const_cast<void*>(s.tensor(i).data()), found[i]->data(), size_t(found[i]->bytes()));
+    for (size_t i = 0; i < found.size(); ++i) TRY(s.memory.set(i, *found[i]));
     s.rate = std::strtod(text("learning_rate").c_str(), nullptr);
     s.scale = std::strtod(text("loss_scale").c_str(), nullptr);
     s.updates = whole["updates"], s.skipped = whole["skipped"], s.clean = whole["clean_steps"];
@@ -308,11 +319,12 @@ Result<std::map<std::string, std::string>> Training::load(const std::string& pat
     return extra;
 }
 
-Model Training::trained() const {
+Result<Model> Training::trained() const {
     const std::lock_guard lock(state_->mutex);
+    const std::span<const Tensor> here = TRY(state_->memory.read(0, state_->memory.size()));
     std::vector<Tensor> now;
     for (size_t i = 0; i < state_->tensors.size(); ++i) {
-        const Tensor& t = state_->tensor(i);
+        const Tensor& t = here[i];
         Tensor own = t;
         if (!state_->tensors[i].constant.empty())
             if (auto copy = Tensor::zeros(t.dtype(), t.sizes()); copy.ok()) {

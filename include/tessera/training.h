@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/compile.h"
@@ -64,6 +65,8 @@ struct TrainingReport {
     bool skipped = false;                  // a gradient was not finite; the loss scale is halved
 };
 
+using NamedTensorList = std::vector<std::pair<std::string, Tensor>>;
+
 class Training {
    public:
     static Result<Training> create(const Model& model, const TrainingOptions& options);
@@ -85,10 +88,11 @@ class Training {
     int64_t skipped() const;
     double loss_scale() const;
 
-    // In place: the next step reads and writes this memory.
-    const std::vector<std::pair<std::string, Tensor>>& parameters() const;
+    // In place: steps read and write this memory. On a GPU these are copies that the next step reads; while one of them is
+    // held, each step copies it to the GPU and back.
+    Result<NamedTensorList> parameters() const;
     // What the optimizer remembers, by parameter and kind ("fc.weight.exp_avg"), and running statistics by name.
-    const std::vector<std::pair<std::string, Tensor>>& state() const;
+    Result<NamedTensorList> state() const;
 
     // Parameters, state, counts and the seed as one file in the safetensors format; it appears whole or not at all.
     // `extra` is text of the caller's that load gives back.
@@ -96,7 +100,7 @@ class Training {
     // E0110 where the file is of another model or optimizer; then nothing has changed.
     Result<std::map<std::string, std::string>> load(const std::string& path);
 
-    Model trained() const;  // the model with the parameters as they are now
+    Result<Model> trained() const;  // the model with the parameters as they are now
     const CompileReport& report() const;
     const Executable& executable() const;  // of one step
 

@@ -43,7 +43,7 @@ TEST(training, losses_fall_and_parameters_stay_where_they_are) {
     Training training = make(options(Optimizer::adamw(0.05)));
     ASSERT_EQ(training.inputs().size(), 2u);
     EXPECT_EQ(training.inputs()[1].type, "i64[N]");
-    const void* where = training.parameters()[0].second.data();
+    const void* where = training.parameters()->at(0).second.data();
     double first = 0, last = 0;
     for (int i = 0; i < 60; ++i) {
         auto report = training.step(batch());
@@ -52,10 +52,10 @@ TEST(training, losses_fall_and_parameters_stay_where_they_are) {
     }
     EXPECT_LT(last, first / 2);
     EXPECT_EQ(training.updates(), 60);
-    EXPECT_EQ(training.parameters()[0].second.data(), where);
+    EXPECT_EQ(training.parameters()->at(0).second.data(), where);
     auto evaluation = training.evaluate(batch());
     ASSERT_TRUE(evaluation.ok());
-    auto trained = training.trained().run({{"x", batch().at("x")}});
+    auto trained = training.trained()->run({{"x", batch().at("x")}});
     ASSERT_TRUE(trained.ok());
     for (int64_t i = 0; i < 8; ++i)
         EXPECT_NEAR((*trained)[0].tensor().real_at(i), evaluation->outputs[0].tensor().real_at(i), 1e-5);
@@ -76,7 +76,8 @@ TEST(training, gradients_are_those_of_the_loss) {
         if (std::string_view(loss) != "cross_entropy") data["target"] = target;
         auto training = Training::create(*model, options(Optimizer::sgd(1), loss));
         ASSERT_TRUE(training.ok()) << training.error().to_string();
-        Tensor w = training->parameters()[0].second;
+        NamedTensorList parameters = *training->parameters();
+        Tensor w = parameters[0].second;
         for (int64_t i = 0; i < w.elements(); ++i) {
             const double before = w.real_at(i), h = 1e-5;
             std::vector<double> losses;
@@ -87,12 +88,12 @@ TEST(training, gradients_are_those_of_the_loss) {
             w.set_real(i, before);
             const double slope = (losses[0] - losses[1]) / (2 * h);
             std::vector<double> all;
-            for (const auto& [name, t] : training->parameters())
+            for (const auto& [name, t] : parameters)
                 for (int64_t k = 0; k < t.elements(); ++k) all.push_back(t.real_at(k));
             ASSERT_TRUE(training->step(data).ok());
             EXPECT_NEAR(before - w.real_at(i), slope, 1e-6) << loss << ", element " << i;
             size_t k = 0;
-            for (auto [name, t] : training->parameters())
+            for (auto [name, t] : parameters)
                 for (int64_t e = 0; e < t.elements(); ++e) t.set_real(e, all[k++]);
         }
     }

@@ -62,6 +62,7 @@ thread_local Context* current = nullptr;
 
 int refusals = 0;
 const char* last_refusal = "";
+size_t bytes_across = 0;
 int refuse(int error, const char* why) {
     ++refusals;
     last_refusal = why;
@@ -249,6 +250,7 @@ int to_device(Number to, const void* from, size_t bytes, void* stream) {
     ALONE;
     TRY_CALL(ready_on(stream));
     TRY_CALL(ready_memory(to, bytes));
+    bytes_across += bytes;
     std::memcpy(reinterpret_cast<void*>(to), from, bytes);
     return 0;
 }
@@ -256,15 +258,19 @@ int to_host(void* to, Number from, size_t bytes, void* stream) {
     ALONE;
     TRY_CALL(ready_on(stream));
     TRY_CALL(ready_memory(from, bytes));
+    bytes_across += bytes;
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
     return 0;
 }
 int on_device(Number to, Number from, size_t bytes, void* stream) {
     ALONE;
+    TRY_CALL(ready_on(stream));
     TRY_CALL(ready_memory(from, bytes));
+    TRY_CALL(ready_memory(to, bytes));
     const Stream* own = own_stream(stream);
     spend(kByte * static_cast<double>(bytes), own ? own->captured : nullptr);
-    return to_device(to, reinterpret_cast<const void*>(from), bytes, stream);
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    return 0;
 }
 
 // Code for a GPU that this one is not is refused: "sm_90a" runs on 9.0 alone, "sm_80" on it and on later ones.
@@ -548,6 +554,8 @@ extern "C" int stand_in_refusals(const char** why) {
     *why = last_refusal;
     return refusals;
 }
+// That were copied between the process and a GPU.
+extern "C" size_t stand_in_bytes_across() { return bytes_across; }
 // The thread's GPU; -1 where it has none.
 extern "C" int stand_in_current() { return current ? current->device : -1; }
 extern "C" void stand_in_enter(int device) {

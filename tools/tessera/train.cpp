@@ -40,7 +40,7 @@ struct Train {
     Status train(Training& training, const TrainingData& given, const std::optional<TrainingData>& held_out);
     Status save(const Training& training) const;
     Status restore(Training& training);
-    void show(const Training& training, double seconds) const;
+    Status show(const Training& training, double seconds) const;
 
     // Where the run is; a checkpoint keeps it.
     int64_t epoch_ = 0, next_ = 0, steps_ = 0;
@@ -203,9 +203,9 @@ Status Train::train(Training& training, const TrainingData& given, const std::op
     return save(training);
 }
 
-void Train::show(const Training& training, double seconds) const {
+Status Train::show(const Training& training, double seconds) const {
     int64_t count = 0;
-    for (const auto& [name, tensor] : training.parameters()) count += tensor.elements();
+    for (const auto& [name, tensor] : TRY(training.parameters())) count += tensor.elements();
     if (json) {
         Json j{{"model", path},
                {"parameters", count},
@@ -223,7 +223,8 @@ void Train::show(const Training& training, double seconds) const {
         j["losses"] = {{"steps_per_point", curve_.steps_per_point()}, {"points", curve_.points()}};
         for (auto [key, file] : {std::pair{"out", &out}, {"checkpoint", &checkpoint}, {"svg", &svg}})
             if (!file->empty()) j[key] = *file;
-        return print_json(j);
+        print_json(j);
+        return {};
     }
     constexpr size_t kPlotColumns = 72, kPlotRows = 8;
     fmt::print("{}", curve_.plot(kPlotColumns, kPlotRows));
@@ -232,6 +233,7 @@ void Train::show(const Training& training, double seconds) const {
     if (training.skipped()) fmt::print(", {} skipped", training.skipped());
     fmt::print("\n");
     if (!out.empty()) fmt::print("written to {}\n", out);
+    return {};
 }
 
 Status Train::operator()() {
@@ -247,9 +249,9 @@ Status Train::operator()() {
     Stopwatch watch;
     TRY(train(training, given, held_out));
     const double seconds = watch.seconds();
-    if (!out.empty()) TRY(training.trained().save(out));
+    if (!out.empty()) TRY(TRY(training.trained()).save(out));
     if (!svg.empty()) TRY(write_file(svg, curve_.svg()));
-    show(training, seconds);
+    TRY(show(training, seconds));
     return {};
 }
 
