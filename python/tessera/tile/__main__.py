@@ -6,10 +6,11 @@ usage: python -m tessera.tile [--emit=tile|kernel|llvm|asm|blocks|ptx|layouts|ob
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 import runpy
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from .._errors import Error
 from . import _runtime
@@ -33,7 +34,22 @@ def _keep(folder: pathlib.Path, name: str, stage: str, target: str, function: An
     return paths
 
 
+def _own_output() -> TextIO:
+    """Standard output for the stages alone: what the script prints goes to standard error from here on."""
+    sys.stdout.flush()
+    own = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return own
+
+
 def main(given: list[str] | None = None) -> None:
+    try:
+        _main(given)
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os._exit(0)
+
+
+def _main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="tessera tile", description="Shows what becomes of the kernels of a script.",
                                      epilog="A kernel that is compiled for several types of arguments has several codes: "
                                             "files of the second are called NAME_2, and so on.")
@@ -57,6 +73,7 @@ def main(given: list[str] | None = None) -> None:
         parser.error(f"there is no file {options.script}")
     seen: dict[str, int] = {}
     failed = False
+    output = _own_output()
 
     def show(name: str, function: Any) -> None:
         nonlocal failed
@@ -64,12 +81,12 @@ def main(given: list[str] | None = None) -> None:
             return
         seen[name] = seen.get(name, 0) + 1
         if options.out is None:
-            print(function.emit(options.emit))
+            print(function.emit(options.emit), file=output, flush=True)
             return
         file = name if seen[name] == 1 else f"{name}_{seen[name]}"
         try:
             for path in _keep(options.out, file, options.emit, options.target, function):
-                print(path)
+                print(path, file=output, flush=True)
         except Error as e:
             failed = True
             print(f"{name}: {e}", file=sys.stderr)
@@ -83,7 +100,7 @@ def main(given: list[str] | None = None) -> None:
     sys.path.insert(0, str(pathlib.Path(options.script).resolve().parent))
     runpy.run_path(options.script, run_name="__main__")
     if profile.all:
-        print(profile, end="")
+        print(profile, end="", file=output, flush=True)
     if not seen and not profile.all:
         print(f"{options.script} launched no kernel" + (f" called {options.kernel}" if options.kernel else ""),
               file=sys.stderr)

@@ -286,7 +286,15 @@ def test_stages_of_a_script(tmp_path, stage, text):
         def scale(x):
             tl.store(x, tl.load(x) * 2)
 
+        print("of the script")
         scale[(1,)](np.ones(1, np.float32))
         """))
-    done = subprocess.run([sys.executable, "-m", "tessera.tile", f"--emit={stage}", str(path)], capture_output=True, text=True, timeout=120)
+    words = [sys.executable, "-m", "tessera.tile", f"--emit={stage}", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and text in done.stdout, done.stderr
+    assert "of the script" in done.stderr and "of the script" not in done.stdout  # which a file or a pager takes
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(writer)
+    assert done.returncode == 0 and done.stderr == "of the script\n"
