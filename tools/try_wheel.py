@@ -1,4 +1,5 @@
-"""Installs a wheel into a bare virtual environment and runs the README's Python lines there, outside the checkout.
+"""Installs a wheel into a bare virtual environment and runs the README's Python lines and the command
+`tessera` there, outside the checkout.
 
 usage: try_wheel.py dist/tessera-*.whl      with the Python to try it with
 """
@@ -45,6 +46,12 @@ def main():
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel], check=True, cwd=folder)
         (folder / "lines.py").write_text(readme_lines())
         subprocess.run([python, "-I", "-c", SCRIPT], check=True, cwd=folder)
+        # The command that comes with it, on the model that the script saved.
+        for words in (["--version"], ["run", "model.onnx", "--random"], ["optimize", "model.onnx", "-o", "again.onnx"],
+                      ["bench", "model.onnx", "--threads", "1", "--seconds", "0", "--runs", "1"]):
+            done = subprocess.run([folder / "venv" / "bin" / "tessera", *words], cwd=folder, capture_output=True, text=True)
+            assert done.returncode == 0 and done.stdout, (words, done.stderr)
+        print("The command `tessera` ran")
 
 
 main()

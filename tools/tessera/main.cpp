@@ -2,12 +2,15 @@
 #include <exception>
 #include <system_error>
 
+#include "command_line.h"
 #include "help.h"
 
 namespace {
 
 using namespace tessera;
 using namespace tessera::cli;
+
+Host current_host;
 
 // What was printed and is still on its way may not fit any more.
 int flushed(int status, int reason = 0) {
@@ -36,7 +39,10 @@ int run(const Chosen& chosen) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+const Host& tessera::cli::host() { return current_host; }
+
+int tessera::cli::command_line(int argc, char** argv, const Host& host) {
+    current_host = host;
     CLI::App app(
         "Tessera, a deep-learning compiler: runs ONNX models, compiles, measures and optimizes them, shows what is "
         "in them, and converts them.",

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "command_line.h"
 #include "help.h"
 
 namespace tessera::cli {
@@ -18,7 +19,7 @@ constexpr const char* kTileExamples =
     "  tessera tile --profile softmax.py                    loads, stores and arithmetic of each line\n";
 
 struct Tile {
-    std::string emit = "tile", kernel, out, target = "host", python = "python3";
+    std::string emit = "tile", kernel, out, target = "host", python;
     bool profile = false;
     std::vector<std::string> script;  // and its own arguments
 
@@ -30,7 +31,8 @@ Status Tile::operator()() const {
         return Error(Code::E0501, "a script that launches kernels is missing").hint("tessera tile --help");
     if (std::error_code e; !std::filesystem::exists(script[0], e))
         return Error(Code::E0101, "there is no file \"{}\"", script[0]);
-    std::vector<std::string> words = {python, "-m", "tessera.tile", "--emit=" + emit, "--target=" + target};
+    const std::string& program = python.empty() ? host().python : python;
+    std::vector<std::string> words = {program, "-m", "tessera.tile", "--emit=" + emit, "--target=" + target};
     if (!kernel.empty()) words.push_back("--kernel=" + kernel);
     if (profile) words.push_back("--profile");
     if (!out.empty()) words.push_back("--out=" + out);
@@ -40,7 +42,7 @@ Status Tile::operator()() const {
     pointers.push_back(nullptr);
     std::fflush(stdout);
     ::execvp(pointers[0], pointers.data());
-    return Error(Code::E0501, "cannot run {}: {}", python, std::strerror(errno))
+    return Error(Code::E0501, "cannot run {}: {}", program, std::strerror(errno))
         .hint("--python names a Python that has tessera");
 }
 

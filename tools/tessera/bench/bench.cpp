@@ -5,6 +5,7 @@
 
 #include "base/usable_cores.h"
 #include "bench/child.h"
+#include "command_line.h"
 #include "embedded.h"
 #include "given.h"
 #include "help.h"
@@ -81,7 +82,7 @@ Result<std::vector<int>> Bench::thread_counts() const {
 std::string Bench::python_to_run() const {
     if (!python.empty()) return python;
     const char* named = std::getenv("TESSERA_BENCH_PYTHON");
-    return named && *named ? named : "python3";
+    return named && *named ? named : host().python;
 }
 
 bool is_python_peer(const std::string& name) { return name == "onnxruntime" || name == "torch"; }
@@ -131,7 +132,8 @@ Result<Runner> Bench::start(const std::string& name, Json spec, const std::files
     runner.folder = folder;
     std::error_code error;
     std::filesystem::create_directories(folder, error);
-    std::vector<std::string> command = {"/proc/self/exe", "bench", "--serve"};
+    std::vector<std::string> command = host().again;
+    command.insert(command.end(), {"bench", "--serve"});
     if (!runner.compiled) {
         std::string source;
         for (const EmbeddedFile& file : peer_files()) source += file.text;

@@ -1,0 +1,16 @@
+"""The command line: `tessera` and `python -m tessera`, the same commands as the program that `make` builds."""
+
+import os
+import sys
+
+from ._tessera import command_line
+
+
+def main() -> None:
+    status = command_line([sys.executable, "-m", "tessera"], sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(status)  # as the program ends: threads may still be at work, and signals are no longer Python's
+
+
+if __name__ == "__main__":
+    main()
