@@ -5,83 +5,15 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <mutex>
-#include <thread>
-
 #include "errors.h"
 #include "tessera/discover.h"
 #include "tessera/search.h"
+#include "watched.h"
 
 namespace nb = nanobind;
 using namespace tessera;
 
 namespace {
-
-// Work on a thread of its own, without the GIL, while the thread that waits for it sees Ctrl-C and calls back into
-// Python. Whatever either raises cancels the work, and is raised once it has stopped.
-template <typename Message>
-class Watched {
-  public:
-    const std::atomic<bool>* cancel() const { return &cancel_; }
-
-    void tell(Message message) {
-        std::lock_guard lock(mutex_);
-        told_.push_back(std::move(message));
-    }
-
-    template <typename T>
-    T run(const std::function<Result<T>()>& work, const std::function<void(const Message&)>& deliver) {
-        std::optional<Result<T>> result;
-        std::exception_ptr failed;
-        std::optional<nb::python_error> raised;
-        std::thread worker([&] {
-            try {
-                result.emplace(work());
-            } catch (...) {
-                failed = std::current_exception();
-            }
-            std::lock_guard lock(mutex_);
-            done_ = true;
-            changed_.notify_one();
-        });
-        for (bool done = false; !done;) {
-            std::vector<Message> told;
-            {
-                nb::gil_scoped_release release;
-                std::unique_lock lock(mutex_);
-                changed_.wait_for(lock, kSignalsEvery, [&] { return done_; });
-                done = done_;
-                told.swap(told_);
-            }
-            try {
-                if (!raised && PyErr_CheckSignals() != 0) throw nb::python_error();
-                for (const Message& message : told)
-                    if (!raised && deliver) deliver(message);
-            } catch (nb::python_error& e) {
-                raised.emplace(std::move(e));
-                cancel_ = true;
-            }
-        }
-        {
-            nb::gil_scoped_release release;
-            worker.join();
-        }
-        if (raised) throw std::move(*raised);
-        if (failed) std::rethrow_exception(failed);
-        return unwrap(std::move(*result));
-    }
-
-  private:
-    static constexpr auto kSignalsEvery = std::chrono::milliseconds(50);
-    std::atomic<bool> cancel_{false};
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<Message> told_;
-    bool done_ = false;
-};
 
 Searched search_model(const Model& model, double seconds, const std::string& strategy, const std::string& cost,
                       const std::string& precision, const std::string& target, const std::vector<std::string>& rules,

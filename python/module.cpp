@@ -18,6 +18,7 @@
 #include "bind_search.h"
 #include "bind_tile.h"
 #include "bind_training.h"
+#include "command_line.h"
 #include "errors.h"
 #include "model_caller.h"
 #include "run_watch.h"
@@ -25,6 +26,7 @@
 #include "tessera/model_text.h"
 #include "tessera/tessera.h"
 #include "torch_tensors.h"
+#include "watched.h"
 
 namespace nb = nanobind;
 using namespace tessera;
@@ -213,33 +215,28 @@ Optimized optimize_model(const Model& model, const std::string& precision, const
     return unwrap(std::move(result));
 }
 
-// Runs without the GIL; Ctrl-C is seen when it is done.
 Executable compile_model(const Model& model, const std::string& target, int threads, const std::string& precision,
                          bool optimize, bool fuse, bool keep_weights,
                          const std::optional<std::string>& cache, const std::string& tier, nb::object progress) {
+    struct Step {
+        std::string what;
+        size_t done, total;
+    };
+    Watched<Step> watched;
+    std::function<void(const Step&)> deliver;
     CompileOptions options{.target = target, .threads = threads, .precision = precision, .optimize = optimize};
     options.fuse = fuse;
     options.keep_weights = keep_weights;
     options.cache = cache;
     options.tier = tier;
-    std::optional<nb::python_error> failed;
-    if (!progress.is_none())
+    options.cancel = watched.cancel();
+    if (!progress.is_none()) {
+        deliver = [&](const Step& s) { progress(s.what, s.done, s.total); };
         options.progress = [&](std::string_view what, size_t done, size_t total) {
-            nb::gil_scoped_acquire gil;
-            if (failed) return;
-            try {
-                progress(std::string(what), done, total);
-            } catch (nb::python_error& e) {
-                failed.emplace(std::move(e));
-            }
+            watched.tell({std::string(what), done, total});
         };
-    Result<Executable> result = [&] {
-        nb::gil_scoped_release release;
-        return compile(model, options);
-    }();
-    if (failed) throw std::move(*failed);
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    return unwrap(std::move(result));
+    }
+    return watched.run<Executable>([&] { return compile(model, options); }, deliver);
 }
 
 std::vector<StepProfile> profile(const Executable& executable, const NamedData& inputs, int runs) {
@@ -353,6 +350,14 @@ void bind_data(nb::module_& m) {
         .def_prop_ro("items", [](const Datum& d) { return d.items(); });
 }
 
+nb::object shape_of(const Port& port) {
+    if (!port.ranked) return nb::none();
+    nb::list shape;
+    for (size_t i = 0; i < port.dims.size(); ++i)
+        shape.append(port.sizes[i] >= 0 ? nb::object(nb::int_(port.sizes[i])) : nb::object(nb::str(port.dims[i].c_str())));
+    return nb::tuple(shape);
+}
+
 void bind_models(nb::module_& m) {
     nb::class_<Port>(m, "Port", "An input or output of a model.")
         .def_ro("name", &Port::name)
@@ -363,6 +368,8 @@ void bind_models(nb::module_& m) {
         .def_ro("ranked", &Port::ranked)
         .def_ro("dims", &Port::dims)
         .def_ro("sizes", &Port::sizes)
+        .def_prop_ro("shape", &shape_of, nb::sig("def shape(self) -> tuple[int | str, ...] | None"),
+                     "Each size as a number, or as an expression where it is symbolic; None where the rank is not known.")
         .def_ro("has_default", &Port::has_default)
         .def("__repr__", [](const Port& p) { return fmt::format("<tessera.Port {}: {}>", p.name, p.type); });
 
@@ -388,6 +395,17 @@ void bind_models(nb::module_& m) {
                                plural(s.parameters, "parameter"), shortened(s.flops));
         });
 
+    nb::class_<Metadata>(m, "Metadata", "What a model's file says about itself.")
+        .def_ro("producer_name", &Metadata::producer_name).def_ro("producer_version", &Metadata::producer_version)
+        .def_ro("domain", &Metadata::domain).def_ro("description", &Metadata::description)
+        .def_ro("graph_name", &Metadata::graph_name).def_ro("graph_description", &Metadata::graph_description)
+        .def_ro("model_version", &Metadata::model_version).def_ro("ir_version", &Metadata::ir_version)
+        .def_ro("custom", &Metadata::custom)
+        .def("__repr__", [](const Metadata& d) {
+            return fmt::format("<tessera.Metadata of {}: {} {}, {}>", d.graph_name, d.producer_name, d.producer_version,
+                               plural(int64_t(d.custom.size()), "custom key"));
+        });
+
     nb::class_<Model>(m, "Model")
         .def_static("load", [](const std::string& path, bool strict) {
             return read(Model::load(path, {.strict = strict}));
@@ -405,6 +423,7 @@ void bind_models(nb::module_& m) {
         .def_prop_ro("warnings", [](const Model& model) { return model.warnings(); })
         .def_prop_ro("strict", &Model::strict)
         .def("summary", &Model::summary)
+        .def("metadata", &Model::metadata)
         .def("peak_bytes", &Model::peak_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
         .def("run", &run<Model>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none(), nb::arg("place") = nb::none(), nb::arg("stream") = nb::none())
@@ -543,6 +562,16 @@ void bind_compiler(nb::module_& m) {
     m.def("memory_in_use", &memory_in_use);
 }
 
+// `again`: the words that start this command line once more; the first is the Python that runs it.
+int command_line(const std::vector<std::string>& again, std::vector<std::string> words) {
+    words.insert(words.begin(), "tessera");
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    nb::gil_scoped_release release;
+    return cli::command_line(static_cast<int>(words.size()), pointers.data(), {.again = again, .python = again.at(0)});
+}
+
 }  // namespace
 
 NB_MODULE(_tessera, m) {
@@ -557,4 +586,5 @@ NB_MODULE(_tessera, m) {
     bind_training(m);
     bind_kernels(m);
     bind_tile(m);
+    m.def("command_line", &command_line, nb::arg("again"), nb::arg("words"));
 }

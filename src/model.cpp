@@ -22,6 +22,7 @@
 #include "onnx/read.h"
 #include "onnx/write.h"
 #include "relax.h"
+#include "runtime/code_cache.h"
 
 namespace tessera {
 namespace {
@@ -29,11 +30,15 @@ namespace {
 constexpr const char* kOnnxSuffix = ".onnx";
 constexpr const char* kTextSuffix = ".tsr";
 
-// By its suffix; of a file with another one, by whether it starts as no protobuf message of ONNX does.
+// By its suffix; of a file with another one, by whether it starts as no protobuf message of ONNX does. E0103 for a
+// compiled model, whatever its suffix.
 Result<bool> is_text(const std::string& path) {
     if (path.ends_with(kOnnxSuffix)) return false;
     if (path.ends_with(kTextSuffix)) return true;
     auto file = TRY(onnx::MappedFile::open(path));
+    if (is_program(file->bytes()))
+        return Error(Code::E0103, "\"{}\" is a compiled model, which cannot be read back as a graph", path)
+            .hint("Executable::load runs it; load the ONNX file that it was compiled from instead");
     std::string_view start = file->bytes().substr(0, 64);
     return !start.empty() && std::all_of(start.begin(), start.end(), [](unsigned char c) {
         return c >= 0x20 || c == '\n' || c == '\t' || c == '\r';
@@ -254,6 +259,19 @@ Summary Model::summary() const {
     for (const auto& v : graph_->inputs()) collect_symbols(v->type(), symbols);
     s.symbols.assign(symbols.begin(), symbols.end());
     return s;
+}
+
+Metadata Model::metadata() const {
+    const ModelInfo& info = graph_->info();
+    return {.producer_name = info.producer_name,
+            .producer_version = info.producer_version,
+            .domain = info.domain,
+            .description = info.doc_string,
+            .graph_name = graph_->name(),
+            .graph_description = graph_->doc_string,
+            .model_version = info.model_version,
+            .ir_version = info.ir_version,
+            .custom = info.metadata};
 }
 
 std::optional<int64_t> Model::peak_bytes(const std::map<std::string, int64_t>& symbols) const {

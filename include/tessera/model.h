@@ -44,6 +44,14 @@ struct Summary {
     std::vector<OpCount> ops;          // most nodes first
 };
 
+// What the file says about itself; empty or 0 where it says nothing.
+struct Metadata {
+    std::string producer_name, producer_version, domain, description;
+    std::string graph_name, graph_description;
+    int64_t model_version = 0, ir_version = 0;
+    std::map<std::string, std::string> custom;  // the file's own keys and values
+};
+
 struct RunOptions {
     uint64_t seed = 0;                           // of random ops
     int64_t max_work = int64_t{1} << 50;         // scalar operations before E0408
@@ -87,6 +95,7 @@ class Model {
     std::vector<Port> inputs() const;
     std::vector<Port> outputs() const;
     Summary summary() const;
+    Metadata metadata() const;
     // Bytes that inputs, results and outputs take at the same time, at most; symbolic dimensions are sized by `symbols` (1
     // where not given). Nothing where a size is not known.
     std::optional<int64_t> peak_bytes(const std::map<std::string, int64_t>& symbols = {}) const;

@@ -18,14 +18,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Protocol
 
 from ._arrays import array_from, numpy_dtype, tensor_from
-from ._errors import Error, ModelWarning
+from ._errors import Error, FileError, InputError, ModelWarning
 from ._runnable import Executable, Model, Path, Progress, check_symbols, number
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
-from ._tessera import Device, Summary, Tensor, TrainingReport
+from ._tessera import Device, Metadata, Summary, Tensor, TrainingReport
 from ._tessera import Model as _Model
 from ._tessera import compile as _compile
 from ._tessera import compile_targets, devices, memory_in_use, memory_limit, optimizer_passes
@@ -41,14 +41,22 @@ except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
 __all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
-           "Executable", "Lion", "Loss", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SGD", "SearchReport",
+           "Executable", "FileError", "InferenceSession", "InputError", "Lion", "Loss", "Metadata", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SGD", "SearchReport",
            "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "Training", "TrainingReport", "array_from", "compile",
            "compile_targets", "demo", "devices", "discover", "from_onnx", "from_torch", "load", "memory_in_use", "memory_limit", "numpy_dtype",
            "optimize", "optimizer_passes", "parse", "search", "set_memory_limit", "tensor_from",
            "training", "warmup_cosine"]
 
 Files = Path | Sequence[Path]
-Source = Any  # a path, ONNX bytes, an onnx.ModelProto, or a Model
+
+
+class OnnxModel(Protocol):
+    """An onnx.ModelProto, or whatever else turns into the bytes of one."""
+
+    def SerializeToString(self) -> bytes: ...
+
+
+Source = Path | bytes | bytearray | memoryview | OnnxModel | Model
 MOST_THREADS = 4096
 
 
@@ -214,3 +222,6 @@ def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer
                          clip_value=clip_value, precision=precision, loss_scale=loss_scale, accumulate=accumulate,
                          training_mode=training_mode, seed=seed, target=target,
                          threads=number("threads", threads, 0, MOST_THREADS), strict=strict, cache=cache)
+
+
+from .onnxruntime import InferenceSession  # noqa: E402 - it needs load and compile

@@ -153,7 +153,10 @@ def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable
     if numpy:
         array = np.asarray(value)
     else:  # a Python number, string or list takes the type that is asked for
-        array = np.asarray(value, dtype=None if expected in (None, "str") else _NUMPY[expected])
+        try:
+            array = np.asarray(value, dtype=None if expected in (None, "str") else _NUMPY[expected])
+        except (TypeError, ValueError, OverflowError) as e:
+            raise Error("E0501", f"expected {expected or 'an array'}, got {_shown(value)}: {e}") from None
     if array.dtype.kind in "OUST":
         return Tensor.from_strings(list(array.shape), [_text(item) for item in array.ravel().tolist()])
     if not array.dtype.isnative:
@@ -162,6 +165,11 @@ def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable
     shape = list(array.shape)
     array = np.ascontiguousarray(array)
     return Tensor.from_memory(name, shape, array.ctypes.data, array)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else type(value).__name__
 
 
 def _text(item: Any) -> str:

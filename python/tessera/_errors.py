@@ -1,8 +1,25 @@
+from __future__ import annotations
+
+from typing import Any
+
+_FILES = ("E0101", "E0105")  # what the system refuses, not what a file contains
+_OTHERS = ("E0408", "E0410", "E0604", "E0605", "E07", "E08")  # limits, cancellations, devices, our own faults
+
+
 class Error(Exception):
     """What was wrong with a file, a model or an input.
 
-    `code` is explained in docs/errors.md; `hint` says what to do about it.
+    `code` is explained in docs/errors.md; `hint` says what to do about it. A file that cannot be opened or written also is an
+    OSError; what a caller gave wrongly also is a ValueError.
     """
+
+    def __new__(cls, code: str = "", *args: Any, **kwargs: Any) -> Error:
+        kind = cls
+        if cls is Error and code.startswith(_FILES):
+            kind = FileError
+        elif cls is Error and not code.startswith(_OTHERS):
+            kind = InputError
+        return super(Error, kind).__new__(kind)
 
     def __init__(self, code: str, message: str, where: str = "", note: str = "", hint: str = "") -> None:
         self.code = code
@@ -12,10 +29,18 @@ class Error(Exception):
         self.hint = hint
         parts = [f"{code}: {message}"]
         parts += [f"{label}: {text}" for label, text in (("at", where), ("note", note), ("hint", hint)) if text]
-        super().__init__("\n  ".join(parts))
+        self.args = ("\n  ".join(parts),)  # OSError has no use for __init__ beside a __new__
 
     def __reduce__(self) -> tuple[type[Exception], tuple[str, ...]]:
         return (Error, (self.code, self.message, self.where, self.note, self.hint))
+
+
+class FileError(Error, OSError):
+    """A file that cannot be opened or written."""
+
+
+class InputError(Error, ValueError):
+    """A file's contents, a model, an input or an argument that is wrong."""
 
 
 class ModelWarning(UserWarning):

@@ -22,6 +22,9 @@ def datum_of(name: str, value: Any, port: Port | None, gpu: int) -> Datum:
     """An input, in place where it can be read so. Errors name it."""
     if port is not None and port.dtype and is_plain(value):
         return Datum.array_of(value)
+    if value is None and port is not None and not port.type.startswith("optional("):
+        raise Error("E0402", f'input "{name}" is None, and takes {port.type}',
+                    hint="leave it out for its default" if port.has_default else "only optional inputs may be None")
     try:
         return datum_from(value, port, gpu)
     except Error as e:

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from . import _html
 from ._arrays import PLAIN_NAMES, value_from
 from ._errors import Error
 from ._places import NO_GPU, Places, datum_of, empty_tensor
-from ._tessera import CompileReport, Datum, FoundWarning, Port, StepProfile, Summary
+from ._tessera import CompileReport, Datum, FoundWarning, Metadata, Port, StepProfile, Summary
 from ._tessera import Executable as _Executable
 from ._tessera import Model as _Model
 from ._tessera import ModelCaller
@@ -28,6 +29,16 @@ Path = str | os.PathLike[str]
 
 _pool: concurrent.futures.ThreadPoolExecutor | None = None
 _pool_lock = threading.Lock()
+
+
+def _forget_pool() -> None:
+    """In a forked child, which has none of the pool's threads: the next run_async starts others."""
+    global _pool, _pool_lock
+    _pool, _pool_lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
 
 
 def _workers() -> concurrent.futures.ThreadPoolExecutor:
@@ -177,6 +188,11 @@ class Runnable:
                 return found
         names = list(self._ports)
         out = kwargs.pop("out", None) if "out" not in names else None
+        if len(args) == 1 and isinstance(args[0], Mapping):  # model({"x": x}), as run takes them
+            if kwargs:
+                raise Error("E0501", "inputs are given both as a dict and by name", hint="put all of them into the dict")
+            outputs = tuple(self.run(args[0], out=out).values())
+            return outputs[0] if len(outputs) == 1 else outputs
         if len(args) > len(names):
             raise Error("E0401", f"{len(args)} inputs were given, the model takes {len(names)}")
         inputs = dict(zip(names, args))
@@ -223,6 +239,10 @@ class Model(Runnable):
 
     _held: _Model
 
+    def metadata(self) -> Metadata:
+        """What the file says about itself: producer, versions, descriptions, and its own keys and values (`custom`)."""
+        return self._held.metadata()
+
     def summary(self) -> Summary:
         """Ops used, parameters, FLOPs and bytes (as expressions over the symbolic dims), opset."""
         return self._held.summary()
@@ -251,6 +271,9 @@ class Model(Runnable):
 
     def to_text(self) -> str:
         return self._held.to_text()
+
+    def _repr_html_(self) -> str:
+        return _html.of_model(self.inputs, self.outputs, self.summary())
 
     def __reduce__(self) -> tuple[Callable[[bytes | str, bool], Model], tuple[bytes | str, bool]]:
         try:
@@ -311,6 +334,9 @@ class Executable(Runnable):
     def load(path: Path) -> Executable:
         """What save wrote. Its weights stay in the file, which is mapped."""
         return Executable(_Executable.load(os.fspath(path)))
+
+    def _repr_html_(self) -> str:
+        return _html.of_executable(self.inputs, self.outputs, self.report)
 
     def __reduce__(self) -> tuple[Callable[[bytes], Executable], tuple[bytes]]:
         with tempfile.TemporaryDirectory() as folder:

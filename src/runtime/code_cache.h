@@ -25,6 +25,7 @@ struct ProgramEntry {
 // A file with one program. The pieces of weights stand one after the other, each on a multiple of 64 bytes.
 Status write_program(const std::filesystem::path& path, const std::string& key, std::string_view program,
                      std::string_view code, const std::vector<std::string_view>& weights);
+bool is_program(std::string_view bytes);  // by how a file begins
 // Checks everything but the weights, of which it looks at a page in each megabyte. E0605: it is damaged, no program, or
 // of another key.
 Result<ProgramEntry> read_program(const std::filesystem::path& path, const std::string& key);

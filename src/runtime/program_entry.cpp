@@ -86,6 +86,8 @@ void CodeCache::drop_program(const std::string& key) const {
     fs::remove(program_path(key), ignored);
 }
 
+bool is_program(std::string_view bytes) { return bytes.starts_with(kProgramMagic); }
+
 Result<ProgramEntry> read_program(const fs::path& path, const std::string& key) {
     auto file = TRY(onnx::MappedFile::open(path));
     const std::string_view bytes = file->bytes();

@@ -1,0 +1,71 @@
+"""What notebooks show of models and reports: small tables. All text from files is escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ._tessera import CompileReport, OptimizeReport, Port, SearchReport, Summary
+
+_MOST_ROWS = 12
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], more: int = 0) -> str:
+    cells = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    if more > 0:
+        cells += f"<tr><td>{more} more</td></tr>"
+    return "<table><thead><tr>" + "".join(f"<th>{html.escape(head)}</th>" for head in heads) + f"</tr></thead><tbody>{cells}</tbody></table>"
+
+
+def _titled(title: str, *tables: str) -> str:
+    return f"<div><strong>{html.escape(title)}</strong>{''.join(tables)}</div>"
+
+
+def _ports(inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+    rows = [("input", p.name, p.type) for p in inputs] + [("output", p.name, p.type) for p in outputs]
+    return _table(("", "name", "type"), rows[:_MOST_ROWS], len(rows) - _MOST_ROWS)
+
+
+def _ops(summary: Summary) -> str:
+    rows = [(count.op, count.nodes, count.flops) for count in summary.ops]
+    return _table(("op", "nodes", "FLOPs"), rows[:_MOST_ROWS], len(rows) - _MOST_ROWS)
+
+
+def of_summary(summary: Summary) -> str:
+    return _titled(f"{summary.name}: {summary.nodes} nodes, {summary.parameters} parameters ({summary.parameter_bytes} bytes)", _ops(summary))
+
+
+def of_model(inputs: Sequence[Port], outputs: Sequence[Port], summary: Summary) -> str:
+    return _titled(f"Model {summary.name}: {summary.nodes} nodes, {summary.parameters} parameters", _ports(inputs, outputs), _ops(summary))
+
+
+def of_executable(inputs: Sequence[Port], outputs: Sequence[Port], report: CompileReport) -> str:
+    return _titled(f"Executable: {report.kernels} kernels in {report.steps} steps", _ports(inputs, outputs))
+
+
+def _of_compile_report(report: CompileReport) -> str:
+    tables = [_table(("phase", "seconds"), [(name, f"{seconds:.3g}") for name, seconds in report.phases])]
+    if report.host_reasons:
+        tables.append(_table(("node left to the reference", "why"), report.host_reasons[:_MOST_ROWS], len(report.host_reasons) - _MOST_ROWS))
+    return _titled(repr(report)[1:-1].removeprefix("tessera."), *tables)
+
+
+def _of_optimize_report(report: OptimizeReport) -> str:
+    rows = [(run.name, run.rewrites, f"{run.seconds:.3g}", run.purpose) for run in report.passes if run.rewrites]
+    return _titled(repr(report)[1:-1].removeprefix("tessera."), _table(("pass", "rewrites", "seconds", "purpose"), rows))
+
+
+def _of_search_report(report: SearchReport) -> str:
+    return f"<div><strong>{html.escape(repr(report)[1:-1].removeprefix('tessera.'))}</strong><pre>{html.escape(report.explain())}</pre></div>"
+
+
+def _show() -> None:
+    """Teaches the reports, which are classes of the compiled module."""
+    shown: tuple[tuple[Any, Any], ...] = ((CompileReport, _of_compile_report), (OptimizeReport, _of_optimize_report),
+                                          (SearchReport, _of_search_report), (Summary, of_summary))
+    for kind, show in shown:
+        kind._repr_html_ = show
+
+
+_show()

@@ -1,0 +1,1 @@
+"""Where programs look for ONNX Runtime's exceptions and compiled parts."""
