@@ -24,19 +24,19 @@ llvm/targets llvm/intrinsics llvm runtime/devices runtime tune
 # Folders that see nothing of each other, whatever their order.
 APART = [("discover", "search")]
 # What one room sees of another, and no more: the prover has its own arithmetic, and asks one question of the checker's.
-ONLY = {("discover/prove", "discover/check"): {"discover/check/check_definedness.h",
+ONLY = {("discover/prove", "discover/check"): {"discover/check/check_definedness.h", "discover/check/check_cancellation.h",
          "discover/check/check_cases.h", "discover/check/check_exactness.h", "discover/check/check_laws.h",
          "discover/check/check_types.h", "discover/check/verify_rule.h"}}
 # What belief in a certificate rests on, beside what an op means: all of discover/check. The part that replays the steps
 # of a proof sees nothing of the part that reads a rule for any rank. All of it sees nothing else of the project than
 # OUTSIDE, and neither part grows past its number of lines without a change here (docs/proofs.md says them).
 CHECKER = "src/discover/check"
-REPLAY = """check_arithmetic check_certificate check_definedness check_demands check_element_types check_exactness check_facts
+REPLAY = """check_arithmetic check_cancellation check_certificate check_definedness check_demands check_element_types check_exactness check_facts
 check_meaning check_statement check_types check_unify""".split()
 OUTSIDE = """base/error.h base/gcd.h base/numeric.h base/random.h expr/expr.h graph/expand_node.h graph/graph.h
 graph/ops/conv_window.h onnx/dtypes.h rewrite/rule.h rewrite/rules/check_rule.h rewrite/rules/match.h
 discover/claim/certificate.h discover/claim/claim.h""".split()
-MOST_LINES = {"replay": 3750, "any rank": 3250}
+MOST_LINES = {"replay": 3900, "any rank": 3250}
 MOST_FILES = 40  # of a room; graph/ops has one file for each family
 SUFFIXES = {".h", ".hpp", ".cpp", ".def"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)

@@ -201,6 +201,22 @@ TEST(Doors, LiteralsAreJudgedByEveryNumberTheyStandFor) {
     EXPECT_GE(proved, 15u);
 }
 
+// A literal is rounded, or wraps, in the type of the result: a cast of it is no identity.
+TEST(Doors, ALiteralHasNoTypeToCastFrom) {
+    std::vector<std::string> texts;
+    for (const char* number : {"0.1", "0.3", "2.5", "-2.5", "300.0", "300", "-1", "1e10", "1e300", "inf"})
+        for (const char* type : {"t", "1", "2", "3", "5", "7", "9", "10", "11", "16"})
+            texts.push_back(fmt::format("cast({0}, to={1}) => {0}", number, type));
+    for (const char* frame : {"neg({})", "concat({}, x, axis=0)", "identity({})"})
+        texts.push_back(fmt::format("{} => {}", filled(frame, "cast(0.1, to=t)"), filled(frame, "0.1")));
+    size_t refuted = 0;
+    for (const Offered& o : offer(texts)) {
+        EXPECT_FALSE(o.certified) << o.text;
+        refuted += o.refuted();
+    }
+    EXPECT_GE(refuted, 10u);  // most are the same number in the one type that the rule applies to
+}
+
 // By cases, too, a proof about real numbers says nothing of bits.
 TEST(Doors, CasesOfRealNumbersAreNotExact) {
     for (const char* text :

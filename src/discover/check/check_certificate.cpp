@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "discover/check/check_cancellation.h"
 #include "discover/check/check_meaning.h"
 #include "discover/check/check_statement.h"
 #include "discover/check/check_types.h"
@@ -615,6 +616,7 @@ Status check_certificate(const Claim& claim, const Certificate& certificate) {
     TRY(checker::check_types(claim.rule));
     const std::vector<checker::Statement> roots = TRY(checker::statements_of(claim));
     TRY(check_definedness(claim, roots));
+    TRY(check_cancellation(claim, roots));
     checker::Lines lines(certificate.text);
     try {
         for (size_t i = 0; i < roots.size(); ++i) {

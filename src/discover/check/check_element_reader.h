@@ -76,7 +76,9 @@ class ElementReader {
             std::string a = sizes(rule_.pattern[i]), b = sizes(right[i]);
             if (a.size() > b.size()) std::swap(a, b);
             if (a != b) alike.emplace_back(b, a);
-            if (type(right[i]) != type(rule_.pattern[i])) types_[type(right[i])] = type(rule_.pattern[i]);
+            // A literal has no type of its own: it is rounded, or wraps, in that of the result.
+            const std::string own = type(right[i]), wanted = type(rule_.pattern[i]);
+            if (!own.empty() && !wanted.empty() && own != wanted) types_[own] = wanted;
         }
         roots_.insert(alike.begin(), alike.end());
         sizes_known_.clear();

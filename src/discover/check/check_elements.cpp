@@ -262,7 +262,7 @@ const Term* ElementReader::does_nothing(const Term& t) {
     const bool alone = t.args.size() == 1 && !t.args[0].list;
     if (is_one_of(name, {"identity"}) || (name == "dropout" && t.output == 0 && t.args.size() < 3)) return &t.args[0];
     if (alone && is_one_of(name, {"concat", "sum", "mean", "max", "min", "clip"})) return &t.args[0];
-    if (name == "cast" && type(t) == type(t.args[0])) return &t.args[0];
+    if (name == "cast" && !type(t).empty() && type(t) == type(t.args[0])) return &t.args[0];
     if (name == "cast" && known_type(t) && known_type(t) == known_type(t.args[0])) return &t.args[0];
     if (name == "transpose" && facts_.says(fmt::format("is_identity({})", facts_.attribute(t, "perm"))))
         return &t.args[0];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "discover/check/check_cancellation.h"
 #include "discover/check/check_definedness.h"
 #include "discover/check/check_types.h"
 #include "discover/prove/root.h"
@@ -42,6 +43,18 @@ bool may_be_undefined(const std::vector<Comprehension>& roots) {
     return some;
 }
 
+// Whether anything may cancel on the right.
+bool subtracts(const std::vector<Comprehension>& roots) {
+    bool some = false;
+    for (const Comprehension& c : roots)
+        visit(c.right, [&](const Expr& e) {
+            const bool negative = e.is(ExprKind::Const) && is_float(e.dtype()) && e.node().real < 0;
+            const bool chooses = e.is(ExprKind::Select) && e.arg(0).node().reads;  // c a + b - c b
+            some = some || negative || chooses || e.is(ExprKind::Sub) || e.is(ExprKind::Neg);
+        });
+    return some;
+}
+
 bool has_numbers(const Rule& rule) {
     std::function<bool(const Term&)> in = [&](const Term& t) {
         return t.form == Term::Form::Number || std::any_of(t.args.begin(), t.args.end(), in);
@@ -73,9 +86,14 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
         proof.reason = kept.error().message();
         return proof;
     }
+    std::vector<ElementOfSides> elements;
+    for (const Comprehension& c : roots) elements.push_back({c.shape, c.left, c.right});
+    if (subtracts(roots))
+        if (Status bounded = check_cancellation(claim, elements); !bounded.ok()) {
+            proof.reason = bounded.error().message();
+            return proof;
+        }
     if (may_be_undefined(roots) || has_numbers(claim.rule)) {
-        std::vector<ElementOfSides> elements;
-        for (const Comprehension& c : roots) elements.push_back({c.shape, c.left, c.right});
         if (Status defined = check_definedness(claim, elements); !defined.ok()) {
             proof.reason = defined.error().message();
             return proof;

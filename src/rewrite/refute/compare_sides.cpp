@@ -12,9 +12,10 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kMaxWork = 20'000'000;
-constexpr double kModerate = 100;        // sums of such numbers lose little to rounding
-constexpr double kOfStoredFloats = 0.1;  // coarser than this are floats of 8 bits and less
-constexpr int kNear = 8;                 // percent of elements that are a number of the rule, or near one
+constexpr double kModerate = 100;         // sums of such numbers lose little to rounding
+constexpr double kOfStoredFloats = 0.1;   // coarser than this are floats of 8 bits and less
+constexpr double kLost = 1000 * 0x1p-24;  // of the largest number: what sums of many f32 may be off by
+constexpr int kNear = 8;                  // percent of elements that are a number of the rule, or near one
 
 double least_of(DType dtype) {
     return dtype == DType::f64 ? 0x1p-1074 : dtype == DType::f32 ? 0x1p-149 : dtype == DType::f16 ? 0x1p-24 : 0x1p-133;
@@ -81,6 +82,7 @@ double real(Values values, bool positive, DType dtype, const Style& style, Draw&
             if (draw.chance(50)) return (draw.uniform() * 2 - 1) * style.scale;
             [[fallthrough]];
         case Values::Ordinary: return (draw.uniform() * 2 - 1) * (draw.chance(20) ? 4 : 1.5);
+        case Values::Broad: return (draw.uniform() * 2 - 1) * style.scale;
         case Values::Wide: return (draw.chance(40) ? -1 : 1) * style.scale * (1 + draw.uniform());
         case Values::Special:
             if (draw.chance(style.kind == Style::Kind::Any ? 55 : 80)) return special(dtype, style, draw);
@@ -122,6 +124,7 @@ Style some_style(Values values, double most, Draw& draw) {
     while (style.kind == Kind::Neighbours && style.scale > most / 4) style.scale /= 64;
     // Anything between the square of which is too small, and twice of which is too large.
     if (values == Values::Large) style.scale = draw.pick({10.0, 100.0, 300.0});
+    if (values == Values::Broad) style.scale = draw.pick({1.0, 1e3, 1e6});
     if (values == Values::Wide) style.scale = std::pow(most, draw.uniform() * 1.7 - 0.75);
     return style;
 }
@@ -341,6 +344,35 @@ Comparison compare_wider(const Sides& sides, const Inputs& inputs) {
     Sides wide = sides;
     if (wide.computed.roundoff <= kOfStoredFloats) wide.computed = {};
     return compare_in(std::move(wide), inputs, kAllToDoubles, sides.sample->numbers_of_rule);
+}
+
+Losses losses_by_cancellation(const Sides& sides, const Inputs& inputs) {
+    const std::unique_ptr<Graph> wide = in_wider(*sides.left, kAllToDoubles, sides.sample->numbers_of_rule);
+    if (!wide) return {};
+    Inputs wide_inputs;
+    for (const auto& [name, datum] : inputs) {
+        auto t = widened(datum.tensor(), kAllToDoubles);
+        if (!t.ok()) return {};
+        wide_inputs[name] = std::move(*t);
+    }
+    const SideRun left = run_side(*sides.left, inputs), right = run_side(*sides.right, inputs),
+                  exact = run_side(*wide, wide_inputs);
+    if (!left.outputs.ok() || !right.outputs.ok() || !exact.outputs.ok()) return {};
+    Losses out;
+    for (size_t k = 0; k < left.outputs->size(); ++k) {
+        const Tensor &a = (*left.outputs)[k].tensor(), &b = (*right.outputs)[k].tensor();
+        const Tensor& e = (*exact.outputs)[k].tensor();
+        if (!is_float(a.dtype()) || a.sizes() != b.sizes() || a.sizes() != e.sizes()) continue;
+        for (int64_t i = 0; i < a.elements(); ++i) {
+            const double x = a.real_at(i), y = b.real_at(i), wanted = e.real_at(i);
+            if (!std::isfinite(x) || !std::isfinite(y) || !std::isfinite(wanted)) continue;
+            ++out.elements;
+            if (std::fabs(y - wanted) <= kLost * left.inside.value + 1000 * std::fabs(x - wanted)) continue;
+            ++out.lost;
+            out.difference = difference_text(k, a, b, i) + ", which cancels terms that the left side does not have";
+        }
+    }
+    return out;
 }
 
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond) {

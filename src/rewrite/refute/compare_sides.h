@@ -16,6 +16,7 @@ enum class Values {
     Extreme,   // integers with the smallest and the largest; floats as Ordinary
     Wide,      // over the whole range of the narrowest float type
     Large,     // up to thousands and around the numbers of the rule; where that overflows, it is no difference
+    Broad,     // floats around 1, thousands or millions
 };
 
 struct Sides {
@@ -50,6 +51,13 @@ bool agree_when_wider(const Sides& sides, const Inputs& inputs);
 // The same in f64, with the numbers of the rule as it names them: what narrow floats round away counts. Nothing where
 // an op has no such form.
 Comparison compare_wider(const Sides& sides, const Inputs& inputs);
+
+// How many elements the right side, in f32, has wrong by more than rounding what the left side computes with explains.
+struct Losses {
+    int64_t elements = 0, lost = 0;
+    std::string difference = {};  // one of them
+};
+Losses losses_by_cancellation(const Sides& sides, const Inputs& inputs);
 
 // In the field; `beyond` is set where they differ through functions that the field does not know.
 Comparison compare_in_field(const Sides& sides, Draw& draw, bool& beyond);

@@ -15,6 +15,7 @@ namespace {
 constexpr int kUnchanged = 5;  // graphs that the rule leaves as they are, for each that is asked for
 constexpr int kFewest = 10;    // graphs without which a rule is not said to hold
 constexpr double kLargeRoundoff = 1e-6, kDoubles = 1e-9;
+constexpr int kBroadDraws = 4;        // of inputs that show what cancels
 constexpr int kWideDraws = 6;         // of inputs over the whole range of a type
 constexpr int kSmallerDraws = 400;    // graphs drawn to find a smaller counterexample
 constexpr int kSimplerElements = 64;  // elements of inputs that are simplified
@@ -269,6 +270,9 @@ class Refutation {
         if (rule_.exactness == Exactness::Reassociates && narrower)
             for (int again = 0; again < kWideDraws; ++again)
                 if (auto found = by_values(Values::Wide)) return found;
+        const bool singles = trial.sample.floats == DType::f32 && !trial.sample.integers && !trial.sample.mixed;
+        if (wider && singles)
+            if (auto found = by_cancellation(pair, sides, draw)) return found;
         // What is not defined for every number may be for those above 0.
         if (undefined)
             if (auto found = by_values(Values::Positive)) return found;
@@ -290,6 +294,25 @@ class Refutation {
         }
         if (count) verdict_.beyond_field += beyond;
         return std::nullopt;
+    }
+
+    // Terms of the right side that cancel over the reals leave nothing but how they were rounded: for most numbers, not
+    // where one side happens to be on the other side of a step.
+    std::optional<Found> by_cancellation(Pair& pair, const Sides& sides, Draw& draw) {
+        int64_t elements = 0, lost = 0;
+        std::string difference;
+        Inputs shown;
+        for (int again = 0; again < kBroadDraws; ++again) {
+            Inputs inputs = draw_inputs(pair.sample, Values::Broad, draw);
+            Losses losses = losses_by_cancellation(sides, inputs);
+            elements += losses.elements;
+            lost += losses.lost;
+            if (losses.lost == 0) continue;
+            difference = losses.difference;
+            shown = std::move(inputs);
+        }
+        if (elements < kBroadDraws || 4 * lost < elements) return std::nullopt;
+        return Found{std::move(pair), "floats, rounded to f32", difference, std::move(shown)};
     }
 
     // A smaller graph on which the sides differ too, then simpler values.

@@ -615,8 +615,11 @@ std::optional<Sample> Sampler::draw(Draw& draw, const SampleOptions& options) co
     if (!sample) return sample;
     sample->numbers = sample->numbers_of_rule = hints_.numbers;
     for (const auto& node : sample->graph->nodes())
-        for (const auto& [name, attr] : node->attrs())
-            if (auto* x = std::get_if<float>(&attr)) sample->numbers_of_rule.push_back(*x);
+        for (const AttrDef& def : node->op().attrs) {
+            auto given = node->attrs().find(def.name);
+            const Attr* attr = given != node->attrs().end() ? &given->second : def.fallback ? &*def.fallback : nullptr;
+            if (auto* x = attr ? std::get_if<float>(attr) : nullptr) sample->numbers_of_rule.push_back(*x);
+        }
     for (const auto& v : sample->graph->constants()) {
         const Tensor& t = *v->tensor();
         if (!is_float(t.dtype()) && !is_int(t.dtype())) continue;
