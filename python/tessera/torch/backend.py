@@ -13,6 +13,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
+from torch.fx.graph import _BoxedCodeGen
 
 from .._errors import Error
 from .decompositions import decompositions
@@ -35,7 +36,7 @@ def tessera_backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, mode: 
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile_graph(graph: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-            return boxed(build(graph, kind, given))
+            return build(graph, kind, given)
         return compile_graph
 
     whole = aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
@@ -44,12 +45,10 @@ def tessera_backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, mode: 
     return whole(gm, example_inputs)
 
 
-def boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    """Takes its arguments as one list, which it clears, so that they can go as soon as nobody needs them."""
+def boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Says that it takes its arguments as one list, which it clears: they can go as soon as nobody needs them."""
     def call(args: list[Any]) -> Any:
-        given = tuple(args)
-        args.clear()
-        return run(*given)
+        return run(args)
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
@@ -131,7 +130,8 @@ def assemble(gm: fx.GraphModule, stages: Stages, pieces: dict[int, Piece]) -> Ca
     if direct is not None:
         return direct
     copy_node(graph, output, made.__getitem__)
-    return fx.GraphModule(root, graph)
+    graph.set_codegen(_BoxedCodeGen())
+    return boxed(fx.GraphModule(root, graph).forward)
 
 
 def _direct(gm: fx.GraphModule, output: fx.Node, pieces: dict[int, Piece], stages: Stages) -> Callable[..., Any] | None:
@@ -142,7 +142,13 @@ def _direct(gm: fx.GraphModule, output: fx.Node, pieces: dict[int, Piece], stage
     piece = next(iter(pieces.values()))
     if piece.inputs != places or list(output.args[0]) != piece.outputs:
         return None
-    return piece.forward
+
+    def run(args: list[Any]) -> Any:
+        given = tuple(args)
+        args.clear()
+        return piece.forward(*given)
+
+    return boxed(run)
 
 
 def _give_attribute(gm: fx.GraphModule, root: torch.nn.Module, target: str) -> None:

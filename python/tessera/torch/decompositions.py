@@ -14,10 +14,9 @@ from .ops import TABLE
 aten = torch.ops.aten
 
 
-def attention_backward(dy: Any, q: Any, k: Any, v: Any, y: Any, sums: Any, dropout: float, causal: bool, *, attn_mask: Any = None,
-                       scale: float | None = None) -> Any:
-    """What flows back through attention on the CPU, without the sums that PyTorch's kernel leaves: the weights are computed
-    again."""
+def attention_backward(dy: Any, q: Any, k: Any, v: Any, attn_mask: Any, dropout: float, causal: bool, scale: float | None) -> Any:
+    """What flows back through attention to q, k, v and the scores, without what PyTorch's kernels leave for it: the weights are
+    computed again."""
     if dropout != 0:
         return NotImplemented
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
@@ -31,8 +30,30 @@ def attention_backward(dy: Any, q: Any, k: Any, v: Any, y: Any, sums: Any, dropo
     p = torch.softmax(scores, -1)
     dv = torch.matmul(p.transpose(-1, -2), dy)
     dp = torch.matmul(dy, v.transpose(-1, -2))
-    ds = p * (dp - (dp * p).sum(-1, keepdim=True)) * scale
-    return torch.matmul(ds, k), torch.matmul(ds.transpose(-1, -2), q), dv
+    dscores = p * (dp - (dp * p).sum(-1, keepdim=True))
+    ds = dscores * scale
+    return torch.matmul(ds, k), torch.matmul(ds.transpose(-1, -2), q), dv, dscores
+
+
+def attention_cpu_backward(dy: Any, q: Any, k: Any, v: Any, y: Any, sums: Any, dropout: float, causal: bool, *,
+                           attn_mask: Any = None, scale: float | None = None) -> Any:
+    found = attention_backward(dy, q, k, v, attn_mask, dropout, causal, scale)
+    return found if found is NotImplemented else found[:3]
+
+
+def attention_flash_backward(dy: Any, q: Any, k: Any, v: Any, y: Any, sums: Any, cum_q: Any, cum_k: Any, max_q: Any, max_k: Any,
+                             dropout: float, causal: bool, seed: Any, offset: Any, *, scale: float | None = None) -> Any:
+    found = attention_backward(dy, q, k, v, None, dropout, causal, scale)
+    return found if found is NotImplemented else found[:3]
+
+
+def attention_efficient_backward(dy: Any, q: Any, k: Any, v: Any, bias: Any, y: Any, sums: Any, seed: Any, offset: Any,
+                                 dropout: float, wanted: Any, causal: bool = False, *, scale: float | None = None) -> Any:
+    found = attention_backward(dy, q, k, v, bias, dropout, causal, scale)
+    if found is NotImplemented:
+        return found
+    dbias = found[3].sum_to_size(bias.shape) if bias is not None and wanted[3] else None
+    return (*found[:3], dbias)
 
 
 def encoder_layer(x: Any, width: int, heads: int, qkv_w: Any, qkv_b: Any, out_w: Any, out_b: Any, gelu: bool, norm_first: bool,
@@ -60,7 +81,8 @@ def encoder_layer(x: Any, width: int, heads: int, qkv_w: Any, qkv_b: Any, out_w:
 
 
 # What is better kept whole: it has a lowering that says more than its parts.
-KEPT = ["_scaled_dot_product_flash_attention_for_cpu", "silu", "leaky_relu", "elu", "hardtanh", "logsumexp", "mish", "atan2",
+KEPT = ["_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention", "silu", "leaky_relu", "elu", "hardtanh", "logsumexp", "mish", "atan2",
         "_softmax", "_log_softmax"]
 
 
@@ -73,6 +95,8 @@ def decompositions() -> dict[Any, Any]:
         packet = getattr(aten, name, None)
         if packet is not None and packet.default in TABLE:
             table.pop(packet.default, None)
-    table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention_backward
+    table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention_cpu_backward
+    table[aten._scaled_dot_product_flash_attention_backward.default] = attention_flash_backward
+    table[aten._scaled_dot_product_efficient_attention_backward.default] = attention_efficient_backward
     table[aten._transformer_encoder_layer_fwd.default] = encoder_layer
     return table

@@ -67,7 +67,7 @@ class Piece(torch.nn.Module):
         began = time.perf_counter()
         constants = {}
         for i in self.frozen:
-            constants[f"in{i}"] = tensor_from(_arranged(args[i], self.orders[i]))
+            constants[f"in{i}"] = tensor_from(_arranged(args[i], self.orders[i]).cpu())
         model = self._parse(constants)
         target = next((f"cuda:{a.device.index or 0}" for a in args if is_tensor(a) and a.is_cuda), "host")
         self.executable = compile_model(model, target=target, threads=torch.get_num_threads(), precision=self.options.precision)
@@ -78,8 +78,8 @@ class Piece(torch.nn.Module):
 
     def _changed(self, args: Sequence[Any]) -> bool:
         """Whether a frozen input is another tensor, or was written to."""
-        return any(args[i] is not t and args[i].data_ptr() != address or args[i]._version != version
-                   for i, (t, version, address) in zip(self.frozen, self._versions))
+        return any(args[i]._version != version or args[i].data_ptr() != address
+                   for i, (_, version, address) in zip(self.frozen, self._versions))
 
     def forward(self, *args: Any) -> tuple[Any, ...]:
         if self.executable is None or (self.frozen and self._changed(args)):

@@ -168,6 +168,15 @@ for aten in ("floor", "ceil", "round"):
         return g.op(name, x) if x.dtype.is_floating_point else x
 
 
+@lowers("round.decimals")
+def round_decimals(g: GraphText, meta: Any, x: Value, *, decimals: int = 0) -> Value:
+    if not x.dtype.is_floating_point:
+        return x
+    power = g.const(10.0 ** abs(decimals), x.dtype)
+    up, down = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return g.op(down, g.op("round", g.op(up, x, power)), power)
+
+
 @lowers("sgn")
 def sgn(g: GraphText, meta: Any, x: Value) -> Value:
     return _signed(g, meta, x, "sign")
@@ -402,7 +411,9 @@ def new_full(g: GraphText, meta: Any, x: Value, size: Any, value: Any, **given: 
     return g.full(meta.shape, value, meta.dtype)
 
 
-@lowers("zeros", "zeros_like", "new_zeros")
+# What lies in a new tensor is not defined: zeros as well as anything.
+@lowers("zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_permuted", "empty_like", "empty_strided", "new_empty",
+        "new_empty_strided")
 def zeros(g: GraphText, meta: Any, *given: Any, **named: Any) -> Value:
     return g.full(meta.shape, 0, meta.dtype)
 

@@ -130,6 +130,43 @@ def index_put(g: GraphText, meta: Any, x: Value, given: Any, values: Value, accu
     return g.transpose(g.reshape(y, front.shape), [order.index(i) for i in range(x.rank)])
 
 
+def _turns(g: GraphText, mask: Value, shape: Any) -> tuple[Value, Value, Value]:
+    """The mask in a row, for each place how many before it are true, and how many places there are."""
+    count: Any = 1
+    for n in shape:
+        count = count * n
+    flat = g.reshape(g.expand(g.cast(mask, torch.int64), shape), [count])
+    before = g.op("cum_sum", flat, g.const(0, torch.int64), exclusive=1)
+    return g.cast(flat, torch.bool), before, flat
+
+
+@lowers("masked_scatter")
+def masked_scatter(g: GraphText, meta: Any, x: Value, mask: Value, source: Value) -> Value:
+    flat, before, row = _turns(g, mask, meta.shape)
+    if static(source.shape[0] if source.rank else 1) == 0 or 0 in [static(n) for n in source.shape]:
+        return g.expand(x, meta.shape)
+    count: Any = 1
+    for n in source.shape:
+        count = count * n
+    size = g.scalar_size(count)
+    inside = g.op("min", before, g.op("sub", size, g.const(1, torch.int64)), shape=before.shape)
+    taken = g.op("gather", g.reshape(g.cast(source, x.dtype), [count]), inside, shape=row.shape, axis=0)
+    old = g.reshape(g.expand(x, meta.shape), row.shape)
+    return g.reshape(g.where(flat, taken, old, x.dtype, row.shape), meta.shape)
+
+
+@lowers("masked_scatter_backward")
+def masked_scatter_backward(g: GraphText, meta: Any, dy: Value, mask: Value, sizes: Any) -> Value:
+    flat, before, row = _turns(g, mask, dy.shape)
+    count: Any = 1
+    for n in sizes:
+        count = count * n
+    spare = g.scalar_size(count)  # what is not taken goes behind the end
+    places = g.where(flat, before, spare, torch.int64, row.shape)
+    y = g.op("scatter_elements", g.full([count + 1], 0, dy.dtype), places, g.reshape(dy, row.shape), axis=0)
+    return g.reshape(g.slice(y, 0, 0, count, 1, [count]), meta.shape)
+
+
 def scatter(g: GraphText, x: Value, dim: int, index: Value, source: Value, reduction: str) -> Value:
     if x.rank == 0:
         y = scatter(g, g.reshape(x, [1]), 0, _row(g, index), _row(g, source), reduction)

@@ -151,18 +151,36 @@ def rms_norm(g: GraphText, meta: Any, x: Value, shape: Any, w: Value | None, eps
     return [g.cast(y, x.dtype), g.cast(rstd, meta[1].dtype)]
 
 
-@lowers("_scaled_dot_product_flash_attention_for_cpu")
-def attention_cpu(g: GraphText, meta: Any, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False, *,
-                  attn_mask: Value | None = None, scale: float | None = None) -> list[Value | None]:
+def attention(g: GraphText, meta: Any, q: Value, k: Value, v: Value, mask: Value | None, dropout: float, causal: bool,
+              scale: float | None) -> list[Value | None]:
+    """Of the ops' results only the first: what else they leave for their backward ops is computed again there."""
     if dropout:
         raise Unsupported("attention with dropout")
-    if g.asked(1):
-        raise Unsupported("the logarithm of attention's sums")
+    if g.wanted is None or g.wanted - {0}:
+        raise Unsupported("results of attention beside the first")
     if scale is None:
         size = static(q.shape[-1])
         if size is None:
             raise Unsupported("attention over heads of dynamic size")
         scale = 1 / math.sqrt(size)
-    inputs = [q, k, v] + ([attn_mask] if attn_mask is not None else [])
+    inputs = [q, k, v] + ([mask] if mask is not None else [])
     y = g.op("attention", *inputs, shape=meta[0].shape, is_causal=int(causal), scale=float(scale))
-    return [y, None]
+    return [y, *[None] * (len(meta) - 1)]
+
+
+@lowers("_scaled_dot_product_flash_attention_for_cpu")
+def attention_cpu(g: GraphText, meta: Any, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False, *,
+                  attn_mask: Value | None = None, scale: float | None = None) -> list[Value | None]:
+    return attention(g, meta, q, k, v, attn_mask, dropout, causal, scale)
+
+
+@lowers("_scaled_dot_product_flash_attention")
+def attention_flash(g: GraphText, meta: Any, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False,
+                    return_debug_mask: bool = False, *, scale: float | None = None) -> list[Value | None]:
+    return attention(g, meta, q, k, v, None, dropout, causal, scale)
+
+
+@lowers("_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention")
+def attention_efficient(g: GraphText, meta: Any, q: Value, k: Value, v: Value, mask: Value | None, with_sums: bool,
+                        dropout: float = 0.0, causal: bool = False, *given: Any, scale: float | None = None) -> list[Value | None]:
+    return attention(g, meta, q, k, v, mask, dropout, causal, scale)

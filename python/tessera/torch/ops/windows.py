@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from ..graph import GraphText, Unsupported, Value, static, static_shape
 from .reductions import axes_of
 from .registry import lowers
+from .views import pad
 
 
 def spread(value: Any, count: int, default: int = 0) -> list[int]:
@@ -102,20 +104,27 @@ def max_pool_backward(g: GraphText, meta: Any, dy: Value, x: Value, kernel: Any,
 
 
 def average_pool(g: GraphText, n: int, x: Value, shape: Any, kernel: Any, stride: Any, padding: Any, ceil: bool,
-                 with_padding: bool, divisor: Any) -> Value:
+                 with_padding: bool) -> Value:
     size, pads = spread(kernel, n), spread(padding, n)
     full, shape = batched(g, x, n), list(shape)
     whole = shape if len(shape) == n + 2 else [1, *shape]
     y = g.op("average_pool", full, shape=whole, kernel_shape=size, strides=spread(stride or size, n), pads=pads + pads,
-             ceil_mode=int(ceil), count_include_pad=int(with_padding or divisor is not None))
-    if divisor is not None:
-        if ceil:
-            raise Unsupported("a divisor with ceil_mode")
-        count = 1
-        for k in size:
-            count *= k
-        y = g.op("mul", y, g.const(count / divisor, x.dtype))
+             ceil_mode=int(ceil), count_include_pad=int(with_padding))
     return g.reshape(y, shape)
+
+
+def sum_pool(g: GraphText, n: int, x: Value, shape: Any, kernel: Any, stride: Any, padding: Any, divisor: Any) -> Value:
+    """The sums of windows over a divisor: averages over windows that are all inside, of what is padded as far as they reach."""
+    size, pads = spread(kernel, n), spread(padding, n)
+    steps = spread(stride or size, n)
+    counts, sizes = static_shape(shape[-n:], "a pool"), static_shape(x.shape[-n:], "a pool")
+    pairs: list[int] = []
+    for k, s, p, out, width in zip(size, steps, pads, counts, sizes):
+        pairs = [p, max(0, (out - 1) * s + k - width - p), *pairs]  # the last dimension first
+    wide = [w + pairs[2 * (n - 1 - i)] + pairs[2 * (n - 1 - i) + 1] for i, w in enumerate(sizes)]
+    padded = pad(g, x, pairs, 0, "constant", [*x.shape[:-n], *wide])
+    y = average_pool(g, n, padded, shape, size, steps, 0, False, True)
+    return g.op("mul", y, g.const(math.prod(size) / divisor, x.dtype))
 
 
 def _average_pool(n: int) -> Any:
@@ -123,7 +132,9 @@ def _average_pool(n: int) -> Any:
               with_padding: bool = True, divisor: Any = None) -> Value:
         if not x.dtype.is_floating_point:
             raise Unsupported("pools of integers")
-        return average_pool(g, n, x, meta.shape, kernel, stride, padding, ceil, with_padding, divisor)
+        if divisor is not None:
+            return sum_pool(g, n, x, meta.shape, kernel, stride, padding, divisor)
+        return average_pool(g, n, x, meta.shape, kernel, stride, padding, ceil, with_padding)
 
     return write
 
@@ -131,7 +142,9 @@ def _average_pool(n: int) -> Any:
 def _average_pool_backward(n: int) -> Any:
     def write(g: GraphText, meta: Any, dy: Value, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
               ceil: bool = False, with_padding: bool = True, divisor: Any = None) -> Value:
-        return g.vjp(average_pool(g, n, x, dy.shape, kernel, stride, padding, ceil, with_padding, divisor), dy, [x])[0]
+        y = sum_pool(g, n, x, dy.shape, kernel, stride, padding, divisor) if divisor is not None else \
+            average_pool(g, n, x, dy.shape, kernel, stride, padding, ceil, with_padding)
+        return g.vjp(y, dy, [x])[0]
 
     return write
 
@@ -157,7 +170,7 @@ def adaptive_average(g: GraphText, x: Value, parts: list[int]) -> Value:
     sizes = static_shape(x.shape[-n:], "an adaptive pool")
     if all(s % p == 0 for s, p in zip(sizes, parts)):
         kernel = [s // p for s, p in zip(sizes, parts)]
-        return average_pool(g, n, x, [*x.shape[:-n], *parts], kernel, kernel, 0, False, True, None)
+        return average_pool(g, n, x, [*x.shape[:-n], *parts], kernel, kernel, 0, False, True)
     for d, (size, count) in enumerate(zip(sizes, parts)):
         axis = x.rank - n + d
         table = g.matrix(averaging(size, count), x.dtype)  # [count, size]
