@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..graph import GraphText, Size, Unsupported, Value, static, wrap
+from .elementwise import floor_divide
 from .registry import lowers
 
 
@@ -33,6 +34,9 @@ def index_select(g: GraphText, meta: Any, x: Value, dim: int, index: Value) -> V
 
 @lowers("gather")
 def gather(g: GraphText, meta: Any, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
+    index = g.cast(index, torch.int64)
+    if 0 in [static(n) for n in index.shape]:
+        return g.full(meta.shape, 0, meta.dtype)
     if x.rank == 0 or index.rank == 0:
         flat = g.op("gather_elements", _row(g, x), _row(g, index), shape=_row(g, index).shape, axis=0)
         return g.reshape(flat, meta.shape)
@@ -168,6 +172,8 @@ def masked_scatter_backward(g: GraphText, meta: Any, dy: Value, mask: Value, siz
 
 
 def scatter(g: GraphText, x: Value, dim: int, index: Value, source: Value, reduction: str) -> Value:
+    if 0 in [static(n) for n in index.shape]:
+        return x
     if x.rank == 0:
         y = scatter(g, g.reshape(x, [1]), 0, _row(g, index), _row(g, source), reduction)
         return g.reshape(y, [])
@@ -197,10 +203,29 @@ def scatter_add(g: GraphText, meta: Any, x: Value, dim: int, index: Value, sourc
 @lowers("scatter_reduce.two")
 def scatter_reduce(g: GraphText, meta: Any, x: Value, dim: int, index: Value, source: Value, reduce: str, *,
                    include_self: bool = True) -> Value:
-    name = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}.get(reduce)
-    if name is None or not include_self:
-        raise Unsupported(f"scatter_reduce by {reduce}" + ("" if include_self else " without what was there"))
-    return scatter(g, x, dim, index, source, name)
+    name = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}[reduce]
+    if x.dtype == torch.bool:
+        raise Unsupported("scatter_reduce of booleans")
+    zeros, ones = g.full(index.shape, 0, x.dtype), g.full(index.shape, 1, x.dtype)
+    if not include_self:  # where something arrives, what was there gives way to what changes nothing
+        neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": lowest(x.dtype), "amin": highest(x.dtype)}[reduce]
+        x = scatter(g, x, dim, index, g.full(index.shape, neutral, x.dtype), "none")
+    y = scatter(g, x, dim, index, source, name)
+    if reduce != "mean":
+        return y
+    counts = g.full(x.shape, 1, x.dtype)
+    if not include_self:
+        counts = scatter(g, counts, dim, index, zeros, "none")
+    counts = scatter(g, counts, dim, index, ones, "add")
+    return floor_divide(g, y, counts, x.dtype, x.shape) if not x.dtype.is_floating_point else g.op("div", y, counts)
+
+
+def lowest(dtype: torch.dtype) -> Any:
+    return -float("inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def highest(dtype: torch.dtype) -> Any:
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
 @lowers("index_add")

@@ -228,3 +228,22 @@ def _resize_backward(mode: str) -> Any:
 lowers("upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward")(_resize_backward("nearest"))
 lowers("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_trilinear3d_backward")(_resize_backward("linear"))
 lowers("upsample_bicubic2d_backward")(_resize_backward("cubic"))
+
+
+def sample(g: GraphText, x: Value, grid: Value, shape: Any, mode: int, padding: int, aligned: bool) -> Value:
+    if mode == 2 and padding == 1:
+        raise Unsupported("cubic samples beside a border")  # PyTorch moves each tap inside, ONNX the point
+    return g.op("grid_sample", x, grid, shape=shape, mode=("linear", "nearest", "cubic")[mode],
+                padding_mode=("zeros", "border", "reflection")[padding], align_corners=int(aligned))
+
+
+@lowers("grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(g: GraphText, meta: Any, x: Value, grid: Value, mode: int, padding: int, aligned: bool) -> Value:
+    return sample(g, x, grid, meta.shape, mode, padding, aligned)
+
+
+@lowers("grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def grid_sampler_backward(g: GraphText, meta: Any, dy: Value, x: Value, grid: Value, mode: int, padding: int, aligned: bool,
+                          wanted: Any) -> list[Value | None]:
+    y = sample(g, x, grid, dy.shape, mode, padding, aligned)
+    return [g.vjp(y, dy, [v])[0] if wanted[i] and g.asked(i) else None for i, v in enumerate((x, grid))]
